@@ -16,16 +16,19 @@ DONE, BAD, COULD_NOT = 0, 1, 2
 ARTIFACTS = Path("artifacts")  # where the verbs that judge look
 
 
-def flag(spec: str, text: str, **more: Any) -> Any:
-    """An option of a verb: "--output -o FILE" is its names and what stands for its value."""
+def flag(spec: str, text: str, *default: Any, **more: Any) -> Any:
+    """An option of a verb: "--output -o FILE" is its names and what stands for its value.
+
+    With a default it stands as one itself, `trials: int = flag(...)`; without, in an Annotated.
+    """
     words = spec.split()
     metavar = words.pop() if words and not words[-1].startswith("-") else None
-    return typer.Option(*words, metavar=metavar, help=text, **more)
+    return typer.Option(*default, *words, metavar=metavar, help=text, **more)
 
 
-def argument(metavar: str, text: str, **more: Any) -> Any:
+def argument(metavar: str, text: str, *default: Any, **more: Any) -> Any:
     """What a verb is given without a name; "" is called as its parameter is."""
-    return typer.Argument(metavar=metavar or None, help=text, **more)
+    return typer.Argument(*default, metavar=metavar or None, help=text, **more)
 
 
 # Reports, and which launches of them.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from profkit.cli import options
+from profkit.cli.options import flag
 from profkit.cli.output import note, print_blocks, print_json, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
     from profkit.records.store import JsonObject
 
 
-Twins = Annotated[
-    int | None, options.flag("--aa N", "A/A: each twice in turns, in N processes.", min=1)
-]
-
-
 def time_variants(
     variant: options.Names = None,
     every: options.Every = False,
@@ -29,11 +25,9 @@ def time_variants(
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     gpus: options.Gpus = None,
-    aa: Twins = None,
-    rounds: Annotated[int, options.flag("", "Of each process of --aa.", min=6)] = 120,
-    history: Annotated[
-        str, options.flag("--history DIR", "Where --aa keeps what it found.")
-    ] = HISTORY,
+    aa: int | None = flag("--aa N", "A/A: each twice in turns, in N processes.", None, min=1),
+    rounds: int = flag("", "Of each process of --aa.", 120, min=6),
+    history: str = flag("--history DIR", "Where --aa keeps what it found.", HISTORY),
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:

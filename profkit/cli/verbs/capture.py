@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from profkit.cli import options
+from profkit.cli.options import argument, flag
 from profkit.cli.output import note, print_blocks, say, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.errors import ProfkitError
@@ -18,30 +19,16 @@ if TYPE_CHECKING:
 
 
 def capture_kernels(
-    command: Annotated[
-        list[str], options.argument("-- COMMAND...", "A Python program, as you run it.")
-    ],
-    kernel: Annotated[
-        str, options.flag("REGEX", "Kernels of this name.", show_default=False)
-    ] = ".",
-    skip: Annotated[int, options.flag("", "Leave out so many of them.", min=0)] = 0,
-    count: Annotated[int, options.flag("", "Capture so many of them.", min=1)] = 1,
-    every: Annotated[bool, options.flag("--all", "Capture each of them.")] = False,
-    values: Annotated[
-        bool, options.flag("--values", "Keep the very inputs, not their statistics.")
-    ] = False,
-    limit: Annotated[
-        float, options.flag("MB", "The most that a launch's arrays may have.", min=0)
-    ] = 512.0,
-    untried_only: Annotated[
-        bool, options.flag("--no-try", "Write the folders; check and time nothing.")
-    ] = False,
-    timeout: Annotated[
-        float | None, options.flag("S", "Stop it then, and keep what was captured.", min=1)
-    ] = None,
-    output: Annotated[Path, options.flag("--output -o DIR", "The folder of problems.")] = Path(
-        "captured"
-    ),
+    command: list[str] = argument("-- COMMAND...", "A Python program, as you run it.", ...),
+    kernel: str = flag("REGEX", "Kernels of this name.", ".", show_default=False),
+    skip: int = flag("", "Leave out so many of them.", 0, min=0),
+    count: int = flag("", "Capture so many of them.", 1, min=1),
+    every: bool = flag("--all", "Capture each of them.", False),
+    values: bool = flag("--values", "Keep the very inputs, not their statistics.", False),
+    limit: float = flag("MB", "The most that a launch's arrays may have.", 512.0, min=0),
+    untried_only: bool = flag("--no-try", "Write the folders; check and time nothing.", False),
+    timeout: float | None = flag("S", "Stop it then, and keep what was captured.", None, min=1),
+    output: Path = flag("--output -o DIR", "The folder of problems.", Path("captured")),
     build_dir: options.BuildDir = None,
     json: options.Json = False,
     quiet: options.Quiet = False,

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from profkit.cli import options
+from profkit.cli.options import flag
 from profkit.cli.output import note, print_blocks, refuse, say_all, say_each, spinner
 from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
 from profkit.errors import ProfkitError
@@ -19,27 +20,19 @@ if TYPE_CHECKING:
 
 _ONLY = "--build-only: "  # of flags that mean nothing without it
 
-Sanitize = Annotated[bool, options.flag("--sanitize", "Run compute-sanitizer's four tools too.")]
-BuildOnly = Annotated[
-    bool, options.flag("--build-only", "Compile, hold to the header's budget. Needs no GPU.")
-]
-Archs = Annotated[
-    str | None, options.flag("--arch LIST", f"{_ONLY}80,89,90; else the GPU present.")
-]
-Refresh = Annotated[
-    bool,
-    options.flag("--refresh", f"{_ONLY}stale records of this very machine code are so no more."),
-]
-
 
 def check_variants(
     variant: options.Names = None,
     every: options.Every = False,
     case: options.Cases = None,
-    sanitize: Sanitize = False,
-    build_only: BuildOnly = False,
-    arch: Archs = None,
-    refresh: Refresh = False,
+    sanitize: bool = flag("--sanitize", "Run compute-sanitizer's four tools too.", False),
+    build_only: bool = flag(
+        "--build-only", "Compile, hold to the header's budget. Needs no GPU.", False
+    ),
+    arch: str | None = flag("--arch LIST", f"{_ONLY}80,89,90; else the GPU present.", None),
+    refresh: bool = flag(
+        "--refresh", f"{_ONLY}stale records of this very machine code are so no more.", False
+    ),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,

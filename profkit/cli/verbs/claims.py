@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from profkit.cli import options, sources
+from profkit.cli.options import argument, flag
 from profkit.cli.output import note, one_form, print_blocks, refuse, say_each, write_to
 from profkit.errors import ProfkitError
 
@@ -18,17 +19,12 @@ if TYPE_CHECKING:
 
 
 def try_claims(
-    files: Annotated[
-        list[Path] | None,
-        options.argument("FILES...", "Your own Python files of claims; with --ledger, its file."),
-    ] = None,
+    files: list[Path] | None = argument(
+        "FILES...", "Your own Python files of claims; with --ledger, its file.", None
+    ),
     artifacts: options.Artifacts = options.ARTIFACTS,
-    ledger: Annotated[
-        bool, options.flag("--ledger", "Gains that rules predicted, and how they came out.")
-    ] = False,
-    update: Annotated[
-        bool, options.flag("--update", "First append what the artifacts say anew (--ledger).")
-    ] = False,
+    ledger: bool = flag("--ledger", "Gains that rules predicted, and how they came out.", False),
+    update: bool = flag("--update", "First append what the artifacts say anew (--ledger).", False),
     output: options.Picture = None,
     json: options.Json = False,
     markdown: options.Markdown = False,

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from profkit.cli import complete, options, sources
+from profkit.cli.options import argument, flag
 from profkit.cli.output import (
     note,
     one_form,
@@ -38,49 +39,33 @@ _STATUS = {
     "reject": options.BAD,
     "undecided": options.COULD_NOT,
 }
-Before = Annotated[
-    str | None,
-    options.argument(
-        "", "A variant, run record, report or folder of them.", autocompletion=complete.sides
-    ),
-]
-After = Annotated[
-    str | None, options.argument("", "The same, changed.", autocompletion=complete.sides)
-]
-FailOn = Annotated[
-    list[str] | None,
-    options.flag(
-        "WHAT", f"Exit 1 on any of: {', '.join(FAIL_ON)}.", autocompletion=complete.one_of(*FAIL_ON)
-    ),
-]
-
-IsLadder = Annotated[bool, options.flag("--ladder", "All variants, each against its parent.")]
-Decide = Annotated[
-    bool, options.flag("--decide", "One variant against what its header changes: keep it or not?")
-]
-Against = Annotated[
-    str | None,
-    options.flag("ID", "--decide: against this one instead.", autocompletion=complete.recorded),
-]
-Gates = Annotated[
-    list[Path] | None,
-    options.flag("FILE", "--decide: acceptance gates too: your own file of claims."),
-]
-AllMoved = Annotated[bool, options.flag("--all", "Every metric that moved.")]
 
 
 def judge_change(
-    before: Before = None,
-    after: After = None,
+    before: str | None = argument(
+        "", "A variant, run record, report or folder of them.", None, autocompletion=complete.sides
+    ),
+    after: str | None = argument("", "The same, changed.", None, autocompletion=complete.sides),
     case: options.Case = None,
-    ladder: IsLadder = False,
-    decide: Decide = False,
-    against: Against = None,
-    gate: Gates = None,
+    ladder: bool = flag("--ladder", "All variants, each against its parent.", False),
+    decide: bool = flag(
+        "--decide", "One variant against what its header changes: keep it or not?", False
+    ),
+    against: str | None = flag(
+        "ID", "--decide: against this one instead.", None, autocompletion=complete.recorded
+    ),
+    gate: list[Path] | None = flag(
+        "FILE", "--decide: acceptance gates too: your own file of claims.", None
+    ),
     artifacts: options.Artifacts = options.ARTIFACTS,
     anyway: options.Anyway = False,
-    fail_on: FailOn = None,
-    every: AllMoved = False,
+    fail_on: list[str] | None = flag(
+        "WHAT",
+        "Exit 1 on any of: slower, finding, resource.",
+        None,
+        autocompletion=complete.one_of(*FAIL_ON),
+    ),
+    every: bool = flag("--all", "Every metric that moved.", False),
     history: options.HistoryDir = HISTORY,
     output: options.Picture = None,
     brief: options.Brief = False,

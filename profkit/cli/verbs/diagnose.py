@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.cli import options, sources
 from profkit.cli.launches import choose_launches, expand_patterns, read_patterns
+from profkit.cli.options import flag
 from profkit.cli.output import (
     note,
     one_form,
@@ -34,62 +35,46 @@ if TYPE_CHECKING:
 
 DETAILS = 3
 _LEFT = "it has a row in the table reports; profkit history --sql 'SELECT * FROM reports' shows all"
-Csv = Annotated[Path | None, options.flag("FILE", "Write the frame as CSV; - is stdout.")]
-Parquet = Annotated[Path | None, options.flag("FILE", "Write the frame as Parquet.")]
-Lines = Annotated[
-    int | None,
-    options.flag(
-        "N",
-        "N source lines of each finding, and the N hottest of each launch; 0: none. "
-        "Left out, 3 of each finding.",
-        min=0,
-        show_default=False,
-    ),
-]
-Details = Annotated[
-    int | None,
-    options.flag("--top N", f"The N worst rows in detail; {DETAILS} if left out.", min=1),
-]
-Every = Annotated[bool, options.flag("--all", "Every row, in the table and in detail.")]
-Each = Annotated[bool, options.flag("--each", "Launches of one kernel one by one.")]
 
 
-On = Annotated[
-    str | None, options.flag("ADDRESS", "Read on a Dask cluster: tcp://host:8786, its scheduler.")
-]
-Into = Annotated[
-    str | None,
-    options.flag("--history DIR", "Show nothing: stream any number into a history's tables."),
-]
 HEADER = "header"
-With = Annotated[
-    str | None,
-    options.flag(
-        "--with CHANGES",
-        "How much faster a recorded variant would be with other counts: "
-        f"'inst_exp/32, blocks*4'; {HEADER}: what its header says moves.",
-    ),
-]
-Case = Annotated[str | None, options.flag("--case CASE", "--with: only this case.")]
 
 
 def diagnose_reports(
     reports: options.Paths,
     json: options.Json = False,
     markdown: options.Markdown = False,
-    csv: Csv = None,
-    parquet: Parquet = None,
-    top: Details = None,
+    csv: Path | None = flag("FILE", "Write the frame as CSV; - is stdout.", None),
+    parquet: Path | None = flag("FILE", "Write the frame as Parquet.", None),
+    top: int | None = flag(
+        "--top N", f"The N worst rows in detail; {DETAILS} if left out.", None, min=1
+    ),
     kernel: options.Kernel = None,
     where: options.Where = None,
-    lines: Lines = None,
-    every: Every = False,
-    each: Each = False,
+    lines: int | None = flag(
+        "N",
+        "N source lines of each finding, and the N hottest of each launch; 0: none. "
+        "Left out, 3 of each finding.",
+        None,
+        min=0,
+        show_default=False,
+    ),
+    every: bool = flag("--all", "Every row, in the table and in detail.", False),
+    each: bool = flag("--each", "Launches of one kernel one by one.", False),
     brief: options.Brief = False,
-    on: On = None,
-    history: Into = None,
-    changes: With = None,
-    case: Case = None,
+    on: str | None = flag(
+        "ADDRESS", "Read on a Dask cluster: tcp://host:8786, its scheduler.", None
+    ),
+    history: str | None = flag(
+        "--history DIR", "Show nothing: stream any number into a history's tables.", None
+    ),
+    changes: str | None = flag(
+        "--with CHANGES",
+        "How much faster a recorded variant would be with other counts: "
+        f"'inst_exp/32, blocks*4'; {HEADER}: what its header says moves.",
+        None,
+    ),
+    case: str | None = flag("--case CASE", "--with: only this case.", None),
     artifacts: options.Artifacts = options.ARTIFACTS,
     quiet: options.Quiet = False,
 ) -> int:
@@ -119,7 +104,22 @@ def diagnose_reports(
     elif not files:
         form = "brief" if brief else "markdown" if markdown else "text"
         _print_rows(chosen.launches, top, lines, form, every, each)
-    good = complete and any(run.status == "ok" for run in chosen.launches)
+    return _status(complete, chosen.launches)
+
+
+def show_reports(reports: Sequence[str], json: bool, quiet: bool) -> int:
+    """Print what the kernels of reports just made wait for; the exit status."""
+    read, complete = read_patterns(reports, quiet=quiet)
+    launches = choose_launches(read, None, None).launches
+    if json:
+        _show_document(read.files, launches, None, None)
+    else:
+        _print_rows(launches, None, None, "text", False, False)
+    return _status(complete, launches)
+
+
+def _status(complete: bool, launches: Sequence[Judged]) -> int:
+    good = complete and any(run.status == "ok" for run in launches)
     return options.DONE if good else options.COULD_NOT
 
 

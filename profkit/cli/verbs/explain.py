@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from profkit.cli import complete, options
+from profkit.cli.options import argument, flag
 
 
 def explain_name(
-    name: Annotated[
-        str | None,
-        options.argument(
-            "RULE-or-METRIC", "All of them when left out.", autocompletion=complete.pages
-        ),
-    ] = None,
-    markdown: Annotated[
-        bool, options.flag("--markdown", "As Markdown; without a name the whole reference.")
-    ] = False,
+    name: str | None = argument(
+        "RULE-or-METRIC", "All of them when left out.", None, autocompletion=complete.pages
+    ),
+    markdown: bool = flag("--markdown", "As Markdown; without a name the whole reference.", False),
 ) -> int:
     """What a rule, a metric or a word of the verdict means."""
     from profkit.cli.output import print_blocks

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from profkit.cli import options, sources
+from profkit.cli.options import argument, flag
 from profkit.cli.output import one_form, print_blocks, say, say_each
 from profkit.errors import ProfkitError
 from profkit.records.artifacts import HISTORY
@@ -15,21 +16,15 @@ if TYPE_CHECKING:
     from profkit.evidence.gate import GateReport
 
 _SKIP = 125  # git bisect run: this commit cannot be tested
-Folder = Annotated[Path, options.argument("", "The artifacts of the branch that this goes into.")]
-Proposed = Annotated[Path, options.argument("", "The artifacts of what is proposed.")]
 
 
 def run_gate(
-    base: Folder,
-    head: Proposed = Path("artifacts"),
+    base: Path = argument("", "The artifacts of the branch that this goes into.", ...),
+    head: Path = argument("", "The artifacts of what is proposed.", Path("artifacts")),
     case: options.Case = None,
-    strict: Annotated[
-        bool, options.flag("--strict", "Exit 2 where nothing can be told, too.")
-    ] = False,
+    strict: bool = flag("--strict", "Exit 2 where nothing can be told, too.", False),
     history: options.HistoryDir = HISTORY,
-    bisect: Annotated[
-        bool, options.flag("--bisect", "Exit 125, not 2: git bisect skips the commit.")
-    ] = False,
+    bisect: bool = flag("--bisect", "Exit 125, not 2: git bisect skips the commit.", False),
     json: options.Json = False,
     markdown: options.Markdown = False,
     quiet: options.Quiet = False,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from profkit.cli import options, sources
+from profkit.cli.options import argument, flag
 from profkit.cli.output import note, one_form, print_blocks, refuse, say_each, write_to
 from profkit.errors import ProfkitError
 from profkit.records.artifacts import HISTORY
@@ -24,28 +25,18 @@ if TYPE_CHECKING:
 
     Document = HistoryDocument | ColumnsDocument | QueryDocument
 
-Subject = Annotated[
-    str | None, options.argument("", "A variant, or stage2.B; without it, all. Or a question.")
-]
-Add = Annotated[bool, options.flag("--add", "First add the artifacts: records and diagnoses.")]
-Log = Annotated[bool, options.flag("--log", "First add every record in the artifacts' git log.")]
-Commit = Annotated[
-    str | None, options.flag("HASH", "Of the code, for records that do not say (--add).")
-]
-Sql = Annotated[
-    bool, options.flag("--sql", "SUBJECT is a question to DuckDB; without one, the tables.")
-]
-
 
 def show_history(
-    subject: Subject = None,
+    subject: str | None = argument(
+        "", "A variant, or stage2.B; without it, all. Or a question.", None
+    ),
     case: options.Case = None,
     history: options.HistoryDir = HISTORY,
     artifacts: options.Artifacts = options.ARTIFACTS,
-    add: Add = False,
-    log: Log = False,
-    commit: Commit = None,
-    sql: Sql = False,
+    add: bool = flag("--add", "First add the artifacts: records and diagnoses.", False),
+    log: bool = flag("--log", "First add every record in the artifacts' git log.", False),
+    commit: str | None = flag("HASH", "Of the code, for records that do not say (--add).", None),
+    sql: bool = flag("--sql", "SUBJECT is a question to DuckDB; without one, the tables.", False),
     output: options.Picture = None,
     json: options.Json = False,
     markdown: options.Markdown = False,

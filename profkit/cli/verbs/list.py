@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
 
 from profkit.cli import options
+from profkit.cli.options import flag
 from profkit.cli.output import print_blocks, say_each
 
 
 def list_variants(
-    problem: Annotated[
-        str | None, options.flag("NAME", "Only this one: a folder of --kernels.")
-    ] = None,
+    problem: str | None = flag("NAME", "Only this one: a folder of --kernels.", None),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,

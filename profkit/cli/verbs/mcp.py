@@ -7,10 +7,11 @@ import os
 import sys
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.cli import options
 from profkit.cli.agent import Answers, Told, told_error
+from profkit.cli.options import flag
 from profkit.cli.signals import INTERRUPTED
 from profkit.errors import ProfkitError, needing
 
@@ -22,10 +23,11 @@ ABOUT = (
     "a rule means; lines says where; compare says whether a change helped; triage says what to do "
     "first about a whole program that was recorded."
 )
-Folder = Annotated[Path, options.flag("--root DIR", "Only what lies in here can be read.")]
 
 
-def serve_agents(root: Folder = Path()) -> int:
+def serve_agents(
+    root: Path = flag("--root DIR", "Only what lies in here can be read.", Path()),
+) -> int:
     """Answer an agent over MCP, of reports in one folder."""
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
         os.environ.pop(name, None)  # whatever the agent's terminal can, an answer is plain text

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 from profkit.cli import options
+from profkit.cli.options import argument, flag
 from profkit.cli.output import note, print_blocks, print_json
 
 
 def new_folder(
-    problem: Annotated[str, options.argument("PROBLEM", "Its name: row-sum.")],
-    language: Annotated[
-        str, options.flag("--language NAME", "Of its first variant: cuda, triton.")
-    ] = "cuda",
+    problem: str = argument("PROBLEM", "Its name: row-sum.", ...),
+    language: str = flag("--language NAME", "Of its first variant: cuda, triton.", "cuda"),
     kernels: options.Kernels = None,
     json: options.Json = False,
     quiet: options.Quiet = False,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.cli import options
 from profkit.cli.complete import one_of
+from profkit.cli.options import argument, flag
 from profkit.cli.output import (
     note,
     print_blocks,
@@ -20,7 +21,7 @@ from profkit.cli.output import (
 )
 from profkit.cli.signals import stop_on_term
 from profkit.cli.targets import named_or_all, on_gpus, say_gpus
-from profkit.cli.verbs.diagnose import diagnose_reports
+from profkit.cli.verbs.diagnose import show_reports
 from profkit.cli.watching import shown
 from profkit.errors import ProfkitError
 
@@ -28,54 +29,37 @@ if TYPE_CHECKING:
     from profkit.measure.pipeline import Profiled
     from profkit.measure.targets import Places, Target
 
-Set = Annotated[
-    str,
-    options.flag(
-        "--set SET",
-        "ncu's section set.",
-        autocompletion=one_of("full", "detailed", "basic", "roofline"),
-    ),
-]
-CacheControl = Annotated[
-    str,
-    options.flag(
-        "--cache-control WHEN",
-        "all: caches flushed before each replay; none.",
-        autocompletion=one_of("all", "none"),
-    ),
-]
-Nvtx = Annotated[str | None, options.flag("RANGE", "Of COMMAND: only inside this NVTX range.")]
-
-
-OfCommand = Annotated[
-    str | None, options.flag("--kernel REGEX", "Of COMMAND: kernels of this name.")
-]
-Output = Annotated[Path | None, options.flag("--output -o", "Of COMMAND: where the report goes.")]
-On = Annotated[
-    str | None, options.flag("ADDRESS", "Each case on a GPU of a Dask cluster: tcp://host:8786.")
-]
-
 
 def profile_variants(
-    command: Annotated[
-        list[str] | None, options.argument("[-- COMMAND...]", "Any command at all.")
-    ] = None,
+    command: list[str] | None = argument("[-- COMMAND...]", "Any command at all.", None),
     variant: options.Names = None,
     every: options.Every = False,
     case: options.Cases = None,
-    kernel: OfCommand = None,
-    skip: Annotated[int, options.flag("", "Leave out so many launches.", min=0)] = 0,
-    count: Annotated[int | None, options.flag("", "Profile so many launches.", min=1)] = None,
-    nvtx: Nvtx = None,
-    set_: Set = "full",
-    cache: CacheControl = "all",
-    timeout: Annotated[float, options.flag("", "Seconds for one run of ncu.", min=1)] = 600.0,
-    output: Output = None,
+    kernel: str | None = flag("--kernel REGEX", "Of COMMAND: kernels of this name.", None),
+    skip: int = flag("", "Leave out so many launches.", 0, min=0),
+    count: int | None = flag("", "Profile so many launches.", None, min=1),
+    nvtx: str | None = flag("RANGE", "Of COMMAND: only inside this NVTX range.", None),
+    set_: str = flag(
+        "--set SET",
+        "ncu's section set.",
+        "full",
+        autocompletion=one_of("full", "detailed", "basic", "roofline"),
+    ),
+    cache: str = flag(
+        "--cache-control WHEN",
+        "all: caches flushed before each replay; none.",
+        "all",
+        autocompletion=one_of("all", "none"),
+    ),
+    timeout: float = flag("", "Seconds for one run of ncu.", 600.0, min=1),
+    output: Path | None = flag("--output -o", "Of COMMAND: where the report goes.", None),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
     gpus: options.Gpus = None,
-    on: On = None,
+    on: str | None = flag(
+        "ADDRESS", "Each case on a GPU of a Dask cluster: tcp://host:8786.", None
+    ),
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
@@ -173,7 +157,7 @@ def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> int:
         print_json({"schema": "profkit.profile/1", "runs": runs})
     else:
         if reports:
-            unread = diagnose_reports(reports, quiet=quiet)
+            unread = show_reports(reports, False, quiet)
         for result in results:
             if not result.report and result.record.timing:
                 print_blocks(
@@ -188,7 +172,7 @@ def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> int:
 def _wrap(
     command: Sequence[str], output: Path | None, settings: Any, *, json: bool, quiet: bool
 ) -> int:
-    """Profile any command, then diagnose its report."""
+    """Profile any command, then show what its report says."""
     from profkit.measure import collect
     from profkit.measure.ncu_output import LOG
     from profkit.measure.variants import toolchain
@@ -205,7 +189,7 @@ def _wrap(
     if done.note:
         say(ProfkitError(f"{command[0]} failed after its kernels were profiled: {done.note}"))
     note(f"{report}: {len(done.kernels)} launches, {done.seconds:.1f} s", quiet=quiet)
-    return diagnose_reports([str(report)], json=json, quiet=quiet)
+    return show_reports([str(report)], json, quiet)
 
 
 VERB = options.Verb(

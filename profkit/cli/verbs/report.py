@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from profkit.cli import options, sources
 from profkit.cli.launches import choose_launches, read_patterns
+from profkit.cli.options import argument, flag
 from profkit.cli.output import note, say_each, write_to
 from profkit.errors import ProfkitError
 
@@ -16,18 +17,14 @@ if TYPE_CHECKING:
     from profkit.show.page.times import PageHistory
 
 ROWS = 50  # on a page; about 40 kB each
-What = Annotated[
-    list[str],
-    options.argument("REPORTS...", "Reports, folders and globs; what triage -o keeps; a history."),
-]
-Output = Annotated[Path | None, options.flag("--output -o FILE", "The page: one HTML file.")]
-Title = Annotated[str | None, options.flag("TEXT", "The page's heading.")]
 
 
 def write_report(
-    what: What,
-    output: Output = None,
-    title: Title = None,
+    what: list[str] = argument(
+        "REPORTS...", "Reports, folders and globs; what triage -o keeps; a history.", ...
+    ),
+    output: Path | None = flag("--output -o FILE", "The page: one HTML file.", None),
+    title: str | None = flag("TEXT", "The page's heading.", None),
     kernel: options.Kernel = None,
     where: options.Where = None,
     top: options.Top = None,

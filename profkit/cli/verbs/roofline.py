@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 from profkit.cli import options
 from profkit.cli.launches import choose_launches, read_patterns
+from profkit.cli.options import argument, flag
 from profkit.cli.output import note, write_to
 from profkit.errors import ProfkitError
 
 
 def draw_roofline(
-    reports: Annotated[
-        list[str],
-        options.argument(
-            "REPORTS...",
-            "Reports, folders and globs; and a file of times by shape (profkit.grid/1).",
-        ),
-    ],
-    output: Annotated[
-        Path | None,
-        options.flag(
-            "--output -o FILE",
-            "The picture: .png, .svg or .pdf; roofline.png or heatmap.png if left out.",
-        ),
-    ] = None,
+    reports: list[str] = argument(
+        "REPORTS...",
+        "Reports, folders and globs; and a file of times by shape (profkit.grid/1).",
+        ...,
+    ),
+    output: Path | None = flag(
+        "--output -o FILE",
+        "The picture: .png, .svg or .pdf; roofline.png or heatmap.png if left out.",
+        None,
+    ),
     kernel: options.Kernel = None,
     where: options.Where = None,
     quiet: options.Quiet = False,

@@ -9,9 +9,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from profkit.cli import options
+from profkit.cli.options import argument, flag
 from profkit.cli.output import note, one_form, print_blocks, say, spinner
 from profkit.cli.sources import is_triage, refuse_other
 from profkit.cli.watching import shown
@@ -32,12 +33,6 @@ if TYPE_CHECKING:
     from profkit.program.timeline import Timeline
     from profkit.program.triage import Triage
 
-Ranks = Annotated[str, options.flag("all|N,...", "Of a distributed program: which ranks.")]
-Range = Annotated[str, options.flag("--range NAME", "The NVTX range that is a step.")]
-StepMs = Annotated[
-    float | None, options.flag("--step-ms MS", "A step's time without profiler.", min=0.0)
-]
-Page = Annotated[Path | None, options.flag("FILE", "Write it as an HTML page too.")]
 INSTEAD = {
     ".html": "--page {}", ".htm": "--page {}", ".json": "--json > {}", ".md": "--markdown > {}",
 }  # fmt: skip
@@ -45,22 +40,14 @@ RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep"}
 
 
 def triage_program(
-    what: Annotated[
-        list[str], options.argument("RECORDING or -- COMMAND...", "A trace, or what to run.")
-    ],
-    range_: Range = "",
-    step_ms: StepMs = None,
-    ranks: Ranks = "all",
-    budget: Annotated[
-        float, options.flag("S", "Seconds for counters; 0 takes none.", min=0)
-    ] = 180.0,
-    timeout: Annotated[
-        float, options.flag("S", "Seconds for the run that is watched.", min=1)
-    ] = 600.0,
-    output: Annotated[
-        Path | None, options.flag("--output -o DIR", "Keep timeline and answer there.")
-    ] = None,
-    page: Page = None,
+    what: list[str] = argument("RECORDING or -- COMMAND...", "A trace, or what to run.", ...),
+    range_: str = flag("--range NAME", "The NVTX range that is a step.", ""),
+    step_ms: float | None = flag("--step-ms MS", "A step's time without profiler.", None, min=0.0),
+    ranks: str = flag("all|N,...", "Of a distributed program: which ranks.", "all"),
+    budget: float = flag("S", "Seconds for counters; 0 takes none.", 180.0, min=0),
+    timeout: float = flag("S", "Seconds for the run that is watched.", 600.0, min=1),
+    output: Path | None = flag("--output -o DIR", "Keep timeline and answer there.", None),
+    page: Path | None = flag("FILE", "Write it as an HTML page too.", None),
     json: options.Json = False,
     markdown: options.Markdown = False,
     quiet: options.Quiet = False,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.cli import complete, options
+from profkit.cli.options import flag
 from profkit.cli.output import print_blocks, save_frame, say, say_each, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.errors import ProfkitError, install_extra
@@ -15,46 +16,24 @@ if TYPE_CHECKING:
     from profkit.tune.run import SearchResult
 
 
-Id = Annotated[str, options.flag("--variant ID", "What to tune.", autocompletion=complete.variants)]
-Case = Annotated[
-    str | None, options.flag("--case CASE", "The case to tune for.", autocompletion=complete.cases)
-]
-Trials = Annotated[
-    int, options.flag("--trials", "Distinct configurations, the defaults included.", min=1)
-]
-Time = Annotated[float | None, options.flag("--time", "Seconds after which no trial begins.")]
-Seed = Annotated[int, options.flag("--seed", "Of the sampler.", min=0)]
-Resume = Annotated[
-    bool, options.flag("--resume", "Go on with a search that was stopped or killed.")
-]
-Storage = Annotated[
-    str | None, options.flag("--storage URL", "A database; else SQLite beside the builds.")
-]
-NoSteer = Annotated[bool, options.flag("--no-steer", "Plain TPE: diagnoses propose nothing.")]
-NoProfile = Annotated[bool, options.flag("--no-profile", "No ncu: promoted trials are timed only.")]
-Occupancy = Annotated[
-    float | None, options.flag("--min-occupancy", "Refuse below this share of warps.", min=0, max=1)
-]
-Timeout = Annotated[float, options.flag("--timeout", "Seconds without a word: it hangs.", min=1)]
-Output = Annotated[
-    Path | None, options.flag("--output -o DIR", "Else artifacts/tune/<variant>.<case>.")
-]
-
-
 def tune_variant(
-    variant: Id,
-    case: Case = None,
-    trials: Trials = 60,
-    time: Time = None,
-    seed: Seed = 0,
-    resume: Resume = False,
-    storage: Storage = None,
+    variant: str = flag("--variant ID", "What to tune.", ..., autocompletion=complete.variants),
+    case: str | None = flag(
+        "--case CASE", "The case to tune for.", None, autocompletion=complete.cases
+    ),
+    trials: int = flag("--trials", "Distinct configurations, the defaults included.", 60, min=1),
+    time: float | None = flag("--time", "Seconds after which no trial begins.", None),
+    seed: int = flag("--seed", "Of the sampler.", 0, min=0),
+    resume: bool = flag("--resume", "Go on with a search that was stopped or killed.", False),
+    storage: str | None = flag("--storage URL", "A database; else SQLite beside the builds.", None),
     gpus: options.Gpus = None,
-    no_steer: NoSteer = False,
-    no_profile: NoProfile = False,
-    min_occupancy: Occupancy = None,
-    timeout: Timeout = 30.0,
-    output: Output = None,
+    no_steer: bool = flag("--no-steer", "Plain TPE: diagnoses propose nothing.", False),
+    no_profile: bool = flag("--no-profile", "No ncu: promoted trials are timed only.", False),
+    min_occupancy: float | None = flag(
+        "--min-occupancy", "Refuse below this share of warps.", None, min=0, max=1
+    ),
+    timeout: float = flag("--timeout", "Seconds without a word: it hangs.", 30.0, min=1),
+    output: Path | None = flag("--output -o DIR", "Else artifacts/tune/<variant>.<case>.", None),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
