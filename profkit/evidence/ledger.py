@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import chain
@@ -102,12 +102,14 @@ def joint_prediction(parent: Run, child: Run) -> Prediction | None:
 
 def rule_version(rule: str, package: Path = PACKAGE) -> str:
     """Twelve hex digits that change with the code that judges and prices."""
-    return hashlib.sha256(f"{rule} {_code(package)}".encode()).hexdigest()[:12]
+    of_program = rule.startswith(PROGRAM)
+    folders = ("program/findings", "program/replay") if of_program else ("diagnosis", "model")
+    return hashlib.sha256(f"{rule} {_code(package, *folders)}".encode()).hexdigest()[:12]
 
 
 @cache
-def _code(package: Path) -> str:
-    files = chain.from_iterable((package / room).rglob("*.py") for room in ("diagnosis", "model"))
+def _code(package: Path, *folders: str) -> str:
+    files = chain.from_iterable((package / folder).rglob("*.py") for folder in folders)
     return hashlib.sha256(b"".join(p.read_bytes() for p in sorted(files))).hexdigest()
 
 
@@ -164,6 +166,27 @@ def outcomes_of(parent: Run, child: Run) -> list[Outcome]:
         whose = p.report, p.rule, p.version, child.variant, sha256
         came.append(Outcome(*whose, what, is_meant, *measured))
     return came
+
+
+def entries_of_program(before: Path, after: Path, change: Mapping[str, Any]) -> Ledger:
+    """Each finding of one triage as a prediction, and what a later one says as its outcome.
+
+    `before`, `after`: their documents. `change`: what became of each, "profkit.triages/1".
+    """
+    sha256, child_sha256 = digest(before), digest(after)
+    step, gone = change["before_ms"], [p for p in change["promises"] if p["state"] == "gone"]
+    became = {"gone": "gone", "smaller": "changed", "there": "stays"}
+    predictions, outcomes = [], []
+    for promise in change["promises"]:
+        rule = f"{PROGRAM}{promise['category']}"
+        whose = sha256, before.parent.name, "program", rule, rule_version(rule)
+        hope = [step / max(step - saved, 1e-3 * step) for saved in promise["said"]]
+        predictions.append(Prediction(*whose, None, promise["say"], *hope))
+        meant = gone == [promise]  # what several changes saved together is no one's
+        came = change["answer"], step / change["after_ms"], None, None
+        child = after.parent.name, child_sha256, became[promise["state"]], meant
+        outcomes.append(Outcome(sha256, rule, rule_version(rule), *child, *came))
+    return Ledger(tuple(predictions), tuple(outcomes))
 
 
 def update(

@@ -137,6 +137,18 @@ def test_the_version_follows_code_and_thresholds(tmp_path):
     assert rule_version(RULE.id, packages[2]) != rule_version(RULE.id)
 
 
+def test_what_is_said_of_a_program_has_the_version_of_its_findings_and_replay(tmp_path):
+    packages = [PACKAGE, *(tmp_path / name for name in ("was", "findings", "replay"))]
+    for package in packages[1:]:
+        for folder in ("findings", "replay"):
+            shutil.copytree(PACKAGE / "program" / folder, package / "program" / folder)
+    for package in packages[2:]:
+        (package / "program" / package.name / "one_more.py").write_text("MORE = 1\n")
+    versions = [rule_version("triage:host", package) for package in packages]
+    assert versions[0] == versions[1]
+    assert len(set(versions)) == 3
+
+
 def test_a_run_without_a_report_predicts_nothing():
     assert predictions_of(run()) == []
     assert predictions_of(Run("x", "B", None, frame(), None)) == []

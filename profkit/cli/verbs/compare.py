@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from profkit.evidence.ladder import Ladder, LaddersDocument, SummaryDocument
     from profkit.evidence.runs import Evidence
     from profkit.evidence.sides import Compared
-    from profkit.program.change import TriagesDocument
 
 FAIL_ON = ("slower", "finding", "resource")
 _STATUS = {
@@ -206,26 +205,20 @@ def _compare_triages(
     before: Path, after: Path, fail_if: set[str], *, json: bool, markdown: bool
 ) -> int:
     """Print what became of each promise of a program's triage; the exit status."""
+    from profkit.evidence import ledger
     from profkit.program.change import change
-    from profkit.program.document import read_document
+    from profkit.program.document import NAME, read_document
     from profkit.show.views.triage import compared_triages
 
     comparison = change(read_document(before), read_document(after))
-    _remember(before, after, comparison)
+    try:  # kept in a ledger inside of AFTER
+        entries = ledger.entries_of_program(before / NAME, after / NAME, comparison)
+        ledger.add(after / ledger.NAME, entries)
+    except ProfkitError as error:  # what was compared is told all the same
+        say(error)
     print_blocks(compared_triages(comparison), comparison if json else None, markdown)
     slower = "slower" in fail_if and comparison["answer"] == "slower"
     return options.BAD if slower or ("finding" in fail_if and comparison["new"]) else options.DONE
-
-
-def _remember(before: Path, after: Path, comparison: TriagesDocument) -> None:
-    """Keep the promises and what came of them in a ledger inside of AFTER."""
-    from profkit.cli.promises import entries
-    from profkit.evidence.ledger import NAME, add
-
-    try:
-        add(after / NAME, entries(before, after, comparison))
-    except ProfkitError as error:  # what was compared is told all the same
-        say(error)
 
 
 def _fail_if(fail_on: list[str]) -> set[str]:
