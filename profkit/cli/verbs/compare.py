@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from profkit.cli import complete, options, sources
 from profkit.cli.options import argument, flag
@@ -39,31 +39,40 @@ _STATUS = {
     "undecided": options.COULD_NOT,
 }
 
+Before = Annotated[
+    str | None,
+    argument("", "A variant, run record, report or folder of them.", autocompletion=complete.sides),
+]
+Decide = Annotated[
+    bool, flag("--decide", "One variant against what its header changes: keep it or not?")
+]
+Against = Annotated[
+    str | None, flag("ID", "--decide: against this one instead.", autocompletion=complete.recorded)
+]
+Gates = Annotated[
+    list[Path] | None, flag("FILE", "--decide: acceptance gates too: your own file of claims.")
+]
+FailOn = Annotated[
+    list[str] | None,
+    flag(
+        "WHAT",
+        "Exit 1 on any of: slower, finding, resource.",
+        autocompletion=complete.one_of(*FAIL_ON),
+    ),
+]
+
 
 def judge_change(
-    before: str | None = argument(
-        "", "A variant, run record, report or folder of them.", None, autocompletion=complete.sides
-    ),
+    before: Before = None,
     after: str | None = argument("", "The same, changed.", None, autocompletion=complete.sides),
     case: options.Case = None,
     ladder: bool = flag("--ladder", "All variants, each against its parent.", False),
-    decide: bool = flag(
-        "--decide", "One variant against what its header changes: keep it or not?", False
-    ),
-    against: str | None = flag(
-        "ID", "--decide: against this one instead.", None, autocompletion=complete.recorded
-    ),
-    gate: list[Path] | None = flag(
-        "FILE", "--decide: acceptance gates too: your own file of claims.", None
-    ),
+    decide: Decide = False,
+    against: Against = None,
+    gate: Gates = None,
     artifacts: options.Artifacts = options.ARTIFACTS,
     anyway: options.Anyway = False,
-    fail_on: list[str] | None = flag(
-        "WHAT",
-        "Exit 1 on any of: slower, finding, resource.",
-        None,
-        autocompletion=complete.one_of(*FAIL_ON),
-    ),
+    fail_on: FailOn = None,
     every: bool = flag("--all", "Every metric that moved.", False),
     history: options.HistoryDir = HISTORY,
     output: options.Picture = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from profkit.cli import options, sources
 from profkit.cli.launches import choose_launches, expand_patterns, read_patterns
@@ -35,9 +35,34 @@ if TYPE_CHECKING:
 
 DETAILS = 3
 _LEFT = "it has a row in the table reports; profkit history --sql 'SELECT * FROM reports' shows all"
-
-
-HEADER = "header"
+HEADER = "header"  # of --with: what the header says moves
+Details = Annotated[
+    int | None, flag("--top N", f"The N worst rows in detail; {DETAILS} if left out.", min=1)
+]
+Lines = Annotated[
+    int | None,
+    flag(
+        "N",
+        "N source lines of each finding, and the N hottest of each launch; 0: none. "
+        "Left out, 3 of each finding.",
+        min=0,
+        show_default=False,
+    ),
+]
+On = Annotated[
+    str | None, flag("ADDRESS", "Read on a Dask cluster: tcp://host:8786, its scheduler.")
+]
+Into = Annotated[
+    str | None, flag("--history DIR", "Show nothing: stream any number into a history's tables.")
+]
+With = Annotated[
+    str | None,
+    flag(
+        "--with CHANGES",
+        "How much faster a recorded variant would be with other counts: "
+        f"'inst_exp/32, blocks*4'; {HEADER}: what its header says moves.",
+    ),
+]
 
 
 def diagnose_reports(
@@ -46,34 +71,16 @@ def diagnose_reports(
     markdown: options.Markdown = False,
     csv: Path | None = flag("FILE", "Write the frame as CSV; - is stdout.", None),
     parquet: Path | None = flag("FILE", "Write the frame as Parquet.", None),
-    top: int | None = flag(
-        "--top N", f"The N worst rows in detail; {DETAILS} if left out.", None, min=1
-    ),
+    top: Details = None,
     kernel: options.Kernel = None,
     where: options.Where = None,
-    lines: int | None = flag(
-        "N",
-        "N source lines of each finding, and the N hottest of each launch; 0: none. "
-        "Left out, 3 of each finding.",
-        None,
-        min=0,
-        show_default=False,
-    ),
+    lines: Lines = None,
     every: bool = flag("--all", "Every row, in the table and in detail.", False),
     each: bool = flag("--each", "Launches of one kernel one by one.", False),
     brief: options.Brief = False,
-    on: str | None = flag(
-        "ADDRESS", "Read on a Dask cluster: tcp://host:8786, its scheduler.", None
-    ),
-    history: str | None = flag(
-        "--history DIR", "Show nothing: stream any number into a history's tables.", None
-    ),
-    changes: str | None = flag(
-        "--with CHANGES",
-        "How much faster a recorded variant would be with other counts: "
-        f"'inst_exp/32, blocks*4'; {HEADER}: what its header says moves.",
-        None,
-    ),
+    on: On = None,
+    history: Into = None,
+    changes: With = None,
     case: str | None = flag("--case CASE", "--with: only this case.", None),
     artifacts: options.Artifacts = options.ARTIFACTS,
     quiet: options.Quiet = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from profkit.cli import options
 from profkit.cli.complete import one_of
@@ -29,6 +29,26 @@ if TYPE_CHECKING:
     from profkit.measure.pipeline import Profiled
     from profkit.measure.targets import Places, Target
 
+Set = Annotated[
+    str,
+    flag(
+        "--set SET",
+        "ncu's section set.",
+        autocompletion=one_of("full", "detailed", "basic", "roofline"),
+    ),
+]
+CacheControl = Annotated[
+    str,
+    flag(
+        "--cache-control WHEN",
+        "all: caches flushed before each replay; none.",
+        autocompletion=one_of("all", "none"),
+    ),
+]
+On = Annotated[
+    str | None, flag("ADDRESS", "Each case on a GPU of a Dask cluster: tcp://host:8786.")
+]
+
 
 def profile_variants(
     command: list[str] | None = argument("[-- COMMAND...]", "Any command at all.", None),
@@ -39,27 +59,15 @@ def profile_variants(
     skip: int = flag("", "Leave out so many launches.", 0, min=0),
     count: int | None = flag("", "Profile so many launches.", None, min=1),
     nvtx: str | None = flag("RANGE", "Of COMMAND: only inside this NVTX range.", None),
-    set_: str = flag(
-        "--set SET",
-        "ncu's section set.",
-        "full",
-        autocompletion=one_of("full", "detailed", "basic", "roofline"),
-    ),
-    cache: str = flag(
-        "--cache-control WHEN",
-        "all: caches flushed before each replay; none.",
-        "all",
-        autocompletion=one_of("all", "none"),
-    ),
+    set_: Set = "full",
+    cache: CacheControl = "all",
     timeout: float = flag("", "Seconds for one run of ncu.", 600.0, min=1),
     output: Path | None = flag("--output -o", "Of COMMAND: where the report goes.", None),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
     gpus: options.Gpus = None,
-    on: str | None = flag(
-        "ADDRESS", "Each case on a GPU of a Dask cluster: tcp://host:8786.", None
-    ),
+    on: On = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from profkit.cli import complete, options
 from profkit.cli.options import flag
@@ -15,12 +15,17 @@ from profkit.errors import ProfkitError, install_extra
 if TYPE_CHECKING:
     from profkit.tune.run import SearchResult
 
+Case = Annotated[
+    str | None, flag("--case CASE", "The case to tune for.", autocompletion=complete.cases)
+]
+Occupancy = Annotated[
+    float | None, flag("--min-occupancy", "Refuse below this share of warps.", min=0, max=1)
+]
+
 
 def tune_variant(
     variant: str = flag("--variant ID", "What to tune.", ..., autocompletion=complete.variants),
-    case: str | None = flag(
-        "--case CASE", "The case to tune for.", None, autocompletion=complete.cases
-    ),
+    case: Case = None,
     trials: int = flag("--trials", "Distinct configurations, the defaults included.", 60, min=1),
     time: float | None = flag("--time", "Seconds after which no trial begins.", None),
     seed: int = flag("--seed", "Of the sampler.", 0, min=0),
@@ -29,9 +34,7 @@ def tune_variant(
     gpus: options.Gpus = None,
     no_steer: bool = flag("--no-steer", "Plain TPE: diagnoses propose nothing.", False),
     no_profile: bool = flag("--no-profile", "No ncu: promoted trials are timed only.", False),
-    min_occupancy: float | None = flag(
-        "--min-occupancy", "Refuse below this share of warps.", None, min=0, max=1
-    ),
+    min_occupancy: Occupancy = None,
     timeout: float = flag("--timeout", "Seconds without a word: it hangs.", 30.0, min=1),
     output: Path | None = flag("--output -o DIR", "Else artifacts/tune/<variant>.<case>.", None),
     kernels: options.Kernels = None,
