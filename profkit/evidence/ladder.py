@@ -185,7 +185,7 @@ def _step(
         title=record.header.title if record else "",
         parent=after,
         depth=depth,
-        time=_time(run) if timed else None,
+        time=median_interval(run.samples) if timed else None,
         bound=verdict.label if verdict else "",
         change=compare_runs(parent, run, policy) if parent else None,
         references={
