@@ -16,18 +16,16 @@ shape is done, and a file that is there already is gone on with: `profkit roofli
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from itertools import product
 from math import inf, log, nan, sqrt
 from pathlib import Path
 from statistics import median
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -37,7 +35,7 @@ from profkit.measure.check.bench import Subject
 from profkit.measure.cuda import device, library
 from profkit.measure.cuda.library import Args
 from profkit.measure.variants import build, variants
-from profkit.measure.variants.problem import load_problem
+from profkit.measure.variants.problem import import_file, load_problem
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "kernels" / "attention"
@@ -56,22 +54,11 @@ _NUMBERS = re.compile(r"\[\s+((?:[-\d.e]+,\s+)*[-\d.e]+)\s+\]")
 _LOOK, _FAR = 3, 1.4  # rounds of a first look; see Plan.far
 
 
-def beside(name: str) -> ModuleType:
-    """A module of kernels/attention, which is no package."""
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    if spec is None or spec.loader is None:
-        raise ImportError(f"cannot import {name} from {FOLDER}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-picks = beside("picks")
+picks = import_file(FOLDER / "picks.py", "picks")
 
 
 class Machine:
-    """The GPU, what is built for it, and one shape's tensors at a time."""
+    """The GPU, and the variants that are built for it."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.gpu = device.open_gpu()
@@ -85,23 +72,40 @@ class Machine:
             n: library.load_library(Path(str(b.library))) for n, b in self.builds.items()
         }
         self.tools = library.Support(Path(str(tools.library)), self.gpu)
-        self.problem = load_problem(FOLDER).module
 
-    def case(self, shape: Any) -> Any:
-        """The problem's case of a shape."""
-        return self.problem.Case(1, shape.heads, shape.rows, shape.D, shape.causal)
-
-    def header(self, against: Sequence[str]) -> dict[str, Any]:
-        """What was used: the first line of a file."""
+    def variant(
+        self, name: str, values: Mapping[str, Any], inputs: Sequence[Any], outputs: Sequence[Any]
+    ) -> Subject:
+        """A variant on tensors, run once; `values`: what problem.py says that it is given."""
         import torch
 
+        sides = [[tensor.data_ptr() for tensor in side] for side in (inputs, outputs)]
+
+        def arguments(stream: int) -> Args:
+            return Args.filled(sides[0], sides[1], values, stream)
+
+        torch.cuda.synchronize()
+        made = subjects.launcher(name, self.libraries[name], arguments, self.tools)
+        device.synchronize()
+        return made
+
+    def used(self) -> dict[str, Any]:
+        """What was measured with, and when."""
         sources = {
             n: {"source": b.source, "sass": b.sass, "host": b.host} for n, b in self.builds.items()
         }
         gpu = asdict(device.identified(self.gpu))
         made = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
-        return {"schema": "profkit.grid/1", "made": made, "gpu": gpu, "against": list(against),
-                "versions": {"torch": torch.__version__}, "variants": sources}  # fmt: skip
+        return {"made": made, "gpu": gpu, "variants": sources}
+
+
+def header(machine: Machine, against: Sequence[str]) -> dict[str, Any]:
+    """The first line of a file."""
+    import torch
+
+    versions = {"torch": torch.__version__}
+    said = {"schema": "profkit.grid/1", "against": list(against), "versions": versions}
+    return said | machine.used()
 
 
 class Stage:
@@ -110,7 +114,8 @@ class Stage:
     def __init__(self, machine: Machine, shape: Any) -> None:
         import torch
 
-        self.machine, self.shape, self.case = machine, shape, machine.case(shape)
+        self.machine, self.shape, self.problem = machine, shape, load_problem(FOLDER).module
+        self.case = self.problem.Case(1, shape.heads, shape.rows, shape.D, shape.causal)
         g = torch.Generator("cuda").manual_seed(shape.rows * 1000 + shape.heads)
         size = (1, shape.heads, shape.rows, shape.D)
         q, k, v = (torch.randn(size, generator=g, device="cuda") for _ in range(3))
@@ -137,8 +142,7 @@ class Stage:
 
     def error(self, out: Any) -> float:
         """The largest error over the tolerance there; NaN is infinite."""
-        p = self.machine.problem
-        worst = 0.0
+        p, worst = self.problem, 0.0
         for x, ref in zip(out[0].split(16), self.answer[0].split(16), strict=True):
             over = (x.float() - ref).abs_().div_(ref.abs().mul_(p.RTOL).add_(p.ATOL))
             worst = max(worst, float(over.nan_to_num_(nan=float("inf")).max()))
@@ -149,27 +153,18 @@ class Stage:
         import torch
 
         out = torch.full_like(self.tensors[0], nan)
-        values = self.machine.problem.arguments(self.case)
-
-        def arguments(stream: int) -> Args:
-            args = Args()
-            for i, x in enumerate(self.tensors):
-                args.input[i] = x.data_ptr()
-            args.out[0] = out.data_ptr()
-            for i in range(4):
-                args.size[i], args.stride[i] = values["size"][i], values["stride"][i]
-            args.scale, args.causal, args.stream = values["scale"], int(self.case.causal), stream
-            return args
-
-        torch.cuda.synchronize()
-        made = subjects.launcher(name, self.machine.libraries[name], arguments, self.machine.tools)
-        device.synchronize()
-        return made, out
+        values = self.problem.arguments(self.case)
+        return self.machine.variant(name, values, self.tensors, [out]), out
 
     def call(self, name: str) -> tuple[Subject, Any]:
         """A backend's subject and its output."""
-        once = self.machine.problem.reference_call(name, self.case, self.tensors)
+        once = self.problem.reference_call(name, self.case, self.tensors)
         return subjects.torch_call(name, once)
+
+    def work(self) -> dict[str, float]:
+        """Operations, and compulsory bytes."""
+        p = self.problem
+        return {"operations": p.operations(self.case), "bytes": p.compulsory_bytes(self.case)}
 
 
 def _made(stage: Stage, names: Iterable[str], make: Callable[[str], Any], line: dict[str, Any]
@@ -221,29 +216,15 @@ def _short(seconds: float) -> float:
     return float(f"{seconds:.5g}")
 
 
-def _work(machine: Machine, shape: Any) -> dict[str, float]:
-    case = machine.case(shape)
-    p = machine.problem
-    return {"operations": p.operations(case), "bytes": p.compulsory_bytes(case)}
-
-
 @dataclass(frozen=True)
 class Plan:
-    """What to time: which shapes, what is built for it, and who takes part at a shape.
-
-    Attributes:
-        shapes: In order.
-        rungs: To build.
-        against: What the others are compared with.
-        chosen: (stage, line): the subjects there that are right.
-        far: What a first look finds so many times slower than the fastest is timed no more.
-    """
+    """What to time: which shapes, what is built for it, and who takes part at a shape."""
 
     shapes: Sequence[Any]
-    rungs: Sequence[str]
-    against: Sequence[str]
-    chosen: Callable[[Stage, dict[str, Any]], list[Subject]]
-    far: float = _FAR
+    rungs: Sequence[str]  # to build
+    against: Sequence[str]  # what the others are compared with
+    chosen: Callable[[Stage, dict[str, Any]], list[Subject]]  # the subjects there that are right
+    far: float = _FAR  # what a first look finds so many times slower is timed no more
 
 
 def run(plan: Plan, path: Path, seconds: float) -> None:
@@ -255,7 +236,7 @@ def run(plan: Plan, path: Path, seconds: float) -> None:
     done = {json.dumps(json.loads(x)["at"]) for x in lines[1:]}
     with path.open("a", encoding="utf-8") as file:
         if not lines:
-            print(json.dumps(machine.header(plan.against)), file=file, flush=True)
+            print(json.dumps(header(machine, plan.against)), file=file, flush=True)
         for shape in plan.shapes:
             if json.dumps(shape.at) in done:
                 continue
@@ -263,8 +244,7 @@ def run(plan: Plan, path: Path, seconds: float) -> None:
                 print(f"stopped after {seconds} s", file=sys.stderr)
                 break
             stage = Stage(machine, shape)
-            line: dict[str, Any] = {"at": shape.at, **_work(machine, shape),
-                                    "refused": {}, "error": {}}  # fmt: skip
+            line: dict[str, Any] = {"at": shape.at, **stage.work(), "refused": {}, "error": {}}
             _timed(stage, plan.chosen(stage, line), line, plan.far)
             print(json.dumps(line), file=file, flush=True)
             del stage
@@ -285,7 +265,7 @@ def recording(shapes: Sequence[Any]) -> Plan:
 
 def holding(shapes: Sequence[Any], against: Sequence[str], far: float = _FAR) -> Plan:
     """The entry against library calls."""
-    torch_op = beside("torch_op")
+    torch_op = import_file(FOLDER / "torch_op.py", "torch_op")
 
     def chosen(stage: Stage, line: dict[str, Any]) -> list[Subject]:
         def entry(name: str) -> tuple[Subject, Any]:
@@ -414,13 +394,21 @@ def refresh() -> None:
         path.write_text("\n".join((json.dumps(said), *lines)) + "\n", "utf-8")
 
 
+# What needs a GPU. What the entry is held to is recorded first, in case there is no time for the rest.
+PLANS = {
+    "record": lambda: recording(sorted(picks.RECORDED, key=lambda s: s not in picks.GRID)),
+    "finer": lambda: recording(picks.FINER),
+    "between": lambda: recording(picks.OFF_GRID),
+    "hold": lambda: holding((*picks.GRID, *picks.OFF_GRID, *picks.NEVER), ("sdpa", *BACKENDS)),
+    "references": lambda: holding(cases(), load_problem(FOLDER).references, inf),
+}
 HERE = {"table": write_table, "refresh": refresh}  # what needs no GPU
 
 
 def main() -> int:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("do", choices=("record", "finer", "between", "hold", "references", *HERE))
+    parser.add_argument("do", choices=(*PLANS, *HERE))
     parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("--seconds", type=float, default=600)
     given = parser.parse_args()
@@ -429,18 +417,7 @@ def main() -> int:
         return 0
     if given.file is None:
         parser.error(f"{given.do} needs a file to write")
-    if given.do == "record":
-        # What the entry is held to first, in case there is no time for the rest.
-        plan = recording(sorted(picks.RECORDED, key=lambda s: s not in picks.GRID))
-    elif given.do == "finer":
-        plan = recording(picks.FINER)
-    elif given.do == "between":
-        plan = recording(picks.OFF_GRID)
-    elif given.do == "hold":
-        plan = holding((*picks.GRID, *picks.OFF_GRID, *picks.NEVER), ("sdpa", *BACKENDS))
-    else:
-        plan = holding(cases(), load_problem(FOLDER).references, inf)
-    run(plan, given.file, given.seconds)
+    run(PLANS[given.do](), given.file, given.seconds)
     return 0
 
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import pynvml
-from attention_grid import Machine, Stage, picks
+from attention_grid import FOLDER, Machine, Stage, header, picks
 
 from profkit.measure.cuda import device
+from profkit.measure.variants.problem import load_problem
 from profkit.records.parts import GpuState
 
 VARIANTS = ("latev", "qregisters")
@@ -43,13 +43,6 @@ class Sampler(threading.Thread):
         while not self.ended.is_set():
             self.seen.append((time.monotonic(), device.read_state(self.pci)))
             self.ended.wait(_EVERY)
-
-
-def power_limit(pci: str) -> float:
-    """The cap in force, W."""
-    pynvml.nvmlInit()
-    handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci.encode())
-    return float(pynvml.nvmlDeviceGetEnforcedPowerLimit(handle)) * 1e-3
 
 
 def sustained(call: Any, stream: int, pci: str, seconds: float) -> dict[str, Any]:
@@ -103,7 +96,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=2.0)
     given = parser.parse_args()
     machine = Machine(VARIANTS)
-    c = machine.problem.CASES[given.case]
+    c = load_problem(FOLDER).module.CASES[given.case]
     stage = Stage(machine, picks.Shape(c.S, c.B * c.H, c.D, c.causal))
     stream, pci = device.new_stream(), machine.gpu.pci
     rows = []
@@ -121,8 +114,8 @@ def main() -> int:
             }
             rows.append({**row, "alone": alone(subject.call, stream)})
             print(rows[-1], flush=True)
-    header = {**machine.header(SUBJECTS[-1:]), "schema": "profkit.power/1"}
-    kept = {**header, "case": given.case, "power_limit": power_limit(pci), "rows": rows}
+    kept = {**header(machine, SUBJECTS[-1:]), "schema": "profkit.power/1", "case": given.case}
+    kept |= {"power_limit": device.read_state(pci).power_limit, "rows": rows}
     given.file.write_text(json.dumps(kept, indent=1) + "\n", "utf-8")
     return 0
 

@@ -15,18 +15,19 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+import numpy as np
+from attention_grid import Machine
+
 from profkit.measure.check import bench, subjects
 from profkit.measure.check.bench import Subject
 from profkit.measure.check.data import held_as, tensor_of
-from profkit.measure.cuda import device, library
-from profkit.measure.cuda.library import Args
-from profkit.measure.variants import build, variants
-from profkit.measure.variants.problem import Problem, load_problem
+from profkit.measure.cuda import device
+from profkit.measure.variants.problem import load_problem
 
 ROOT = Path(__file__).parents[1]
 KERNELS = ROOT / "kernels"
@@ -37,23 +38,14 @@ Call = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is timed side by side: variants and library calls of a problem at a case.
+    """What is timed side by side: variants and library calls of a problem at a case."""
 
-    Attributes:
-        name: Of the row: problem, case.
-        problem: The problem's folder.
-        case: One of its cases, or a function that makes one.
-        ours: Variants.
-        theirs: Library calls of the problem.
-        graph: Whether cuDNN's own graph takes part: bfloat16, or e4m3 where the inputs are codes.
-    """
-
-    name: str
-    problem: str
-    case: str | Callable[[Any], Any]
-    ours: tuple[str, ...]
-    theirs: tuple[str, ...]
-    graph: bool = False
+    name: str  # of the row: problem, case
+    problem: str  # its folder
+    case: str | Callable[[Any], Any]  # one of its cases, or a function that makes one
+    ours: tuple[str, ...]  # variants
+    theirs: tuple[str, ...]  # library calls of the problem
+    graph: bool = False  # cuDNN's own graph too: bfloat16, or e4m3 where the inputs are codes
 
 
 def _nvidia(causal: bool) -> Callable[[Any], Any]:
@@ -136,70 +128,19 @@ PROTOCOLS: dict[str, tuple[Callable[[Call], list[float]], Callable[[Sequence[flo
 # --- what is timed -------------------------------------------------------------------------------
 
 
-class Machine:
-    """The GPU, and every variant built."""
-
-    def __init__(self, asked: Sequence[Comparison]) -> None:
-        self.gpu = device.open_gpu()
-        folder = build.build_dir(KERNELS)
-        names = sorted({name for c in asked for name in c.ours})
-        support = variants.read_variant(build.SUPPORT)
-        chosen = [*variants.named_variants(KERNELS, names), support]
-        built = build.compile_variants(chosen, [self.gpu.arch], folder)
-        *made, tools = [build.need_build(b) for b in built]
-        self.builds = {b.variant.id: b for b in made}
-        self.tools = library.Support(Path(str(tools.library)), self.gpu)
-
-    def session(self) -> dict[str, Any]:
-        """What was used."""
-        import torch
-
-        versions = {"torch": torch.__version__, "triton": __import__("triton").__version__}
-        versions |= subjects.versions_of(torch.version.cuda, torch.backends.cudnn.version())
-        gpu = asdict(device.identified(self.gpu))
-        made = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
-        source = {n: {"source": b.source, "sass": b.sass} for n, b in self.builds.items()}
-        power = device.read_state(self.gpu.pci).power_limit
-        return {"made": made, "gpu": gpu, "versions": versions, "power_limit": power,
-                "variants": source}  # fmt: skip
-
-
-def variant(machine: Machine, asked: Problem, case: Any, name: str, given: Sequence[Any]
-            ) -> tuple[Subject, list[Any]]:  # fmt: skip
-    """A variant on tensors, run once, and its outputs."""
+def session(machine: Machine) -> dict[str, Any]:
+    """What was used."""
     import torch
 
-    built, values = machine.builds[name], asked.module.arguments(case)
-    outs = [
-        tensor_of(held_zeros(shape, dtype), dtype).cuda()
-        for shape, dtype in asked.module.outputs(case)
-    ]
-
-    def arguments(stream: int) -> Args:
-        args = Args()
-        for i, x in enumerate(given):
-            args.input[i] = x.data_ptr()
-        for i, x in enumerate(outs):
-            args.out[i] = x.data_ptr()
-        for key, field in (("size", args.size), ("stride", args.stride)):
-            for i, n in enumerate(values.get(key, ())):
-                field[i] = n
-        args.scale, args.causal = values.get("scale", 1.0), int(values.get("causal", False))
-        args.stream = stream
-        return args
-
-    loaded = library.load_library(Path(str(built.library)))
-    torch.cuda.synchronize()
-    made = subjects.launcher(name, loaded, arguments, machine.tools)
-    device.synchronize()
-    return made, outs
+    versions = {"torch": torch.__version__, "triton": __import__("triton").__version__}
+    versions |= subjects.versions_of(torch.version.cuda, torch.backends.cudnn.version())
+    power = device.read_state(machine.gpu.pci).power_limit
+    return {**machine.used(), "versions": versions, "power_limit": power}
 
 
-def held_zeros(shape: Sequence[int], dtype: str) -> Any:
-    """An array of zeros as a problem's arrays are held."""
-    import numpy as np
-
-    return np.zeros(shape, held_as(dtype))
+def zeros(shape: Sequence[int], dtype: str) -> Any:
+    """A tensor of zeros, of a type that a problem names."""
+    return tensor_of(np.zeros(shape, held_as(dtype)), dtype).cuda()
 
 
 def cudnn_graph(case: Any, tensors: Sequence[Any]) -> Call:
@@ -295,7 +236,8 @@ def compared(machine: Machine, asked: Comparison) -> list[dict[str, Any]]:
         name, make = ("cudnn e4m3", cudnn_fp8) if codes else ("cudnn bf16", cudnn_graph)
         calls[name] = subjects.torch_call(name, make(case, given))
     for name in asked.ours:
-        calls[name] = variant(machine, problem, case, name, given)
+        outs = [zeros(shape, dtype) for shape, dtype in module.outputs(case)]
+        calls[name] = machine.variant(name, module.arguments(case), given, outs), outs
     right = outputs_of(next(iter(calls.values()))[1])
     atol, rtol = (
         module.tolerance(case) if hasattr(module, "tolerance") else (module.ATOL, module.RTOL)
@@ -350,11 +292,11 @@ def main() -> int:
     parser.add_argument("--only", action="append")
     given = parser.parse_args()
     asked = [c for c in COMPARISONS if c.problem in (given.only or [c.problem])]
-    machine = Machine(asked)
+    machine = Machine(sorted({name for c in asked for name in c.ours}))
     kept = json.loads(given.file.read_text("utf-8")) if given.file.exists() else _EMPTY
     names = [c.name for c in asked]
     kept["rows"] = [row for row in kept["rows"] if row["name"] not in names]
-    kept["sessions"].append(machine.session())
+    kept["sessions"].append(session(machine))
     import torch
 
     for comparison in asked:
