@@ -48,8 +48,8 @@ def pairs() -> dict[str, list[dict[str, Any]]]:
 
 def ranges() -> tuple[str, dict[str, list[tuple[str, float]]]]:
     """The GPU, and metric -> the probes with its lowest and its highest value."""
-    launches = read_report(sorted(verdicts.RECORDED.glob("probes-*.ncu-rep*"))).launches
-    rows = {r["variant"]: r for r in launches.to_dict("records") if r["case"] == "main"}
+    reports = read_report(sorted(verdicts.RECORDED.glob("probes-*.ncu-rep*")))
+    launches, rows = reports.launches, verdicts.main_launches(reports)
     found = {}
     for metric in CATALOGUE:
         values = sorted((float(row[metric]), str(name)) for name, row in rows.items()

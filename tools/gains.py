@@ -45,15 +45,10 @@ PROBES, LADDER = "probes", "ladder"
 
 @dataclass(frozen=True)
 class FixOnRecord:
-    """What came of one fix, and what was said of it: speed-up factors.
+    """What came of one fix, and what was said of it: speed-up factors."""
 
-    Attributes:
-        group: probes, ladder, "pairs, looked at" or "pairs, not looked at" when causes were priced.
-        repository: What is left out at once.
-    """
-
-    group: str
-    repository: str
+    group: str  # probes, ladder, or pairs, looked at or not when causes were priced
+    repository: str  # what is left out at once
     name: str
     kind: Kind
     came: float

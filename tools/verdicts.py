@@ -11,7 +11,6 @@ and the one that came.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from collections.abc import Iterable, Mapping
@@ -22,8 +21,9 @@ from types import ModuleType
 from typing import Any
 
 from profkit.diagnosis.engine import judge_launch
+from profkit.measure.variants.problem import import_file
 from profkit.model.scenario import Expectation
-from profkit.reports.reader import read_report
+from profkit.reports.reader import Reports, read_report
 
 ROOT = Path(__file__).parents[1]
 PROBES = ROOT / "kernels" / "probes"
@@ -35,35 +35,20 @@ NOISE = 1.02  # a measured gain this much above an estimate is not above it
 
 @dataclass(frozen=True)
 class Row:
-    """One probe: the truth of its header, the verdict on its report, the gain of its twin.
-
-    Attributes:
-        probe: Its id.
-        bound: True bound.
-        limiter: True limiter.
-        cause: The rule that must be named first.
-        said: (bound, limiter, first rule) of the diagnosis.
-        missed: Rules of the header's `also:` that do not fire.
-        estimate: Gain of the first finding, an upper bound; None where none is given.
-        expect: What to expect of mending it, with its interval; None at a roof or never measured.
-        gain: Measured: time of the probe over time of its twin; None without a twin.
-        ncu: Class that Nsight Compute's bottleneck rule names.
-        ncu_estimate: The largest gain that its rules promise for the whole workload.
-        naive: The larger of SM and memory throughput.
-    """
+    """One probe: the truth of its header, the verdict on its report, the gain of its twin."""
 
     probe: str
-    bound: str
+    bound: str  # the true one, as its header says; so are limiter and cause
     limiter: str
-    cause: str
-    said: tuple[str, str | None, str | None]
-    missed: tuple[str, ...]
-    estimate: float | None
-    expect: Expectation | None
-    gain: float | None
-    ncu: str
-    ncu_estimate: float | None
-    naive: str
+    cause: str  # the rule that must be named first
+    said: tuple[str, str | None, str | None]  # bound, limiter and first rule of the diagnosis
+    missed: tuple[str, ...]  # rules of the header's `also:` that do not fire
+    estimate: float | None  # gain of the first finding, an upper bound; None where none is given
+    expect: Expectation | None  # of removing its cause; None where it is full, or never measured
+    gain: float | None  # measured: time of the probe over that of its twin; None without a twin
+    ncu: str  # class that Nsight Compute's bottleneck rule names
+    ncu_estimate: float | None  # the largest gain that its rules promise for the whole workload
+    naive: str  # the larger of SM and memory throughput
 
     @property
     def right(self) -> tuple[bool, bool, bool]:
@@ -75,12 +60,13 @@ class Row:
 
 def truths() -> ModuleType:
     """kernels/probes/problem.py, which is not in a package."""
-    spec = importlib.util.spec_from_file_location("probes_problem", PROBES / "problem.py")
-    if spec is None or spec.loader is None:
-        raise ImportError(PROBES)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return import_file(PROBES / "problem.py", "probes_problem")
+
+
+def main_launches(reports: Reports) -> dict[str, Any]:
+    """Probe -> its row of the frame; the last launch of a name counts, so reports can be added."""
+    rows = reports.launches.to_dict("records")
+    return {row["variant"]: row for row in rows if row["case"] == "main"}
 
 
 def ncu_class(rules: Any) -> str:
@@ -104,13 +90,12 @@ def ncu_gain(rules: Any) -> float | None:
 
 
 def rows(folder: Path = RECORDED) -> list[Row]:
-    """Every recorded probe. The last launch of a name counts, so reports can be added."""
+    """Every recorded probe."""
     known = truths()
     reports = read_report(sorted(folder.glob("probes-*.ncu-rep*")))
     timed = folder / "times.json"
     times = json.loads(timed.read_text("utf-8"))["times"] if timed.exists() else None
-    launches = {r["variant"]: r for r in reports.launches.to_dict("records") if r["case"] == "main"}
-    found = []
+    launches, found = main_launches(reports), []
     for name, path in known.probes(PROBES).items():
         if name in launches and (times is None or name in times):
             launch, keys = launches[name], known.header(path)
@@ -179,8 +164,7 @@ def good(estimates: Iterable[tuple[float | None, float | None]]) -> tuple[int, i
 def score(found: list[Row]) -> dict[str, tuple[int, int]]:
     """Name -> (right, of how many)."""
     count = len(found)
-    kept, _, estimates = good((r.estimate, r.gain) for r in found)
-    _, held, bounded = good((r.estimate, r.gain) for r in found)
+    kept, held, bounded = good((r.estimate, r.gain) for r in found)
     hopes = [(r.expect, r.gain) for r in found if r.expect is not None and r.gain is not None]
     theirs, _, their_estimates = good((r.ncu_estimate, r.gain) for r in found)
     return {
@@ -188,7 +172,7 @@ def score(found: list[Row]) -> dict[str, tuple[int, int]]:
         "limiter": (sum(r.right[1] for r in found), count),
         "cause first": (sum(r.right[2] for r in found), count),
         "bound held": (held, bounded),
-        "bound held and within 2x": (kept, estimates),
+        "bound held and within 2x": (kept, bounded),
         "expected within 1.5x": (
             sum(1 / CLOSE <= hope.gain / gain <= CLOSE for hope, gain in hopes),
             len(hopes),
@@ -209,19 +193,9 @@ def show(found: list[Row]) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for title in (
-        "probe",
-        "truth",
-        "verdict",
-        "cause",
-        "at most",
-        "expected",
-        "gain",
-        "ncu",
-        "its gain",
-        "naive",
-    ):
-        table.add_column(title, no_wrap=True)
+    titles = "probe truth verdict cause at-most expected gain ncu its-gain naive"
+    for title in titles.split():
+        table.add_column(title.replace("-", " "), no_wrap=True)
     for r in found:
         bound, limiter, cause = r.right
         verdict = f"{r.said[0]}/{r.said[1]}"

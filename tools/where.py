@@ -10,14 +10,13 @@ samples that lead to one of the former; the exit status is 1 when a bar is misse
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from types import ModuleType
 
 from profkit.diagnosis.launches import LINES
 from profkit.diagnosis.rules import BY_ID
@@ -25,10 +24,11 @@ from profkit.reports.hotlines import CounterLine, HotLines, LinesRequest, lines_
 from profkit.reports.reader import opened_launches, read_report
 from profkit.reports.sass.addresses import LaunchedCode
 
-ROOT = Path(__file__).parents[1]
-PROBES = ROOT / "kernels" / "probes"
-COMMON = ROOT / "kernels" / "common"
-RECORDED = ROOT / "artifacts" / "probes"
+sys.path.insert(0, str(Path(__file__).parent))
+import verdicts
+from verdicts import PROBES, RECORDED
+
+COMMON = PROBES.parent / "common"
 BAR = 0.9  # of the samples
 MANY = 10_000  # lines: all of them
 _GROWN = 12  # lines that a header comment may have grown by
@@ -61,25 +61,15 @@ _ASSEMBLY = {
 
 @dataclass(frozen=True)
 class Row:
-    """One probe: what it was built round, and what part of its samples leads there.
-
-    Attributes:
-        probe: Its id.
-        limiter: True limiter.
-        mechanism: What it was built round.
-        part: Share of the samples whose producer stands on such a line; None without samples.
-        own: The same of what the finding shows: its three lines by its own counter.
-        samples: How many there are.
-        elsewhere: The line with most of the rest, and its share; "" when there is none.
-    """
+    """One probe: what it was built round, and what part of its samples leads there."""
 
     probe: str
-    limiter: str
-    mechanism: str
-    part: float | None
-    own: float | None
+    limiter: str  # the true one
+    mechanism: str  # what it was built round
+    part: float | None  # share of the samples whose producer stands on such a line; None without
+    own: float | None  # the same of what the finding shows: its three lines by its own counter
     samples: float
-    elsewhere: str
+    elsewhere: str  # the line with most of the rest, and its share; "" when there is none
 
 
 def sites(source: str, mechanism: str) -> set[int]:
@@ -160,10 +150,7 @@ def _statements(lines: Sequence[str], mechanism: str) -> Iterator[int]:
 def expected(path: Path, mechanism: str, recorded: Mapping[str, Set[int]]) -> set[tuple[str, int]]:
     """(file name, line as recorded) of what a probe was built round, in it and its headers.
 
-    Args:
-        path: The probe.
-        mechanism: What it was built round.
-        recorded: File name -> lines that the report's line table names.
+    `recorded`: file name -> lines that the report's line table names.
     """
     found: set[tuple[str, int]] = set()
     for name, table in recorded.items():
@@ -171,12 +158,8 @@ def expected(path: Path, mechanism: str, recorded: Mapping[str, Set[int]]) -> se
             source = path.read_text("utf-8")
             lines = sites(source, mechanism)
         else:  # what all probes share: only what does it by itself
-            headers = [
-                PROBES / f"probe_{name}",
-                PROBES / name,
-                COMMON / f"probe_{name}",
-                COMMON / name,
-            ]
+            places = product((PROBES, COMMON), (f"probe_{name}", name))
+            headers = [folder / file for folder, file in places]
             source = next((h.read_text("utf-8") for h in headers if h.exists()), "")
             lines = set(_statements(_bare(source).split("\n"), mechanism))
         moved = _moved(_bare(source).split("\n"), table, exits=name == path.name)
@@ -201,9 +184,8 @@ def _moved(lines: Sequence[str], table: Set[int], *, exits: bool) -> int:
 
 def rows() -> list[Row]:
     """Every recorded probe that is bound by memory or latency, and built round an access."""
-    known = _truths()
-    launches = read_report(sorted(RECORDED.glob("probes-*.ncu-rep*"))).launches
-    main = {r["variant"]: r for r in launches.to_dict("records") if r["case"] == "main"}
+    known = verdicts.truths()
+    main = verdicts.main_launches(read_report(sorted(RECORDED.glob("probes-*.ncu-rep*"))))
     asked: dict[str, list[tuple[str, Mapping[str, str], int]]] = defaultdict(list)
     for name, path in known.probes(PROBES).items():
         keys = known.header(path)
@@ -223,7 +205,7 @@ def _of_report(report: str, probes: Sequence[tuple[str, Mapping[str, str], int]]
     with opened_launches(report) as action_of:
         every = _tables([LaunchedCode(action_of(launch), list) for *_, launch in probes])
         for (name, keys, _), answer in zip(probes, answers, strict=True):
-            path = _truths().probes(PROBES)[name]
+            path = verdicts.truths().probes(PROBES)[name]
             tables = {file: lines for file, lines in every.items() if not file.endswith(".cu")}
             tables[path.name] = every[path.name]
             yield _row(name, keys, expected(path, mechanism_of(keys) or "", tables), answer)
@@ -279,16 +261,6 @@ def _place(line: CounterLine) -> tuple[str, int]:
     if line.producer_pc is None:
         file, number = line.file, line.line
     return Path(file or "").name, number or 0
-
-
-def _truths() -> ModuleType:
-    """kernels/probes/problem.py, which is not in a package."""
-    spec = importlib.util.spec_from_file_location("probes_problem", PROBES / "problem.py")
-    if spec is None or spec.loader is None:
-        raise ImportError(PROBES)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def main(arguments: list[str]) -> int:
