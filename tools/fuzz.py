@@ -104,22 +104,13 @@ def _flags(content: bytes, _: Path) -> None:
     check_flags(content.decode("utf-8", "replace").split(), "x.cu")
 
 
-def _trace(content: bytes, folder: Path) -> None:
-    path = folder / "x.json"
-    path.write_bytes(content)
-    _triaged(path)
+def _recording(suffix: str) -> Callable[[bytes, Path], None]:
+    def read(content: bytes, folder: Path) -> None:
+        path = folder / f"x{suffix}"
+        path.write_bytes(content)
+        _triaged(path)
 
-
-def _packed(content: bytes, folder: Path) -> None:
-    path = folder / "x.json.gz"
-    path.write_bytes(content)
-    _triaged(path)
-
-
-def _nsys(content: bytes, folder: Path) -> None:
-    path = folder / "x.sqlite"
-    path.write_bytes(content)
-    _triaged(path)
+    return read
 
 
 def _timeline(content: bytes, folder: Path) -> None:
@@ -182,8 +173,8 @@ def _base() -> bytes:
 
 TARGETS: dict[str, Callable[[bytes, Path], None]] = {
     "container": _container, "header": _header, "where": _where, "record": _record,
-    "csv": _csv, "flags": _flags, "trace": _trace, "packed": _packed, "nsys": _nsys,
-    "timeline": _timeline,
+    "csv": _csv, "flags": _flags, "trace": _recording(".json"), "packed": _recording(".json.gz"),
+    "nsys": _recording(".sqlite"), "timeline": _timeline,
 }  # fmt: skip
 
 

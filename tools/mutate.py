@@ -47,21 +47,13 @@ NO_TESTS = 5  # pytest's exit status where the marks leave none
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one file.
+    """One change of one file."""
 
-    Attributes:
-        file: Below the project's root.
-        line: Where.
-        number: The how-manyth possible change of that file it is.
-        change: `a < b  ->  a <= b`.
-        killed: Whether a test failed on it.
-    """
-
-    file: str
+    file: str  # below the project's root
     line: int
-    number: int
-    change: str
-    killed: bool = False
+    number: int  # the how-manyth possible change of that file it is
+    change: str  # `a < b  ->  a <= b`
+    killed: bool = False  # whether a test failed on it
 
     @property
     def room(self) -> str:

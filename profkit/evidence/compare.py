@@ -6,7 +6,7 @@ Time is judged from samples taken without a profiler; counters explain it and ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import isnan
@@ -302,3 +302,44 @@ def _resource(run: Run, name: str) -> float | None:
         return float(value)
     counted = run.column(name) if name in _FROM_FRAME else None
     return counted if isinstance(counted, float) and not isnan(counted) else None
+
+
+def closing(changes: Iterable[RunComparison], fail_if: Collection[str]) -> list[tuple[int, str]]:
+    """Each exit status that a change asks for, with its reason; `fail_if`: what is asked to be bad.
+
+    2 when something could not be compared, 1 when AFTER is bad as asked. An AFTER that is wrong is
+    bad, whether asked or not. What neither side timed is named with 0 where it is unchanged, or
+    where something else was timed. Where nothing was, or one side lost its time, a gate on it has
+    not been tried: 2. Samples that are no times are nothing to compare.
+    """
+    every, reasons = list(changes), list[tuple[int, str]]()
+    tried = any(change.time or change.untimed == "unchanged" for change in every)
+    for change in every:
+        if not change.compared:
+            faults = [r for r in change.refusals if r.code in ("wrong", "sanitizer")]
+            bad = any(r.sentence.startswith(change.after) for r in faults)
+            said = [(1 if bad else 2, "; ".join(r.sentence for r in change.refusals))]
+        elif change.bad_samples:
+            said = [(2, change.time.sentence if change.time else change.time_note)]
+        else:
+            said = [(1, what) for what in _worse(change, fail_if)]
+            if "slower" in fail_if and change.untimed:
+                harmless = change.untimed == "unchanged" or (
+                    change.untimed == "both sides" and tried
+                )
+                said.insert(0, (0 if harmless else 2, change.time_note))
+        reasons += [(status, f"{change.after}: {what}") for status, what in said]
+    return reasons
+
+
+def _worse(change: RunComparison, fail_if: Collection[str]) -> Iterator[str]:
+    """What of that which was asked for is worse."""
+    if "slower" in fail_if and change.time is not None and change.time.answer == "slower":
+        yield change.time.sentence
+    findings = chain.from_iterable(launch.findings for launch in change.launches)
+    new = [finding.rule for finding in findings if finding.what == "new"]
+    if "finding" in fail_if and new:
+        yield f"new finding {', '.join(dict.fromkeys(new))}"
+    worse = [r.name for r in change.resources if r.worse]
+    if "resource" in fail_if and worse:
+        yield f"more {', '.join(worse)}"

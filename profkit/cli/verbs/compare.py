@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -110,7 +110,7 @@ def judge_change(
     sides = compare_sides(before, after, case, sources.evidence_of(artifacts), policy)
     say_each([*sides.problems, *known.problems], quiet=quiet)
     _print_sides(sides, brief, every, json=json, markdown=markdown)
-    worst = status(closing(sides.changes, fail_if), quiet=quiet)
+    worst = status(sides.changes, fail_if, quiet=quiet)
     return max(worst, options.COULD_NOT if sides.problems else 0)
 
 
@@ -239,55 +239,12 @@ def _fail_if(fail_on: list[str]) -> set[str]:
     return words
 
 
-def closing(changes: Iterable[RunComparison], fail_if: set[str]) -> list[tuple[int, str]]:
-    """Each exit status other than 0 that a change asks for, with its reason.
-
-    2 when something could not be compared, 1 when AFTER is bad as asked. An AFTER that is wrong is
-    bad, whether asked or not. What neither side timed is named with 0 where it is unchanged, or
-    where something else was timed. Where nothing was, or one side lost its time, a gate on it has
-    not been tried: 2. Samples that are no times are nothing to compare.
-    """
-    every = list(changes)
-    tried = any(change.time or change.untimed == "unchanged" for change in every)
-    return [reason for change in every for reason in _closing(change, fail_if, tried)]
-
-
-def _closing(change: RunComparison, fail_if: set[str], tried: bool) -> Iterator[tuple[int, str]]:
-    if not change.compared:
-        faults = [r for r in change.refusals if r.code in ("wrong", "sanitizer")]
-        bad = any(r.sentence.startswith(change.after) for r in faults)
-        why = "; ".join(r.sentence for r in change.refusals)
-        yield (options.BAD if bad else options.COULD_NOT), f"{change.after}: {why}"
-    elif change.bad_samples:
-        why = change.time.sentence if change.time else change.time_note
-        yield options.COULD_NOT, f"{change.after}: {why}"
-    else:
-        if "slower" in fail_if and change.untimed:
-            harmless = change.untimed == "unchanged" or (change.untimed == "both sides" and tried)
-            yield (
-                (options.DONE if harmless else options.COULD_NOT),
-                f"{change.after}: {change.time_note}",
-            )
-        yield from ((options.BAD, f"{change.after}: {what}") for what in _bad(change, fail_if))
-
-
-def _bad(change: RunComparison, fail_if: set[str]) -> Iterator[str]:
-    """What of that which was asked for is worse."""
-    if "slower" in fail_if and change.time is not None and change.time.answer == "slower":
-        yield change.time.sentence
-    findings = chain.from_iterable(launch.findings for launch in change.launches)
-    new = [finding.rule for finding in findings if finding.what == "new"]
-    if "finding" in fail_if and new:
-        yield f"new finding {', '.join(dict.fromkeys(new))}"
-    worse = [r.name for r in change.resources if r.worse]
-    if "resource" in fail_if and worse:
-        yield f"more {', '.join(worse)}"
-
-
-def status(reasons: Iterable[tuple[int, str]], *, quiet: bool) -> int:
+def status(changes: Iterable[RunComparison], fail_if: set[str], *, quiet: bool) -> int:
     """The exit status, each reason for it said on stderr, and what has no time to judge."""
+    from profkit.evidence.compare import closing
+
     worst = 0
-    for code, reason in reasons:
+    for code, reason in closing(changes, fail_if):
         worst = max(worst, code)
         note(f"exit status {code}: {reason}" if code else f"not judged: {reason}", quiet=quiet)
     return worst
@@ -320,7 +277,7 @@ def _ladders_status(
     say_each([*problems, *unread], quiet=quiet)
     rungs = chain.from_iterable(ladder.steps for ladder in ladders)
     steps = [rung.change for rung in rungs if rung.change]
-    worst = status(closing(steps, fail_if), quiet=quiet) if fail_if else 0
+    worst = status(steps, fail_if, quiet=quiet) if fail_if else 0
     return max(worst, options.COULD_NOT if problems else 0)
 
 
