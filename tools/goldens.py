@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
-import gzip
 import hashlib
 import json
 import lzma
@@ -42,8 +41,6 @@ TRACES = ROOT / "tests" / "program" / "data"
 FORMS = {"json": ["--json"], "markdown": ["--markdown"], "brief": ["--brief"], "text": []}
 # What `ncu --set basic` collects.
 BASIC = {"", "SpeedOfLight", "LaunchStats", "Occupancy", "WorkloadDistribution"}
-SHAPES = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
-OPERATORS = {"cpu_op", "user_annotation", "python_function"}
 _FLOAT = re.compile(
     r"(?<![\w.])-?\d+\.\d+(?:e[+-]?\d+)?(?![\w.])|(?<![\w.])-?\d+e[+-]?\d+(?![\w.])"
 )
@@ -192,20 +189,12 @@ def _trace(path: str, without: str) -> Iterator[tuple[str, str]]:
         yield f"{path} text", said("triage", path)
         yield f"{path} json", said("triage", path, "--json")
         return
-    trace: dict[str, Any] = json.loads(gzip.decompress(Path(path).read_bytes()))
-    if without == "operators":
-        trace["traceEvents"] = [e for e in trace["traceEvents"] if not _is_operator(e)]
-    for event in trace["traceEvents"]:
-        for key in SHAPES:
-            event.get("args", {}).pop(key, None)
+    from tools import programs
+
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "trace.json"
-        file.write_text(json.dumps(trace))
+        file.write_text(programs.without(without, Path(path)))
         yield f"{path} without {without}", said("triage", str(file), "--json")
-
-
-def _is_operator(event: dict[str, Any]) -> bool:
-    return event.get("cat") in OPERATORS and not event["name"].startswith("ProfilerStep")
 
 
 def _gate(change: str) -> Iterator[tuple[str, str]]:

@@ -21,12 +21,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "tests" / "program" / "data"
 CLOSE = 0.25
-
-
 PAGE = ROOT / "docs" / "howto" / "triage.md"
 _PLACE = re.compile(r"(?s)(?<=<!-- programs -->\n).*(?=<!-- /programs -->)")
-
-
 SHAPES = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 OPERATORS = {"cpu_op", "user_annotation", "python_function"}
 
@@ -61,9 +57,9 @@ def document(file: str) -> dict[str, Any]:
     return triage_document(*judge_recordings([DATA / file]))
 
 
-def _bare(file: str, what: str) -> dict[str, Any]:
-    """A recording that lacks something; the steps' marks stay."""
-    trace: dict[str, Any] = json.loads(gzip.decompress((DATA / file).read_bytes()))
+def without(what: str, file: Path) -> str:
+    """A recording that lacks shapes, or all that names operators; the steps' marks stay."""
+    trace: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes()))
     if what == "operators":
         trace["traceEvents"] = [
             e for e in trace["traceEvents"]
@@ -72,7 +68,7 @@ def _bare(file: str, what: str) -> dict[str, Any]:
     for event in trace["traceEvents"]:
         for key in SHAPES:
             event.get("args", {}).pop(key, None)
-    return trace
+    return json.dumps(trace)
 
 
 def judged(name: str) -> dict[str, Any]:
@@ -122,11 +118,10 @@ def _score(truths: Mapping[str, Any]) -> str:
     recorded = {n: t for n, t in truths.items() if _is_recorded(n, t)}
     blind = [(t["blind"], t) for t in truths.values() if "blind" in t]
     today = [(judged(n), t) for n, t in recorded.items()]
-    without = [
-        line for what in ("shapes", "operators")
-        for line in _counted(f"Today, without {what}", _said_without(what, recorded))
-    ]  # fmt: skip
-    return "\n".join((*_counted("Today", today), *without, *_counted("Blind", blind), ""))
+    lines = [*_counted("Today", today)]
+    for what in ("shapes", "operators"):
+        lines += _counted(f"Today, without {what}", _said_without(what, recorded))
+    return "\n".join((*lines, *_counted("Blind", blind), ""))
 
 
 def _said_without(what: str, truths: Mapping[str, Any]) -> list[tuple[Any, Any]]:
@@ -135,7 +130,7 @@ def _said_without(what: str, truths: Mapping[str, Any]) -> list[tuple[Any, Any]]
     with tempfile.TemporaryDirectory() as folder:
         for name, truth in truths.items():
             path = Path(folder) / f"{name}.json"
-            path.write_text(json.dumps(_bare(f"{name}.planted.json.gz", what)))
+            path.write_text(without(what, DATA / f"{name}.planted.json.gz"))
             pairs.append((_first(document(str(path))), truth))
     return pairs
 

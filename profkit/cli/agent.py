@@ -35,13 +35,9 @@ class Told:
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers about what lies in a folder; whatever leads out of it is refused.
+    """The answers about what lies in a folder; whatever leads out of it is refused."""
 
-    Attributes:
-        root: The folder, resolved.
-    """
-
-    root: Path
+    root: Path  # the folder, resolved
 
     def diagnose(self, reports: str | list[str]) -> Told:
         """What the kernels of these reports wait for: cause, place, number, next step.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from shlex import quote
@@ -27,7 +26,7 @@ from profkit.records.artifacts import HISTORY
 if TYPE_CHECKING:
     from profkit.evidence.claims import GateResult
     from profkit.evidence.compare import Policy, RunComparison
-    from profkit.evidence.ladder import Ladder, LaddersDocument, SummaryDocument
+    from profkit.evidence.ladder import Ladder, LaddersDocument, Summary, SummaryDocument
     from profkit.evidence.runs import Evidence
     from profkit.evidence.sides import Compared
 
@@ -93,8 +92,8 @@ def judge_change(
         refuse({**others, "--brief": brief}, "not with --decide", "profkit compare ID --decide")
         if not before or after:
             raise ProfkitError("--decide takes one variant", "the other one is --against ID")
-        request = _Asked(before, against, case, gate or (), artifacts, anyway)
-        return _decide(request, json, markdown)
+        decided = _decided(before, against, case, gate or (), artifacts, anyway)
+        return _print_summaries(decided, json, markdown)
     refuse({"--against": against, "--gate": gate}, "of --decide", "profkit compare ID --decide")
     known = KnownSpreads(history)
     policy = Policy(spread_of=known, anyway=anyway)
@@ -118,40 +117,38 @@ def _print_sides(sides: Compared, brief: bool, every: bool, *, json: bool, markd
     from profkit.show.views import comparison as changes
 
     if brief and not json:
-        from profkit.show.views.comparison import brief_comparison
-
-        print_plain(brief_comparison(sides))
+        print_plain(changes.brief_comparison(sides))
         return
     blocks = changes.compared_runs(sides, 10_000 if every else changes.MOVED_SHOWN)
     print_blocks(blocks, sides.to_json() if json else None, markdown)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What was asked of one variant: the flags of --decide by their names."""
-
-    variant: str
-    against: str | None
-    case: str | None
-    gate: Sequence[Path]
-    artifacts: Path
-    anyway: bool
-
-
-def _decide(request: _Asked, json: bool, markdown: bool) -> int:
-    """Print decision, time, counters, what changed and gates; the exit status."""
+def _decided(
+    variant: str,
+    against: str | None,
+    case: str | None,
+    gate: Sequence[Path],
+    artifacts: Path,
+    anyway: bool,
+) -> list[Summary]:
+    """Keep a variant or not: what --decide asks, at each of its cases."""
     from profkit.evidence.compare import Policy
     from profkit.evidence.ladder import summarize_variant
     from profkit.evidence.runs import Evidence
+
+    if "/" in variant or Path(variant).exists():
+        raise ProfkitError(f"{variant}: --decide takes a variant", "stage2 or stage2.B")
+    evidence = sources.evidence_of(artifacts)
+    names = evidence.named(variant, case)
+    gates = _gates(gate, Evidence(artifacts) if anyway else evidence)
+    policy = Policy(anyway=anyway)
+    return [summarize_variant(evidence, *name, against, gates, policy) for name in names]
+
+
+def _print_summaries(summaries: Sequence[Summary], json: bool, markdown: bool) -> int:
+    """Print decision, time, counters, what changed and gates; the exit status."""
     from profkit.show.views.claims import ladder_summary
 
-    if "/" in request.variant or Path(request.variant).exists():
-        raise ProfkitError(f"{request.variant}: --decide takes a variant", "stage2 or stage2.B")
-    evidence = sources.evidence_of(request.artifacts)
-    names = evidence.named(request.variant, request.case)
-    gates = _gates(request.gate, Evidence(request.artifacts) if request.anyway else evidence)
-    policy = Policy(anyway=request.anyway)
-    summaries = [summarize_variant(evidence, *n, request.against, gates, policy) for n in names]
     document: SummaryDocument = {
         "schema": "profkit.summary/1",
         "summaries": [s.to_json() for s in summaries],

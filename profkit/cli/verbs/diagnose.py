@@ -26,8 +26,6 @@ from profkit.cli.signals import stop_on_term
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from profkit.diagnosis.launches import Judged
     from profkit.evidence.runs import Evidence, Run
     from profkit.model.whatif import CounterChange, WhatifDocument
@@ -86,6 +84,8 @@ def diagnose_reports(
     quiet: options.Quiet = False,
 ) -> int:
     """What each kernel waits for, and what mending that could gain."""
+    from profkit.show.text.escape import csv_text
+
     one_form(json, markdown)
     of_reports = (csv, parquet, top, kernel, where, lines, every, each, brief, on, history)
     if changes is not None:
@@ -105,7 +105,7 @@ def diagnose_reports(
     for file in files:
         save_frame(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
-        _print_csv(chosen.frame)
+        print(csv_text(chosen.frame), end="")
     elif json:
         _show_document(read.files, chosen.launches, top, lines)
     elif not files:
@@ -128,12 +128,6 @@ def show_reports(reports: Sequence[str], json: bool, quiet: bool) -> int:
 def _status(complete: bool, launches: Sequence[Judged]) -> int:
     good = complete and any(run.status == "ok" for run in launches)
     return options.DONE if good else options.COULD_NOT
-
-
-def _print_csv(frame: DataFrame) -> None:
-    from profkit.show.text.escape import csv_text
-
-    print(csv_text(frame), end="")
 
 
 def _client(on: str | None) -> Any:
@@ -186,7 +180,7 @@ def _print_rows(
 ) -> None:
     """The answer, the table, and the first rows in detail."""
     from profkit.diagnosis.launches import judged_rows, with_lines
-    from profkit.show.views.diagnosis import diagnosis_blocks
+    from profkit.show.views.diagnosis import brief_diagnosis, diagnosis_blocks
 
     table = judged_rows(launches, every=each)
     detailed = table if every else table[: top or DETAILS]
@@ -196,8 +190,6 @@ def _print_rows(
         lined = with_lines([row.shown for row in detailed], lines, lines or 0)
         detailed = [row.replaced(row.shown, run) for row, run in zip(detailed, lined, strict=True)]
     if form == "brief":
-        from profkit.show.views.diagnosis import brief_diagnosis
-
         print_plain(brief_diagnosis([*detailed, *table[len(detailed) :]]))
         return
     print_blocks(diagnosis_blocks(table, detailed, full=every), as_markdown=form == "markdown")
