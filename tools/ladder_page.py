@@ -117,7 +117,7 @@ def page() -> str:
     found = evidence()
     rungs = ladder_headers(found)
     ladders = {c: build_ladder(found, c, Policy(anyway=True)) for c in recorded(found, rungs)}
-    first = next(r for r in found.readable(MAIN)[0] if r.record)
+    first = next(r for r in found.readable(lambda name: name[1] == MAIN)[0] if r.record)
     gpu = first.record.gpu.name if first.record and first.record.gpu else None
     parts = [HEAD.format(gpu=gpu, versions=_versions(found))]
     parts += ["", f"## Case {MAIN}: {shape(MAIN)}", "", *main_table(ladders[MAIN], found, rungs)]
