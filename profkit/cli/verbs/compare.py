@@ -174,16 +174,22 @@ def _refuse_other(before: str, after: str) -> None:
     """Raise a ProfkitError for a file that another verb reads; of traces, how they are compared."""
     from profkit.records.paths import wrong_verb
 
-    others = ((side, wrong_verb(side, "compare")) for side in (before, after))
-    for side, (what, hint) in ((side, other) for side, other in others if other):
-        if hint == f"profkit triage {quote(side)}":
-            kept = {"before.triage": before, "after.triage": after}
-            folders = [quote(s) if sources.is_triage(s) else name for name, s in kept.items()]
-            first = [f"profkit triage {quote(s)} -o {name}" for name, s in kept.items()
-                     if not sources.is_triage(s)]  # fmt: skip
-            raise ProfkitError(f"{side}: is {what}",
-                               "; ".join([*first, f"profkit compare {' '.join(folders)}"]))  # fmt: skip
-        raise ProfkitError(f"{side}: is {what}", hint)
+    for side in (before, after):
+        if other := wrong_verb(side, "compare"):
+            what, hint = other
+            of_traces = hint == f"profkit triage {quote(side)}"
+            raise ProfkitError(
+                f"{side}: is {what}", _of_traces(before, after) if of_traces else hint
+            )
+
+
+def _of_traces(before: str, after: str) -> str:
+    """The commands that compare two recordings of a program."""
+    kept = {"before.triage": before, "after.triage": after}
+    folders = [quote(s) if sources.is_triage(s) else name for name, s in kept.items()]
+    left = {name: side for name, side in kept.items() if not sources.is_triage(side)}
+    steps = [f"profkit triage {quote(side)} -o {name}" for name, side in left.items()]
+    return "; ".join([*steps, f"profkit compare {' '.join(folders)}"])
 
 
 def _two(before: str | None, after: str | None, output: Path | None) -> tuple[str, str]:
@@ -231,8 +237,8 @@ def _fail_if(fail_on: list[str]) -> set[str]:
     """What --fail-on names, each flag one word or several with commas."""
     words = set(chain.from_iterable(flag.split(",") for flag in fail_on))
     if unknown := words - set(FAIL_ON):
-        raise ProfkitError(f"--fail-on {', '.join(sorted(unknown))}: not known",
-                           f"one of {', '.join(FAIL_ON)}")  # fmt: skip
+        problem = f"--fail-on {', '.join(sorted(unknown))}: not known"
+        raise ProfkitError(problem, f"one of {', '.join(FAIL_ON)}")
     return words
 
 

@@ -152,11 +152,13 @@ def _keep(reports: Sequence[str], history: str, on: str | None, as_json: bool, q
         )
     unread = (ProfkitError(f"{f.path}: {f.status}: {f.message}", _LEFT) for f in done.not_ok)
     say_each(unread, quiet=quiet)
-    note(f"{history}: {done.reports} reports and {done.launches} launches added, "
-         f"{done.known} known already, {len(done.not_ok)} not read whole", quiet=quiet)  # fmt: skip
+    added = f"{done.reports} reports and {done.launches} launches added"
+    left = f"{done.known} known already, {len(done.not_ok)} not read whole"
+    note(f"{history}: {added}, {left}", quiet=quiet)
     if as_json:
-        print_json({"schema": "profkit.streamed/1", "reports": done.reports, "known": done.known,
-                    "launches": done.launches, "not_ok": [f.path for f in done.not_ok]})  # fmt: skip
+        counts = {"reports": done.reports, "known": done.known, "launches": done.launches}
+        not_ok = [file.path for file in done.not_ok]
+        print_json({"schema": "profkit.streamed/1", **counts, "not_ok": not_ok})
     return 0 if complete and not done.not_ok else options.COULD_NOT
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -109,18 +110,18 @@ def _profile_on(
         raise ProfkitError(
             "--on and --gpus are two answers", "workers of the cluster have a GPU each"
         )
-    named = [word for v in (*(v.id for v in target.variants), *target.references)
-             for word in ("--variant", v)]  # fmt: skip
-    places = {"--kernels": at.kernels_dir(), "--build-dir": at.build_dir(),
-              "--artifacts": at.artifacts_dir()}  # fmt: skip
-    shared = [word for flag, path in places.items() for word in (flag, str(path.resolve()))]
+    names = [*(v.id for v in target.variants), *target.references]
+    folders = (at.kernels_dir(), at.build_dir(), at.artifacts_dir())
+    places = zip(("--kernels", "--build-dir", "--artifacts"), folders, strict=True)
+    flags = [("--variant", name) for name in names]
+    flags += [(flag, str(path.resolve())) for flag, path in places]
 
     def finished(result: HostResult) -> None:
-        say_all(f"case {result.case} on {result.host or 'no host'}: exit status {result.status}",
-                result.errors)  # fmt: skip
+        where = f"case {result.case} on {result.host or 'no host'}"
+        say_all(f"{where}: exit status {result.status}", result.errors)
 
     client = cluster_client(address)
-    results = profile_on_hosts(client, [*named, *shared, *how], target.cases, finished)
+    results = profile_on_hosts(client, [*chain.from_iterable(flags), *how], target.cases, finished)
     return max(result.status for result in results)
 
 

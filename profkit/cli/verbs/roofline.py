@@ -48,8 +48,8 @@ def draw_roofline(
     chosen = choose_launches(read, kernel, where)
     devices = sorted({run.device for run in chosen.launches if run.device})
     if len(devices) > 1:
-        raise ProfkitError(f"launches of {len(devices)} devices: {', '.join(devices)}",
-                           f"draw one at a time: --where 'device == \"{devices[0]}\"'")  # fmt: skip
+        hint = f"draw one at a time: --where 'device == \"{devices[0]}\"'"
+        raise ProfkitError(f"launches of {len(devices)} devices: {', '.join(devices)}", hint)
     plots.save(plots.roofline(chosen.frame, grid=shapes), output)
     beside = f" and {len(shapes.cells)} shapes" if shapes else ""
     note(f"{output}: {len(chosen.frame)} launches{beside}", quiet=quiet)

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from profkit.program.timeline import Timeline
     from profkit.program.triage import Triage
 
-INSTEAD = {
-    ".html": "--page {}", ".htm": "--page {}", ".json": "--json > {}", ".md": "--markdown > {}",
-}  # fmt: skip
+INSTEAD = {".html": "--page {}", ".json": "--json > {}", ".md": "--markdown > {}"}
+INSTEAD[".htm"] = INSTEAD[".html"]
 RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep"}
 
 
@@ -168,8 +167,10 @@ def _on_one_rank(counts: Counts, answer: Triage, device: int | None) -> Counts:
     """Says so where kernels of one rank were counted while the others waited."""
     if device is None:
         return counts
-    text = (f"counters are rank {answer.process.rank}'s (GPU {device}); the other ranks waited in "
-            "their collectives, which were not replayed; NCCL's watchdog allows 10 minutes")  # fmt: skip
+    text = (
+        f"counters are rank {answer.process.rank}'s (GPU {device}); the other ranks waited in "
+        "their collectives, which were not replayed; NCCL's watchdog allows 10 minutes"
+    )
     return replace(counts, notes=(*counts.notes, text))
 
 
