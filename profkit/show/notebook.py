@@ -127,9 +127,11 @@ class Claims(ShowsItself, tuple[Verified, ...]):
 
 
 def load(patterns: str | Path | Iterable[str | Path], client: Any = None) -> Frame:
-    """Read reports (files, folders, patterns) into one row per launch.
+    """Read reports into one row per launch.
 
-    A dask.distributed.Client reads them in its workers; None reads them here.
+    Args:
+        patterns: Files, folders (recursively) and patterns.
+        client: A dask.distributed.Client whose workers read the files; None reads them here.
 
     Returns:
         A DataFrame: report, launch, kernel, device, cc, grid, block, variant, case, status, and one
@@ -212,7 +214,11 @@ def diagnose(runs: Given, rules: Sequence[Rule] = (), artifacts: str | Path = "a
 
 
 def raw(runs: Given, artifacts: str | Path = "artifacts") -> Frame:
-    """Return every scalar metric of launches in reports, under ncu's own name and in its own unit.
+    """Return every scalar metric under Nsight Compute's own name and in its own unit.
+
+    Args:
+        runs: Launches, as `diagnose` takes them; they must be in reports.
+        artifacts: The folder of variants' records and reports.
 
     Returns:
         Launches x raw names; numbers as float, texts as str, NaN where a launch has no value. The index
@@ -266,7 +272,13 @@ def report(
     title: str = "",
     artifacts: str | Path = "artifacts",
 ) -> Path:
-    """Write the page of launches in reports, and return it: one HTML file that needs nothing else.
+    """Write the page of some launches, one HTML file that needs nothing else, and return its path.
+
+    Args:
+        runs: Launches, as `diagnose` takes them; they must be in reports.
+        file: The page.
+        title: Its heading; profkit's own when empty.
+        artifacts: The folder of variants' records and reports.
 
     Raises:
         ProfkitError: Nothing can be read, or the file cannot be written.
@@ -288,9 +300,13 @@ def compare(
 ) -> Comparison:
     """Return what changed from one side to the other, and whether it is real.
 
-    A side is a variant's name ("stage1", "stage1.B"), a run record, a report, a folder; or a frame or a
-    row of one, so that two kernels of one report can be compared. `anyway` compares across GPUs,
-    clocks, ncu versions and cases all the same.
+    Args:
+        before: A variant's name ("stage1", "stage1.B"), a run record, a report, a folder; or a frame or
+            a row of one, so that two kernels of one report can be compared.
+        after: Likewise.
+        case: Only this case.
+        artifacts: The folder of variants' records and reports.
+        anyway: Compare across GPUs, clocks, ncu versions and cases all the same.
 
     Returns:
         The answer (faster, slower, same, cannot tell) with its interval where both were timed; findings
@@ -306,7 +322,10 @@ def compare(
 def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False) -> ShownLadder:
     """Return every recorded variant of a case against its parent and every reference.
 
-    `anyway` compares across GPUs, clocks and ncu versions all the same.
+    Args:
+        case: Id of the case.
+        artifacts: The folder of variants' records and reports.
+        anyway: Compare across GPUs, clocks and ncu versions all the same.
 
     Raises:
         ProfkitError: Nothing is recorded at this case.
@@ -322,7 +341,9 @@ def _policy(artifacts: str | Path, anyway: bool) -> Policy:
 def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "artifacts") -> Claims:
     """Try the claims and acceptance gates in files: holds, fails, undecided or errored.
 
-    The files, or patterns of them, are Python and are run: they are your own.
+    Args:
+        files: Python files of claims, or patterns. They are run: they are your own.
+        artifacts: The records and reports that the claims look at.
 
     Raises:
         ProfkitError: The artifacts are not there, or a pattern matches nothing.

@@ -134,7 +134,8 @@ def test_a_kept_program_is_a_section_of_a_page(run, tmp_path: Path) -> None:
     text = page.read_text()
     section = text[text.index('<section id="program-1"') : text.index('<section id="launches"')]
     assert "attention-unfused: saves about" in section
-    assert 'aria-label="the step over streams"' in section
+    assert 'aria-label="The step: computing' in section
+    assert 'aria-label="stream ' in section
     assert '<a href="#launch-1">k1</a>' in section
     assert "<b>.triage" not in section
     assert "&lt;b&gt;.triage" in section
