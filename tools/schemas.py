@@ -53,7 +53,7 @@ def every() -> dict[str, dict[str, Any]]:
     for document in DOCUMENTS:
         (name,) = get_args(get_type_hints(document)["schema"])
         types.setdefault(name, []).append(document)
-    run = _schema(RUN, [Record], "The run record <variant>.json that stands beside a report.")
+    run = _schema(RUN, [Record], "The run record <variant>.json next to a report.")
     return {RUN: run, **{name: _schema(name, of) for name, of in types.items()}}
 
 

@@ -18,7 +18,7 @@ from profkit.reports.metrics import CATALOGUE
 
 WORTH_NAMING = 1.1  # gain from which a special cause is named before the plain one
 RECORD = "run record"  # the section of what profkit writes beside a report
-ROOF = "at its roof: only less work helps"
+ROOF = "at the hardware limit: cannot go faster without doing less work"
 FAILED = "ncu gave up on this launch: the kernel or its replay died, and no counter is valid"
 
 Asked = tuple[Rule, Finding]  # a rule and what it says of the launch

@@ -52,7 +52,7 @@ class MeasuredPair:
 
     probe: str
     title: str  # first line of its header
-    relieves: str  # what the twin does instead
+    relieves: str  # what the fixed copy does instead
     gain: float  # time of the probe over time of the twin
 
 

@@ -111,7 +111,7 @@ class Rule:
             first that the report has and that is not zero does. Empty: it happens at no line.
         fix: What fixing it takes away; None: its Hit's gain is the bound.
         least: The bound on the speed-up below which it is not worth a line.
-        less_work: It is work that need not be done: with it a full unit is not at its roof.
+        less_work: It is work that need not be done: with it a full unit is not at the hardware limit.
         own_work: Its unit does the problem's own work: bytes that must cross, operations that must
             be done. Of the others (caches, issue slots) how it is written asks more or less.
         shape: The limiter that it is as a launch's shape.

@@ -154,7 +154,7 @@ def _time(before: Run, after: Run, policy: Policy) -> tuple[TimeComparison | Non
     except ProfkitError as error:
         return None, error.message
     if taken_once(was, now):
-        sentence = "the same: one measurement stands on both sides"
+        sentence = "the same: one measurement is on both sides"
         time = replace(time, answer="same", reason="identical", sentence=sentence)
     between = between_processes(was, now, policy)
     note = f"warm L2, {how_taken(was, now)}"

@@ -368,7 +368,7 @@ def _machine(
         if not (significant(control) and _together(time, control)):
             return ""
         factor = f"{1 / control.speedup.median:.3g}x their time"
-        also = f"so were the references measured beside it ({factor})"
+        also = f"so were the references measured with it ({factor})"
         return f"{time.sentence}, and {also}: the machine, not the code"
     machine = ", ".join(machine_differences(before, after))
     tell = "only references timed in the same turns tell the machine from the code"

@@ -62,7 +62,7 @@ def variant_text(about: Mapping[str, Any], program: str, launches: int) -> str:
     prose = (
         f'"""{about["kernel"]} as a program launched it.\n\n'
         f"Captured by profkit from `{_plain(program)}`, which launched it {times}.\n"
-        f"The function stands in {_plain(about['file']) or 'a file of the program'}.\n"
+        f"The function is in {_plain(about['file']) or 'a file of the program'}.\n"
         + (f"\ntune: {tune}\n" if tune else "")
         + '"""\n'
     )

@@ -27,7 +27,7 @@ IDLE_ALLOWED = 0.25
 QUEUED_LOAD_CYCLES = Threshold(
     1500,
     "Unloaded DRAM latency is 500 to 900 cycles on every GPU since Volta (pointer-chase "
-    "microbenchmarks: arXiv 1804.06826, 2402.13499). A load that waits twice as long stands in a queue.",
+    "microbenchmarks: arXiv 1804.06826, 2402.13499). A load that waits twice as long is in a queue.",
 )
 # With this share of the warps resident, nearly all of them waiting for loads and this much of DRAM
 # busy, the requests in flight are all that an SM can have: parallelism is not what is missing.
@@ -69,7 +69,7 @@ L2 = Peak(
     0.70,
     0.60,
     0.5,
-    "Streams that stay in L2 reach 75 to 95 % of its slices and links: hashing fills slices "
+    "Streams that remain in L2 reach 75 to 95 % of its slices and links: hashing fills slices "
     "unevenly.",
 )
 L1TEX = Peak(
@@ -93,7 +93,7 @@ ISSUE = Peak(
     0.70,
     0.55,
     0.2,
-    "One instruction a cycle and scheduler. Ready warps that are not selected queue for it, but "
+    "One instruction per cycle and scheduler. Ready warps that are not selected queue for it, but "
     "they are always some where there are many warps. Warps that depend on each other (barriers, "
     "tree loops) leave a scheduler empty now and then: kernels at 70 % became faster by as much "
     "as they had fewer instructions, whatever they waited for besides.",
@@ -236,7 +236,7 @@ class Limit:
     def clause(self, fuller: float) -> str:
         """Return it as a clause, behind a resource with this share of its peak."""
         if self.elapsed > fuller:  # fuller is not the next: each can bind by itself
-            return f"beside it {self.limiter} at {share(self.elapsed)}"
+            return f"with {self.limiter} at {share(self.elapsed)}"
         return f"next is {self.limiter} at {share(self.elapsed)}"
 
 

@@ -5,7 +5,7 @@ it is, 0 goes entirely. What is not named stays.
 
 Time has two parts. Units need their work done: the fullest one after the scenario is a floor. Warps need
 their latencies: what is left of the time between two of a warp's issues, over the warps at work at
-once. How much of today's time is which is read from how full the fullest unit is: at its roof the
+once. How much of today's time is which is read from how full the fullest unit is: at its limit the
 launch is all throughput, far from it all latency. In between the two add as powers, the way two
 servers in turn do: smooth, and never below either.
 """

@@ -50,7 +50,7 @@ def merged_timelines(timelines: Sequence[Timeline]) -> Timeline:
     hows = {t.how for t in timelines}
     if len(hows) > 1:
         raise ProfkitError(f"recordings of {len(hows)} kinds: {', '.join(sorted(hows))}",
-                           "give one kind, one a rank")  # fmt: skip
+                           "give one kind, one per rank")  # fmt: skip
     if not _one_program(processes):
         raise ProfkitError(
             "these are recordings of unlike programs, not of one program's ranks: they share no "
@@ -127,7 +127,7 @@ def compare_ranks(processes: Sequence[Process], step: str = "") -> Ranks:
     if lost < 0.02 * most.period:
         return Ranks(tuple(rows), None, None, ())
     longer = _longer(found[last.rank], found[most.rank])
-    note = (f"rank {most.rank} waits {lost / 1e6:.3g} ms a step in collectives for rank {last.rank}"
+    note = (f"rank {most.rank} waits {lost / 1e6:.3g} ms per step in collectives for rank {last.rank}"
             + (f", which is longer in {longer[0][:60]} ({longer[1] / 1e6:.3g} ms)" if longer
                else ", whose host comes later"))  # fmt: skip
     return Ranks(tuple(rows), last.rank, longer, (note,))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from profkit.program.document import FirstEntry, StepEntry, TriageDocument
 
 REPORTS = ("counters.ncu-repz", "counters.ncu-rep")  # in a folder that profkit triage -o has kept
-TAKES = "give a torch trace (.json, .json.gz), an nsys export or a .triage folder; a list for one a rank"
+TAKES = "give a torch trace (.json, .json.gz), an nsys export or a .triage folder; or one per rank"
 
 
 @dataclass(frozen=True)

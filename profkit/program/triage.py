@@ -116,7 +116,7 @@ def _uneven(case: Case, ranks: Ranks, saved: float) -> ProgramFinding | None:
     longest = f", most of it more in {ranks.longer[0][:60]}" if ranks.longer else ""
     return ProgramFinding(
         "collective",
-        f"rank {slow.rank} computes {slow.computing / 1e6:.3g} ms a step, {len(ranks.rows)} ranks "
+        f"rank {slow.rank} computes {slow.computing / 1e6:.3g} ms per step, {len(ranks.rows)} ranks "
         f"{mean / 1e6:.3g} in the mean{longest}; others wait for it up to {waiting:.3g} ms in "
         "collectives",
         Saving(expect, max(0.0, 0.5 * expect - spread), expect + spread).within(case.hosts.plain[0]),

@@ -114,16 +114,17 @@ class Header:
         "prose",
     )
     budget = Key("what ptxas may use at most: regs=128 smem=64K spills=0 stack=0", str, "prose")
-    inputs = Key("the grid that the inputs lie on, for formats narrower than fp16: e4m3", _text)
+    inputs = Key("the grid that the inputs are on, for formats narrower than fp16: e4m3", _text)
     twin = Key(
         "what differs from it in one thing only: a variant, or `yes` for -DPROFKIT_TWIN", _text
     )
     output = Key(
-        "what a kernel without a reference must give: finite, or as its twin: same, close", _text
+        "what a kernel without a reference must give: finite, or as its fixed copy: same, close",
+        _text,
     )
-    also = Key("rules that must fire on it beside its cause", words, "prose")
-    tolerance = Key("how close a kernel and its twin must be, in norm", _text)
-    relieves = Key("what the twin does instead", _text, "prose")
+    also = Key("rules that must fire on it too, with its cause", words, "prose")
+    tolerance = Key("how close a kernel and its fixed copy must be, in norm", _text)
+    relieves = Key("what the fixed copy does instead", _text, "prose")
     bound = Key("what this kernel is bound by, where that is known by construction", _text, "prose")
     limiter = Key("the limiter that goes with the bound", _text, "prose")
     cause = Key("the rule that must be named first on it", _text, "prose")

@@ -185,7 +185,7 @@ class LaunchShape:
 
 @dataclass(frozen=True)
 class RecordedReport:
-    """The report beside it."""
+    """The report next to it."""
 
     file: str | None = None
     sha256: str | None = None

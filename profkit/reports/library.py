@@ -198,7 +198,7 @@ def _verdict(
     if frames.status == "damaged":
         return frames.status, frames.message
     if recorded_sha256(record) not in (None, frames.sha256):
-        return "damaged", "not the file that the run record beside it names (sha256 differs)"
+        return "damaged", "not the file that the run record next to it names (sha256 differs)"
     if len(kernels) != frames.launches:
         return "damaged", f"{len(kernels)} of {frames.launches} launches can be read"
     for index, kernel in enumerate(kernels):

@@ -142,7 +142,7 @@ class TrialEntry(TypedDict):
 
 
 class TuneDocument(TypedDict):
-    """What `profkit tune --json` prints: how a search ended; counts of its trials beside."""
+    """What `profkit tune --json` prints: how a search ended; with counts of its trials."""
 
     schema: Literal["profkit.tune/1"]
     variant: str

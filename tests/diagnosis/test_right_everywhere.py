@@ -108,7 +108,7 @@ def test_a_launch_whose_busiest_sm_idles_is_the_launch() -> None:
     assert (diagnosis.bound, diagnosis.limiter) == ("launch", "too_short")
     assert finding(diagnosis, "short-kernel").gain == pytest.approx(1 / 0.575)
     assert finding(diagnosis, "short-kernel").cause == (
-        "4.00 µs, and even the busiest SM works only 57.5 % of that: the launch itself is the cost"
+        "4.00 µs, and even the busiest SM is busy for only 57.5 % of that: the launch itself is the cost"
     )
 
 
@@ -282,7 +282,7 @@ def test_a_fuller_unit_is_not_called_the_next() -> None:
     mixed = {"shared_busy": 0.578, "lsu_data_busy": 0.578, "l1_busy": 0.578, "alu_busy": 0.668,
              "sm_active": 1.0, "stall_mio_throttle": 0.6, "stall_long_scoreboard": 0.1}  # fmt: skip
     cause = finding(judge_launch({**BUSY, **mixed}), "shared-bandwidth").cause
-    assert cause == "Shared memory at 57.8 % of its peak; beside it int at 66.8 %"
+    assert cause == "Shared memory at 57.8 % of its peak; with int at 66.8 %"
 
 
 def test_a_wave_that_is_hardly_more_than_one_shows_it() -> None:
@@ -292,7 +292,7 @@ def test_a_wave_that_is_hardly_more_than_one_shows_it() -> None:
 
 def test_the_dispatcher_is_told_in_a_sentence() -> None:
     held = {**dict.fromkeys(STALLS, 0.0), "stall_selected": 0.1, "stall_dispatch_stall": 0.7}
-    assert judge_launch({**BUSY, **held}).because.endswith("time held back by the dispatcher")
+    assert judge_launch({**BUSY, **held}).because.endswith("time stopped by the dispatcher")
 
 
 def test_notes_on_the_measurement_come_last() -> None:

@@ -121,10 +121,10 @@ def test_the_rank_that_others_wait_for_is_named(tmp_path: Path) -> None:
     of = triage_document(triage_timeline(timeline))
     assert of["program"]["ranks"] == 2
     assert of["ranks"][0]["waiting_ms"] == pytest.approx(0.3, rel=0.01)
-    assert any("rank 0 waits 0.3 ms a step in collectives for rank 1" in n for n in of["notes"])
+    assert any("rank 0 waits 0.3 ms per step in collectives for rank 1" in n for n in of["notes"])
     uneven = next(f for f in of["findings"] if f["say"].startswith("rank 1 computes"))
     assert uneven["category"] == "collective"
-    assert "rank 1 computes 1.41 ms a step, 2 ranks 1.26 in the mean" in uneven["say"]
+    assert "rank 1 computes 1.41 ms per step, 2 ranks 1.26 in the mean" in uneven["say"]
     assert uneven["saves_ms"]["expect"] == pytest.approx(0.15, rel=0.02)
     lines = _screen(of, 160).splitlines()
     (first,) = [line for line in lines if "rank 0: " in line]

@@ -253,7 +253,7 @@ def test_every_event_twice_is_said_and_read_once(tmp_path: Path) -> None:
     two = recordings.read_timeline(program.write(tmp_path / "two.json"))
     assert two.processes == one.processes
     assert one.notes == ()
-    assert "40 launches and kernels stand in it twice" in two.notes[0]
+    assert "40 launches and kernels are in it twice" in two.notes[0]
 
 
 def test_two_processes_in_one_trace_are_said(tmp_path: Path) -> None:

@@ -603,7 +603,7 @@ def test_a_loop_of_pytorch_s_is_held_against_its_bytes(
     found = judged(lambda p: depthwise(p, blocks=blocks), tmp_path).findings
     assert bool(found) == named
     if named:
-        assert "conv_depthwise2d_forward_kernel_generic takes 1.2 ms a step" in found[0].say
+        assert "conv_depthwise2d_forward_kernel_generic takes 1.2 ms per step" in found[0].say
         assert found[0].saves.expect == pytest.approx(1.2 - 1.6 * 0.411 / 3.2, abs=0.03)
 
 

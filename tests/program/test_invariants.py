@@ -129,7 +129,7 @@ def test_it_holds_of_every_recorded_program(file: str) -> None:
 
 
 def test_a_host_that_the_queue_hides_needs_no_longer_than_the_step() -> None:
-    """It was "the host works 2.26 ms a step" of 1.44 ms, in which the GPU is never idle."""
+    """It was "the host works 2.26 ms per step" of 1.44 ms, in which the GPU is never idle."""
     program = Program()
     for number in range(4):
         with program.step():

@@ -109,7 +109,7 @@ def test_a_rule_is_told_from_the_hardware_to_the_official_page() -> None:
     page = explain("shared-bank-conflicts")
     headings = list(page.parts)
     wanted = ["What happens in the hardware", "Before", "After", "Measured on NVIDIA H200",
-              "What mending it is worth", "What decides", "False alarms", "Official page"]  # fmt: skip
+              "What fixing it is worth", "What decides", "False alarms", "Official page"]  # fmt: skip
     assert [heading for heading in headings if heading in wanted] == wanted
     assert isinstance(page.parts["Before"][0], Code)
     assert "27.1x faster" in str(page)

@@ -154,7 +154,7 @@ def test_the_answer_comes_first(made: Made) -> None:
     assert headline(table) == [
         "slow<int> is bound by shared memory (shared): 87.5 % of the shared-memory wavefronts are "
         "bank conflicts (8 wavefronts where 1 would do).",
-        "Mending that: expect 8.00x (3.50 to 8.89), at most 8.89x; about 2.62 ms of 4.00 ms in all.",
+        "Fixing that: expect 8.00x (3.50 to 8.89), at most 8.89x; about 2.62 ms of 4.00 ms in all.",
         "Next: Pad rows by one access width, swizzle 16-byte chunks with the row, or use ldmatrix "
         "on a conflict-free layout.",
     ]
@@ -175,7 +175,7 @@ def test_an_answer_of_nothing_and_of_not_known(made: Made) -> None:
     clear = Diagnosis("memory", "dram", "dram at 93 % of peak", (), ())
     assert headline(judged_rows([replace(run, diagnosis=clear)])) == [
         "f is bound by DRAM bandwidth (dram): dram at 93 % of peak.",
-        "No rule finds a cause that could be mended: only less work helps.",
+        "No rule finds a cause that could be fixed: it cannot go faster without doing less work.",
     ]
     unknown = Diagnosis("unknown", None, "no throughput was collected", (), ())
     told_of = headline(judged_rows([replace(run, diagnosis=unknown)]))
@@ -221,7 +221,7 @@ def test_every_word_of_the_verdict_has_plain_words() -> None:
     [
         ("latency", "short_scoreboard",
          "waits for data from shared memory or special functions (short_scoreboard)"),
-        ("launch", "tail", "is held back by a last wave of blocks that fills few SMs (tail)"),
+        ("launch", "tail", "is limited by a last wave of blocks that fills few SMs (tail)"),
         ("balanced", "dram+fp32", "is bound by DRAM bandwidth and the FP32 pipe (dram+fp32)"),
         ("latency", None, "waits: nothing is near its peak"),
         ("unknown", None, "waits for something that was not collected"),

@@ -5,7 +5,7 @@
 
    bound: compute     limiter: fp32      cause: thread-divergence
    twin: yes          output: same
-   relieves: tasks of one kind lie side by side, so that each warp walks one branch
+   relieves: tasks of one kind are next to each other, so that each warp walks one branch
 */
 #include "../probe.cuh"
 

@@ -6,7 +6,7 @@
    bound: compute     limiter: xu        cause: xu-pipe
    declares: declared_exps=756940800
    twin: yes          output: finite
-   relieves: a multiply-add stands in for each exponential
+   relieves: a multiply-add replaces each exponential
 */
 #include "../probe.cuh"
 

@@ -6,7 +6,7 @@
 
    bound: latency     limiter: wait      cause: fixed-latency
    twin: yes          output: same
-   relieves: no barriers, and each load stands beside the arithmetic of an earlier one
+   relieves: no barriers, and each load is issued with the arithmetic of an earlier one
 */
 #include "../probe.cuh"
 

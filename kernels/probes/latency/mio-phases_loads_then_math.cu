@@ -10,7 +10,7 @@
    bound: latency     limiter: barrier   cause: barrier-wait
    also: mio-throttle
    twin: yes          output: same
-   relieves: each load stands beside the arithmetic of an earlier one; the barriers stay
+   relieves: each load is issued with the arithmetic of an earlier one; the barriers remain
 */
 #include "../probe.cuh"
 

@@ -5,7 +5,7 @@
 
    bound: latency     limiter: tex_throttle  cause: tex-throttle
    twin: yes          output: same
-   relieves: no barriers, and each fetch stands before the arithmetic of the one before
+   relieves: no barriers, and each fetch comes before the arithmetic of the one before
 */
 #include "../probe.cuh"
 

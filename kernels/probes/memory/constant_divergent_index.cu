@@ -5,7 +5,7 @@
 
    bound: memory      limiter: constant  cause: constant-divergence
    twin: yes          output: same
-   relieves: the same table in shared memory, where the lanes lie on different banks
+   relieves: the same table in shared memory, where the lanes are on different banks
 */
 #include "../probe.cuh"
 

@@ -5,7 +5,7 @@
 
    bound: memory      limiter: l2        cause: local-memory
    twin: yes          output: same
-   relieves: the indices are known when compiling, so the array lies in registers
+   relieves: the indices are known when compiling, so the array is in registers
 */
 #include "../probe.cuh"
 

@@ -24,7 +24,7 @@ def capture_kernels(
     skip: int = flag("", "Leave out so many of them.", 0, min=0),
     count: int = flag("", "Capture so many of them.", 1, min=1),
     every: bool = flag("--all", "Capture each of them.", False),
-    values: bool = flag("--values", "Keep the very inputs, not their statistics.", False),
+    values: bool = flag("--values", "Keep the inputs themselves, not their statistics.", False),
     limit: float = flag("MB", "The most that a launch's arrays may have.", 512.0, min=0),
     untried_only: bool = flag("--no-try", "Write the folders; check and time nothing.", False),
     timeout: float | None = flag("S", "Stop it then, and keep what was captured.", None, min=1),

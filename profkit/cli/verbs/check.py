@@ -31,7 +31,9 @@ def check_variants(
     ),
     arch: str | None = flag("--arch LIST", f"{_ONLY}80,89,90; else the GPU present.", None),
     refresh: bool = flag(
-        "--refresh", f"{_ONLY}stale records of this very machine code are so no more.", False
+        "--refresh",
+        f"{_ONLY}stale records with this machine code are current again.",
+        False,
     ),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,

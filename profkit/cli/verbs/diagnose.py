@@ -83,7 +83,7 @@ def diagnose_reports(
     artifacts: options.Artifacts = options.ARTIFACTS,
     quiet: options.Quiet = False,
 ) -> int:
-    """What each kernel waits for, and what mending that could gain."""
+    """What each kernel waits for, and what fixing that could gain."""
     from profkit.show.text.escape import csv_text
 
     one_form(json, markdown)
@@ -245,7 +245,7 @@ def _header_moves(
     if variant not in files:
         known = [v for v, _ in evidence.names() if v == variant]
         why = "say what changes: --with" if known else "profkit list names the variants"
-        raise ProfkitError(f"no kernel file of {variant} beside {artifacts}", why)
+        raise ProfkitError(f"no kernel file of {variant} next to {artifacts}", why)
     header = files[variant].header
     moves = parse_moves(" ".join(header.moves), variant)
     changes = tuple(CounterChange(m.metric, "*", m.factor) for m in moves if m.metric in COUNTS)

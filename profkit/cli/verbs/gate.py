@@ -22,7 +22,7 @@ def run_gate(
     base: Path = argument("", "The artifacts of the branch that this goes into.", ...),
     head: Path = argument("", "The artifacts of what is proposed.", Path("artifacts")),
     case: options.Case = None,
-    strict: bool = flag("--strict", "Exit 2 where nothing can be told, too.", False),
+    strict: bool = flag("--strict", "Exit 2 too where nothing can be decided.", False),
     history: options.HistoryDir = HISTORY,
     bisect: bool = flag("--bisect", "Exit 125, not 2: git bisect skips the commit.", False),
     json: options.Json = False,

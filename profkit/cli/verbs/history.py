@@ -44,7 +44,7 @@ def show_history(
 ) -> int:
     """What changed when, by which commit, and was it real.
 
-    Each run stands against the one before it on the same GPU, at one false alarm in a thousand.
+    Each run is compared with the one before it on the same GPU, at one false alarm in a thousand.
     """
     from profkit.evidence.history.dataset import History
 

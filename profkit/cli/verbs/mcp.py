@@ -26,7 +26,7 @@ ABOUT = (
 
 
 def serve_agents(
-    root: Path = flag("--root DIR", "Only what lies in here can be read.", Path()),
+    root: Path = flag("--root DIR", "Only what is in here can be read.", Path()),
 ) -> int:
     """Answer an agent over MCP, of reports in one folder."""
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):

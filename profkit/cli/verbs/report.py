@@ -32,7 +32,7 @@ def write_report(
 ) -> int:
     """A page of reports in one file, for somebody without profkit.
 
-    It needs no network; a whole program and a history can stand on it too.
+    It needs no network; a whole program and a history can be on it too.
     """
     if output is None:
         raise ProfkitError(f"{what[0]}: a page of reports needs a place", "-o page.html")

@@ -28,7 +28,7 @@ def draw_roofline(
 ) -> int:
     """Every launch under the ceilings of its machine, as a picture.
 
-    Times by shape stand beside launches; alone they show who is fastest where, and how far ahead.
+    Times by shape are drawn next to launches; alone they show who is fastest where, and how far ahead.
     """
     from profkit.records.grid import read_grid
     from profkit.records.paths import kind_of

@@ -30,7 +30,7 @@ def tune_variant(
     time: float | None = flag("--time", "Seconds after which no trial begins.", None),
     seed: int = flag("--seed", "Of the sampler.", 0, min=0),
     resume: bool = flag("--resume", "Go on with a search that was stopped or killed.", False),
-    storage: str | None = flag("--storage URL", "A database; else SQLite beside the builds.", None),
+    storage: str | None = flag("--storage URL", "A database; else SQLite near the builds.", None),
     gpus: options.Gpus = None,
     no_steer: bool = flag("--no-steer", "Plain TPE: diagnoses propose nothing.", False),
     no_profile: bool = flag("--no-profile", "No ncu: promoted trials are timed only.", False),

@@ -65,7 +65,9 @@ def _short(launch: Launch) -> Hit | None:
     life = _life(launch)
     text = f"occupancy is {share(achieved)}, where {share(limit)} would fit"
     if life is not None and life >= SHORT_LIFE:
-        text += f": blocks live {seconds(life)}, and a place stays taken until their last warp ends"
+        text += (
+            f": blocks live {seconds(life)}, and a slot remains taken until their last warp ends"
+        )
         return Hit(text, advice=_UNEVEN)
     lives = "" if life is None else f" of {seconds(life)}"
     text += f": lives{lives} are too short to fill places as fast as they empty"
@@ -108,7 +110,7 @@ RULES = (
     ),
     Rule(
         id="short-blocks",
-        title="Places for blocks stay empty",
+        title="Slots for blocks remain empty",
         meaning="More warps would fit on an SM than are there on average, though blocks are "
         "waiting: they end sooner than new ones are placed, or a few slow warps hold the place of "
         "a whole block.",
@@ -118,7 +120,7 @@ RULES = (
         looks="occupancy occupancy_limit waves block_size sm_active",
         fix=Fix(
             "places",
-            "bound and expected: the places that stand empty filled",
+            "bound and expected: the empty slots filled",
             times=_all_places,
             own=all_of_it,
         ),

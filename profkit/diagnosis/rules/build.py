@@ -35,7 +35,7 @@ RULES = (
         id="debug-build",
         title="Compiled without optimisation",
         meaning="nvcc -G (--device-debug) turns the compiler's optimisation off: every variable "
-        "is moved about, addresses stay generic, nothing is unrolled or fused. What the counters "
+        "is moved about, addresses remain generic, nothing is unrolled or fused. What the counters "
         "say of such a build says nothing of the kernel.",
         advice="Compile without -G (CMake: Release; -lineinfo keeps the source lines) and measure "
         "again before anything else: 10 to 200 times faster has been seen.",

@@ -14,7 +14,7 @@ OUT_OF_RANGE = Threshold(
 STEADY = Threshold(
     0.9, "clock over the highest clock below which times do not compare with free-running ones"
 )
-MISMATCH = Threshold(1.1, "counted over declared operations: padding and tails stay below")
+MISMATCH = Threshold(1.1, "counted over declared operations: padding and tails remain below")
 
 
 def _operations(launch: Launch) -> Hit | None:

@@ -37,8 +37,8 @@ def _fewer(limiter: str, stays: float) -> Fix:
     typical = Scenario(units, dict.fromkeys(STATES, stays))
     return Fix(
         "throughput",
-        f"bound: L2 or DRAM at its peak. expected: {stays:.0%} of the instructions stay, with their "
-        "waits and their work on chip",
+        f"bound: L2 or DRAM at its peak. expected: {stays:.0%} of the instructions remain, with "
+        "their waits and their work on chip",
         lambda _: best,
         lambda _: typical,
     )
@@ -194,7 +194,7 @@ RULES = (
         "Issue slots",
         "issue issue_busy ipc instructions",
         title="Issue slots near their peak",
-        meaning="A scheduler issues one instruction a cycle. It is full though no single pipe is: "
+        meaning="A scheduler issues one instruction per cycle. It is full though no single pipe is: "
         "the kernel has too many instructions.",
         advice="Fewer instructions: wider accesses, packed arithmetic, unrolling, hoisted "
         "addresses, TMA instead of per-thread copies.",
@@ -214,7 +214,7 @@ RULES = (
         less_work=True,
         fix=Fix(
             "instructions",
-            "no bound. expected: an eighth of the scalar instructions of the product stays",
+            "no bound. expected: an eighth of the scalar instructions of the product remains",
             typical=_on_tensor_cores,
         ),
         fires=examples(

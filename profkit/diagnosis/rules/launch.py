@@ -162,7 +162,7 @@ def _short(launch: Launch) -> Hit | None:
     if idle.assumed:
         ends = f"about {seconds(part * time)} of it begin and end the launch"
         return Hit(f"{text}: {ends} (assumed: the busiest SM was not counted)")
-    text += f", and even the busiest SM works only {share(idle.busiest)} of that"
+    text += f", and even the busiest SM is busy for only {share(idle.busiest)} of that"
     return Hit(f"{text}: the launch itself is the cost")
 
 
@@ -290,7 +290,7 @@ RULES = (
         id="hidden-tail",
         title="A last round that only some SMs work in",
         meaning="The blocks all fit at once, so no wave is half empty; but they loop over tiles, "
-        "or some SMs have one block more than others. In the last round the SMs without a tile "
+        "or some SMs have one block more than others. In the last wave the SMs without a tile "
         "wait for the others.",
         advice="Choose tiles so that they are a multiple of the blocks, split those of the last "
         "round (split-K, stream-K), or hand out smaller ones from an atomic counter.",

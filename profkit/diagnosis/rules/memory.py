@@ -52,8 +52,8 @@ def relieved(limiter: str, stays: float, *with_it: str) -> Fix:
     typical = Scenario(units, dict.fromkeys(BY_LIMITER[limiter].queue, 0.0))
     return Fix(
         "throughput",
-        f"bound: the next unit at its peak. expected: {stays:.0%} of the unit's work stays, the wait "
-        "for it goes",
+        f"bound: the next unit at its peak. expected: {stays:.0%} of the unit's work remains, the "
+        "wait for it goes",
         lambda _: best,
         lambda _: typical,
     )
@@ -197,7 +197,7 @@ RULES = (
         title="The data was in L2",
         meaning="DRAM moved far less than the launch used: the data was in L2 from before or is "
         "used many times. Bandwidth and roofline position are L2's, not DRAM's.",
-        advice="Nothing to mend: read the L2 point of the roofline; to measure from DRAM, flush "
+        advice="Nothing to fix: read the L2 point of the roofline; to measure from DRAM, flush "
         "the caches (ncu --cache-control all).",
         note=True,
         check=_resident,

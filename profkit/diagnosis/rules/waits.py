@@ -168,8 +168,8 @@ STATES: tuple[tuple[str, str, str, str, str], ...] = (
         "barrier wgmma-wait alone",
         "the results of wgmma",
         "Waiting for wgmma's results",
-        "wgmma runs beside the warps that start it, and WARPGROUP.DEPBAR waits until its results are "
-        "there. Nsight Compute books that wait as barrier: no block barrier need be near.",
+        "wgmma runs in parallel with the warps that start it, and WARPGROUP.DEPBAR waits until its "
+        "results are there. Nsight Compute books that wait as barrier: no block barrier need be near.",
         "More products in flight before the wait (wait for all but the last), larger tiles per product, "
         "a second warpgroup that computes while the first waits.",
     ),

@@ -29,7 +29,7 @@ HOT_SLICE = Threshold(
 )
 ONE_OF_MANY = Threshold(8, "busiest slice over average: one hot word of an L2 of 32 slices or more")
 UNEVEN = Threshold(
-    2, "the same: addresses spread evenly stay below 1.2, a few dozen hot words do not"
+    2, "the same: addresses spread evenly remain below 1.2, a few dozen hot words do not"
 )
 EVEN = Threshold(0.5, "of L2's peak on average: then the other slices work too")
 WAITING = Threshold(0.3, "share of the warps' time that a cause must have to be worth naming")
@@ -193,7 +193,7 @@ RULES = (
         id="uncoalesced-access",
         title="Global accesses fetch sectors they do not use",
         meaning="L1TEX, L2 and DRAM move whole sectors of 32 bytes. A warp whose threads spread "
-        "over more sectors than their data fills moves bytes that nobody asked for, at every "
+        "over more sectors than their data fills moves bytes that nobody needs, at every "
         "level.",
         advice="Let neighbouring threads access neighbouring addresses: transpose through shared "
         "memory, structure of arrays, 16-byte vector accesses per thread.",
@@ -206,7 +206,7 @@ RULES = (
         fix=Fix(
             "waste",
             "bound: every level moves the useful sectors only. expected: the same, and of the waits for "
-            "memory the useful share stays",
+            "memory the useful share remains",
             _coalesced_best,
             _coalesced_typical,
         ),
@@ -228,7 +228,7 @@ RULES = (
         fix=Fix(
             "waste",
             "bound: the useful wavefronts, no wait for shared memory. expected: of its waits the share "
-            "of the useful wavefronts stays, and barriers wait as much less",
+            "of the useful wavefronts remains, and barriers wait as much less",
             _conflicts_best,
             _conflicts_typical,
         ),
@@ -248,8 +248,8 @@ RULES = (
         lines=("instructions atomics",),
         fix=Fix(
             "atomics",
-            f"no bound. expected: {RELIEVED:.0%} of a full unit's work stays; where one address is hot "
-            f"{HOT_ADDRESS:g}x, the geometric mean of those on record, up to the next unit",
+            f"no bound. expected: {RELIEVED:.0%} of a full unit's work remains; where one address is "
+            f"hot {HOT_ADDRESS:g}x, the geometric mean of those on record, up to the next unit",
             own=_fewer_atomics,
         ),
         fires=examples(

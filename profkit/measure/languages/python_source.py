@@ -115,7 +115,7 @@ def _tree(text: str, name: str) -> ast.Module:
             return ast.parse(text)
     except SyntaxError as error:
         raise ProfkitError(
-            f"{name}:{error.lineno}: {error.msg}", "Python cannot read this file: mend that line"
+            f"{name}:{error.lineno}: {error.msg}", "Python cannot read this file: fix that line"
         ) from error
     except (ValueError, MemoryError, RecursionError) as error:
         raise ProfkitError(f"{name}: Python cannot read this file: {error}") from error

@@ -40,10 +40,10 @@ REACH = {
     "launch of a chain": Reach(0.1, 0.1, 0.1),
     "launch of a parameter": Reach(0.02, 0.02, 0.02),
     "launch of a cast": Reach(1.0, 1.0, 0.1),
-    # Transfers: times the pinned rate's time; what stays exposed beside learning, or without it.
+    # Transfers: times the pinned rate's time; what remains exposed in training, or without it.
     "copy pinned": Reach(1.6, 1.0, 0.9),
     "copy in its place": Reach(1.0, 0.0, 0.0),
-    "collective beside learning": Reach(0.7, 0.25, 1.0),
+    "collective during training": Reach(0.7, 0.25, 1.0),
     "collective": Reach(1.0, 0.25, 1.0),
     "collective in its place": Reach(1.0, 1.0, 0.0),
     # Layouts: conversions round a convolution go, what a product reads in either order nearly goes,

@@ -53,8 +53,8 @@ def attention(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     first = next(case.works[i] for i in chosen if case.works[i].kind == "softmax")
     yield Draft(
         "attention-unfused",
-        f"attention is written out: {len(regions)} times products, mask and softmax through DRAM, "
-        f"{case.time(chosen):.3g} ms a step, {case.time(others):.3g} ms of it round the products",
+        f"attention is not fused: {len(regions)} times products, mask and softmax through DRAM, "
+        f"{case.time(chosen):.3g} ms per step, {case.time(others):.3g} ms of it around the products",
         "torch.nn.functional.scaled_dot_product_attention", chosen, change, launch_place(first),
     )  # fmt: skip
 

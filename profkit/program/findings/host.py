@@ -75,7 +75,7 @@ def own_work(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG
     before = of_maker(case.step, longest) if longest < len(calls) else ""
     yield Draft(
         "host-launch",
-        f"the host launches nothing for {total / 1e6:.3g} ms a step: between its launches it works on "
+        f"the host launches nothing for {total / 1e6:.3g} ms per step: between its launches it works on "
         "something of its own, or waits for something",
         "load ahead in other processes (DataLoader's num_workers, prefetching), or on the GPU"
         if "DataLoader" in inside

@@ -37,7 +37,7 @@ def contended_atomics(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         floor = min(1.0, 1.5 * need / now)
         yield _draft(
             "atomics", group, works, Reach(3 * floor, floor, floor / 2.5),
-            f"{_short(group)} adds into shared places: {now / 1e6:.3g} ms a step, {now / need:.1f} "
+            f"{_short(group)} adds into shared places: {now / 1e6:.3g} ms per step, {now / need:.1f} "
             "times what its bytes need",
             "sort or group the rows by target and sum each group, or multiply with who belongs "
             "where; private sums in shared memory",
@@ -56,11 +56,11 @@ def small_grid(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         ideal = beside / count
         if ideal > IDLE:
             continue
-        others = "" if beside < blocks + 1 else f" ({beside:.0f} with those beside it)"
+        others = "" if beside < blocks + 1 else f" ({beside:.0f} with those that run with it)"
         yield _draft(
             "kernel", group, works, Reach(2.5 * ideal + 0.1, ideal, ideal * 0.6),
             f"{_short(group)} runs {blocks} blocks{others} on {count} multiprocessors, "
-            f"{group.time / 1e6:.3g} ms a step: most of the GPU is idle",
+            f"{group.time / 1e6:.3g} ms per step: most of the GPU is idle",
             "split its work into more blocks (rows, tiles, split-k)",
         )  # fmt: skip
 
@@ -87,7 +87,7 @@ def _blocks_beside(case: Case, works: Sequence[int], full: int) -> float:
 def slow(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     """A kernel far from its hardware limit: counted, or by its operator's bytes."""
     for group, works in _groups(case, taken, SHARE):
-        milliseconds = f"{group.time / 1e6:.3g} ms a step"
+        milliseconds = f"{group.time / 1e6:.3g} ms per step"
         gain, need = case.gains.get(group.id), _needed(case, group, works)
         if gain is not None:
             if gain > 1.15:
@@ -120,7 +120,7 @@ def sorts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     maker = case.longest(found).maker
     yield Draft(
         "kernel",
-        f"{case.time(found):.3g} ms a step sort {' x '.join(map(str, maker.shapes[0]))} values, "
+        f"{case.time(found):.3g} ms per step sort {' x '.join(map(str, maker.shapes[0]))} values, "
         "of which only the first are read on",
         "torch.topk", found, Change(dict.fromkeys(found, REACH["sort"])),
     )  # fmt: skip

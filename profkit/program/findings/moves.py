@@ -78,7 +78,7 @@ def small_copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa:
     waited = len({e.awaits for e in case.hosts.usual.events} & chosen)
     yield Draft(
         "copy",
-        f"{len(chosen)} small copies a step bring {total / 1e6:.3g} MB to the GPU one by one"
+        f"{len(chosen)} small copies per step bring {total / 1e6:.3g} MB to the GPU one by one"
         + (f", and the host waits for {waited} of them" if waited else ""),
         "put them into one pinned buffer on the host, and copy that "
         + case.advice("with non_blocking=True", "asynchronously"),
@@ -102,16 +102,16 @@ def collectives(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     reduces = all("gather" not in case.works[i].activity.name.lower() for i in chosen)
 
     # Beside what computes; at worst a good part stays exposed, or all where nothing learns.
-    left = REACH["collective beside learning" if learns else "collective"]
+    left = REACH["collective during training" if learns else "collective"]
     aside = Aside(-5, REACH["collective in its place"])
     change = Change(dict.fromkeys(chosen, left), stream=dict.fromkeys(chosen, aside))
     yield Draft(
         "collective",
         f"{len(chosen)} collectives a step take {case.time(chosen):.3g} ms, "
-        f"{exposed / 1e6:.3g} ms of it with nothing computing beside them",
+        f"{exposed / 1e6:.3g} ms of it with nothing computing at the same time",
         ("start them as gradients become ready, in buckets"
          + case.advice(" (DistributedDataParallel does)", "") if learns and reduces
-         else "start them before their result is needed, beside what does not need it")
+         else "start them before their result is needed, in parallel with what does not need it")
         + ", and look whether one rank waits for another",
         chosen, change,
     )  # fmt: skip

@@ -45,7 +45,7 @@ def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     yield Draft(
         "fp32-matmul",
         f"{len(chosen)} {'kernels of attention' if attention == chosen else 'products'} in float32 "
-        f"run on the FP32 pipes, {case.time(chosen):.3g} ms a step, while the tensor cores are idle",
+        f"run on the FP32 pipes, {case.time(chosen):.3g} ms per step, while the tensor cores are idle",
         "give the attention bfloat16 or float16: no .float() before it, autocast round it"
         if attention
         else case.advice(
@@ -149,7 +149,7 @@ def tails(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     product, cut = found[worst]
     yield Draft(
         "kernel",
-        f"{len(found)} products, {case.time(found):.3g} ms a step, use {cut.used:.0%} of "
+        f"{len(found)} products, {case.time(found):.3g} ms per step, use {cut.used:.0%} of "
         f"what their tiles hold: {product.rows} x {product.columns} is {cut.tiles} tiles of "
         f"{cut.tile[0]} x {cut.tile[1]}" + (f", {_rounds(cut, sms or 1)}" if cut.rounds else ""),
         "choose the size or the batch so that tiles fill whole rounds, or multiply several at once",
@@ -188,7 +188,7 @@ def misfits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         "kernel",
         f"{len(odd)} products have sizes that no 16-byte load fits "
         f"({', '.join(map(str, sizes[-3:]))}) and reach {worst.rate / 1e12:.3g} TFLOP/s where "
-        f"others reach {reachable / 1e12:.3g}: {case.time(odd):.3g} ms a step",
+        f"others reach {reachable / 1e12:.3g}: {case.time(odd):.3g} ms per step",
         f"pad the size to a multiple of 64 ({fits} for {sizes[-1]})", list(odd), Change(scale),
     )  # fmt: skip
 
@@ -206,7 +206,7 @@ def odd_by_name(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     yield Draft(
         "kernel",
         f"{len(odd)} products run on kernels for sizes that no 16-byte load fits "
-        f"({aligned[1] if aligned else ''}): {case.time(odd):.3g} ms a step",
+        f"({aligned[1] if aligned else ''}): {case.time(odd):.3g} ms per step",
         "pad the odd size (a vocabulary, say) to a multiple of 64",
         odd, Change(dict.fromkeys(odd, left)),
     )  # fmt: skip

@@ -72,10 +72,10 @@ def read_torch_trace(path: Path) -> Timeline:
     if trace.problem:
         notes.append(f"{path}: {trace.problem}")
     if twice:
-        notes.append(f"{path}: {twice:,} launches and kernels stand in it twice: read once")
+        notes.append(f"{path}: {twice:,} launches and kernels are in it twice: read once")
     if len(taken.calls) > 1:
         notes.append(
-            f"{path}: holds {len(taken.calls)} processes, whose kernels cannot be told apart: "
+            f"{path}: holds {len(taken.calls)} processes, whose kernels cannot be separated: "
             f"read as process {pid}, which calls most; record each into a trace of its own"
         )
     if world > 1:

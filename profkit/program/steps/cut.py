@@ -102,7 +102,7 @@ def find_steps(process: Process, named: str = "") -> Steps:
         )
     found = _chosen(how, steps, [*notes, *_unlaunched(process.activities, order)])
     if found.typical.period <= 0:
-        raise ProfkitError("its steps take no time: their clock stands still", "record it again")
+        raise ProfkitError("its steps take no time: their clock does not move", "record it again")
     return found
 
 

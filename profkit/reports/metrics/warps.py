@@ -10,7 +10,7 @@ from profkit.reports.metrics.derive import Metric, Raw, Source, metrics
 MEANING = {
     "barrier": "waiting for the other warps of the block at a barrier",
     "branch_resolving": "waiting for a branch target",
-    "dispatch_stall": "held back by the dispatcher",
+    "dispatch_stall": "stopped by the dispatcher",
     "drain": "waiting at exit for outstanding stores",
     "gmma": "waiting for the warpgroup to arrive for wgmma",
     "imc_miss": "waiting for an immediate constant",

@@ -123,7 +123,7 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
 def _without_gain(run: Judged) -> str:
     """Return what stands for a gain where no finding has one: at the limit is an answer too."""
     at_roof = run.top is None and run.diagnosis.bound in {"memory", "compute", "balanced"}
-    return "at its roof" if at_roof else ""
+    return "at the hardware limit" if at_roof else ""
 
 
 def bars(several: Sequence[PageRow]) -> Iterator[Bar]:

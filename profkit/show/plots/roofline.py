@@ -127,7 +127,7 @@ def _grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point]]:
     if not by_picture:
         raise ProfkitError(
             "no shape of this grid says its operations and bytes",
-            'each line needs "operations" and "bytes" to stand in a roofline',
+            'each line needs "operations" and "bytes" to be in a roofline',
         )
     return by_picture
 

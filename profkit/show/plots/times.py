@@ -219,7 +219,7 @@ def _ledger_frame(ax: Axes, largest: float, speedups: Sequence[float]) -> None:
     for axis in (ax.xaxis, ax.yaxis):
         base.log_ticks(axis, "{:g}x".format)
     base.bare(ax, "both")
-    base.scales(ax, "Predicted: at most", "Measured when the cause was gone")
+    base.scales(ax, "Predicted: at most", "Measured when the cause was removed")
 
 
 def _misses(ax: Axes, missed: list[Score]) -> None:

@@ -67,7 +67,7 @@ def bound_by(diagnosis: Diagnosis) -> str:
     if diagnosis.bound == "latency":
         return f"waits for {WAITS.get(limiter, limiter)} ({limiter})"
     if diagnosis.bound == "launch":
-        return f"is held back by {SHAPES.get(limiter, limiter)} ({limiter})"
+        return f"is limited by {SHAPES.get(limiter, limiter)} ({limiter})"
     units = " and ".join(UNITS.get(part, part) for part in limiter.split("+"))
     return f"is bound by {units} ({limiter})"
 
@@ -127,9 +127,9 @@ def expect(expectation: Expectation) -> str:
 
 
 def worth(finding: Finding) -> str:
-    """Return what a fix is worth: "expect 1.85x (1.4 to 2.2), at most 3.1x", "at its roof"."""
+    """Return what a fix is worth: "expect 1.85x (1.4 to 2.2), at most 3.1x", "at the hardware limit"."""
     if finding.at_roof:
-        return "at its roof"
+        return "at the hardware limit"
     if finding.expect is None:
         return gain(finding.gain)
     bound = gain(finding.gain) if finding.gain is not None else "no bound known"

@@ -42,7 +42,7 @@ def verified(files: Iterable[Verified]) -> Iterator[Block]:
 
 def gate_line(result: GateResult) -> TextLine:
     """Return an acceptance gate: met or not, and what does not hold."""
-    binding = "" if result.binding else " (told, not asked)"
+    binding = "" if result.binding else " (reported, not required)"
     failing = f": not holding are {', '.join(result.failing)}" if result.failing else ""
     return TextLine(f"gate {result.name}{binding}{failing}", "met" if result.met else "not met")
 

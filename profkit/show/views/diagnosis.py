@@ -42,7 +42,7 @@ LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
 SMALL_SET = 3  # sections from which on it is one line that says --set full
 ROWS, FINDINGS = 3, 3  # of a brief
-ORDER = "worst first: by the time that mending the top finding is expected to save"
+ORDER = "worst first: by the time that fixing the top finding is expected to save"
 _WITHOUT = "without --section "
 
 
@@ -97,18 +97,21 @@ def headline(rows: Sequence[Row]) -> list[str]:
         return [what, _worth(row, rows, top), f"Next: {advice}."]
     if _is_lacking(run):
         return [what, f"Next: collect what is missing, {FULL}"]
-    return [what, "No rule finds a cause that could be mended: only less work helps."]
+    return [
+        what,
+        "No rule finds a cause that could be fixed: it cannot go faster without doing less work.",
+    ]
 
 
 def _worth(row: Row, rows: Sequence[Row], top: Finding) -> str:
     if not row.times:
-        return f"Mending that: {words.worth(top)}."
+        return f"Fixing that: {words.worth(top)}."
     time = figures.seconds(row.total)
     of_all = f" of {figures.seconds(sum(r.total for r in rows))} in all" if len(rows) > 1 else ""
     if row.saved <= 0:
         return f"It takes {time}{of_all}; {words.worth(top)}."
     saved = figures.seconds(row.saved)
-    return f"Mending that: {words.worth(top)}; about {saved}{of_all or f' of {time}'}."
+    return f"Fixing that: {words.worth(top)}; about {saved}{of_all or f' of {time}'}."
 
 
 def _is_lacking(run: Judged) -> bool:

@@ -131,7 +131,7 @@ def _rule(rule: Rule) -> Parts:
         "After": _code(page.after),
         "What people do about it": (rule.advice,),
         f"Measured on {pages.measured_on()}": _measured(rule),
-        "What mending it is worth": _worth(rule),
+        "What fixing it is worth": _worth(rule),
         "What decides": (*map(_threshold, pages.decides(rule)), *page.thresholds),
         "False alarms": page.false_alarms,
         "An example that fires": (
@@ -176,8 +176,8 @@ def _worth(rule: Rule) -> tuple[Words, ...]:
     return (
         fix.formula,
         f"where 2x is expected the interval is {of.low:.2f}x to {of.high:.2f}x ({fix.kind}); such "
-        f"intervals held {held} of {fixes} fixes that brought 5 % or more, of code that they were not "
-        "made on",
+        f"intervals held {held} of {fixes} fixes that gained 5 % or more, on code that they were not "
+        "fitted to",
     )
 
 
@@ -194,7 +194,7 @@ def _metric(metric: Metric) -> Parts:
     return {
         "What happens in the hardware": (page.hardware,),
         "Unit": (_UNITS.get(metric.unit, metric.unit),),
-        "Read from, the first that a report has": sources or ("the record beside the report",),
+        "Read from, the first that a report has": sources or ("the record next to the report",),
         "To collect": (_command([metric.section]),),
         f"On the probes ({pages.measured_on()})": (" to ".join(texts),) * bool(texts),
         "Rules that look at it": tuple(_named(rule.id, rule.title) for rule in users),
@@ -238,7 +238,7 @@ def _limiter(word: str, behind: list[Rule]) -> Parts:
     return {
         "What happens in the hardware": (page.hardware,),
         "What decides": tuple(map(_threshold, numbers)) or page.thresholds,
-        "Rules that can stand behind it": tuple(_named(r.id, r.title) for r in behind),
+        "Rules that can be behind it": tuple(_named(r.id, r.title) for r in behind),
         f"Measured on {pages.measured_on()}": _measured(plain),
         "False alarms": page.false_alarms,
         "Official page": (TextSpan(page.official, "link"),),

@@ -138,7 +138,7 @@ def _saves(row: Mapping[str, Any], step: Mapping[str, Any]) -> str:
         f"({figures(saves['low'])} to {figures(saves['high'])})"
     )
     if row["on_top_ms"] < 0.7 * saves["expect"]:
-        text += f", {ms(row['on_top_ms'])} after what stands before it"
+        text += f", {ms(row['on_top_ms'])} after what comes before it"
     return text
 
 
@@ -168,7 +168,7 @@ def compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
     yield TextLine(f"{ms(abs(saved))} {'saved' if saved >= 0 else 'lost'}", document["answer"])
     if document["kept"] is not None:
         side, mark = ("inside of", "kept") if document["kept"] else ("outside of", "broken")
-        yield TextLine(f"what was saved is {side} what was promised", mark)
+        yield TextLine(f"what was saved is {side} what was predicted", mark)
     columns: Columns[Mapping[str, Any]] = {
         "finding": lambda row: row["category"],
         ">was to save": lambda row: _interval(*row["said"]),
