@@ -11,7 +11,6 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from profkit.errors import ProfkitError
@@ -60,7 +59,10 @@ def planned(job: CompileJob) -> CallPlan:
             "a function is compiled for the arrays of its problem's cases",
         )
     loaded, plan = problem.load_problem(job.problem), CallPlan()
-    launch = getattr(_module(job), LAUNCH)
+    module = problem.import_file(job.path, f"_profkit_{job.path.stem}")
+    for name, text in job.defines.items():
+        setattr(module, name, like(getattr(module, name), text))
+    launch = getattr(module, LAUNCH)
     recorder, types_of = Recorder(plan, job.arch), _types_of(loaded, job.grid)
     for name, case in {**loaded.cases, **loaded.checks}.items():
         sys.stderr.write(f"{CASE}{name}\n")
@@ -78,14 +80,6 @@ def planned(job: CompileJob) -> CallPlan:
             raise ProfkitError(f"{LAUNCH} started no kernel", "kernel[grid](...) starts one")
         plan.cases.append(CasePlan(values, tuple(starts), tuple(args.requested)))
     return plan
-
-
-def _module(job: CompileJob) -> ModuleType:
-    """The file, imported, its tunables set."""
-    module = problem.import_file(job.path, f"_profkit_{job.path.stem}")
-    for name, text in job.defines.items():
-        setattr(module, name, like(getattr(module, name), text))
-    return module
 
 
 def like(default: Any, text: str) -> Any:

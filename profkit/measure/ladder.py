@@ -56,18 +56,16 @@ class Compiled:
     def rows(self) -> list[JsonObject]:
         """Return one row per kernel function, for a table."""
         largest = _largest(self.launches)
-        return [self._row(kernel, largest.get(kernel.name)) for kernel in self.build.kernels]
-
-    def _row(self, kernel: KernelResources, launch: GraphLaunch | None) -> JsonObject:
-        return {
-            **asdict(kernel),
-            "kernel": base_name(kernel.name),
-            "variant": self.variant,
-            "arch": self.build.arch,
-            "seconds": self.build.seconds,
-            "dynamic": launch.dynamic_smem if launch else None,
-            "blocks_per_sm": launch.blocks_per_sm if launch else None,
-        }
+        same = {"variant": self.variant, "arch": self.build.arch, "seconds": self.build.seconds}
+        rows = []
+        for kernel in self.build.kernels:
+            launch = largest.get(kernel.name)
+            taken = {
+                "dynamic": launch.dynamic_smem if launch else None,
+                "blocks_per_sm": launch.blocks_per_sm if launch else None,
+            }
+            rows.append({**asdict(kernel), "kernel": base_name(kernel.name), **same, **taken})
+        return rows
 
     def to_json(self) -> BuildEntry:
         return as_document(BuildEntry, self, self.build)

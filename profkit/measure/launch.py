@@ -8,6 +8,7 @@ imports torch. One call runs before the profiled window, because the first one l
 from __future__ import annotations
 
 import ctypes
+import json
 import mmap
 import sys
 from collections.abc import Callable
@@ -15,14 +16,14 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device, library
-from profkit.measure.cuda.library import Args, Plan, read_plan
+from profkit.measure.cuda.library import Args, Plan
 from profkit.measure.process import end_with_parent
 
 
 def launch_main(arguments: list[str]) -> int:
     """Do what a plan says; what goes wrong is one line on stderr and status 2."""
     end_with_parent()
-    plan = read_plan(Path(arguments[0]))
+    plan = Plan(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
     try:
         call = _variant(plan) if plan.reference is None else _reference(plan, plan.reference)
         tools = library.Support(Path(plan.support)) if plan.profile else None

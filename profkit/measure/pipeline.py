@@ -71,8 +71,6 @@ class Profiled:
 
 @dataclass(frozen=True)
 class Profiling:
-    """What profiling came to."""
-
     results: tuple[Profiled, ...]
     measured: targets.Measurements  # the times before ncu, and on which GPUs they were taken
 

@@ -81,14 +81,14 @@ def checked(check: Check, supported: Sequence[str] | None) -> InvalidConfig | No
     return None
 
 
-def kernels_used(build: Build, problem: Problem, case: str, nvcc: Path) -> list[str] | None:
+def kernels_used(build: Build, problem: Problem, case: str, nvcc: Path) -> tuple[str, ...] | None:
     """Demangled names of the kernels that a case launches, found without a GPU; None: not known."""
     machine = CARDS.get(build.arch.rstrip("af"))
     if machine is None or build.library is None:
         return None
     values = problem.module.arguments(problem.case(case))
     launches = dry.dry_launches(build, values, machine, nvcc)
-    return None if launches is None else [launch.kernel for launch in launches]
+    return None if launches is None else tuple(launch.kernel for launch in launches)
 
 
 def machine_code_identity(build: Build) -> str | None:

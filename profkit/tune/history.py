@@ -31,11 +31,6 @@ _COLUMNS = {
 _NEAR = 1.02  # a search has found its best when it is this near
 
 
-def trial_rows(study: Study) -> list[JsonObject]:
-    """One row per trial, in order: number, source, outcome, value, the macros, then _COLUMNS."""
-    return [_row(t) for t in study.trials() if t.outcome != "repeated"]
-
-
 def _row(trial: Trial) -> JsonObject:
     plain = trial.result.to_json()
     row = {name: getattr(trial, name) for name in ("number", "source", "outcome", "value")}
@@ -55,9 +50,9 @@ def trials_frame(study: Study) -> DataFrame:
     import pandas as pd
 
     space = study.space
-    ends = ("seconds", "ended")
-    names = ["number", "source", "outcome", "value", *space.values, *_COLUMNS, *ends]
-    table = pd.DataFrame(trial_rows(study), columns=names)
+    names = ["number", "source", "outcome", "value", *space.values, *_COLUMNS, "seconds", "ended"]
+    rows = [_row(t) for t in study.trials() if t.outcome != "repeated"]
+    table = pd.DataFrame(rows, columns=names)
     texts = {"source", "outcome", "reason", "kind", "promoted", "confirmed"}
     texts |= {"gpu", "bound", "limiter", "code", "ended"}
     for name in table.columns:

@@ -241,7 +241,8 @@ class Search:
         number = sum(t.counts for t in self.study.trials()) + 1
         name = self.task.name(trial.config)
         self.progress(f"trial {number} of {self.task.options.trials}: {name}")
-        is_default = trial.config == self.task.space.default
+        default = self.task.space.default
+        is_default = trial.config == default
         try:
             outcome = runner.run(trial, item.ready.result())
         except WorkerClosed:
@@ -253,7 +254,10 @@ class Search:
                 if is_default:
                     what = f"the defaults of {self.task.variant.id} failed: {error.message}"
                     raise ProfkitError(what, error.hint)
-                self._trusted(runner)
+                # Whether the defaults still run on a GPU that lost its worker.
+                runner.time(
+                    {self.task.name(default): self.task.built(default).built.library}, (3, 3)
+                )
             except ProfkitError:
                 # This GPU is in doubt, not the configuration: another one may try it.
                 self.study.forget(trial.number)
@@ -266,9 +270,3 @@ class Search:
             if is_default and outcome != "measured":
                 why = self.study.trial(trial.number).result.reason or ""
                 raise _NoBasis(f"the defaults of {self.task.variant.id} are {outcome}: {why}")
-
-    def _trusted(self, runner: Runner) -> None:
-        """Whether the defaults still run on a GPU that lost its worker."""
-        default = self.task.space.default
-        library = self.task.built(default).built.library
-        runner.time({self.task.name(default): library}, (3, 3))

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from profkit.diagnosis.rule import Finding
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.measure import collect, targets
 from profkit.measure.cuda.library import GraphLaunch
@@ -139,16 +138,13 @@ class Profiler:
         kernels = [launch.kernel for launch in launches]
         plan = targets.plan_of(run, name, self.task.case)
         ncu = toolchain.tool("ncu", self.task.folder)
-        options = collect.CollectOptions(env=self._env())
+        # The worker's GPU, and its own folder for temporary files: ncu locks others out of one.
+        own = report.with_name(f"tmp-{self.worker.visible or 0}")
+        own.mkdir(parents=True, exist_ok=True)
+        options = collect.CollectOptions(env={**self.worker.env, "TMPDIR": str(own)})
         collected = collect.start_ncu(plan, kernels, report, ncu, options)
         write_record(report.with_suffix(".json"), targets.record_of(run, name, self.task.case))
         return collected
-
-    def _env(self) -> dict[str, str]:
-        """The worker's GPU, and its own folder for temporary files: ncu locks others out of one."""
-        own = reports(self.task) / f"tmp-{self.worker.visible or 0}"
-        own.mkdir(parents=True, exist_ok=True)
-        return {**self.worker.env, "TMPDIR": str(own)}
 
     def _diagnosed(self, report: Path) -> TrialDiagnosis:
         from profkit.diagnosis.engine import judge_launch
@@ -157,20 +153,19 @@ class Profiler:
         rows = chain.from_iterable(part.launches() for part in read_report([report]).parts)
         row = max(rows, key=lambda r: r["time"] if r["time"] == r["time"] else 0.0)
         diagnosis = judge_launch(row, str(row["status"]))
-        firing = [f for f in diagnosis.findings if f.status == "fires"]
+        findings = (
+            FiringRule(f.rule, json_safe(f.gain), f.cause, json_safe(f.evidence))
+            for f in diagnosis.findings
+            if f.status == "fires"
+        )
         watched = sorted({direction.name for direction in self.task.space.watch})
         return TrialDiagnosis(
             bound=diagnosis.bound,
             limiter=diagnosis.limiter,
             because=diagnosis.because,
-            findings=tuple(map(_firing, firing)),
+            findings=tuple(findings),
             metrics=json_safe({name: row[name] for name in watched}),
         )
-
-
-def _firing(finding: Finding) -> FiringRule:
-    gain, evidence = json_safe(finding.gain), json_safe(finding.evidence)
-    return FiringRule(finding.rule, gain, finding.cause, evidence)
 
 
 def reports(task: Task) -> Path:

@@ -125,8 +125,8 @@ def _build(task: Task, config: Config) -> ReadyBuild:
     (built,) = build.compile_variants([variant], [task.arch], task.folder, jobs=1)
     if built.error is not None:
         return ReadyBuild(built, None)
-    used = gates.kernels_used(built, task.problem, task.case, toolchain.need_tool("nvcc"))
-    return ReadyBuild(built, None if used is None else tuple(used))
+    nvcc = toolchain.need_tool("nvcc")
+    return ReadyBuild(built, gates.kernels_used(built, task.problem, task.case, nvcc))
 
 
 def subject_of(target: Target) -> tuple[Variant, str]:

@@ -76,8 +76,6 @@ def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
 
 
 class _Piece(NamedTuple):
-    """A part of an output: sums and extremes."""
-
     finite: int
     wrong: int
     error: float

@@ -17,7 +17,6 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -74,17 +73,11 @@ def elf_symbols(sections: list[ElfSection]) -> list[ElfSymbol]:
     ]
 
 
-def elf_relocations(section: ElfSection) -> Iterator[tuple[int, int, int, int]]:
-    """Offset, type, symbol number and addend of each entry of a section of RELOCATIONS."""
-    for offset, info, addend in struct.iter_unpack("<QQq", section.content):
-        yield offset, info & 0xFFFFFFFF, info >> 32, addend
-
-
 def _text(data: bytes, start: int) -> str:
     return data[start : data.index(b"\0", start)].decode("latin-1")
 
 
-_EM_CUDA = 190
+_EM_CUDA = struct.pack("<H", 190)  # the machine of an image for the GPU
 # Machine code, and constant banks that hold data; bank 0 holds launch parameters, filled at run
 # time. Anything else (symbols, line tables, notes) does not reach the instruction stream.
 _CODE = (".text.", ".nv.constant1", ".nv.constant2", ".nv.constant3")
@@ -93,17 +86,11 @@ _CODE = (".text.", ".nv.constant1", ".nv.constant2", ".nv.constant3")
 def sass_hash(library: Path) -> str | None:
     """sha256 over the machine code of every kernel; None if no readable cubin is inside."""
     data = library.read_bytes()
-    sections = chain.from_iterable(_code(data[start:]) for start in _images(data))
+    starts = (found.start() for found in re.finditer(re.escape(MAGIC), data))
+    cubins = (at for at in starts if at and data[at + 18 : at + 20] == _EM_CUDA)
+    sections = chain.from_iterable(_code(data[at:]) for at in cubins)
     parts = sorted(hashlib.sha256(kind.encode() + code).digest() for kind, code in sections)
     return hashlib.sha256(b"".join(parts)).hexdigest() if parts else None
-
-
-def _images(data: bytes) -> Iterator[int]:
-    at = data.find(MAGIC, 1)
-    while at >= 0:
-        if data[at + 18 : at + 20] == struct.pack("<H", _EM_CUDA):
-            yield at
-        at = data.find(MAGIC, at + 1)
 
 
 def _code(image: bytes) -> Iterator[tuple[str, bytes]]:
@@ -133,49 +120,40 @@ def host_hash(object_file: Path) -> str | None:
         data = object_file.read_bytes()
         if not data.startswith(MAGIC):
             return None
-        parts = _HostCode(elf_sections(data)).parts()
-        return hashlib.sha256(repr(list(parts)).encode()).hexdigest()
+        parts = _host_parts(elf_sections(data))
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
     except (OSError, struct.error, ValueError, IndexError, OverflowError, StopIteration):
         return None
 
 
-@dataclass(frozen=True)
-class _HostCode:
-    sections: list[ElfSection]
+def _host_parts(sections: list[ElfSection]) -> list[tuple[object, ...]]:
+    """What counts, section by section; literals count where they are read."""
+    symbols = elf_symbols(sections)
+    relocations = {s.info: s for s in sections if s.kind == RELOCATIONS}
+    counting = [i for i, section in enumerate(sections) if _counts(section)]
+    numbers = {at: number for number, at in enumerate(counting)}
 
-    def parts(self) -> Iterator[tuple[object, ...]]:
-        """What counts, section by section."""
-        relocations = {s.info: s for s in self.sections if s.kind == RELOCATIONS}
-        for at in self._numbers:
-            section = self.sections[at]
-            yield "section", section.size, section.content
-            if at in relocations:
-                for offset, kind, symbol, addend in elf_relocations(relocations[at]):
-                    yield offset, kind, *self._target(self._symbols[symbol], addend)
-
-    @cached_property
-    def _symbols(self) -> list[ElfSymbol]:
-        return elf_symbols(self.sections)
-
-    @cached_property
-    def _numbers(self) -> dict[int, int]:
-        """Section -> its number among those that count; literals count where they are read."""
-        counting = [i for i, section in enumerate(self.sections) if _counts(section)]
-        return {at: number for number, at in enumerate(counting)}
-
-    def _target(self, symbol: ElfSymbol, addend: int) -> tuple[object, ...]:
+    def target(symbol: ElfSymbol, addend: int) -> tuple[object, ...]:
         """What a place refers to, without names that a folder decides."""
         if symbol.section is None:
             return "name", _OF_FILE.sub(b"", symbol.name.encode()), addend
-        section = self.sections[symbol.section]
+        section = sections[symbol.section]
         if section.flags & MERGED:
             whole = symbol.kind == SECTION_SYMBOL  # then the addend says which literal
             start, rest = (symbol.value + addend, 0) if whole else (symbol.value, addend)
             return "literal", _literal(section, start), rest
         # Not where in the GPU's code: that moves with the length of the paths in it.
-        if symbol.section not in self._numbers:
+        if symbol.section not in numbers:
             return "other", section.name
-        return "place", self._numbers[symbol.section], symbol.value, addend
+        return "place", numbers[symbol.section], symbol.value, addend
+
+    parts: list[tuple[object, ...]] = []
+    for at in counting:
+        parts.append(("section", sections[at].size, sections[at].content))
+        content = relocations[at].content if at in relocations else b""
+        for offset, info, addend in struct.iter_unpack("<QQq", content):
+            parts.append((offset, info & 0xFFFFFFFF, *target(symbols[info >> 32], addend)))
+    return parts
 
 
 def _counts(section: ElfSection) -> bool:

@@ -251,8 +251,6 @@ class Support:
 
 @dataclass(frozen=True)
 class Plan:
-    """One call."""
-
     label: str  # of its NVTX range
     support: str  # the library of support.cu
     library: str | None = None  # the variant's library; None of a reference
@@ -274,7 +272,3 @@ class Plan:
         path = folder / "plan.json"
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
         return [sys.executable, "-m", "profkit.measure.launch", str(path)]
-
-
-def read_plan(path: Path) -> Plan:
-    return Plan(**json.loads(path.read_text(encoding="utf-8")))

@@ -69,9 +69,8 @@ class Language:
     flags: Callable[[Header, Mapping[str, str]], tuple[str, ...]]
     # (header, file's name): ProfkitError where flags of a header could do more than change code
     check_flags: Callable[[Header, str], None] = lambda _header, _name: None
-    own_flags: Callable[[str], tuple[str, ...]] = (
-        lambda _arch: ()
-    )  # every file's, of an architecture
+    # every file's, of an architecture
+    own_flags: Callable[[str], tuple[str, ...]] = lambda _arch: ()
     programs: tuple[str, ...] = ()  # what compiling it starts: names that toolchain.tool knows
     needs_sms: bool = False  # whether what is compiled depends on how many SMs the GPU has
     # whether a file with the suffix is a kernel of this language; None: the suffix says it all

@@ -63,7 +63,10 @@ def new_problem(name: str, language: str, kernels: Path) -> list[Path]:
     ]
     shared = kernels / "common" / "variant.cuh"
     if not shared.exists():
-        write_text(shared, _variant_header())
+        header = next((path for path in _HEADERS if path.is_file()), None)
+        if header is None:
+            raise ProfkitError("profkit's variant.cuh is missing", "install profkit again")
+        write_text(shared, header.read_text(encoding="utf-8"))
         written.append(shared)
     return written
 
@@ -74,11 +77,3 @@ def _write(path: Path, template: str, words: dict[str, str]) -> Path:
         text = text.replace(mark, word)
     write_text(path, text)
     return path
-
-
-def _variant_header() -> str:
-    """kernels/common/variant.cuh: the one C function, and what it is given."""
-    for path in _HEADERS:
-        if path.is_file():
-            return path.read_text(encoding="utf-8")
-    raise ProfkitError("profkit's variant.cuh is missing", "install profkit again")
