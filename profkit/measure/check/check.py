@@ -33,13 +33,8 @@ class Accuracy:
     max_abs: float = 0.0  # largest absolute error of the finite elements
     max_rel: float = 0.0  # largest error relative to the reference, where that is not below atol
     bias: float = 0.0  # mean signed error of the finite elements
-    # index of the element that is furthest outside, or nearest to it; NaN is furthest
+    # index of the finite element that is furthest outside, or nearest to it
     worst: tuple[int, ...] = ()
-    worst_finite: tuple[int, ...] = ()  # the same among the finite elements
-
-    @property
-    def ok(self) -> bool:
-        return self.wrong == 0
 
 
 def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
@@ -60,18 +55,14 @@ def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
     with ThreadPoolExecutor() as pool:
         pieces = list(pool.map(piece, range(0, out.size, _PIECE)))
     finite = sum(p.finite for p in pieces)
-    worst, worst_finite = (
-        tuple(int(i) for i in np.unravel_index(-max(places)[1], out.shape))
-        for places in ([p.worst for p in pieces], [p.worst_finite for p in pieces])
-    )
+    _, place = max(p.worst for p in pieces)
     return Accuracy(
         wrong=sum(p.wrong for p in pieces),
         nans=int(out.size - finite),
         max_abs=max(p.max_abs for p in pieces),
         max_rel=max(p.max_rel for p in pieces),
         bias=sum(p.error for p in pieces) / finite if finite else 0.0,
-        worst=worst,
-        worst_finite=worst_finite,
+        worst=tuple(int(i) for i in np.unravel_index(-place, out.shape)),
     )
 
 
@@ -81,9 +72,8 @@ class _Piece(NamedTuple):
     error: float
     max_abs: float
     max_rel: float
-    # the largest error over what is tolerated there, and minus its index: the first of equals
+    # the largest finite error over what is tolerated there, and minus its index: the first of equals
     worst: tuple[float, int]
-    worst_finite: tuple[float, int]
 
 
 def _piece(out: Array, ref: Array, start: int, atol: float, rtol: float) -> _Piece:
@@ -97,16 +87,14 @@ def _piece(out: Array, ref: Array, start: int, atol: float, rtol: float) -> _Pie
     with np.errstate(invalid="ignore"):  # 0 / 0: exactly right at no tolerance
         over = np.nan_to_num(off / (atol + rtol * size), nan=0.0, posinf=np.inf)
     large = finite & (size >= max(atol, np.finfo(np.float64).tiny))
-    largest = [
-        (float(x.max()), -start - int(x.argmax())) for x in (over, np.where(finite, over, -1))
-    ]
+    known = np.where(finite, over, -1)
     return _Piece(
         int(finite.sum()),
         int((over > 1).sum()),
         float(error[finite].sum()),
         float(off[finite].max(initial=0.0)),
         float((off[large] / size[large]).max(initial=0.0)),
-        *largest,
+        (float(known.max()), -start - int(known.argmax())),
     )
 
 
@@ -226,12 +214,12 @@ def judge_values(
         verdict = judge_output(out, reference, atol, rtol)
         verdicts.append(verdict)
         left = unwritten[i] if i < len(unwritten) else 0
-        if not verdict.ok and left:
+        if verdict.wrong and left:
             faults.append(f"output {i}: {left} of {out.size} elements were never written")
         if verdict.nans > left:
             faults.append(f"output {i}: {verdict.nans - left} elements are NaN or infinite")
         if verdict.wrong > verdict.nans:
-            at = verdict.worst_finite
+            at = verdict.worst
             faults.append(
                 f"output {i}: {verdict.wrong - verdict.nans} of {out.size} elements are wrong, "
                 f"worst at {list(at)}: {float(out[at]):.6g}, wanted {float(reference[at]):.6g} "

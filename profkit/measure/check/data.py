@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 class Data:
     """What one case and seed are given, and what must come out."""
 
-    problem: str
     case: str
     seed: int
     folder: Path
@@ -72,7 +71,7 @@ def prepare_data(
     shapes = json.loads(kept.read_text())
     arrays = _tuples(shapes["inputs"]), _tuples(shapes["outputs"])
     begins = tuple((out, source) for out, source in shapes.get("begins", ()))
-    return Data(problem.name, case, seed, place, *arrays, begins)
+    return Data(case, seed, place, *arrays, begins)
 
 
 def _tuples(shapes: list[Any]) -> tuple[tuple[tuple[int, ...], str], ...]:

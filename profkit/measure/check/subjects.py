@@ -17,18 +17,9 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from profkit.measure.check import bench
+from profkit.measure.check import bench, check
 from profkit.measure.check.bench import Subject
-from profkit.measure.check.check import (
-    CaseCheck,
-    Check,
-    check_case,
-    check_stream,
-    failure,
-    judge_case,
-    judge_values,
-    summed_check,
-)
+from profkit.measure.check.check import CaseCheck, Check
 from profkit.measure.check.data import Arena, Data, place_arena, tensor_of, values_of_tensor
 from profkit.measure.cuda import device, library
 from profkit.measure.cuda.library import Args
@@ -76,7 +67,7 @@ def check_row(
         places = zip(work, results, strict=True)
         return _judged(problem, [replace(here, data=data, base=at) for data, at in places])
     except device.CudaError as error:
-        return failure(work[0], error)
+        return check.failure(work[0], error)
     finally:
         for address in (here.base, blank, *images, *results):
             device.free(address)
@@ -101,7 +92,7 @@ def _image(here: Arena, data: Data | None) -> int:
 def _judged(problem: Problem, row: Sequence[Arena]) -> CaseCheck:
     judged: list[CaseCheck] = []
     for at in row:
-        judged.append(judge_case(problem, at, at.fetch()))
+        judged.append(check.judge_case(problem, at, at.fetch()))
         if judged[-1].faults:
             faults = tuple(f"{_ADVICE}: {fault}" for fault in judged[-1].faults)
             return replace(judged[-1], faults=(*faults, "does it miss a griddepcontrol.wait?"))
@@ -122,16 +113,16 @@ def check_variant(
         library.start_launcher(lib, here.args(problem, stream))
 
     data = list(work)
-    cases = [check_case(call, problem, d) for d in data]
+    cases = [check.check_case(call, problem, d) for d in data]
     right = [d for judged, d in zip(cases, data, strict=True) if judged.status == "right"]
     if right:
-        manners = check_stream(lib, problem, right[0], tools, stream)
+        manners = check.check_stream(lib, problem, right[0], tools, stream)
         if not manners.faults:
             same = [d for d in right if d.case == right[0].case]
             manners = check_row(lib, problem, same, tools, stream) or manners
         if manners.faults:
             cases.append(manners)
-    return summed_check(name, problem, cases)
+    return check.summed_check(name, problem, cases)
 
 
 def native(
@@ -146,7 +137,7 @@ def native(
             here.fill(data, here.base)
             subject.call(device.new_stream())
             device.synchronize()
-        return judge_case(problem, here, here.fetch()).faults
+        return check.judge_case(problem, here, here.fetch()).faults
 
     return replace(subject, judge=judge)
 
@@ -176,7 +167,7 @@ def reference_subject(name: str, problem: Problem, data: Data) -> tuple[Subject,
     """Run a library call of the problem once on a case's inputs and judge it."""
     subject, out = torch_call(name, problem.reference_call(name, data.case, to_torch(data)))
     outputs = [values_of_tensor(o) for o in (out if isinstance(out, tuple) else (out,))]
-    return subject, judge_values(problem, data, outputs)
+    return subject, check.judge_values(problem, data, outputs)
 
 
 def torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:

@@ -173,11 +173,8 @@ class Args(ctypes.Structure):
                 f"a problem has more than {len(few) + len(more)} arrays of a kind",
                 "pack several into one",
             )
-        for i, address in enumerate(addresses):
-            if i < len(few):
-                few[i] = address
-            else:
-                more[i - len(few)] = address
+        first, rest = addresses[: len(few)], addresses[len(few) :]
+        few[: len(first)], more[: len(rest)] = first, rest
 
 
 def load_library(path: Path) -> ctypes.CDLL:
