@@ -88,13 +88,13 @@ def _csv(content: bytes, _: Path) -> None:
 
     import pandas as pd
 
-    from profkit.show.text.escape import csv_text, plain_cell
+    from profkit.show.text.escape import csv_text
 
     cells = content.decode("utf-8", "replace").replace("\0", "").replace("\r", "").split("|")
     text = csv_text(pd.DataFrame({"x": cells}))
     reading = {"keep_default_na": False, "dtype": str, "skip_blank_lines": False}
     back = pd.read_csv(io.StringIO(text), **reading)["x"]
-    if [plain_cell(cell) for cell in back] != cells:
+    if [cell.removeprefix("'") for cell in back] != cells:
         raise AssertionError("a cell did not come back")
 
 

@@ -144,14 +144,13 @@ def _held(record: Record) -> str | None:
     return (", ".join(sorted(reasons)) or "nothing") if asked else None
 
 
-def _power_limit(record: Record) -> float | None:
-    return record.timing.after.power_limit if record.timing and record.timing.after else None
-
-
 _MACHINE: tuple[tuple[Callable[[Record], Any], str], ...] = (
     (gpu_uuid, "another {gpu} ({} and {})"),
     (lambda r: (r.gpu and r.gpu.driver) or None, "driver {} and {}"),
-    (_power_limit, "a power limit of {:.0f} and {:.0f} W"),
+    (
+        lambda r: r.timing and r.timing.after and r.timing.after.power_limit,
+        "a power limit of {:.0f} and {:.0f} W",
+    ),
     (_held, "clocks held down by {} and by {}"),
 )
 

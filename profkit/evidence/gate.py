@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import isnan, nan
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, get_args
 
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import (
@@ -44,9 +44,10 @@ from profkit.records.store import as_document
 SEES = 0.02  # what "the same" means: a change of so much would have been seen
 _METHOD, _MACHINE = {"ncu", "case"}, {"device", "clocks"}
 _SHOWN = 3  # counters that moved, named in a reason
-GateAnswer = Literal[
-    "slower", "wrong", "faster", "same", "cannot tell", "no time", "stale", "new", "gone"
+GateAnswer = Literal[  # in the order of the summary
+    "wrong", "slower", "faster", "same", "cannot tell", "no time", "stale", "new", "gone"
 ]
+_WORDS = {"same": "the same", "no time": "without a time"}  # what the summary calls otherwise
 Cause = Literal["code", "method", "machine", "noise"]
 
 
@@ -96,7 +97,7 @@ class GateReport:
         """`0 slower, 1 faster, 34 the same, 2 cannot tell, 1 without a time`."""
         counts = Counter(s.answer for s in self.subjects)
         always = ("slower", "faster", "same", "cannot tell")
-        kinds = [k for k in _ORDER if counts[k] or k in always]
+        kinds = [k for k in get_args(GateAnswer) if counts[k] or k in always]
         return ", ".join(f"{counts[kind]} {_WORDS.get(kind, kind)}" for kind in kinds)
 
     @property
@@ -131,13 +132,6 @@ class GateReport:
     def to_json(self) -> GateDocument:
         """The document that `profkit gate --json` prints."""
         return as_document(GateDocument, self)
-
-
-# Answers in the order of the summary, and how it calls those that it calls otherwise.
-_ORDER: tuple[GateAnswer, ...] = (
-    *("wrong", "slower", "faster", "same", "cannot tell", "no time", "stale", "new", "gone"),
-)
-_WORDS = {"same": "the same", "no time": "without a time"}
 
 
 @dataclass(frozen=True)

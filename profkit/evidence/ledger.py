@@ -23,6 +23,7 @@ from profkit.evidence.compare import compare_runs
 from profkit.evidence.runs import Evidence, Run
 from profkit.files import cannot_write, locked, read_bytes, write_bytes
 from profkit.model.estimate import Estimate, estimate
+from profkit.records.artifacts import RunName
 from profkit.records.record import Record
 from profkit.records.store import digest
 
@@ -30,7 +31,6 @@ SCHEMA = "profkit.ledger/1"
 NAME = "ledger.jsonl"
 PACKAGE = Path(__file__).parents[1]
 PROGRAM = "triage:"  # what a rule begins with that was said of a whole program, not of a variant
-Name = tuple[str, str]  # variant and case
 _MOST = 256 << 20  # bytes of a ledger: a million entries
 _Entry = TypeVar("_Entry", "Prediction", "Outcome")
 
@@ -190,7 +190,7 @@ def entries_of_program(before: Path, after: Path, change: Mapping[str, Any]) -> 
 
 
 def update(
-    evidence: Evidence, path: Path | None = None, only: Collection[Name] | None = None
+    evidence: Evidence, path: Path | None = None, only: Collection[RunName] | None = None
 ) -> Ledger:
     """Append what the artifacts say and the ledger does not have yet.
 
@@ -230,7 +230,7 @@ def add(file: Path, entries: Ledger) -> Ledger:
         known = read_ledger(file) if file.exists() else Ledger()
         predictions = _unknown(entries.predictions, known.predictions)
         outcomes = _unknown(entries.outcomes, known.outcomes)
-        _append(file, [("prediction", p) for p in predictions] + [("outcome", o) for o in outcomes])
+        _append(file, [*predictions, *outcomes])
     return Ledger(predictions, outcomes, problems=entries.problems)
 
 
@@ -244,7 +244,7 @@ def _unknown(entries: Iterable[_Entry], known: Iterable[_Entry]) -> tuple[_Entry
 
 
 def _runs(
-    evidence: Evidence, only: Collection[Name] | None
+    evidence: Evidence, only: Collection[RunName] | None
 ) -> tuple[list[Run], list[ProfkitError]]:
     """The runs to look at: all, or at the cases of those that were measured.
 
@@ -271,25 +271,21 @@ def read_ledger(path: Path) -> Ledger:
             f"{path}: {error.strerror}",
             "profkit claims --ledger --update writes it from the artifacts",
         ) from error
-    predictions: list[Prediction] = []
-    outcomes: list[Outcome] = []
+    entries: list[Prediction | Outcome] = []
     damaged: list[int] = []
     for number, line in enumerate(lines, 1):
         try:
-            entry = json.loads(line)
-            kind, fields = (
-                entry["kind"],
-                {k: entry[k] for k in entry if k not in ("schema", "kind")},
-            )
-            if kind == "prediction":
-                predictions.append(Prediction(**fields))
-            elif kind == "outcome":
-                outcomes.append(Outcome(**fields))
-            else:
-                damaged.append(number)
+            fields = dict(json.loads(line))
+            fields.pop("schema", None)
+            entries.append(_KINDS[fields.pop("kind")](**fields))
         except (ValueError, TypeError, KeyError):
             damaged.append(number)
-    return Ledger(tuple(predictions), tuple(outcomes), tuple(damaged))
+    predictions = tuple(e for e in entries if isinstance(e, Prediction))
+    outcomes = tuple(e for e in entries if isinstance(e, Outcome))
+    return Ledger(predictions, outcomes, tuple(damaged))
+
+
+_KINDS: dict[str, type[Prediction | Outcome]] = {"prediction": Prediction, "outcome": Outcome}
 
 
 def _key(entry: Prediction | Outcome) -> tuple[Any, ...]:
@@ -299,10 +295,11 @@ def _key(entry: Prediction | Outcome) -> tuple[Any, ...]:
     return entry.report, entry.rule, entry.version, entry.child, entry.child_report
 
 
-def _append(path: Path, new: Sequence[tuple[str, Prediction | Outcome]]) -> None:
+def _append(path: Path, new: Sequence[Prediction | Outcome]) -> None:
     if not new:
         return
-    plain = ({"schema": SCHEMA, "kind": kind, **asdict(entry)} for kind, entry in new)
+    kinds = {kind: name for name, kind in _KINDS.items()}
+    plain = ({"schema": SCHEMA, "kind": kinds[type(entry)], **asdict(entry)} for entry in new)
     text = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in plain)
     try:
         old = read_bytes(path, _MOST) if path.exists() else b""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from math import inf, isnan, nan
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from profkit.errors import ProfkitError
 from profkit.reports.figures import quantity, speedup
@@ -85,11 +85,9 @@ def header_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
     if record is None or record.header.after != before.variant:
         return ()
     header = record.header
-    kinds: tuple[PredictionKind, ...] = ("fixes", "fixes-not", "moves", "moves-not")
-    lists = (header.fixes, header.fixes_not, header.moves, header.moves_not)
     declared: list[tuple[str, PredictionKind]] = []
-    for kind, rules in zip(kinds, lists, strict=True):
-        declared += [(rule, kind) for rule in rules]
+    for kind in get_args(PredictionKind):
+        declared += [(rule, kind) for rule in getattr(header, kind.replace("-", "_"))]
     why = "no report on both sides" if before.usable.empty or after.usable.empty else ""
     if header.case not in (None, after.case):
         why = f"said of case {header.case}"

@@ -78,12 +78,11 @@ class TimeComparison:
         return document
 
 
-def median_interval(samples: Samples, level: float = 0.95, seed: int = 0) -> Interval:
+def median_interval(samples: Samples, level: float = 0.95) -> Interval:
     """The median of timing samples with a bootstrap interval.
 
     `samples`: in the order in which they were taken; or one such list per process, and then the
-    interval is that of the mean of the processes' medians. `seed`: of the bootstrap; the same
-    samples and seed give the same interval.
+    interval is that of the mean of the processes' medians.
 
     Returns:
         The interval in the samples' unit. Fewer than six samples, or samples that are all equal,
@@ -93,8 +92,9 @@ def median_interval(samples: Samples, level: float = 0.95, seed: int = 0) -> Int
         ProfkitError: A sample is not a finite number, or there is none.
     """
     groups = as_groups(samples, "the samples")
-    thresholds = replace(THRESHOLDS, level=level, seed=seed)
-    return summarize_samples(groups, thresholds, process_spread(groups)).interval
+    return summarize_samples(
+        groups, replace(THRESHOLDS, level=level), process_spread(groups)
+    ).interval
 
 
 def compare_samples(

@@ -50,16 +50,10 @@ def executor_of(client: Any) -> Any:
 def each_report(
     function: str, paths: Iterable[str], died: str, client: Any = None
 ) -> Iterator[tuple[str, Any]]:
-    """Call a function of one path for many, never holding more than a few results.
+    """Yield path and result of a function of many paths as they are done, holding few at a time.
 
-    Args:
-        function: "module:name" of the function; its result has to be picklable.
-        paths: The files.
-        died: "module:name" of (path, why) -> the result for a file whose process died.
-        client: An executor or a Dask client; None takes this machine's processors.
-
-    Returns:
-        Path and result, in the order in which they are done.
+    `function`: its "module:name"; its result has to be picklable. `died`: "module:name" of (path,
+    why) -> the result for a file whose process died. `client`: None takes this machine's processors.
     """
     todo = iter(paths)
     if client is None:

@@ -38,19 +38,9 @@ _DIMENSIONS = re.compile(r"\(?\s*(\d+),\s*(\d+),\s*(\d+)\s*\)?")
 
 
 def frame_from_raw(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return counters from anywhere as the frame that `load` gives.
+    """Do `pk.from_raw`: return counters from anywhere, in the order of the rows, all metrics in SI.
 
-    Args:
-        rows: One mapping a launch: Nsight Compute's names to values in the units that it stores
-            (%, ns, bytes), instances as "name[key]"; the demangled kernel under "kernel", and under
-            "variant" and "case" what it is called. Names that profkit does not read are ignored;
-            None and NaN mean not collected.
-
-    Returns:
-        Launches x columns as in `load`, in the order of the rows, all metrics in SI.
-
-    Raises:
-        ProfkitError: A row is no mapping, a counter is no number, or no row has a counter.
+    Names that profkit does not read are ignored.
     """
     launches = list(rows)
     part = part_from_raw(launches, ReportFile("", None, "ok", "", len(launches), None))

@@ -32,28 +32,12 @@ TABLE_MOST = 256 << 20  # bytes of a table that ncu printed: 10,000 launches of 
 
 
 def load_reports(patterns: str | Path | Iterable[str | Path], client: Any = None) -> pd.DataFrame:
-    """Read reports into one row per launch.
-
-    Args:
-        patterns: Files, folders (recursively) and globs.
-        client: A Dask client or an executor that reads them; None takes this machine's processors.
-
-    Returns:
-        Columns as in Reports.launches; attrs["reports"] is the tuple of ReportFile, where every
-        file that is not ok says why.
-
-    Raises:
-        ProfkitError: Nothing matches, or no file could be read at all.
-    """
+    """Do `pk.load`: read files, folders (recursively) and globs into one row per launch."""
     return read_some(expand(patterns), client).launches
 
 
 def read_some(paths: Sequence[str | Path], client: Any = None) -> Reports:
-    """Read reports of which at least one can be read.
-
-    Raises:
-        ProfkitError: None can.
-    """
+    """Read reports, or raise a ProfkitError where none of them can be read."""
     reports = read_report(paths, client=client)
     if all(file.status == "unreadable" for file in reports.files):
         more = f" (and {len(reports.files) - 1} more)" if len(reports.files) > 1 else ""
@@ -69,14 +53,8 @@ def read_report(
 ) -> Reports:
     """Read reports; a file that is damaged or crashes the native library stops no other.
 
-    Args:
-        paths: Files; see expand for folders and globs.
-        jobs: Child processes for many files; the number of processors when None.
-        progress: Called with (files done, files) after each file.
-        client: A Dask client or an executor that reads them, instead of child processes here.
-
-    Returns:
-        What could be read of every file.
+    `jobs`: child processes for many files; the number of processors when None. `progress` is called
+    with (files done, files) after each file. `client`: a Dask client or an executor that reads them.
     """
     names = [os.fspath(path) for path in paths]
     known: dict[str, Part] = {}

@@ -66,19 +66,6 @@ def _is_path(name: str | Path) -> bool:
     return there or any(c in text for c in "*?[/\\") or text.endswith((*SUFFIXES, ".csv"))
 
 
-def given_places(given: Given, artifacts: str | Path = "artifacts") -> list[tuple[str, int]]:
-    """Report and index of each launch that is meant, in order.
-
-    Raises:
-        ProfkitError: As given_launches; or the launches are in no report (counters from elsewhere).
-    """
-    frame = given_launches(given, artifacts)
-    if not {"report", "launch"} <= set(frame.columns) or frame["report"].isna().any():
-        raise ProfkitError("these launches are in no report", "give a report, or a row of pk.load")
-    places = zip(frame["report"], frame["launch"], strict=True)
-    return [(str(report), int(launch)) for report, launch in places]
-
-
 def given_run(given: Any) -> Any:
     """A side of a comparison: a frame or a row becomes a run, the rest stays."""
     if not isinstance(given, pd.DataFrame | pd.Series | Mapping):
@@ -105,9 +92,12 @@ def given_reports(
     """The files that are meant, and which launches in them; every launch where files were given.
 
     Raises:
-        ProfkitError: As given_places.
+        ProfkitError: As given_launches; or the launches are in no report (counters from elsewhere).
     """
     if isinstance(given, str | Path) and _is_path(given):
         return [str(path) for path in expand(given)], set()
-    places = given_places(given, artifacts)
-    return list(dict.fromkeys(report for report, _ in places)), set(places)
+    frame = given_launches(given, artifacts)
+    if not {"report", "launch"} <= set(frame.columns) or frame["report"].isna().any():
+        raise ProfkitError("these launches are in no report", "give a report, or a row of pk.load")
+    reports = frame["report"].astype(str)
+    return list(reports.unique()), set(zip(reports, frame["launch"].astype(int), strict=True))

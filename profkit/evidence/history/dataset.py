@@ -196,12 +196,11 @@ def add_artifacts(
     evidence: Evidence,
     commit: str | None = None,
     origin: str | None = None,
-    diagnose: bool = True,
 ) -> Added:
     """Add what a folder of artifacts holds and the history does not.
 
     `commit`: of the code, for records that do not say. `origin`: where that is known from: "option"
-    or "environment". `diagnose`: whether to read the reports too.
+    or "environment".
     """
     diagnosed = set(kept.table("launches")[0]["report"].to_pylist())
     runs: list[HistoryRun] = []
@@ -213,7 +212,7 @@ def add_artifacts(
                 continue
             row = run_row(run.record, digest(run.record.path), commit, origin)
             report = row.report or (digest(run.report) if run.report else None)
-            if diagnose and run.report and report and report not in diagnosed:
+            if run.report and report and report not in diagnosed:
                 launches += launch_rows(run.launches.to_dict("records"), report)
             runs.append(row)
         except ProfkitError as problem:

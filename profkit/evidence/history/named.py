@@ -45,21 +45,15 @@ def history(
     """
     if table not in TABLES:
         raise ProfkitError(f"no table {table!r}", f"one of {', '.join(TABLES)}")
-    whole = isinstance(given, Path) or (isinstance(given, str) and _is_place(given))
+    text = given if isinstance(given, str) else ""
+    whole = isinstance(given, Path) or "/" in text or os.sep in text or os.path.isdir(text)
     place = given if whole else folder
     frame: pd.DataFrame = _existing(place).table(table)[0].to_pandas()
     if table == "runs":  # of several rows of one record the surest counts
-        frame = frame.sort_values("commit_from", key=_certainty, kind="stable")
+        ranks = {origin: rank for rank, origin in enumerate(ORIGINS)}
+        frame = frame.sort_values("commit_from", key=lambda x: x.map(ranks), kind="stable")
     frame = frame.drop_duplicates(list(KEYS[table])).sort_index(ignore_index=True)
     return frame if whole else _of_subjects(frame, given, table)
-
-
-def _certainty(origins: pd.Series) -> pd.Series:
-    return origins.map(lambda x: ORIGINS.index(x) if x in ORIGINS else len(ORIGINS))
-
-
-def _is_place(text: str) -> bool:
-    return "/" in text or os.sep in text or os.path.isdir(text)
 
 
 def _existing(place: object) -> History:

@@ -129,8 +129,5 @@ def _noted(step: HistoryStep, known: Mapping[tuple[str, str], Sequence[HistoryRu
         return step
     alike = known.get((run.sass or "", run.case), ())
     old = next((r for r in alike if r.machine_code.same_as(run.machine_code)), run)
-    return (
-        step
-        if old.subject == run.subject
-        else replace(step, note=f"the machine code of {old.subject}")
-    )
+    known_by = "" if old.subject == run.subject else f"the machine code of {old.subject}"
+    return replace(step, note=known_by)

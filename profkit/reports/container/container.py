@@ -122,20 +122,11 @@ def split(
     metrics_only: bool = False,
     code: bool = False,
 ) -> Generator[tuple[Path, tuple[int, ...]], None, Frames]:
-    """Make small reports with a few launches of a large one each, one by one, on demand.
+    """Yield small reports, each of about PART bytes and with the indices of the launches in it.
 
-    Args:
-        path: The report; of a damaged one what is left, as repair.
-        folder: Where to write them; the caller may remove one that it has read.
-        wanted: Indices of launches, None for all.
-        metrics_only: As repair.
-        code: With the machine code of all kernels in each; else with none.
-
-    Yields:
-        A .ncu-rep of about PART bytes and the indices of the launches in it, in their order.
-
-    Returns:
-        What the bytes say, as check.
+    Made one by one, on demand; the caller may remove one that it has read. Of a damaged report what is
+    left, as repair. `wanted`: indices of launches, None for all. `code`: with the machine code of all
+    kernels in each; else with none. Returns what the bytes say, as check.
     """
     copies = Copies(Path(folder), PART, wanted, code=code)
     key, walk = _identity(path), _Walk(copies, metrics_only)

@@ -77,15 +77,10 @@ def render(
     programs: Sequence[PageProgram] = (),
     histories: Sequence[times.PageHistory] = (),
 ) -> Page:
-    """Return the page.
+    """Return the page of `chosen` launches, of which alike ones become one row.
 
-    Args:
-        reports: Every file that was asked for, readable or not.
-        chosen: The judged launches to show; alike ones become one row.
-        title: Its heading.
-        top: At most so many rows, the worst.
-        programs: Whole programs, shown before the launches.
-        histories: What was ever measured of them.
+    `reports`: every file that was asked for, readable or not. `top`: at most so many rows, the worst.
+    `programs` are shown before the launches, `histories` are what was ever measured of them.
     """
     every = judged_rows(chosen)
     total = sum(row.total for row in every)

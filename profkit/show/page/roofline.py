@@ -54,9 +54,7 @@ class _Frame:
 def picture_of(launches: Sequence[Numbered], *, single: bool = False) -> Markup:
     """Return ceilings and points of launches on one device; without a point, why there is none.
 
-    Args:
-        launches: What to draw.
-        single: One launch, its levels named at the points.
+    Of a `single` launch the levels are named at the points.
     """
     rows = [row_of(run) for _, _, run in launches]
     each = [model.points(row) for row in rows]

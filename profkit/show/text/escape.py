@@ -77,7 +77,3 @@ def csv_text(frame: DataFrame) -> str:
 def quoted_cell(value: object) -> object:
     """Return a text that no spreadsheet takes for a formula; anything else as it is."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_BEGINS) else value
-
-
-def plain_cell(value: object) -> object:
-    return value[1:] if isinstance(value, str) and value.startswith("'") else value

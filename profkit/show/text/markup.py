@@ -108,11 +108,6 @@ def to_html(blocks: Iterable[Block]) -> str:
     return f'<div style="overflow-x:auto">{_NOTEBOOK.blocks(blocks)}</div>'
 
 
-def page_html(blocks: Iterable[Block]) -> str:
-    """Return blocks in the classes of a page, whose policy allows no inline style."""
-    return _Html(page=True).blocks(blocks)
-
-
 @dataclass(frozen=True)
 class _Html:
     """Blocks as HTML: with classes for a page, with styles for a notebook."""
@@ -210,6 +205,7 @@ class _Html:
 
 
 _NOTEBOOK = _Html(page=False)
+page_html = _Html(page=True).blocks  # in the classes of a page, whose policy allows no inline style
 
 
 class ShowsItself:

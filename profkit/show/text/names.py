@@ -30,7 +30,7 @@ def short(name: str, width: int) -> str:
     function = _without_parameters(_CAST.sub("", _UNNAMED.sub("", plain)))
     qualified, arguments = _base_and_arguments(escaped(function))
     base, bare = _SPACES.sub("", qualified) or "(no name)", _SPACES.sub("", arguments)
-    words = [w for w in map(_word, _split(bare, ",")) if w and w not in _DULL]
+    words = [w for w in map(_word, _split(bare)) if w and w not in _DULL]
     for head, inside in ((qualified, arguments), (qualified, bare), (base, bare)):
         full = f"{head}<{inside}>" if inside else head
         if full and len(full) <= width:
@@ -76,8 +76,8 @@ def _base_and_arguments(function: str) -> tuple[str, str]:
     return (function[:opening], function[opening + 1 : -1]) if opening else (function, "")
 
 
-def _split(text: str, mark: str) -> list[str]:
-    cuts = [i for i, c, depth in _depths(text) if c == mark and depth == 0]
+def _split(text: str) -> list[str]:
+    cuts = [i for i, c, depth in _depths(text) if c == "," and depth == 0]
     edges = zip([-1, *cuts], [*cuts, len(text)], strict=True)
     return [text[a + 1 : b].strip() for a, b in edges]
 

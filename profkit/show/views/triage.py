@@ -99,11 +99,8 @@ def steps_line(document: Mapping[str, Any]) -> str:
     spread = f"{figures(step['min_ms'])} to {ms(step['max_ms'])}"
     plain = step["plain_ms"]
     if abs(plain["expect"] - step["ms"]) > 0.03 * step["ms"]:
-        spread += f"; without the profiler about {_interval(*(plain[key] for key in _ENDS))}"
+        spread += f"; without the profiler about {_interval(**plain)}"
     return steps + spread
-
-
-_ENDS = ("expect", "low", "high")
 
 
 def _interval(expect: float, low: float, high: float) -> str:
