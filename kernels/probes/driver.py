@@ -107,7 +107,7 @@ class Driver:
     def __init__(self, task: Task) -> None:
         self.gpu = device.open_gpu()
         self.buffers = Buffers()
-        self.tools = library.support(Path(task.support), self.gpu)
+        self.tools = library.Support(Path(task.support), self.gpu)
         self.stream = device.new_stream()
 
     def load(self, item: Item) -> ctypes.CDLL:

@@ -116,7 +116,7 @@ child.wait()
 
 def still_there(pids: list[int]) -> list[int]:
     """Those that are no zombies."""
-    return [p for p in pids if process._is_alive(p)]
+    return [p for p in pids if process.is_alive(p)]
 
 
 def test_ranks_in_sessions_of_their_own_end_with_what_started_them() -> None:

@@ -151,7 +151,13 @@ def free(pointer: int) -> None:
 
 
 def upload(pointer: int, address: int, size: int) -> None:
+    """Copy to the device, finished on return.
+
+    From pageable memory the call returns once the bytes are staged: a kernel on a stream that does
+    not wait for the default one would begin before they have arrived.
+    """
     call("cuMemcpyHtoD_v2", c_ulonglong(pointer), c_void_p(address), c_size_t(size))
+    call("cuCtxSynchronize")
 
 
 def download(address: int, pointer: int, size: int) -> None:
