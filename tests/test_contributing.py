@@ -10,7 +10,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-STEPS = re.findall(r"^\d\. `(profkit/[\w/]+\.py)` `(\w+)`", TEXT, re.M)
+LAUNCH, TRACE = (
+    re.findall(
+        r"^\d\. `(profkit/[\w/]+\.py)` `(\w+)`", TEXT[TEXT.index(head) :].split("\n## ")[1], re.M
+    )
+    for head in ("\n## One launch", "\n## One trace")
+)
 FILES = sorted(set(re.findall(r"`((?:profkit|kernels|tests|tools|analyses)/[\w/.]*)`", TEXT)))
 
 
@@ -20,20 +25,24 @@ def test_what_is_named_is_there(name: str) -> None:
 
 
 def test_a_launch_takes_at_most_eight_steps() -> None:
-    assert 6 <= len(STEPS) <= 8
+    assert 6 <= len(LAUNCH) <= 8
 
 
-@pytest.mark.parametrize(("file", "function"), STEPS)
+def test_a_trace_takes_at_most_six() -> None:
+    assert 5 <= len(TRACE) <= 6
+
+
+@pytest.mark.parametrize(("file", "function"), [*LAUNCH, *TRACE])
 def test_each_step_is_a_function_of_its_file(file: str, function: str) -> None:
     tree = ast.parse((ROOT / file).read_text("utf-8"))
     assert function in {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize(("file", "function"), STEPS[1:])
+@pytest.mark.parametrize(("file", "function"), LAUNCH[1:])
 def test_each_step_is_called_from_one_before_it_or_from_the_verb_s_inputs(
     file: str, function: str
 ) -> None:
-    before = [ROOT / earlier for earlier, _ in STEPS]
+    before = [ROOT / earlier for earlier, _ in LAUNCH]
     before += sorted((ROOT / "profkit/cli").glob("*.py"))
     called = {
         node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
