@@ -304,7 +304,7 @@ def test_what_the_references_do_too_is_the_machine(tmp_path: Path) -> None:
     slower = replace(reference, timing=timed(2.8e-5, 4, "later"))
     (subject,) = gated(tmp_path, [before, reference], [after, slower]).subjects
     assert (subject.answer, subject.cause) == ("cannot tell", "machine")
-    assert "the references measured beside it" in subject.because
+    assert "the references measured with it" in subject.because
     steady = replace(reference, timing=timed(2e-5, 5, "later"))
     (subject,) = gated(tmp_path, [before, reference], [after, steady]).subjects
     assert (subject.answer, subject.cause) == ("slower", "code")

@@ -74,7 +74,8 @@ class Explanation(ShowsItself):
 def explain(name: str) -> Explanation:
     """Return what a rule, a metric or a word of the verdict means, what it needs, and an example.
 
-    `name`: id of a rule, short name of a metric, a bound, a limiter, or a raw ncu metric.
+    Args:
+        name: Id of a rule, short name of a metric, a bound, a limiter, or a raw ncu metric.
 
     Raises:
         ProfkitError: Nothing is called so; the hint has the nearest name.
