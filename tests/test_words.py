@@ -31,7 +31,7 @@ DIALECT = {
     r"the very": "this, itself",
     r"round the": "around the",
     r"the works|works of|works that": "kernels",
-    r"(?:ms|µs|bytes|copies|launches|instructions|one) an? (?:step|launch|call|cycle|rank)": "per",
+    r"(?:ms|µs|MB|bytes|copies|kernels|collectives|times|launches|one) an? (?:step|launch|call)": "per",
     r"an? (?:row|column|line|verdict|file|bar) an? (?:row|launch|metric|file|step|kernel)": "per",
     r"hinders?": "blocks",
     r"covers the works": "includes",

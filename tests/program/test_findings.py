@@ -578,7 +578,7 @@ def test_a_gpu_that_is_not_known_gains_what_holds_on_every_one(column, cc, gains
 
 def test_float64_becomes_products_of_float32_and_half_of_the_bytes(tmp_path: Path) -> None:
     first = judged(in_doubles, tmp_path).findings[0]
-    assert "8 kernels a step work in float64, 2.32 ms, 4 of them products" in first.say
+    assert "8 kernels per step work in float64, 2.32 ms, 4 of them products" in first.say
     # Products 5.5 times as fast with TF32, as in float32 on this GPU; the rest moves half.
     assert first.saves.expect == pytest.approx(4 * 0.55 * (1 - 1 / 5.5) + 4 * 0.015, abs=0.02)
     assert first.saves.low < 0.1  # without TF32 the pipes do both at one rate
@@ -586,12 +586,12 @@ def test_float64_becomes_products_of_float32_and_half_of_the_bytes(tmp_path: Pat
 
 def test_a_copy_in_a_run_is_one_more_link_of_the_chain(tmp_path: Path) -> None:
     first = judged(rotating, tmp_path).findings[0]
-    assert "20 elementwise kernels a step in 4 chains" in first.say
+    assert "20 elementwise kernels per step in 4 chains" in first.say
 
 
 def test_what_only_puts_tensors_together_is_named(tmp_path: Path) -> None:
     first = judged(growing, tmp_path).findings[0]
-    assert "8 kernels a step, 0.56 ms, only put tensors together" in first.say
+    assert "8 kernels per step, 0.56 ms, only put tensors together" in first.say
     assert first.saves.expect == pytest.approx(0.7 * 0.56, abs=0.01)
 
 
@@ -793,5 +793,5 @@ def test_tensors_of_another_size_do_not_break_a_chain(between: float, tmp_path: 
     found = [f for f in judged(collided, tmp_path).findings if f.category == "elementwise-chain"]
     time = f"{0.32 + between / 1e3:.3g}"
     assert [f.say.split(";")[0] for f in found] == [
-        f"5 elementwise kernels a step in 1 chain take {time} ms"
+        f"5 elementwise kernels per step in 1 chain take {time} ms"
     ]

@@ -141,7 +141,7 @@ def elementwise(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     named = ", ".join(dict.fromkeys(filter(None, ops)))
     yield Draft(
         "elementwise-chain",
-        f"{len(chosen)} elementwise kernels a step in {len(runs)} "
+        f"{len(chosen)} elementwise kernels per step in {len(runs)} "
         f"{'chains' if len(runs) > 1 else 'chain'} take {case.time(chosen):.3g} ms; each "
         f"reads what the last one wrote"
         + (f" (the longest: {named[:80]})" if named else ""),
@@ -220,7 +220,7 @@ def autocasts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     size, count = sizes.most_common(1)[0]
     yield Draft(
         "elementwise-chain",
-        f"{len(uses)} kernels a step put operands into half precision, {count} of them of one size "
+        f"{len(uses)} kernels per step put operands into half precision, {count} of them of one size "
         f"({_dims((size,))}), {len(back)} put their gradients back, and {len(sums)} add those in "
         f"float32: {case.time(scale):.3g} ms",
         "cast each tensor once: leave autocast's cache on, or keep weights in half precision",
@@ -239,7 +239,7 @@ def casts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     shape, count = sizes.most_common(1)[0]
     yield Draft(
         "elementwise-chain",
-        f"{len(works)} kernels a step, {case.time(works):.3g} ms, only put tensors into another "
+        f"{len(works)} kernels per step, {case.time(works):.3g} ms, only put tensors into another "
         f"type, {count} of them of one size ({_dims(shape)})",
         "keep them in the type that they are used in: autocast's cache on, weights in half precision",
         works, change,

@@ -148,7 +148,7 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
     what = ", ".join(f"{name} ({n} x)" for name, n in names.most_common(2))
     yield Draft(
         "host-sync",
-        f"the host stops {len(held):,} times a step until the GPU is done: {what}; "
+        f"the host stops {len(held):,} times per step until the GPU is done: {what}; "
         f"the GPU is idle for {idle / 1e6:.3g} ms of {case.split.period / 1e6:.3g} after it"
         + (", and what follows is launched piece by piece" if sized else "")
         + ("; no graph can be captured with them" if len(held) >= FEW_WAITS else ""),

@@ -43,7 +43,7 @@ def copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     pageable = any(case.works[i].activity.pageable for i in chosen)
     yield Draft(
         "copy",
-        f"{total / 1e6:.3g} MB a step are copied {way}"
+        f"{total / 1e6:.3g} MB per step are copied {way}"
         f"{' from pageable memory' if pageable else ''}, {total / max(time, 1e-9) / 1e6:.3g} GB/s; "
         f"for {case.idle('copy') / 1e6:.3g} ms of it nothing computes",
         ("pin the host's memory, copy" if pageable else "copy")
@@ -107,7 +107,7 @@ def collectives(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     change = Change(dict.fromkeys(chosen, left), stream=dict.fromkeys(chosen, aside))
     yield Draft(
         "collective",
-        f"{len(chosen)} collectives a step take {case.time(chosen):.3g} ms, "
+        f"{len(chosen)} collectives per step take {case.time(chosen):.3g} ms, "
         f"{exposed / 1e6:.3g} ms of it with nothing computing at the same time",
         ("start them as gradients become ready, in buckets"
          + case.advice(" (DistributedDataParallel does)", "") if learns and reduces
@@ -135,7 +135,7 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     round_conv = convolved and (named or images)
     yield Draft(
         "layout",
-        f"{len(chosen)} kernels a step, {case.time(chosen):.3g} ms, only put tensors into another "
+        f"{len(chosen)} kernels per step, {case.time(chosen):.3g} ms, only put tensors into another "
         "order" + (" round convolutions" if round_conv else ""),
         case.advice("keep tensors and model in memory_format=torch.channels_last",
                     "keep tensors in the order that the convolutions compute in") if round_conv
@@ -177,7 +177,7 @@ def joins(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         return
     yield Draft(
         "layout",
-        f"{len(chosen)} {'kernel' if len(chosen) == 1 else 'kernels'} a step, "
+        f"{len(chosen)} {'kernel' if len(chosen) == 1 else 'kernels'} per step, "
         f"{case.time(chosen):.3g} ms, only put tensors together",
         "allocate the whole once and write each part into its place"
         + case.advice(" (a cache that grows: index_copy_)", ""),

@@ -87,7 +87,7 @@ def in_float64(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         scale = {i: reach._replace(low=1.0) for i, reach in scale.items()}
     yield Draft(
         "fp32-matmul" if products else "elementwise-chain",
-        f"{len(chosen)} kernels a step work in float64, {case.time(chosen):.3g} ms"
+        f"{len(chosen)} kernels per step work in float64, {case.time(chosen):.3g} ms"
         + (f", {len(products)} of them products" if products else ""),
         case.advice("make it float32 where it comes in (numpy's arrays are float64)"
                     + (", and let products use TF32" if products else ""),

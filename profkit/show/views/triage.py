@@ -151,7 +151,7 @@ def kernels_table(kernels: Sequence[Mapping[str, Any]]) -> Grid:
         "kernel": lambda row: TextSpan(row["name"], "name"),
         "kind": lambda row: row["category"],
         ">calls": lambda row: str(row["calls"]),
-        ">a step": lambda row: ms(row["ms"]),
+        ">per step": lambda row: ms(row["ms"]),
         ">share": lambda row: f"{row['share']:.1%}",
         "limit": lambda row: f"{row['bound']}: {row['limiter']}" if row["bound"] else "not counted",
         ">headroom": lambda row: f"{row['headroom']:.2f}x" if row["headroom"] else "",
