@@ -236,7 +236,7 @@ class Limit:
     def clause(self, fuller: float) -> str:
         """Return it as a clause, behind a resource with this share of its peak."""
         if self.elapsed > fuller:  # fuller is not the next: each can bind by itself
-            return f"with {self.limiter} at {share(self.elapsed)}"
+            return f"{self.limiter} is at {share(self.elapsed)}"
         return f"next is {self.limiter} at {share(self.elapsed)}"
 
 

@@ -282,7 +282,7 @@ def test_a_fuller_unit_is_not_called_the_next() -> None:
     mixed = {"shared_busy": 0.578, "lsu_data_busy": 0.578, "l1_busy": 0.578, "alu_busy": 0.668,
              "sm_active": 1.0, "stall_mio_throttle": 0.6, "stall_long_scoreboard": 0.1}  # fmt: skip
     cause = finding(judge_launch({**BUSY, **mixed}), "shared-bandwidth").cause
-    assert cause == "Shared memory at 57.8 % of its peak; with int at 66.8 %"
+    assert cause == "Shared memory at 57.8 % of its peak; int is at 66.8 %"
 
 
 def test_a_wave_that_is_hardly_more_than_one_shows_it() -> None:

@@ -53,8 +53,6 @@ MISSED = {
     "atomics_relative_bias": "healthy",
     "atomics_particle_in_cell": "elementwise-chain",
     "sync_accumulation_item": "host-launch",
-    "sync_expert_loop": "host-launch",
-    "launch_transducer": "healthy",
 }
 
 
