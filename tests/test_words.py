@@ -57,6 +57,7 @@ def _prose() -> Iterator[tuple[str, str]]:
     files = [ROOT / name for name in DOCUMENTS]
     files += sorted((ROOT / "docs").rglob("*.md"))
     files += sorted((ROOT / "profkit" / "diagnosis").rglob("*.md"))
+    files.append(ROOT / "profkit" / "program" / "findings" / "findings.toml")
     for file in files:
         for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
             if not line.startswith("<!--"):

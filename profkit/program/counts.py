@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from profkit.program.steps.cut import KernelGroup
 
 if TYPE_CHECKING:
-    from profkit.diagnosis.launches import Judged
+    from profkit.diagnosis.rule import Diagnosis
 
 COVER = 0.95  # of the kernels' time: groups after that are not worth a replay
 MOST = 40  # groups: each is replayed some forty times
@@ -18,27 +18,19 @@ NEVER = {"collective", "copy", "set"}  # a collective that is replayed alone wai
 
 
 @dataclass(frozen=True)
-class Count:
-    """What a counted group's diagnosis says."""
-
-    bound: str
-    limiter: str | None
-    headroom: float | None = None  # speed-up left with the same work; None if unknown
-    gain: float | None = None  # expected speed-up of mending its first finding; None if unknown
-
-
-@dataclass(frozen=True)
 class Counts:
     """What counters say."""
 
-    groups: Mapping[str, Count] = field(default_factory=dict)  # by a group's id
+    groups: Mapping[str, Diagnosis] = field(default_factory=dict)  # by a group's id
     notes: tuple[str, ...] = ()  # why others were not counted
     report: str = ""  # where the report is kept; empty where it is not
 
     @property
     def gains(self) -> dict[str, float]:
-        """Expected speed-ups by a group's id."""
-        return {key: row.gain for key, row in self.groups.items() if row.gain is not None}
+        """Expected speed-ups by a group's id; nobody knows what a bare bound brings."""
+        tops = {key: found.top for key, found in self.groups.items()}
+        known = {key: top for key, top in tops.items() if top and (top.expect or top.at_roof)}
+        return {key: top.worth for key, top in known.items()}
 
 
 def wanted(groups: Sequence[KernelGroup]) -> list[KernelGroup]:
@@ -63,8 +55,8 @@ def read_counts(report: Path, groups: Sequence[KernelGroup]) -> Counts:
     from profkit.diagnosis.launches import judged
     from profkit.reports.reader import read_report as read_reports
 
-    launches = {_key(run.kernel, run.grid, run.block): _count(run)
-                for run in reversed(judged(read_reports([report]))) if run.status == "ok"}  # fmt: skip
+    ran = [run for run in reversed(judged(read_reports([report]))) if run.status == "ok"]
+    launches = {_key(run.kernel, run.grid, run.block): run.diagnosis for run in ran}
     keys = {group.id: _key(group.name, group.grid, group.block) for group in groups}
     counted = {name: launches[key] for name, key in keys.items() if key in launches}
     left = [g for g in wanted(groups) if g.id not in counted]
@@ -80,14 +72,6 @@ def plain_name(name: str) -> str:
     """A name without what demanglers disagree on: blanks, the result's type, const's place."""
     words = name.removeprefix("void ").replace("const", "")
     return "".join(words.split("(", 1)[0].split("<", 1)[0].split())
-
-
-def _count(run: Judged) -> Count:
-    found = run.diagnosis
-    top = run.top
-    # What the model prices; nobody knows what a bare bound brings.
-    gain = top.expect.gain if top and top.expect else 1.0 if top and top.at_roof else None
-    return Count(found.bound, found.limiter, found.headroom, gain)
 
 
 def function(name: str) -> str:

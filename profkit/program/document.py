@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final, Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.files import read_json
-from profkit.program.counts import Count, Counts, function
-from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, Change, Reach, Saving
+from profkit.program.counts import Counts, function
+from profkit.program.findings.case import ProgramFinding
+from profkit.program.ranks import Rank
+from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, NOTHING, Change, Range
 from profkit.program.steps.cut import KernelGroup
-from profkit.program.triage import ProgramFinding, Triage
+from profkit.program.triage import Triage
 
 SCHEMA: Final = "profkit.triage/1"
 NAME = "triage.json"
@@ -95,10 +97,16 @@ class ChangeEntry(TypedDict):
 ProgramFindingEntry = TypedDict(
     "ProgramFindingEntry",
     {
-        "category": str, "say": str, "saves_ms": RangeEntry, "kernels": list[str], "try": str,
-        "where": str, "on_top_ms": float, "change": ChangeEntry | None,
+        "category": str,
+        "say": str,
+        "saves_ms": RangeEntry,
+        "kernels": list[str],
+        "try": str,
+        "where": str,
+        "on_top_ms": float,
+        "change": ChangeEntry | None,
     },
-)  # fmt: skip
+)
 
 
 class KernelEntry(TypedDict):
@@ -148,65 +156,77 @@ class TriageDocument(TypedDict):
 
 def triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
     """The document as plain lists and dicts."""
-    counted = counts.groups if counts else {}
+    counts = counts or Counts()
     periods = of.steps.periods
     first = of.findings[0] if not of.healthy else None
-    expect, low, high = of.hosts.plain
     return {
         "schema": SCHEMA,
         "program": {
-            "command": of.timeline.command, "ranks": len(of.timeline.processes),
+            "command": of.timeline.command,
+            "ranks": len(of.timeline.processes),
             "device": of.process.device.name if of.process.device else None,
-            "steps": len(periods), "how": of.timeline.how,
+            "steps": len(periods),
+            "how": of.timeline.how,
         },
         "step": {
-            "ms": _ms(of.split.period), "gpu_busy_ms": _ms(of.split.busy),
+            "ms": _ms(of.split.period),
+            "gpu_busy_ms": _ms(of.split.busy),
             "idle_ms": _ms(of.split.period - of.split.busy),
-            "idle": [{"cause": row.cause, "ms": _ms(row.time), "where": row.where}
-                     for row in of.split.idle],
-            "found": of.steps.how, "min_ms": _ms(min(periods)), "max_ms": _ms(max(periods)),
-            "plain_ms": _range(Saving(expect, low, high)),
+            "idle": [
+                {"cause": x.cause, "ms": _ms(x.time), "where": x.where} for x in of.split.idle
+            ],
+            "found": of.steps.how,
+            "min_ms": _ms(min(periods)),
+            "max_ms": _ms(max(periods)),
+            "plain_ms": _range(of.hosts.plain),
         },
         "first": {
             "category": first.category if first else "healthy",
             "say": first.say if first else of.healthy,
-            "saves_ms": _range(first.saves if first else Saving(0.0, 0.0, 0.0)),
+            "saves_ms": _range(first.saves if first else NOTHING),
         },
         "findings": [_finding(of, row) for row in of.findings],
-        "kernels": [_kernel(of, row, counted.get(row.id), counts) for row in of.groups],
-        "ranks": [
-            {"rank": r.rank, "ms": _ms(r.period), "computing_ms": _ms(r.computing),
-             "collective_ms": _ms(r.collective), "waiting_ms": _ms(r.waiting)}
-            for r in (of.ranks.rows if of.ranks else ())
-        ],
-        "notes": [*of.notes, *(counts.notes if counts else ())],
-    }  # fmt: skip
+        "kernels": [_kernel(of, row, counts) for row in of.groups],
+        "ranks": [_rank(row) for row in (of.ranks.rows if of.ranks else ())],
+        "notes": [*of.notes, *counts.notes],
+    }
 
 
 def _ms(nanoseconds: float) -> float:
     return round(nanoseconds / 1e6, 6)
 
 
-def _range(of: Saving | Reach) -> RangeEntry:
+def _range(of: Range) -> RangeEntry:
     return {"expect": round(of.expect, 6), "low": round(of.low, 6), "high": round(of.high, 6)}
+
+
+def _rank(of: Rank) -> RankEntry:
+    return {
+        "rank": of.rank,
+        "ms": _ms(of.period),
+        "computing_ms": _ms(of.computing),
+        "collective_ms": _ms(of.collective),
+        "waiting_ms": _ms(of.waiting),
+    }
 
 
 def _finding(of: Triage, row: ProgramFinding) -> ProgramFindingEntry:
     return {
-        "category": row.category, "say": row.say, "saves_ms": _range(row.saves),
-        "kernels": list(row.kernels), "try": row.advice, "where": row.where,
-        "on_top_ms": round(row.on_top, 6), "change": _change(of, row.change) if row.change else None,
-    }  # fmt: skip
+        "category": row.category,
+        "say": row.say,
+        "saves_ms": _range(row.saves),
+        "kernels": list(row.kernels),
+        "try": row.advice,
+        "where": row.where,
+        "on_top_ms": round(row.on_top, 6),
+        "change": _change(of, row.change) if row.change != Change() else None,
+    }
 
 
 def _change(of: Triage, change: Change) -> ChangeEntry:
     calls = [(of.hosts.usual.events[i], share) for i, share in change.host.items()]
-    whole = sum(call.gap + call.busy for call, _ in calls)
-    after = [
-        sum(call.gap * share.gap[n] + call.busy * share.busy[n] for call, share in calls)
-        for n in (LOW, EXPECT, HIGH)
-    ]
-    left = Reach(*(time / whole for time in after)) if whole else ALL
+    gaps = [(share.gap, call.gap) for call, share in calls]
+    left = _mean([*gaps, *((share.busy, call.busy) for call, share in calls)])
     return {
         "scale": _shares(of, change.scale),
         "merge": _shares(of, change.merge),
@@ -217,34 +237,45 @@ def _change(of: Triage, change: Change) -> ChangeEntry:
     }
 
 
-def _shares(of: Triage, reaches: Mapping[int, Reach]) -> list[ShareEntry]:
+def _mean(shares: Sequence[tuple[Range, float]]) -> Range:
+    """The mean of shares, each weighted with its time."""
+    whole = sum(time for _, time in shares)
+    sums = [sum(time * share[n] for share, time in shares) for n in (LOW, EXPECT, HIGH)]
+    return Range(*(time / whole for time in sums)) if whole else ALL
+
+
+def _shares(of: Triage, ranges: Mapping[int, Range]) -> list[ShareEntry]:
     """By kernel, each work's share weighted with its time."""
     out: list[ShareEntry] = []
     for group in of.groups:
-        works = [(reaches[i], max(1, of.steps.typical.works[i].activity.duration))
-                 for i in group.works if i in reaches]  # fmt: skip
-        if works:
-            whole = sum(time for _, time in works)
-            sums = (sum(time * reach[n] for reach, time in works) for n in (LOW, EXPECT, HIGH))
-            left = Reach(*(time / whole for time in sums))
-            out.append({"kernel": group.id, "calls": len(works), "left": _range(left)})
+        activities = {i: of.steps.typical.works[i].activity for i in group.works if i in ranges}
+        if activities:
+            left = _mean([(ranges[i], max(1, a.duration)) for i, a in activities.items()])
+            out.append({"kernel": group.id, "calls": len(activities), "left": _range(left)})
     return out
 
 
-def _kernel(
-    of: Triage, row: KernelGroup, count: Count | None, counts: Counts | None
-) -> KernelEntry:
+def _kernel(of: Triage, row: KernelGroup, counts: Counts) -> KernelEntry:
+    count = counts.groups.get(row.id)
     return {
-        "id": row.id, "name": row.name, "category": row.kind, "calls": row.calls,
-        "ms": _ms(row.time), "share": round(row.time / of.split.period, 6),
-        "bound": count.bound if count else None, "limiter": count.limiter if count else None,
-        "headroom": count.headroom if count else None, "counted": count is not None,
-        "next": _next(of, row, counts.report if count and counts else ""),
+        "id": row.id,
+        "name": row.name,
+        "category": row.kind,
+        "calls": row.calls,
+        "ms": _ms(row.time),
+        "share": round(row.time / of.split.period, 6),
+        "bound": count.bound if count else None,
+        "limiter": count.limiter if count else None,
+        "headroom": count.headroom if count else None,
+        "counted": count is not None,
+        "next": _next(of, row, counts.report if count else ""),
         "missing": None if count else _missing(of, row),
-        "op": row.op or None, "nvtx": row.range or None, "source": row.source or None,
+        "op": row.op or None,
+        "nvtx": row.range or None,
+        "source": row.source or None,
         "grid": list(row.grid) if row.grid else None,
         "block": list(row.block) if row.block else None,
-    }  # fmt: skip
+    }
 
 
 def _next(of: Triage, row: KernelGroup, report: str) -> str | None:
@@ -264,8 +295,8 @@ def _missing(of: Triage, row: KernelGroup) -> str | None:
     sized = any(of.steps.typical.works[i].maker.shapes for i in row.works)
     sizes = ", nor were its operator's sizes recorded (record_shapes=True)"
     needs = row.kind in {"scatter", "softmax"} and not sized
-    return (f"no counters were taken{sizes if needs else ''}: what limits it is not known, and "
-            f"{_profile(of, row)} tells it")  # fmt: skip
+    lack = f"no counters were taken{sizes if needs else ''}: what limits it is not known"
+    return f"{lack}, and {_profile(of, row)} tells it"
 
 
 def _profile(of: Triage, row: KernelGroup) -> str:

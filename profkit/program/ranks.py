@@ -46,11 +46,11 @@ def merged_timelines(timelines: Sequence[Timeline]) -> Timeline:
     """
     if len(timelines) == 1:
         return timelines[0]
-    processes = [p for t in timelines for p in t.processes]
+    processes = list(chain.from_iterable(timeline.processes for timeline in timelines))
     hows = {t.how for t in timelines}
     if len(hows) > 1:
-        raise ProfkitError(f"recordings of {len(hows)} kinds: {', '.join(sorted(hows))}",
-                           "give one kind, one per rank")  # fmt: skip
+        kinds = f"{len(hows)} kinds: {', '.join(sorted(hows))}"
+        raise ProfkitError(f"recordings of {kinds}", "give one kind, one per rank")
     if not _one_program(processes):
         raise ProfkitError(
             "these are recordings of unlike programs, not of one program's ranks: they share no "
@@ -127,10 +127,13 @@ def compare_ranks(processes: Sequence[Process], step: str = "") -> Ranks:
     if lost < 0.02 * most.period:
         return Ranks(tuple(rows), None, None, ())
     longer = _longer(found[last.rank], found[most.rank])
-    note = (f"rank {most.rank} waits {lost / 1e6:.3g} ms per step in collectives for rank {last.rank}"
-            + (f", which is longer in {longer[0][:60]} ({longer[1] / 1e6:.3g} ms)" if longer
-               else ", whose host comes later"))  # fmt: skip
-    return Ranks(tuple(rows), last.rank, longer, (note,))
+    why = "whose host comes later"
+    if longer:
+        why = f"which is longer in {longer[0][:60]} ({longer[1] / 1e6:.3g} ms)"
+    waits = (
+        f"rank {most.rank} waits {lost / 1e6:.3g} ms per step in collectives for rank {last.rank}"
+    )
+    return Ranks(tuple(rows), last.rank, longer, (f"{waits}, {why}",))
 
 
 def _longer(slow: Step, other: Step) -> tuple[str, int] | None:
@@ -145,5 +148,5 @@ def _longer(slow: Step, other: Step) -> tuple[str, int] | None:
 
 
 def _times(step: Step, *, collective: bool) -> list[int]:
-    return [w.activity.duration for w in step.works if w.activity.kind == "kernel"
-            and (w.kind == "collective") == collective]  # fmt: skip
+    kernels = (work for work in step.works if work.activity.kind == "kernel")
+    return [w.activity.duration for w in kernels if (w.kind == "collective") == collective]

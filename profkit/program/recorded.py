@@ -108,11 +108,9 @@ def triage(given: Recorded, step_ms: float | None = None, range: str = "") -> Pr
     content = triage_document(*judge_recordings(_recordings(given), "all", range, step_ms))
     rows = [{**row, **row["saves_ms"]} for row in content["findings"]]
     columns = ["category", "say", "expect", "low", "high", "on_top_ms", "kernels", "try", "where"]
-    return ProgramFrames(
-        content["step"], content["first"], pd.DataFrame(rows, columns=columns),
-        pd.DataFrame(content["step"]["idle"], columns=["cause", "ms", "where"]),
-        pd.DataFrame(content["kernels"]), content,
-    )  # fmt: skip
+    idle = pd.DataFrame(content["step"]["idle"], columns=["cause", "ms", "where"])
+    frames = pd.DataFrame(rows, columns=columns), idle, pd.DataFrame(content["kernels"])
+    return ProgramFrames(content["step"], content["first"], *frames, content)
 
 
 def _recordings(given: object) -> list[Path]:

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 Dims = tuple[int, int, int]
 FARTHEST = 1 << 62  # nanoseconds from zero, 146 years: a clock ends there; and bytes of a tensor
 # CUPTI's numbers for copies, the same since the activity API began.
-DIRECTIONS = {1: "HtoD", 2: "DtoH", 3: "HtoD", 4: "DtoH", 5: "DtoD", 6: "DtoD", 7: "DtoD",
-              8: "DtoD", 9: "HtoH", 10: "PtoP"}  # fmt: skip
-WAITS = (
-    "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize",
-    "cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize", "cudaFree", "cuMemFree",
-)  # fmt: skip
-ALLOCATES = (
-    "cudaMalloc", "cudaHostAlloc", "cudaHostRegister", "cuMemAlloc", "cudaFree", "cuMemFree",
-)  # fmt: skip
+DIRECTIONS = dict(enumerate("HtoD DtoH HtoD DtoH DtoD DtoD DtoD DtoD HtoH PtoP".split(), 1))
+WAITS = tuple(
+    "cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize cuStreamSynchronize "
+    "cuCtxSynchronize cuEventSynchronize cudaFree cuMemFree".split()
+)
+ALLOCATES = tuple("cudaMalloc cudaHostAlloc cudaHostRegister cuMemAlloc cudaFree cuMemFree".split())
 # These wait for nothing.
 ASYNC = ("cudaFreeAsync", "cuMemFreeAsync", "cudaMallocAsync", "cuMemAllocAsync")
 
@@ -61,6 +59,12 @@ class Activity:
     def duration(self) -> int:
         """Nanoseconds."""
         return self.end - self.start
+
+
+def placed(kind: str, name: str, place: Sequence[int], **more: Any) -> Activity:
+    """Return an activity by its start, end, device, stream and correlation, and what else is known."""
+    start, end, device, stream, correlation = place
+    return Activity(kind, name, start, end, device, stream, correlation, **more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from profkit.errors import ProfkitError
 from profkit.program import findings as rules
-from profkit.program.findings.case import Case, Draft
+from profkit.program.findings.case import Case, ProgramFinding
 from profkit.program.ranks import Ranks, compare_ranks
 from profkit.program.replay.play import Model
-from profkit.program.replay.scenario import EXPECT, SPREAD, Change, Hosts, Saving, hosts
+from profkit.program.replay.scenario import EXPECT, SPREAD, Change, Hosts, Range, hosts
 from profkit.program.steps.cut import KernelGroup, Steps, find_steps, group
 from profkit.program.steps.idle import Split, launch_place, split_period
 from profkit.program.timeline import Process, Timeline
@@ -22,22 +21,6 @@ WORTH = 0.08  # of the step: if nothing saves as much, the program is healthy
 AS_GOOD = 0.6  # a special fix that saves so much of what the general one does is named before it
 HINDERS = 0.25  # the same of a fix without which the general one cannot be had
 SHORTEST, LONGEST = 1e-6, 1e9  # milliseconds that a step may be said to take: 1 ns, 11 days
-Row = TypeVar("Row")
-
-
-@dataclass(frozen=True)
-class ProgramFinding:
-    """Something to do."""
-
-    category: str  # see profkit.program.findings.CATEGORIES
-    say: str
-    saves: Saving  # of the step without a recorder, if it alone is done
-    # the same after the findings before it: mends that share an obstacle do not add up
-    on_top: float
-    kernels: tuple[str, ...]  # ids of the groups at fault
-    advice: str
-    where: str
-    change: Change | None = None  # what it does to the step; None where equal parts are all of it
 
 
 @dataclass(frozen=True)
@@ -80,27 +63,24 @@ def triage_timeline(
             f"give the milliseconds that a step takes without a profiler, {SHORTEST:g} to {LONGEST:g}",
         )
     ranks = compare_ranks(timeline.processes, step) if len(timeline.processes) > 1 else None
-    process = next((p for p in timeline.processes if ranks and p.rank == ranks.slowest),
-                   timeline.processes[0])  # fmt: skip
+    slowest = (p for p in timeline.processes if ranks and p.rank == ranks.slowest)
+    process = next(slowest, timeline.processes[0])
     steps = find_steps(process, step)
     typical = steps.typical
     replayed = hosts(timeline, process, typical, plain_ms)
     if plain_ms is None:
         replayed = replace(replayed, most=typical.period / 1e6)
-    case = Case(
-        typical, split_period(typical), replayed, group(typical.works), process.device, process.spans,
-        any("ackward" in maker.top for maker in typical.makers), gains or {},
-    )  # fmt: skip
-    drafts = rules.drafts(case)
+    split, groups = split_period(typical), group(typical.works)
+    trains = any("ackward" in maker.top for maker in typical.makers)
+    device, spans = process.device, process.spans
+    case = Case(typical, split, replayed, groups, device, spans, trains, gains or {})
+    drafts = [replace(draft, saves=_saving(case, draft)) for draft in rules.drafts(case)]
     found = _ranked(case, drafts)
     if ranks and (uneven := _uneven(case, ranks, sum(f.on_top for f in found))):
-        found = sorted([*found, uneven], key=lambda f: -f.saves.expect)
-        found = _sure_first(found, [f.saves.low for f in found])
-    return Triage(
-        timeline, process, steps, case.split, case.hosts, found, case.groups,
-        (*timeline.notes, *steps.notes, *(ranks.notes if ranks else ()), *_doubts(timeline, case)),
-        _healthy(case, found, drafts), ranks,
-    )  # fmt: skip
+        found = _sure_first(sorted([*found, uneven], key=lambda f: -f.saves.expect))
+    notes = *timeline.notes, *steps.notes, *(ranks.notes if ranks else ()), *_doubts(timeline, case)
+    healthy = _healthy(case, found, drafts)
+    return Triage(timeline, process, steps, split, replayed, found, groups, notes, healthy, ranks)
 
 
 def _uneven(case: Case, ranks: Ranks, saved: float) -> ProgramFinding | None:
@@ -112,82 +92,84 @@ def _uneven(case: Case, ranks: Ranks, saved: float) -> ProgramFinding | None:
     expect, spread = (slow.computing - mean) / 1e6, SPREAD * slow.period / 1e6
     if expect < LEAST * slow.period / 1e6:
         return None
-    waiting = max(r.waiting for r in ranks.rows) / 1e6
-    longest = f", most of it more in {ranks.longer[0][:60]}" if ranks.longer else ""
-    return ProgramFinding(
-        "collective",
-        f"rank {slow.rank} computes {slow.computing / 1e6:.3g} ms per step, {len(ranks.rows)} ranks "
-        f"{mean / 1e6:.3g} in the mean{longest}; others wait for it up to {waiting:.3g} ms in "
-        "collectives",
-        Saving(expect, max(0.0, 0.5 * expect - spread), expect + spread).within(case.hosts.plain[0]),
-        min(expect, case.hosts.plain[0] - saved), (),
-        "give the ranks equal parts: rows, tokens or samples of like length", "",
-    )  # fmt: skip
+    finding = case.finding(
+        "uneven",
+        (),
+        Change(),
+        rank=slow.rank,
+        slow=slow.computing / 1e6,
+        ranks=len(ranks.rows),
+        mean=mean / 1e6,
+        longest=f", most of it more in {ranks.longer[0][:60]}" if ranks.longer else "",
+        waiting=max(r.waiting for r in ranks.rows) / 1e6,
+    )
+    plain = case.hosts.plain.expect
+    saves = Range(max(0.0, 0.5 * expect - spread), expect, expect + spread).within(plain)
+    return replace(finding, saves=saves, on_top=min(expect, plain - saved))
 
 
-def _saving(case: Case, draft: Draft) -> Saving:
+def _saving(case: Case, draft: ProgramFinding) -> Range:
     """What a draft saves: at most the step; idle time at most where there is any.
 
     A recorder makes the host slower, never faster: what the host causes costs no more than the time
     in which the recorded GPU computes nothing.
     """
-    saving = case.hosts.saving(draft.change).within(case.hosts.plain[0])
+    saving = case.hosts.saving(draft.change).within(case.hosts.plain.expect)
     return saving.within((case.split.period - case.split.busy) / 1e6) if draft.idle else saving
 
 
-def _shown(case: Case, draft: Draft, saving: Saving) -> Saving:
-    """The saving as it is said: a recorder may have made all of the idle time there is."""
-    return replace(saving, low=0.0) if draft.idle and not case.hosts.checked else saving
-
-
-def _ranked(case: Case, drafts: Sequence[Draft]) -> list[ProgramFinding]:
+def _ranked(case: Case, drafts: Sequence[ProgramFinding]) -> list[ProgramFinding]:
     """Findings that save something, most first; each again after those before it."""
-    plain = case.hosts.plain[0]
-    every = ((draft, _saving(case, draft)) for draft in drafts)
-    rows = _ordered([row for row in every if row[1].expect >= LEAST * plain])
-    names = {i: g.id for g in case.groups for i in g.works}
+    plain = case.hosts.plain.expect
+    rows = _ordered([draft for draft in drafts if draft.saves.expect >= LEAST * plain])
+    if not case.hosts.checked:  # a recorder may have made all of the idle time there is
+        rows = [replace(f, saves=f.saves._replace(low=0.0)) if f.idle else f for f in rows]
+    names: dict[int, str] = {}
+    for own in case.groups:
+        names |= dict.fromkeys(own.works, own.id)
     out: list[ProgramFinding] = []
     model, shortest, left = case.hosts.usual, case.hosts.usual.period, plain
-    for draft, saving in _sure_first(rows, [_shown(case, *row).low for row in rows]):
-        model = draft.change.apply(model, EXPECT)
-        more = max(0.0, shortest - model.period) / 1e6 if out else saving.expect
+    for found in _sure_first(rows):
+        model = found.change.apply(model, EXPECT)
+        more = max(0.0, shortest - model.period) / 1e6 if out else found.saves.expect
         shortest, on_top = min(shortest, model.period), min(more, left)
         left -= on_top
-        kernels = tuple(dict.fromkeys(names[i] for i in draft.works if i in names))
-        where = draft.where or launch_place(case.longest(draft.works))
-        out.append(ProgramFinding(
-            draft.category, draft.say + _cut(case, draft, saving), _shown(case, draft, saving), on_top,
-            kernels, draft.advice, where, draft.change,
-        ))  # fmt: skip
+        kernels = tuple(dict.fromkeys(names[i] for i in found.works if i in names))
+        where = found.where or launch_place(case.longest(found.works))
+        say = found.say + _cut(case, found)
+        out.append(replace(found, say=say, on_top=on_top, kernels=kernels, where=where))
     return out
 
 
-def _sure_first(rows: list[Row], lows: Sequence[float]) -> list[Row]:
-    """Rows with one in front that saves something for sure, where there is any."""
-    sure = next((i for i, low in enumerate(lows) if low > 0), 0)
-    return [*rows[sure : sure + 1], *rows[:sure], *rows[sure + 1 :]]
+def _sure_first(found: Sequence[ProgramFinding]) -> list[ProgramFinding]:
+    """Findings with one in front that saves something for sure, where there is any."""
+    sure = next((i for i, row in enumerate(found) if row.saves.low > 0), 0)
+    return [*found[sure : sure + 1], *found[:sure], *found[sure + 1 :]]
 
 
-def _ordered(rows: list[tuple[Draft, Saving]]) -> list[tuple[Draft, Saving]]:
+def _ordered(found: Sequence[ProgramFinding]) -> list[ProgramFinding]:
     """By what they save; a general fix after special ones that save nearly as much."""
-    special = [(saving.expect, HINDERS if draft.hinders and saving.low > 0 else AS_GOOD)
-               for draft, saving in rows if not draft.general]  # fmt: skip
+    special = [
+        (row.saves.expect, HINDERS if row.hinders and row.saves.low > 0 else AS_GOOD)
+        for row in found
+        if not row.general
+    ]
 
-    def weight(row: tuple[Draft, Saving]) -> float:
-        draft, saving = row
-        before = [0.999 * other for other, share in special if other >= share * saving.expect]
-        return min(saving.expect, *before) if draft.general and before else saving.expect
+    def weight(row: ProgramFinding) -> float:
+        expect = row.saves.expect
+        before = [0.999 * other for other, share in special if other >= share * expect]
+        return min(expect, *before) if row.general and before else expect
 
-    return sorted(rows, key=lambda row: -weight(row))
+    return sorted(found, key=lambda row: -weight(row))
 
 
-def _cut(case: Case, draft: Draft, saving: Saving) -> str:
+def _cut(case: Case, found: ProgramFinding) -> str:
     """Says so where the works give back far more than the step saves, and what binds instead."""
-    if not draft.works:
+    if not found.works:
         return ""
-    before, after = case.hosts.usual, draft.change.apply(case.hosts.usual, EXPECT)
+    before, after = case.hosts.usual, found.change.apply(case.hosts.usual, EXPECT)
     given = sum(a.duration - b.duration for a, b in zip(before.items, after.items, strict=True))
-    if saving.expect * 1e6 >= 0.5 * given:
+    if found.saves.expect * 1e6 >= 0.5 * given:
         return ""
     return f"; the step saves less, because {_binder(case, after)} next"
 
@@ -211,15 +193,17 @@ def _doubts(timeline: Timeline, case: Case) -> list[str]:
         return []
     if case.hosts.checked:
         return ["host times are scaled to the plain step that was given"]
-    expect, low, high = case.hosts.plain
+    low, expect, high = case.hosts.plain
     if high - low < 0.05 * high:
         return []
-    return [f"the profiler slows the host: without it this step takes about {expect:.3g} ms "
-            f"({low:.3g} to {high:.3g}); give what a plain run takes with --step-ms"]  # fmt: skip
+    return [
+        f"the profiler slows the host: without it this step takes about {expect:.3g} ms "
+        f"({low:.3g} to {high:.3g}); give what a plain run takes with --step-ms"
+    ]
 
 
-def _healthy(case: Case, found: Sequence[ProgramFinding], drafts: Sequence[Draft]) -> str:
-    plain = case.hosts.plain[0]
+def _healthy(case: Case, found: Sequence[ProgramFinding], drafts: Sequence[ProgramFinding]) -> str:
+    plain = case.hosts.plain.expect
     if max((f.saves.expect for f in found), default=0.0) >= WORTH * plain:
         return ""
     busy = case.split.busy / case.split.period
@@ -228,17 +212,19 @@ def _healthy(case: Case, found: Sequence[ProgramFinding], drafts: Sequence[Draft
         kinds[row.kind] += row.time
     ((most, time),) = kinds.most_common(1)
     share = time / max(1, kinds.total())
-    return (f"the GPU computes in {busy:.0%} of the step, {share:.0%} of that in {most} kernels; "
-            f"nothing that was looked for saves more than {WORTH:.0%} of the step"
-            + _unless(case, drafts))  # fmt: skip
+    said = f"the GPU computes in {busy:.0%} of the step, {share:.0%} of that in {most} kernels; "
+    said += f"nothing that was looked for saves more than {WORTH:.0%} of the step"
+    return said + _unless(case, drafts)
 
 
-def _unless(case: Case, drafts: Sequence[Draft]) -> str:
+def _unless(case: Case, drafts: Sequence[ProgramFinding]) -> str:
     """What the idle time costs if the recorder has made less of it than is thought."""
     if case.hosts.checked:
         return ""
-    most = max((_saving(case, d).high for d in drafts if d.idle), default=0.0)
-    if most < WORTH * case.hosts.plain[2]:
+    most = max((draft.saves.high for draft in drafts if draft.idle), default=0.0)
+    if most < WORTH * case.hosts.plain.high:
         return ""
-    return (f". If the profiler slows the host less than is thought, up to {most:.3g} ms go to waiting "
-            "for the host: give what a plain run takes with --step-ms")  # fmt: skip
+    said = (
+        f". If the profiler slows the host less than is thought, up to {most:.3g} ms go to waiting "
+    )
+    return said + "for the host: give what a plain run takes with --step-ms"

@@ -365,11 +365,11 @@ def test_a_saving_is_cut_where_the_host_binds_next(tmp_path: Path) -> None:
 def test_our_own_recording_is_taken_off_each_launch(tmp_path: Path) -> None:
     trace = torch_trace.read_torch_trace(ran(small, host=10.0).write(tmp_path / "t.json"))
     of = triage_timeline(replace(trace, how="cupti"))
-    expect, low, high = of.hosts.plain
+    low, expect, high = of.hosts.plain
     assert high - expect == pytest.approx(200 * WATCHED / 1e6, rel=0.02)
     assert (low, of.hosts.checked) == (expect, True)
     given = triage_timeline(replace(trace, how="cupti"), plain_ms=1.0)
-    assert given.hosts.plain[0] == pytest.approx(
+    assert given.hosts.plain.expect == pytest.approx(
         high
     )  # a plain run was measured: nothing is guessed
 
@@ -383,7 +383,7 @@ def test_idle_time_under_a_profiler_may_be_all_its_own(tmp_path: Path) -> None:
 
 def test_a_plain_run_fits_the_host(tmp_path: Path) -> None:
     of = judged(small, tmp_path, plain_ms=1.5)
-    assert of.hosts.plain[0] == pytest.approx(1.5, rel=0.01)
+    assert of.hosts.plain.expect == pytest.approx(1.5, rel=0.01)
     assert of.findings[0].saves.expect == pytest.approx(1.5 - 0.4, abs=0.05)  # 200 kernels of 2 us
 
 

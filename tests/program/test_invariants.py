@@ -49,7 +49,7 @@ def test_a_pause_before_the_first_step_is_nobody_s_fault(
         program.events = [e for e in program.events if not e["name"].startswith("ProfilerStep")]
     of = judged(program)
     assert [f.say for f in of.findings if f.category == "host-launch"] == []
-    assert of.hosts.plain[0] == pytest.approx(8.0, rel=0.02)
+    assert of.hosts.plain.expect == pytest.approx(8.0, rel=0.02)
 
 
 @pytest.mark.parametrize("count", range(2, 7))
@@ -111,7 +111,7 @@ def test_no_saving_is_more_than_there_is(
 
 def holds(of: Triage) -> None:
     """What is true of the answer whatever the program."""
-    step, idle = of.hosts.plain[0], (of.split.period - of.split.busy) / 1e6
+    step, idle = of.hosts.plain.expect, (of.split.period - of.split.busy) / 1e6
     for finding in of.findings:
         saves = finding.saves
         assert 0 <= saves.low <= saves.expect <= saves.high <= step + 1e-9

@@ -9,7 +9,7 @@ import pytest
 
 from profkit.program.readers import torch_trace
 from profkit.program.replay.play import DEPTH, Model, model
-from profkit.program.replay.scenario import EXPECT, HIGH, LOW, Change, Reach
+from profkit.program.replay.scenario import EXPECT, HIGH, LOW, Change, Range
 from profkit.program.steps.cut import find_steps
 from tests.program.made import GEMM, MUL, Program, plain_ms, ran
 
@@ -18,7 +18,7 @@ Step = Callable[[Program], None]
 
 def scaled(of: Model, by: float) -> Model:
     """The model with all of its work by a factor."""
-    return Change(dict.fromkeys(range(len(of.items)), Reach(by, by, by))).apply(of, EXPECT)
+    return Change(dict.fromkeys(range(len(of.items)), Range(by, by, by))).apply(of, EXPECT)
 
 
 def busy_gpu(p: Program) -> None:
@@ -125,12 +125,12 @@ def test_a_fix_is_data_that_can_be_compared_and_is_applied_where_it_helps_least_
     tmp_path: Path,
 ) -> None:
     of = _model(looks, tmp_path)
-    half, none = Reach(1.0, 0.5, 0.0), Reach(0.0, 0.0, 0.0)
+    half, none = Range(1.0, 0.5, 0.0), Range(0.0, 0.0, 0.0)
     works = range(len(of.items))
-    change = Change(dict.fromkeys(works, half), merge={0: Reach(1.0, 0.1, 0.0)})
-    assert change == Change(dict.fromkeys(works, half), merge={0: Reach(1.0, 0.1, 0.0)})
+    change = Change(dict.fromkeys(works, half), merge={0: Range(1.0, 0.1, 0.0)})
+    assert change == Change(dict.fromkeys(works, half), merge={0: Range(1.0, 0.1, 0.0)})
     assert change != Change(dict.fromkeys(works, none))
-    assert "merge={0: Reach(low=1.0, expect=0.1, high=0.0)}" in repr(change)
+    assert "merge={0: Range(low=1.0, expect=0.1, high=0.0)}" in repr(change)
     least, expect, most = (change.apply(of, level).period for level in (LOW, EXPECT, HIGH))
     assert least == of.period > expect > most
     assert Change().apply(of, HIGH) == of

@@ -276,7 +276,7 @@ def _ladders(
 def _ladders_status(
     ladders: Iterable[Ladder], fail_if: set[str], unread: list[ProfkitError], quiet: bool
 ) -> int:
-    problems = [p for x in ladders for p in x.problems]
+    problems = list(chain.from_iterable(ladder.problems for ladder in ladders))
     say_each([*problems, *unread], quiet=quiet)
     rungs = chain.from_iterable(ladder.steps for ladder in ladders)
     steps = [rung.change for rung in rungs if rung.change]

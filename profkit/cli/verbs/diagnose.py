@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -169,7 +170,8 @@ def _show_document(
     from profkit.show.views.document import diagnosis_document, launch_entry
 
     if top is not None:
-        worst = {id(run) for row in judged_rows(launches)[:top] for run in row.launches}
+        rows = judged_rows(launches)[:top]
+        worst = set(map(id, chain.from_iterable(row.launches for row in rows)))
         launches = [run for run in launches if id(run) in worst]
     if lines != 0:
         launches = with_lines(launches, lines, lines or 0)

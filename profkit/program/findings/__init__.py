@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from profkit.program.findings import fusion, host, kernels, moves, optimizers, products
-from profkit.program.findings.case import Case, Draft
+from profkit.program.findings.case import Case, ProgramFinding
 
-Rule = Callable[[Case, frozenset[int]], Iterator[Draft]]
+Rule = Callable[[Case, frozenset[int]], Iterator[ProgramFinding]]
 # In this order works are explained: what a rule covers, later ones leave out.
 RULES: Sequence[Rule] = (
     host.waits,
@@ -34,15 +34,15 @@ RULES: Sequence[Rule] = (
     kernels.small_grid,
     kernels.slow,
 )
-CATEGORIES = (
-    "host-launch", "host-sync", "copy", "collective", "optimizer", "attention-unfused",
-    "fp32-matmul", "elementwise-chain", "layout", "atomics", "kernel", "healthy",
-)  # fmt: skip
+CATEGORIES = tuple(
+    "host-launch host-sync copy collective optimizer attention-unfused fp32-matmul "
+    "elementwise-chain layout atomics kernel healthy".split()
+)
 
 
-def drafts(case: Case) -> list[Draft]:
+def drafts(case: Case) -> list[ProgramFinding]:
     """What each rule finds, in the rules' order."""
-    out: list[Draft] = []
+    out: list[ProgramFinding] = []
     taken: frozenset[int] = frozenset()
     for rule in RULES:
         for draft in rule(case, taken):

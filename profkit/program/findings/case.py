@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 from profkit.program.findings.floors import Product, traffic
-from profkit.program.replay.scenario import Change, Hosts, Reach
+from profkit.program.replay.scenario import NOTHING, Change, Hosts, Range
 from profkit.program.steps.cut import KernelGroup, Step, StepWork
 from profkit.program.steps.idle import Split
 from profkit.program.steps.kinds import is_compiled
@@ -27,51 +30,53 @@ _TWO_INPUTS = re.compile(
 )
 _OF_XLA = re.compile(r"^(wrapped_\w+|(loop|input|gemm)_(\w+_)?fusion\w*)$")
 
+WORDS = tomllib.loads(Path(__file__).with_name("findings.toml").read_text("utf-8"))
+# By what is fixed: the share that is left.
 REACH = {
     # The host.
-    "launches in a graph": Reach(0.35, 0.03, 0.0),
-    "pauses done ahead": Reach(0.4, 0.05, 0.0),
-    "allocations kept": Reach(0.3, 0.0, 0.0),
-    "values read once": Reach(0.5, 0.1, 0.1),
-    "values not wanted": Reach(1.0, 1.0, 0.1),
-    "sizes that are known": Reach(1.0, 0.1, 0.0),
-    "copies in one": Reach(0.6, 0.05, 0.0),
+    "launches in a graph": Range(0.35, 0.03, 0.0),
+    "pauses done ahead": Range(0.4, 0.05, 0.0),
+    "allocations kept": Range(0.3, 0.0, 0.0),
+    "values read once": Range(0.5, 0.1, 0.1),
+    "values not wanted": Range(1.0, 1.0, 0.1),
+    "sizes that are known": Range(1.0, 0.1, 0.0),
+    "copies in one": Range(0.6, 0.05, 0.0),
     # Of a merged launch's host time.
-    "launch of a chain": Reach(0.1, 0.1, 0.1),
-    "launch of a parameter": Reach(0.02, 0.02, 0.02),
-    "launch of a cast": Reach(1.0, 1.0, 0.1),
+    "launch of a chain": Range(0.1, 0.1, 0.1),
+    "launch of a parameter": Range(0.02, 0.02, 0.02),
+    "launch of a cast": Range(1.0, 1.0, 0.1),
     # Transfers: times the pinned rate's time; what remains exposed in training, or without it.
-    "copy pinned": Reach(1.6, 1.0, 0.9),
-    "copy in its place": Reach(1.0, 0.0, 0.0),
-    "collective during training": Reach(0.7, 0.25, 1.0),
-    "collective": Reach(1.0, 0.25, 1.0),
-    "collective in its place": Reach(1.0, 1.0, 0.0),
+    "copy pinned": Range(1.6, 1.0, 0.9),
+    "copy in its place": Range(1.0, 0.0, 0.0),
+    "collective during training": Range(0.7, 0.25, 1.0),
+    "collective": Range(1.0, 0.25, 1.0),
+    "collective in its place": Range(1.0, 1.0, 0.0),
     # Layouts: conversions round a convolution go, what a product reads in either order nearly goes,
     # a permuted copy may be needed by what reads it.
-    "layout of images": Reach(0.45, 0.2, 0.0),
-    "layout of products": Reach(0.6, 0.15, 0.0),
-    "layout": Reach(1.0, 0.6, 0.1),
+    "layout of images": Range(0.45, 0.2, 0.0),
+    "layout of products": Range(0.6, 0.15, 0.0),
+    "layout": Range(1.0, 0.6, 0.1),
     # At best every part is written where it belongs; at worst what makes it cannot.
-    "join": Reach(0.8, 0.3, 0.0),
+    "join": Range(0.8, 0.3, 0.0),
     # Of what moves 8 bytes a value, moving 4.
-    "float64": Reach(0.65, 0.5, 0.45),
+    "float64": Range(0.65, 0.5, 0.45),
     # What the fused call takes of the products it replaces, which write and read the scores: on an
     # H200 0.34 forward and 0.47 backward where a causal mask leaves half of the work; twice that
     # without one is inferred, not seen.
-    "attention": Reach(1.1, 0.6, 0.33),
+    "attention": Range(1.1, 0.6, 0.33),
     # What padding leaves, with newer units that odd sizes cannot use, or without. An H200 took a
     # sixth for a vocabulary of 50,304 in place of 50,257; before 9.0 nothing was measured.
-    "padding, newer": Reach(0.6, 0.2, 0.14),
-    "padding, older": Reach(0.9, 0.5, 0.3),
+    "padding, newer": Range(0.6, 0.2, 0.14),
+    "padding, older": Range(0.9, 0.5, 0.3),
     # Of casts of one size all but one are of a tensor that was cast before, at best; at worst each is
     # of a tensor of its own, and half of them are needed.
-    "casts": Reach(0.6, 0.12, 0.0),
-    "sums in half precision": Reach(0.8, 0.5, 0.4),  # half of the bytes
+    "casts": Range(0.6, 0.12, 0.0),
+    "sums in half precision": Range(0.8, 0.5, 0.4),  # half of the bytes
     # Adam touches four tensors and writes three; done singly it does so in 18 to 20 accesses.
-    "adam": Reach(0.6, 0.4, 0.3),
-    "optimizer": Reach(1.0, 0.7, 0.42),
+    "adam": Range(0.6, 0.4, 0.3),
+    "optimizer": Range(1.0, 0.7, 0.42),
     # One H200, 50 of 32,000 in bfloat16: topk took a quarter of the sort.
-    "sort": Reach(0.6, 0.3, 0.1),
+    "sort": Range(0.6, 0.3, 0.1),
 }
 
 
@@ -113,22 +118,42 @@ class Case:
         return sum(row.time for row in self.split.idle if row.cause == cause)
 
     @cached_property
-    def jax(self) -> bool:
-        """Whether XLA made most of the kernels, by their names: PyTorch's advice is of no use."""
-        return 2 * len(self.chosen(lambda w: bool(_OF_XLA.match(w.activity.name)))) > len(
-            self.works
-        )
-
-    @cached_property
-    def torch(self) -> bool:
-        """Whether it is a program of PyTorch's, by its operators or its kernels."""
+    def language(self) -> str:
+        """What it is written with, by operators and names of kernels: torch, jax, or others."""
+        names = [w.activity.name for w in self.works]
+        if 2 * sum(bool(_OF_XLA.match(name)) for name in names) > len(names):
+            return "jax"
         by_operator = any(w.maker.op.startswith("aten::") for w in self.works)
-        names = (w.activity.name for w in self.works)
-        return by_operator or any("at::native" in name or is_compiled(name) for name in names)
+        by_name = any("at::native" in name or is_compiled(name) for name in names)
+        return "torch" if by_operator or by_name else "others"
 
-    def advice(self, torch: str, others: str, jax: str = "") -> str:
-        """What to do, in the words of what the program is written with."""
-        return (jax or others) if self.jax else torch if self.torch else others
+    def finding(
+        self,
+        rule: str,
+        works: Sequence[int],
+        change: Change,
+        where: str = "",
+        advice: str = "advice",
+        **figures: Any,
+    ) -> ProgramFinding:
+        """Return what a rule has found, in the words of findings.toml.
+
+        Args:
+            rule: Its entry there.
+            works: What it explains, so that no other finding names them.
+            change: What the fix does to the step.
+            where: Empty: where the longest of the works comes from.
+            advice: The key of what to do.
+            figures: What its sentences name.
+        """
+        said = WORDS[rule]
+        figures = {"count": len(works), "ms": self.time(works), **figures}
+        todo = said[advice]
+        if isinstance(todo, dict):
+            todo = todo.get(self.language, todo["others"])
+        say, todo = (text.format(**figures) for text in (said["say"], todo))
+        category, general, idle = said["category"], "general" in said, "idle" in said
+        return ProgramFinding(category, say, todo, works, change, where, general, idle)
 
     @property
     def cc(self) -> tuple[int, int] | None:
@@ -169,19 +194,23 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Draft:
-    """What a rule has found, before its saving is known."""
+class ProgramFinding:
+    """Something to do; what it saves is known when its change was replayed."""
 
-    category: str  # one of the contract's
+    category: str  # see profkit.program.findings.CATEGORIES
     say: str  # what is wrong, with figures, in one sentence
     advice: str
     works: Sequence[int]  # what it explains, so that no other finding names them
-    change: Change  # what the fix does to the step
+    change: Change  # what the fix does to the step; nothing where equal parts are all of it
     where: str = ""  # empty: where the longest of its works comes from
     # fixes whatever the cause (a captured graph): a special fix that saves about as much comes first
     general: bool = False
     idle: bool = False  # whether what it saves is idle time, which a recorder inflates
     hinders: bool = False  # whether no graph can be captured while it is there
+    saves: Range = NOTHING  # ms of the step without a recorder, if it alone is done
+    # the same after the findings before it: fixes that share an obstacle do not add up
+    on_top: float = 0.0
+    kernels: tuple[str, ...] = ()  # ids of the groups at fault
 
 
 def goes_back(work: StepWork) -> bool:

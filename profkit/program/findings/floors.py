@@ -8,19 +8,19 @@ from typing import NamedTuple
 
 from profkit.program.steps.cut import StepWork
 
+# Of each type in PyTorch's words.
 BYTES = {
-    "float": 4, "double": 8, "c10::BFloat16": 2, "c10::Half": 2, "long int": 8, "int": 4,
-    "long": 8, "bool": 1, "unsigned char": 1, "signed char": 1,
-}  # fmt: skip
-ALIGNED = (
-    16  # bytes: the tensor memory accelerator and vector loads want rows to begin at multiples
-)
+    **dict.fromkeys(("double", "long int", "long"), 8),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("c10::BFloat16", "c10::Half"), 2),
+    **dict.fromkeys(("bool", "unsigned char", "signed char"), 1),
+}
+# Bytes: the tensor memory accelerator and vector loads want rows to begin at multiples.
+ALIGNED = 16
 LEAST = 5e8  # floating-point operations: smaller products are bound by other things
 # Of these a trace does not say how much of their first operand they read.
 _PARTLY = frozenset({"aten::index", "aten::index_select", "aten::embedding", "aten::gather"})
-_IN_PLACE = frozenset(
-    {"reduce", "scatter"}
-)  # kinds that write next to nothing that they do not read
+_IN_PLACE = frozenset({"reduce", "scatter"})  # write next to nothing that they do not read
 _PRODUCTS = {"aten::mm": 0, "aten::addmm": 1, "aten::bmm": 0, "aten::baddbmm": 1}
 
 
@@ -46,9 +46,8 @@ def traffic(work: StepWork) -> Traffic | None:
         return Traffic(sizes[1], sizes[1], sizes[0])
     largest = writes = max(sizes)
     if is_native_loop(work.kind, activity.name) and activity.grid and activity.block:
-        writes = max(
-            writes, prod(activity.grid) * prod(activity.block)
-        )  # a value a thread, at least
+        # A value a thread, at least.
+        writes = max(writes, prod(activity.grid) * prod(activity.block))
     return Traffic(sum(sizes), largest, 0 if work.kind in _IN_PLACE else writes)
 
 

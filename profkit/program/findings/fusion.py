@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from math import prod
 
 from profkit.program.findings.case import (
@@ -14,21 +14,20 @@ from profkit.program.findings.case import (
     REACH,
     SHORT,
     Case,
-    Draft,
+    ProgramFinding,
     accesses,
     goes_back,
     of_optimizer,
 )
 from profkit.program.findings.floors import BYTES, traffic
-from profkit.program.replay.scenario import Change, Reach
+from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
 from profkit.program.steps.kinds import is_compiled
 
-BETWEEN = {
-    "elementwise", "convert", "set", "softmax", "reduce", "random", "layout", "copy", "gather",
-    "other", "concat",
-}  # fmt: skip
+BETWEEN = frozenset(
+    "elementwise convert set softmax reduce random layout copy gather other concat".split()
+)
 WIDEST_HEAD = 512  # columns that a fused kernel takes
 WINDOW = 24  # works between the products on the two sides of a softmax
 LEAST_CHAIN = 3
@@ -39,24 +38,20 @@ _PRODUCT = re.compile(r"aten::(linear|matmul|mm|bmm|addmm|baddbmm|conv|einsum)")
 _HALF = frozenset({"c10::BFloat16", "c10::Half"})
 
 
-def attention(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def attention(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """Products with a softmax between them, the scores in DRAM."""
     regions = _regions(case, taken)
     if not regions:
         return
-    chosen = sorted(i for region in regions for i in region)
+    chosen = sorted(chain.from_iterable(regions))
     products = [i for i in chosen if case.works[i].kind == "gemm"]
     others = [i for i in chosen if case.works[i].kind != "gemm"]
     # The rest of each region goes, its products take a part of their time.
     merge = dict.fromkeys(others, REACH["launch of a chain"])
     change = Change(dict.fromkeys(products, REACH["attention"]), merge)
     first = next(case.works[i] for i in chosen if case.works[i].kind == "softmax")
-    yield Draft(
-        "attention-unfused",
-        f"attention is not fused: {len(regions)} times products, mask and softmax through DRAM, "
-        f"{case.time(chosen):.3g} ms per step, {case.time(others):.3g} ms of it around the products",
-        "torch.nn.functional.scaled_dot_product_attention", chosen, change, launch_place(first),
-    )  # fmt: skip
+    where, around = launch_place(first), case.time(others)
+    yield case.finding("attention", chosen, change, where, times=len(regions), around=around)
 
 
 def _regions(case: Case, taken: frozenset[int]) -> list[list[int]]:
@@ -125,31 +120,28 @@ def _of_scores(case: Case, i: int, softmax: int) -> bool:
     return fits and width <= WIDEST_HEAD and (many > 1 or width <= keys)
 
 
-def elementwise(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def elementwise(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """Runs of kernels that each read and write what the one before has just written."""
     runs = _runs(case, taken)
     if not runs:
         return
-    chosen = sorted(i for run in runs for i in run)
+    chosen = sorted(chain.from_iterable(runs))
     heads = {run[0]: _fused(case, run) for run in runs}
     rest = [i for i in chosen if i not in heads]
     # Each run as one kernel that reads its inputs and writes its result.
     change = Change(heads, dict.fromkeys(rest, REACH["launch of a chain"]))
     worst = max(runs, key=case.time)
-
     ops = [case.works[i].maker.op.removeprefix("aten::") for i in worst]
     named = ", ".join(dict.fromkeys(filter(None, ops)))
-    yield Draft(
-        "elementwise-chain",
-        f"{len(chosen)} elementwise kernels per step in {len(runs)} "
-        f"{'chains' if len(runs) > 1 else 'chain'} take {case.time(chosen):.3g} ms; each "
-        f"reads what the last one wrote"
-        + (f" (the longest: {named[:80]})" if named else ""),
-        case.advice("torch.compile the function they are in, or write one kernel",
-                    "write one kernel for each chain",
-                    "jax.jit the function they are in, or write one kernel"),
-        chosen, change, launch_place(case.works[worst[0]]),
-    )  # fmt: skip
+    yield case.finding(
+        "elementwise",
+        chosen,
+        change,
+        launch_place(case.works[worst[0]]),
+        runs=len(runs),
+        chains="chains" if len(runs) > 1 else "chain",
+        longest=f" (the longest: {named[:80]})" if named else "",
+    )
 
 
 def _runs(case: Case, taken: frozenset[int]) -> list[list[int]]:
@@ -175,11 +167,11 @@ def _member(work: StepWork) -> bool:
     return fusible and not of_optimizer(work)
 
 
-def _fused(case: Case, run: Sequence[int]) -> Reach:
+def _fused(case: Case, run: Sequence[int]) -> Range:
     """The time of a run's one kernel, as a share of that of its first."""
     time = case.time(run)
     after, whole = _after(case, run), time / case.time(run[:1])
-    return Reach(*(min(1.0, after * more) * whole for more in (1.8, 1.0, 0.8)))
+    return Range(*(min(1.0, after * more) * whole for more in (1.8, 1.0, 0.8)))
 
 
 def _after(case: Case, run: Sequence[int]) -> float:
@@ -196,7 +188,7 @@ def _after(case: Case, run: Sequence[int]) -> float:
     return min(1.0, SLOWER * (2 + NEW * second + forward) / sum(counts))
 
 
-def autocasts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def autocasts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """Operands that autocast puts into half precision at each use, and their gradients back.
 
     A tensor that is cast at each of its uses has a gradient for each, which is cast back and added
@@ -208,27 +200,30 @@ def autocasts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     sizes = Counter(_sizes(case.works[i]) for i in uses)
     gradients = case.chosen(lambda w: goes_back(w) and _sizes(w) in sizes, taken)
     back = [i for i in gradients if case.works[i].kind == "convert"]
-    sums = [i for i in gradients if case.works[i].maker.op in {"aten::add", "aten::add_"}
-            and not _HALF.intersection(case.works[i].maker.types)]  # fmt: skip
+    added = [i for i in gradients if case.works[i].maker.op in {"aten::add", "aten::add_"}]
+    sums = [i for i in added if not _HALF.intersection(case.works[i].maker.types)]
     if not sums:
         return  # each is cast once: no cache helps
     first = max(0.0, 1 - len(sums) / max(1, len(back)))
-    left = Reach(min(1.0, first + 0.3), first, 0.0)
+    left = Range(min(1.0, first + 0.3), first, 0.0)
     scale = dict.fromkeys(sums, REACH["sums in half precision"])
     scale |= dict.fromkeys([*uses, *back], left)
 
-    size, count = sizes.most_common(1)[0]
-    yield Draft(
-        "elementwise-chain",
-        f"{len(uses)} kernels per step put operands into half precision, {count} of them of one size "
-        f"({_dims((size,))}), {len(back)} put their gradients back, and {len(sums)} add those in "
-        f"float32: {case.time(scale):.3g} ms",
-        "cast each tensor once: leave autocast's cache on, or keep weights in half precision",
-        sorted(scale), Change(scale), launch_place(case.longest(uses)),
-    )  # fmt: skip
+    size, alike = sizes.most_common(1)[0]
+    yield case.finding(
+        "autocasts",
+        sorted(scale),
+        Change(scale),
+        launch_place(case.longest(uses)),
+        uses=len(uses),
+        alike=alike,
+        size=_dims((size,)),
+        back=len(back),
+        sums=len(sums),
+    )
 
 
-def casts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def casts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """Tensors that are only put into another type, again and again."""
     works = case.chosen(_is_cast, taken)
     if len(works) < 2 * LEAST_CHAIN:
@@ -236,14 +231,8 @@ def casts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     sizes = Counter(case.works[i].maker.shapes for i in works)
     merge = dict.fromkeys(works, REACH["launch of a cast"])
     change = Change(dict.fromkeys(works, REACH["casts"]), merge)
-    shape, count = sizes.most_common(1)[0]
-    yield Draft(
-        "elementwise-chain",
-        f"{len(works)} kernels per step, {case.time(works):.3g} ms, only put tensors into another "
-        f"type, {count} of them of one size ({_dims(shape)})",
-        "keep them in the type that they are used in: autocast's cache on, weights in half precision",
-        works, change,
-    )  # fmt: skip
+    shape, alike = sizes.most_common(1)[0]
+    yield case.finding("casts", works, change, alike=alike, size=_dims(shape))
 
 
 def _sizes(work: StepWork) -> tuple[int, ...]:
@@ -254,11 +243,9 @@ def _sizes(work: StepWork) -> tuple[int, ...]:
 def _is_cast(work: StepWork) -> bool:
     """A copy from one type into another, where the operator's types are known."""
     types = [t for t in work.maker.types if t in BYTES]
-    return (
-        work.kind == "convert" and work.activity.duration > 2 * SHORT
-        and work.maker.op in {"aten::copy_", "aten::_to_copy", "aten::_foreach_copy_"}
-        and len(set(types[:2])) == 2
-    )  # fmt: skip
+    copies = work.maker.op in {"aten::copy_", "aten::_to_copy", "aten::_foreach_copy_"}
+    long = work.kind == "convert" and work.activity.duration > 2 * SHORT
+    return copies and long and len(set(types[:2])) == 2
 
 
 def _dims(shapes: tuple[tuple[int, ...], ...]) -> str:

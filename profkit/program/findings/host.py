@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby, product, takewhile
 
-from profkit.program.findings.case import REACH, Case, Draft
+from profkit.program.findings.case import REACH, Case, ProgramFinding
 from profkit.program.replay.scenario import ALL, CallShare, Change
 from profkit.program.steps.attribution import line_of
 from profkit.program.steps.idle import of_maker
@@ -26,23 +27,15 @@ SIZING = re.compile(r"(?i)nonzero|DeviceSelect|unique_by|NumUnique")  # kernels 
 SYNCHRONIZES = frozenset({"cudaDeviceSynchronize", "cudaEventSynchronize", "cuCtxSynchronize"})
 
 
-def slow_launches(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
+def slow_launches(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:  # noqa: ARG001
     """The host launches more slowly than the GPU works."""
     idle, count = case.idle("host-launch") - _paused(case), len(case.works)
     if idle < 0.02 * case.split.period or count < 2:
         return
-
     mean = 1e3 * case.time(range(count)) / count
     where = next(row.where for row in case.split.idle if row.cause == "host-launch")
-    yield Draft(
-        "host-launch",
-        f"the GPU has nothing to do for {idle / case.split.period:.0%} of the recorded step: {count:,} "
-        f"launches of {mean:.3g} µs on average come more slowly than they run",
-        case.advice("capture the step in a CUDA graph, or torch.compile(mode='reduce-overhead')",
-                    "capture the step in a CUDA graph",
-                    "jax.jit the whole step, so that one call launches it"),
-        (), Change(launches=REACH["launches in a graph"]), where, general=True, idle=True,
-    )  # fmt: skip
+    share, change = idle / case.split.period, Change(launches=REACH["launches in a graph"])
+    yield case.finding("slow_launches", (), change, where, share=share, launches=count, mean=mean)
 
 
 def _paused(case: Case) -> int:
@@ -50,8 +43,8 @@ def _paused(case: Case) -> int:
     step = case.step
     starts = [*(call.start for call in step.calls), step.end]
     ends = [step.begin, *(call.end for call in step.calls)]
-    pauses = [(low, high) for low, high in zip(ends, starts, strict=True)
-              if high - low > case.hosts.usual.pause]  # fmt: skip
+    between = zip(ends, starts, strict=True)
+    pauses = [(low, high) for low, high in between if high - low > case.hosts.usual.pause]
     turn = step.end - step.begin  # what lies behind the host's step is the pause of the next
     pauses += [(low + turn, high + turn) for low, high in pauses]
     gaps = [(low, high) for low, high, cause in case.split.gaps if cause == "host-launch"]
@@ -59,7 +52,7 @@ def _paused(case: Case) -> int:
     return sum(max(0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in pairs)
 
 
-def own_work(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
+def own_work(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:  # noqa: ARG001
     """The host does something long of its own while the GPU waits."""
     model = case.hosts.usual
     gaps = [(e.gap, i) for i, e in enumerate(model.events) if e.gap > model.pause]
@@ -73,16 +66,10 @@ def own_work(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG
     high = calls[longest].start if longest < len(calls) else case.step.end
     inside = during(case.spans, low, high)
     before = of_maker(case.step, longest) if longest < len(calls) else ""
-    yield Draft(
-        "host-launch",
-        f"the host launches nothing for {total / 1e6:.3g} ms per step: between its launches it works on "
-        "something of its own, or waits for something",
-        "load ahead in other processes (DataLoader's num_workers, prefetching), or on the GPU"
-        if "DataLoader" in inside
-        else "do it ahead, in another thread or process while the GPU works, or on the GPU",
-        (), Change(pauses=REACH["pauses done ahead"]),
-        inside or (f"before {before}" if before else "between steps"), idle=True,
-    )  # fmt: skip
+    where = inside or (f"before {before}" if before else "between steps")
+    advice = "loader" if "DataLoader" in inside else "advice"
+    change = Change(pauses=REACH["pauses done ahead"])
+    yield case.finding("own_work", (), change, where, advice, total=total / 1e6)
 
 
 def during(spans: Sequence[HostSpan], low: int, high: int) -> str:
@@ -100,7 +87,7 @@ def during(spans: Sequence[HostSpan], low: int, high: int) -> str:
     return " ".join(best[key][1] for key in (True, False) if key in best)
 
 
-def allocations(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
+def allocations(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:  # noqa: ARG001
     """Memory that every step takes from the driver and gives back: both stop the host."""
     calls = case.step.calls
     chosen = [i for i, call in enumerate(calls) if call.allocates]
@@ -110,18 +97,13 @@ def allocations(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: 
 
     share = CallShare(busy=REACH["allocations kept"])  # it is there from the step before
     names = Counter(calls[i].name for i in chosen)
-    yield Draft(
-        "host-sync",
-        f"the step allocates: {', '.join(f'{name} ({n} x)' for name, n in names.most_common(3))}, "
-        f"{time / 1e6:.3g} ms in which the host launches nothing",
-        case.advice("keep buffers, and torch.cuda.empty_cache() out of the loop",
-                    "keep buffers from step to step"),
-        (), Change(host=dict.fromkeys(chosen, share)),
-        of_maker(case.step, min(chosen)) or "between steps", idle=True,
-    )  # fmt: skip
+    said = ", ".join(f"{name} ({n} x)" for name, n in names.most_common(3))
+    where = of_maker(case.step, min(chosen)) or "between steps"
+    change = Change(host=dict.fromkeys(chosen, share))
+    yield case.finding("allocations", (), change, where, names=said, time=time / 1e6)
 
 
-def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
+def waits(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:  # noqa: ARG001
     """The host waits for the GPU, which is then idle until the next launch reaches it."""
     step, pieces = case.step, uploads(case)
     small = {
@@ -146,31 +128,32 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
     names = Counter(step.makers[i].op or step.calls[i].name for i in held)
     places = Counter(filter(None, (step.makers[i].source or step.makers[i].range for i in held)))
     what = ", ".join(f"{name} ({n} x)" for name, n in names.most_common(2))
-    yield Draft(
-        "host-sync",
-        f"the host stops {len(held):,} times per step until the GPU is done: {what}; "
-        f"the GPU is idle for {idle / 1e6:.3g} ms of {case.split.period / 1e6:.3g} after it"
-        + (", and what follows is launched piece by piece" if sized else "")
-        + ("; no graph can be captured with them" if len(held) >= FEW_WAITS else ""),
+    finding = case.finding(
+        "waits",
+        (),
+        change,
+        (places or names).most_common(1)[0][0],
         _instead(case, held, sized, looped),
-        (), change, (places or names).most_common(1)[0][0], idle=True,
-        hinders=len(held) >= FEW_WAITS,
-    )  # fmt: skip
+        stops=len(held),
+        what=what,
+        after=idle / 1e6,
+        step=case.split.period / 1e6,
+        pieces=", and what follows is launched piece by piece" if sized else "",
+        graph="; no graph can be captured with them" if len(held) >= FEW_WAITS else "",
+    )
+    yield replace(finding, hinders=len(held) >= FEW_WAITS)
 
 
 def _instead(case: Case, held: Sequence[int], sized: bool, looped: Collection[int]) -> str:
-    """What takes the place of waiting."""
+    """Return the key of what takes the place of waiting."""
     calls = [(case.step.calls[i].name, case.step.makers[i].op) for i in held]
     if sized:
-        return ("use sizes that are known (batched with padding, a mask that multiplies), so that the "
-                "host waits for none")  # fmt: skip
+        return "sizes"
     if 2 * sum(name in SYNCHRONIZES and not op for name, op in calls) > len(held):
-        return "wait for the device outside of the loop only; time with events that are read later"
-    if 2 * sum(case.works[i].kind == "copy" for i in looped) > len(held):
-        one = case.advice("one tensor (torch.stack, torch._foreach_norm)", "one array")
-        return f"put the values into {one}, and read that once, or a step later"
-    later = case.advice("non_blocking, an event", "copied asynchronously, with an event")
-    return f"keep the value on the GPU, or read it a step later ({later})"
+        return "device"
+    return (
+        "values" if 2 * sum(case.works[i].kind == "copy" for i in looped) > len(held) else "advice"
+    )
 
 
 def _looked_at(case: Case, held: Sequence[int]) -> frozenset[int]:

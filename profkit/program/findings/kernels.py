@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from math import prod
+from typing import Any
 
-from profkit.program.findings.case import REACH, Case, Draft
+from profkit.program.findings.case import REACH, Case, ProgramFinding
 from profkit.program.findings.floors import is_native_loop
-from profkit.program.replay.scenario import Change, Reach
+from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import KernelGroup
 from profkit.program.steps.kinds import is_librarys
 
@@ -23,28 +24,23 @@ SHARE = 0.05  # of the step, from which on a kernel is worth a sentence
 LEAST = 0.02  # the same of atomics and sorts
 LONG = 20_000  # nanoseconds: shorter kernels are short for other reasons
 FAR = 4.0  # times what the bytes need, from which on a kernel is called slow
-BOUND_BY_BYTES = {
-    "softmax", "norm", "reduce", "elementwise", "convert", "gather", "concat", "random",
-}  # fmt: skip
+BOUND_BY_BYTES = frozenset("softmax norm reduce elementwise convert gather concat random".split())
 
 
-def contended_atomics(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def contended_atomics(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """Sums into few places, which wait for one another: far from what their bytes need."""
     for group, works in _groups(case, taken, LEAST):
         need, now = case.floor(works), 1e6 * case.time(works)
         if group.kind != "scatter" or not need or now < 2 * need:
             continue
         floor = min(1.0, 1.5 * need / now)
-        yield _draft(
-            "atomics", group, works, Reach(3 * floor, floor, floor / 2.5),
-            f"{_short(group)} adds into shared places: {now / 1e6:.3g} ms per step, {now / need:.1f} "
-            "times what its bytes need",
-            "sort or group the rows by target and sum each group, or multiply with who belongs "
-            "where; private sums in shared memory",
-        )  # fmt: skip
+        left = Range(3 * floor, floor, floor / 2.5)
+        yield _of_group(
+            case, "contended_atomics", group, works, left, now=now / 1e6, ratio=now / need
+        )
 
 
-def small_grid(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def small_grid(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """A kernel of fewer blocks than the GPU has multiprocessors, with what runs beside it."""
     count = case.device.multiprocessors if case.device else None
     for group, works in _groups(case, taken, SHARE) if count else ():
@@ -57,12 +53,10 @@ def small_grid(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
         if ideal > IDLE:
             continue
         others = "" if beside < blocks + 1 else f" ({beside:.0f} with those that run with it)"
-        yield _draft(
-            "kernel", group, works, Reach(2.5 * ideal + 0.1, ideal, ideal * 0.6),
-            f"{_short(group)} runs {blocks} blocks{others} on {count} multiprocessors, "
-            f"{group.time / 1e6:.3g} ms per step: most of the GPU is idle",
-            "split its work into more blocks (rows, tiles, split-k)",
-        )  # fmt: skip
+        left = Range(2.5 * ideal + 0.1, ideal, ideal * 0.6)
+        yield _of_group(
+            case, "small_grid", group, works, left, blocks=blocks, others=others, sms=count
+        )
 
 
 def _blocks_beside(case: Case, works: Sequence[int], full: int) -> float:
@@ -84,26 +78,18 @@ def _blocks_beside(case: Case, works: Sequence[int], full: int) -> float:
     return total / (1e6 * case.time(works))
 
 
-def slow(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def slow(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """A kernel far from its hardware limit: counted, or by its operator's bytes."""
     for group, works in _groups(case, taken, SHARE):
-        milliseconds = f"{group.time / 1e6:.3g} ms per step"
         gain, need = case.gains.get(group.id), _needed(case, group, works)
         if gain is not None:
             if gain > 1.15:
-                yield _draft(
-                    "kernel", group, works, Reach(2 / (1 + gain), 1 / gain, 0.8 / gain),
-                    f"{_short(group)}, {milliseconds}, could be {gain:.2g}x faster",
-                    "see its diagnosis",
-                )  # fmt: skip
+                left = Range(2 / (1 + gain), 1 / gain, 0.8 / gain)
+                yield _of_group(case, "counted", group, works, left, gain=gain)
         elif need and group.time >= FAR * need and group.time >= LONG * group.calls:
             ratio = group.time / need
-            yield _draft(
-                "kernel", group, works, Reach(0.9, 1.6 / ratio, 1.0 / ratio),
-                f"{_short(group)} takes {milliseconds}, {ratio:.1f} times what the bytes of its "
-                "operator need",
-                "count it (profkit profile), or choose another layout or operator for it",
-            )  # fmt: skip
+            left = Range(0.9, 1.6 / ratio, 1.0 / ratio)
+            yield _of_group(case, "slow", group, works, left, ratio=ratio)
 
 
 def _needed(case: Case, group: KernelGroup, works: Sequence[int]) -> float:
@@ -112,18 +98,14 @@ def _needed(case: Case, group: KernelGroup, works: Sequence[int]) -> float:
     return case.floor(works) if bound and is_librarys(group.name) else 0.0
 
 
-def sorts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def sorts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """A whole order where only its beginning is read on: topk finds that without it."""
     found = [i for i in case.chosen(lambda w: w.maker.op in SORTS, taken) if _is_cut(case, i)]
     if not found or case.time(found) * 1e6 < LEAST * case.split.period:
         return
-    maker = case.longest(found).maker
-    yield Draft(
-        "kernel",
-        f"{case.time(found):.3g} ms per step sort {' x '.join(map(str, maker.shapes[0]))} values, "
-        "of which only the first are read on",
-        "torch.topk", found, Change(dict.fromkeys(found, REACH["sort"])),
-    )  # fmt: skip
+    size = " x ".join(map(str, case.longest(found).maker.shapes[0]))
+    change = Change(dict.fromkeys(found, REACH["sort"]))
+    yield case.finding("sorts", found, change, size=size)
 
 
 def _is_cut(case: Case, index: int) -> bool:
@@ -146,12 +128,13 @@ def _groups(
             yield group, works
 
 
-def _draft(
-    category: str, group: KernelGroup, works: Sequence[int], left: Reach, say: str, advice: str
-) -> Draft:
+def _of_group(
+    case: Case, rule: str, group: KernelGroup, works: Sequence[int], left: Range, **figures: Any
+) -> ProgramFinding:
     where = group.source or group.range or group.op or group.name
-    change = Change(dict.fromkeys(works, left.times(1.0)))
-    return Draft(category, say, advice, works, change, where)
+    change = Change(dict.fromkeys(works, left.within(1.0)))
+    figures |= {"name": _short(group), "time": group.time / 1e6}
+    return case.finding(rule, works, change, where, **figures)
 
 
 def _short(group: KernelGroup) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
-from profkit.program.findings.case import REACH, Case, Draft, is_strided
+from profkit.program.findings.case import REACH, Case, ProgramFinding, is_strided
 from profkit.program.findings.host import SMALL_COPY, awaiting, uploads
-from profkit.program.replay.scenario import Aside, CallShare, Change
+from profkit.program.replay.scenario import Aside, CallShare, Change, Range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
 from profkit.records.gpus import pinned_rate
@@ -18,13 +19,14 @@ _SENT = re.compile(r"(?i)send|recv|all_?to_?all")
 COPIED = {"aten::contiguous", "aten::clone"}
 
 
-def copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def copies(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """Copies to and from the host, or between GPUs, that nothing computes beside."""
     chosen = case.chosen(lambda w: w.kind == "copy" and w.activity.bytes > SMALL_COPY, taken)
     if not chosen:
         return
-    seen = [w.activity.bytes / (w.activity.duration * 1e-9) for w in case.works
-            if w.kind == "copy" and not w.activity.pageable and w.activity.bytes > 1 << 20]  # fmt: skip
+    every = (w.activity for w in case.works if w.kind == "copy")
+    pinned = [a for a in every if not a.pageable and a.bytes > 1 << 20]
+    seen = [a.bytes / (a.duration * 1e-9) for a in pinned]
     # The step's own copies tell; a table's rate is worth half where there are any.
     rate = max([*seen, pinned_rate(case.cc) * (0.5 if seen else 1.0)])
 
@@ -33,27 +35,26 @@ def copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     for i in chosen:
         activity = case.works[i].activity
         fast = activity.bytes / rate * 1e9 / max(1, activity.duration)
-        scale[i] = REACH["copy pinned"].times(fast)
+        scale[i] = Range(*(fast * share for share in REACH["copy pinned"])).within(1.0)
         if number := OWN_STREAM.get(activity.direction):
             stream[i] = Aside(number, REACH["copy in its place"])
     change = Change(scale, host=dict.fromkeys(awaiting(case, chosen), CallShare()), stream=stream)
-    way = WAYS.get(case.longest(chosen).activity.direction, "between GPUs")
-    total = sum(case.works[i].activity.bytes for i in chosen)
-    time = case.time(chosen)
+    total, time = sum(case.works[i].activity.bytes for i in chosen), case.time(chosen)
     pageable = any(case.works[i].activity.pageable for i in chosen)
-    yield Draft(
-        "copy",
-        f"{total / 1e6:.3g} MB per step are copied {way}"
-        f"{' from pageable memory' if pageable else ''}, {total / max(time, 1e-9) / 1e6:.3g} GB/s; "
-        f"for {case.idle('copy') / 1e6:.3g} ms of it nothing computes",
-        ("pin the host's memory, copy" if pageable else "copy")
-        + case.advice(" with non_blocking=True", " asynchronously")
-        + " on a stream of its own, a step ahead",
-        chosen, change,
-    )  # fmt: skip
+    yield case.finding(
+        "copies",
+        chosen,
+        change,
+        total=total / 1e6,
+        way=WAYS.get(case.longest(chosen).activity.direction, "between GPUs"),
+        pageable=" from pageable memory" if pageable else "",
+        pin="pin the host's memory, " if pageable else "",
+        rate=total / max(time, 1e-9) / 1e6,
+        alone=case.idle("copy") / 1e6,
+    )
 
 
-def small_copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa: ARG001
+def small_copies(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:  # noqa: ARG001
     """Many small tensors that go to the GPU one by one: each costs the host a call, or a wait."""
     chosen = uploads(case)
     if not chosen:
@@ -63,11 +64,8 @@ def small_copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa:
     pieces = {n for n, e in enumerate(events) if e.items and chosen.issuperset(e.items)}
     # What the copies' operators call besides goes too; a pageable copy ends with a wait of its own.
     ops = {case.works[i].maker.ordinal for i in chosen} - {-1}
-    calls = zip(case.step.calls, case.step.makers, strict=True)
-    around = frozenset(
-        n for n, (call, maker) in enumerate(calls)
-        if maker.ordinal in ops or (call.waits and n - 1 in pieces)
-    )  # fmt: skip
+    around = {n for n, maker in enumerate(case.step.makers) if maker.ordinal in ops}
+    around |= {n + 1 for n in pieces if n + 1 < len(events) and case.step.calls[n + 1].waits}
 
     # One copy in place of all; the host's work on each stays in part at worst.
     left = REACH["copies in one"]
@@ -76,17 +74,14 @@ def small_copies(case: Case, taken: frozenset[int]) -> Iterator[Draft]:  # noqa:
     change = Change(merge=dict.fromkeys(chosen - {first}, left), host=host)
     total = sum(case.works[i].activity.bytes for i in chosen)
     waited = len({e.awaits for e in case.hosts.usual.events} & chosen)
-    yield Draft(
-        "copy",
-        f"{len(chosen)} small copies per step bring {total / 1e6:.3g} MB to the GPU one by one"
-        + (f", and the host waits for {waited} of them" if waited else ""),
-        "put them into one pinned buffer on the host, and copy that "
-        + case.advice("with non_blocking=True", "asynchronously"),
-        sorted(chosen), change, launch_place(case.works[first]), idle=True,
-    )  # fmt: skip
+    said = f", and the host waits for {waited} of them" if waited else ""
+    where = launch_place(case.works[first])
+    yield case.finding(
+        "small_copies", sorted(chosen), change, where, total=total / 1e6, waited=said
+    )
 
 
-def collectives(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def collectives(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """Collectives that nothing computes beside.
 
     Of what is sent from one rank to another a single recording does not tell whether it waits for the
@@ -105,19 +100,11 @@ def collectives(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     left = REACH["collective during training" if learns else "collective"]
     aside = Aside(-5, REACH["collective in its place"])
     change = Change(dict.fromkeys(chosen, left), stream=dict.fromkeys(chosen, aside))
-    yield Draft(
-        "collective",
-        f"{len(chosen)} collectives per step take {case.time(chosen):.3g} ms, "
-        f"{exposed / 1e6:.3g} ms of it with nothing computing at the same time",
-        ("start them as gradients become ready, in buckets"
-         + case.advice(" (DistributedDataParallel does)", "") if learns and reduces
-         else "start them before their result is needed, in parallel with what does not need it")
-        + ", and look whether one rank waits for another",
-        chosen, change,
-    )  # fmt: skip
+    advice = "gradients" if learns and reduces else "advice"
+    yield case.finding("collectives", chosen, change, "", advice, exposed=exposed / 1e6)
 
 
-def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def layouts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """Tensors that are only put into another order."""
     chosen = case.chosen(lambda w: w.kind == "layout" or is_strided(w), taken)
     if len(chosen) < 2:
@@ -133,15 +120,10 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     scale |= dict.fromkeys(asked + _biases(case) if asked else [], REACH["layout of products"])
     scale |= dict.fromkeys(images + named, REACH["layout of images"])
     round_conv = convolved and (named or images)
-    yield Draft(
-        "layout",
-        f"{len(chosen)} kernels per step, {case.time(chosen):.3g} ms, only put tensors into another "
-        "order" + (" round convolutions" if round_conv else ""),
-        case.advice("keep tensors and model in memory_format=torch.channels_last",
-                    "keep tensors in the order that the convolutions compute in") if round_conv
-        else "choose shapes so that no permuted copy is needed, or let the next kernel read strided",
-        chosen, Change(scale), launch_place(case.longest(named or chosen)),
-    )  # fmt: skip
+    where = launch_place(case.longest(named or chosen))
+    around = " round convolutions" if round_conv else ""
+    advice = "convolved" if round_conv else "advice"
+    yield case.finding("layouts", chosen, Change(scale), where, advice, around=around)
 
 
 def _is_image(work: StepWork) -> bool:
@@ -162,24 +144,16 @@ def _is_asked_for(work: StepWork) -> bool:
 
 def _biases(case: Case) -> list[int]:
     """What the operator of a convolution adds in a kernel of its own behind a product."""
-    works = case.works
-    return [
-        i for i, w in enumerate(works)
-        if w.kind == "elementwise" and w.maker.top.startswith("aten::conv")
-        and i and works[i - 1].kind == "gemm"
-    ]  # fmt: skip
+    pairs = enumerate(pairwise(case.works), 1)
+    behind = [(i, w) for i, (before, w) in pairs if before.kind == "gemm"]
+    added = [(i, w) for i, w in behind if w.kind == "elementwise"]
+    return [i for i, w in added if w.maker.top.startswith("aten::conv")]
 
 
-def joins(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def joins(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """Tensors that are only put together: each part is read and written once more."""
     chosen = case.chosen(lambda w: w.kind == "concat", taken)
     if not chosen:
         return
-    yield Draft(
-        "layout",
-        f"{len(chosen)} {'kernel' if len(chosen) == 1 else 'kernels'} per step, "
-        f"{case.time(chosen):.3g} ms, only put tensors together",
-        "allocate the whole once and write each part into its place"
-        + case.advice(" (a cache that grows: index_copy_)", ""),
-        chosen, Change(dict.fromkeys(chosen, REACH["join"])),
-    )  # fmt: skip
+    change = Change(dict.fromkeys(chosen, REACH["join"]))
+    yield case.finding("joins", chosen, change, kernels="kernel" if len(chosen) == 1 else "kernels")

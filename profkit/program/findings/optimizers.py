@@ -11,11 +11,11 @@ from profkit.program.findings.case import (
     REACH,
     SHORT,
     Case,
-    Draft,
+    ProgramFinding,
     goes_back,
     of_optimizer,
 )
-from profkit.program.replay.scenario import Change, Reach
+from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.idle import launch_place
 
 MANY = 16  # kernels one by one that are a loop over parameters
@@ -30,7 +30,7 @@ _OF_ONE = re.compile(r"addcdiv")
 _ROOT = re.compile(r"(?<!r)sqrt_kernel")
 
 
-def optimizer(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def optimizer(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """An optimiser that takes its parameters one by one, or its operations one by one."""
     own = case.chosen(of_optimizer, taken) or _by_name(case, taken)
     names = {i: case.works[i].activity.name for i in own}
@@ -46,17 +46,12 @@ def optimizer(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     times = [case.works[i].activity.duration for i in works]
     need = sum(max(0.0, time - SHORT) for time in times)
     left = REACH["adam" if adam else "optimizer"]
-    only = Reach(*(max(need * share, 2 * SHORT) / (times[0] or 1.0) for share in left))
+    only = Range(*(max(need * share, 2 * SHORT) / (times[0] or 1.0) for share in left))
     first = case.works[works[0]]
-    kind = "parameters one by one" if len(single) >= len(foreach) else "operations one by one"
-    yield Draft(
-        "optimizer",
-        f"the optimiser goes through its {kind}: {len(works):,} kernels, {case.time(works):.3g} ms on "
-        "the GPU and a launch each",
-        "fused=True (torch.optim.Adam, AdamW, SGD)", works,
-        Change({works[0]: only}, dict.fromkeys(works[1:], REACH["launch of a parameter"])),
-        first.maker.range or launch_place(first),
-    )  # fmt: skip
+    change = Change({works[0]: only}, dict.fromkeys(works[1:], REACH["launch of a parameter"]))
+    kind = "parameters" if len(single) >= len(foreach) else "operations"
+    where = first.maker.range or launch_place(first)
+    yield case.finding("optimizer", works, change, where, kind=kind)
 
 
 def _by_name(case: Case, taken: frozenset[int]) -> list[int]:
@@ -70,8 +65,8 @@ def _by_name(case: Case, taken: frozenset[int]) -> list[int]:
     # Works that an optimiser may consist of: LAMB takes a norm of each parameter.
     grouped = groupby(free, lambda i: case.works[i].kind in {*KINDS, "reduce"})
     runs = [list(run) for may_be, run in grouped if may_be]
-    return max((run for run in runs if _updates(case, run)),
-               key=lambda run: _updates(case, run), default=[])  # fmt: skip
+    updates = {n: count for n, run in enumerate(runs) if (count := _updates(case, run))}
+    return runs[max(updates, key=lambda n: updates[n])] if updates else []
 
 
 def _updates(case: Case, run: Sequence[int]) -> int:

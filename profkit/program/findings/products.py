@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from math import ceil, prod
 
-from profkit.program.findings.case import REACH, REACHED, Case, Draft
+from profkit.program.findings.case import REACH, REACHED, Case, ProgramFinding
 from profkit.program.findings.floors import Product, matrix_product
-from profkit.program.replay.scenario import Change, Reach
+from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
 from profkit.program.steps.kinds import is_vector_product, precision_of
@@ -30,7 +31,7 @@ _UNALIGNED = re.compile(r"tensorop_\w*?b?f16\w*_(align[124])\b")
 LONG = 20_000  # nanoseconds: shorter products are bound by other things
 
 
-def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """Products and convolutions in float32 on FP32 pipes, the tensor cores idle."""
     if case.cc is not None and case.cc < (8, 0):
         return  # no TF32 before
@@ -42,17 +43,9 @@ def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     # Fused attention has no TF32: its fix is half precision.
     by_half = (max(1.0, gains[1]), max(1.0, 0.8 * gains[2]), max(1.0, 1.15 * gains[2]))
     scale = {i: _faster(case, i, by_half if i in attention else gains) for i in chosen}
-    yield Draft(
-        "fp32-matmul",
-        f"{len(chosen)} {'kernels of attention' if attention == chosen else 'products'} in float32 "
-        f"run on the FP32 pipes, {case.time(chosen):.3g} ms per step, while the tensor cores are idle",
-        "give the attention bfloat16 or float16: no .float() before it, autocast round it"
-        if attention
-        else case.advice(
-            "torch.set_float32_matmul_precision('high') for TF32, or autocast to bfloat16",
-            "let them use TF32, or give them half precision, where their results may be so exact"),
-        chosen, Change(scale),
-    )  # fmt: skip
+    what = "kernels of attention" if attention == chosen else "products"
+    advice = "attention" if attention else "advice"
+    yield case.finding("fp32_products", chosen, Change(scale), "", advice, what=what)
 
 
 def _is_fp32_product(work: StepWork) -> bool:
@@ -68,13 +61,13 @@ def _is_fp32_attention(work: StepWork) -> bool:
     return work.kind == "attention" and (types[0] == "float" if types and types[0] else named)
 
 
-def _faster(case: Case, index: int, gains: Sequence[float]) -> Reach:
+def _faster(case: Case, index: int, gains: Sequence[float]) -> Range:
     """What is left of a product whose pipe gets faster; a small one is not bound by it."""
     long = max(case.works[index].activity.duration, 1.0)
-    return Reach(*(min(1.0, max(FLOOR, long / gain) / long) for gain in gains))
+    return Range(*(min(1.0, max(FLOOR, long / gain) / long) for gain in gains))
 
 
-def in_float64(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def in_float64(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """Work in float64, which is numpy's and Python's default and seldom a network's need."""
     chosen = case.chosen(_is_float64, taken)
     if not chosen:
@@ -83,17 +76,16 @@ def in_float64(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     gains = levels("double", case.cc)
     scale = dict.fromkeys(chosen, REACH["float64"])
     scale |= {i: _faster(case, i, gains) for i in products}
-    if not (case.torch or case.jax):  # float64 is no default elsewhere: somebody chose it
+    if case.language == "others":  # float64 is no default elsewhere: somebody chose it
         scale = {i: reach._replace(low=1.0) for i, reach in scale.items()}
-    yield Draft(
-        "fp32-matmul" if products else "elementwise-chain",
-        f"{len(chosen)} kernels per step work in float64, {case.time(chosen):.3g} ms"
-        + (f", {len(products)} of them products" if products else ""),
-        case.advice("make it float32 where it comes in (numpy's arrays are float64)"
-                    + (", and let products use TF32" if products else ""),
-                    "compute in float32 what need not be so exact (preconditioners, inner iterations)"),
-        chosen, Change(scale),
-    )  # fmt: skip
+    finding = case.finding(
+        "in_float64",
+        chosen,
+        Change(scale),
+        products=f", {len(products)} of them products" if products else "",
+        tf32=", and let products use TF32" if products else "",
+    )
+    yield replace(finding, category="fp32-matmul") if products else finding
 
 
 def _is_float64(work: StepWork) -> bool:
@@ -130,7 +122,7 @@ def tiling(product: Product, activity: Activity, multiprocessors: int) -> Tiling
     return Tiling(tile, tiles, rounds, used)
 
 
-def tails(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def tails(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """Products whose tiles hold much more than the result, or leave their last round nearly empty."""
     sms = case.device.multiprocessors if case.device else None
     found: dict[int, tuple[Product, Tiling]] = {}
@@ -144,17 +136,19 @@ def tails(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
     scale = {}
     for i, (product, cut) in found.items():
         best = max(cut.used / FILLED, case.product_floor(product) / product.seconds)
-        scale[i] = Reach((1 + best) / 2, best, cut.used).times(1.0)
+        scale[i] = Range((1 + best) / 2, best, cut.used).within(1.0)
     worst = max(found, key=lambda i: found[i][0].seconds * (1 - found[i][1].used))
     product, cut = found[worst]
-    yield Draft(
-        "kernel",
-        f"{len(found)} products, {case.time(found):.3g} ms per step, use {cut.used:.0%} of "
-        f"what their tiles hold: {product.rows} x {product.columns} is {cut.tiles} tiles of "
-        f"{cut.tile[0]} x {cut.tile[1]}" + (f", {_rounds(cut, sms or 1)}" if cut.rounds else ""),
-        "choose the size or the batch so that tiles fill whole rounds, or multiply several at once",
-        list(found), Change(scale), launch_place(case.works[worst]),
-    )  # fmt: skip
+    yield case.finding(
+        "tails",
+        list(found),
+        Change(scale),
+        launch_place(case.works[worst]),
+        rows=product.rows,
+        columns=product.columns,
+        cut=cut,
+        rounds=f", {_rounds(cut, sms or 1)}" if cut.rounds else "",
+    )
 
 
 def _rounds(cut: Tiling, sms: int) -> str:
@@ -167,46 +161,41 @@ def _products(case: Case, taken: frozenset[int] = frozenset()) -> dict[int, Prod
     return {i: product for i, product in products if product}
 
 
-def misfits(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def misfits(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """Half-precision products of odd sizes, which run on older and slower kernels."""
     halves = {i: p for i, p in _products(case).items() if p.size == 2}
     fitting = [p.rate for p in halves.values() if not p.misfits]
     known = case.gpu.half if case.gpu else None
     reachable = REACHED * max([*fitting, known or 0.0])
-    odd = {i: p for i, p in halves.items()
-           if p.misfits and p.rate < PART * reachable and i not in taken}  # fmt: skip
+    slow = {i: p for i, p in halves.items() if p.misfits and p.rate < PART * reachable}
+    odd = {i: p for i, p in slow.items() if i not in taken}
     if not odd:
         return
 
     # The same products at the rate of those that fit; what is added to pad them is little.
     by = (0.55, 1.0, 1.0 / REACHED)
-    scale = {i: Reach(*(min(1.0, p.rate / (b * reachable)) for b in by)) for i, p in odd.items()}
+    scale = {i: Range(*(min(1.0, p.rate / (b * reachable)) for b in by)) for i, p in odd.items()}
     worst = max(odd.values(), key=lambda p: p.seconds)
-    sizes = sorted({n for p in odd.values() for n in p.misfits})
-    fits = -(-sizes[-1] // 64) * 64
-    yield Draft(
-        "kernel",
-        f"{len(odd)} products have sizes that no 16-byte load fits "
-        f"({', '.join(map(str, sizes[-3:]))}) and reach {worst.rate / 1e12:.3g} TFLOP/s where "
-        f"others reach {reachable / 1e12:.3g}: {case.time(odd):.3g} ms per step",
-        f"pad the size to a multiple of 64 ({fits} for {sizes[-1]})", list(odd), Change(scale),
-    )  # fmt: skip
+    sizes = sorted(set(chain.from_iterable(p.misfits for p in odd.values())))
+    yield case.finding(
+        "misfits",
+        list(odd),
+        Change(scale),
+        sizes=", ".join(map(str, sizes[-3:])),
+        rate=worst.rate / 1e12,
+        reachable=reachable / 1e12,
+        fits=-(-sizes[-1] // 64) * 64,
+        size=sizes[-1],
+    )
 
 
-def odd_by_name(case: Case, taken: frozenset[int]) -> Iterator[Draft]:
+def odd_by_name(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """The same where sizes were not recorded: cuBLAS' kernels for odd sizes say so in their names."""
-    odd = case.chosen(
-        lambda w: not w.maker.shapes and w.activity.duration > LONG
-        and _UNALIGNED.search(w.activity.name) is not None, taken
-    )  # fmt: skip
+    unsized = case.chosen(lambda w: not w.maker.shapes and w.activity.duration > LONG, taken)
+    odd = [i for i in unsized if _UNALIGNED.search(case.works[i].activity.name)]
     if not odd:
         return
     left = REACH["padding, newer" if case.cc and case.cc >= (9, 0) else "padding, older"]
     aligned = _UNALIGNED.search(case.longest(odd).activity.name)
-    yield Draft(
-        "kernel",
-        f"{len(odd)} products run on kernels for sizes that no 16-byte load fits "
-        f"({aligned[1] if aligned else ''}): {case.time(odd):.3g} ms per step",
-        "pad the odd size (a vocabulary, say) to a multiple of 64",
-        odd, Change(dict.fromkeys(odd, left)),
-    )  # fmt: skip
+    said = aligned[1] if aligned else ""
+    yield case.finding("odd_by_name", odd, Change(dict.fromkeys(odd, left)), aligned=said)

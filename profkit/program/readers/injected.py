@@ -7,10 +7,11 @@ Their structs stand in profkit/measure/injection.cpp; a file that ends in the mi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
 from profkit.program.timeline import (
@@ -18,34 +19,25 @@ from profkit.program.timeline import (
     Activity,
     Call,
     Device,
-    Dims,
     HostSpan,
     Process,
     Timeline,
+    placed,
 )
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
+# Of each file: the fields of its rows, little-endian, in numpy's words.
 LAYOUTS = {
-    "kernels": [
-        ("start", "<u8"), ("end", "<u8"), ("node", "<u8"), ("correlation", "<u4"),
-        ("device", "<u4"), ("stream", "<u4"), ("name", "<u4"), ("graph", "<u4"),
-        ("grid", "<i4", (3,)), ("block", "<i4", (3,)), ("shared", "<u4"), ("registers", "<u4"),
-    ],
-    "copies": [
-        ("start", "<u8"), ("end", "<u8"), ("bytes", "<u8"), ("correlation", "<u4"),
-        ("device", "<u4"), ("stream", "<u4"), ("kind", "u1"), ("source", "u1"), ("target", "u1"),
-        ("flags", "u1"),
-    ],
-    "calls": [
-        ("start", "<u8"), ("end", "<u8"), ("correlation", "<u4"), ("thread", "<u4"),
-        ("name", "<u4"),
-    ],
-    "ranges": [
-        ("time", "<u8"), ("id", "<u4"), ("thread", "<u4"), ("name", "<u4"), ("phase", "<u4"),
-    ],
-}  # fmt: skip
+    "kernels": "start:u8 end:u8 node:u8 correlation:u4 device:u4 stream:u4 name:u4 graph:u4 "
+    "grid:3i4 block:3i4 shared:u4 registers:u4",
+    "copies": "start:u8 end:u8 bytes:u8 correlation:u4 device:u4 stream:u4 kind:u1 source:u1 "
+    "target:u1 flags:u1",
+    "calls": "start:u8 end:u8 correlation:u4 thread:u4 name:u4",
+    "ranges": "time:u8 id:u4 thread:u4 name:u4 phase:u4",
+}
 MEMORIES = {1: "Pageable", 2: "Pinned", 3: "Device", 4: "Array", 5: "Managed"}
 MEMSET = 255
 SHARE = 0.1  # of the GPU time of the busiest process: what has less is a helper of it
@@ -62,7 +54,7 @@ def read_injected(folder: Path) -> Timeline:
     pids = sorted({int(p.stem) for p in folder.glob("*.meta") if p.stem.isdigit()})
     read_all = [_process(folder, pid) for pid in pids]
     processes = [p for p, _ in read_all if p.activities]
-    notes = [note for _, own in read_all for note in own]
+    notes = list(chain.from_iterable(own for _, own in read_all))
     if not processes:
         if not pids:
             raise ProfkitError(
@@ -96,10 +88,9 @@ def _process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     activities = [*_kernels(rows["kernels"], names, first), *_copies(rows["copies"], first)]
     activities.sort(key=lambda a: (a.start, a.end))
     calls = [
-        Call(_name(names, r["name"]), int(r["start"]) - first, int(r["end"]) - first,
-             int(r["thread"]), int(r["correlation"]))
-        for r in rows["calls"]
-    ]  # fmt: skip
+        Call(_name(names, name), start - first, end - first, thread, correlation)
+        for start, end, correlation, thread, name in rows["calls"].tolist()
+    ]
     calls.sort(key=lambda c: c.start)
     spans = _spans(rows["ranges"], names, first)
     rank = about.get("rank", [""])[0]
@@ -121,10 +112,17 @@ def _lines(path: Path) -> list[str]:
     return path.read_text("utf-8", "backslashreplace").split("\n") if path.is_file() else []
 
 
+def layout_of(kind: str) -> np.dtype[Any]:
+    import numpy as np
+
+    columns = (column.split(":") for column in LAYOUTS[kind].split())
+    return np.dtype([(name, f"<{form}") for name, form in columns])
+
+
 def _rows(path: Path, kind: str) -> NDArray[Any]:
     import numpy as np
 
-    layout: np.dtype[Any] = np.dtype(cast(Any, LAYOUTS[kind]))
+    layout = layout_of(kind)
     if not path.is_file():
         return np.zeros(0, layout)
     content = path.read_bytes()
@@ -136,48 +134,37 @@ def _name(names: Sequence[str], number: int) -> str:
     return _VERSION.sub("", name)
 
 
-def _kernels(rows: NDArray[Any], names: Sequence[str], first: int) -> list[Activity]:
-    return [
-        Activity(
-            "kernel", _name(names, r["name"]), int(r["start"]) - first, int(r["end"]) - first,
-            int(r["device"]), int(r["stream"]), int(r["correlation"]),
-            cast(Dims, tuple(r["grid"].tolist())), cast(Dims, tuple(r["block"].tolist())),
-            int(r["shared"]), int(r["registers"]),
-            graph=bool(r["graph"]),
-        )
-        for r in rows if r["end"] > r["start"]
-    ]  # fmt: skip
+def _kernels(rows: NDArray[Any], names: Sequence[str], first: int) -> Iterator[Activity]:
+    for start, end, _, correlation, device, stream, name, graph, *rest in rows.tolist():
+        if end > start:
+            place = start - first, end - first, device, stream, correlation
+            grid, block, shared, registers = rest
+            sizes: dict[str, Any] = {"grid": tuple(grid.tolist()), "block": tuple(block.tolist())}
+            sizes |= {"shared": shared, "registers": registers, "graph": bool(graph)}
+            yield placed("kernel", _name(names, name), place, **sizes)
 
 
-def _copies(rows: NDArray[Any], first: int) -> list[Activity]:
-    out = []
-    for r in rows:
-        set_ = r["kind"] == MEMSET
-        direction = "" if set_ else DIRECTIONS.get(int(r["kind"]), "")
-        ends = [MEMORIES.get(int(r[side]), "unknown") for side in ("source", "target")]
-        name = "Memset" if set_ else f"Memcpy {direction} ({ends[0]} -> {ends[1]})"
-        out.append(
-            Activity(
-                "set" if set_ else "copy", name, int(r["start"]) - first, int(r["end"]) - first,
-                int(r["device"]), int(r["stream"]), int(r["correlation"]),
-                bytes=int(r["bytes"]), direction=direction, pageable="Pageable" in ends,
-            )
-        )  # fmt: skip
-    return out
+def _copies(rows: NDArray[Any], first: int) -> Iterator[Activity]:
+    for start, end, size, correlation, *on, number, source, target, _ in rows.tolist():
+        ends = [MEMORIES.get(side, "unknown") for side in (source, target)]
+        way, pageable = DIRECTIONS.get(number, ""), "Pageable" in ends
+        kind, name = "set", "Memset"
+        if number != MEMSET:
+            kind, name = "copy", f"Memcpy {way} ({ends[0]} -> {ends[1]})"
+        place = start - first, end - first, *on, correlation
+        yield placed(kind, name, place, bytes=size, direction=way, pageable=pageable)
 
 
 def _spans(rows: NDArray[Any], names: Sequence[str], first: int) -> list[HostSpan]:
     """NVTX ranges from their begin and end marks."""
     begun: dict[tuple[int, int], tuple[int, str]] = {}
     out = []
-    for r in rows:
-        key = int(r["id"]), int(r["thread"])
-        time, phase = int(r["time"]) - first, int(r["phase"])
+    for time, number, thread, name, phase in rows.tolist():
+        key = number, thread
         if phase & BEGINS:
-            begun[key] = time, _name(names, r["name"])
+            begun[key] = time - first, _name(names, name)
         elif phase & ENDS and key in begun:
-            start, name = begun.pop(key)
-            out.append(HostSpan("range", name, start, time, key[1]))
+            out.append(HostSpan("range", *begun.pop(key)[::-1], time - first, thread))
     return sorted(out, key=lambda s: (s.start, -s.end))
 
 

@@ -19,14 +19,15 @@ from profkit.program.timeline import (
     HostSpan,
     Process,
     Timeline,
+    placed,
 )
 
 PAGEABLE = 0  # nsys' ENUM_CUDA_MEM_KIND; 2 is device
 MEMORIES = {PAGEABLE: "Pageable", 1: "Pinned"}
 _KERNELS = """
-  SELECT k.start, k.end, k.deviceId, k.streamId, k.correlationId, s.value, k.globalPid,
+  SELECT k.start, k.end, k.deviceId, k.streamId, k.correlationId, k.globalPid,
          k.gridX, k.gridY, k.gridZ, k.blockX, k.blockY, k.blockZ,
-         k.staticSharedMemory + k.dynamicSharedMemory, k.registersPerThread, {graph}
+         k.staticSharedMemory + k.dynamicSharedMemory, k.registersPerThread, {graph}, s.value
   FROM CUPTI_ACTIVITY_KIND_KERNEL k LEFT JOIN StringIds s ON s.id = k.demangledName"""
 _COPIES = """
   SELECT start, end, deviceId, streamId, correlationId, globalPid, bytes, copyKind, srcKind, dstKind
@@ -107,10 +108,14 @@ def _timeline(base: sqlite3.Connection, path: Path) -> Timeline:
     for rank, pid in enumerate(sorted(activities)):
         own = sorted(activities[pid], key=lambda a: (a.start, a.end))
         device = devices.get(own[len(own) // 2].device)
-        called = [Call(str(name or ""), start, end, thread & 0xFFFFFF, _whole(correlation))
-                  for start, end, thread, correlation, name in calls.get(pid, [])]  # fmt: skip
-        spans = [HostSpan("range", str(name or ""), start, end, thread & 0xFFFFFF)
-                 for start, end, thread, name in ranges.get(pid, [])]  # fmt: skip
+        called = [
+            Call(str(name or ""), start, end, thread, _whole(correlation))
+            for start, end, thread, correlation, name in calls.get(pid, [])
+        ]
+        spans = [
+            HostSpan("range", str(name or ""), start, end, thread)
+            for start, end, thread, name in ranges.get(pid, [])
+        ]
         processes.append(Process((pid >> 24) & 0xFFFFFF, rank, device, own, called, spans))
     return Timeline("nsys", processes)
 
@@ -119,30 +124,29 @@ def _activities(base: sqlite3.Connection, tables: set[str]) -> Iterator[tuple[in
     columns = {row[1] for row in base.execute("PRAGMA table_info(CUPTI_ACTIVITY_KIND_KERNEL)")}
     graph = "COALESCE(k.graphNodeId, 0)" if "graphNodeId" in columns else "0"
     for row in _timed_rows(base, _KERNELS.format(graph=graph)):
-        name = str(row[5] or "unknown")
-        start, end, device, stream, correlation, _, pid, *rest = map(_whole, row)
-        yield pid, Activity(
-            "kernel", name, start, max(start, end), device, stream, correlation,
-            (rest[0], rest[1], rest[2]), (rest[3], rest[4], rest[5]), rest[6], rest[7],
-            graph=bool(rest[8]),
-        )  # fmt: skip
-    if "CUPTI_ACTIVITY_KIND_MEMCPY" in tables:
-        for row in _timed_rows(base, _COPIES):
-            start, end, device, stream, correlation, pid, size, kind, *ends = map(_whole, row)
-            direction = DIRECTIONS.get(kind, "")
-            source, target = (MEMORIES.get(end, "Device") for end in ends)
-            yield pid, Activity(
-                "copy", f"Memcpy {direction} ({source} -> {target})", start, max(start, end), device,
-                stream, correlation, bytes=size, direction=direction, pageable=PAGEABLE in ends,
-            )  # fmt: skip
-    if "CUPTI_ACTIVITY_KIND_MEMSET" in tables:
-        for row in _timed_rows(base, _SETS):
-            start, end, device, stream, correlation, pid, size = map(_whole, row)
-            end = max(start, end)
-            yield (
-                pid,
-                Activity("set", "Memset", start, end, device, stream, correlation, bytes=size),
-            )
+        place, (pid, *rest) = _place(row)
+        *sizes, shared, registers, launched, _ = rest
+        more: dict[str, Any] = {"shared": shared, "registers": registers, "graph": bool(launched)}
+        more |= {"grid": tuple(sizes[:3]), "block": tuple(sizes[3:])}
+        yield pid, placed("kernel", str(row[-1] or "unknown"), place, **more)
+    for table, query in (("MEMCPY", _COPIES), ("MEMSET", _SETS)):
+        if f"CUPTI_ACTIVITY_KIND_{table}" not in tables:
+            continue
+        for row in _timed_rows(base, query):
+            place, (pid, size, *copied) = _place(row)
+            kind, name, way, ends = "set", "Memset", "", copied[1:]
+            if copied:
+                way = DIRECTIONS.get(copied[0], "")
+                source, target = (MEMORIES.get(side, "Device") for side in ends)
+                kind, name = "copy", f"Memcpy {way} ({source} -> {target})"
+            more = {"bytes": size, "direction": way, "pageable": PAGEABLE in ends}
+            yield pid, placed(kind, name, place, **more)
+
+
+def _place(row: Sequence[object]) -> tuple[list[int], list[int]]:
+    """Return a row's start, end, device, stream and correlation, and its other columns."""
+    start, end, *rest = map(_whole, row)
+    return [start, max(start, end), *rest[:3]], rest[3:]
 
 
 def _by_process(base: sqlite3.Connection, query: str) -> dict[int, list[Sequence[int]]]:
@@ -150,7 +154,8 @@ def _by_process(base: sqlite3.Connection, query: str) -> dict[int, list[Sequence
     out: dict[int, list[Sequence[int]]] = {}
     rows = [(*map(_whole, row[:3]), *row[3:]) for row in _timed_rows(base, query)]
     for row in sorted(rows, key=lambda row: (row[0], -row[1])):
-        out.setdefault(row[2] & _PID, []).append((row[0], max(row[0], row[1]), row[2], *row[3:]))
+        begin, end, thread, *rest = row
+        out.setdefault(thread & _PID, []).append((begin, max(begin, end), thread & 0xFFFFFF, *rest))
     return out
 
 

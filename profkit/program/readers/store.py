@@ -32,8 +32,8 @@ TABLES = {"activities": Activity, "calls": Call, "spans": HostSpan}
 ROWS_MOST = 4_000_000  # of a table, as many as are read of a torch trace
 BYTES_MOST = 4 << 30  # of a table, unpacked
 _BATCH = 4096  # rows unpacked before their bytes are counted
-_WRONG = (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError,
-          NotImplementedError, MemoryError)  # fmt: skip
+_DAMAGED = OSError, ValueError, TypeError, KeyError, AttributeError
+_WRONG = (*_DAMAGED, OverflowError, NotImplementedError, MemoryError)
 
 
 def write(timeline: Timeline, folder: Path) -> None:
@@ -49,14 +49,12 @@ def write(timeline: Timeline, folder: Path) -> None:
                 into = io.BytesIO()
                 frame.to_parquet(into, index=False, compression="zstd")
             write_bytes(folder / f"{table}.parquet", into.getvalue())
-        head = {
-            "schema": SCHEMA, "how": timeline.how, "command": timeline.command,
-            "notes": list(timeline.notes),
-            "processes": [
-                {"pid": p.pid, "rank": p.rank, "device": asdict(p.device) if p.device else None}
-                for p in timeline.processes
-            ],
-        }  # fmt: skip
+        ranks = [
+            {"pid": p.pid, "rank": p.rank, "device": asdict(p.device) if p.device else None}
+            for p in timeline.processes
+        ]
+        head: dict[str, Any] = {"schema": SCHEMA, "how": timeline.how, "command": timeline.command}
+        head |= {"notes": list(timeline.notes), "processes": ranks}
         write_text(folder / HEAD, json.dumps(head, indent=1))
     except OSError as error:
         raise ProfkitError(f"{folder}: cannot be written: {error.strerror or error}") from error
@@ -69,8 +67,9 @@ def frames(timeline: Timeline) -> dict[str, DataFrame]:
     out = {}
     for table, kind in TABLES.items():
         names = [f.name for f in fields(kind)]
-        every = ((p.rank, row) for p in timeline.processes for row in getattr(p, table))
-        rows = [(rank, *(_cell(row, name) for name in names)) for rank, row in every]
+        rows: list[tuple[Any, ...]] = []
+        for p in timeline.processes:
+            rows += [(p.rank, *(_cell(row, name) for name in names)) for row in getattr(p, table)]
         out[table] = pd.DataFrame(rows, columns=["rank", *names])
     return out
 

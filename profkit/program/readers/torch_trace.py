@@ -30,9 +30,8 @@ Row = TypeVar("Row", Activity, Call, HostSpan)
 EVENTS_MOST = 2 * MOST  # looked at, also such as are of no use
 _CALLS = {"cuda_runtime", "cuda_driver"}
 # As PyTorch wrote them up to 1.11 (Kineto's output_json.cpp of then).
-_OLD = {
-    "operator": "cpu_op", "runtime": "cuda_runtime", "memcpy": "gpu_memcpy", "memset": "gpu_memset",
-}  # fmt: skip
+_OLD = {"operator": "cpu_op", "runtime": "cuda_runtime"}
+_OLD |= {"memcpy": "gpu_memcpy", "memset": "gpu_memset"}
 _ACTIVITIES = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "set"}
 _DIRECTION = re.compile(r"\b([HDP]to[HDP])\b")
 # A Python frame of the user's own: a file that is neither an installed package nor Python's.
@@ -164,16 +163,22 @@ def _escaped(text: str) -> str:
 def _activity(kind: str, name: str, args: dict[str, Any], start: int, end: int) -> Activity:
     direction = _DIRECTION.search(name) if kind == "copy" else None
     return Activity(
-        kind, name, start, end,
-        device=_whole(args.get("device")), stream=_whole(args.get("stream")),
+        kind,
+        name,
+        start,
+        end,
+        device=_whole(args.get("device")),
+        stream=_whole(args.get("stream")),
         correlation=_whole(args.get("correlation")),
-        grid=_dims(args.get("grid")), block=_dims(args.get("block")),
+        grid=_dims(args.get("grid")),
+        block=_dims(args.get("block")),
         shared=_whole(args.get("shared memory")),
         registers=_whole(args.get("registers per thread")),
-        bytes=_whole(args.get("bytes")), direction=direction[1] if direction else "",
+        bytes=_whole(args.get("bytes")),
+        direction=direction[1] if direction else "",
         pageable="ageable" in name,
         graph=bool(_whole(args.get("graph node id")) or _whole(args.get("graph id"))),
-    )  # fmt: skip
+    )
 
 
 def _dims(value: object) -> Dims | None:

@@ -36,46 +36,49 @@ WATCHED = 1_900.0
 NEAR_PLAIN = 0.03  # of a step: recorded and plain are the same
 
 
-class Reach(NamedTuple):
-    """The share that is left, by how much a fix helps; 1 changes nothing."""
+class Range(NamedTuple):
+    """What is expected of a share, which is left by a fix, or of milliseconds; and its two ends.
 
-    low: float
+    How often truth is between the ends has not been counted.
+    """
+
+    low: float  # with the slowest host, and the least help that is thought possible
     expect: float
-    high: float
+    high: float  # with the other ends of both
 
-    def times(self, by: float) -> Reach:
-        """The shares of a part, at most all of it."""
-        return Reach(*(min(1.0, by * share) for share in self))
+    def within(self, most: float) -> Range:
+        """The same, but nowhere more than this."""
+        return Range(*(min(value, most) for value in self))
 
 
-ALL = Reach(1.0, 1.0, 1.0)
-GONE = Reach(0.0, 0.0, 0.0)
+ALL = Range(1.0, 1.0, 1.0)
+NOTHING = Range(0.0, 0.0, 0.0)
 
 
 class CallShare(NamedTuple):
     """What is left of the host's time before a call, and in it."""
 
-    gap: Reach = ALL
-    busy: Reach = ALL
+    gap: Range = ALL
+    busy: Range = ALL
 
 
 class Aside(NamedTuple):
     """A stream for work that nothing waits for any more, and the share that stays where it was."""
 
     stream: int
-    left: Reach
+    left: Range
 
 
 @dataclass(frozen=True)
 class Change:
     """What a fix does to a step: its works and calls by index, with what is left of them."""
 
-    scale: Mapping[int, Reach] = field(default_factory=dict)  # of a work's duration
-    merge: Mapping[int, Reach] = field(default_factory=dict)  # work gone; of its launch's host time
+    scale: Mapping[int, Range] = field(default_factory=dict)  # of a work's duration
+    merge: Mapping[int, Range] = field(default_factory=dict)  # work gone; of its launch's host time
     host: Mapping[int, CallShare] = field(default_factory=dict)  # calls that wait for nothing now
     stream: Mapping[int, Aside] = field(default_factory=dict)
-    launches: Reach = ALL  # of the host's time for all calls, as a graph has them; not its pauses
-    pauses: Reach = ALL  # of the host's long work between calls
+    launches: Range = ALL  # of the host's time for all calls, as a graph has them; not its pauses
+    pauses: Range = ALL  # of the host's long work between calls
 
     def apply(self, before: Model, level: int) -> Model:
         """The model after the fix, where it helps least (LOW), as expected, or most."""
@@ -114,19 +117,6 @@ def _launching(event: Event, lost: Mapping[int, float]) -> Event:
 
 
 @dataclass(frozen=True)
-class Saving:
-    """Milliseconds of the step."""
-
-    expect: float  # most likely
-    low: float  # with the slowest host and the least help that is thought possible
-    high: float  # with the other ends of both; how often truth is inside has not been counted
-
-    def within(self, most: float) -> Saving:
-        """The saving where no more than some milliseconds can be saved."""
-        return Saving(min(self.expect, most), min(self.low, most), min(self.high, most))
-
-
-@dataclass(frozen=True)
 class Hosts:
     """The step's models with a host as fast as it may be without the recorder."""
 
@@ -137,22 +127,22 @@ class Hosts:
     most: float = inf  # milliseconds of the step as it was recorded: recording makes none faster
 
     @property
-    def plain(self) -> tuple[float, float, float]:
-        """The step without the recorder in milliseconds: expect, low, high."""
-        ends = [min(m.period / 1e6, self.most) for m in (self.usual, *self.others)]
-        return ends[0], min(ends), max(ends)
+    def plain(self) -> Range:
+        """The step without the recorder in milliseconds."""
+        times = [min(m.period / 1e6, self.most) for m in (self.usual, *self.others)]
+        return Range(min(times), times[0], max(times))
 
-    def saving(self, change: Change) -> Saving:
-        """What a change saves of the step."""
+    def saving(self, change: Change) -> Range:
+        """The milliseconds of the step that a change saves."""
 
         def saved(model: Model, level: int) -> float:
             return max(0.0, model.period - change.apply(model, level).period) / 1e6
 
-        plain, every = self.plain[0], (self.usual, *self.others)
+        plain, every = self.plain.expect, (self.usual, *self.others)
         expect = min(saved(self.usual, EXPECT), plain)
         low = min(expect, *(saved(model, LOW) for model in every)) - SPREAD * plain
         high = max(expect, *(saved(model, HIGH) for model in every)) + SPREAD * plain
-        return Saving(expect, max(0.0, low), max(expect, min(high, plain)))
+        return Range(max(0.0, low), expect, max(expect, min(high, plain)))
 
 
 def hosts(timeline: Timeline, process: Process, step: Step, plain_ms: float | None = None) -> Hosts:

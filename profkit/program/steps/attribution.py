@@ -68,11 +68,10 @@ def _maker(stack: Sequence[HostSpan], ordinal: int) -> Maker:
     ops = [s for s in stack if s.kind == "op"]
     shaped = next((s for s in reversed(ops) if any(s.shapes)), None)
     within = {s.kind: s.name for s in stack}  # the innermost of each kind
-    return Maker(
-        within.get("op", ""), ops[0].name if ops else "", _range_name(within.get("range", "")),
-        line_of(within["python"]) if "python" in within else "",
-        shaped.shapes if shaped else (), shaped.types if shaped else (), ordinal if ops else -1,
-    )  # fmt: skip
+    line = line_of(within["python"]) if "python" in within else ""
+    names = within.get("op", ""), ops[0].name if ops else "", _range_name(within.get("range", ""))
+    inputs = (shaped.shapes, shaped.types) if shaped else ((), ())
+    return Maker(*names, line, *inputs, ordinal if ops else -1)
 
 
 def _range_name(name: str) -> str:

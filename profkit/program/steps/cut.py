@@ -87,8 +87,8 @@ def find_steps(process: Process, named: str = "") -> Steps:
     calls = _outermost(process.calls)
     order = _launched(process.activities, calls)
     if not order:
-        raise ProfkitError("no launch of a kernel was recorded, by its correlation number",
-                           "record CPU and GPU together")  # fmt: skip
+        why = "no launch of a kernel was recorded, by its correlation number"
+        raise ProfkitError(why, "record CPU and GPU together")
     how, begins, notes = _begins(process, calls, order, named)
     # What precedes the first launch may be no step's: a recorder that starts takes its time once.
     first = min(
@@ -132,8 +132,8 @@ def _unlaunched(activities: Sequence[Activity], order: Sequence[Launched]) -> It
     inside = sum(a.duration for a in activities if a.start >= begin)
     left = inside - sum(a.duration for _, a in order)
     if left > UNLAUNCHED * inside:
-        yield (f"{left / inside:.0%} of the GPU's work has no launch in the recording (cut, or "
-               "launched by the GPU itself): it is in no step")  # fmt: skip
+        why = "(cut, or launched by the GPU itself): it is in no step"
+        yield f"{left / inside:.0%} of the GPU's work has no launch in the recording {why}"
 
 
 def _begins(
@@ -242,8 +242,8 @@ def _chosen(how: str, steps: list[Step], notes: list[str]) -> Steps:
     odd = [s for s in timed if s.period > ODD * middle or s.period < middle / ODD]
     if odd:
         low, high = (f(s.period for s in timed) / 1e6 for f in (min, max))
-        notes = [*notes, f"{len(odd)} of {len(timed)} steps are of another length: "
-                 f"{low:.3g} to {high:.3g} ms; what is said is of the typical one"]  # fmt: skip
+        lengths = f"{low:.3g} to {high:.3g} ms; what is said is of the typical one"
+        notes = [*notes, f"{len(odd)} of {len(timed)} steps are of another length: {lengths}"]
     chosen = min(range(len(timed)), key=lambda i: (abs(timed[i].period - middle), -i))
     usual = _usual_pauses(steps, chosen)
     return Steps(how, [*steps[:chosen], usual, *steps[chosen + 1 :]], chosen, tuple(notes))
@@ -353,11 +353,9 @@ def group(works: Sequence[StepWork]) -> list[KernelGroup]:
 def _group(works: Sequence[StepWork], name: str, time: int, own: Sequence[int]) -> KernelGroup:
     first, made = works[own[0]], [works[i].maker for i in own]
     activity = first.activity
-    return KernelGroup(
-        name, activity.name, first.kind, activity.grid, activity.block, len(own), time, tuple(own),
-        _usual(m.top or m.op for m in made), _usual(m.range for m in made),
-        _usual(m.source for m in made),
-    )  # fmt: skip
+    identity = name, activity.name, first.kind, activity.grid, activity.block
+    texts = [m.top or m.op for m in made], [m.range for m in made], [m.source for m in made]
+    return KernelGroup(*identity, len(own), time, tuple(own), *map(_usual, texts))
 
 
 def _usual(words: Iterable[str]) -> str:

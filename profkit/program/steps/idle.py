@@ -67,8 +67,8 @@ def _rows(spent: Sequence[Spent]) -> tuple[Idle, ...]:
     places: dict[str, Counter[str]] = {cause: Counter() for cause in CAUSES}
     for low, high, cause, where in spent:
         places[cause][where] += high - low
-    rows = [Idle(cause, own.total(), max(own, key=lambda w: own[w]))
-            for cause, own in places.items() if own.total()]  # fmt: skip
+    spent_in = {cause: own for cause, own in places.items() if own.total()}
+    rows = [Idle(cause, own.total(), own.most_common(1)[0][0]) for cause, own in spent_in.items()]
     return tuple(sorted(rows, key=lambda row: -row.time))
 
 
