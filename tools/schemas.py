@@ -2,27 +2,40 @@
 
     python tools/schemas.py
 
-Each is made of the type that the document's writer returns (msgspec): what it may be is written once.
-Whatever a test prints is held to its schema (tests/documents.py).
+Each is made (msgspec) of the type that the document's writer returns, or of the classes in it: what
+a class says of itself is in its `JSON`. Whatever a test prints is held to its schema
+(tests/documents.py).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache, reduce
+from operator import or_
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    Literal,
+    TypedDict,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import msgspec
 
-from profkit.evidence.calibration import ScoresDocument
-from profkit.evidence.claims import ClaimsDocument
-from profkit.evidence.gate import GateDocument
-from profkit.evidence.history.noise import NoiseDocument
-from profkit.evidence.history.steps import ColumnsDocument, HistoryDocument, QueryDocument
-from profkit.evidence.history.stream import StreamedDocument
-from profkit.evidence.ladder import LaddersDocument, SummaryDocument
-from profkit.evidence.sides import CompareDocument
+from profkit.errors import ProfkitError
+from profkit.evidence.calibration import Calibration, Score
+from profkit.evidence.claims import Verified
+from profkit.evidence.gate import GateReport
+from profkit.evidence.history.noise import MachineNoise
+from profkit.evidence.history.steps import HistoryStep
+from profkit.evidence.ladder import Ladder, Summary
+from profkit.evidence.sides import Compared
 from profkit.files import write_text
 from profkit.measure.capture import CaptureDocument
 from profkit.measure.check.check import CheckDocument
@@ -33,14 +46,91 @@ from profkit.measure.variants.scaffold import NewDocument
 from profkit.model.whatif import WhatifDocument
 from profkit.program.change import TriagesDocument
 from profkit.program.document import TriageDocument
-from profkit.records.record import ProfileDocument, Record
+from profkit.records.record import Record
+from profkit.records.store import Document
 from profkit.show.views.document import DiagnosisDocument
 from profkit.tune.run import TuneDocument
+
+
+class ClaimsDocument(TypedDict):
+    """What `profkit claims --json` prints: each claim with its answer."""
+
+    schema: Literal["profkit.claims/1"]
+    files: list[Verified]
+
+
+class ColumnsDocument(TypedDict):
+    """What `profkit history --sql --json` without a question prints: the columns that there are."""
+
+    schema: Literal["profkit.history/1"]
+    columns: list[dict[str, str]]
+
+
+class HistoryDocument(TypedDict):
+    """What `profkit history --json` prints."""
+
+    schema: Literal["profkit.history/1"]
+    steps: list[HistoryStep]
+
+
+class LaddersDocument(TypedDict):
+    """What `profkit compare --ladder --json` prints: each variant against its parent."""
+
+    schema: Literal["profkit.ladders/1"]
+    ladders: list[Ladder]
+
+
+class NoiseDocument(TypedDict):
+    """What `profkit bench --aa N --json` prints."""
+
+    schema: Literal["profkit.noise/1"]
+    machines: list[MachineNoise]
+
+
+class ProfileDocument(TypedDict):
+    """What `profkit profile --variant NAME --json` prints: run records, with problem_message each."""
+
+    schema: Literal["profkit.profile/1"]
+    runs: list[Record]
+
+
+class QueryDocument(TypedDict):
+    """What `profkit history --sql QUESTION --json` prints."""
+
+    schema: Literal["profkit.query/1"]
+    rows: list[dict[str, Any]]
+
+
+class ScoresDocument(TypedDict):
+    """What `profkit claims --ledger --json` prints: predictions, and how they came out."""
+
+    schema: Literal["profkit.scores/1"]
+    scores: list[Score]
+    calibration: list[Calibration]
+    damaged: list[int]
+
+
+class StreamedDocument(TypedDict):
+    """What `profkit diagnose --history DIR --json` prints."""
+
+    schema: Literal["profkit.streamed/1"]
+    reports: int
+    known: int
+    launches: int
+    not_ok: list[str]
+
+
+class SummaryDocument(TypedDict):
+    """What `profkit compare VARIANT --decide --json` prints: one variant against others."""
+
+    schema: Literal["profkit.summary/1"]
+    summaries: list[Summary]
+
 
 FOLDER = Path(__file__).parents[1] / "profkit" / "schemas"
 DOCUMENTS = (
     BenchDocument, BuildDocument, CaptureDocument, CheckDocument, ClaimsDocument, ColumnsDocument,
-    CompareDocument, DiagnosisDocument, DoctorDocument, GateDocument, HistoryDocument, LaddersDocument,
+    Compared, DiagnosisDocument, DoctorDocument, GateReport, HistoryDocument, LaddersDocument,
     ListDocument, NewDocument, NoiseDocument, ProfileDocument, QueryDocument, ScoresDocument,
     StreamedDocument, SummaryDocument, TriageDocument, TriagesDocument, TuneDocument, WhatifDocument,
 )  # fmt: skip
@@ -50,11 +140,66 @@ RUN = "profkit.run/1"
 def every() -> dict[str, dict[str, Any]]:
     """Name -> schema of every document; two documents of one name are either of the two."""
     types: dict[str, list[Any]] = {}
-    for document in DOCUMENTS:
+    for document in map(_printed_as, DOCUMENTS):
         (name,) = get_args(get_type_hints(document)["schema"])
         types.setdefault(name, []).append(document)
     run = _schema(RUN, [Record], "The run record <variant>.json next to a report.")
     return {RUN: run, **{name: _schema(name, of) for name, of in types.items()}}
+
+
+def _printed_as(hint: Any) -> Any:
+    """The type of what is printed of a type: a class that is a Document is an object of its `JSON`."""
+    kind, parts = get_origin(hint), [_printed_as(part) for part in get_args(hint)]
+    if kind in (Union, UnionType):
+        return reduce(or_, parts)
+    if kind in (list, tuple, dict, Mapping):
+        return dict[parts[0], parts[1]] if kind in (dict, Mapping) else list[parts[0]]
+    if is_typeddict(hint):
+        hints = get_type_hints(hint)
+        printed = {key: _printed_as(of) for key, of in hints.items()}
+        return (
+            hint
+            if printed == hints
+            else _object(hint.__name__, hint.__doc__, tuple(printed.items()))
+        )
+    if isinstance(hint, type) and issubclass(hint, Document) and hint.JSON:
+        return _of_document(hint)
+    return str if hint is ProfkitError else hint
+
+
+@cache
+def _of_document(kind: Any) -> Any:
+    keys: dict[str, Any] = {}
+    for word in kind.JSON.split():
+        path, _, only = word.removesuffix("?").partition(":")
+        hint = kind
+        for name in path.split("."):
+            hint = _attribute(hint, name)
+        if only:
+            inner = ((key, _printed_as(_attribute(hint, key))) for key in only.split(","))
+            hint = _object(f"{hint.__name__} of {kind.__name__}", hint.__doc__, tuple(inner))
+        printed = _printed_as(hint)
+        keys[path.rpartition(".")[2]] = printed | None if word.endswith("?") else printed
+    return _object(kind.__name__, kind.__doc__, tuple(keys.items()))
+
+
+def _attribute(kind: Any, name: str) -> Any:
+    """The type of an attribute, as `Document` finds it."""
+    if get_origin(kind) in (Union, UnionType):
+        kind = next(part for part in get_args(kind) if part is not NoneType)
+    hints = get_type_hints(kind)
+    name = name if name in hints or hasattr(kind, name) else name.removesuffix("_s")
+    member = getattr(kind, name, None)
+    if isinstance(member, property):
+        return get_type_hints(member.fget)["return"]
+    return hints[name] if name in hints else Literal[member]
+
+
+@cache
+def _object(name: str, about: str | None, keys: tuple[tuple[str, Any], ...]) -> Any:
+    kind: Any = TypedDict(name, dict(keys))  # type: ignore[operator]
+    kind.__doc__ = about
+    return kind
 
 
 def _schema(name: str, types: Iterable[Any], about: str = "") -> dict[str, Any]:

@@ -114,7 +114,7 @@ def print_json_rows(document: Mapping[str, Any], name: str, rows: Iterable[Any])
 
 
 def print_blocks(
-    blocks: Iterable[Block], document: Mapping[str, Any] | None = None, as_markdown: bool = False
+    blocks: Iterable[Block], document: object = None, as_markdown: bool = False
 ) -> None:
     """Print blocks as text or Markdown; or, where there is one, the document."""
     if document is not None:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import exp, log
 from statistics import median
-from typing import Literal, TypedDict
 
 from profkit.evidence.ledger import PROGRAM, Ledger, Outcome, Prediction, meant_rules
 from profkit.evidence.runs import Evidence
@@ -81,15 +80,6 @@ def edges_today(evidence: Evidence) -> Edges:
     runs, _ = evidence.readable(counters=False)
     records = filter(None, (run.record for run in runs))
     return {(r.variant, r.case): (r.header.after, frozenset(meant_rules(r))) for r in records}
-
-
-class ScoresDocument(TypedDict):
-    """What `profkit claims --ledger --json` prints: predictions, and how they came out."""
-
-    schema: Literal["profkit.scores/1"]
-    scores: list[Score]
-    calibration: list[Calibration]
-    damaged: list[int]
 
 
 def score_ledger(ledger: Ledger, today: Edges | None = None) -> list[Score]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
-from typing import Literal, TypedDict
+from typing import Literal
 
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import compare_times
@@ -26,7 +26,7 @@ from profkit.evidence.conditions import refusals_of
 from profkit.evidence.runs import Evidence, MissingEvidence
 from profkit.evidence.stats import Interval, TimeComparison
 from profkit.model.launch import NotCollected
-from profkit.records.store import as_document
+from profkit.records.store import Document
 
 ClaimVerdict = Literal["holds", "fails", "undecided"]
 Number = float | int | str | None
@@ -141,8 +141,13 @@ ClaimOutcome = Literal["holds", "fails", "undecided", "errored"]
 
 
 @dataclass(frozen=True)
-class TriedClaim:
+class TriedClaim(Document):
     """A claim and its outcome."""
+
+    JSON = (
+        "claim.name claim.sentence claim.who outcome said.because said.numbers said.collect "
+        "said.computed"
+    )
 
     claim: Claim
     outcome: ClaimOutcome
@@ -150,9 +155,9 @@ class TriedClaim:
     error: str = ""  # what went wrong when it errored
 
     @property
-    def sources(self) -> tuple[object, ...]:
-        """Where a document finds what it says of it."""
-        return self.answer or Answer("undecided", self.error), self.claim
+    def said(self) -> Answer:
+        """Its answer; of one that errored, the error."""
+        return self.answer or Answer("undecided", self.error)
 
 
 @dataclass(frozen=True)
@@ -166,8 +171,10 @@ class GateResult:
 
 
 @dataclass(frozen=True)
-class Verified:
+class Verified(Document):
     """One file of claims; `error` says why it could not be loaded, if it could not."""
+
+    JSON = "path title error? claims gates"
 
     path: Path
     title: str
@@ -291,41 +298,3 @@ def _last_line(error: BaseException, path: Path) -> str:
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
     where = f"line {frames[-1].lineno}: " if frames else ""
     return f"{where}{type(error).__name__}: {error}"
-
-
-class ClaimEntry(TypedDict):
-    """One claim with its answer."""
-
-    name: str
-    sentence: str
-    who: str
-    outcome: str
-    because: str
-    numbers: dict[str, Number]
-    collect: list[str]
-    computed: list[str]
-
-
-class ClaimFileEntry(TypedDict):
-    """One file of claims; error says why it could not be loaded."""
-
-    path: str
-    title: str
-    error: str | None
-    claims: list[ClaimEntry]
-    gates: list[GateResult]
-
-
-class ClaimsDocument(TypedDict):
-    """What `profkit claims --json` prints: each claim with its answer."""
-
-    schema: Literal["profkit.claims/1"]
-    files: list[ClaimFileEntry]
-
-
-def claims_json(results: Iterable[Verified]) -> ClaimsDocument:
-    """The document that `profkit claims --json` prints."""
-    return {
-        "schema": "profkit.claims/1",
-        "files": [as_document(ClaimFileEntry, result) for result in results],
-    }

@@ -30,7 +30,7 @@ from profkit.evidence.stats import (
     significant,
 )
 from profkit.records.record import Record
-from profkit.records.store import digest
+from profkit.records.store import Document, digest
 
 Untimed = Literal["", "one side", "both sides", "unchanged"]
 SpreadOf = Callable[[str], float | None]  # a GPU (uuid) -> what its processes differ by, measured
@@ -86,9 +86,13 @@ class ResourceChange:
 
 
 @dataclass(frozen=True)
-class RunComparison:
-    """Two runs, compared."""
+class RunComparison(Document):
+    """Two runs, compared; null where not known."""
 
+    JSON = (
+        "before after compared refusals time time_note between_processes launches unmatched resources "
+        "promises notes"
+    )
     before: str
     after: str
     refusals: tuple[Incomparable, ...]  # why they are not compared; waived ones stay here as notes

@@ -5,13 +5,16 @@ Two rows of the frame and two diagnoses go in; nothing here knows of files or of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf, isnan, log
-from typing import Any, Literal, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from profkit.diagnosis.rule import Diagnosis, Finding
+from profkit.records.store import Document
 from profkit.reports.metrics import CATALOGUE
+
+T = TypeVar("T")
 
 # What a change has to come to before it is shown. ncu measures in several passes: on launches of a
 # few microseconds, shares of one binary differ by about a point and counts by a per cent.
@@ -59,8 +62,21 @@ def moved_by(metric: str, unit: str, before: float, after: float) -> Moved:
 
 
 @dataclass(frozen=True)
-class FindingChange:
+class Both(Generic[T]):
+    """What either side says."""
+
+    before: T
+    after: T
+
+    def __iter__(self) -> Iterator[T]:
+        return iter((self.before, self.after))
+
+
+@dataclass(frozen=True)
+class FindingChange(Document):
     """What became of one rule."""
+
+    JSON = "rule what before:status,cause,gain after:status,cause,gain"
 
     rule: str
     what: Became
@@ -69,14 +85,15 @@ class FindingChange:
 
 
 @dataclass(frozen=True)
-class LaunchChange:
+class LaunchChange(Document):
     """One launch before and after."""
 
-    kernel: tuple[str, str]  # names, before and after
-    bound: tuple[str, str]  # "bound: limiter" before and after
-    # duration under ncu before and after, seconds: at ncu's clocks and cache control, one
-    # sample each. Never a verdict
-    profiled_time: tuple[float, float]
+    JSON = "kernel bound profiled_time_s moved only_before only_after findings"
+
+    kernel: Both[str]
+    bound: Both[str]  # "bound: limiter"
+    # duration under ncu, seconds: at ncu's clocks and cache control, one sample each. Never a verdict
+    profiled_time: Both[float]
     moved: tuple[Moved, ...]
     only_before: tuple[str, ...]  # metrics that only BEFORE has
     only_after: tuple[str, ...]  # metrics that only AFTER has
@@ -89,9 +106,9 @@ def launch_change(
     """Return what changed from one launch to another."""
     one_sided = [m for m in CATALOGUE if isnan(_value(before, m)) != isnan(_value(after, m))]
     return LaunchChange(
-        kernel=(str(before["kernel"]), str(after["kernel"])),
-        bound=(verdicts[0].label, verdicts[1].label),
-        profiled_time=(_value(before, "time"), _value(after, "time")),
+        kernel=Both(str(before["kernel"]), str(after["kernel"])),
+        bound=Both(verdicts[0].label, verdicts[1].label),
+        profiled_time=Both(_value(before, "time"), _value(after, "time")),
         moved=moved(before, after),
         only_before=tuple(m for m in one_sided if isnan(_value(after, m))),
         only_after=tuple(m for m in one_sided if isnan(_value(before, m))),

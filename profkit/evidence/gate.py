@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import isnan, nan
-from typing import Literal, TypedDict, get_args
+from typing import Literal, get_args
 
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import (
@@ -39,7 +39,7 @@ from profkit.evidence.stats import (
 )
 from profkit.records.artifacts import RunName
 from profkit.records.record import Record
-from profkit.records.store import as_document
+from profkit.records.store import Document
 
 SEES = 0.02  # what "the same" means: a change of so much would have been seen
 _METHOD, _MACHINE = {"ncu", "case"}, {"device", "clocks"}
@@ -70,21 +70,12 @@ class GateSubject:
     between_processes: BetweenProcesses | None
 
 
-class GateDocument(TypedDict):
-    """What `profkit gate --json` prints."""
-
-    schema: Literal["profkit.gate/1"]
-    status: int
-    summary: str
-    reasons: list[str]
-    alpha: float
-    power: float
-    subjects: list[GateSubject]
-
-
 @dataclass(frozen=True)
-class GateReport:
-    """What a gate says of two folders."""
+class GateReport(Document):
+    """What a gate says of two folders: what `profkit gate --json` prints."""
+
+    schema = "profkit.gate/1"
+    JSON = "schema status summary reasons alpha power subjects"
 
     subjects: tuple[GateSubject, ...]  # every variant at every case of either side
     problems: tuple[ProfkitError, ...] = ()  # records that cannot be read
@@ -128,10 +119,6 @@ class GateReport:
         """Every reason for a status other than 0."""
         closing = chain.from_iterable(self.closing.values())
         return [*(f"{s.name}: {s.because}" for s in closing), *(p.message for p in self.problems)]
-
-    def to_json(self) -> GateDocument:
-        """The document that `profkit gate --json` prints."""
-        return as_document(GateDocument, self)
 
 
 @dataclass(frozen=True)

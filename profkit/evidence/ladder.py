@@ -9,55 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
-from typing import Literal, TypedDict
+from typing import Literal
 
 from profkit.errors import ProfkitError
 from profkit.evidence.claims import GateResult
 from profkit.evidence.compare import COMPARE, Policy, RunComparison, compare_runs, compare_times
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.samples import Interval, as_groups
-from profkit.evidence.sides import ChangeEntry
 from profkit.evidence.stats import TimeComparison, median_interval
-from profkit.records.store import as_document
+from profkit.records.store import Document
 
 Decision = Literal["keep", "reject", "no gain proven", "undecided"]
 Role = Literal["variant", "baseline", "reference"]
 METRICS = ("l2_hit", "dram_busy", "tensor_busy", "occupancy", "registers", "shared_block")
 
 
-class RungEntry(TypedDict):
-    """One variant of a ladder; null where not known."""
-
-    variant: str
-    title: str
-    parent: str | None
-    depth: int
-    time_s: Interval | None
-    bound: str | None
-    change: ChangeEntry | None
-    references: dict[str, TimeComparison]
-    note: str | None
-
-
-class LadderEntry(TypedDict):
-    """All variants of one case, each after its parent."""
-
-    schema: Literal["profkit.ladder/1"]
-    case: str
-    steps: list[RungEntry]
-    problems: list[str]
-
-
-class LaddersDocument(TypedDict):
-    """What `profkit compare --ladder --json` prints: each variant against its parent."""
-
-    schema: Literal["profkit.ladders/1"]
-    ladders: list[LadderEntry]
-
-
 @dataclass(frozen=True)
-class Rung:
-    """One variant of the ladder."""
+class Rung(Document):
+    """One variant of the ladder; null where not known."""
+
+    JSON = "variant title parent depth time_s bound? change references note?"
 
     variant: str
     title: str  # first line of its header
@@ -79,17 +50,16 @@ class Rung:
 
 
 @dataclass(frozen=True)
-class Ladder:
+class Ladder(Document):
     """All variants of a case, each after its parent."""
+
+    schema = "profkit.ladder/1"
+    JSON = "schema case steps problems"
 
     case: str  # the problem's case
     steps: tuple[Rung, ...]  # in ladder order
     # records and reports that cannot be read, headers that go round in a circle
     problems: tuple[ProfkitError, ...] = ()
-
-    def to_json(self) -> LadderEntry:
-        """One ladder of the document that `profkit compare --ladder --json` prints."""
-        return as_document(LadderEntry, self)
 
 
 def build_ladder(evidence: Evidence, case: str, policy: Policy = COMPARE) -> Ladder:
@@ -195,46 +165,11 @@ def _step(
     )
 
 
-class SideEntry(TypedDict):
+@dataclass(frozen=True)
+class SummaryColumn(Document):
     """One column of the summary; null where not known."""
 
-    name: str
-    role: str
-    time_s: Interval | None
-    against: TimeComparison | None
-    metrics: dict[str, float]
-    bound: str | None
-
-
-class GateEntry(TypedDict):
-    """An acceptance gate, and the claims that do not hold."""
-
-    name: str
-    met: bool
-    failing: list[str]
-
-
-class SummaryEntry(TypedDict):
-    """A variant at one case."""
-
-    case: str
-    decision: str
-    because: str
-    sides: list[SideEntry]
-    change: ChangeEntry | None
-    gates: list[GateEntry]
-
-
-class SummaryDocument(TypedDict):
-    """What `profkit compare VARIANT --decide --json` prints: one variant against others."""
-
-    schema: Literal["profkit.summary/1"]
-    summaries: list[SummaryEntry]
-
-
-@dataclass(frozen=True)
-class SummaryColumn:
-    """One column of the summary."""
+    JSON = "name role time_s against metrics bound?"
 
     name: str  # variant or reference
     role: Role
@@ -247,8 +182,10 @@ class SummaryColumn:
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(Document):
     """A variant at one case."""
+
+    JSON = "case decision because sides change gates"
 
     case: str
     # the variant, its baseline, then the references, fastest first
@@ -257,10 +194,6 @@ class Summary:
     decision: Decision  # keep, reject, no gain proven or undecided
     because: str
     gates: tuple[GateResult, ...] = ()  # acceptance gates that were asked for
-
-    def to_json(self) -> SummaryEntry:
-        """The document that `profkit compare --decide --json` prints for one case."""
-        return as_document(SummaryEntry, self)
 
 
 def summarize_variant(

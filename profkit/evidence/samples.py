@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profkit.errors import ProfkitError
-from profkit.records.store import JsonObject, json_safe, plain
+from profkit.records.store import Document
 
 Array: TypeAlias = NDArray[np.float64]
 Samples: TypeAlias = Sequence[float] | Array | Sequence[Sequence[float]] | Sequence[Array]
@@ -68,7 +68,7 @@ THRESHOLDS = Thresholds()
 
 
 @dataclass(frozen=True)
-class Interval:
+class Interval(Document):
     """A median (or a ratio of medians) with its confidence interval, in the samples' unit.
 
     low and high are NaN where the samples cannot give an interval.
@@ -82,11 +82,6 @@ class Interval:
     def overlaps(self, other: Interval) -> bool:
         """Whether the two intervals share a value; unknown ends count as overlapping."""
         return not (self.low > other.high or other.low > self.high)
-
-    def to_json(self) -> JsonObject:
-        """The four numbers; null where not known."""
-        document: JsonObject = json_safe(plain(self))
-        return document
 
 
 @dataclass(frozen=True)

@@ -5,109 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
-from profkit.evidence.compare import (
-    COMPARE,
-    BetweenProcesses,
-    Policy,
-    ResourceChange,
-    RunComparison,
-    compare_runs,
-)
-from profkit.evidence.conditions import Incomparable
-from profkit.evidence.counters import Moved
-from profkit.evidence.predictions import HeaderPrediction
+from profkit.evidence.compare import COMPARE, Policy, RunComparison, compare_runs
 from profkit.evidence.runs import Evidence, Run
-from profkit.evidence.stats import TimeComparison
 from profkit.records.artifacts import files_of
 from profkit.records.record import read_record
-from profkit.records.store import as_document
+from profkit.records.store import Document
 
 Comparand = str | Path | Run
 
 
-class BothSides(TypedDict):
-    """Words of either side."""
-
-    before: str
-    after: str
-
-
-class BothTimes(TypedDict):
-    """Seconds of either side."""
-
-    before: float | None
-    after: float | None
-
-
-class SideFinding(TypedDict):
-    """What a rule says of one side."""
-
-    status: str
-    cause: str
-    gain: float | None
-
-
-class FindingChangeEntry(TypedDict):
-    """What became of one rule."""
-
-    rule: str
-    what: str
-    before: SideFinding
-    after: SideFinding
-
-
-class LaunchChangeEntry(TypedDict):
-    """One launch before and after."""
-
-    kernel: BothSides
-    bound: BothSides
-    profiled_time_s: BothTimes
-    moved: list[Moved]
-    only_before: list[str]
-    only_after: list[str]
-    findings: list[FindingChangeEntry]
-
-
-class ChangeEntry(TypedDict):
-    """One run against another; null where not known."""
-
-    before: str
-    after: str
-    compared: bool
-    refusals: list[Incomparable]
-    time: TimeComparison | None
-    time_note: str
-    between_processes: BetweenProcesses | None
-    launches: list[LaunchChangeEntry]
-    unmatched: list[str]
-    resources: list[ResourceChange]
-    promises: list[HeaderPrediction]
-    notes: list[str]
-
-
-class CompareDocument(TypedDict):
-    """What `profkit compare BEFORE AFTER --json` prints."""
-
-    schema: Literal["profkit.compare/1"]
-    changes: list[ChangeEntry]
-    alone: list[str]
-    problems: list[str]
-
-
 @dataclass(frozen=True)
-class Compared:
-    """Everything that two sides have in common, compared."""
+class Compared(Document):
+    """What two sides have in common, compared: what `profkit compare BEFORE AFTER --json` prints."""
+
+    schema = "profkit.compare/1"
+    JSON = "schema changes alone problems"
 
     changes: tuple[RunComparison, ...]  # one per pair of runs
     alone: tuple[str, ...] = ()  # runs that only one side has
     problems: tuple[ProfkitError, ...] = ()  # what in a folder cannot be read
-
-    def to_json(self) -> CompareDocument:
-        """The document that `profkit compare --json` prints."""
-        return as_document(CompareDocument, self)
 
 
 def compare_sides(

@@ -28,7 +28,7 @@ from profkit.evidence.samples import (
     summarize_samples,
     two_sided,
 )
-from profkit.records.store import JsonObject, json_safe, plain
+from profkit.records.store import Document
 
 __all__ = ["THRESHOLDS", "Interval", "Samples", "Thresholds", "TimeComparison", "compare_samples"]
 
@@ -50,7 +50,7 @@ _NOT_BY_MORE: frozenset[str] = frozenset({"drift", "levels", "processes", "const
 
 
 @dataclass(frozen=True)
-class TimeComparison:
+class TimeComparison(Document):
     """Whether AFTER is faster than BEFORE."""
 
     answer: TimeAnswer  # faster, slower, same (within the tolerance) or cannot tell
@@ -71,11 +71,6 @@ class TimeComparison:
     # how many independent samples a side, or rounds, the interval rests on: a level beyond
     # its own has to allow for as few
     effective: float
-
-    def to_json(self) -> JsonObject:
-        """Return plain values; null where not known."""
-        document: JsonObject = json_safe(plain(self))
-        return document
 
 
 def median_interval(samples: Samples, level: float = 0.95) -> Interval:

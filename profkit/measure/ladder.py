@@ -12,7 +12,7 @@ from typing import Literal, TypedDict
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device
 from profkit.measure.cuda.library import GraphLaunch
-from profkit.measure.cuda.resources import KernelResources, base_name
+from profkit.measure.cuda.resources import base_name
 from profkit.measure.targets import Places
 from profkit.measure.variants import build, dry, toolchain, variants
 from profkit.measure.variants.build import Build
@@ -20,29 +20,17 @@ from profkit.measure.variants.variants import Variant
 from profkit.records.artifacts import run_files
 from profkit.records.parts import RecordedSource
 from profkit.records.record import Record, amend_record, read_record
-from profkit.records.store import JsonObject, as_document
-
-
-class BuildEntry(TypedDict):
-    """A variant that was compiled for one architecture; null where not known."""
-
-    variant: str
-    arch: str
-    seconds: float
-    kernels: list[KernelResources]
-    launches: dict[str, list[GraphLaunch]] | None
-    flags: list[str]
-    warnings: list[str]
-    source: str
-    sass: str | None
-    host: str | None
-    error: str | None
-    over_budget: list[str]
+from profkit.records.store import Document, JsonObject
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """One build and what its launcher would start."""
+class Compiled(Document):
+    """One build and what its launcher would start; null where not known."""
+
+    JSON = (
+        "variant build.arch build.seconds build.kernels launches build.flags build.warnings "
+        "build.source build.sass build.host build.error? over_budget"
+    )
 
     build: Build
     # case -> launches; None where that is not known
@@ -67,9 +55,6 @@ class Compiled:
             rows.append({**asdict(kernel), "kernel": base_name(kernel.name), **same, **taken})
         return rows
 
-    def to_json(self) -> BuildEntry:
-        return as_document(BuildEntry, self, self.build)
-
 
 class ListDocument(TypedDict):
     """What `profkit list --json` prints."""
@@ -82,7 +67,7 @@ class BuildDocument(TypedDict):
     """What `profkit check --build-only --json` prints."""
 
     schema: Literal["profkit.build/1"]
-    builds: list[BuildEntry]
+    builds: list[Compiled]
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ class Header:
         "the check that must catch it, for kernels that are wrong on purpose", _text, "prose"
     )
 
-    def to_record(self) -> dict[str, Any] | None:
+    def to_json(self) -> dict[str, Any] | None:
         """Return what a record keeps of it: the title and each recorded key; None of no header."""
         if self == Header():
             return None

@@ -13,13 +13,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.files import read_json, write_text
 from profkit.records import parts
 from profkit.records.header import Header
-from profkit.records.store import ABSENT, amended, from_json, json_safe
+from profkit.records.store import ABSENT, amended, from_json, json_fields
 
 SCHEMA = "profkit.run/1"
 
@@ -193,14 +193,7 @@ class Record:
         return self.source_hash != source_hash
 
     def to_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **json_safe(self)}
-
-
-class ProfileDocument(TypedDict):
-    """What `profkit profile --variant NAME --json` prints: run records, with problem_message each."""
-
-    schema: Literal["profkit.profile/1"]
-    runs: list[Record]
+        return {"schema": SCHEMA, **json_fields(self)}
 
 
 def most_of(values: Iterable[float | None]) -> float | None:

@@ -2,31 +2,21 @@
 
 A run record comes from anywhere and outlives the profkit that wrote it, so reading a dataclass never
 fails on a field: what is absent or of another kind is the field's default, and a number that is text
-is a number that is not known. A class that reads itself has `of_record` and `to_record`.
+is a number that is not known. A class that reads itself has `of_record`, one that writes itself
+`to_json`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import types
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
-from itertools import chain, product
 from math import isfinite, nan
 from pathlib import Path
 from types import NoneType
-from typing import (
-    Any,
-    Literal,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from typing import Any, ClassVar, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from profkit.files import open_regular
 
@@ -37,21 +27,51 @@ EMPTY = {"empty": True}  # of a text that says something when it is empty; "file
 _TEXT = object()  # the type of such a text
 
 
+class Document:
+    """What is written with keys of its own: `JSON` names them in order; else every field is one.
+
+    `run.gpu` is an attribute of an attribute, and the key is its last word; `time_s` is in seconds, the
+    attribute may be called `time`; `note?` is null where it is empty; of `before:rule,gain` only these.
+    """
+
+    JSON: ClassVar[str] = ""
+
+    def to_json(self) -> JsonObject:
+        """Return plain values; null where not known."""
+        if not self.JSON:
+            return json_fields(self)
+        document = {}
+        for word in self.JSON.split():
+            path, _, only = word.removesuffix("?").partition(":")
+            value: Any = self
+            for name in path.split("."):
+                value = getattr(value, name if hasattr(value, name) else name.removesuffix("_s"))
+            plain: Any = None if word.endswith("?") and value == "" else json_safe(value)
+            key = path.rpartition(".")[2]
+            document[key] = {k: plain[k] for k in only.split(",")} if only else plain
+        return document
+
+
 def json_safe(value: Any) -> Any:
-    """Return a value for JSON: NaN and infinity as None, tuples as lists, paths as text."""
+    """Return a value for JSON: NaN and infinity as None, tuples as lists, paths and errors as text."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(k): json_safe(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list | tuple):
         return [json_safe(v) for v in value]
-    if hasattr(value, "to_record"):
-        return value.to_record()
+    if hasattr(value, "to_json"):
+        return value.to_json()
     if is_dataclass(value):
-        pairs = ((f, getattr(value, f.name)) for f in fields(value) if not f.metadata.get("file"))
-        kept = ((f, v) for f, v in pairs if v is not None or not f.metadata.get("absent"))
-        return {f.name: json_safe(v) for f, v in kept}
-    return str(value) if isinstance(value, Path) else value
+        return json_fields(value)
+    return str(value) if isinstance(value, Path | Exception) else value
+
+
+def json_fields(value: Any) -> JsonObject:
+    """Return the fields of a dataclass for JSON: as their metadata say."""
+    pairs = ((f, getattr(value, f.name)) for f in fields(value) if not f.metadata.get("file"))
+    kept = ((f, v) for f, v in pairs if v is not None or not f.metadata.get("absent"))
+    return {f.name: json_safe(v) for f, v in kept}
 
 
 def from_json(kind: Callable[..., T], document: Mapping[str, Any]) -> T:
@@ -152,55 +172,6 @@ def plain(value: T) -> T:
     import msgspec
 
     return cast("T", msgspec.to_builtins(value))
-
-
-def as_document(kind: type[T], *sources: object) -> T:
-    """Fill a document of this form, a TypedDict, from attributes of its keys' names.
-
-    Of several sources, and what one names as its `sources`, the first that has the attribute gives
-    it; a key's `_s` says seconds and is no part of the attribute's name. NaN is null, and so is ""
-    where a text may be null.
-    """
-    every = list(chain.from_iterable((x, *getattr(x, "sources", ())) for x in sources))
-    keys = _keys(cast("Hashable", kind))
-    return cast("T", {key: _filled(_value(key, hint, every), hint) for key, hint in keys})
-
-
-@cache
-def _keys(kind: Hashable) -> list[tuple[str, Any]]:
-    return list(get_type_hints(cast("type", kind)).items())
-
-
-def _value(key: str, hint: Any, sources: list[object]) -> Any:
-    if key == "schema" and get_origin(hint) is Literal:
-        return get_args(hint)[0]
-    for source, name in product(sources, (key, key.removesuffix("_s"))):
-        if hasattr(source, name):
-            return getattr(source, name)
-    raise AttributeError(f"{type(sources[0]).__name__} has no {key}")
-
-
-def _filled(value: Any, hint: Any) -> Any:
-    parts, kind = get_args(hint), get_origin(hint)
-    if kind in (Union, types.UnionType):
-        if value is None or (value == "" and str in parts):
-            return None
-        return _filled(value, parts[0] if len(parts) == 2 else Any)
-    if kind is list:
-        return [_filled(item, parts[0]) for item in value]
-    if kind is dict:
-        return {key: _filled(item, parts[1]) for key, item in value.items()}
-    return _item(value, hint)
-
-
-def _item(value: Any, hint: Any) -> Any:
-    if is_typeddict(hint):
-        if isinstance(value, tuple):  # before and after
-            return dict(zip(hint.__annotations__, json_safe(value), strict=True))
-        return as_document(hint, value)
-    if hint is str:
-        return str(value)
-    return json_safe(plain(value) if is_dataclass(value) else value)
 
 
 def digest(path: Path) -> str:

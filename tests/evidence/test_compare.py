@@ -12,9 +12,8 @@ from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.compare import Policy, compare_runs, how_taken, is_worse, match
 from profkit.evidence.counters import finding_changes, launch_change, moved, moved_by
 from profkit.evidence.runs import Run, verdict
-from profkit.evidence.sides import ChangeEntry, pair
+from profkit.evidence.sides import pair
 from profkit.records.parts import RecordedGpu, Resources
-from profkit.records.store import as_document
 from tests.evidence.made import frame, record, row, run, samples
 
 
@@ -333,7 +332,7 @@ def test_a_failed_launch_is_not_compared():
 
 def test_json_has_no_nan():
     found = compare_runs(run(), run("stage2", launches=[row("stage2", time=float("nan"))]))
-    text = json.dumps(as_document(ChangeEntry, found), allow_nan=False)
+    text = json.dumps(found.to_json(), allow_nan=False)
     assert json.loads(text)["launches"][0]["profiled_time_s"]["after"] is None
 
 
@@ -369,7 +368,7 @@ def test_what_processes_differ_by_is_measured_or_said_to_be_assumed() -> None:
     known = compare_runs(one, two, Policy(spread_of={"GPU-1": 0.001}.get))
     assert known.time.answer == "faster"
     assert known.time_note == "warm L2, apart: processes differ by 0.1 %, measured"
-    assert as_document(ChangeEntry, known)["between_processes"] == {
+    assert known.to_json()["between_processes"] == {
         "sigma": 0.001,
         "measured": True,
     }

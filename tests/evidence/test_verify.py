@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.claims import claims_json, exit_status, gate, verify_claim_files
+from profkit.evidence.claims import exit_status, gate, verify_claim_files
 from profkit.evidence.runs import Evidence
+from profkit.records.store import json_safe
 
 HEAD = """\
 '''Is the kernel as fast as they say?'''
@@ -153,7 +154,7 @@ def test_a_file_may_import_its_neighbour_and_have_no_claims(tmp_path, evidence):
 
 def test_json_has_everything_and_no_nan(tmp_path, evidence):
     results = verify_claim_files([written(tmp_path, HOLDS, FAILS, RAISES)], evidence)
-    text = json.dumps(claims_json(results), allow_nan=False)
+    text = json.dumps(json_safe({"files": results}), allow_nan=False)
     claims = json.loads(text)["files"][0]["claims"]
     assert claims[1]["numbers"] == {"sum": 4.0, "unknown": None}
     assert claims[0]["who"] == "the status document"

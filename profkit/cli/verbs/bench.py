@@ -78,7 +78,6 @@ def _time_twins(
     from profkit.evidence.history.noise import machine_noise
     from profkit.evidence.history.tables import HistoryTwin
     from profkit.measure.pipeline import run_twins
-    from profkit.records.store import plain
     from profkit.show.views.history import noise_blocks
 
     comparisons: list[HistoryTwin] = []
@@ -91,7 +90,7 @@ def _time_twins(
         History(folder).append(comparisons)
     note(f"{folder}: {len(comparisons)} A/A comparisons added", quiet=quiet)
     noise = machine_noise(comparisons)
-    document = {"schema": "profkit.noise/1", "machines": plain(noise)}
+    document = {"schema": "profkit.noise/1", "machines": noise}
     print_blocks(noise_blocks(noise), document if json else None)
 
 

@@ -87,7 +87,7 @@ def _build_only(
         )
     if refresh:
         _say_refreshed(ladder.refresh(at, builds), quiet)
-    document = {"schema": "profkit.build/1", "builds": [b.to_json() for b in builds]}
+    document = {"schema": "profkit.build/1", "builds": builds}
     rows = list(chain.from_iterable(b.rows() for b in builds))
     print_blocks(measured.builds_table(rows), document if json else None)
     for compiled in builds:

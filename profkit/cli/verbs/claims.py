@@ -13,8 +13,6 @@ from profkit.cli.output import note, one_form, print_blocks, refuse, say_each, w
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.evidence.calibration import ScoresDocument
-    from profkit.evidence.claims import ClaimsDocument
     from profkit.show.text.blocks import Block
 
 
@@ -33,7 +31,7 @@ def try_claims(
     """Claims, gates and predicted gains, tried on what was recorded."""
     one_form(json, markdown)
     blocks: Iterable[Block]
-    document: ClaimsDocument | ScoresDocument
+    document: dict[str, object]
     if ledger:
         if files and len(files) > 1:
             raise ProfkitError(f"{len(files)} ledgers: one at a time", f"--ledger {files[0]}")
@@ -51,7 +49,7 @@ def try_claims(
 
 def _tried(
     files: Sequence[Path], artifacts: Path, quiet: bool
-) -> tuple[Iterable[Block], ClaimsDocument, int]:
+) -> tuple[Iterable[Block], dict[str, object], int]:
     """The claims of files, which runs of theirs are stale said on stderr; and the exit status."""
     from profkit.evidence import claims as trying
     from profkit.evidence.runs import Evidence
@@ -69,7 +67,8 @@ def _tried(
     say_each(ProfkitError(f"{file.path}: {file.error}", "name a file of claims") for file in lost)
     told = [file for file in results if file not in lost]
     blocks = verified(told) if told else ()
-    return blocks, trying.claims_json(results), trying.exit_status(results)
+    document: dict[str, object] = {"schema": "profkit.claims/1", "files": results}
+    return blocks, document, trying.exit_status(results)
 
 
 def _update(path: Path, artifacts: Path, quiet: bool) -> int:
@@ -85,10 +84,9 @@ def _update(path: Path, artifacts: Path, quiet: bool) -> int:
 
 def _scored(
     path: Path, artifacts: Path, output: Path | None
-) -> tuple[Iterable[Block], ScoresDocument]:
+) -> tuple[Iterable[Block], dict[str, object]]:
     """How what the ledger predicts came out, drawn where that is asked for."""
     from profkit.evidence import calibration, ledger
-    from profkit.records.store import plain
     from profkit.show.views.claims import ledger_table
 
     kept = ledger.read_ledger(path)
@@ -99,12 +97,8 @@ def _scored(
 
         plots.save(plots.ledger(scores), write_to(output))
     table = calibration.calibration(scores)
-    document: ScoresDocument = {
-        "schema": "profkit.scores/1",
-        "scores": plain(scores),
-        "calibration": plain(table),
-        "damaged": list(kept.damaged),
-    }
+    document: dict[str, object] = {"schema": "profkit.scores/1", "scores": scores}
+    document |= {"calibration": table, "damaged": kept.damaged}
     return ledger_table(kept, scores, table), document
 
 

@@ -26,7 +26,7 @@ from profkit.records.artifacts import HISTORY
 if TYPE_CHECKING:
     from profkit.evidence.claims import GateResult
     from profkit.evidence.compare import Policy, RunComparison
-    from profkit.evidence.ladder import Ladder, LaddersDocument, Summary, SummaryDocument
+    from profkit.evidence.ladder import Ladder, Summary
     from profkit.evidence.runs import Evidence
     from profkit.evidence.sides import Compared
 
@@ -120,7 +120,7 @@ def _print_sides(sides: Compared, brief: bool, every: bool, *, json: bool, markd
         print_plain(changes.brief_comparison(sides))
         return
     blocks = changes.compared_runs(sides, 10_000 if every else changes.MOVED_SHOWN)
-    print_blocks(blocks, sides.to_json() if json else None, markdown)
+    print_blocks(blocks, sides if json else None, markdown)
 
 
 def _decided(
@@ -149,10 +149,7 @@ def _print_summaries(summaries: Sequence[Summary], json: bool, markdown: bool) -
     """Print decision, time, counters, what changed and gates; the exit status."""
     from profkit.show.views.claims import ladder_summary
 
-    document: SummaryDocument = {
-        "schema": "profkit.summary/1",
-        "summaries": [s.to_json() for s in summaries],
-    }
+    document = {"schema": "profkit.summary/1", "summaries": summaries}
     blocks = chain.from_iterable(map(ladder_summary, summaries))
     print_blocks(blocks, document if json else None, markdown)
     return max(_STATUS[s.decision] for s in summaries)
@@ -205,10 +202,7 @@ def _two(before: str | None, after: str | None, output: Path | None) -> tuple[st
 def _print_ladders(ladders: list[Ladder], *, brief: bool, json: bool, markdown: bool) -> None:
     from profkit.show.views import comparison as changes
 
-    document: LaddersDocument = {
-        "schema": "profkit.ladders/1",
-        "ladders": [x.to_json() for x in ladders],
-    }
+    document = {"schema": "profkit.ladders/1", "ladders": ladders}
     tables = changes.ladder_table if brief else changes.ladder_steps
     print_blocks(chain.from_iterable(map(tables, ladders)), document if json else None, markdown)
 

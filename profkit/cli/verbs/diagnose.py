@@ -29,7 +29,7 @@ from profkit.errors import ProfkitError
 if TYPE_CHECKING:
     from profkit.diagnosis.launches import Judged
     from profkit.evidence.runs import Evidence, Run
-    from profkit.model.whatif import CounterChange, WhatifDocument
+    from profkit.model.whatif import CounterChange
     from profkit.reports.reader import ReportFile
 
 DETAILS = 3
@@ -204,7 +204,6 @@ def _ask_whatif(
 ) -> None:
     """How much faster a variant would be if these counts changed, before that is written."""
     from profkit.model.whatif import parse_changes, whatif_launch
-    from profkit.records.store import plain
     from profkit.show.views.claims import answers
 
     evidence = sources.evidence_of(artifacts)
@@ -214,14 +213,12 @@ def _ask_whatif(
         counts = parse_changes(changes)
     runs = _recorded(evidence, variant, case)
     estimates = [(run, whatif_launch(run.launch, counts)) for run in runs]
-    document: WhatifDocument = {
+    told = [{"case": r.case, "time_s": r.row["time"], "expect": x} for r, x in estimates]
+    document = {
         "schema": "profkit.whatif/1",
         "variant": variant,
-        "changes": plain(counts),
-        "answers": [
-            {"case": run.case, "time_s": run.row["time"], "expect": plain(expect)}
-            for run, expect in estimates
-        ],
+        "changes": counts,
+        "answers": told,
     }
     print_blocks(answers(variant, counts, estimates), document if json else None, markdown)
 

@@ -50,7 +50,7 @@ def run_gate(
             raise
         say(error)
         return _SKIP
-    print_blocks(gate_blocks(report), report.to_json() if json else None, markdown)
+    print_blocks(gate_blocks(report), report if json else None, markdown)
     left = _SKIP if bisect and report.status == options.COULD_NOT else report.status
     reasons = (ProfkitError(f"exit status {left}: {reason}") for reason in report.reasons)
     say_each([*known.problems, *reasons], quiet=quiet)

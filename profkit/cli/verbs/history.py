@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
@@ -15,15 +15,10 @@ from profkit.records.artifacts import HISTORY
 
 if TYPE_CHECKING:
     from profkit.evidence.history.dataset import History
-    from profkit.evidence.history.steps import (
-        ColumnsDocument,
-        HistoryDocument,
-        HistoryStep,
-        QueryDocument,
-    )
+    from profkit.evidence.history.steps import HistoryStep
     from profkit.show.text.blocks import Block
 
-    Document = HistoryDocument | ColumnsDocument | QueryDocument
+    Shown = tuple[Iterable[Block], dict[str, Any]]
 
 
 def show_history(
@@ -53,7 +48,7 @@ def show_history(
     if sql:
         others = {"--case": case, "--add": add, "--log": log, "--commit": commit, "-o": output}
         refuse(others, "not of a question in SQL", "leave it out, or --sql")
-        blocks, document, problems = _asked(kept, subject)
+        (blocks, document), problems = _asked(kept, subject)
         empty = False
     else:
         problems = list(_from_log(kept, artifacts, quiet) if log else ())
@@ -68,7 +63,7 @@ def show_history(
     return options.COULD_NOT if problems or empty else options.DONE
 
 
-def _told(steps: Sequence[HistoryStep], output: Path | None) -> tuple[Iterable[Block], Document]:
+def _told(steps: Sequence[HistoryStep], output: Path | None) -> Shown:
     """The steps, drawn where that is asked for."""
     from profkit.show.views.history import history_blocks
 
@@ -76,16 +71,10 @@ def _told(steps: Sequence[HistoryStep], output: Path | None) -> tuple[Iterable[B
         from profkit.show import plots
 
         plots.save(plots.history_steps(steps), write_to(output))
-    document: HistoryDocument = {
-        "schema": "profkit.history/1",
-        "steps": [s.to_json() for s in steps],
-    }
-    return history_blocks(steps), document
+    return history_blocks(steps), {"schema": "profkit.history/1", "steps": steps}
 
 
-def _asked(
-    kept: History, question: str | None
-) -> tuple[Iterable[Block], Document, list[ProfkitError]]:
+def _asked(kept: History, question: str | None) -> tuple[Shown, list[ProfkitError]]:
     """The answer to a question in SQL, and what could not be read; without one, the tables."""
     from profkit.evidence.history.dataset import query
     from profkit.evidence.history.tables import SCHEMA, schema_rows
@@ -93,10 +82,10 @@ def _asked(
 
     if question is None:
         columns = schema_rows()
-        return schema_blocks(SCHEMA, columns), {"schema": SCHEMA, "columns": columns}, []
+        return (schema_blocks(SCHEMA, columns), {"schema": SCHEMA, "columns": columns}), []
     frame, problems = query(kept, question)
-    answer: QueryDocument = {"schema": "profkit.query/1", "rows": rows_of(frame)}
-    return answer_blocks(frame), answer, problems
+    rows = {"schema": "profkit.query/1", "rows": rows_of(frame)}
+    return (answer_blocks(frame), rows), problems
 
 
 def read_steps(

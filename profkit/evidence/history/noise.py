@@ -13,7 +13,6 @@ from functools import cached_property
 from math import log, nan, sqrt
 from pathlib import Path
 from statistics import median
-from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.evidence.history.dataset import History
@@ -123,13 +122,6 @@ class MachineNoise:
     between_degrees: int | None
     compare_alarms: int  # how many pairs compare called faster or slower
     gate_alarms: int  # how many of them a gate would have
-
-
-class NoiseDocument(TypedDict):
-    """What `profkit bench --aa N --json` prints."""
-
-    schema: Literal["profkit.noise/1"]
-    machines: list[MachineNoise]
 
 
 def machine_noise(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:

@@ -5,62 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
-from typing import Any, Literal, TypedDict
+from typing import Literal
 
 from profkit.evidence.compare import STRICT, Policy, compare_times
 from profkit.evidence.history.noise import process_spreads, spread_for
 from profkit.evidence.history.tables import HistoryRun
 from profkit.evidence.samples import Spread
 from profkit.evidence.stats import TimeComparison, smallest_change
-from profkit.records.store import as_document
+from profkit.records.store import Document
 
 StepAnswer = Literal[
     "first", "faster", "slower", "same", "cannot tell", "same code", "other machine", "no time"
 ]
 
 
-class HistoryEntry(TypedDict):
-    """One run against the one before it; null where not known."""
-
-    subject: str
-    commit: str | None
-    commit_from: str | None
-    made: str | None
-    gpu: str | None
-    median_s: float | None
-    low_s: float | None
-    high_s: float | None
-    sass: str | None
-    answer: StepAnswer
-    time: TimeComparison | None
-    smallest_change: float | None
-    note: str | None
-
-
-class HistoryDocument(TypedDict):
-    """What `profkit history --json` prints."""
-
-    schema: Literal["profkit.history/1"]
-    steps: list[HistoryEntry]
-
-
-class ColumnsDocument(TypedDict):
-    """What `profkit history --sql --json` without a question prints: the columns that there are."""
-
-    schema: Literal["profkit.history/1"]
-    columns: list[dict[str, str]]
-
-
-class QueryDocument(TypedDict):
-    """What `profkit history --sql QUESTION --json` prints."""
-
-    schema: Literal["profkit.query/1"]
-    rows: list[dict[str, Any]]
-
-
 @dataclass(frozen=True)
-class HistoryStep:
-    """One run against the one before it on the same GPU."""
+class HistoryStep(Document):
+    """One run against the one before it on the same GPU; null where not known."""
+
+    JSON = (
+        "run.subject run.commit run.commit_from run.made run.gpu run.median_s run.low_s run.high_s "
+        "run.sass answer time smallest_change note?"
+    )
 
     run: HistoryRun  # what was measured
     answer: StepAnswer  # what became of its time; "same code" where the machine code is unchanged
@@ -69,10 +35,6 @@ class HistoryStep:
     smallest_change: float | None = None
     # what else is odd: one machine code with two times, or known by another name before
     note: str = ""
-
-    def to_json(self) -> HistoryEntry:
-        """Plain values, without the samples."""
-        return as_document(HistoryEntry, self, self.run)
 
 
 def steps(

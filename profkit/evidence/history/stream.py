@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any
 
 from profkit.diagnosis import engine  # noqa: F401 - here, so that fresh forks have the rules already
 from profkit.evidence.history.dataset import History
@@ -34,16 +34,6 @@ class Streamed:
     launches: int  # how many diagnosed launches they hold
     known: int  # how many were in the history already
     not_ok: tuple[HistoryReport, ...]  # those that could not be read whole
-
-
-class StreamedDocument(TypedDict):
-    """What `profkit diagnose --history DIR --json` prints."""
-
-    schema: Literal["profkit.streamed/1"]
-    reports: int
-    known: int
-    launches: int
-    not_ok: list[str]
 
 
 def stream_reports(
