@@ -7,27 +7,21 @@ def main() -> None:
     """Entry point of the console script."""
     import sys
 
-    from profkit.cli.signals import (
-        INTERRUPTED,
-        die_silently,
-        is_lost,
-        open_streams,
-        say_lost,
-    )
+    from profkit.cli import signals
 
-    die_silently()
-    open_streams()
+    signals.die_silently()
+    signals.open_streams()
     try:
         from profkit.cli.app import app
 
         try:
             app(prog_name="profkit")
         finally:
-            die_silently()
+            signals.die_silently()
             sys.stdout.flush()
     except KeyboardInterrupt:  # between the verb and the end
-        raise SystemExit(INTERRUPTED) from None
+        raise SystemExit(signals.INTERRUPTED) from None
     except OSError as error:
-        if not is_lost(error):
+        if not signals.is_lost(error):
             raise
-        raise SystemExit(say_lost(error)) from error
+        raise SystemExit(signals.say_lost(error)) from error

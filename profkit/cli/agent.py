@@ -6,13 +6,23 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from profkit.cli import sources
+from profkit.diagnosis.launches import Judged, judged, judged_rows, launch_lines, with_lines
 from profkit.errors import ProfkitError
-
-if TYPE_CHECKING:
-    from profkit.diagnosis.launches import Judged
+from profkit.program.document import triage_document
+from profkit.program.recorded import judge_recordings
+from profkit.records.paths import expand
+from profkit.records.store import json_safe
+from profkit.reports.reader import load_reports, read_some
+from profkit.show.text.escape import escaped
+from profkit.show.views.diagnosis import FINDINGS, ROWS, brief_diagnosis
+from profkit.show.views.document import diagnosis_document
+from profkit.show.views.explain import explain
+from profkit.show.views.triage import triaged
 
 LINES = 20  # source lines at most in one answer
 WIDTH = 300  # characters at most of a line of an answer: a kernel's name may have 10,000
@@ -46,12 +56,6 @@ class Answers:
             reports: Reports (.ncu-rep), folders or globs, one or several, relative to the
                 server's folder.
         """
-        from profkit.diagnosis.launches import judged, judged_rows, with_lines
-        from profkit.records.store import json_safe
-        from profkit.reports.reader import read_some
-        from profkit.show.views.diagnosis import FINDINGS, ROWS, brief_diagnosis
-        from profkit.show.views.document import diagnosis_document
-
         read = read_some(self.inside(reports))
         bad = [f"{f.path}: {f.status}: {f.message}" for f in read.files if f.status != "ok"]
         table = judged_rows(judged(read))
@@ -78,7 +82,6 @@ class Answers:
             after: The same, changed.
             case: Only this case; all where it is empty.
         """
-        from profkit.cli import sources
         from profkit.evidence.sides import compare_sides
         from profkit.show.views.comparison import brief_comparison
 
@@ -93,10 +96,7 @@ class Answers:
         Args:
             recording: A torch.profiler trace, an nsys SQLite export, or a .triage folder.
         """
-        from profkit.program.document import triage_document
-        from profkit.program.recorded import judge_recordings
         from profkit.show.text.terminal import console, to_text
-        from profkit.show.views.triage import triaged
 
         answer, counts = judge_recordings([self._path(recording)])
         content = triage_document(answer, counts)
@@ -113,8 +113,6 @@ class Answers:
         Args:
             name: As diagnose gives it: shared-bank-conflicts, l2_hit, long_scoreboard, latency.
         """
-        from profkit.show.views.explain import explain
-
         return _told(str(explain(name)))
 
     def lines(self, report: str, launch: int = 0, count: int = 5) -> Told:
@@ -125,14 +123,10 @@ class Answers:
             launch: Which launch in it, from 0.
             count: How many lines of each finding.
         """
-        from profkit.diagnosis.launches import launch_lines
-
         path, *others = self.inside(report)
         if others:
-            raise ProfkitError(
-                f"{report}: holds {len(others) + 1} reports", "name one of them, for example "
-                f"{self._relative(path)}"
-            )  # fmt: skip
+            hint = f"name one of them, for example {self._relative(path)}"
+            raise ProfkitError(f"{report}: holds {len(others) + 1} reports", hint)
         frame = launch_lines(path, launch, min(count, LINES)).head(LINES)
         if not len(frame):
             return Told("the report has no source lines")
@@ -150,19 +144,12 @@ class Answers:
         Args:
             reports: Reports, folders or globs, one or several, relative to the server's folder.
         """
-        from profkit.reports.reader import load_reports
         from profkit.show import plots
 
         return plots.png(plots.roofline(load_reports(list(self.inside(reports)))))
 
     def inside(self, patterns: str | list[str]) -> tuple[str, ...]:
-        """The reports that paths or globs name; all of them lie in the folder.
-
-        Raises:
-            ProfkitError: One does not, or there is none.
-        """
-        from profkit.records.paths import expand
-
+        """The reports that paths or globs name; a ProfkitError where one lies outside."""
         named = [patterns] if isinstance(patterns, str) else patterns
         paths = expand([str(self._path(pattern)) for pattern in named])
         return tuple(str(self._path(path)) for path in paths)
@@ -215,16 +202,12 @@ def _short(text: str) -> str:
 
 
 def _shown(line: str) -> str:
-    from profkit.show.text.escape import escaped
-
     line = escaped(line)
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..."
 
 
 def _fitting(content: Mapping[str, Any]) -> dict[str, Any]:
     """The same data, no longer than a text: lists are cut to as many items as there is room for."""
-    from json import dumps
-
     for most in (None, 20, 10, 5, 3, 1):
         cut: dict[str, Any] = _cut(content, most)
         if len(dumps(cut)) <= MOST:

@@ -18,16 +18,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from profkit.cli import signals
 from profkit.cli.options import COULD_NOT, flag
 from profkit.cli.output import note, say
-from profkit.cli.signals import (
-    INTERRUPTED,
-    PIPE_CLOSED,
-    die_silently,
-    drop_streams,
-    stop_on_term,
-    was_stopped,
-)
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.records.paths import SUFFIXES
 
@@ -120,7 +113,7 @@ class Verbs(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a verb; see the module's first lines for what comes out of it."""
-        stop_on_term()
+        signals.stop_on_term()
         try:
             result = super().invoke(ctx)
         except ProfkitError as error:
@@ -130,10 +123,10 @@ class Verbs(TyperGroup):
             say(ProfkitError("out of memory", "read fewer reports at a time, or allow more"))
             raise typer.Exit(COULD_NOT) from error
         except KeyboardInterrupt as error:
-            raise typer.Exit(INTERRUPTED) from error
+            raise typer.Exit(signals.INTERRUPTED) from error
         except BrokenPipeError as error:  # `| head`; click would make it a 1
-            drop_streams()
-            raise typer.Exit(PIPE_CLOSED) from error
+            signals.drop_streams()
+            raise typer.Exit(signals.PIPE_CLOSED) from error
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
@@ -141,9 +134,9 @@ class Verbs(TyperGroup):
             say(ProfkitError(f"{name[:60]}...: {error.strerror}", "give the path of a file"))
             raise typer.Exit(COULD_NOT) from error
         finally:
-            die_silently()  # what is left is to end
-            if was_stopped():  # whatever else was raised is of that: pydantic makes its own of it
-                raise typer.Exit(INTERRUPTED)
+            signals.die_silently()  # what is left is to end
+            if signals.was_stopped():  # whatever else was raised is of that, of pydantic's too
+                raise typer.Exit(signals.INTERRUPTED)
         return result
 
 
@@ -185,11 +178,7 @@ def _profkit(
 
 
 def limit_memory(size: str) -> None:
-    """Hold this process, and each that it starts, to so much memory of its own.
-
-    Raises:
-        ProfkitError: It is no size.
-    """
+    """Hold this process, and each that it starts, to so much memory of its own."""
     import resource
 
     digits, unit = size[:-1], size[-1:].upper()

@@ -18,14 +18,15 @@ import typer
 
 from profkit.cli.options import COULD_NOT
 from profkit.cli.output import progress, say
+from profkit.diagnosis.launches import Judged, judged, table
 from profkit.errors import ProfkitError
-from profkit.records.paths import FULL, SUFFIXES, wrong_verb
+from profkit.records.paths import FULL, SUFFIXES, expand, wrong_verb
+from profkit.reports.frame import COLUMNS
+from profkit.reports.reader import ReportFile, Reports, read_report
+from profkit.show.text.names import short
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from profkit.diagnosis.launches import Judged
-    from profkit.reports.reader import ReportFile, Reports
 
 
 # Comparisons, and, or, not, arithmetic (** could run for ever), `in`, columns and constants. No
@@ -57,25 +58,16 @@ class Chosen:
     @property
     def frame(self) -> DataFrame:
         """The rows of the frame, with the judgement in it."""
-        from profkit.diagnosis.launches import table
-
         return table(self.reports, self.everything).iloc[self.kept]
 
 
 def read_patterns(
     patterns: Sequence[str], *, quiet: bool, client: Any = None
 ) -> tuple[Reports, bool]:
-    """Read all that can be read and say on stderr what cannot.
-
-    Returns:
-        The reports, and whether every one of them was read whole.
-    """
-    from profkit.reports.frame import COLUMNS
-    from profkit.reports.reader import read_report as read_files
-
+    """Read what can be read, say what cannot; return the reports, and if all are whole."""
     paths, complete = expand_patterns(patterns)
     with progress("reading", quiet=quiet) as step:
-        reports = read_files(paths, progress=step, client=client)
+        reports = read_report(paths, progress=step, client=client)
     at = COLUMNS.index("status")
     status = {part.file.path: {row[at] for row in part.identity} for part in reports.parts}
     for file in reports.files:
@@ -89,8 +81,6 @@ def read_patterns(
 
 def expand_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
     """The files that patterns name, each once, and whether every pattern named some; leaves if none."""
-    from profkit.records.paths import expand
-
     paths: dict[str, None] = {}
     complete = True
     for pattern in patterns:
@@ -128,8 +118,6 @@ _MEND = {
 
 def choose_launches(reports: Reports, kernel: str | None, where: str | None) -> Chosen:
     """Judge every launch and keep those that were asked for."""
-    from profkit.diagnosis.launches import judged
-
     launches = judged(reports)
     chosen = Chosen(reports, launches, list(range(len(launches))))
     if kernel is not None:
@@ -138,8 +126,6 @@ def choose_launches(reports: Reports, kernel: str | None, where: str | None) -> 
     if where is not None:
         chosen = replace(chosen, kept=[int(i) for i in matching_rows(chosen.frame, where).index])
     if launches and not chosen.kept:
-        from profkit.show.text.names import short
-
         flags = {"--kernel": kernel, "--where": where}
         filters = " and ".join(f"{flag} {text}" for flag, text in flags.items() if text)
         names = list(dict.fromkeys(short(run.kernel, 40) for run in launches))
@@ -150,11 +136,7 @@ def choose_launches(reports: Reports, kernel: str | None, where: str | None) -> 
 
 
 def by_kernel(names: Sequence[str], pattern: str) -> list[bool]:
-    """Which kernel names match a regular expression anywhere, in either case.
-
-    Raises:
-        ProfkitError: The expression is not one.
-    """
+    """Which kernel names match a regular expression anywhere, in either case."""
     try:
         expression = re.compile(pattern, re.IGNORECASE)
     except re.error as error:
@@ -172,19 +154,14 @@ def within(seconds: float, what: str) -> Iterator[None]:
 
     Python's own engine looks at signals while it matches. Outside of the main thread there are
     none, and no limit.
-
-    Raises:
-        ProfkitError: Time is up.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(*_: object) -> None:
-        raise ProfkitError(
-            f"{what}: gave no answer within {seconds:g} s",
-            "an expression with (x+)+ in it tries every way to match: write x+",
-        )
+        hint = "an expression with (x+)+ in it tries every way to match: write x+"
+        raise ProfkitError(f"{what}: gave no answer within {seconds:g} s", hint)
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -196,12 +173,7 @@ def within(seconds: float, what: str) -> Iterator[None]:
 
 
 def matching_rows(frame: DataFrame, expression: str) -> DataFrame:
-    """The launches for which an expression over the columns holds.
-
-    Raises:
-        ProfkitError: The expression cannot be read, does more than compare, names no column or
-            compares what cannot be compared.
-    """
+    """The launches for which an expression over the columns holds."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     texts = {str(c) for c in frame.columns if not is_numeric_dtype(frame[c])}
@@ -231,10 +203,8 @@ def safe(expression: str, columns: Collection[str], texts: Collection[str] = ())
     for node in ast.walk(tree):
         if not isinstance(node, _ALLOWED):
             what = type(node).__name__.lower()
-            raise ProfkitError(
-                f"--where {expression}: {what} is not allowed, only comparisons of columns",
-                EXAMPLE,
-            )
+            why = f"--where {expression}: {what} is not allowed, only comparisons of columns"
+            raise ProfkitError(why, EXAMPLE)
         if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
             for leaf in (node.left, node.right):
                 if _is_text(leaf, texts):

@@ -5,10 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError, needing
+from profkit.files import check_output, part_of
+from profkit.records.paths import expand
+from profkit.show.text.escape import csv_text, escaped
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -18,8 +22,6 @@ if TYPE_CHECKING:
 
 def say(error: ProfkitError) -> None:
     """Print an error as two lines on stderr: what is wrong, and what to do about it."""
-    from profkit.show.text.escape import escaped
-
     print(f"profkit: {escaped(error.message)}", file=sys.stderr)
     if error.hint:
         print(f"  {escaped(error.hint)}", file=sys.stderr)
@@ -33,8 +35,6 @@ def say_each(problems: Iterable[ProfkitError], *, quiet: bool = False) -> None:
 
 def say_all(message: str, text: str) -> None:
     """Print an error on stderr with everything that a tool said about it, line by line."""
-    from profkit.show.text.escape import escaped
-
     say(ProfkitError(message))
     for line in text.splitlines():
         print(f"  {escaped(line)}", file=sys.stderr)
@@ -69,7 +69,6 @@ def spinner(quiet: bool) -> Iterator[Callable[[str], None]]:
     if quiet or not sys.stderr.isatty():
         yield lambda _: None
         return
-    from profkit.show.text.escape import escaped
     from profkit.show.text.terminal import console
 
     with console(stderr=True).status("") as status:
@@ -90,8 +89,6 @@ def refuse(flags: Mapping[str, object], why: str, hint: str) -> None:
 
 def print_json(document: Any) -> None:
     """Print one document; what is no number is null."""
-    from json import dumps
-
     from profkit.records.store import json_safe
 
     print(dumps(json_safe(document), indent=1, allow_nan=False))
@@ -99,8 +96,6 @@ def print_json(document: Any) -> None:
 
 def print_json_rows(document: Mapping[str, Any], name: str, rows: Iterable[Any]) -> None:
     """Print a document whose last key is a list of rows that are made one by one, a line for each."""
-    from json import dumps
-
     from profkit.records.store import json_safe
 
     before = {key: value for key, value in document.items() if key != name}
@@ -130,14 +125,7 @@ def print_blocks(
 
 
 def save_frame(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
-    """Write a frame as CSV or Parquet, whole or not at all.
-
-    Raises:
-        ProfkitError: It cannot be written, or pyarrow is not installed.
-    """
-    from profkit.files import part_of
-    from profkit.show.text.escape import csv_text
-
+    """Write a frame as CSV or Parquet, whole or not at all."""
     with part_of(file) as part:
         if as_csv:
             part.write_text(csv_text(frame), encoding="utf-8")
@@ -148,19 +136,10 @@ def save_frame(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
 
 def print_plain(text: str) -> None:
     """Print lines as they are, whatever the width; what would act on a terminal is escaped."""
-    from profkit.show.text.escape import escaped
-
     for line in text.splitlines():
         print(escaped(line))
 
 
 def write_to(path: Path, reads: Sequence[str] = ()) -> Path:
-    """A file that a verb may write, asked before anything is read.
-
-    Raises:
-        ProfkitError: As files.check_output.
-    """
-    from profkit.files import check_output
-    from profkit.records.paths import expand
-
+    """A file that a verb may write (files.check_output), asked before anything is read."""
     return check_output(path, expand(reads) if reads else ())

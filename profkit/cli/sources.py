@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from profkit.cli.output import say
 from profkit.errors import ProfkitError
-
-if TYPE_CHECKING:
-    from profkit.evidence.runs import Evidence
-    from profkit.records.record import SourceFile
+from profkit.evidence.runs import Evidence, record_again
+from profkit.measure.variants.variants import find_variants, kernels_dir
+from profkit.records.paths import wrong_verb
+from profkit.records.record import SourceFile
 
 
 def evidence_of(artifacts: Path) -> Evidence:
     """A folder of artifacts; its runs say what the headers of the kernels beside it say today."""
-    from profkit.evidence.runs import Evidence
-
     return Evidence(artifacts, headers=headers(artifacts))
 
 
 def refuse_other(path: str | Path, verb: str) -> None:
     """Raise a ProfkitError that names the command for a file which this verb does not read."""
-    from profkit.records.paths import wrong_verb
-
     if other := wrong_verb(path, verb):
         raise ProfkitError(f"{path}: is {other[0]}", other[1])
 
@@ -36,8 +31,6 @@ def is_triage(path: str | Path) -> bool:
 
 def stale(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
     """Which runs ("variant.case") are of code that has changed since, as errors to say."""
-    from profkit.evidence.runs import record_again
-
     evidence, problems = evidence_of(artifacts), []
     for need in sorted(needs) if evidence.headers else ():
         variant, _, case = need.partition(".")
@@ -58,12 +51,7 @@ def files_beside(artifacts: Path) -> dict[str, SourceFile]:
 
 
 def headers(artifacts: Path) -> dict[str, SourceFile]:
-    """problem/variant -> header; none where no kernels lie beside the artifacts.
-
-    Nor where they cannot be read, which is said on stderr.
-    """
-    from profkit.measure.variants.variants import kernels_dir
-
+    """problem/variant -> header; none where no readable kernels lie beside the artifacts."""
     try:
         kernels = kernels_dir()
     except ProfkitError:
@@ -78,9 +66,6 @@ def headers(artifacts: Path) -> dict[str, SourceFile]:
 
 
 def _files(kernels: Path) -> dict[str, SourceFile]:
-    from profkit.measure.variants.variants import find_variants
-    from profkit.records.record import SourceFile
-
     found = {}
     for v in find_variants(kernels):
         file = v.path.relative_to(kernels.resolve()).as_posix()

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from profkit.cli.options import BAD, COULD_NOT, DONE
 from profkit.cli.output import note, say, say_all, say_each
 from profkit.errors import ProfkitError
-
-if TYPE_CHECKING:
-    from profkit.measure.targets import Measurements, Target, TargetRun
+from profkit.measure.cuda import device
+from profkit.measure.targets import Measurements, Target, TargetRun
+from profkit.measure.worker import visible_devices
+from profkit.show.views import measured as views
 
 
 def on_gpus(target: Target, gpus: str | None) -> Target:
     """The target on the GPUs that --gpus names."""
-    from profkit.measure.cuda import device
-    from profkit.measure.worker import visible_devices
-
     if gpus is None:
         return target
     return replace(target, visible=tuple(visible_devices(gpus, device.count_gpus())))
@@ -42,19 +40,15 @@ def say_gpus(measured: Measurements, quiet: bool) -> None:
 def named_or_all(names: Sequence[str] | None, every: bool) -> Sequence[str]:
     """The variants that were named; none with --all, which is the other answer."""
     if bool(names) == every:
-        raise ProfkitError(
-            "which variants?" if not every else "--all and --variant are two answers",
-            "--variant ID (profkit list shows them), or --all",
-        )
+        why = "which variants?" if not every else "--all and --variant are two answers"
+        raise ProfkitError(why, "--variant ID (profkit list shows them), or --all")
     return names or ()
 
 
 def say_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> int:
     """Say what is wrong on stderr; the worst of it is the exit status."""
-    from profkit.show.views import measured
-
     for check in checks:
-        say_each(map(ProfkitError, measured.faults(check)))
+        say_each(map(ProfkitError, views.faults(check)))
     broken = [b.failure for b in run.builds.values() if b.failure]
     for failure in broken:
         say_all(*failure.message.split("\n", 1))

@@ -10,24 +10,19 @@ from typing import TYPE_CHECKING
 
 from profkit.cli.output import note
 from profkit.errors import ProfkitError
+from profkit.measure.ncu_output import NcuWords
+from profkit.show.text.escape import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from profkit.measure.ncu_output import NcuWords
-
 
 @contextmanager
 def shown(log: Path, quiet: bool, program: bool = True) -> Iterator[NcuWords]:
-    """A sink for ncu's output while it runs.
+    """A sink for ncu's output while it runs, all of which goes to `log`.
 
-    Args:
-        log: The file that gets all of it.
-        quiet: The user asked for silence.
-        program: Whether the program's own words are passed on.
+    `program`: whether the program's own words are passed on.
     """
-    from profkit.measure.ncu_output import NcuWords
-
     aloud = program and not quiet
     if quiet or not sys.stderr.isatty():
         sink = NcuWords(log, sys.stderr.buffer if aloud else None)
@@ -36,7 +31,6 @@ def shown(log: Path, quiet: bool, program: bool = True) -> Iterator[NcuWords]:
         return
     from rich.progress import BarColumn, Progress, TextColumn
 
-    from profkit.show.text.escape import escaped
     from profkit.show.text.terminal import console
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn())
@@ -71,8 +65,6 @@ class _Above:
 
     def write(self, content: bytes) -> int:
         *lines, self._left = (self._left + content).replace(b"\r", b"\n").split(b"\n")
-        from profkit.show.text.escape import escaped
-
         for line in lines:
             self._on.print(escaped(line.decode("utf-8", "replace")))
         return len(content)

@@ -83,13 +83,11 @@ def edges_today(evidence: Evidence) -> Edges:
 
 
 def score_ledger(ledger: Ledger, today: Edges | None = None) -> list[Score]:
-    """Every prediction with its outcome: of a variant, case, rule and child only the latest.
+    """Return every prediction with its outcome: of a variant, case, rule and child only the latest.
 
-    What an older version of a rule said, or of an older report, stays in the file and is not
-    counted again.
-
-    `today`: the steps that exist today; outcomes of other steps are left out, and a cause counts as
-    meant only if the header still says so. None takes the file's word.
+    What an older version of a rule said, or of an older report, is not counted again. `today`:
+    outcomes of other steps are left out, and a cause counts as meant only if the header still says
+    so.
     """
     by_key = {(p.report, p.rule, p.version): p for p in ledger.predictions}
     latest: dict[tuple[str, ...], Score] = {}

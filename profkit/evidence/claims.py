@@ -64,10 +64,10 @@ def at_least(value: Interval, bound: float) -> bool | None:
 
 
 def timed(evidence: Evidence, before: str, after: str) -> TimeComparison:
-    """How the times of two runs ("variant.case") compare.
+    """Return how the times of two runs ("variant.case") compare.
 
-    Raises:
-        MissingEvidence: They were not timed or must not be compared; a claim becomes undecided.
+    A MissingEvidence where they were not timed or must not be compared: the claim becomes
+    undecided.
     """
     one, other = (evidence.load(*name.split(".", 1)) for name in (before, after))
     refused = refusals_of(one, other)
@@ -95,7 +95,6 @@ class Claim:
     check: Callable[[Evidence], Answer]
 
     def __call__(self, evidence: Evidence) -> Answer:
-        """Try the claim on this evidence."""
         return self.check(evidence)
 
 
@@ -112,24 +111,22 @@ class Gate:
 def claim(who: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Evidence], Answer]], Claim]:
     """Make a claim of a function: its docstring is the sentence.
 
-    `who`: who said it and where ("status document of 14 October"). `needs`: runs that it looks at,
-    as "variant.case".
+    `who` said it and where ("status document of 14 October"); `needs`: runs, as "variant.case".
     """
 
     def decorate(check: Callable[[Evidence], Answer]) -> Claim:
         name = getattr(check, "__name__", "claim")
         paragraph = (check.__doc__ or "").strip().split("\n\n")[0]
         if not paragraph:
-            raise ProfkitError(
-                f"the claim {name} has no docstring", "its docstring is the sentence that is tried"
-            )
+            hint = "its docstring is the sentence that is tried"
+            raise ProfkitError(f"the claim {name} has no docstring", hint)
         return Claim(name, " ".join(paragraph.split()), who, tuple(needs), check)
 
     return decorate
 
 
 def gate(name: str, claims: Sequence[Claim], binding: bool = True) -> Gate:
-    """An acceptance gate: see Gate."""
+    """Make an acceptance gate of claims."""
     if not claims:
         raise ProfkitError(f"the gate {name!r} has no claims", "a gate that asks nothing is open")
     return Gate(name, tuple(claims), binding)
@@ -184,14 +181,7 @@ class Verified(Document):
 
 
 def verify_claim_files(paths: Iterable[str | Path], evidence: Evidence) -> tuple[Verified, ...]:
-    """Load files of claims and try each claim in each.
-
-    `paths`: Python files. They are run: they are your own. `evidence`: the records and reports that
-    the claims look at.
-
-    Returns:
-        One entry per file, in order; a file without claims has none.
-    """
+    """Run Python files, which are your own, and try each claim in each; an entry a file."""
     return tuple(_verify_file(Path(path), evidence) for path in paths)
 
 

@@ -218,11 +218,7 @@ def between_processes(
 
 
 def compare_times(before: Record, after: Record, policy: Policy = COMPARE) -> TimeComparison:
-    """Whether AFTER is faster, by the warm samples of two records: the one place that says so.
-
-    Raises:
-        ProfkitError: As compare_samples.
-    """
+    """Whether AFTER is faster, by the warm samples of two records: the one place that says so."""
     between, known = between_processes(before, after, policy), policy.thresholds
     if between:
         known = replace(known, process_spread=between.sigma)

@@ -52,22 +52,24 @@ Cause = Literal["code", "method", "machine", "noise"]
 
 
 @dataclass(frozen=True)
-class GateSubject:
+class GateSubject(Document):
     """One variant at one case, before and after; null where not known."""
+
+    JSON = "name answer because cause time smallest_change samples_needed between_processes"
 
     name: str
     # what became of it; "wrong" where HEAD's values or accesses are, "no time" where it was
     # not timed, "stale" where its code changed since it was measured
     answer: GateAnswer
     because: str
-    cause: Cause | None  # where a difference comes from
-    time: TimeComparison | None  # the comparison; None where none was made
+    cause: Cause | None = None  # where a difference comes from
+    time: TimeComparison | None = None  # the comparison; None where none was made
     # the smallest relative change that would have been seen; NaN where none was made
-    smallest_change: float
+    smallest_change: float = nan
     # how many samples a side would see a change of SEES; None where that is not known
-    samples_needed: int | None
+    samples_needed: int | None = None
     # what the processes were taken to differ by, where times were compared
-    between_processes: BetweenProcesses | None
+    between_processes: BetweenProcesses | None = None
 
 
 @dataclass(frozen=True)
@@ -121,24 +123,6 @@ class GateReport(Document):
         return [*(f"{s.name}: {s.because}" for s in closing), *(p.message for p in self.problems)]
 
 
-@dataclass(frozen=True)
-class _Subject:
-    """One variant at one case on both sides; None where a side does not have it."""
-
-    name: RunName
-    before: Run | None
-    after: Run | None
-
-    @property
-    def again(self) -> str:
-        """The command that measures it."""
-        return record_again(*self.name)
-
-    def said(self, answer: GateAnswer, because: str, cause: Cause | None = None) -> GateSubject:
-        """What a gate says of it, without a time."""
-        return GateSubject(".".join(self.name), answer, because, cause, None, nan, None, None)
-
-
 def judge_gate(
     base: Evidence,
     head: Evidence,
@@ -146,13 +130,11 @@ def judge_gate(
     strict: bool = False,
     spread_of: SpreadOf = nobody_measured,
 ) -> GateReport:
-    """Return what moved from one folder of artifacts to another.
+    """Return what moved from one folder of artifacts, which has runs, to another.
 
-    `base`, `head`: with what the kernels beside them say today. `strict`: whether "cannot tell" closes
-    the gate too. `spread_of`: what the processes of a GPU differ by, where that was measured.
-
-    Raises:
-        ProfkitError: A side has no runs at all.
+    `base`, `head`: with what the kernels beside them say today. `strict`: whether "cannot tell"
+    closes the gate too. `spread_of`: what the processes of a GPU differ by, where that was
+    measured.
     """
     problems: list[ProfkitError] = []
     sides = [_runs(side, case, problems) for side in (base, head)]
@@ -164,21 +146,22 @@ def judge_gate(
     control = _control(sides[0], sides[1], policy, problems)
     renamed = _renamed(sides[0], sides[1])
     subjects = []
-    for name in sorted({*sides[0], *sides[1]} - {*renamed.values()}):
-        of = _Subject(name, sides[0].get(renamed.get(name, name)), sides[1].get(name))
-        if asked_first := _stale(of, base, head) or _wrong(of):
-            subjects.append(asked_first)
-        elif all(run.record and run.record.reference for run in (of.before, of.after) if run):
+    for key in sorted({*sides[0], *sides[1]} - {*renamed.values()}):
+        before, after, name = sides[0].get(renamed.get(key, key)), sides[1].get(key), ".".join(key)
+        records = [run.record if run else None for run in (before, after)]
+        if faulty := _faulty(name, records[0], records[1], base, head):
+            subjects.append(faulty)
+        elif all(run.record and run.record.reference for run in (before, after) if run):
             continue  # a library call is not judged: it shows what the machine did
-        elif name in renamed:
-            because = f"the machine code of {renamed[name][0]} under another name"
-            subjects.append(of.said("same", because))
-        elif of.before is None or of.after is None:
-            answer: GateAnswer = "new" if of.before is None else "gone"
-            has = "HEAD" if of.before is None else "BASE"
-            subjects.append(of.said(answer, f"only {has} has it"))
+        elif key in renamed:
+            because = f"the machine code of {renamed[key][0]} under another name"
+            subjects.append(GateSubject(name, "same", because))
+        elif before and after:
+            untimed = _untimed(name, before, after)
+            subjects.append(untimed or _judged(before, after, control.get(key[1]), policy))
         else:
-            subjects.append(_both(of, of.before, of.after, control.get(name[1]), policy))
+            alone: tuple[GateAnswer, str] = ("gone", "BASE") if before else ("new", "HEAD")
+            subjects.append(GateSubject(name, alone[0], f"only {alone[1]} has it"))
     return GateReport(tuple(subjects), tuple(problems), strict)
 
 
@@ -209,8 +192,8 @@ def _control(
 ) -> dict[str, TimeComparison]:
     """Case -> how the library calls that both sides timed compare: the most typical one.
 
-    They say what the machine did, where the code cannot have; wrong results took no time worth
-    knowing. `problems` takes calls whose samples are no times.
+    They say what the machine did, where the code cannot have. `problems` takes samples that are no
+    times.
     """
     by_case: dict[str, list[TimeComparison]] = {}
     for name, run in base.items():
@@ -234,14 +217,28 @@ def _same_library(before: Record, after: Record) -> bool:
     return (before.versions.torch, before.backend) == (after.versions.torch, after.backend)
 
 
-def _stale(of: _Subject, base: Evidence, head: Evidence) -> GateSubject | None:
-    """A subject whose code moved on since HEAD measured it: nothing in its record is of today's."""
-    before, after = (run.record if run else None for run in (of.before, of.after))
-    if before is None or after is None:
+def _faulty(
+    name: str, before: Record | None, after: Record | None, base: Evidence, head: Evidence
+) -> GateSubject | None:
+    """A subject whose code moved on since HEAD measured it, or that HEAD's record calls wrong.
+
+    New or old, timed or not, a library call too.
+    """
+    if after is None:
         return None
-    if _code(head, after) in (after.source_hash, _code(base, before)):
+    if before and _code(head, after) not in (after.source_hash, _code(base, before)):
+        again = record_again(after.variant, after.case)
+        because = f"its code has changed since it was measured: {again}"
+        return GateSubject(name, "stale", because)
+    if not after.faults:
         return None
-    return of.said("stale", f"its code has changed since it was measured: {of.again}")
+    said = f"HEAD: {', '.join(after.faults)}"
+    if before is None or not before.machine_code.same_as(after.machine_code):
+        return GateSubject(name, "wrong", said, None if after.reference else "code")
+    was = "was measured right" if before.correct else "was not checked"
+    was = f"was wrong too ({', '.join(before.faults)})" if before.faults else was
+    because = f"{said}: the same code was measured wrong; in BASE it {was}"
+    return GateSubject(name, "wrong", because)
 
 
 def _code(side: Evidence, record: Record) -> str | None:
@@ -250,62 +247,41 @@ def _code(side: Evidence, record: Record) -> str | None:
     return file.sha256 if file and record.source else record.source_hash
 
 
-def _wrong(of: _Subject) -> GateSubject | None:
-    """A subject that HEAD's record calls wrong: new or old, timed or not, a library call too."""
-    before, after = (run.record if run else None for run in (of.before, of.after))
-    if after is None or not after.faults:
-        return None
-    said = f"HEAD: {', '.join(after.faults)}"
-    if before is None or not before.machine_code.same_as(after.machine_code):
-        return of.said("wrong", said, None if after.reference else "code")
-    was = "was measured right" if before.correct else "was not checked"
-    was = f"was wrong too ({', '.join(before.faults)})" if before.faults else was
-    return of.said("wrong", f"{said}: the same code was measured wrong; in BASE it {was}")
-
-
-def _both(
-    of: _Subject, before: Run, after: Run, control: TimeComparison | None, policy: Policy
-) -> GateSubject:
-    """A subject that both sides have, under one name."""
-    if before.record is None or after.record is None:
-        if before.record is after.record and unchanged(before, after):
-            return of.said("same", "the same report")
+def _untimed(name: str, before: Run, after: Run) -> GateSubject | None:
+    """A subject that is not judged by two times; None of one that is."""
+    old, new = before.record, after.record
+    if (old is None) == (new is None) and unchanged(before, after):
+        code = f"the machine code is unchanged (SASS {(new.sass or '')[:12]})" if new else ""
+        return GateSubject(name, "same", code or "the same report")
+    if old is None or new is None:
         because = "a report without a run record has no time: profkit profile writes both"
-        return of.said("no time", because)
-    if unchanged(before, after):
-        code = (after.record.sass or "")[:12]
-        return of.said("same", f"the machine code is unchanged (SASS {code})")
-    if taken_once(before.record, after.record):
-        return of.said("same", "nothing was recorded anew")
-    return _untimed(of, before.record, after.record) or _judged(of, before, after, control, policy)
-
-
-def _untimed(of: _Subject, before: Record, after: Record) -> GateSubject | None:
-    """Why two times are not compared: of two kinds, or one is not there; None where they are."""
-    if differ := method_differences(before, after):
-        return of.said("cannot tell", f"{'; '.join(differ)}: {of.again}", "method")
-    if before.warm and after.warm:
+        return GateSubject(name, "no time", because)
+    if taken_once(old, new):
+        return GateSubject(name, "same", "nothing was recorded anew")
+    again = record_again(after.variant, after.case)
+    if differ := method_differences(old, new):
+        return GateSubject(name, "cannot tell", f"{'; '.join(differ)}: {again}", "method")
+    if old.warm and new.warm:
         return None
-    side = "HEAD" if before.warm else "BASE"
-    how = "timed with a cold L2 only" if before.cold and after.cold else "not timed"
-    return of.said("no time", f"{side} was {how}: {of.again}")
+    side = "HEAD" if old.warm else "BASE"
+    how = "timed with a cold L2 only" if old.cold and new.cold else "not timed"
+    return GateSubject(name, "no time", f"{side} was {how}: {again}")
 
 
-def _judged(
-    of: _Subject, before: Run, after: Run, control: TimeComparison | None, policy: Policy
-) -> GateSubject:
+def _judged(before: Run, after: Run, control: TimeComparison | None, policy: Policy) -> GateSubject:
     """A subject whose code changed and that has a time on both sides."""
     change = compare_runs(before, after, policy)
     if {r.code for r in change.refusals} == {"ncu"}:  # counters do not compare, times do
         waived = compare_runs(before, after, replace(policy, anyway=True))
         change = replace(waived, launches=())
-    time, codes = change.time, {r.code for r in change.refusals}
+    time, codes, name = change.time, {r.code for r in change.refusals}, after.name
     if not change.compared or time is None:
         because = "; ".join(r.sentence for r in change.refusals) or change.time_note
         if change.compared:
-            return of.said("no time", because, "method")
+            return GateSubject(name, "no time", because, "method")
         cause: Cause | None = "machine" if codes & _MACHINE else None
-        return of.said("cannot tell", because, cause or ("method" if codes & _METHOD else None))
+        cause = cause or ("method" if codes & _METHOD else None)
+        return GateSubject(name, "cannot tell", because, cause)
     smallest = smallest_change(time)
     fewest = min(len(before.samples), len(after.samples))
     more = samples_for(SEES, smallest, fewest, time.reason)
@@ -319,13 +295,8 @@ def _judged(
         answer, because = "same", f"a change of {smallest:.1%} would have been seen"
     elif answer == "cannot tell":
         because = _why_not(time, smallest, more)
-    return replace(
-        of.said(answer, because, cause),
-        time=time,
-        smallest_change=smallest,
-        samples_needed=more,
-        between_processes=change.between_processes,
-    )
+    between = change.between_processes
+    return GateSubject(name, answer, because, cause, time, smallest, more, between)
 
 
 def _why_not(time: TimeComparison, smallest: float, more: int | None) -> str:

@@ -63,11 +63,7 @@ class Ladder(Document):
 
 
 def build_ladder(evidence: Evidence, case: str, policy: Policy = COMPARE) -> Ladder:
-    """Return the ablation table of everything recorded at one case.
-
-    Raises:
-        ProfkitError: Nothing was recorded at this case.
-    """
+    """Return the ablation table of a case; a ProfkitError where nothing was recorded at it."""
     runs, problems = evidence.readable(lambda name: name[1] == case)
     if not problems and not any(run.record and not run.record.reference for run in runs):
         cases = sorted({c for _, c in evidence.names()})
@@ -122,10 +118,9 @@ def _untimed(run: Run) -> Run:
 
 
 def ladder_order(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int]], list[str]]:
-    """Variants with their depth, each after its parent, siblings in the order given.
+    """Return variants with their depth, each after its parent, siblings in the order given.
 
-    Returns:
-        All of them, and those that come, through others, after themselves (they stand last).
+    Also those that come, through others, after themselves: they are the last.
     """
     order: list[tuple[str, int]] = []
 
@@ -204,13 +199,9 @@ def summarize_variant(
     gates: Sequence[GateResult] = (),
     policy: Policy = COMPARE,
 ) -> Summary:
-    """What a variant came to at a case.
+    """Return what a variant came to at a case; MissingEvidence where it was not recorded at it.
 
-    `against`: the baseline; what its header says it changes when None. `gates`: acceptance gates
-    that were tried.
-
-    Raises:
-        MissingEvidence: The variant or its baseline was not recorded at this case.
+    `against`: the baseline, else what its header says it changes. `gates`: those that were tried.
     """
     run = evidence.load(variant, case)
     name = against or (run.record.header.after if run.record else None)

@@ -192,14 +192,10 @@ def entries_of_program(before: Path, after: Path, change: Mapping[str, Any]) -> 
 def update(
     evidence: Evidence, path: Path | None = None, only: Collection[RunName] | None = None
 ) -> Ledger:
-    """Append what the artifacts say and the ledger does not have yet.
+    """Append, and return, what the artifacts say and the ledger does not have yet.
 
-    `path`: the ledger; ledger.jsonl among the artifacts when None. `only`: variants with their case
-    that were measured just now: their predictions, and the outcomes that they are part of. None
-    takes everything.
-
-    Returns:
-        Only what was appended, and what could not be read: that stops nothing.
+    `only`: variants with their case that were measured just now: their predictions, and the
+    outcomes that they are part of.
     """
     readable, problems = _runs(evidence, only)
     runs = {(run.variant, str(run.case)): run for run in readable}
@@ -218,14 +214,7 @@ def update(
 
 
 def add(file: Path, entries: Ledger) -> Ledger:
-    """Append what a ledger does not have yet.
-
-    `file`: the ledger; made where there is none. `entries`: predictions and outcomes, and problems
-    to hand on.
-
-    Returns:
-        Only what was appended.
-    """
+    """Append what a ledger, made where there is none, does not have yet; return that."""
     with locked(file):  # two updates at once: the second sees what the first has written
         known = read_ledger(file) if file.exists() else Ledger()
         predictions = _unknown(entries.predictions, known.predictions)
@@ -267,10 +256,8 @@ def read_ledger(path: Path) -> Ledger:
     try:
         lines = read_bytes(path, _MOST).decode("utf-8", "replace").splitlines()
     except OSError as error:
-        raise ProfkitError(
-            f"{path}: {error.strerror}",
-            "profkit claims --ledger --update writes it from the artifacts",
-        ) from error
+        hint = "profkit claims --ledger --update writes it from the artifacts"
+        raise ProfkitError(f"{path}: {error.strerror}", hint) from error
     entries: list[Prediction | Outcome] = []
     damaged: list[int] = []
     for number, line in enumerate(lines, 1):

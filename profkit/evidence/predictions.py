@@ -55,14 +55,11 @@ def parse_moves(value: str, name: str) -> tuple[Move, ...]:
 def _parse(word: str, name: str) -> Move:
     match = _MOVE.fullmatch(word)
     if not match:
-        raise ProfkitError(
-            f"{name}: cannot read '{word}' in 'moves:'",
-            "write e.g. stall_long_scoreboard<0.5x inst_matrix>2x instructions~1x",
-        )
+        hint = "write e.g. stall_long_scoreboard<0.5x inst_matrix>2x instructions~1x"
+        raise ProfkitError(f"{name}: cannot read '{word}' in 'moves:'", hint)
     if match[1] not in CATALOGUE:
-        raise ProfkitError(
-            f"{name}: no metric is called '{match[1]}' in 'moves:'", "profkit explain lists them"
-        )
+        hint = "profkit explain lists them"
+        raise ProfkitError(f"{name}: no metric is called '{match[1]}' in 'moves:'", hint)
     return Move(match[1], cast(Literal["<", ">", "~"], match[2]), float(match[3]))
 
 

@@ -48,11 +48,7 @@ class Run:
 
     @cached_property
     def launches(self) -> pd.DataFrame:
-        """Rows of the frame, none without a report.
-
-        Raises:
-            ProfkitError: The report is damaged: half of one is not evidence.
-        """
+        """Rows of the frame; a ProfkitError of a damaged report: half of one is not evidence."""
         if self._launches is not None:
             return self._launches
         return read_launches([self.report] if self.report else [])
@@ -98,11 +94,7 @@ class Run:
         return self.timed.warm
 
     def total(self, metric: str) -> float:
-        """Sum of a metric over all launches of the run.
-
-        Raises:
-            MissingEvidence: One of the launches does not have it.
-        """
+        """Sum of a metric over all launches; MissingEvidence where one does not have it."""
         values = [float(v) for v in self.launches[metric]]
         if not values or any(isnan(v) for v in values):
             raise MissingEvidence(f"{metric} of {self.name} was not collected", self._command())
@@ -151,9 +143,8 @@ class Evidence:
     def load(self, variant: str, case: str) -> Run:
         """Return the run of a variant at a case, its report read.
 
-        Raises:
-            MissingEvidence: Neither a record nor a report of it is there.
-            ProfkitError: One is there and cannot be used.
+        MissingEvidence where there is neither a record nor a report of it; a ProfkitError where one
+        is damaged.
         """
         return self.recorded(variant, case).read()
 
@@ -166,8 +157,7 @@ class Evidence:
     def named(self, name: str, case: str | None = None) -> list[RunName]:
         """Return the runs that a name means: of "stage2" at every case, of "stage2.B" at one.
 
-        Raises:
-            ProfkitError: It is a file's name, or no case of the variant was recorded.
+        A ProfkitError where it is a file's name, or no case of the variant was recorded.
         """
         if "/" in name or name.endswith((".json", *SUFFIXES)):
             raise ProfkitError(f"{name}: no such file", "give a variant, a run record or a report")
@@ -218,11 +208,7 @@ class Evidence:
         return sorted({case for (_, case), several in every if any(f.record for f in several)})
 
     def files(self, variant: str, case: str) -> RunFiles | None:
-        """Where the record and the report of a run are; None where there is neither.
-
-        Raises:
-            ProfkitError: Two folders hold a run of this name.
-        """
+        """Where the record and the report of a run are; None where there is neither."""
         if (variant, case) not in self._files:
             self._scan()  # perhaps it was recorded since
         files = self._files.get((variant, case))
@@ -244,9 +230,8 @@ class Evidence:
 
     def _find(self, variant: str, case: str) -> Run:
         if not (is_word(variant) and is_word(case)):
-            raise ProfkitError(
-                f"{variant!r} at case {case!r}: not a variant and a case", "for example stage2.B"
-            )
+            hint = "for example stage2.B"
+            raise ProfkitError(f"{variant!r} at case {case!r}: not a variant and a case", hint)
         files = self.files(variant, case)
         if files is None:
             raise MissingEvidence(
@@ -266,17 +251,11 @@ def verdict(row: Mapping[str, Any]) -> Diagnosis:
 
 
 def read_launches(reports: list[Path]) -> pd.DataFrame:
-    """The frame of these reports: one row per launch; none for an empty list.
-
-    Raises:
-        ProfkitError: A report is damaged or cannot be read: half of one is not evidence.
-    """
     from profkit.reports.reader import read_report
 
     found = read_report(reports)
     for file in found.files:
         if file.status != "ok":
-            raise ProfkitError(
-                f"{file.path}: {file.status}: {file.message}", "record it again: profkit profile"
-            )
+            hint = "record it again: profkit profile"
+            raise ProfkitError(f"{file.path}: {file.status}: {file.message}", hint)
     return without_attrs(found.launches)

@@ -107,11 +107,7 @@ TIMES = (1e-15, 1e18)
 
 
 def as_groups(samples: Samples, name: str, positive: bool = False) -> list[Array]:
-    """Samples as a list of arrays, one per process.
-
-    Raises:
-        ProfkitError: There are none, or one is not finite (or, if asked for, no time).
-    """
+    """Samples as an array a process; a ProfkitError where one is not finite, or no time."""
     try:
         listed = list(samples)
         nested = bool(listed) and np.ndim(listed[0]) > 0
@@ -124,10 +120,8 @@ def as_groups(samples: Samples, name: str, positive: bool = False) -> list[Array
     bad = sum(int((~(np.isfinite(g) & (g >= low) & (g <= high))).sum()) for g in groups)
     if bad:
         kind = f"times between {low:g} and {high:g}" if positive else "finite numbers"
-        raise ProfkitError(
-            f"{name}: {bad} of {sum(g.size for g in groups)} samples are not {kind}",
-            "find out why before dropping any: a failed launch has no time",
-        )
+        why = f"{name}: {bad} of {sum(g.size for g in groups)} samples are not {kind}"
+        raise ProfkitError(why, "find out why before dropping any: a failed launch has no time")
     return groups
 
 

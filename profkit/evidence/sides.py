@@ -35,13 +35,10 @@ def compare_sides(
     artifacts: str | Path | Evidence = "artifacts",
     policy: Policy = COMPARE,
 ) -> Compared:
-    """Compare two variants, records, reports or folders of artifacts.
+    """Compare two sides; a ProfkitError where one cannot be found, or they have nothing in common.
 
-    `before`: a variant's id ("stage1", "stage1.B"), a run record, a report, a folder, or a Run.
+    Each is a variant's id ("stage1", "stage1.B"), a run record, a report, a folder, or a Run.
     `artifacts`: where variants' records and reports are: a folder, or what was read of it.
-
-    Raises:
-        ProfkitError: A side cannot be found or read, or the two have nothing in common.
     """
     evidence = artifacts if isinstance(artifacts, Evidence) else Evidence(Path(artifacts))
     problems: list[ProfkitError] = []
@@ -49,10 +46,8 @@ def compare_sides(
     pairs, alone = pair(sides[0], sides[1])
     if not pairs:
         have = ["; ".join(run.name for run in side) for side in sides]
-        raise ProfkitError(
-            f"nothing in common to compare: {have[0]} and {have[1]}",
-            "record both at one case: profkit profile --variant ... --case ...",
-        )
+        hint = "record both at one case: profkit profile --variant ... --case ..."
+        raise ProfkitError(f"nothing in common to compare: {have[0]} and {have[1]}", hint)
     changes = tuple(compare_runs(b, a, policy) for b, a in pairs)
     return Compared(changes, alone, tuple(problems))
 
@@ -65,8 +60,7 @@ def named_runs(
 ) -> list[Run]:
     """The runs that one side names; never an empty list.
 
-    `side`: a variant's id, a run record, a report, a folder, or a Run. `problems`: takes what in a
-    folder cannot be read; without it, that is raised.
+    `problems` takes what in a folder cannot be read; without it, that is raised.
     """
     if isinstance(side, Run):
         return [side]

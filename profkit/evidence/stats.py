@@ -74,17 +74,11 @@ class TimeComparison(Document):
 
 
 def median_interval(samples: Samples, level: float = 0.95) -> Interval:
-    """The median of timing samples with a bootstrap interval.
+    """The median of timing samples, in their unit, with a bootstrap interval.
 
-    `samples`: in the order in which they were taken; or one such list per process, and then the
-    interval is that of the mean of the processes' medians.
-
-    Returns:
-        The interval in the samples' unit. Fewer than six samples, or samples that are all equal,
-        have a median and no interval (NaN ends).
-
-    Raises:
-        ProfkitError: A sample is not a finite number, or there is none.
+    `samples`: in the order taken; or one such list per process, and then the interval is that of
+    the mean of the processes' medians. Without ends (NaN) for fewer than six samples, or equal
+    ones; a ProfkitError where one is not a finite number, or there is none.
     """
     groups = as_groups(samples, "the samples")
     return summarize_samples(
@@ -112,10 +106,8 @@ def compare_samples(
             samples differ in number.
     """
     if not 0 <= within < 1:  # NaN is neither
-        raise ProfkitError(
-            f"within {within:.3g}: not a tolerance" if abs(within) < 1e9 else "within: too large",
-            "give a share of the time, 0.01 for one percent",
-        )
+        why = f"within {within:.3g}: not a tolerance" if abs(within) < 1e9 else "within: too large"
+        raise ProfkitError(why, "give a share of the time, 0.01 for one percent")
     groups = as_groups(before, "BEFORE", positive=True), as_groups(after, "AFTER", positive=True)
     logs = [[np.log(g) for g in side] for side in groups]
     spread = process_spread(*logs)
@@ -278,12 +270,10 @@ def _sentence(
 
 
 def smallest_change(time: TimeComparison, alpha: float = ALPHA, power: float = POWER) -> float:
-    """The smallest relative change that a test at this level sees with this power.
+    """The smallest relative change (0.02 for 2 %) that a test at this level sees with this power.
 
-    From the interval of the comparison itself, so with everything that widened it.
-
-    Returns:
-        0.02 for 2 %; NaN when there is no interval, or one that would not see a factor of a million.
+    From the interval of the comparison itself, so with everything that widened it; NaN without one,
+    or of one that would not see a factor of a million.
     """
     reach = (_critical(time, alpha) + two_sided(2 * power - 1)) * max(_sigmas(time))
     return exp(reach) - 1 if reach < _BLIND else nan

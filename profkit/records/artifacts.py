@@ -58,9 +58,6 @@ def place_for(root: Path, problem: str, variant: str, case: str) -> tuple[Path, 
     """Return where the report and the record of a run are to be written.
 
     Where the run is already, there again; else `<problem>/<case>/<variant>.*`.
-
-    Raises:
-        ProfkitError: Two folders hold a run of this name.
     """
     stem = root / problem / case / variant
     flat = files_of(root / f"{variant}.{case}")
@@ -72,17 +69,11 @@ def place_for(root: Path, problem: str, variant: str, case: str) -> tuple[Path, 
 
 
 def only_one(files: tuple[RunFiles, ...], name: RunName) -> RunFiles:
-    """Return the files of a run.
-
-    Raises:
-        ProfkitError: Two folders hold a run of this name, and which is meant is not known.
-    """
+    """Return the files of a run; a ProfkitError where two folders hold one of this name."""
     if len(files) > 1:
         where = " and ".join(str(f.stem) for f in files)
-        raise ProfkitError(
-            f"{name[0]} at case {name[1]} is there twice: {where}",
-            "remove one, or name the folder of the other with --artifacts",
-        )
+        hint = "remove one, or name the folder of the other with --artifacts"
+        raise ProfkitError(f"{name[0]} at case {name[1]} is there twice: {where}", hint)
     return files[0]
 
 

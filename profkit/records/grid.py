@@ -69,11 +69,7 @@ class TimeGrid:
 
 
 def read_grid(path: Path) -> TimeGrid:
-    """Read a file of times over a grid.
-
-    Raises:
-        ProfkitError: It cannot be read, is no such file, or one of its lines is none.
-    """
+    """Read a file of times over a grid; a ProfkitError where it, or one of its lines, is none."""
     try:
         lines = read_text(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -81,9 +77,8 @@ def read_grid(path: Path) -> TimeGrid:
         raise ProfkitError(f"cannot read {path}: {why}") from error
     head, *rest = list(_documents(path, lines)) or [{}]
     if head.get("schema") != SCHEMA:
-        raise ProfkitError(
-            f"{path} is no file of {SCHEMA}", f'its first line has to say "schema": "{SCHEMA}"'
-        )
+        hint = f'its first line has to say "schema": "{SCHEMA}"'
+        raise ProfkitError(f"{path} is no file of {SCHEMA}", hint)
     name, against = _object(head, "gpu").get("name"), head.get("against")
     names = [x for x in against if isinstance(x, str)] if isinstance(against, list) else ()
     cells = tuple(_cell(path, number, document) for number, document in enumerate(rest, 2))
@@ -110,10 +105,8 @@ def _object(document: JsonObject, key: str) -> JsonObject:
 def _cell(path: Path, number: int, document: JsonObject) -> GridCell:
     at, warm = _object(document, "at"), document.get("warm")
     if not isinstance(warm, dict) or len(at) < _AXES:
-        raise ProfkitError(
-            f"{path}, line {number}: no cell of a grid",
-            'it needs "at" with two axes or more, and "warm" with samples by name',
-        )
+        hint = 'it needs "at" with two axes or more, and "warm" with samples by name'
+        raise ProfkitError(f"{path}, line {number}: no cell of a grid", hint)
     lists = {n: x for n, x in warm.items() if isinstance(x, list)}
     operations, moved = (document.get(x) for x in ("operations", "bytes"))
     return GridCell(

@@ -170,19 +170,13 @@ def parse_header(source: str, name: str) -> Header:
     """Read the leading comment of a source file."""
     comment = _COMMENT.match(source[:LONGEST])
     if not comment:
-        raise ProfkitError(
-            f"{name} has no header",
-            "begin the file with a comment of at most 64 KB: its first line is the title",
-        )
+        hint = "begin the file with a comment of at most 64 KB: its first line is the title"
+        raise ProfkitError(f"{name} has no header", hint)
     return parse_lines(_comment_lines(comment), name)
 
 
 def parse_lines(comment: Sequence[str], name: str) -> Header:
-    """Read a header whose comment marks are gone.
-
-    `comment`: its lines: the first that is not empty is the title. `name`: what to call the file in
-    an error.
-    """
+    """Read a header whose comment marks are gone; `name` is what an error calls the file."""
     lines = [line.strip() for line in comment]
     while lines and not lines[0]:
         lines.pop(0)
@@ -217,10 +211,8 @@ def _pairs(line: str, name: str) -> list[tuple[str, str]]:
         if match[1] in KEYS:
             starts.append(match)
         elif near and (not starts or gap >= 2):  # two blanks part pairs; one is inside a value
-            raise ProfkitError(
-                f"{name}: unknown key '{match[1]}:' in the header",
-                f"did you mean '{near[0]}:' ({KEYS[near[0]]})?",
-            )
+            hint = f"did you mean '{near[0]}:' ({KEYS[near[0]]})?"
+            raise ProfkitError(f"{name}: unknown key '{match[1]}:' in the header", hint)
         elif not starts:
             return []
     ends = [*(s.start() for s in starts[1:]), len(line)]
@@ -234,10 +226,8 @@ def read_budget(value: str, name: str) -> Budget:
     for word in words(value):
         part = re.fullmatch(r"([a-z]+)=(\d+)([KM]?)", word)
         if not part or part[1] not in known:
-            raise ProfkitError(
-                f"{name}: cannot read '{word}' in 'budget:'",
-                f"write e.g. regs=128 smem=64K spills=0 stack=0 (known: {', '.join(known)})",
-            )
+            hint = f"write e.g. regs=128 smem=64K spills=0 stack=0 (known: {', '.join(known)})"
+            raise ProfkitError(f"{name}: cannot read '{word}' in 'budget:'", hint)
         limits[part[1]] = int(part[2]) * _SIZE[part[3]]
     return Budget(**limits)
 
@@ -249,9 +239,8 @@ def read_tunables(value: str, name: str) -> dict[str, tuple[str, ...]]:
         macro, equals, values = word.partition("=")
         options = tuple(v for v in values.split(",") if v)
         if not equals or not options or not re.fullmatch(r"[A-Za-z_]\w*", macro, re.ASCII):
-            raise ProfkitError(
-                f"{name}: cannot read '{word}' in 'tune:'", "write e.g. BLOCK_M=16,32,64"
-            )
+            hint = "write e.g. BLOCK_M=16,32,64"
+            raise ProfkitError(f"{name}: cannot read '{word}' in 'tune:'", hint)
         tunables[macro] = options
     return tunables
 
@@ -262,13 +251,9 @@ def combinations(tunables: Mapping[str, tuple[str, ...]]) -> list[dict[str, str]
 
 
 def compile_target(spec: str | None, arch: str, name: str) -> str | None:
-    """The compile target for an architecture, or None if the header rules it out.
+    """Return what to compile for (`90`, `90a`), or None if the header rules the architecture out.
 
-    `spec`: the `arch:` key: `80+`, `90a`, `80,89`; None allows everything. `arch`: what is asked
-    for: `90`, or `90a`.
-
-    Returns:
-        `90`, or `90a` where the header asks for the architecture-specific features of arch.
+    `spec`: the `arch:` key: `80+`, `90a`, `80,89`; None allows everything. `arch`: `90`, or `90a`.
     """
     if not spec:
         return arch

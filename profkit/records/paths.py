@@ -23,14 +23,11 @@ def is_table(path: str | Path) -> bool:
 
 
 def expand(patterns: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
-    """Return the reports that files, folders (recursively) and globs name.
+    """Return the reports that files, folders (recursively) and globs name, each once, in order.
 
-    Each once, in the order of the patterns and sorted within a folder or glob; `~` is expanded, a
-    file may have any name. A file that is named and does not exist stays in the list, for the
-    reader to say so and go on with the others.
-
-    Raises:
-        ProfkitError: A glob that matches nothing, a folder without reports, or no pattern.
+    `~` is expanded, a file may have any name. A file that is named and does not exist stays in the
+    list, for the reader to say so and go on with the others. A ProfkitError of a glob that matches
+    nothing, a folder without reports, or no pattern.
     """
     if isinstance(patterns, str | Path):
         patterns = [patterns]
@@ -57,9 +54,8 @@ def _one(pattern: str) -> list[str]:
 def _folder(folder: Path) -> list[str]:
     reports = sorted(str(p) for p in folder.rglob("*") if p.suffix in SUFFIXES and p.is_file())
     if not reports:
-        raise ProfkitError(
-            f"{folder}: a folder without reports", f"reports end in {' or '.join(SUFFIXES)}"
-        )
+        hint = f"reports end in {' or '.join(SUFFIXES)}"
+        raise ProfkitError(f"{folder}: a folder without reports", hint)
     return reports
 
 

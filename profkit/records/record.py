@@ -202,11 +202,7 @@ def most_of(values: Iterable[float | None]) -> float | None:
 
 
 def read_record(path: str | Path) -> Record:
-    """Read one run record.
-
-    Raises:
-        ProfkitError: It cannot be read, is not a run record, or is of another version.
-    """
+    """Read a run record; a ProfkitError where it is none, or none of this version."""
     file = Path(path)
     try:
         document = read_json(file)
@@ -216,18 +212,15 @@ def read_record(path: str | Path) -> Record:
         raise ProfkitError(f"{file}: not JSON ({error})", "record it again") from error
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != SCHEMA:
-        raise ProfkitError(
-            f"{file}: not a run record of this version ({schema!r}, not {SCHEMA!r})",
-            "record it again with this profkit",
-        )
+        why = f"{file}: not a run record of this version ({schema!r}, not {SCHEMA!r})"
+        raise ProfkitError(why, "record it again with this profkit")
     return parse_record(document, file)
 
 
 def parse_record(document: Mapping[str, Any], path: Path = Path()) -> Record:
     """Return a Record of the JSON document; what is absent or of another kind is not known.
 
-    Raises:
-        ProfkitError: It does not say of which variant and case it is.
+    A ProfkitError where it does not say of which variant and case it is.
     """
     if not all(isinstance(document.get(k), str) and document[k] for k in ("variant", "case")):
         raise ProfkitError(f"{path}: names no variant and case", "record it again")
@@ -271,11 +264,7 @@ def write_record(path: Path, record: Record) -> None:
 
 
 def amend_record(record: Record) -> None:
-    """Write a record over the file it was read from: only what was changed since is other there.
-
-    Raises:
-        ProfkitError: The file can no longer be read.
-    """
+    """Write a record over the file it was read from: only what was changed since is other there."""
     before = read_record(record.path)
     document = amended(read_json(record.path), before.to_json(), record.to_json())
     write_text(record.path, json.dumps(document, indent=1) + "\n")

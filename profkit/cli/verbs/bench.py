@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from profkit.cli import options
 from profkit.cli.options import flag
@@ -11,11 +10,11 @@ from profkit.cli.output import note, print_blocks, print_json, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
 from profkit.errors import ProfkitError
+from profkit.measure import targets
+from profkit.measure.targets import Target, TargetRun, timed_rows
 from profkit.records.artifacts import HISTORY
-
-if TYPE_CHECKING:
-    from profkit.measure.targets import Target, TargetRun
-    from profkit.records.store import JsonObject
+from profkit.records.store import JsonObject
+from profkit.show.views import measured
 
 
 def time_variants(
@@ -32,9 +31,7 @@ def time_variants(
     quiet: options.Quiet = False,
 ) -> int:
     """How fast, against every reference, in turns: L2 warm and cold."""
-    from profkit.measure import pipeline, targets
-    from profkit.measure.targets import timed_rows
-    from profkit.show.views import measured
+    from profkit.measure import pipeline
 
     target = targets.choose_target(
         targets.Places(kernels, build_dir),
@@ -54,9 +51,8 @@ def time_variants(
     say_gpus(run.measured, quiet)
     by_case = {c: timed_rows(run, c) for c in target.cases}
     if json:
-        own = run.measured.gpu
-        document = {"gpu": asdict(own) if own else {}, "gpus": _by_case(run), "cases": by_case}
-        print_json({"schema": "profkit.bench/1", **document})
+        gpus_used = {"gpu": run.measured.gpu or {}, "gpus": _by_case(run)}
+        print_json({"schema": "profkit.bench/1", **gpus_used, "cases": by_case})
     else:
         for name, rows in by_case.items():
             if rows:

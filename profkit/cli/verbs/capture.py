@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,10 @@ from profkit.cli.options import argument, flag
 from profkit.cli.output import note, print_blocks, say, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.errors import ProfkitError
+from profkit.measure.variants import build
+from profkit.show.views import measured
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from profkit.measure.capture import CapturedEntry
 
 
@@ -35,8 +36,6 @@ def capture_kernels(
 ) -> int:
     """A running program's Triton kernels, each in a folder to work on."""
     from profkit.measure import capture
-    from profkit.measure.variants import build
-    from profkit.show.views import measured
 
     wanted = capture.CaptureOptions(
         kernel, skip, None if every else count, values, int(limit * 1e6), timeout

@@ -6,17 +6,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from profkit.cli import options
 from profkit.cli.options import flag
 from profkit.cli.output import note, print_blocks, refuse, say_all, say_each, spinner
 from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
 from profkit.errors import ProfkitError
-
-if TYPE_CHECKING:
-    from profkit.measure.ladder import Refreshed
-    from profkit.measure.targets import Places
+from profkit.measure import ladder, targets
+from profkit.measure.sanitize import sanitized
+from profkit.measure.targets import Places
+from profkit.show.views import measured
 
 _ONLY = "--build-only: "  # of flags that mean nothing without it
 
@@ -43,9 +42,7 @@ def check_variants(
     quiet: options.Quiet = False,
 ) -> int:
     """Is it right, on every case, and does it keep to its own memory."""
-    from profkit.measure import pipeline, targets
-    from profkit.measure.sanitize import sanitized
-    from profkit.show.views import measured
+    from profkit.measure import pipeline
 
     at = targets.Places(kernels, build_dir, artifacts)
     names = named_or_all(variant, every)
@@ -74,9 +71,6 @@ def _build_only(
     at: Places, names: Sequence[str], archs: Sequence[str], refresh: bool, json: bool, quiet: bool
 ) -> int:
     """Compile, and say what is over budget or does not compile; the exit status."""
-    from profkit.measure import ladder
-    from profkit.show.views import measured
-
     with spinner(quiet) as progress:
         progress("build")
         builds = ladder.compiled(at, names, archs)
@@ -86,7 +80,12 @@ def _build_only(
             "`arch:` in a header says what it is for; profkit list shows the variants",
         )
     if refresh:
-        _say_refreshed(ladder.refresh(at, builds), quiet)
+        records = ladder.refresh(at, builds)
+        for path in records.written:
+            note(f"{path}: machine code that today's source still gives", quiet=quiet)
+        for path in records.unknown:
+            why = "the same kernels, but a launcher that changed or is not known"
+            note(f"{path}: {why}: profkit profile", quiet=quiet)
     document = {"schema": "profkit.build/1", "builds": builds}
     rows = list(chain.from_iterable(b.rows() for b in builds))
     print_blocks(measured.builds_table(rows), document if json else None)
@@ -99,15 +98,6 @@ def _build_only(
     return options.BAD if any(b.over_budget for b in builds) else options.DONE
 
 
-def _say_refreshed(records: Refreshed, quiet: bool) -> None:
-    """Say which records follow today's source now, and which have to be measured."""
-    for path in records.written:
-        note(f"{path}: machine code that today's source still gives", quiet=quiet)
-    for path in records.unknown:
-        why = "the same kernels, but a launcher that changed or is not known"
-        note(f"{path}: {why}: profkit profile", quiet=quiet)
-
-
 def _archs(text: str | None) -> list[str]:
     """Architectures as nvcc's numbers: 90, 90a; sm_90 and compute_90 are 90."""
     if not text:
@@ -116,10 +106,8 @@ def _archs(text: str | None) -> list[str]:
     numbers = [re.fullmatch(r"(?:sm_|compute_)?(\d{2,3}[af]?)", word) for word in words]
     bad = [word for word, number in zip(words, numbers, strict=True) if number is None]
     if bad or not words:
-        raise ProfkitError(
-            f"--arch {', '.join(bad) or text}: not an architecture",
-            "compute capabilities without a point: --arch 80,89,90",
-        )
+        hint = "compute capabilities without a point: --arch 80,89,90"
+        raise ProfkitError(f"--arch {', '.join(bad) or text}: not an architecture", hint)
     return [number[1] for number in numbers if number]
 
 

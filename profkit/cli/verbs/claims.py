@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
 from profkit.cli.output import note, one_form, print_blocks, refuse, say_each, write_to
 from profkit.errors import ProfkitError
+from profkit.show.text.blocks import Block
 
-if TYPE_CHECKING:
-    from profkit.show.text.blocks import Block
+Shown = tuple[Iterable[Block], dict[str, Any]]  # and what --json prints of it
 
 
 def try_claims(
@@ -30,8 +30,6 @@ def try_claims(
 ) -> int:
     """Claims, gates and predicted gains, tried on what was recorded."""
     one_form(json, markdown)
-    blocks: Iterable[Block]
-    document: dict[str, object]
     if ledger:
         if files and len(files) > 1:
             raise ProfkitError(f"{len(files)} ledgers: one at a time", f"--ledger {files[0]}")
@@ -42,14 +40,12 @@ def try_claims(
         refuse({"--update": update, "-o": output}, "for the ledger", "profkit claims --ledger")
         if not files:
             raise ProfkitError("no file of claims", "profkit claims analyses/*.py, or --ledger")
-        blocks, document, status = _tried(files, artifacts, quiet)
+        (blocks, document), status = _tried(files, artifacts, quiet)
     print_blocks(blocks, document if json else None, markdown)
     return status
 
 
-def _tried(
-    files: Sequence[Path], artifacts: Path, quiet: bool
-) -> tuple[Iterable[Block], dict[str, object], int]:
+def _tried(files: Sequence[Path], artifacts: Path, quiet: bool) -> tuple[Shown, int]:
     """The claims of files, which runs of theirs are stale said on stderr; and the exit status."""
     from profkit.evidence import claims as trying
     from profkit.evidence.runs import Evidence
@@ -66,9 +62,8 @@ def _tried(
     lost = [file for file in results if not file.path.exists()]
     say_each(ProfkitError(f"{file.path}: {file.error}", "name a file of claims") for file in lost)
     told = [file for file in results if file not in lost]
-    blocks = verified(told) if told else ()
-    document: dict[str, object] = {"schema": "profkit.claims/1", "files": results}
-    return blocks, document, trying.exit_status(results)
+    shown = verified(told) if told else (), {"schema": "profkit.claims/1", "files": results}
+    return shown, trying.exit_status(results)
 
 
 def _update(path: Path, artifacts: Path, quiet: bool) -> int:
@@ -82,9 +77,7 @@ def _update(path: Path, artifacts: Path, quiet: bool) -> int:
     return options.COULD_NOT if new.problems else options.DONE
 
 
-def _scored(
-    path: Path, artifacts: Path, output: Path | None
-) -> tuple[Iterable[Block], dict[str, object]]:
+def _scored(path: Path, artifacts: Path, output: Path | None) -> Shown:
     """How what the ledger predicts came out, drawn where that is asked for."""
     from profkit.evidence import calibration, ledger
     from profkit.show.views.claims import ledger_table
@@ -97,9 +90,8 @@ def _scored(
 
         plots.save(plots.ledger(scores), write_to(output))
     table = calibration.calibration(scores)
-    document: dict[str, object] = {"schema": "profkit.scores/1", "scores": scores}
-    document |= {"calibration": table, "damaged": kept.damaged}
-    return ledger_table(kept, scores, table), document
+    rows = {"scores": scores, "calibration": table, "damaged": kept.damaged}
+    return ledger_table(kept, scores, table), {"schema": "profkit.scores/1", **rows}
 
 
 VERB = options.Verb(

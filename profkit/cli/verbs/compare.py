@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from shlex import quote
@@ -21,14 +22,17 @@ from profkit.cli.output import (
     write_to,
 )
 from profkit.errors import ProfkitError
+from profkit.program.change import change
+from profkit.program.document import NAME, read_document
 from profkit.records.artifacts import HISTORY
+from profkit.records.paths import wrong_verb
+from profkit.show.views.triage import compared_triages
 
 if TYPE_CHECKING:
     from profkit.evidence.claims import GateResult
     from profkit.evidence.compare import Policy, RunComparison
-    from profkit.evidence.ladder import Ladder, Summary
     from profkit.evidence.runs import Evidence
-    from profkit.evidence.sides import Compared
+    from profkit.show.text.blocks import Block
 
 FAIL_ON = ("slower", "finding", "resource")
 _STATUS = {
@@ -83,7 +87,6 @@ def judge_change(
     """What changed from BEFORE to AFTER, and whether it is real."""
     from profkit.evidence.compare import Policy
     from profkit.evidence.history.noise import KnownSpreads
-    from profkit.evidence.sides import compare_sides
 
     one_form(json, markdown)
     fail_if = _fail_if(fail_on or [])
@@ -92,35 +95,54 @@ def judge_change(
         refuse({**others, "--brief": brief}, "not with --decide", "profkit compare ID --decide")
         if not before or after:
             raise ProfkitError("--decide takes one variant", "the other one is --against ID")
-        decided = _decided(before, against, case, gate or (), artifacts, anyway)
-        return _print_summaries(decided, json, markdown)
+        blocks, document, worst = _decided(before, against, case, gate or (), artifacts, anyway)
+        print_blocks(blocks, document if json else None, markdown)
+        return worst
     refuse({"--against": against, "--gate": gate}, "of --decide", "profkit compare ID --decide")
     known = KnownSpreads(history)
     policy = Policy(spread_of=known, anyway=anyway)
     if ladder:
         if before or after:
             raise ProfkitError("--ladder takes no BEFORE and AFTER", "profkit compare --ladder")
-        ladders = _ladders(artifacts, case, policy, output)
-        _print_ladders(ladders, brief=brief, json=json, markdown=markdown)
-        return _ladders_status(ladders, fail_if, known.problems, quiet)
-    before, after = _two(before, after, output)
-    if sources.is_triage(before) and sources.is_triage(after):
-        return _compare_triages(Path(before), Path(after), fail_if, json=json, markdown=markdown)
-    sides = compare_sides(before, after, case, sources.evidence_of(artifacts), policy)
-    say_each([*sides.problems, *known.problems], quiet=quiet)
-    _print_sides(sides, brief, every, json=json, markdown=markdown)
-    worst = status(sides.changes, fail_if, quiet=quiet)
-    return max(worst, options.COULD_NOT if sides.problems else 0)
+        found = _ladders(artifacts, case, policy, output, brief)
+    else:
+        sides = _two(before, after, output)
+        if all(map(sources.is_triage, sides)):
+            return _compare_triages(sides, fail_if, json=json, markdown=markdown)
+        found = _compared(sides, case, artifacts, policy, every, brief and not json)
+    if found.blocks is not None:
+        print_blocks(found.blocks, found.document if json else None, markdown)
+    say_each([*found.problems, *known.problems], quiet=quiet)
+    worst = _status(found.judged, fail_if, quiet) if fail_if or not ladder else options.DONE
+    return max(worst, options.COULD_NOT if found.problems else options.DONE)
 
 
-def _print_sides(sides: Compared, brief: bool, every: bool, *, json: bool, markdown: bool) -> None:
+@dataclass(frozen=True)
+class _Found:
+    """What was compared: to print (None where it is printed), what is unreadable, and to judge."""
+
+    blocks: Iterable[Block] | None
+    document: object
+    problems: Sequence[ProfkitError]
+    judged: Sequence[RunComparison]
+
+
+def _compared(
+    sides: tuple[str, str],
+    case: str | None,
+    artifacts: Path,
+    policy: Policy,
+    every: bool,
+    brief: bool,
+) -> _Found:
+    from profkit.evidence.sides import compare_sides
     from profkit.show.views import comparison as changes
 
-    if brief and not json:
-        print_plain(changes.brief_comparison(sides))
-        return
-    blocks = changes.compared_runs(sides, 10_000 if every else changes.MOVED_SHOWN)
-    print_blocks(blocks, sides if json else None, markdown)
+    compared = compare_sides(*sides, case, sources.evidence_of(artifacts), policy)
+    blocks = changes.compared_runs(compared, 10_000 if every else changes.MOVED_SHOWN)
+    if brief:
+        print_plain(changes.brief_comparison(compared))
+    return _Found(None if brief else blocks, compared, compared.problems, compared.changes)
 
 
 def _decided(
@@ -130,11 +152,12 @@ def _decided(
     gate: Sequence[Path],
     artifacts: Path,
     anyway: bool,
-) -> list[Summary]:
-    """Keep a variant or not: what --decide asks, at each of its cases."""
+) -> tuple[Iterable[Block], object, int]:
+    """Keep a variant or not, at each of its cases; the worst of it is the exit status."""
     from profkit.evidence.compare import Policy
     from profkit.evidence.ladder import summarize_variant
     from profkit.evidence.runs import Evidence
+    from profkit.show.views.claims import ladder_summary
 
     if "/" in variant or Path(variant).exists():
         raise ProfkitError(f"{variant}: --decide takes a variant", "stage2 or stage2.B")
@@ -142,17 +165,10 @@ def _decided(
     names = evidence.named(variant, case)
     gates = _gates(gate, Evidence(artifacts) if anyway else evidence)
     policy = Policy(anyway=anyway)
-    return [summarize_variant(evidence, *name, against, gates, policy) for name in names]
-
-
-def _print_summaries(summaries: Sequence[Summary], json: bool, markdown: bool) -> int:
-    """Print decision, time, counters, what changed and gates; the exit status."""
-    from profkit.show.views.claims import ladder_summary
-
-    document = {"schema": "profkit.summary/1", "summaries": summaries}
-    blocks = chain.from_iterable(map(ladder_summary, summaries))
-    print_blocks(blocks, document if json else None, markdown)
-    return max(_STATUS[s.decision] for s in summaries)
+    found = [summarize_variant(evidence, *name, against, gates, policy) for name in names]
+    document = {"schema": "profkit.summary/1", "summaries": found}
+    blocks = chain.from_iterable(map(ladder_summary, found))
+    return blocks, document, max(_STATUS[summary.decision] for summary in found)
 
 
 def _gates(files: Sequence[Path], evidence: Evidence) -> list[GateResult]:
@@ -161,23 +177,9 @@ def _gates(files: Sequence[Path], evidence: Evidence) -> list[GateResult]:
     results = verify_claim_files(files, evidence)
     for file in results:
         if file.error or not file.gates:
-            raise ProfkitError(
-                f"--gate {file.path}: {file.error or 'has no gate'}", "gate(name, [claims])"
-            )
+            hint = "gate(name, [claims])"
+            raise ProfkitError(f"--gate {file.path}: {file.error or 'has no gate'}", hint)
     return list(chain.from_iterable(file.gates for file in results))
-
-
-def _refuse_other(before: str, after: str) -> None:
-    """Raise a ProfkitError for a file that another verb reads; of traces, how they are compared."""
-    from profkit.records.paths import wrong_verb
-
-    for side in (before, after):
-        if other := wrong_verb(side, "compare"):
-            what, hint = other
-            of_traces = hint == f"profkit triage {quote(side)}"
-            raise ProfkitError(
-                f"{side}: is {what}", _of_traces(before, after) if of_traces else hint
-            )
 
 
 def _of_traces(before: str, after: str) -> str:
@@ -190,32 +192,27 @@ def _of_traces(before: str, after: str) -> str:
 
 
 def _two(before: str | None, after: str | None, output: Path | None) -> tuple[str, str]:
-    """The two sides, where there are two that can be compared."""
+    """The two sides, where there are two that can be compared; of traces, how they are."""
     if output:
         raise ProfkitError("-o draws a ladder", "profkit compare --ladder --case B -o ladder.png")
     if not (before and after):
         raise ProfkitError("two runs are needed", "profkit compare stage1 stage2, or --ladder")
-    _refuse_other(before, after)
+    for side in (before, after):
+        if other := wrong_verb(side, "compare"):
+            what, hint = other
+            of_traces = hint == f"profkit triage {quote(side)}"
+            hint = _of_traces(before, after) if of_traces else hint
+            raise ProfkitError(f"{side}: is {what}", hint)
     return before, after
 
 
-def _print_ladders(ladders: list[Ladder], *, brief: bool, json: bool, markdown: bool) -> None:
-    from profkit.show.views import comparison as changes
-
-    document = {"schema": "profkit.ladders/1", "ladders": ladders}
-    tables = changes.ladder_table if brief else changes.ladder_steps
-    print_blocks(chain.from_iterable(map(tables, ladders)), document if json else None, markdown)
-
-
 def _compare_triages(
-    before: Path, after: Path, fail_if: set[str], *, json: bool, markdown: bool
+    sides: tuple[str, str], fail_if: set[str], *, json: bool, markdown: bool
 ) -> int:
     """Print what became of each promise of a program's triage; the exit status."""
     from profkit.evidence import ledger
-    from profkit.program.change import change
-    from profkit.program.document import NAME, read_document
-    from profkit.show.views.triage import compared_triages
 
+    before, after = map(Path, sides)
     comparison = change(read_document(before), read_document(after))
     try:  # kept in a ledger inside of AFTER
         entries = ledger.entries_of_program(before / NAME, after / NAME, comparison)
@@ -236,7 +233,7 @@ def _fail_if(fail_on: list[str]) -> set[str]:
     return words
 
 
-def status(changes: Iterable[RunComparison], fail_if: set[str], *, quiet: bool) -> int:
+def _status(changes: Iterable[RunComparison], fail_if: set[str], quiet: bool) -> int:
     """The exit status, each reason for it said on stderr, and what has no time to judge."""
     from profkit.evidence.compare import closing
 
@@ -248,10 +245,11 @@ def status(changes: Iterable[RunComparison], fail_if: set[str], *, quiet: bool) 
 
 
 def _ladders(
-    artifacts: Path, case: str | None, policy: Policy, output: Path | None
-) -> list[Ladder]:
-    """The ladder of each case that was recorded; one of them drawn where that is asked for."""
+    artifacts: Path, case: str | None, policy: Policy, output: Path | None, brief: bool
+) -> _Found:
+    """The ladder of each case that was recorded, one of them drawn where that is asked for."""
     from profkit.evidence.ladder import build_ladder
+    from profkit.show.views import comparison as changes
 
     evidence = sources.evidence_of(artifacts)
     cases = [case] if case else evidence.recorded_cases()
@@ -264,18 +262,13 @@ def _ladders(
         from profkit.show import plots
 
         plots.save(plots.ladder(ladders[0]), write_to(output))
-    return ladders
-
-
-def _ladders_status(
-    ladders: Iterable[Ladder], fail_if: set[str], unread: list[ProfkitError], quiet: bool
-) -> int:
-    problems = list(chain.from_iterable(ladder.problems for ladder in ladders))
-    say_each([*problems, *unread], quiet=quiet)
-    rungs = chain.from_iterable(ladder.steps for ladder in ladders)
-    steps = [rung.change for rung in rungs if rung.change]
-    worst = status(steps, fail_if, quiet=quiet) if fail_if else 0
-    return max(worst, options.COULD_NOT if problems else 0)
+    tables = changes.ladder_table if brief else changes.ladder_steps
+    blocks = chain.from_iterable(map(tables, ladders))
+    problems = list(chain.from_iterable(x.problems for x in ladders))
+    rungs = chain.from_iterable(x.steps for x in ladders)
+    judged = [rung.change for rung in rungs if rung.change]
+    document = {"schema": "profkit.ladders/1", "ladders": ladders}
+    return _Found(blocks, document, problems, judged)
 
 
 VERB = options.Verb(

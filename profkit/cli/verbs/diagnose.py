@@ -24,13 +24,17 @@ from profkit.cli.output import (
     write_to,
 )
 from profkit.cli.signals import stop_on_term
+from profkit.diagnosis.launches import Judged, judged_rows, with_lines
 from profkit.errors import ProfkitError
+from profkit.reports.cluster import cluster_client
+from profkit.reports.reader import ReportFile
+from profkit.show.text.escape import csv_text
+from profkit.show.views.diagnosis import brief_diagnosis, diagnosis_blocks
+from profkit.show.views.document import diagnosis_document, launch_entry
 
 if TYPE_CHECKING:
-    from profkit.diagnosis.launches import Judged
-    from profkit.evidence.runs import Evidence, Run
+    from profkit.evidence.runs import Evidence
     from profkit.model.whatif import CounterChange
-    from profkit.reports.reader import ReportFile
 
 DETAILS = 3
 _LEFT = "it has a row in the table reports; profkit history --sql 'SELECT * FROM reports' shows all"
@@ -85,8 +89,6 @@ def diagnose_reports(
     quiet: options.Quiet = False,
 ) -> int:
     """What each kernel waits for, and what fixing that could gain."""
-    from profkit.show.text.escape import csv_text
-
     one_form(json, markdown)
     of_reports = (csv, parquet, top, kernel, where, lines, every, each, brief, on, history)
     if changes is not None:
@@ -133,11 +135,7 @@ def _status(complete: bool, launches: Sequence[Judged]) -> int:
 
 def _client(on: str | None) -> Any:
     """The cluster that --on names; None reads here."""
-    if on is None:
-        return None
-    from profkit.reports.cluster import cluster_client
-
-    return cluster_client(on)
+    return None if on is None else cluster_client(on)
 
 
 def _keep(reports: Sequence[str], history: str, on: str | None, as_json: bool, quiet: bool) -> int:
@@ -166,9 +164,6 @@ def _keep(reports: Sequence[str], history: str, on: str | None, as_json: bool, q
 def _show_document(
     files: Sequence[ReportFile], launches: list[Judged], top: int | None, lines: int | None
 ) -> None:
-    from profkit.diagnosis.launches import judged_rows, with_lines
-    from profkit.show.views.document import diagnosis_document, launch_entry
-
     if top is not None:
         rows = judged_rows(launches)[:top]
         worst = set(map(id, chain.from_iterable(row.launches for row in rows)))
@@ -183,9 +178,6 @@ def _print_rows(
     launches: list[Judged], top: int | None, lines: int | None, form: str, every: bool, each: bool
 ) -> None:
     """The answer, the table, and the first rows in detail."""
-    from profkit.diagnosis.launches import judged_rows, with_lines
-    from profkit.show.views.diagnosis import brief_diagnosis, diagnosis_blocks
-
     table = judged_rows(launches, every=each)
     detailed = table if every else table[: top or DETAILS]
     if not table:
@@ -211,7 +203,7 @@ def _ask_whatif(
         variant, counts = _header_moves(evidence, artifacts, variant)
     else:
         counts = parse_changes(changes)
-    runs = _recorded(evidence, variant, case)
+    runs = [evidence.load(*name) for name in evidence.named(variant, case)]
     estimates = [(run, whatif_launch(run.launch, counts)) for run in runs]
     told = [{"case": r.case, "time_s": r.row["time"], "expect": x} for r, x in estimates]
     document = {
@@ -221,16 +213,6 @@ def _ask_whatif(
         "answers": told,
     }
     print_blocks(answers(variant, counts, estimates), document if json else None, markdown)
-
-
-def _recorded(evidence: Evidence, variant: str, case: str | None) -> list[Run]:
-    cases = [c for v, c in evidence.names() if v == variant and case in (None, c)]
-    if not cases:
-        at = f" at case {case}" if case else ""
-        raise ProfkitError(
-            f"no run of {variant}{at} in {evidence.root}", f"profkit profile --variant {variant}"
-        )
-    return [evidence.load(variant, at) for at in cases]
 
 
 def _header_moves(
@@ -249,10 +231,8 @@ def _header_moves(
     moves = parse_moves(" ".join(header.moves), variant)
     changes = tuple(CounterChange(m.metric, "*", m.factor) for m in moves if m.metric in COUNTS)
     if header.after is None or not changes:
-        raise ProfkitError(
-            f"{variant}: its header has no parent, or moves no count that the model knows",
-            "say what changes: --with 'shared_wavefronts*0.25'",
-        )
+        why = f"{variant}: its header has no parent, or moves no count that the model knows"
+        raise ProfkitError(why, "say what changes: --with 'shared_wavefronts*0.25'")
     return header.after, changes
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from profkit.cli import options
 from profkit.cli.output import print_blocks
+from profkit.measure import doctor as examiner
+from profkit.show.views import measured
 
 
 def examine_machine(json: options.Json = False) -> int:
     """What is there to measure with, and what to do about what is not."""
-    from dataclasses import asdict
-
-    from profkit.measure import doctor as examiner
-    from profkit.show.views import measured
-
     findings = [asdict(f) for f in examiner.examine()]
     document = {"schema": "profkit.doctor/1", "findings": findings}
     print_blocks(measured.examined(findings), document if json else None)

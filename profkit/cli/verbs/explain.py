@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from profkit.cli import complete, options
 from profkit.cli.options import argument, flag
+from profkit.cli.output import print_blocks
+from profkit.show.views import explain as pages
 
 
 def explain_name(
@@ -13,9 +15,6 @@ def explain_name(
     markdown: bool = flag("--markdown", "As Markdown; without a name the whole reference.", False),
 ) -> int:
     """What a rule, a metric or a word of the verdict means."""
-    from profkit.cli.output import print_blocks
-    from profkit.show.views import explain as pages
-
     if name is not None:
         print_blocks(pages.explain(name).blocks(), as_markdown=markdown)
     elif markdown:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
 from profkit.cli.output import one_form, print_blocks, say, say_each
 from profkit.errors import ProfkitError
 from profkit.records.artifacts import HISTORY
-
-if TYPE_CHECKING:
-    from profkit.evidence.compare import SpreadOf
-    from profkit.evidence.gate import GateReport
 
 _SKIP = 125  # git bisect run: this commit cannot be tested
 
@@ -34,7 +29,9 @@ def run_gate(
     Unchanged machine code is never judged by time. Of the rest: the smallest change that would
     have been seen, and whether a difference is the code's, the method's, the machine's or noise.
     """
+    from profkit.evidence.gate import judge_gate
     from profkit.evidence.history.noise import KnownSpreads
+    from profkit.evidence.runs import Evidence
     from profkit.evidence.stats import ALPHA
     from profkit.show.views.history import gate_blocks
 
@@ -44,7 +41,8 @@ def run_gate(
             if not folder.is_dir():
                 raise ProfkitError(f"{folder}: no such folder", "git worktree add base origin/main")
         known = KnownSpreads(history, ALPHA).read()
-        report = _judged((base, head), known, case, strict)
+        before, after = (Evidence(x, headers=sources.files_beside(x)) for x in (base, head))
+        report = judge_gate(before, after, case, strict, known)
     except ProfkitError as error:
         if not bisect:
             raise
@@ -55,16 +53,6 @@ def run_gate(
     reasons = (ProfkitError(f"exit status {left}: {reason}") for reason in report.reasons)
     say_each([*known.problems, *reasons], quiet=quiet)
     return left
-
-
-def _judged(
-    folders: tuple[Path, Path], spread_of: SpreadOf, case: str | None, strict: bool
-) -> GateReport:
-    from profkit.evidence.gate import judge_gate
-    from profkit.evidence.runs import Evidence
-
-    base, head = (Evidence(x, headers=sources.files_beside(x)) for x in folders)
-    return judge_gate(base, head, case, strict, spread_of)
 
 
 VERB = options.Verb(

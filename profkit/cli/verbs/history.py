@@ -12,13 +12,13 @@ from profkit.cli.options import argument, flag
 from profkit.cli.output import note, one_form, print_blocks, refuse, say_each, write_to
 from profkit.errors import ProfkitError
 from profkit.records.artifacts import HISTORY
+from profkit.show.text.blocks import Block
 
 if TYPE_CHECKING:
     from profkit.evidence.history.dataset import History
     from profkit.evidence.history.steps import HistoryStep
-    from profkit.show.text.blocks import Block
 
-    Shown = tuple[Iterable[Block], dict[str, Any]]
+Shown = tuple[Iterable[Block], dict[str, Any]]  # and what --json prints of it
 
 
 def show_history(

@@ -7,6 +7,8 @@ from dataclasses import asdict
 from profkit.cli import options
 from profkit.cli.options import flag
 from profkit.cli.output import print_blocks, say_each
+from profkit.measure import ladder, targets
+from profkit.show.views import measured
 
 
 def list_variants(
@@ -17,9 +19,6 @@ def list_variants(
     json: options.Json = False,
 ) -> int:
     """The variants in ladder order: built, recorded, stale."""
-    from profkit.measure import ladder, targets
-    from profkit.show.views import measured
-
     listed, problems = ladder.listing(targets.Places(kernels, build_dir, artifacts), problem)
     rows = [asdict(variant) for variant in listed]
     document = {"schema": "profkit.list/1", "variants": rows}

@@ -5,18 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from profkit.cli import options
 from profkit.cli.agent import Answers, Told, told_error
 from profkit.cli.options import flag
 from profkit.cli.signals import INTERRUPTED
 from profkit.errors import ProfkitError, needing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ABOUT = (
     "Diagnoses NVIDIA Nsight Compute reports of CUDA kernels. Begin with diagnose; explain says what "
@@ -31,12 +29,9 @@ def serve_agents(
     """Answer an agent over MCP, of reports in one folder."""
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
         os.environ.pop(name, None)  # whatever the agent's terminal can, an answer is plain text
-    os.environ.setdefault(
-        "PYDANTIC_ERRORS_INCLUDE_URL", "0"
-    )  # of a wrong type the sentence is enough
-    logging.basicConfig(
-        level=logging.WARNING, format="%(message)s"
-    )  # else the library's, with rich
+    # Of a wrong type the sentence is enough; and no log lines of the library's, with rich.
+    os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
     server = server_of(root)
     _own_stdout()
     try:
@@ -54,11 +49,7 @@ def _own_stdout() -> None:
 
 
 def server_of(root: Path) -> Any:
-    """The server with its six tools, none of which runs a command or writes a file.
-
-    Raises:
-        ProfkitError: The extra is not installed, or the folder is not there.
-    """
+    """The server with its six tools, none of which runs a command or writes a file."""
     with needing("mcp", "profkit mcp"):
         from mcp.server.mcpserver import MCPServer
     if not root.is_dir():

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from profkit.cli import options
 from profkit.cli.options import argument, flag
-from profkit.cli.output import note, print_blocks, print_json
+from profkit.cli.output import note, print_blocks
+from profkit.measure.variants import scaffold
+from profkit.show.views import measured
 
 
 def new_folder(
@@ -17,18 +19,12 @@ def new_folder(
     quiet: options.Quiet = False,
 ) -> int:
     """A folder to begin with: problem.py, one variant, a README. Needs no GPU."""
-    from profkit.measure.variants import scaffold
-    from profkit.show.views import measured
-
     written = scaffold.new_problem(problem, language, kernels or Path("kernels"))
     folder = written[0].parent
-    if json:
-        paths = [str(path) for path in written]
-        print_json({"schema": "profkit.new/1", "folder": str(folder), "files": paths})
-        return options.DONE
-    print_blocks(measured.written(folder, written))
+    document = {"schema": "profkit.new/1", "folder": folder, "files": written}
+    print_blocks(measured.written(folder, written), document if json else None)
     place = f" --kernels {kernels}" if kernels else ""
-    note(f"next: profkit check --variant {problem}/first{place}", quiet=quiet)
+    note(f"next: profkit check --variant {problem}/first{place}", quiet=quiet or json)
     return options.DONE
 
 

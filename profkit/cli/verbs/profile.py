@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from profkit.cli import options
 from profkit.cli.complete import one_of
@@ -25,10 +25,15 @@ from profkit.cli.targets import named_or_all, on_gpus, say_gpus
 from profkit.cli.verbs.diagnose import show_reports
 from profkit.cli.watching import shown
 from profkit.errors import ProfkitError
+from profkit.measure import collect, targets
+from profkit.measure.ncu_output import LOG
+from profkit.measure.targets import Places, Target
+from profkit.measure.variants import toolchain
+from profkit.reports.cluster import cluster_client
+from profkit.show.views import measured
 
 if TYPE_CHECKING:
     from profkit.measure.pipeline import Profiled
-    from profkit.measure.targets import Places, Target
 
 Set = Annotated[
     str,
@@ -73,7 +78,7 @@ def profile_variants(
     quiet: options.Quiet = False,
 ) -> int:
     """Why: check, time, ncu round exactly one call, diagnosis."""
-    from profkit.measure import collect, pipeline, targets
+    from profkit.measure import pipeline
 
     filters = collect.launch_filters(kernel, skip, count, nvtx)
     settings = collect.CollectOptions(set_, cache, timeout, filters if command else ())
@@ -82,10 +87,8 @@ def profile_variants(
             raise ProfkitError("a COMMAND and --variant are two things", "give one of them")
         return _wrap(command, output, settings, json=json, quiet=quiet)
     if filters:
-        raise ProfkitError(
-            "--kernel, --nvtx, --skip and --count choose launches of a COMMAND",
-            "profile ... -- COMMAND",
-        )
+        why = "--kernel, --nvtx, --skip and --count choose launches of a COMMAND"
+        raise ProfkitError(why, "profile ... -- COMMAND")
     at = targets.Places(kernels, build_dir, artifacts)
     target = targets.choose_target(at, named_or_all(variant, every), every, case or (), False)
     if on:
@@ -104,12 +107,10 @@ def _profile_on(
 ) -> int:
     """Profile each case wherever a GPU is free, into the shared artifacts; the exit status."""
     from profkit.measure.pipeline import HostResult, profile_on_hosts
-    from profkit.reports.cluster import cluster_client
 
     if gpus is not None:
-        raise ProfkitError(
-            "--on and --gpus are two answers", "workers of the cluster have a GPU each"
-        )
+        hint = "workers of the cluster have a GPU each"
+        raise ProfkitError("--on and --gpus are two answers", hint)
     names = [*(v.id for v in target.variants), *target.references]
     folders = (at.kernels_dir(), at.build_dir(), at.artifacts_dir())
     places = zip(("--kernels", "--build-dir", "--artifacts"), folders, strict=True)
@@ -155,8 +156,6 @@ def _reporter(progress: Callable[[str], None]) -> Callable[[Profiled], None]:
 
 def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> int:
     """Print the diagnosis of every report, or what is known without counters; the exit status."""
-    from profkit.show.views import measured
-
     reports, unread = [str(r.report) for r in results if r.report], options.DONE
     if json:
         runs = [
@@ -179,13 +178,14 @@ def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> int:
 
 
 def _wrap(
-    command: Sequence[str], output: Path | None, settings: Any, *, json: bool, quiet: bool
+    command: Sequence[str],
+    output: Path | None,
+    settings: collect.CollectOptions,
+    *,
+    json: bool,
+    quiet: bool,
 ) -> int:
     """Profile any command, then show what its report says."""
-    from profkit.measure import collect
-    from profkit.measure.ncu_output import LOG
-    from profkit.measure.variants import toolchain
-
     report = output or Path(f"{Path(command[0]).stem}.ncu-rep")
     if report.suffix != ".ncu-rep":
         raise ProfkitError(f"-o {report}: a report ends in .ncu-rep")

@@ -10,10 +10,14 @@ from profkit.cli.launches import choose_launches, read_patterns
 from profkit.cli.options import argument, flag
 from profkit.cli.output import note, say_each, write_to
 from profkit.errors import ProfkitError
+from profkit.program import readers as recordings
+from profkit.program.document import read_document
+from profkit.program.triage import triage_timeline
+from profkit.reports.reader import Reports
+from profkit.show.page.program import PageProgram
 
 if TYPE_CHECKING:
     from profkit.show.page.page import Page
-    from profkit.show.page.program import PageProgram
     from profkit.show.page.times import PageHistory
 
 ROWS = 50  # on a page; about 40 kB each
@@ -36,7 +40,6 @@ def write_report(
     """
     if output is None:
         raise ProfkitError(f"{what[0]}: a page of reports needs a place", "-o page.html")
-    from profkit.reports.reader import Reports
     from profkit.show.page import page as pages
 
     folders = [word for word in what if sources.is_triage(word) or _is_history(word)]
@@ -68,14 +71,8 @@ def _history(word: str) -> PageHistory:
 
 
 def _program(word: str) -> PageProgram:
-    from profkit.program import readers as recordings
-    from profkit.program.document import read_document
-    from profkit.program.triage import triage_timeline
-    from profkit.show.page.program import PageProgram
-
-    return PageProgram(
-        word, triage_timeline(recordings.read_timeline(Path(word))), read_document(Path(word))
-    )
+    answer = triage_timeline(recordings.read_timeline(Path(word)))
+    return PageProgram(word, answer, read_document(Path(word)))
 
 
 def _save(page: Page, output: Path, quiet: bool) -> None:

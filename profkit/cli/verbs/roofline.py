@@ -9,6 +9,8 @@ from profkit.cli.launches import choose_launches, read_patterns
 from profkit.cli.options import argument, flag
 from profkit.cli.output import note, write_to
 from profkit.errors import ProfkitError
+from profkit.records.grid import read_grid
+from profkit.records.paths import kind_of
 
 
 def draw_roofline(
@@ -30,8 +32,6 @@ def draw_roofline(
 
     Times by shape are drawn next to launches; alone they show who is fastest where, and how far ahead.
     """
-    from profkit.records.grid import read_grid
-    from profkit.records.paths import kind_of
     from profkit.show import plots
 
     grids = [Path(word) for word in reports if kind_of(word) == "grid"]

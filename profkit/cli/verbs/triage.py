@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from json import dumps
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING
 
 from profkit.cli import options
 from profkit.cli.options import argument, flag
@@ -26,12 +26,17 @@ from profkit.files import (
     write_bytes,
     write_text,
 )
-
-if TYPE_CHECKING:
-    from profkit.program.counts import Counts
-    from profkit.program.document import TriageDocument
-    from profkit.program.timeline import Timeline
-    from profkit.program.triage import Triage
+from profkit.measure import timeline as recorder
+from profkit.program import counts as counting
+from profkit.program.counts import Counts
+from profkit.program.document import NAME, TriageDocument, triage_document
+from profkit.program.ranks import gpu_of, only_ranks
+from profkit.program.readers import injected, store
+from profkit.program.recorded import judge_recordings, kept_report
+from profkit.program.timeline import Timeline
+from profkit.program.triage import Triage, triage_timeline
+from profkit.show.page.program import PageProgram
+from profkit.show.views.triage import triaged
 
 INSTEAD = {".html": "--page {}", ".json": "--json > {}", ".md": "--markdown > {}"}
 INSTEAD[".htm"] = INSTEAD[".html"]
@@ -52,11 +57,6 @@ def triage_program(
     quiet: options.Quiet = False,
 ) -> int:
     """Where a whole program's step goes, and what to do first."""
-    from profkit.program.document import triage_document
-    from profkit.program.ranks import only_ranks
-    from profkit.program.recorded import judge_recordings
-    from profkit.program.triage import triage_timeline
-
     one_form(json, markdown)
     _may_write(output, page, what)
     recordings = _recordings(what)
@@ -75,8 +75,6 @@ def triage_program(
             _keep(answer, content, folder)
     if page:
         _write_page(answer, content, page)
-    from profkit.show.views.triage import triaged
-
     print_blocks(triaged(content), content if json else None, markdown)
     return options.DONE
 
@@ -125,9 +123,6 @@ def _recordings(what: Sequence[str]) -> list[Path]:
 
 
 def _record(command: Sequence[str], timeout: float, quiet: bool) -> Timeline:
-    from profkit.measure import timeline as recorder
-    from profkit.program.readers import injected
-
     echo = None if quiet else sys.stderr.buffer
     with temporary_folder() as folder, spinner(quiet) as progress:
         progress("timeline")
@@ -142,25 +137,21 @@ def _count(
     command: Sequence[str], answer: Triage, budget: float, report: Path, quiet: bool
 ) -> Counts:
     """Counters of the groups that matter; why there are none, where there are none."""
-    from profkit.measure import timeline as recorder
-    from profkit.program import counts
-    from profkit.program.ranks import gpu_of
-
     groups = answer.groups
     device = gpu_of(answer.process) if len(answer.timeline.processes) > 1 else None
-    names = [counts.function(g.name) for g in counts.wanted(groups)]
+    names = [counting.function(g.name) for g in counting.wanted(groups)]
     if not names:
-        return counts.Counts(notes=("no kernel to count",))
+        return Counts(notes=("no kernel to count",))
     try:
         with shown(report.with_suffix(".log"), quiet, program=False) as words:
             done = recorder.count_kernels(command, names, report, budget, words, device)
             note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s", quiet=quiet)
-            counted = _on_one_rank(counts.read_counts(report, groups), answer, device)
+            counted = _on_one_rank(counting.read_counts(report, groups), answer, device)
         recorder.packed_report(report)
         return counted
     except ProfkitError as error:  # the timeline is an answer too
         say(error)
-        return counts.Counts(notes=(f"nothing was counted: {error.message}",))
+        return Counts(notes=(f"nothing was counted: {error.message}",))
 
 
 def _on_one_rank(counts: Counts, answer: Triage, device: int | None) -> Counts:
@@ -178,8 +169,6 @@ def _report_kept(counts: Counts | None, folder: Path, output: Path | None) -> Co
     """The counters with the place where their report will be: beside the answer, or where it was."""
     if counts is None or not counts.report:
         return counts
-    from profkit.program.recorded import kept_report
-
     read = Path(counts.report)
     if output is None:
         return counts if read.parent != folder else replace(counts, report="")
@@ -191,18 +180,12 @@ def _report_kept(counts: Counts | None, folder: Path, output: Path | None) -> Co
 
 def _write_page(answer: Triage, content: TriageDocument, file: Path) -> None:
     from profkit.show.page.page import program_page
-    from profkit.show.page.program import PageProgram
 
     name = content["program"]["command"] or content["program"]["how"]
     write_text(file, program_page(PageProgram(name, answer, content)))
 
 
 def _keep(answer: Triage, content: TriageDocument, folder: Path) -> None:
-    from json import dumps
-
-    from profkit.program.document import NAME
-    from profkit.program.readers import store
-
     store.write(answer.timeline, folder)
     write_text(folder / NAME, dumps(content, indent=1, allow_nan=False))
 

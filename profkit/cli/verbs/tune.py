@@ -11,6 +11,13 @@ from profkit.cli.options import flag
 from profkit.cli.output import print_blocks, save_frame, say, say_each, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.errors import ProfkitError, install_extra
+from profkit.files import write_text
+from profkit.measure import targets
+from profkit.measure.cuda import device
+from profkit.measure.worker import visible_devices
+from profkit.show.views import search as views
+from profkit.tune import need_optuna
+from profkit.tune.task import SearchOptions, subject_of, task_of
 
 if TYPE_CHECKING:
     from profkit.tune.run import SearchResult
@@ -44,14 +51,8 @@ def tune_variant(
     quiet: options.Quiet = False,
 ) -> int:
     """Search the tunables that a header declares."""
-    from profkit.tune import need_optuna
-
     need_optuna()
-    from profkit.measure import targets
-    from profkit.measure.cuda import device
-    from profkit.measure.worker import visible_devices
     from profkit.tune import run
-    from profkit.tune.task import SearchOptions, subject_of, task_of
 
     at = targets.Places(kernels, build_dir, artifacts)
     target = targets.choose_target(at, [variant], False, [case] if case else (), False)
@@ -77,9 +78,7 @@ def tune_variant(
 
 def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
     """Everything that a search leaves: record, history, plots, summary."""
-    from profkit.files import write_text
     from profkit.show import plots
-    from profkit.show.views import search as tuned
     from profkit.tune import history, run
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +101,7 @@ def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
         else:
             plots.save(picture, folder / name)
             drawn.append(name)
-    write_text(folder / "profile_summary.md", tuned.search_summary(summary, frame, drawn))
+    write_text(folder / "profile_summary.md", views.search_summary(summary, frame, drawn))
     return {**summary, "output": str(folder), "history": str(kept)}
 
 
@@ -120,9 +119,7 @@ def _history(frame: Any, folder: Path) -> Path:
 
 def _show(result: SearchResult, summary: dict[str, Any], *, json: bool, quiet: bool) -> int:
     """The end of the search for people, or all of it for programs."""
-    from profkit.show.views import search as tuned
-
-    print_blocks(tuned.ended(summary), summary if json else None)
+    print_blocks(views.ended(summary), summary if json else None)
     if not json:
         lost = (ProfkitError(line, "the others went on") for line in result.outcome.lost)
         say_each(lost, quiet=quiet)

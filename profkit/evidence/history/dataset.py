@@ -71,11 +71,7 @@ class History:
 
     @cached_property
     def _store(self) -> tuple[Any, str]:
-        """Return the file system of a URL, None of a folder of this machine, and the path in it.
-
-        Raises:
-            ProfkitError: fsspec, or its package for this kind of URL, is not installed.
-        """
+        """The file system of a URL, None of a folder of this machine, and the path in it."""
         url = str(self.root)
         if "://" not in url:
             return None, url
@@ -110,7 +106,6 @@ class History:
             return sorted(map(str, store.glob(f"{PurePosixPath(path) / table}/[!.]*.parquet")))
 
     def _write(self, table: str, name: str, content: bytes) -> None:
-        """Put a file there, whole or not at all."""
         store, path = self._store
         if store is None:
             write_bytes(Path(path) / table / f"{name}.parquet", content)
@@ -128,7 +123,7 @@ class History:
         return files.to_table(), problems
 
     def files(self, name: str) -> tuple[ds.Dataset, list[ProfkitError]]:
-        """A table as files that are read when they are asked, column by column; and the bad ones.
+        """A table as files that are read column by column when they are asked; and the bad ones.
 
         Today's columns: null where a file of another version has none.
         """
@@ -199,8 +194,7 @@ def add_artifacts(
 ) -> Added:
     """Add what a folder of artifacts holds and the history does not.
 
-    `commit`: of the code, for records that do not say. `origin`: where that is known from: "option"
-    or "environment".
+    `commit`: of the code, for records that do not say. `origin`: "option" or "environment".
     """
     diagnosed = set(kept.table("launches")[0]["report"].to_pylist())
     runs: list[HistoryRun] = []
@@ -223,11 +217,10 @@ def add_artifacts(
 
 
 def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
-    """Ask the tables with SQL (DuckDB): `runs`, `launches`, `reports` and `twins`.
+    """Ask the tables `runs`, `launches`, `reports` and `twins` with SQL (DuckDB).
 
-    Raises:
-        ProfkitError: DuckDB is not installed, does not understand the question, or found no end of
-            it within SECONDS_MOST and MEMORY_MOST.
+    A ProfkitError where DuckDB is not installed, does not understand the question, or found no end
+    of it within SECONDS_MOST and MEMORY_MOST.
     """
     with needing("duckdb", "a question in SQL"):
         import duckdb

@@ -190,11 +190,7 @@ def schema_rows() -> list[dict[str, str]]:
 
 
 def run_row(record: Record, sha256: str, commit: str | None, origin: str | None) -> HistoryRun:
-    """Return the row of a record.
-
-    `commit`: what is known of the commit beside the record. `origin`: where that is known from; the
-    record's own commit comes first.
-    """
+    """Return the row of a record; `commit` and its `origin` are of a record that does not say."""
     paths = {f.name: f.metadata["path"] for f in fields(HistoryRun) if f.metadata}
     values = {name: _value(record, path) for name, path in paths.items()}
     values = {name: value for name, value in values.items() if value not in (None, "")}
