@@ -31,6 +31,7 @@ import msgspec
 from profkit.errors import ProfkitError
 from profkit.evidence.calibration import Calibration, Score
 from profkit.evidence.claims import Verified
+from profkit.evidence.counters import Both
 from profkit.evidence.gate import GateReport
 from profkit.evidence.history.noise import MachineNoise
 from profkit.evidence.history.steps import HistoryStep
@@ -154,6 +155,9 @@ def _printed_as(hint: Any) -> Any:
         return reduce(or_, parts)
     if kind in (list, tuple, dict, Mapping):
         return dict[parts[0], parts[1]] if kind in (dict, Mapping) else list[parts[0]]
+    if kind is Both:
+        name = f"Both {getattr(parts[0], '__name__', '')}"
+        return _object(name, Both.__doc__, (("before", parts[0]), ("after", parts[0])))
     if is_typeddict(hint):
         hints = get_type_hints(hint)
         printed = {key: _printed_as(of) for key, of in hints.items()}
@@ -162,9 +166,8 @@ def _printed_as(hint: Any) -> Any:
             if printed == hints
             else _object(hint.__name__, hint.__doc__, tuple(printed.items()))
         )
-    if isinstance(hint, type) and issubclass(hint, Document) and hint.JSON:
-        return _of_document(hint)
-    return str if hint is ProfkitError else hint
+    written = isinstance(hint, type) and issubclass(hint, Document) and hint.JSON
+    return _of_document(hint) if written else str if hint is ProfkitError else hint
 
 
 @cache

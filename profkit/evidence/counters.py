@@ -5,13 +5,13 @@ Two rows of the frame and two diagnoses go in; nothing here knows of files or of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, isnan, log
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from profkit.diagnosis.rule import Diagnosis, Finding
-from profkit.records.store import Document
+from profkit.records.store import Document, JsonObject, json_safe
 from profkit.reports.metrics import CATALOGUE
 
 T = TypeVar("T")
@@ -61,15 +61,14 @@ def moved_by(metric: str, unit: str, before: float, after: float) -> Moved:
     return Moved(metric, unit, before, after, points, after / before if before else inf)
 
 
-@dataclass(frozen=True)
-class Both(Generic[T]):
+class Both(NamedTuple, Generic[T]):
     """What either side says."""
 
     before: T
     after: T
 
-    def __iter__(self) -> Iterator[T]:
-        return iter((self.before, self.after))
+    def to_json(self) -> JsonObject:
+        return {"before": json_safe(self.before), "after": json_safe(self.after)}
 
 
 @dataclass(frozen=True)

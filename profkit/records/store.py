@@ -56,12 +56,12 @@ def json_safe(value: Any) -> Any:
     """Return a value for JSON: NaN and infinity as None, tuples as lists, paths and errors as text."""
     if isinstance(value, float):
         return value if isfinite(value) else None
+    if hasattr(value, "to_json"):
+        return value.to_json()
     if isinstance(value, Mapping):
         return {str(k): json_safe(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [json_safe(v) for v in value]
-    if hasattr(value, "to_json"):
-        return value.to_json()
     if is_dataclass(value):
         return json_fields(value)
     return str(value) if isinstance(value, Path | Exception) else value
