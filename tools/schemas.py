@@ -179,8 +179,11 @@ def _of_document(kind: Any) -> Any:
         for name in path.split("."):
             hint = _attribute(hint, name)
         if only:
-            inner = ((key, _printed_as(_attribute(hint, key))) for key in only.split(","))
-            hint = _object(f"{hint.__name__} of {kind.__name__}", hint.__doc__, tuple(inner))
+            several = get_origin(hint) is tuple
+            one = get_args(hint)[0] if several else hint
+            inner = ((key, _printed_as(_attribute(one, key))) for key in only.split(","))
+            hint = _object(f"{one.__name__} of {kind.__name__}", one.__doc__, tuple(inner))
+            hint = list[hint] if several else hint
         printed = _printed_as(hint)
         keys[path.rpartition(".")[2]] = printed | None if word.endswith("?") else printed
     return _object(kind.__name__, kind.__doc__, tuple(keys.items()))

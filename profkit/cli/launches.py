@@ -21,8 +21,9 @@ from profkit.cli.output import progress, say
 from profkit.diagnosis.launches import Judged, judged, table
 from profkit.errors import ProfkitError
 from profkit.records.paths import FULL, SUFFIXES, expand, wrong_verb
+from profkit.reports import reader
 from profkit.reports.frame import COLUMNS
-from profkit.reports.reader import ReportFile, Reports, read_report
+from profkit.reports.reader import ReportFile, Reports
 from profkit.show.text.names import short
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def read_patterns(
     """Read what can be read, say what cannot; return the reports, and if all are whole."""
     paths, complete = expand_patterns(patterns)
     with progress("reading", quiet=quiet) as step:
-        reports = read_report(paths, progress=step, client=client)
+        reports = reader.read_report(paths, progress=step, client=client)
     at = COLUMNS.index("status")
     status = {part.file.path: {row[at] for row in part.identity} for part in reports.parts}
     for file in reports.files:

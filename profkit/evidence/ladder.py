@@ -180,7 +180,7 @@ class SummaryColumn(Document):
 class Summary(Document):
     """A variant at one case."""
 
-    JSON = "case decision because sides change gates"
+    JSON = "case decision because sides change gates:name,met,failing"
 
     case: str
     # the variant, its baseline, then the references, fastest first

@@ -47,8 +47,11 @@ class Document:
             for name in path.split("."):
                 value = getattr(value, name if hasattr(value, name) else name.removesuffix("_s"))
             plain: Any = None if word.endswith("?") and value == "" else json_safe(value)
-            key = path.rpartition(".")[2]
-            document[key] = {k: plain[k] for k in only.split(",")} if only else plain
+            if only and isinstance(plain, list):
+                plain = [{k: of[k] for k in only.split(",")} for of in plain]
+            elif only:
+                plain = {k: plain[k] for k in only.split(",")}
+            document[path.rpartition(".")[2]] = plain
         return document
 
 
