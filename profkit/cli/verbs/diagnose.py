@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from profkit.cli import options, sources
+from profkit.cli import options
 from profkit.cli.launches import choose_launches, expand_patterns, read_patterns
 from profkit.cli.options import flag
 from profkit.cli.output import (
@@ -30,11 +30,11 @@ from profkit.reports.cluster import cluster_client
 from profkit.reports.reader import ReportFile
 from profkit.show.text.escape import csv_text
 from profkit.show.views.diagnosis import brief_diagnosis, diagnosis_blocks
-from profkit.show.views.document import diagnosis_document, launch_entry
 
 if TYPE_CHECKING:
     from profkit.evidence.runs import Evidence
     from profkit.model.whatif import CounterChange
+    from profkit.records.record import SourceFile
 
 DETAILS = 3
 _LEFT = "it has a row in the table reports; profkit history --sql 'SELECT * FROM reports' shows all"
@@ -164,6 +164,8 @@ def _keep(reports: Sequence[str], history: str, on: str | None, as_json: bool, q
 def _show_document(
     files: Sequence[ReportFile], launches: list[Judged], top: int | None, lines: int | None
 ) -> None:
+    from profkit.show.views.document import diagnosis_document, launch_entry
+
     if top is not None:
         rows = judged_rows(launches)[:top]
         worst = set(map(id, chain.from_iterable(row.launches for row in rows)))
@@ -195,12 +197,13 @@ def _ask_whatif(
     variant: str, changes: str, case: str | None, artifacts: Path, json: bool, markdown: bool
 ) -> None:
     """How much faster a variant would be if these counts changed, before that is written."""
+    from profkit.cli import sources
     from profkit.model.whatif import parse_changes, whatif_launch
     from profkit.show.views.claims import answers
 
     evidence = sources.evidence_of(artifacts)
     if changes == HEADER:
-        variant, counts = _header_moves(evidence, artifacts, variant)
+        variant, counts = _header_moves(evidence, variant, sources.headers(artifacts))
     else:
         counts = parse_changes(changes)
     runs = [evidence.load(*name) for name in evidence.named(variant, case)]
@@ -216,17 +219,17 @@ def _ask_whatif(
 
 
 def _header_moves(
-    evidence: Evidence, artifacts: Path, variant: str
+    evidence: Evidence, variant: str, headers: Mapping[str, SourceFile]
 ) -> tuple[str, tuple[CounterChange, ...]]:
     """The parent of a variant and what its header says will move, as changes of the parent."""
     from profkit.evidence.predictions import parse_moves
     from profkit.model.whatif import COUNTS, CounterChange
 
-    files = {name.rpartition("/")[2]: file for name, file in sources.headers(artifacts).items()}
+    files = {name.rpartition("/")[2]: file for name, file in headers.items()}
     if variant not in files:
         known = [v for v, _ in evidence.names() if v == variant]
         why = "say what changes: --with" if known else "profkit list names the variants"
-        raise ProfkitError(f"no kernel file of {variant} next to {artifacts}", why)
+        raise ProfkitError(f"no kernel file of {variant} next to {evidence.root}", why)
     header = files[variant].header
     moves = parse_moves(" ".join(header.moves), variant)
     changes = tuple(CounterChange(m.metric, "*", m.factor) for m in moves if m.metric in COUNTS)
