@@ -12,7 +12,6 @@ from typing import Literal, TypedDict
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device
 from profkit.measure.cuda.library import GraphLaunch
-from profkit.measure.cuda.resources import base_name
 from profkit.measure.targets import Places
 from profkit.measure.variants import build, dry, toolchain, variants
 from profkit.measure.variants.build import Build
@@ -21,6 +20,7 @@ from profkit.records.artifacts import run_files
 from profkit.records.parts import RecordedSource
 from profkit.records.record import Record, amend_record, read_record
 from profkit.records.store import Document, JsonObject
+from profkit.reports.launch import base_name
 
 
 @dataclass(frozen=True)

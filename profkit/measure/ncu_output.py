@@ -14,8 +14,8 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.files import open_log
-from profkit.measure.cuda.resources import base_name
 from profkit.measure.process import Sink
+from profkit.reports.launch import base_name
 
 
 class NoCounters(ProfkitError):

@@ -72,8 +72,3 @@ def plain_name(name: str) -> str:
     """A name without what demanglers disagree on: blanks, the result's type, const's place."""
     words = name.removeprefix("void ").replace("const", "")
     return "".join(words.split("(", 1)[0].split("<", 1)[0].split())
-
-
-def function(name: str) -> str:
-    """A kernel's name as ncu's --kernel-name-base function has it: no types, spaces, arguments."""
-    return plain_name(name.replace("(anonymous namespace)::", "")).rsplit("::", 1)[-1]

@@ -9,12 +9,13 @@ from typing import Any, Final, Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.files import read_json
-from profkit.program.counts import Counts, function
+from profkit.program.counts import Counts
 from profkit.program.findings.case import ProgramFinding
 from profkit.program.ranks import Rank
 from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, NOTHING, Change, Range
 from profkit.program.steps.cut import KernelGroup
 from profkit.program.triage import Triage
+from profkit.reports.launch import base_name
 
 SCHEMA: Final = "profkit.triage/1"
 NAME = "triage.json"
@@ -281,7 +282,7 @@ def _kernel(of: Triage, row: KernelGroup, counts: Counts) -> KernelEntry:
 def _next(of: Triage, row: KernelGroup, report: str) -> str | None:
     """The command that looks at one kernel; None for what is none, or where no command is known."""
     if report:
-        return f"profkit diagnose {quote(report)} --kernel {quote(function(row.name))}"
+        return f"profkit diagnose {quote(report)} --kernel {quote(base_name(row.name))}"
     return _profile(of, row) if row.grid is not None and of.timeline.command else None
 
 
@@ -300,7 +301,7 @@ def _missing(of: Triage, row: KernelGroup) -> str | None:
 
 
 def _profile(of: Triage, row: KernelGroup) -> str:
-    kernel = quote(function(row.name))  # a name out of a trace may hold anything
+    kernel = quote(base_name(row.name))  # a name out of a trace may hold anything
     return f"profkit profile --kernel {kernel} --count 1 -- {of.timeline.command or 'COMMAND'}"
 
 

@@ -13,7 +13,10 @@ NOT_COLLECTED = "not collected"
 OUT_OF_RANGE = 1.03  # a share above 1 by more than rounding: passes that did not see the same
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _SMALL = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-_NOUNS = {"byte": "B", "byte/s": "B/s", "op": "op", "op/s": "op/s", "Hz": "Hz", "cycle": "cycles"}
+_NOUNS = {
+    **{"byte": "B", "byte/s": "B/s", "op": "op", "op/s": "op/s", "FLOP/s": "FLOP/s"},
+    **{"Hz": "Hz", "cycle": "cycles"},
+}
 _BEFORE_UNIT = re.compile(
     r"(?<=\d) (?=(?:%|[mnµ]?s|[TGMk]?(?:B|op|Hz)(?:/s)?|[TGMk]|cycles?)(?!\w))"
 )

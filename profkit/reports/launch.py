@@ -29,6 +29,27 @@ _WORKLOADS = {0: "kernel", 1: "range", 2: "cmdlist", 3: "graph", 4: "subgrid"}  
 _LINK = re.compile(r"@(?:section|url|sass|source):[^@\n]*@")
 
 
+def base_name(name: str) -> str:
+    """Return a kernel's own name, of a demangled or mangled one: no namespaces, no arguments.
+
+    It is what ncu's --kernel-name-base function has.
+    """
+    if m := re.match(r"_ZN?((?:\d+\w+)+)", name):
+        rest, last = m[1], ""
+        while n := re.match(r"(\d+)", rest):
+            end = n.end() + int(n[1])
+            last, rest = rest[n.end() : end], rest[end:]
+        return last
+    depth, plain = 0, []
+    name = name.removeprefix("void ").replace("(anonymous namespace)", "_")
+    for c in name.replace("<unnamed>", "_"):
+        depth += c in "<("
+        if not depth:
+            plain.append(c)
+        depth -= c in ">)"
+    return "".join(plain).rsplit("::", 1)[-1].strip().rsplit(" ", 1)[-1]
+
+
 def raw_of_launch(action: Any, names: Iterable[str]) -> dict[str, float]:
     """Return raw name -> value, in ncu's unit, of what the catalogue reads of an IAction.
 

@@ -7,7 +7,6 @@ besides, how to show themselves: with units, short names and verdicts, every tex
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from profkit.evidence.runs import Evidence
 from profkit.model.launch import Launch
 from profkit.model.whatif import parse_changes
 from profkit.model.whatif import whatif_launch as cost_model
+from profkit.records.paths import expand
 from profkit.reports import figures, raw_counters, reader
 from profkit.reports.frame import frame_rows
 from profkit.reports.metrics import CATALOGUE
@@ -131,7 +131,7 @@ def load(patterns: str | Path | Iterable[str | Path], client: Any = None) -> Fra
 
     Args:
         patterns: Files, folders (recursively) and patterns.
-        client: A dask.distributed.Client whose workers read the files; None reads them here.
+        client: A dask.distributed.Client whose workers read the files.
 
     Returns:
         A DataFrame: report, launch, kernel, device, cc, grid, block, variant, case, status, and one
@@ -165,9 +165,8 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
     """Return what each launch would gain if counts changed, by the cost model.
 
     Args:
-        runs: Launches, as `diagnose` takes them.
+        runs, artifacts: Launches, as `diagnose` takes them.
         changes: For example "inst_exp/32, shared_wavefronts*0.25, blocks*4".
-        artifacts: Where variants' records and reports are.
 
     Returns:
         One row per launch: report, launch, kernel, variant, case, time (s), expect, expect_low,
@@ -181,10 +180,7 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
     rows = []
     for row in frame_rows(given_launches(runs, artifacts)):
         hope = cost_model(Launch({k: float(v) for k, v in row.items() if k in CATALOGUE}), counts)
-        identity = {name: row.get(name) for name in names}
-        rows.append(
-            {**identity, "expect": hope.gain, "expect_low": hope.low, "expect_high": hope.high}
-        )
+        rows.append((*map(row.get, names), hope.gain, hope.low, hope.high))
     return Frame(rows, columns=[*names, "expect", "expect_low", "expect_high"])
 
 
@@ -192,8 +188,8 @@ def diagnose(runs: Given, rules: Sequence[Rule] = (), artifacts: str | Path = "a
     """Return every finding of every launch.
 
     Args:
-        runs: Launches: a report's path, a pattern, a folder, a list, a frame from `load`, a row of one
-            (or a mapping of metrics), or a variant's name ("stage2", "stage2.B").
+        runs: A report's path, a pattern, a folder, a list, a frame from `load`, a row of one (or a
+            mapping of metrics), or a variant's name ("stage2", "stage2.B").
         rules: Rules of your own, asked beside profkit's. They may index any metric, any numeric column
             of the frame, and any raw counter of the report under Nsight Compute's own name.
         artifacts: Where variants' records and reports are.
@@ -217,8 +213,7 @@ def raw(runs: Given, artifacts: str | Path = "artifacts") -> Frame:
     """Return every scalar metric under Nsight Compute's own name and in its own unit.
 
     Args:
-        runs: Launches, as `diagnose` takes them; they must be in reports.
-        artifacts: The folder of variants' records and reports.
+        runs, artifacts: Launches, as `diagnose` takes them; they must be in reports.
 
     Returns:
         Launches x raw names; numbers as float, texts as str, NaN where a launch has no value. The index
@@ -241,10 +236,9 @@ def lines(
     """Return where the findings of launches in reports happen, and what is waited for there.
 
     Args:
-        report: Launches, as `diagnose` takes them.
+        report, artifacts: Launches, as `diagnose` takes them.
         launch: Index of the one launch that is meant; the first one of a single file when None.
         count: At most so many lines a finding.
-        artifacts: Where variants' records and reports are.
 
     Returns:
         One row per finding that fires and line, in the order of the findings, most first: rule,
@@ -275,10 +269,8 @@ def report(
     """Write the page of some launches, one HTML file that needs nothing else, and return its path.
 
     Args:
-        runs: Launches, as `diagnose` takes them; they must be in reports.
-        file: The page.
-        title: Its heading; profkit's own when empty.
-        artifacts: The folder of variants' records and reports.
+        runs, artifacts: Launches, as `diagnose` takes them; they must be in reports.
+        title: The page's heading; profkit's own when empty.
 
     Raises:
         ProfkitError: Nothing can be read, or the file cannot be written.
@@ -301,11 +293,8 @@ def compare(
     """Return what changed from one side to the other, and whether it is real.
 
     Args:
-        before: A variant's name ("stage1", "stage1.B"), a run record, a report, a folder; or a frame or
-            a row of one, so that two kernels of one report can be compared.
-        after: Likewise.
-        case: Only this case.
-        artifacts: The folder of variants' records and reports.
+        before, after: A variant's name ("stage1", "stage1.B"), a run record, a report, a folder; or a
+            frame or a row of one, so that two kernels of one report can be compared.
         anyway: Compare across GPUs, clocks, ncu versions and cases all the same.
 
     Returns:
@@ -323,15 +312,14 @@ def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False)
     """Return every recorded variant of a case against its parent and every reference.
 
     Args:
-        case: Id of the case.
-        artifacts: The folder of variants' records and reports.
+        case: Its id, of the records and reports in `artifacts`.
         anyway: Compare across GPUs, clocks and ncu versions all the same.
 
     Raises:
         ProfkitError: Nothing is recorded at this case.
     """
-    evidence, policy = Evidence(Path(artifacts)), _policy(artifacts, anyway)
-    return ShownLadder(**vars(ladders.build_ladder(evidence, case, policy)))
+    built = ladders.build_ladder(Evidence(Path(artifacts)), case, _policy(artifacts, anyway))
+    return ShownLadder(**vars(built))
 
 
 def _policy(artifacts: str | Path, anyway: bool) -> Policy:
@@ -350,10 +338,4 @@ def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "ar
     """
     if not Path(artifacts).is_dir():
         raise ProfkitError(f"{artifacts}: no such folder", "it holds the records and reports")
-    paths: list[str | Path] = []
-    for pattern in [files] if isinstance(files, str | Path) else files:
-        matched = sorted(glob(str(pattern))) if any(c in str(pattern) for c in "*?[") else [pattern]
-        if not matched:
-            raise ProfkitError(f"{pattern}: matches no file", "give files of claims: analyses/*.py")
-        paths += matched
-    return Claims(verify_claim_files(paths, Evidence(Path(artifacts))))
+    return Claims(verify_claim_files(expand(files), Evidence(Path(artifacts))))

@@ -5,15 +5,15 @@ No drawing library: a page is written with the base install.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
-from math import floor, isnan, log10, nan
+from math import ceil, floor, inf, log10, nan
 from typing import TYPE_CHECKING, Any
 
 from profkit.model import roofline as model
-from profkit.model.launch import Missing
-from profkit.reports.figures import figures
+from profkit.reports import figures
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.occupancy import METRICS as OCCUPANCY_METRICS
 from profkit.reports.metrics.pipes import METRICS as PIPE_METRICS
@@ -21,43 +21,14 @@ from profkit.reports.metrics.pipes import METRICS as PIPE_METRICS
 if TYPE_CHECKING:
     from profkit.evidence.history.steps import HistoryStep
     from profkit.evidence.ladder import Rung
+    from profkit.evidence.samples import Interval
 
 Row = Mapping[str, Any]
-
-# Figures with units.
-
-_SMALL, _LARGE = ("", "m", "µ", "n"), ("", "k", "M", "G", "T", "P")
-
-
-def si(value: float, unit: str, top: str = "P") -> str:
-    """Return three figures and a unit: 4.81e12, "B/s" -> "4.81 TB/s"; "?" when not known."""
-    if isnan(value):
-        return f"? {unit}"
-    if value == 0:
-        return f"0 {unit}"
-    power = floor(log10(abs(value) * (1 + 5e-4)) / 3)
-    power = min(max(power, 1 - len(_SMALL)), _LARGE.index(top))
-    prefix = _LARGE[power] if power >= 0 else _SMALL[-power]
-    return f"{three(value / 1000.0**power)} {prefix}{unit}"
-
-
-def three(value: float) -> str:
-    """Return three significant figures without commas: 0.0283, 4.81, 1070."""
-    return "?" if isnan(value) else figures(value).replace(",", "")
-
-
-def span(low: float, high: float, unit: str, top: str = "P") -> str:
-    """Return a range with one unit, or one value when the ends differ by less than 2 %."""
-    if not high > 1.02 * low:
-        return si(high, unit, top)
-    text = si(high, unit, top)
-    number, _, rest = text.partition(" ")
-    return f"{three(low * float(number) / high)}–{text}" if rest else text
-
 
 # The roofline.
 
 WORDS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "workload": "workload's own"}
+AXES = ("Arithmetic intensity (operations per byte of the level)", "Operations per second")
 _LEFT, _RIGHT = 1e-2, 1e5  # intensities beyond are no place where kernels are
 
 
@@ -72,9 +43,23 @@ class Roof:
     device: bool
 
     @property
+    def is_slope(self) -> bool:
+        """Whether it is a bandwidth, which grows with the intensity."""
+        return self.name in model.LEVELS
+
+    @property
     def text(self) -> str:
-        per = "B/s" if self.name in model.LEVELS else unit(self.name)
-        return f"{word(self.name)} {span(self.low, self.high, per, 'T')}"
+        per = "byte/s" if self.is_slope else unit(self.name)
+        return f"{word(self.name)} {span(self.low, self.high, per)}"
+
+
+def span(low: float, high: float, per: str) -> str:
+    """Return a range with one unit, or one value when the ends differ by less than 2 %."""
+    text = figures.quantity(high, per)
+    if not high > 1.02 * low:
+        return text
+    shown = float(text.partition(" ")[0].replace(",", ""))
+    return f"{figures.figures(low * shown / high)}–{text}"
 
 
 def word(name: str) -> str:
@@ -88,9 +73,14 @@ def unit(family: str) -> str:
     return "op/s" if family.endswith("int8") else "FLOP/s"
 
 
-def lack_text(lack: Missing) -> str:
-    """Return why a launch has no point, and which section of ncu's has what it needs."""
-    return f"{lack.why} (ncu --section {lack.section})" if lack.section else lack.why
+def of_roof(point: model.Point) -> str:
+    return f"{figures.share(point.share)} of {word(point.roof)}"
+
+
+def why_no_point(rows: Sequence[Row]) -> Counter[str]:
+    """Return why launches have no point, and which section of ncu's has what they need."""
+    lacks = chain.from_iterable(map(model.missing, rows))
+    return Counter(f"{x.why} (ncu --section {x.section})" if x.section else x.why for x in lacks)
 
 
 def ceilings_of(rows: Sequence[Row], points: Sequence[model.Point]) -> list[Roof]:
@@ -107,12 +97,28 @@ def ceilings_of(rows: Sequence[Row], points: Sequence[model.Point]) -> list[Roof
     return roofs
 
 
+def roof_lines(
+    roofs: Sequence[Roof], left: float, right: float
+) -> Iterator[tuple[Roof, float, float]]:
+    """Yield ceilings, the highest flat first, and the intensities between which each is drawn.
+
+    Diagonals and flats end where they meet the highest others; a diagonal that meets the flats left
+    of the frame is left out.
+    """
+    steepest = max((r.high for r in roofs if r.is_slope), default=inf)
+    highest = max((r.high for r in roofs if not r.is_slope), default=inf)
+    for roof in sorted((r for r in roofs if not r.is_slope), key=lambda r: -r.high):
+        yield roof, max(roof.high / steepest, left), right
+    for roof in (r for r in roofs if r.is_slope and highest / r.high > left):
+        yield roof, left, min(highest / roof.high, right)
+
+
 def axis_limits(
     roofs: Sequence[Roof], launches: Sequence[Sequence[model.Point]]
 ) -> tuple[float, float, float, float]:
     """Return left, right, bottom and top of the frame that holds roofs and positions."""
-    slopes = [r.high for r in roofs if r.name in model.LEVELS] or [1e12]
-    peaks = [r.high for r in roofs if r.name not in model.LEVELS] or [10 * min(slopes)]
+    slopes = [r.high for r in roofs if r.is_slope] or [1e12]
+    peaks = [r.high for r in roofs if not r.is_slope] or [10 * min(slopes)]
     # A launch is held by its positions; by its other points where it has none.
     positions = ([p for p in points if not p.note] or points for points in launches)
     xs = [p.intensity for p in chain.from_iterable(positions) if p.intensity > 0]
@@ -120,28 +126,41 @@ def axis_limits(
     wide = max(5.0, (1e3 * min(xs) / max(xs)) ** 0.5)  # at least three decades
     left = max(min(xs) / wide, _LEFT)
     right = max(min(max(xs) * wide, _RIGHT), 10 * left)
-    drawn = chain.from_iterable(visible_points(points, left, right) for points in launches)
-    ys = [y for y in (y_of(p, left) for p in drawn) if y > 0] + [left * min(slopes)] + peaks
+    drawn = chain.from_iterable(placed_points(points, left, right) for points in launches)
+    ys = [y for _, y, _ in drawn if y > 0] + [left * min(slopes)] + peaks
     return left, right, min(ys) / 3, max(ys) * 4
 
 
-def visible_points(points: Sequence[model.Point], left: float, right: float) -> list[model.Point]:
-    """Return the points in the frame, and at an edge one that is all there is beyond it."""
+def placed_points(
+    points: Sequence[model.Point], left: float, right: float
+) -> list[tuple[float, float, model.Point]]:
+    """Return the points in the frame with their places, from the left.
+
+    Also at an edge one that is all there is beyond it, just inside: left of the frame it slides
+    along its diagonal, so the gap to the roof stays.
+    """
     inside = [p for p in points if left <= p.intensity <= right]
     before = [p for p in points if p.intensity < left and not p.note]
     best = max(before, key=lambda p: p.share, default=None)
     shown = inside + ([best] if best else [])
-    return shown or sorted(points, key=lambda p: p.intensity)[:1]
+    shown = shown or sorted(points, key=lambda p: p.intensity)[:1]
+    heights = ((p, p.rate if p.intensity >= left else p.moved * left * 1.12) for p in shown)
+    placed = [(min(max(p.intensity, left * 1.12), right / 1.12), y, p) for p, y in heights]
+    return sorted(placed, key=lambda at: at[0])
 
 
-def x_of(point: model.Point, left: float, right: float) -> float:
-    """Return the intensity, or just inside of the edge that it lies beyond."""
-    return min(max(point.intensity, left * 1.12), right / 1.12)
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return powers of ten, and on a short axis 2 and 5 times those; an end where there is none."""
+    digits = (1, 2, 5) if high < 1e3 * low else (1,)
+    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
+    every = [digit * 10.0**power for power, digit in product(powers, digits)]
+    return [tick for tick in every if low <= tick <= high] or [low]
 
 
-def y_of(point: model.Point, left: float) -> float:
-    """Return the height; left of the frame it slides along its diagonal: the gap to the roof stays."""
-    return point.rate if point.intensity >= left else point.moved * left * 1.12
+def rate_tick(value: float) -> str:
+    """Return a rate beside an axis: 100 G, 1 T: powers of ten need no decimals."""
+    number, _, prefix = figures.quantity(value, "").partition(" ")
+    return f"{float(number.replace(',', '')):g} {prefix}".rstrip()
 
 
 # Pipes and occupancy.
@@ -164,23 +183,28 @@ def shares(row: Mapping[str, float], pipe: str) -> tuple[float, float]:
 
 
 LIMITS = tuple(m.name for m in OCCUPANCY_METRICS if m.name.startswith("limit_"))
-_STEPS = {"limit_registers": "registers_step", "limit_shared": "shared_step"}
 
 
-def next_block(row: dict[str, float], blocks: dict[str, float], least: float) -> str:
-    """Return what the deciding limiters have to give for one more block; a dash when one cannot.
+def block_needs(row: Mapping[str, float]) -> dict[str, str]:
+    """Return what a limiter by itself has to give for one more block; "" where that is not known."""
+    registers, shared = (row.get(f"{name}_step", nan) for name in ("registers", "shared"))
+    return {
+        "limit_registers": f"−{registers:.0f} registers" if registers > 0 else "",
+        "limit_shared": f"−{shared / 1024:.3g} KiB shared" if shared > 0 else "",
+    }
 
-    Shared memory without a step needs none: the driver only configured as much of it as the other
-    limiters let it use.
+
+def block_limits(row: Mapping[str, float]) -> tuple[dict[str, float], list[str], str]:
+    """Return the blocks per SM by limiter, who decides, and what they give for one more block.
+
+    A dash when one of them cannot. Shared memory without a step needs none: the driver only
+    configured as much of it as the other limiters let it use.
     """
-    deciding = [name for name in blocks if blocks[name] == least]
-    steps = {name: row.get(_STEPS[name], nan) for name in deciding if name in _STEPS}
-    words = []
-    if (registers := steps.get("limit_registers", nan)) > 0:
-        words.append(f"−{registers:.0f} registers")
-    if (shared := steps.get("limit_shared", nan)) > 0:
-        words.append(f"−{shared / 1024:.3g} KiB shared")
-    return ", ".join(words) if words and len(steps) == len(deciding) else "–"
+    blocks = {name: row[name] for name in LIMITS if name in row}
+    deciding = [name for name in blocks if blocks[name] == min(blocks.values())]
+    needs = block_needs(row)
+    able = needs.keys() >= set(deciding)
+    return blocks, deciding, ", ".join(needs[n] for n in deciding if able and needs[n]) or "–"
 
 
 # Ladders and histories.
@@ -188,13 +212,18 @@ def next_block(row: dict[str, float], blocks: dict[str, float], least: float) ->
 _ALIKE = 1.02  # references nearer than this share a line
 
 
-def references_of(timed: Sequence[Rung]) -> dict[str, float]:
-    """Return names -> median; those that are as good as one stand together."""
-    times: dict[str, float] = {}
-    for step in timed:
-        times |= {name: time.before.median for name, time in step.references.items()}
+def reference_times(steps: Sequence[Rung]) -> dict[str, Interval]:
+    times: dict[str, Interval] = {}
+    for step in steps:
+        times |= {name: time.before for name, time in step.references.items()}
+    return times
+
+
+def references_of(steps: Sequence[Rung]) -> dict[str, float]:
+    """Return names -> median; those that are as good as one share a name."""
+    medians = {name: time.median for name, time in reference_times(steps).items()}
     references: dict[str, float] = {}
-    for name, time in sorted(times.items(), key=lambda pair: pair[1]):
+    for name, time in sorted(medians.items(), key=lambda pair: pair[1]):
         last = next(reversed(references), None)
         if last and time < _ALIKE * references[last]:
             references[f"{last}, {name}"] = references.pop(last)
@@ -225,6 +254,10 @@ class HistoryPoint:
     def real(self) -> bool:
         """Whether its time changed, beyond noise, method and machine."""
         return self.answer in REAL
+
+    @property
+    def change(self) -> str:
+        return f"{self.commit} {self.factor}"
 
     @property
     def told(self) -> str:

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from profkit.measure.check.check import Check
 from profkit.measure.cuda.library import GraphLaunch
-from profkit.measure.cuda.resources import CARDS, LIMITS, REGISTERS, base_name
+from profkit.measure.cuda.resources import CARDS, LIMITS, REGISTERS
 from profkit.measure.variants import dry
 from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.tunables import MOST_REGISTERS, InvalidConfig, block_limits
 from profkit.records.store import JsonObject
+from profkit.reports.launch import base_name
 
 
 def built(build: Build, used: Sequence[str] | None) -> InvalidConfig | None:

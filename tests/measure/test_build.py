@@ -8,12 +8,12 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import resources
-from profkit.measure.cuda.resources import base_name
 from profkit.measure.languages import cuda
 from profkit.measure.languages.language import CompileJob
 from profkit.measure.variants import build, variants
 from profkit.measure.variants.variants import Variant
 from profkit.records.header import Header
+from profkit.reports.launch import base_name
 
 ROOT = Path(__file__).parents[2]
 NVCC = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")

@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
 
 from profkit.errors import ProfkitError
+from profkit.reports.figures import quantity
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
 from profkit.show import plots
-from profkit.show.numbers import PIPES, si, span, three
+from profkit.show.numbers import PIPES, log_ticks, rate_tick, span
 from profkit.show.plots.bars import _LOOKS
 from profkit.show.plots.base import alike_groups, clip, names
 
@@ -361,15 +362,21 @@ def test_launches_of_two_reports_are_told_apart():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(4.81e12, "4.81 TB/s"), (999.6e9, "1.00 TB/s"), (0.0, "0 B/s"), (nan, "? B/s"), (1e-7, "100 nB/s"),
-     (512.0, "512 B/s"), (1.07e15, "1.07 PB/s")],
+    [(4.81e12, "4.81 TB/s"), (999.6e9, "1.00 TB/s"), (0.0, "0 B/s"), (nan, "not collected"),
+     (512.0, "512 B/s"), (1.07e15, "1,070 TB/s")],
 )  # fmt: skip
-def test_si(value, text):
-    assert si(value, "B/s") == text
+def test_rates_have_three_figures_and_a_prefix(value, text):
+    assert quantity(value, "byte/s") == text
 
 
 def test_figures():
-    assert si(1.07e15, "FLOP/s", "T") == "1070 TFLOP/s"
-    assert (three(0.02834), three(9.999), three(0), three(nan)) == ("0.0283", "10.0", "0", "?")
-    assert span(833e12, 1092e12, "FLOP/s", "T") == "833–1092 TFLOP/s"
-    assert span(4.80e12, 4.81e12, "B/s") == "4.81 TB/s"
+    assert quantity(1.07e15, "FLOP/s") == "1,070 TFLOP/s"
+    assert span(833e12, 1092e12, "FLOP/s") == "833–1,092 TFLOP/s"
+    assert span(4.80e12, 4.81e12, "byte/s") == "4.81 TB/s"
+    assert list(map(rate_tick, (1e11, 2e12, 1e15))) == ["100 G", "2 T", "1000 T"]
+
+
+def test_ticks_are_powers_of_ten_or_closer_on_a_short_axis():
+    assert log_ticks(0.5, 1e4) == [1, 10, 100, 1e3, 1e4]
+    assert log_ticks(3e-6, 3e-5) == pytest.approx([5e-6, 1e-5, 2e-5])
+    assert log_ticks(3.1, 4.9) == [3.1]

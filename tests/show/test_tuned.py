@@ -73,7 +73,7 @@ def test_the_end_of_a_search_in_lines() -> None:
 def test_the_summary_holds_decision_path_and_pictures() -> None:
     text = tuned.search_summary(SAID, trials(12), ["history.png"])
     assert "**keep**: 1.3x faster" in text
-    assert "Hedges' g 3.2, p not known" in text
+    assert "1.3x faster; Hedges' g 3.2." in text
     assert "| 2 | random |" in text
     assert "1.200x (1.100 to 1.300)" in text
     assert "![history](history.png)" in text

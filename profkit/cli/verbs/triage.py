@@ -35,6 +35,7 @@ from profkit.program.readers import injected, store
 from profkit.program.recorded import judge_recordings, kept_report
 from profkit.program.timeline import Timeline
 from profkit.program.triage import Triage, triage_timeline
+from profkit.reports.launch import base_name
 from profkit.show.page.program import PageProgram
 from profkit.show.views.triage import triaged
 
@@ -139,7 +140,7 @@ def _count(
     """Counters of the groups that matter; why there are none, where there are none."""
     groups = answer.groups
     device = gpu_of(answer.process) if len(answer.timeline.processes) > 1 else None
-    names = [counting.function(g.name) for g in counting.wanted(groups)]
+    names = [base_name(g.name) for g in counting.wanted(groups)]
     if not names:
         return Counts(notes=("no kernel to count",))
     try:

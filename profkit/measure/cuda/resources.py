@@ -18,24 +18,6 @@ from profkit.errors import ProfkitError
 from profkit.records.gpus import table
 
 
-def base_name(name: str) -> str:
-    """The function's own name, of a demangled or mangled one: no namespaces, no arguments."""
-    if m := re.match(r"_ZN?((?:\d+\w+)+)", name):
-        rest, last = m[1], ""
-        while n := re.match(r"(\d+)", rest):
-            end = n.end() + int(n[1])
-            last, rest = rest[n.end() : end], rest[end:]
-        return last
-    depth, plain = 0, []
-    name = name.removeprefix("void ").replace("(anonymous namespace)", "_")
-    for c in name.replace("<unnamed>", "_"):
-        depth += c in "<("
-        if not depth:
-            plain.append(c)
-        depth -= c in ">)"
-    return "".join(plain).rsplit("::", 1)[-1].strip().rsplit(" ", 1)[-1]
-
-
 def demangle(names: Iterable[str]) -> Mapping[str, str]:
     """Mangled  ->  demangled names; a name stays as it is where there is no demangler."""
     mangled = list(names)

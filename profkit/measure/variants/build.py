@@ -22,11 +22,12 @@ from profkit.errors import ProfkitError
 from profkit.files import move_file, temporary_folder, write_text
 from profkit.measure.cuda import device
 from profkit.measure.cuda.code_hash import host_hash, sass_hash
-from profkit.measure.cuda.resources import CARDS, KernelResources, base_name, parse_ptxas
+from profkit.measure.cuda.resources import CARDS, KernelResources, parse_ptxas
 from profkit.measure.languages.language import CompileJob, CompilerProgram, Language
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.variants import Variant, problem_of
 from profkit.records.record import MachineCode
+from profkit.reports.launch import base_name
 
 # What is built beside the variants: calls that workers need, and no launcher.
 SUPPORT = Path(__file__).resolve().parents[1] / "cuda" / "support.cu"

@@ -15,6 +15,7 @@ from profkit.program.findings.floors import is_native_loop
 from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import KernelGroup
 from profkit.program.steps.kinds import is_librarys
+from profkit.reports.launch import base_name
 
 SORTS = frozenset({"aten::sort", "aten::argsort"})
 CUTS = frozenset({"aten::slice", "aten::narrow"})
@@ -138,5 +139,4 @@ def _of_group(
 
 
 def _short(group: KernelGroup) -> str:
-    plain = group.name.removeprefix("void ").replace("(anonymous namespace)::", "")
-    return plain.split("<", 1)[0].split("(", 1)[0].rsplit("::", 1)[-1][:60] or group.name[:60]
+    return base_name(group.name)[:60] or group.name[:60]

@@ -37,7 +37,6 @@ def about(*lines: str) -> Markup:
 
 
 def words(text: str, **attributes: object) -> Markup:
-    """Return a text."""
     return part("text", html(text), **attributes)
 
 

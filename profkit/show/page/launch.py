@@ -11,12 +11,13 @@ from typing import Any
 from profkit.diagnosis.launches import HotLine, Judged, Row
 from profkit.diagnosis.rules import BY_ID
 from profkit.model.roofline import nearest_roof
+from profkit.records.store import json_safe
 from profkit.reports import figures
 from profkit.reports.figures import share
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.derive import SECTOR
 from profkit.reports.metrics.warps import MEANING
-from profkit.show.numbers import LIMITS, PIPES, next_block, pipe_word, shares
+from profkit.show.numbers import PIPES, block_limits, block_needs, pipe_word, shares
 from profkit.show.numbers import word as roof_word
 from profkit.show.page.draw import Bar
 from profkit.show.page.roofline import picture_of, row_of
@@ -24,8 +25,7 @@ from profkit.show.text import words
 from profkit.show.text.escape import escaped
 from profkit.show.text.names import middle, short
 from profkit.show.text.words import BOUNDS, device_of, in_report, named
-from profkit.show.views.diagnosis import finding_blocks, launch_blocks, spread
-from profkit.show.views.document import finite_or_none
+from profkit.show.views.diagnosis import finding_blocks, launch_blocks, part_of, spread
 
 LABEL, NAME, LONGEST = 36, 90, 2000  # characters of a name: in a chart, in the table, in full
 SMALL = 0.005  # states and pipes below are one another's equals: nothing
@@ -62,8 +62,6 @@ _OCCUPANCY = {
 
 @dataclass(frozen=True)
 class PageRow:
-    """A row of the page."""
-
     number: int  # from 1, worst first
     row: Row  # launches alike
     all_time: float  # of the launches, in s
@@ -75,7 +73,6 @@ class PageRow:
 
     @property
     def run(self) -> Judged:
-        """The launch that stands for the row."""
         return self.row.shown
 
     @property
@@ -104,7 +101,7 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
         "report": in_report(run),
         "count": spread(row) if len(row.launches) > 1 else "",
         "time": figures.seconds(row.total) if row.times else "?",
-        "part": share(shown.part) if isfinite(shown.part) else "",
+        "part": part_of(row, shown.all_time),
         "bound": run.diagnosis.bound if run.status == "ok" else run.status,
         "limiter": run.diagnosis.limiter or "",
         "finding": run.top.rule if run.top else "",
@@ -116,7 +113,7 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
         "occupancy": words.metric("occupancy", occupancy),
         "device": device_of(run),
         "case": run.case or "",
-        "sort": {key: finite_or_none(value) for key, value in sort.items()},
+        "sort": {key: json_safe(value) for key, value in sort.items()},
     }
 
 
@@ -155,7 +152,6 @@ def words_of(several: Sequence[PageRow]) -> Iterator[dict[str, str]]:
 
 
 def details(shown: PageRow) -> dict[str, Any]:
-    """Return the launch's own section."""
     run = shown.run
     return {
         "full_name": middle(escaped(run.kernel), LONGEST) or "(no name)",
@@ -223,22 +219,10 @@ def _bars(line: str, kind: str, values: Sequence[float]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Fact:
-    """A metric as text."""
-
     name: str
     text: str
     metric: str  # whose meaning it has; "" without one
     share: float | None = None  # its value where it is one of 1
-
-
-@dataclass(frozen=True)
-class Level:
-    """A level of the memory hierarchy."""
-
-    name: str
-    facts: tuple[Fact, ...]  # how busy, hit rates, bandwidth
-    down: str  # what went from here towards the SMs: reads
-    up: str  # what came from the SMs: writes
 
 
 def fact(values: Values, name: str, label: str) -> Fact:
@@ -248,8 +232,8 @@ def fact(values: Values, name: str, label: str) -> Fact:
     return Fact(label, words.metric(name, value), name, shown)
 
 
-def levels(values: Values) -> list[Level]:
-    """Return L1 to DRAM, with what each moved."""
+def levels(values: Values) -> list[dict[str, Any]]:
+    """Return L1 to DRAM: facts (how busy, hit rates, bandwidth), bytes read (down) and written (up)."""
 
     def known(*names: str) -> float:
         return next((v for n in names if isfinite(v := values.get(n, nan))), nan)
@@ -267,7 +251,8 @@ def levels(values: Values) -> list[Level]:
     for title, level, busy, hits in _LEVELS:
         facts = [fact(values, name, label) for name, label in ((busy, "busy"), *hits)]
         down, up = (figures.quantity(value, "byte") for value in moved[level])
-        out.append(Level(title, (*facts, _rate(values, level)), down, up))
+        facts.append(_rate(values, level))
+        out.append({"name": title, "facts": facts, "down": down, "up": up})
     return out
 
 
@@ -293,29 +278,21 @@ def occupancy_facts(values: Values) -> dict[str, Any]:
     A limiter is its name, blocks per SM, whether it decides, what one more block by it alone needs.
     """
     row = {name: value for name, value in values.items() if isfinite(value)}
-    blocks = {name: row[name] for name in LIMITS if name in row}
-    least = min(blocks.values(), default=nan)
+    blocks, deciding, step = block_limits(row)
+    needs = block_needs(row)
     return {
         "facts": [fact(values, name, label) for name, label in _OCCUPANCY.items()],
         "limiters": [
             (
                 name.removeprefix("limit_"),
                 words.metric(name, n),
-                n == least,
-                _needs(name, row),
+                name in deciding,
+                needs.get(name, ""),
             )
             for name, n in blocks.items()
         ],
-        "step": next_block(row, blocks, least) if blocks else "",
+        "step": step,
     }
-
-
-def _needs(limiter: str, row: dict[str, float]) -> str:
-    if limiter == "limit_registers" and row.get("registers_step", 0) > 0:
-        return f"{row['registers_step']:.0f} registers per thread less"
-    if limiter == "limit_shared" and row.get("shared_step", 0) > 0:
-        return f"{words.metric('shared_step', row['shared_step'])} per block less"
-    return ""
 
 
 def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
@@ -326,7 +303,7 @@ def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
     """
     run = shown.run
     clear = {f.rule for f in run.diagnosis.findings if f.status == "clear"}
-    values = {name: finite_or_none(run.values.get(name, nan)) for name in CATALOGUE}
+    values = {name: json_safe(run.values.get(name, nan)) for name in CATALOGUE}
     return {
         "number": shown.number,
         "label": shown.label,
@@ -335,7 +312,7 @@ def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
         "values": [v if v is None else float(f"{v:.{DIGITS}g}") for v in values.values()],
         "texts": ["" if v is None else words.metric(n, v) for n, v in values.items()],
         "findings": {
-            f.rule: [f.status, f.cause, finite_or_none(f.gain), figures.speedup(f.gain)]
+            f.rule: [f.status, f.cause, json_safe(f.gain), figures.speedup(f.gain)]
             for f in run.diagnosis.findings
             if f.status != "clear"
         },

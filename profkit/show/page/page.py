@@ -29,17 +29,8 @@ from profkit.reports import figures
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
 from profkit.show.numbers import PIPES, WORDS, pipe_word
-from profkit.show.page import times
+from profkit.show.page import launch, times
 from profkit.show.page.draw import strip
-from profkit.show.page.launch import (
-    PageRow,
-    bars,
-    data,
-    details,
-    row_summary,
-    rule_names,
-    words_of,
-)
 from profkit.show.page.program import Launched, PageProgram, program_section
 from profkit.show.page.roofline import by_device
 from profkit.show.text.escape import escaped
@@ -86,17 +77,17 @@ def render(
     total = sum(row.total for row in every)
     runs, notes = _lined([row.shown for row in every[:top]])
     kept = [row.replaced(row.shown, run) for row, run in zip(every, runs, strict=False)]
-    shown = [PageRow(n, row, total) for n, row in enumerate(kept, 1)]
+    shown = [launch.PageRow(n, row, total) for n, row in enumerate(kept, 1)]
     recorded, unreadable = times.runs_of(reports, {run.report for run in chosen})
     ladders, without = _ladders(recorded)
     problems = chain.from_iterable(ladder.problems for ladder, _ in ladders)
     notes += [*unreadable, *without, *(problem.message for problem in problems)]
-    tables = list(map(row_summary, shown))
+    tables = list(map(launch.row_summary, shown))
     choices = {key: Counter(row[key] for row in tables) for key in ("bound", "device", "case")}
     content = {
         "title": title,
         "files": reports.files,
-        "rows": [(row, details(s)) for row, s in zip(tables, shown, strict=True)],
+        "rows": [(row, launch.details(s)) for row, s in zip(tables, shown, strict=True)],
         "left_out": len(every) - len(kept),
         "count": sum(len(row.launches) for row in every),
         "total": figures.seconds(total),
@@ -105,11 +96,11 @@ def render(
         "ladders": [(of.case, times.chart(of), blocks) for of, blocks in ladders],
         "notes": notes,
         "answer": headline(kept + every[len(kept) :]),
-        "bar": strip(bars(shown), "Time by kernel", listed=True),
+        "bar": strip(launch.bars(shown), "Time by kernel", listed=True),
         "rooflines": by_device([(s.number, s.label, s.run) for s in shown]),
         "programs": [program_section(of, n, _launched(shown)) for n, of in enumerate(programs, 1)],
         "histories": [times.history_section(of, [s.run for s in shown]) for of in histories],
-        "words": list(words_of(shown)),
+        "words": list(launch.words_of(shown)),
         "payload": _payload(shown, [ladder for ladder, _ in ladders]),
     }
     return Page(_fill(content), len(shown), len(every) - len(kept), tuple(notes))
@@ -123,7 +114,7 @@ def _ladders(recorded: list[Run]) -> tuple[list[tuple[Ladder, list[Block]]], lis
         return [], [f"no ladder: {error.message} ({error.hint})"]
 
 
-def _launched(shown: Sequence[PageRow]) -> Launched:
+def _launched(shown: Sequence[launch.PageRow]) -> Launched:
     """Return the row of each kernel with its grid and block, for what links to it."""
     return {(plain_name(s.run.kernel), s.run.grid, s.run.block): s.number for s in reversed(shown)}
 
@@ -143,10 +134,9 @@ def _lined(runs: Sequence[Judged]) -> tuple[list[Judged], list[str]]:
         return lined, notes
 
 
-def _payload(shown: Sequence[PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
-    """Return what the scripts read."""
+def _payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
     timed = times.timed_ladder(ladders)
-    rules = rule_names(shown)
+    rules = launch.rule_names(shown)
     pipes = {pipe_word(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES}
     metrics = CATALOGUE.values()
     return {
@@ -161,7 +151,7 @@ def _payload(shown: Sequence[PageRow], ladders: Sequence[Ladder]) -> dict[str, A
         "rules": rules,
         "not_collected": figures.NOT_COLLECTED,
         "launches": [
-            {**data(s, rules), "timed": timed.get((s.run.variant or "", s.run.case or ""), "")}
+            launch.data(s, rules) | {"timed": timed.get((s.run.variant, s.run.case), "")}
             for s in shown
         ],
     }

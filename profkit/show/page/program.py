@@ -14,22 +14,13 @@ from profkit.reports.figures import seconds
 from profkit.show.page.draw import Bar, strip
 from profkit.show.text.blocks import plain_words
 from profkit.show.text.names import short
-from profkit.show.views.triage import (
-    COMPUTING,
-    finding_texts,
-    further,
-    kernels_table,
-    ms,
-    step_shares,
-    step_title,
-    steps_line,
-)
+from profkit.show.views import triage as screen
 
 NARROW = 0.0004  # of the width: what is narrower, or as near to its like, is drawn as one
 KERNELS = 12
 # What the GPU does or waits for, in the page's own colours: the bar and the row of idle time.
 LOOKS = {
-    COMPUTING: "compute",
+    screen.COMPUTING: "compute",
     "host-launch": "launch",
     "host-sync": "balanced",
     "copy": "memory",
@@ -41,8 +32,6 @@ Launched = Mapping[tuple[str, Any, Any], int]  # kernel, grid, block -> a row of
 
 @dataclass(frozen=True)
 class PageProgram:
-    """A program for a page."""
-
     name: str  # what it is called there
     triage: Triage  # the answer, whose typical step is drawn
     content: Mapping[str, Any]  # the same as "profkit.triage/1", with what was counted
@@ -56,14 +45,15 @@ def program_section(of: PageProgram, number: int, launched: Launched) -> dict[st
     content, step = of.content, of.content["step"]
     kernels = content["kernels"][:KERNELS]
     at = {row["id"]: f"program-{number}-{row['id']}" for row in kernels}
-    table = kernels_table(kernels)
+    table = screen.kernels_table(kernels)
     kinds = dict.fromkeys(work.kind for work in of.triage.steps.typical.works)
+    bars = (Bar(a, b, LOOKS[cause], text) for cause, a, b, text in screen.step_parts(step))
     return {
         "name": of.name,
-        "answer": step_title(content),
-        "steps": steps_line(content),
-        "bar": strip(_step_bars(step), "The step", listed=True),
-        "legend": [(LOOKS[cause], text) for cause, text in step_shares(step)],
+        "answer": screen.step_title(content),
+        "steps": screen.steps_line(content),
+        "bar": strip(bars, "The step", listed=True),
+        "legend": [(LOOKS[cause], text) for cause, text in screen.step_shares(step)],
         "healthy": content["first"]["say"] if content["first"]["category"] == "healthy" else "",
         "findings": [_card(row, step, at) for row in content["findings"]],
         "timeline": timeline(of.triage, {row["name"]: at[row["id"]] for row in reversed(kernels)}),
@@ -79,23 +69,12 @@ def program_section(of: PageProgram, number: int, launched: Launched) -> dict[st
             }
             for row, cells in zip(kernels, table.rows, strict=True)
         ],
-        "blocks": list(further(content)),
+        "blocks": list(screen.further(content)),
     }
 
 
-def _step_bars(step: Mapping[str, Any]) -> Iterator[Bar]:
-    total, begin = max(step["ms"], 1e-12), 0.0
-    parts = [(COMPUTING, step["gpu_busy_ms"], "")]
-    parts += [(row["cause"], row["ms"], row["where"]) for row in step["idle"]]
-    for cause, part, where in parts:
-        end = begin + part / total
-        label = f"{cause} {ms(part)}" + (f", most of it {where}" if where else "")
-        yield Bar(begin, end, LOOKS[cause], label)
-        begin = end
-
-
 def _card(row: Mapping[str, Any], step: Mapping[str, Any], at: Mapping[str, str]) -> dict[str, Any]:
-    title, try_ = finding_texts(row, step)
+    title, try_ = screen.finding_texts(row, step)
     kernels = [(id_, at[id_]) for id_ in row["kernels"] if id_ in at]
     return {"title": title, "say": row["say"], "try": try_, "kernels": kernels}
 
@@ -112,18 +91,18 @@ def timeline(of: Triage, places: Mapping[str, str] | None = None) -> dict[str, M
 
     `places` are kernel -> the element of the page that is about it.
     """
-    begin, wide = of.steps.typical.first, max(1, of.split.period)
-    rows: dict[str, list[Bar]] = {"idle": []}
-    for start, stop, cause in of.split.gaps:
-        bar = Bar((start - begin) / wide, (stop - begin) / wide, LOOKS[cause], cause)
-        rows["idle"].append(bar)
+    first, wide = of.steps.typical.first, max(1, of.split.period)
+
+    def bar(start: int, stop: int, look: str, label: str, to: str = "") -> Bar:
+        return Bar((start - first) / wide, (stop - first) / wide, look, label, to)
+
+    rows = {"idle": [bar(start, stop, LOOKS[cause], cause) for start, stop, cause in of.split.gaps]}
     for work in sorted(of.steps.typical.works, key=lambda w: w.activity.stream):
-        done = work.activity
-        if done.end > begin:
-            ends = (done.start - begin) / wide, (done.end - begin) / wide
-            label = f"{work.kind}: {short(done.name, 80)}"
-            bar = Bar(*ends, f"k-{work.kind}", label, (places or {}).get(done.name, ""))
-            rows.setdefault(f"stream {done.stream}", []).append(bar)
+        done, label = work.activity, f"{work.kind}: {short(work.activity.name, 80)}"
+        if done.end > first:
+            to = (places or {}).get(done.name, "")
+            drawn = bar(done.start, done.end, f"k-{work.kind}", label, to)
+            rows.setdefault(f"stream {done.stream}", []).append(drawn)
     return {name: strip(_merged(bars), name) for name, bars in rows.items()}
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from math import atan2, ceil, degrees, floor, isfinite, log10
+from math import atan2, degrees, inf, isfinite, log10
 
 from markupsafe import Markup
 
 from profkit.diagnosis.launches import Judged
 from profkit.model import roofline as model
 from profkit.reports import figures
-from profkit.reports.figures import share
 from profkit.show import numbers
 from profkit.show.page.draw import about, across, logarithmic, part, picture, words
 from profkit.show.text.escape import html
@@ -62,10 +61,7 @@ def picture_of(launches: Sequence[Numbered], *, single: bool = False) -> Markup:
     frame = _Frame(*numbers.axis_limits(roofs, each), 280 if single else 400)
     groups = [_launch(frame, *both, single) for both in zip(launches, each, strict=True)]
     if not any(groups):
-        lacking = dict.fromkeys(
-            map(numbers.lack_text, chain.from_iterable(map(model.missing, rows)))
-        )
-        why = "; ".join(lacking) or "nothing was counted that has a place on it"
+        why = "; ".join(numbers.why_no_point(rows)) or "nothing was counted that has a place on it"
         return part("p", html(f"No point: {why}."), class_="faint")
     wide, high = log10(frame.right / frame.left), log10(frame.top / frame.bottom)
     angle = -degrees(atan2(frame.height / high, WIDTHS[single] / wide))
@@ -77,64 +73,41 @@ def picture_of(launches: Sequence[Numbered], *, single: bool = False) -> Markup:
 
 def _axes(frame: _Frame) -> Iterator[str]:
     middle = {"class_": "tick", "text_anchor": "middle"}
-    for tick in _ticks(frame.left, frame.right):
+    for tick in numbers.log_ticks(frame.left, frame.right):
         x = frame.x(tick)
         yield part("line", class_="rule", x1=x, x2=x, y1=0, y2=frame.height)
         yield words(f"{tick:,g}", **middle, x=x, y=frame.height + 16)
-    for tick in _ticks(frame.bottom, frame.top):
-        number, _, prefix = numbers.si(tick, "").partition(" ")
+    for tick in numbers.log_ticks(frame.bottom, frame.top):
         y = frame.y(tick)
         yield part("line", class_="rule", x1=0, x2="100%", y1=y, y2=y)
-        yield words(f"{float(number):g}{prefix}", class_="tick", dx=-6, y=y + 4, text_anchor="end")
-    across_title = "Operations per byte (arithmetic intensity)"
-    yield words(across_title, **middle, x="50%", y=frame.height + 34)
+        yield words(numbers.rate_tick(tick), class_="tick", dx=-6, y=y + 4, text_anchor="end")
     turned = f"translate(-46 {frame.height / 2}) rotate(-90)"
-    yield words("Operations per second", **middle, transform=turned)
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Return powers of ten, and on a short axis 2 and 5 times those."""
-    digits = (1, 2, 5) if high < 1e3 * low else (1,)
-    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
-    every = chain.from_iterable((digit * 10.0**power for digit in digits) for power in powers)
-    return [tick for tick in every if low <= tick <= high]
+    yield words(numbers.AXES[0], **middle, x="50%", y=frame.height + 34)
+    yield words(numbers.AXES[1], **middle, transform=turned)
 
 
 def _roofs(frame: _Frame, roofs: Sequence[numbers.Roof], tilt: str) -> Iterator[str]:
-    """Yield lines with their words: diagonals and flats end where they meet the highest others."""
-    slopes = [r for r in roofs if r.name in model.LEVELS]
-    flats = sorted((r for r in roofs if r.name not in model.LEVELS), key=lambda r: -r.high)
-    steepest = max((r.high for r in slopes), default=0.0)
-    written = -float("inf")
-    for roof in flats:
-        begin = max(roof.high / steepest, frame.left) if steepest else frame.left
-        y = frame.y(roof.high)
-        yield _roof(roof, x1=frame.x(begin), x2="100%", y1=y, y2=y)
+    """Yield the lines of the ceilings with their words."""
+    written = -inf
+    for roof, begin, end in numbers.roof_lines(roofs, frame.left, frame.right):
+        y, last = (frame.y(roof.high * (x if roof.is_slope else 1.0)) for x in (begin, end))
+        clock = f" at {figures.quantity(roof.clock, 'Hz')}" if isfinite(roof.clock) else ""
+        by = " (by the device attributes)" if roof.device else ""
+        line = part("line", x1=frame.x(begin), x2=frame.x(end), y1=y, y2=last)
+        yield part("g", about(f"roof: {roof.text}{clock}{by}"), line, class_="roof")
+        if roof.is_slope:
+            yield words(roof.text, class_="faint slope", x=0, y=y - 3, transform=tilt)
+            continue
         at = {"x": "100%", "dx": -2, "y": y + (12 if y - written < APART else -3)}
         yield words(roof.text, class_="faint", text_anchor="end", **at)
         written = y
-    for roof in slopes:
-        end = min(flats[0].high / roof.high, frame.right) if flats else frame.right
-        if end <= frame.left:
-            continue  # it meets the flats left of the frame
-        y = frame.y(frame.left * roof.high)
-        yield _roof(roof, x1=0, x2=frame.x(end), y1=y, y2=frame.y(end * roof.high))
-        yield words(roof.text, class_="faint slope", x=0, y=y - 3, transform=tilt)
-
-
-def _roof(roof: numbers.Roof, **ends: object) -> str:
-    value = f"{roof.text} at {numbers.si(roof.clock, 'Hz')}" if isfinite(roof.clock) else roof.text
-    by = " (by the device attributes)" if roof.device else ""
-    return part("g", about(f"roof: {value}{by}"), part("line", **ends), class_="roof")
 
 
 def _launch(frame: _Frame, launch: Numbered, points: Sequence[model.Point], single: bool) -> str:
     """Return the points of a launch, tied in the order of their intensity."""
     number, label, run = launch
-    shown = numbers.visible_points(points, frame.left, frame.right)
-    placed = [(numbers.x_of(p, frame.left, frame.right), p) for p in shown]
-    placed.sort(key=lambda each: each[0])
-    at = [(frame.x(x), frame.y(numbers.y_of(p, frame.left)), p) for x, p in placed]
+    placed = numbers.placed_points(points, frame.left, frame.right)
+    at = [(frame.x(x), frame.y(y), point) for x, y, point in placed]
     if not at:
         return ""
     parts = [part("line", x1=a[0], y1=a[1], x2=b[0], y2=b[1]) for a, b in pairwise(at)]
@@ -159,15 +132,13 @@ def _launch(frame: _Frame, launch: Numbered, points: Sequence[model.Point], sing
 def _facts(label: str, point: model.Point) -> Iterator[str]:
     """Yield what a point says under the pointer: "name: text" or nothing."""
     family = numbers.word(point.family) if point.family else ""
-    rate = numbers.si(point.rate, numbers.unit(point.family), "T")
+    rate = figures.quantity(point.rate, numbers.unit(point.family))
     yield f"launch: {label}"
     yield f"bytes of: {numbers.WORDS[point.level]}"
     yield f"rate: {rate if point.intensity > 0 else 'no arithmetic'} {family}".rstrip()
     yield f"intensity: {figures.figures(point.intensity)} op/byte"
-    yield f"moved: {numbers.si(point.moved, 'B/s', 'T')}"
+    yield f"moved: {figures.quantity(point.moved, 'byte/s')}"
     known = isfinite(point.share) and point.roof
-    yield (
-        f"roof: {share(point.share)} of {numbers.word(point.roof)}" if known else "roof: not known"
-    )
+    yield f"roof: {numbers.of_roof(point) if known else 'not known'}"
     above = " above its roof: an error of the measurement" if point.above else ""
     yield f"note: {point.note}{above}" if point.note or above else ""

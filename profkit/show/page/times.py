@@ -20,10 +20,11 @@ from profkit.evidence.samples import Interval
 from profkit.records.record import read_record
 from profkit.reports import figures
 from profkit.reports.frame import without_attrs
-from profkit.show.numbers import HistoryPoint, history_points
+from profkit.show.numbers import HistoryPoint, history_points, reference_times
 from profkit.show.page.draw import about, across, logarithmic, part, picture, words
 from profkit.show.text.blocks import Block
 from profkit.show.text.escape import html
+from profkit.show.text.words import timed
 from profkit.show.views import comparison as changes
 from profkit.show.views.history import history_blocks
 
@@ -72,18 +73,16 @@ def ladders(runs: Iterable[Run]) -> list[tuple[Ladder, list[Block]]]:
 
 def chart(ladder: Ladder) -> Markup:
     """Return every variant that was timed, in the ladder's order, then the references."""
-    timed = [(step, step.time) for step in ladder.steps if step.time]
-    references: dict[str, Interval] = {}
-    for step in ladder.steps:
-        references |= {name: time.before for name, time in step.references.items()}
-    times = [*(time for _, time in timed), *references.values()]
+    steps = [(step, step.time) for step in ladder.steps if step.time]
+    references = reference_times(ladder.steps)
+    times = [*(time for _, time in steps), *references.values()]
     if not times:
         return Markup("")
     ends = list(chain.from_iterable(map(_ends, times)))
     place = logarithmic(min(ends), max(ends))
-    rows = [_variant_row(step, time, place) for step, time in timed]
+    rows = [_variant_row(step, time, place) for step, time in steps]
     for name, time in references.items():
-        rows.append(_row(name, time, "reference", "a library call", _figure(time), place))
+        rows.append(_row(name, time, "reference", "a library call", timed(time), place))
     label = f"Case {ladder.case}: time per call, warm L2, logarithmic"
     return part("div", *rows, class_="rungs", role="group", aria_label=label)
 
@@ -92,7 +91,7 @@ def _variant_row(step: Rung, interval: Interval, place: Place) -> Markup:
     time = step.change.time if step.change else None
     against = f"{changes.factor(time)} {time.answer} than {step.parent}" if time else step.note
     kind = time.answer if time and time.answer in ("faster", "slower") else "waiting"
-    said = " · ".join(filter(None, (_figure(interval), changes.factor(time))))
+    said = " · ".join(filter(None, (timed(interval), changes.factor(time))))
     more = ", ".join(filter(None, (against, step.bound)))
     return _row(step.variant, interval, kind, more, said, place)
 
@@ -100,7 +99,7 @@ def _variant_row(step: Rung, interval: Interval, place: Place) -> Markup:
 def _row(name: str, time: Interval, kind: str, more: str, said: str, place: Place) -> Markup:
     x, *ends = (across(place(value)) for value in (time.median, *_ends(time)))
     drawn = (
-        about(", ".join(filter(None, (name, _figure(time), more)))),
+        about(", ".join(filter(None, (name, timed(time), more)))),
         part("line", x1=ends[0], x2=ends[1], y1=ROW / 2, y2=ROW / 2),
         part("circle", cx=x, cy=ROW / 2, r=5),
     )
@@ -108,14 +107,13 @@ def _row(name: str, time: Interval, kind: str, more: str, said: str, place: Plac
     return part("span", html(name)) + svg + part("span", html(said))
 
 
-def timed_ladder(ladders: Iterable[Ladder]) -> dict[tuple[str, str], str]:
+def timed_ladder(ladders: Iterable[Ladder]) -> dict[tuple[str | None, str | None], str]:
     """Return variant and case -> its time without a profiler: "54.6 µs ± 0.44 %"."""
-    times: dict[tuple[str, str], str] = {}
+    times: dict[tuple[str | None, str | None], str] = {}
     for ladder in ladders:
-        for step in ladder.steps:
-            times[step.variant, ladder.case] = _figure(step.time)
-            for name, time in step.references.items():
-                times[name, ladder.case] = _figure(time.before)
+        known = {step.variant: step.time for step in ladder.steps}
+        for name, time in {**known, **reference_times(ladder.steps)}.items():
+            times[name, ladder.case] = timed(time)
     return times
 
 
@@ -125,17 +123,8 @@ def _ends(time: Interval) -> tuple[float, float]:
     return (time.low, time.high) if known else (time.median, time.median)
 
 
-def _figure(time: Interval | None) -> str:
-    """Return a time as text: 106 µs ± 0.25 %."""
-    if time is None:
-        return ""
-    return f"{figures.seconds(time.median)} {changes.half_width(time)}".rstrip()
-
-
 @dataclass(frozen=True)
 class PageHistory:
-    """A history and where it was found."""
-
     name: str
     steps: tuple[HistoryStep, ...]
 
@@ -186,4 +175,4 @@ def _history(points: Sequence[HistoryPoint], looks: dict[str, str]) -> Iterator[
         dot = part("circle", title, class_="" if point.real else "hollow", cx=x, cy=y, r=5)
         yield part("g", whole, dot, class_=looks[point.machine])
         if point.real:
-            yield words(f"{point.commit} {point.factor}", x=x, y=y - 10, text_anchor="middle")
+            yield words(point.change, x=x, y=y - 10, text_anchor="middle")

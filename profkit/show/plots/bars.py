@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter
 from profkit.model.units import collected_metrics
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
-from profkit.show.numbers import LIMITS, PIPES, next_block, pipe_word, shares
+from profkit.show.numbers import LIMITS, PIPES, block_limits, pipe_word, shares
 from profkit.show.plots import base
 from profkit.show.plots.base import FAINT, INK, AlikeLaunches
 
@@ -60,7 +60,7 @@ def percent(*values: float) -> str:
 
 def chosen(runs: pd.DataFrame | pd.Series[Any]) -> tuple[list[AlikeLaunches], str]:
     """Return the kernels to draw in the frame's order, and what to say of those left out."""
-    every = base.drawn_groups(base.records(runs))
+    every = base.alike_groups(base.records(runs))
     longest = sorted(every, key=lambda g: base.time_of(g.rows[0]), reverse=True)[:_MOST_ROWS]
     kept = [g for g in every if g in longest]
     sentences = []
@@ -72,10 +72,7 @@ def chosen(runs: pd.DataFrame | pd.Series[Any]) -> tuple[list[AlikeLaunches], st
 
 
 def rows_axes(ax: Axes | None, names: Sequence[str], row: float, around: float) -> Axes:
-    """Return an Axes with one line per name, the first at the top; a line is `row` inches high.
-
-    Titles, legend and scale take `around` inches.
-    """
+    """Return an Axes with a line of `row` inches per name; all else takes `around` inches."""
     ax = base.canvas(ax, around + row * max(len(names), 1))
     ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
     folded = [name.replace(" ", "\n", 1) if len(name) > _FOLD else name for name in names]
@@ -87,11 +84,7 @@ def rows_axes(ax: Axes | None, names: Sequence[str], row: float, around: float) 
 
 
 def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
-    """Draw the states of the resident warps, one bar per kernel.
-
-    Left of zero the share of its time in which a warp issued, right of it what it waited for, the
-    largest states over all launches first.
-    """
+    """Draw the states of the resident warps: left of zero issuing, right of it what they wait for."""
     kept, small_print = chosen(runs)
     rows = [collected_metrics(group.rows[0]) for group in kept]
     shown = _largest_states(rows)
@@ -151,7 +144,7 @@ def _lines(entries: int) -> int:
 
 
 def lacking(ax: Axes, y: int, group: AlikeLaunches, metric: str) -> None:
-    """Say in a kernel's line that its figures are not there, and what collects them."""
+    """Write in a kernel's line that its figures are not there, and what collects them."""
     text = f"not collected: ncu --section {CATALOGUE[metric].section}"
     if group.rows[0].get("status") == "failed":
         text = "the launch failed"
@@ -161,9 +154,7 @@ def lacking(ax: Axes, y: int, group: AlikeLaunches, metric: str) -> None:
 def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     """Draw how busy each pipe was, of elapsed cycles (solid) and of active ones (light).
 
-    Active far above elapsed means that the SMs were idle for a part of the launch. The busiest
-    pipe of a launch stands out. One launch has its pipes below each other, several have a column
-    for each pipe.
+    Active far above elapsed means that the SMs were idle for a part of the launch.
     """
     kept, small_print = chosen(runs)
     rows = [collected_metrics(group.rows[0]) for group in kept]
@@ -199,7 +190,7 @@ def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str
 def _cell(
     ax: Axes, at: tuple[int, int], both: tuple[float, float], marked: bool, room: float
 ) -> None:
-    """A pair of bars in a column one unit wide; `room` of it is 100 %, the rest for the figures."""
+    """Draw a pair of bars in a column one unit wide; `room` of it is 100 %."""
     column, y = at
     if all(isnan(v) for v in both):
         ax.text(column + 0.02, y, "?", fontsize=9.5, color=FAINT, va="center")
@@ -216,7 +207,7 @@ def _cell(
 
 
 def _columns(ax: Axes, names: Sequence[str]) -> None:
-    """Column heads over the Axes, a line before each, no scale: the figures stand at the bars."""
+    """Write column heads over the Axes, a line before each, in place of a scale."""
     ax.grid(visible=False)
     ax.set_xticks([])
     ax.spines["bottom"].set_visible(False)
@@ -228,9 +219,7 @@ def _columns(ax: Axes, names: Sequence[str]) -> None:
 def occupancy(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     """Draw achieved (solid) and theoretical (light) occupancy, and beside them the limiters.
 
-    A limiter's figure is the blocks per SM that it allows; the smallest decides and stands out.
-    The last column says what to give up for one more block per SM, where registers or shared
-    memory decide.
+    A limiter's figure is the blocks per SM that it allows; the smallest decides.
     """
     kept, small_print = chosen(runs)
     ax = rows_axes(ax, [group.name for group in kept], 0.42, 1.6)
@@ -241,15 +230,11 @@ def occupancy(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Ax
     ax.set_xticks([0, 0.25, 0.5, 0.75, 1.0], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     ax.spines["bottom"].set_bounds(0, _BAR)
     base.scales(ax, "Warps per SM, of those it can hold", loc="left")
-    heads = [name.removeprefix("limit_") for name in LIMITS]
-    for i, head in enumerate(heads):
-        at = (_FIRST + _WIDE * i, 1)
-        base.note(ax, head, at, (0, 6), _HEADS, fontsize=10.5, ha="center", va="bottom")
-    needs = (end - 0.35 * _WIDE, 1)
-    base.note(
-        ax, "one more block needs", needs, (0, 6), _HEADS, fontsize=10.5, ha="left", va="bottom"
-    )
-    by = (_FIRST - 0.5 * _WIDE, 1)
+    heads = [(name.removeprefix("limit_"), _FIRST + _WIDE * i) for i, name in enumerate(LIMITS)]
+    for head, x in heads:
+        base.note(ax, head, (x, 1), (0, 6), _HEADS, fontsize=10.5, ha="center", va="bottom")
+    needs, by = (end - 0.35 * _WIDE, 1), (_FIRST - 0.5 * _WIDE, 1)
+    base.note(ax, "one more block needs", needs, (0, 6), _HEADS, fontsize=10.5, va="bottom")
     base.note(ax, "blocks per SM by", by, (0, 22), _HEADS, fontsize=10.5, color=FAINT)
     below = f"Registers are a thread's, shared memory is a block's. {small_print}"
     return base.finished(ax, "Occupancy: achieved (solid), theoretical (light)", below, above=40)
@@ -265,20 +250,12 @@ def _occupancy_row(ax: Axes, y: int, group: AlikeLaunches, end: float) -> None:
         ax.barh(y, 0 if isnan(value) else value, high, color=colour, edgecolor="none")
     widest = max(v for v in both if not isnan(v))
     ax.text(min(widest, _BAR) + 0.012, y, percent(*both), fontsize=9.5, color=INK, va="center")
-    blocks = {name: row[name] for name in LIMITS if name in row}
-    least = min(blocks.values(), default=nan)
+    blocks, deciding, needs = block_limits(row)
     for i, name in enumerate(LIMITS):
-        decides = blocks.get(name) == least
-        weight, colour = ("bold", _ORANGES[0]) if decides else ("normal", FAINT)
-        look: base.Looks = {
-            "fontsize": 11,
-            "fontweight": weight,
-            "color": colour,
-            "ha": "center",
-            "va": "center",
-        }
-        ax.text(_FIRST + _WIDE * i, y, f"{blocks[name]:.0f}" if name in blocks else "–", **look)
-    needs = next_block(row, blocks, least)
+        weight, colour = ("bold", _ORANGES[0]) if name in deciding else ("normal", FAINT)
+        look: base.Looks = {"fontweight": weight, "color": colour, "ha": "center", "va": "center"}
+        text = f"{blocks[name]:.0f}" if name in blocks else "–"
+        ax.text(_FIRST + _WIDE * i, y, text, fontsize=11, **look)
     ax.text(end - 0.35 * _WIDE, y, needs, fontsize=10, color=INK, va="center")
 
 
@@ -298,5 +275,4 @@ def _busiest_pipes(rows: Sequence[dict[str, float]], most: int) -> list[str]:
 
 
 def _collected(row: dict[str, float], pipe: str) -> bool:
-    """Return whether one of its shares was collected."""
     return not all(isnan(v) for v in shares(row, pipe))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,12 +18,13 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation, Text
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import NullLocator
 
 from profkit.errors import ProfkitError
 from profkit.files import part_of
 from profkit.model.units import collected_metrics
 from profkit.reports.frame import frame_rows
+from profkit.show import numbers
 from profkit.show.numbers import Row
 from profkit.show.text.names import middle, short
 
@@ -51,7 +52,6 @@ class ShownAxes(Axes):
 
 
 def png(ax: Axes) -> bytes:
-    """Return the picture of an Axes as PNG."""
     from io import BytesIO
 
     buffer = BytesIO()
@@ -60,7 +60,6 @@ def png(ax: Axes) -> bytes:
 
 
 def figure_of(ax: Axes) -> Figure:
-    """Return the whole figure that an Axes belongs to."""
     figure = ax.figure
     return figure if isinstance(figure, Figure) else figure.figure
 
@@ -86,11 +85,7 @@ def clip(name: str, longest: int = LONGEST) -> str:
 
 
 def records(runs: pd.DataFrame | pd.Series[Any]) -> list[Row]:
-    """Return the rows of a frame (or the one row of a Series) as mappings.
-
-    Raises:
-        ProfkitError: There is none.
-    """
+    """Return the rows of a frame, or the one row of a Series; a ProfkitError where there is none."""
     import pandas as pd
 
     frame = runs.to_frame().T if isinstance(runs, pd.Series) else runs
@@ -101,11 +96,7 @@ def records(runs: pd.DataFrame | pd.Series[Any]) -> list[Row]:
 
 
 def one_device(rows: Sequence[Row]) -> str:
-    """Return the device that all launches ran on.
-
-    Raises:
-        ProfkitError: There are several: their ceilings do not belong in one picture.
-    """
+    """Return the device of all launches; several are an error: their ceilings differ."""
     devices = sorted({str(row["device"]) for row in rows if isinstance(row.get("device"), str)})
     if len(devices) > 1:
         raise ProfkitError(
@@ -130,20 +121,13 @@ def alike_groups(rows: Sequence[Row]) -> list[AlikeLaunches]:
         same = ("variant", "case", "kernel", "grid", "block", "device")
         groups.setdefault(tuple(str(row.get(key)) for key in same), []).append(row)
     ordered = [sorted(group, key=time_of, reverse=True) for group in groups.values()]
-    named = names([group[0] for group in ordered])
-    return [
-        AlikeLaunches(f"{name} ×{len(group)}" if len(group) > 1 else name, tuple(group))
-        for name, group in zip(named, ordered, strict=True)
-    ]
-
-
-def drawn_groups(rows: Sequence[Row]) -> list[AlikeLaunches]:
-    """Return the groups of launches, their names of letters that the font has."""
-    return [replace(group, name=clip(group.name, 3 * LONGEST)) for group in alike_groups(rows)]
+    named = zip(names([group[0] for group in ordered]), ordered, strict=True)
+    counted = ((f"{name} ×{len(g)}" if len(g) > 1 else name, g) for name, g in named)
+    return [AlikeLaunches(clip(name, 3 * LONGEST), tuple(group)) for name, group in counted]
 
 
 def time_of(row: Row) -> float:
-    """Return how long a launch took in s; 0 where that was not collected."""
+    """Return how long a launch took in s; 0 where that was not collected, so that it sorts last."""
     return collected_metrics(row).get("time", 0.0)
 
 
@@ -182,17 +166,13 @@ def titled_figure(
     ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46
 ) -> None:
     """Write the title `above` points over the Axes, and small print so many points under it."""
-    head(ax, title, fontsize=14, fontweight="bold", color=INK, pad=above, parse_math=False)
+    looks: Looks = {"fontsize": 14, "fontweight": "bold", "color": INK, "parse_math": False}
+    ax.set_title(title, loc="left", pad=above, **looks)
     letters = max(int(_PER_INCH * ax.figure.bbox.width / ax.figure.dpi), 20)
     if below:
         text = fill(" ".join(below.split()), letters)
-        looks = {"fontsize": 9.5, "color": FAINT, "va": "top", "ha": "left", "parse_math": False}
+        looks = {"fontsize": 9.5, "color": FAINT, "va": "top", "parse_math": False}
         note(ax, text, (0, 0), (0, -under), "axes fraction", annotation_clip=False, **looks)
-
-
-def head(ax: Axes, text: str, side: Literal["left", "right"] = "left", **looks: Any) -> None:
-    """Write a line over the Axes."""
-    ax.set_title(text, loc=side, **looks)
 
 
 def finished(ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46) -> Axes:
@@ -222,10 +202,10 @@ def scales(ax: Axes, x: str, y: str = "", **looks: Any) -> None:
 
 
 def log_ticks(axis: Axis, text: Callable[[float], str]) -> None:
-    """Write 1, 2 and 5 times each power of ten on a logarithmic axis."""
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
-    axis.set_minor_formatter(NullFormatter())
+    """Write powers of ten, or 1, 2 and 5 times those, on a logarithmic axis that has its limits."""
+    ticks = numbers.log_ticks(*axis.get_view_interval())
+    axis.set_ticks(ticks, list(map(text, ticks)))
+    axis.set_minor_locator(NullLocator())
 
 
 def sample(label: str, marker: str, colour: str, **looks: Any) -> Line2D:
@@ -234,7 +214,6 @@ def sample(label: str, marker: str, colour: str, **looks: Any) -> Line2D:
 
 
 def legend(ax: Axes, handles: Sequence[Any], **looks: Any) -> Legend:
-    """Write a legend without a box."""
     return ax.legend(handles=handles, **{"fontsize": 10.5, "frameon": False, **looks})
 
 
@@ -250,10 +229,9 @@ def bare(ax: Axes, grid: Literal["both", "x", "y"]) -> None:
 
 
 def plain_text(ax: Axes) -> None:
-    """Take every text as it stands: a dollar sign in a kernel name is no formula.
+    """Take every text as it stands, whatever a style sheet wants: a dollar sign is no formula.
 
-    The roofline's title and labels are made without formulas from the start: they are measured
-    before this, and measuring parses. A style sheet that sends texts through TeX is turned down too.
+    What is measured before this is made without formulas from the start: measuring parses.
     """
     for text in ax.findobj(Text):
         text.set_parse_math(False)

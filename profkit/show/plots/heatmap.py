@@ -43,12 +43,10 @@ class Panel:
 
     @property
     def rows(self) -> tuple[float | str, ...]:
-        """The values of the first axis, ascending."""
         return _sorted({row for row, _ in self.leads})
 
     @property
     def columns(self) -> tuple[float | str, ...]:
-        """The values of the second axis, ascending."""
         return _sorted({column for _, column in self.leads})
 
 

@@ -1,8 +1,7 @@
 """Points and their words  ->  labels beside them that cover neither each other nor the points.
 
 Every label tries places all round its point, near ones first, and takes the cheapest that touches
-nothing placed before; a few rounds let early ones make room for late ones. What finds no place at
-all is left out and counted, never drawn over something else.
+nothing placed before; a few rounds let early ones make room for late ones.
 """
 
 from __future__ import annotations
@@ -157,7 +156,6 @@ def _beside(tries: Tries, others: Sequence[tuple[Tries, int]]) -> Boxes:
 
 
 def _nearest(boxes: Boxes, points: Boxes) -> Boxes:
-    """The place on each box that is nearest to its point."""
     return np.clip(points, boxes[:, :2], boxes[:, 2:])
 
 
@@ -199,13 +197,7 @@ def _write(ax: Axes, label: Label, box: Boxes, anchor: Boxes, size: float) -> An
     corner = (box[:2] + _GAP - anchor) / point
     end = _nearest(box[None, :], anchor[None, :])[0]
     if np.hypot(*(end - anchor)) > 11 * point:
-        line = {
-            "arrowstyle": "-",
-            "color": label.colour,
-            "linewidth": 0.8,
-            "shrinkA": 0,
-            "shrinkB": 4,
-        }
+        line = {"arrowstyle": "-", "color": label.colour, "lw": 0.8, "shrinkA": 0, "shrinkB": 4}
         leader = tuple((end - anchor) / point)
         note(ax, "", tuple(at), leader, zorder=3.5, arrowprops=line).set_in_layout(False)
     looks: Looks = {"va": "bottom", "ha": "left", "linespacing": 1.15, "parse_math": False}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, cycle, pairwise
 from math import atan2, degrees, isfinite, isnan, nan
@@ -11,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from profkit.errors import ProfkitError
 from profkit.model import roofline as model
 from profkit.model.units import collected_metrics
 from profkit.records.grid import TimeGrid
-from profkit.reports.figures import share
+from profkit.reports.figures import quantity, share
 from profkit.show import numbers
-from profkit.show.numbers import Roof, Row, si, word
+from profkit.show.numbers import Roof, Row, word
 from profkit.show.plots import base
 from profkit.show.plots.base import COLOURS, FAINT, INK, clip
 from profkit.show.plots.heatmap import shared_part
@@ -49,12 +47,11 @@ def roofline(
 
     A launch has a point per memory level (DRAM, L2, L1) at one height: its operations per second.
     Hollow points are no positions (data came from the caches, L1 was passed by). Launches without
-    floating-point arithmetic have no intensity: they stand at the left edge, as far below the
+    floating-point arithmetic have no intensity: they are at the left edge, as far below the
     diagonal as their bandwidth is below the peak. A star is the declared workload's own point.
 
     Args:
         runs: Rows of the frame, of one device.
-        ax: Where to draw; a new 12 x 7.5 inch figure when None.
         labels: At most so many launches are named, the longest-running first.
         ceilings: Roofs instead of the report's: dram, l2, l1 in byte/s; fp32, tensor_bf16, ... in op/s.
         grid: Shapes to draw beside them, small, each by its fastest and by the work that it needs.
@@ -66,7 +63,7 @@ def roofline(
     rows = _with_ceilings(base.records(runs), ceilings or {})
     device = base.one_device(rows)
     shapes = _grid_points(grid, device) if grid else {}
-    groups = base.drawn_groups(rows)
+    groups = base.alike_groups(rows)
     launches = [list(map(model.points, group.rows)) for group in groups]
     every = list(chain.from_iterable(launches))
     points = list(chain.from_iterable(every))
@@ -85,17 +82,14 @@ def roofline(
     named = _named(ax, groups, launches)
     written = _write(ax, named[:labels], texts, every, 9.5 if len(groups) > _CROWD else 10.5)
     if written < len(named):
-        base.head(ax, f"{written} of {len(named)} named", "right", fontsize=9.5, color=FAINT)
+        text = f"{written} of {len(named)} named"
+        ax.set_title(text, loc="right", fontsize=9.5, color=FAINT)
     base.plain_text(ax)
     return ax
 
 
 def _with_ceilings(rows: Sequence[Row], ceilings: Mapping[str, float]) -> list[Row]:
-    """The launches with these roofs instead of their report's.
-
-    Raises:
-        ProfkitError: There is no ceiling of that name, or the number is none.
-    """
+    """Return the launches with these roofs instead of their report's; an error names a wrong one."""
     known = (*model.LEVELS, *model.FAMILIES)
     for name, value in ceilings.items():
         if name not in known:
@@ -107,12 +101,9 @@ def _with_ceilings(rows: Sequence[Row], ceilings: Mapping[str, float]) -> list[R
 
 
 def _grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point]]:
-    """The shapes of a grid as points, by what tells its pictures apart: the fastest that was timed.
+    """Return a grid's shapes as points, by what tells its pictures apart: the fastest that was timed.
 
-    Where shapes lie side by side, operations and bytes are those that they need, as of a workload.
-
-    Raises:
-        ProfkitError: No shape says its operations and bytes, or they ran on another device.
+    Operations and bytes are those that the work needs, as of a declared workload.
     """
     if grid.gpu not in (None, device):
         where = f"the launches ran on {device}, the grid on {grid.gpu}"
@@ -147,7 +138,7 @@ def _title(device: str, rows: Sequence[Row]) -> str:
 def _small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof]) -> str:
     sentences = []
     if device := [r for r in roofs if r.device]:
-        listed = ", ".join(f"{word(r.name)} at {si(r.clock, 'Hz')}" for r in device)
+        listed = ", ".join(f"{word(r.name)} at {quantity(r.clock, 'Hz')}" for r in device)
         sentences.append(f"Ceilings by the device attributes: {listed}.")
     if len(device) < len(roofs):
         sentences.append(
@@ -155,7 +146,7 @@ def _small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof]) -> 
         )
     without = [row for row in rows if not model.points(row)]
     if points and without:
-        lack = Counter(map(numbers.lack_text, chain.from_iterable(map(model.missing, without))))
+        lack = numbers.why_no_point(without)
         why = f", {lack.most_common(1)[0][0]}" if lack else ""
         sentences.append(f"Without a point: {len(without)} of {len(rows)} launches{why}.")
     if any(p.above for p in points):
@@ -164,17 +155,14 @@ def _small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof]) -> 
 
 
 def _shown(ax: Axes, points: Points) -> list[tuple[float, float, model.Point]]:
-    """Return the points to draw with their places."""
-    left, right = ax.get_xlim()
-    shown = numbers.visible_points(points, left, right)
-    return [(numbers.x_of(p, left, right), numbers.y_of(p, left), p) for p in shown]
+    return numbers.placed_points(points, *ax.get_xlim())
 
 
 def _draw(ax: Axes, points: Points, colour: str, size: float) -> None:
     """Draw one launch: its levels on a line, the workload's own point tied to the DRAM one."""
     left, right = ax.get_xlim()
     shown = _shown(ax, points)
-    levels = sorted(at[:2] for at in shown if at[2].level != "workload")
+    levels = [at[:2] for at in shown if at[2].level != "workload"]
     if len(levels) > 1:
         ax.plot(*zip(*levels, strict=True), color=colour, lw=1.4, alpha=0.65, zorder=3)
     dram = [at[:2] for at in shown if at[2].level == "dram"]
@@ -220,15 +208,9 @@ def _legend(ax: Axes, points: Points, shapes: Iterable[str]) -> None:
 
 
 def _say_why(ax: Axes, rows: Sequence[Row]) -> None:
-    reasons = dict.fromkeys(chain.from_iterable(map(model.missing, rows)))
-    lines = ["No point:", *map(numbers.lack_text, reasons)]
-    corner: base.Looks = {
-        "ha": "right",
-        "va": "bottom",
-        "linespacing": 1.6,
-        "transform": ax.transAxes,
-    }
-    ax.text(0.98, 0.06, "\n".join(lines[:5]), fontsize=12, color=INK, zorder=6, **corner)
+    text = "\n".join(["No point:", *numbers.why_no_point(rows)][:5])
+    looks: base.Looks = {"ha": "right", "va": "bottom", "linespacing": 1.6, "zorder": 6}
+    base.note(ax, text, (0.98, 0.06), (0, 0), "axes fraction", fontsize=12, **looks)
 
 
 def _named(
@@ -253,12 +235,12 @@ def _figures(point: model.Point, short: bool) -> str:
     """Return what is behind a name: the share of the roof, and in small crowds the rate too."""
     if isnan(point.share):
         return ""
-    of = f"{share(point.share)} of {word(point.roof)}"
     if short:
         return f"  {share(point.share)}"
+    of = numbers.of_roof(point)
     if point.intensity <= 0:
-        return f"\n{si(point.moved, 'B/s')}, {of}; no arithmetic"
-    return f"\n{si(point.rate, numbers.unit(point.family), 'T')}, {of}"
+        return f"\n{quantity(point.moved, 'byte/s')}, {of}; no arithmetic"
+    return f"\n{quantity(point.rate, numbers.unit(point.family))}, {of}"
 
 
 def _write(
@@ -289,51 +271,30 @@ def _taken(ax: Axes, launches: Sequence[Points]) -> Boxes:
 def _set_frame(ax: Axes, roofs: Sequence[Roof], launches: Sequence[Points]) -> None:
     left, right, bottom, top = numbers.axis_limits(roofs, launches)
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
-    base.scales(
-        ax, "Arithmetic intensity (operations per byte of the level)", "Operations per second"
-    )
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}" if v >= 1 else f"{v:g}"))
-    ax.yaxis.set_major_formatter(FuncFormatter(_prefixed_tick))
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(LogLocator(10, numticks=20))
-        axis.set_minor_locator(NullLocator())
+    base.scales(ax, *numbers.AXES)
+    base.log_ticks(ax.xaxis, "{:,g}".format)
+    base.log_ticks(ax.yaxis, numbers.rate_tick)
     base.bare(ax, "both")
 
 
-def _prefixed_tick(value: float, _: int | None) -> str:
-    """100 G, 1 T: powers of ten need no decimals."""
-    number, _space, prefix = si(value, "").partition(" ")
-    return f"{float(number):g} {prefix}".strip()
-
-
 def _draw_roofs(ax: Axes, roofs: Sequence[Roof]) -> list[Text]:
-    """Draw diagonals and flats up to where they meet; return the words written on them.
+    """Draw the ceilings and return the words written on them.
 
     The layout of the figure has to be settled: angles and places are in pixels.
     """
-    left, right = ax.get_xlim()
-    slopes = [r for r in roofs if r.name in model.LEVELS]
-    peaks = [r for r in roofs if r.name not in model.LEVELS]
-    top = max((r.high for r in peaks), default=nan)
-    steep = max((r.high for r in slopes), default=nan)
     texts: list[Text] = []
-    for roof in sorted(peaks, key=lambda r: r.high):
-        start = left if isnan(steep) else max(roof.high / steep, left)
-        _line(ax, roof, np.array([start, right]), np.array([1.0, 1.0]))
-        texts.append(_on_flat(ax, roof, right, texts))
-    for roof in slopes:
-        end = right if isnan(top) else min(top / roof.high, right)
-        if end <= left:
-            continue  # it meets the flats left of the frame: words without a line say nothing
-        xs = np.array([left, end])
-        _line(ax, roof, xs, xs)
-        texts.append(_on_diagonal(ax, roof, [r.high for r in peaks]))
+    flats = [r.high for r in roofs if not r.is_slope]
+    for roof, *ends in numbers.roof_lines(roofs, *ax.get_xlim()):
+        xs = np.array(ends)
+        shape = xs if roof.is_slope else np.ones(2)
+        ax.plot(
+            xs, shape * roof.high, color=_GREY, lw=1.6, ls=_DASHES.get(roof.name, "-"), zorder=2
+        )
+        ax.fill_between(xs, shape * roof.low, shape * roof.high, color=_GREY, alpha=0.16, lw=0)
+        texts.append(
+            _on_diagonal(ax, roof, flats) if roof.is_slope else _on_flat(ax, roof, ends[1], texts)
+        )
     return texts
-
-
-def _line(ax: Axes, roof: Roof, xs: Any, shape: Any) -> None:
-    ax.plot(xs, shape * roof.high, color=_GREY, lw=1.6, ls=_DASHES.get(roof.name, "-"), zorder=2)
-    ax.fill_between(xs, shape * roof.low, shape * roof.high, color=_GREY, alpha=0.16, lw=0)
 
 
 def _on_diagonal(ax: Axes, roof: Roof, flats: Sequence[float]) -> Text:
@@ -356,14 +317,8 @@ def _on_diagonal(ax: Axes, roof: Roof, flats: Sequence[float]) -> Text:
 
 
 def _on_flat(ax: Axes, roof: Roof, right: float, before: Sequence[Text]) -> Text:
-    corner: base.Looks = {
-        "ha": "right",
-        "va": "bottom",
-        "fontsize": 10,
-        "color": FAINT,
-        "zorder": 5,
-    }
-    text = ax.text(right, roof.high * 1.06, roof.text, **corner)
+    corner: base.Looks = {"ha": "right", "va": "bottom", "color": FAINT, "zorder": 5}
+    text = ax.text(right, roof.high * 1.06, roof.text, fontsize=10, **corner)
     if any(text.get_window_extent().overlaps(t.get_window_extent()) for t in before):
         text.set(y=roof.high / 1.06, va="top")  # two precisions near each other: one goes below
     return text

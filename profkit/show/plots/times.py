@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 from math import nan
 
-import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from profkit.errors import ProfkitError
 from profkit.evidence.calibration import ALL, Score, calibration
@@ -32,19 +30,15 @@ _ROW, _TOP = ("axes fraction", "data"), ("data", "axes fraction")
 
 
 def ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
-    """Draw one case of the ladder, a row per variant.
+    """Draw one case of the ladder, a row per variant; an error where no variant was timed.
 
-    The dot is the median with its 95 % interval, the line comes from the parent's median: green
-    where the step is faster, red where it is slower, grey where neither is proven. Upright lines
-    are the references.
-
-    Raises:
-        ProfkitError: No variant of it was timed.
+    The dot is the median with its 95 % interval, the line comes from the parent's median, coloured
+    where the step is proven faster or slower. Upright lines are the references.
     """
     timed = [s for s in ladder.steps if s.time]
     if not timed:
         raise ProfkitError(f"no variant was timed at case {ladder.case}", "profkit profile --all")
-    names = [clip("   " * s.depth + s.variant) for s in ladder.steps]
+    names = ["   " * s.depth + clip(s.variant) for s in ladder.steps]
     ax = rows_axes(ax, names, 0.3, 1.9)
     ax.set_yticks(range(len(names)), names, ha="left")
     ax.tick_params(axis="y", pad=5.5 * max(map(len, names)))
@@ -74,16 +68,8 @@ def ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
 def _rung(ax: Axes, y: int, step: Rung, at: dict[str, float]) -> None:
     compared = step.change.time if step.change else None
     if step.time is None:
-        base.note(
-            ax,
-            "not timed",
-            (0.5, y),
-            within=_ROW,
-            fontsize=9.5,
-            color=FAINT,
-            va="center",
-            ha="center",
-        )
+        faint: base.Looks = {"fontsize": 9.5, "color": FAINT, "va": "center", "ha": "center"}
+        base.note(ax, "not timed", (0.5, y), within=_ROW, **faint)
         return
     if compared and step.parent in at:
         colour, ends = _LOOKS.get(compared.answer, _OTHER), [at[step.parent], step.time.median]
@@ -98,11 +84,8 @@ def _rung(ax: Axes, y: int, step: Rung, at: dict[str, float]) -> None:
 def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
     """Draw the runs of each subject in the order of measurement: time, interval, machine.
 
-    A filled point is a change that is real; a hollow one is not told apart from the run before it,
-    or could not be compared with it. A line ends where the machine changes.
-
-    Raises:
-        ProfkitError: Nothing was timed, or there are too many subjects for one picture.
+    A filled point is a change that is real. A line ends where the machine changes. An error where
+    nothing was timed, or where there are too many subjects for one picture.
     """
     subjects = history_points(steps)
     if not subjects:
@@ -137,25 +120,14 @@ def _subject(ax: Axes, points: Sequence[HistoryPoint], colours: dict[str, str]) 
         face = colour if point.real else "white"
         ax.plot(x, point.median, "o", markersize=7, color=colour, markerfacecolor=face)
         if point.real:
-            base.note(
-                ax,
-                f"{point.commit} {point.factor}",
-                (x, point.median),
-                (7, 6),
-                ha="left",
-                fontsize=9,
-            )
+            base.note(ax, point.change, (x, point.median), (7, 6), fontsize=9)
 
 
 def _history_frame(ax: Axes, subjects: dict[str, list[HistoryPoint]]) -> None:
     ax.set_yscale("log")
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: figures.seconds(value)))
-    ax.yaxis.set_minor_formatter(NullFormatter())
     every = [p.median for p in chain.from_iterable(subjects.values())]
     ax.set_ylim(min(every) / 1.25, max(every) * 1.25)
-    low, high = ax.get_ylim()
-    every_tick = np.outer(10.0 ** np.arange(-9, 3), (1, 2, 5)).ravel()
-    ax.set_yticks([tick for tick in every_tick if low <= tick <= high] or [min(every)])
+    base.log_ticks(ax.yaxis, figures.seconds)
     longest = max(subjects.values(), key=len)
     ax.set_xlim(-0.6, len(longest) - 0.2 + 0.12 * len(longest))
     if len(subjects) == 1:
@@ -168,12 +140,8 @@ def ledger(scores: Sequence[Score], ax: Axes | None = None) -> Axes:
     """Draw every prediction whose cause a child variant removed: gain promised, speed-up measured.
 
     A gain is an upper bound: below the diagonal it held, in the band it was within a factor of two,
-    above the diagonal it was wrong and the point is named. Only what the child's header meant
-    counts, and several causes that it meant at once are one point. The legend has the calibration:
-    of how many the bound held, and the median of measured over predicted.
-
-    Raises:
-        ProfkitError: No child has removed a predicted cause yet.
+    above the diagonal it was wrong and the point is named. The legend has the calibration: of how
+    many the bound held, and the median of measured over predicted. An error before the first one.
     """
     tried = [s for s in scores if s.tried and not s.slower and s.prediction.gain is not None]
     if not tried:

@@ -20,8 +20,6 @@ Role = Literal["", "strong", "dim", "code", "note", "link", "name", "rule", "met
 
 @dataclass(frozen=True)
 class TextSpan:
-    """A piece of text."""
-
     text: str
     # how it is set: strong, dim, code (a name or a path), note (an emphasized word), link
     # (a heading of the same document, or an https address), name (of a kernel, whole: it is
@@ -93,8 +91,6 @@ class Command:
 
 @dataclass(frozen=True)
 class Code:
-    """Lines of a program, as they stand."""
-
     text: str
     language: str
 
@@ -108,8 +104,6 @@ class Image:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table."""
-
     head: tuple[str, ...]  # column titles; one that begins with > is aligned to the right
     rows: tuple[tuple[Words, ...], ...]
     wraps: int | None = None  # index of the column of sentences, which may take several lines

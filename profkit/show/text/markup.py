@@ -7,23 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from profkit.show.text.blocks import (
-    Block,
-    Code,
-    Command,
-    Fold,
-    Grid,
-    Heading,
-    Image,
-    ListItem,
-    Paragraph,
-    TextLine,
-    Words,
-    colour,
-    is_right,
-    plain_words,
-    spans,
-)
+from profkit.show.text import blocks
+from profkit.show.text.blocks import Block, Words, colour, is_right, plain_words, spans
 from profkit.show.text.escape import code, escaped, html, markdown
 
 _INDENT = "&nbsp;&nbsp;"  # plain blanks at the start of a cell are dropped by every renderer
@@ -40,32 +25,32 @@ def to_markdown(blocks: Iterable[Block]) -> str:
 
 def _markdown(block: Block) -> Iterator[str]:
     match block:
-        case Heading():
+        case blocks.Heading():
             yield from ("", f"{'#' * (block.level + 1)} {_words(block.text)}", "")
-        case TextLine():
+        case blocks.TextLine():
             mark = f"**{markdown(block.mark)}**: " if block.mark else ""
             yield f"{'  ' * block.indent}- {mark}{_words(block.text)}"
-        case Paragraph():
+        case blocks.Paragraph():
             yield from ("", _words(block.text), "")
-        case ListItem():
+        case blocks.ListItem():
             yield f"- {_words(block.text)}"
             yield from (f"  <br>{_words(under)}" for under in block.under)
-        case Command():
+        case blocks.Command():
             yield f"- {code(block.line)}" + (f" ({markdown(block.about)})" if block.about else "")
-        case Code():
+        case blocks.Code():
             longest = max(map(len, re.findall("`+", block.text)), default=0)
             fence = "`" * max(3, longest + 1)
             lines = map(escaped, block.text.splitlines())
             yield from ("", f"{fence}{block.language}", *lines, fence, "")
-        case Image():
+        case blocks.Image():
             yield f"![{markdown(block.path.rpartition('.')[0])}]({block.path})"
-        case Fold():
+        case blocks.Fold():
             opened, title = " open" if block.shown else "", _NOTEBOOK.words(block.title)
             yield from ("", f"<details{opened}><summary>{title}</summary>", "")
             for inner in block.blocks:
                 yield from _markdown(inner)
             yield from ("", "</details>", "")
-        case Grid():
+        case blocks.Grid():
             yield from ("", *_table(block), "")
 
 
@@ -89,7 +74,7 @@ def _is_address(text: str) -> bool:
     return bool(re.fullmatch(r"https://[\w./#?=&%-]+", text))
 
 
-def _table(grid: Grid) -> Sequence[str]:
+def _table(grid: blocks.Grid) -> Sequence[str]:
     head = [_words(title.removeprefix(">"), in_table=True) for title in grid.head]
     sides = ["--:" if is_right(title) else "---" for title in grid.head]
     rows = [[_cell(cell) for cell in row] for row in grid.rows]
@@ -105,7 +90,7 @@ def _cell(cell: Words) -> str:
 
 def to_html(blocks: Iterable[Block]) -> str:
     """Return blocks as one HTML element for a notebook, in the colours of its theme."""
-    return f'<div style="overflow-x:auto">{_NOTEBOOK.blocks(blocks)}</div>'
+    return f'<div style="overflow-x:auto">{_NOTEBOOK.render(blocks)}</div>'
 
 
 @dataclass(frozen=True)
@@ -123,45 +108,45 @@ class _Html:
         rules = ";".join(filter(None, (rules, named)))
         return f' style="{rules}"' if rules else ""
 
-    def blocks(self, blocks: Iterable[Block]) -> str:
+    def render(self, blocks: Iterable[Block]) -> str:
         return "".join(chain.from_iterable(map(self._block, blocks)))
 
     def _block(self, block: Block) -> Iterator[str]:
         match block:
-            case Heading():
+            case blocks.Heading():
                 level = max(block.level + 1, 3) if self.page else min(block.level + 3, 6)
                 yield f"<h{level}>{self.words(block.text)}</h{level}>"
-            case TextLine():
+            case blocks.TextLine():
                 yield f"<p{self._look(f'said indent-{block.indent}', f'margin:0 {2 * block.indent}em')}>"
                 if block.mark:
                     mark = html(block.mark) + ("" if self.page else ":")
                     yield f"<b{self._look('mark', judged=block.mark)}>{mark}</b> "
                 yield f"{self.words(block.text)}</p>"
-            case Paragraph():
+            case blocks.Paragraph():
                 yield f"<p>{self.words(block.text)}</p>"
-            case ListItem() if block.bullet == "?":
+            case blocks.ListItem() if block.bullet == "?":
                 yield f"<p{self._look('note')}>{self.words(block.text)}</p>"
-            case ListItem():
+            case blocks.ListItem():
                 yield f"<article{self._look('found')}><p>{self.words(block.text)}</p>"
                 for under in block.under:
                     yield f"<p{self._look('under', 'margin:0 1em')}>{self.words(under)}</p>"
                 yield "</article>"
-            case Command():
+            case blocks.Command():
                 yield f"<div><code>{html(block.line)}</code> {html(block.about)}</div>"
-            case Code():
+            case blocks.Code():
                 lines = "\n".join(map(html, block.text.splitlines()))
                 yield f"<pre><code>{lines}</code></pre>"
-            case Image():
+            case blocks.Image():
                 yield f"<div>{html(block.path)}</div>"
-            case Fold():
+            case blocks.Fold():
                 opened = " open" if block.shown else ""
                 summary = f"<summary>{self.words(block.title)}</summary>"
-                inside = self.blocks(block.blocks)
+                inside = self.render(block.blocks)
                 yield f"<details{self._look('more')}{opened}>{summary}{inside}</details>"
-            case Grid():
+            case blocks.Grid():
                 yield self._table(block)
 
-    def _table(self, grid: Grid) -> str:
+    def _table(self, grid: blocks.Grid) -> str:
         columns = grid.telling()
         top = "".join(self._head(grid.head[i]) for i in columns)
         rows = ("".join(self._cell(row[i], grid.head[i], i) for i in columns) for row in grid.rows)
@@ -205,7 +190,7 @@ class _Html:
 
 
 _NOTEBOOK = _Html(page=False)
-page_html = _Html(page=True).blocks  # in the classes of a page, whose policy allows no inline style
+page_html = _Html(page=True).render  # in the classes of a page, whose policy allows no inline style
 
 
 class ShowsItself:
@@ -214,7 +199,6 @@ class ShowsItself:
     WIDTH = 100  # of a terminal that prints it
 
     def blocks(self) -> Iterable[Block]:
-        """Return what there is to say."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

@@ -28,8 +28,6 @@ _CONSOLE = Console(width=1000, markup=False, emoji=False, highlight=False)
 
 @dataclass
 class TableColumn:
-    """A column of a table."""
-
     title: Text
     cells: list[Text]  # one of each row
     right: bool = False  # numbers: aligned to the right, and never cut or wrapped

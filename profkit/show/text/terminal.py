@@ -11,24 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from profkit.reports.figures import unbroken
-from profkit.show.text.blocks import (
-    Block,
-    Code,
-    Command,
-    Fold,
-    Grid,
-    Heading,
-    Image,
-    ListItem,
-    Paragraph,
-    TextLine,
-    TextSpan,
-    Words,
-    colour,
-    is_right,
-    plain_words,
-    spans,
-)
+from profkit.show.text import blocks
+from profkit.show.text.blocks import Block, TextSpan, Words, colour, is_right, plain_words, spans
 from profkit.show.text.escape import escaped
 from profkit.show.text.table import TableColumn, table_lines
 
@@ -45,12 +29,12 @@ def console(*, width: int | None = None, stderr: bool = False) -> Console:
     return Console(width=width, stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
-def to_text(blocks: Iterable[Block], on: Console) -> str:
+def to_text(content: Iterable[Block], on: Console) -> str:
     """Return blocks as text; nothing is printed."""
     out, before = "", None
-    for block in blocks:
+    for block in content:
         # A paragraph stands by itself; a line belongs to what is around it.
-        apart = {type(before), type(block)} == {Paragraph, Grid}
+        apart = {type(before), type(block)} == {blocks.Paragraph, blocks.Grid}
         out += ("\n" if apart else "") + _block(block, on, before is None, 0)
         before = block
     return _TRAILING.sub("", out)
@@ -59,42 +43,42 @@ def to_text(blocks: Iterable[Block], on: Console) -> str:
 def _block(block: Block, on: Console, first: bool, indent: int) -> str:
     readable = min(on.width, _READABLE)
     match block:
-        case Grid():
+        case blocks.Grid():
             shown = _grid(block, on, indent + block.indent)
-        case Fold():
+        case blocks.Fold():
             head = Text("" if first else "\n").append(terminal_text(block.title))
             inside = (_block(b, on, first=True, indent=indent + 3) for b in block.blocks)
             shown = _printed(on, head, indent) + "".join(inside)
-        case Heading():
+        case blocks.Heading():
             gap = Text("" if first or block.level >= 3 else "\n")
             style = "bold" if block.level < 3 else "italic"
             shown = _printed(on, gap.append(terminal_text(block.text, style)), indent)
-        case Command():
+        case blocks.Command():
             shown = _command(block, on, indent + 2)
-        case Code():
+        case blocks.Code():
             shown = "".join(_whole(line, indent + 2) for line in block.text.splitlines())
-        case TextLine():
+        case blocks.TextLine():
             line = Text(f"{block.mark}: " if block.mark else "", colour(block.mark) or "bold")
             line.append(terminal_text(block.text, "not bold default"))
             shown = _printed(on, line, (indent or 2) + 2 * block.indent, readable)
-        case ListItem():
+        case blocks.ListItem():
             item = Table.grid(padding=(0, 1, 0, 0))
             item.add_row(block.bullet, terminal_text(block.text))
             for under in block.under:
                 item.add_row("", terminal_text(under))
             shown = _printed(on, item, indent, readable)
-        case Image():
+        case blocks.Image():
             shown = _printed(on, Text(f"see {escaped(block.path)}"), indent, readable)
-        case Paragraph() if all(span.role == "link" for span in spans(block.text)):
+        case blocks.Paragraph() if all(span.role == "link" for span in spans(block.text)):
             # Nothing but an address, which stays on one line, however long.
             shown = _whole(plain_words(block.text), indent + 2 * block.indent)
-        case Paragraph():
+        case blocks.Paragraph():
             text = terminal_text(block.text)
             shown = _printed(on, text, indent + 2 * block.indent, readable)
     return shown
 
 
-def _grid(grid: Grid, on: Console, indent: int) -> str:
+def _grid(grid: blocks.Grid, on: Console, indent: int) -> str:
     # In a pipe no window cuts: a table is as wide as it is, and grep finds whole words.
     fits = on.is_terminal or grid.wraps is not None or grid.bands or grid.narrow
     room = on if fits else console(width=_WIDEST)
@@ -103,7 +87,7 @@ def _grid(grid: Grid, on: Console, indent: int) -> str:
     return "".join(_printed(room, line, indent) for line in lines)
 
 
-def _column(grid: Grid, i: int) -> TableColumn:
+def _column(grid: blocks.Grid, i: int) -> TableColumn:
     title, cells = grid.head[i], [row[i] for row in grid.rows]
     names = [x.text for x in cells if isinstance(x, TextSpan) and x.role == "name"]
     return TableColumn(
@@ -120,7 +104,7 @@ def _whole(line: str, indent: int) -> str:
     return f"{' ' * indent}{escaped(line)}".rstrip() + "\n"
 
 
-def _command(command: Command, on: Console, indent: int) -> str:
+def _command(command: blocks.Command, on: Console, indent: int) -> str:
     """Return a command on one line, however long: whoever copies it gets it whole."""
     line, about = Text(" " * indent + escaped(command.line), "bold"), f"# {escaped(command.about)}"
     if command.about and len(line) + len(about) + 2 <= on.width:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from os.path import basename
+from typing import TYPE_CHECKING
 
 from profkit.diagnosis.launches import LINES, Judged
 from profkit.diagnosis.rule import Diagnosis, Finding, SourceShare
 from profkit.diagnosis.rules import waits
 from profkit.model.scenario import Expectation
-from profkit.reports.figures import OUT_OF_RANGE, figures, quantity, share, speedup
+from profkit.reports.figures import OUT_OF_RANGE, figures, quantity, seconds, share, speedup
 from profkit.reports.metrics import CATALOGUE
+
+if TYPE_CHECKING:
+    from profkit.evidence.samples import Interval
 
 BRIEF = 2000  # characters of a brief: 500 tokens of English with numbers
 _FACT = 460  # characters of one of its lines
@@ -147,6 +151,25 @@ def finding_words(finding: Finding) -> str:
     """Return a finding behind the name of its rule: what fixing it is worth, and the cause."""
     expected = "" if finding.note else f" ({worth(finding)})"
     return f"{expected}: {finding.cause}"
+
+
+def half_width(time: Interval) -> str:
+    """Return how well a median is known: "± 0.25 %"; "" where its interval is not."""
+    half = (time.high - time.low) / 2 / time.median
+    return f"± {100 * half:.2g} %" if isfinite(half) else ""
+
+
+def timed(time: Interval | None) -> str:
+    """Return a median with its interval: "106 µs ± 0.25 %"; "" without one."""
+    return f"{seconds(time.median)} {half_width(time)}".rstrip() if time else ""
+
+
+def effect(hedges_g: float | None, p_value: float | None) -> Iterator[str]:
+    """Yield how large a difference is, and how likely chance would be, as far as that is known."""
+    if hedges_g is not None and isfinite(hedges_g):
+        yield f"Hedges' g {hedges_g:.1f}"
+    if p_value is not None and isfinite(p_value):
+        yield "p < 0.001" if p_value < 1e-3 else f"p = {p_value:.2g}"
 
 
 def place(line: SourceShare) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from profkit.evidence.calibration import Calibration, Score
 from profkit.evidence.claims import GateResult, TriedClaim, Verified
-from profkit.evidence.ladder import Summary, SummaryColumn
+from profkit.evidence.ladder import Summary
 from profkit.evidence.ledger import Ledger
 from profkit.evidence.runs import Run
 from profkit.model.scenario import Expectation
@@ -149,7 +149,7 @@ def ladder_summary(summary: Summary) -> Iterator[Block]:
     yield Grid(
         ("", *(f">{s.name} ({s.role})" for s in sides)),
         (
-            ("time per call", *map(_time_of, sides)),
+            ("time per call", *(words.timed(s.time) or "not timed" for s in sides)),
             (f"{variant.name} is faster by", *(factor(s.against) for s in sides)),
             *((_NAMES[m], *(words.metric(m, s.metrics.get(m)) for s in sides)) for m in _NAMES),
             ("bound: limiter", *(s.bound or figures.NOT_COLLECTED for s in sides)),
@@ -163,10 +163,3 @@ def ladder_summary(summary: Summary) -> Iterator[Block]:
         yield from map(prediction_line, change.promises)
         yield from (TextLine(note, "note") for note in change.notes)
     yield from map(gate_line, summary.gates)
-
-
-def _time_of(side: SummaryColumn) -> str:
-    if side.time is None:
-        return "not timed"
-    half = (side.time.high - side.time.low) / 2 / side.time.median
-    return f"{figures.seconds(side.time.median)} ± {100 * half:.1f} %"

@@ -10,13 +10,12 @@ from profkit.evidence.compare import ResourceChange, RunComparison
 from profkit.evidence.counters import FindingChange, LaunchChange, Moved
 from profkit.evidence.ladder import Ladder, Rung
 from profkit.evidence.predictions import HeaderPrediction
-from profkit.evidence.samples import Interval
 from profkit.evidence.sides import Compared
 from profkit.evidence.stats import TimeComparison
 from profkit.reports import figures
+from profkit.show.text import words
 from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, grid, plain_words
 from profkit.show.text.names import short
-from profkit.show.text.words import cut_lines
 
 NAME = 60  # characters of a kernel name
 MOVED_SHOWN = 12  # metrics that moved; --json has them all
@@ -79,13 +78,8 @@ def time_line(change: RunComparison) -> tuple[str, str]:
     time = change.time
     if time is None:
         return change.time_note, "cannot tell"
-    p = "p < 0.001" if time.p_value < 1e-3 else f"p = {time.p_value:.2g}"
-    more = [
-        f"{figures.seconds(time.before.median)} -> {figures.seconds(time.after.median)}",
-        f"Hedges' g {time.hedges_g:.1f}" if isfinite(time.hedges_g) else "",
-        p if isfinite(time.p_value) else "",
-        change.time_note,
-    ]
+    both = " -> ".join(figures.seconds(side.median) for side in (time.before, time.after))
+    more = (both, *words.effect(time.hedges_g, time.p_value), change.time_note)
     return f"{time.sentence}; {', '.join(filter(None, more))}", time.answer
 
 
@@ -146,7 +140,7 @@ def ladder_table(ladder: Ladder) -> Iterator[Block]:
     columns: Columns[Rung] = {
         "variant": _indented,
         ">time": lambda step: figures.seconds(step.time.median) if step.time else "not timed",
-        ">95 %": lambda step: half_width(step.time) if step.time else "",
+        ">95 %": lambda step: words.half_width(step.time) if step.time else "",
         ">vs parent": lambda step: factor(step.change.time if step.change else None),
         "": _answer,
         "bound": lambda step: step.bound,
@@ -198,12 +192,6 @@ def _did(step: Rung) -> Iterator[Block]:
         yield TextLine(text, _KEPT[prediction.kept], indent=1)
 
 
-def half_width(time: Interval) -> str:
-    """Return how well a median is known: "± 0.25 %"; "" where its interval is not."""
-    half = (time.high - time.low) / 2 / time.median
-    return f"± {100 * half:.2g} %" if isfinite(half) else ""
-
-
 def factor(time: TimeComparison | None) -> str:
     """Return a speed-up: 1.84x, with ~ before it where nothing can be told."""
     if time is None:
@@ -213,7 +201,7 @@ def factor(time: TimeComparison | None) -> str:
 
 def brief_comparison(sides: Compared) -> str:
     """Return what became of the time, the findings and the counters that say why."""
-    return cut_lines(list(chain.from_iterable(map(_in_brief, sides.changes))))
+    return words.cut_lines(list(chain.from_iterable(map(_in_brief, sides.changes))))
 
 
 def _in_brief(change: RunComparison) -> Iterator[str]:

@@ -17,22 +17,8 @@ from profkit.diagnosis.launches import HotLine, Judged, NvidiaRule, Row
 from profkit.diagnosis.rule import Finding
 from profkit.records.paths import FULL
 from profkit.reports import figures
-from profkit.show.text import words
-from profkit.show.text.blocks import (
-    BREAK,
-    Block,
-    Columns,
-    Command,
-    Fold,
-    Grid,
-    Heading,
-    ListItem,
-    Paragraph,
-    TextLine,
-    TextSpan,
-    Words,
-    grid,
-)
+from profkit.show.text import blocks, words
+from profkit.show.text.blocks import BREAK, Block, Columns, TextSpan, Words, grid
 from profkit.show.text.escape import escaped
 from profkit.show.text.names import middle, short
 
@@ -55,12 +41,12 @@ def diagnosis_blocks(
     `full` lists every row in the table.
     """
     total = sum(row.total for row in rows)
-    yield Paragraph(" ".join(headline([*detailed, *rows[len(detailed) :]])))
+    yield blocks.Paragraph(" ".join(headline([*detailed, *rows[len(detailed) :]])))
     listed = rows if full else rows[: max(LISTED, len(detailed))]
     head = (">#", "kernel", "launch", ">time", ">share", "bound", "top finding", ">expected")
     cells = tuple(_cells(number, row, total) for number, row in enumerate(listed, 1))
-    yield Grid(head, cells, indent=0, narrow=True)
-    yield Paragraph(TextSpan(_summary(listed, rows), "dim"))
+    yield blocks.Grid(head, cells, indent=0, narrow=True)
+    yield blocks.Paragraph(TextSpan(_summary(listed, rows), "dim"))
     before = None
     for number, row in enumerate(detailed, 1):
         yield diagnosis(row, number, total, before)
@@ -69,7 +55,7 @@ def diagnosis_blocks(
     lined = any(run.lines or any(f.where for f in run.diagnosis.findings) for run in runs)
     commands = list(next_commands(rows, lined))
     if commands:
-        yield Heading("Next", 2)
+        yield blocks.Heading("Next", 2)
         yield from commands[:2]
 
 
@@ -118,22 +104,22 @@ def _is_lacking(run: Judged) -> bool:
     return run.diagnosis.bound == "unknown" or bool(run.diagnosis.missing)
 
 
-def next_commands(rows: Sequence[Row], lines: bool) -> Iterator[Command]:
+def next_commands(rows: Sequence[Row], lines: bool) -> Iterator[blocks.Command]:
     """Yield the commands that lead on from the first row; `lines` are shown already, or not."""
     if not rows:
         return
     run = rows[0].shown
     if run.status != "ok" or _is_lacking(run):
-        yield Command(FULL, "makes the report that says more")
+        yield blocks.Command(FULL, "makes the report that says more")
     if run.top:
-        yield Command(f"profkit explain {run.top.rule}", "why, and what people do about it")
+        yield blocks.Command(f"profkit explain {run.top.rule}", "why, and what people do about it")
     report = shlex.quote(escaped(str(run.report)))
     if lines:
-        yield Command(f"profkit report {report} -o page.html", "a page to send")
+        yield blocks.Command(f"profkit report {report} -o page.html", "a page to send")
         return
     kernel = re.match(r"\w+", short(run.kernel, NAME))
     only = f" --kernel {kernel.group()}" if kernel and len(rows) > 1 else ""
-    yield Command(f"profkit diagnose {report}{only} --lines 5", "the source lines that wait")
+    yield blocks.Command(f"profkit diagnose {report}{only} --lines 5", "the source lines that wait")
 
 
 def brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = None) -> str:
@@ -186,16 +172,18 @@ def _cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
         TextSpan(run.kernel, "name"),
         TextSpan(middle(escaped(launch), NAMED), "dim"),
         figures.seconds(row.total) if row.times else "?",
-        _part(row, total) if row.times else "",
+        part_of(row, total),
         words.label(run),
         run.top.rule if run.top else "-",
         words.top(run.top),
     )
 
 
-def _part(row: Row, total: float) -> str:
+def part_of(row: Row, total: float) -> str:
+    """Return a row's part of all time: 12.3 %, <0.1 %; "" where it has no duration."""
     part = row.total / total if total else 0.0
-    return "<0.1 %" if 0 < part < 0.0005 else figures.share(part)
+    known = "<0.1 %" if 0 < part < 0.0005 else figures.share(part)
+    return known if row.times else ""
 
 
 def spread(row: Row) -> str:
@@ -212,7 +200,7 @@ def spread(row: Row) -> str:
 # One launch.
 
 
-def diagnosis(row: Row, number: int, total: float, before: Judged | None = None) -> Fold:
+def diagnosis(row: Row, number: int, total: float, before: Judged | None = None) -> blocks.Fold:
     """Return the verdict on a row's launch of median time; `before` is that of the fold before."""
     run = row.shown
     judged = words.bound_by(run.diagnosis) if run.status == "ok" else run.status
@@ -221,14 +209,14 @@ def diagnosis(row: Row, number: int, total: float, before: Judged | None = None)
         TextSpan(run.kernel, "name"),
         TextSpan(f" {judged}", "strong"),
     )
-    blocks = (
+    inside = (
         *launch_blocks(row, total),
         *_findings(run, before, listing=bool(run.lines)),
         *_nvidia(run.nvidia),
         *_doubts(run),
         *([_hot_lines(run.lines)] if run.lines else []),
     )
-    return Fold(title, blocks, shown=number == 1)
+    return blocks.Fold(title, inside, shown=number == 1)
 
 
 def launch_blocks(row: Row, total: float) -> Iterator[Block]:
@@ -236,13 +224,13 @@ def launch_blocks(row: Row, total: float) -> Iterator[Block]:
     identity: list[str | TextSpan] = []
     for line in _identity(row, total):
         identity += [TextSpan(line, "dim"), BREAK]
-    yield Paragraph(tuple(identity[:-1]))
-    yield TextLine(f"{words.label(row.shown)}, {row.shown.diagnosis.because}", "verdict")
+    yield blocks.Paragraph(tuple(identity[:-1]))
+    yield blocks.TextLine(f"{words.label(row.shown)}, {row.shown.diagnosis.because}", "verdict")
 
 
 def _identity(row: Row, total: float) -> Iterator[str]:
     run = row.shown
-    part = f"{_part(row, total)} of all" if row.times else "duration not collected"
+    part = f"{part_of(row, total)} of all" if row.times else "duration not collected"
     if len(row.launches) > 1:
         yield f"{spread(row)} (shortest, median, longest), {part}; here the median one"
     else:
@@ -274,21 +262,21 @@ def finding_blocks(run: Judged) -> Iterator[Block]:
     yield from _doubts(run)
 
 
-def _findings(run: Judged, before: Judged | None, *, listing: bool) -> Iterator[ListItem]:
+def _findings(run: Judged, before: Judged | None, *, listing: bool) -> Iterator[blocks.ListItem]:
     """Yield what fires, and what is not known: in full only where the launch before says other."""
     for finding in run.diagnosis.findings:
         if finding.status == "fires" and not finding.note:
             yield _fires(finding, listing=listing)
     for missing in run.diagnosis.missing:
         section = f"collect {missing.section}: " if missing.section else ""
-        yield ListItem(f"{section}{missing.why}", bullet="?")
+        yield blocks.ListItem(f"{section}{missing.why}", bullet="?")
     unknown = _unknown_rules(run)
     if before and len(unknown) > 1 and _unknown_rules(before) == unknown:
         count = sum(map(len, unknown.values()))
-        yield ListItem(f"not known, as of the launch before: {count} rules", bullet="?")
+        yield blocks.ListItem(f"not known, as of the launch before: {count} rules", bullet="?")
         return
     for why, rules in unknown.items():
-        yield ListItem((f"not known {why}: ", TextSpan(", ".join(rules), "dim")), bullet="?")
+        yield blocks.ListItem((f"not known {why}: ", TextSpan(", ".join(rules), "dim")), bullet="?")
 
 
 def _unknown_rules(run: Judged) -> dict[str, list[str]]:
@@ -318,11 +306,11 @@ def _doubts(run: Judged) -> Iterator[Block]:
     """Yield what to doubt of the measurement, apart from what the kernel does."""
     doubts = [f for f in run.diagnosis.findings if f.status == "fires" and f.note]
     if doubts:
-        yield Heading("About the measurement", 3)
+        yield blocks.Heading("About the measurement", 3)
         yield from map(_fires, doubts)
 
 
-def _fires(finding: Finding, *, listing: bool = False) -> ListItem:
+def _fires(finding: Finding, *, listing: bool = False) -> blocks.ListItem:
     """Return a finding that fires: what it is worth, why, the numbers, what to try and where."""
     under: list[Words] = []
     known = {name: value for name, value in finding.evidence.items() if value is not None}
@@ -338,20 +326,22 @@ def _fires(finding: Finding, *, listing: bool = False) -> ListItem:
             under.append((where, f" {words.place(line)}  ", TextSpan(line.source or "", "code")))
     elif finding.where:
         under.append((where, f" {words.places(finding)}"))
-    return ListItem((TextSpan(finding.rule, "rule"), words.finding_words(finding)), tuple(under))
+    return blocks.ListItem(
+        (TextSpan(finding.rule, "rule"), words.finding_words(finding)), tuple(under)
+    )
 
 
-def _nvidia(results: Sequence[NvidiaRule]) -> Iterator[ListItem]:
+def _nvidia(results: Sequence[NvidiaRule]) -> Iterator[blocks.ListItem]:
     """Yield the results of NVIDIA's rules that carry an estimate, the largest few first."""
     estimated = sorted((r for r in results if r.speedup), key=lambda r: -(r.speedup or 0))
     for result in estimated[:NVIDIA_SHOWN]:
         part = " of a part of it" if result.scope == "local" else ""
         speedup = f" (Est. Speedup {figures.share(result.speedup or 0)}{part})"
         text = ("NVIDIA's ", TextSpan(result.rule, "code"), ": ", TextSpan(result.title, "code"))
-        yield ListItem((*text, speedup))
+        yield blocks.ListItem((*text, speedup))
 
 
-def _hot_lines(lines: Sequence[HotLine]) -> Grid:
+def _hot_lines(lines: Sequence[HotLine]) -> blocks.Grid:
     columns: Columns[HotLine] = {
         ">samples": lambda line: figures.share(line.share),
         "stall": lambda line: f"{line.stall} {figures.share(line.stall_share)}" * bool(line.stall),

@@ -15,7 +15,7 @@ from profkit.diagnosis.launches import HotLine, Judged, NvidiaRule
 from profkit.diagnosis.rule import Finding, SourceShare
 from profkit.model.launch import Missing
 from profkit.model.scenario import Expectation
-from profkit.records.store import plain
+from profkit.records.store import json_safe, plain
 from profkit.reports.frame import ReportFile
 
 SCHEMA: Final = "profkit.diagnosis/1"
@@ -96,20 +96,20 @@ def launch_entry(run: Judged) -> LaunchEntry:
     diagnosis, border = run.diagnosis, run.diagnosis.near_border
     values = vars(run) | vars(diagnosis)
     values |= {
-        "time_s": finite_or_none(run.time),
+        "time_s": json_safe(run.time),
         "near_border": {"other": border.other, "margin": border.margin} if border else None,
-        "headroom": finite_or_none(diagnosis.headroom),
-        "saves_s": finite_or_none(diagnosis.saves(run.time)),
+        "headroom": json_safe(diagnosis.headroom),
+        "saves_s": json_safe(diagnosis.saves(run.time)),
         "metrics": _collected(run.values),
         "findings": [_finding(finding) for finding in diagnosis.findings],
-        "ncu_rules": [replace(r, speedup=finite_or_none(r.speedup)) for r in run.nvidia],
+        "ncu_rules": [replace(r, speedup=json_safe(r.speedup)) for r in run.nvidia],
     }
     return plain(cast("LaunchEntry", {key: values[key] for key in LaunchEntry.__annotations__}))
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
     values = vars(finding) | {
-        "gain": finite_or_none(finding.gain),
+        "gain": json_safe(finding.gain),
         "evidence": _collected(finding.evidence),
         "try": finding.advice,
     }
@@ -118,8 +118,3 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def _collected(values: Mapping[str, float | None]) -> dict[str, float | None]:
     return {name: value for name, value in values.items() if value is not None and isfinite(value)}
-
-
-def finite_or_none(value: float | None) -> float | None:
-    """Return a value that JSON has a form for: None instead of NaN and infinity."""
-    return value if value is not None and isfinite(value) else None

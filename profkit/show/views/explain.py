@@ -19,25 +19,14 @@ from profkit.model.resources import BY_LIMITER, RESOURCES
 from profkit.records.paths import FULL
 from profkit.reports.figures import speedup
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
-from profkit.show.text import words
-from profkit.show.text.blocks import (
-    BREAK,
-    Block,
-    Code,
-    Columns,
-    Heading,
-    ListItem,
-    Paragraph,
-    TextSpan,
-    Words,
-    grid,
-)
+from profkit.show.text import blocks, words
+from profkit.show.text.blocks import BREAK, Block, Columns, TextSpan, Words, grid
 from profkit.show.text.markup import ShowsItself, to_markdown
 
 # Not ncu's: the frame takes it from the record that profkit writes beside a report.
 RECORD = "run record"
 SHOWN = 3  # measured pairs of a rule
-Parts = Mapping[str, tuple[Words | Code, ...]]  # heading -> texts and code, in reading order
+Parts = Mapping[str, tuple[Words | blocks.Code, ...]]  # heading -> texts and code, in reading order
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,16 +41,16 @@ class Explanation(ShowsItself):
     WIDTH = 80
 
     def blocks(self) -> Iterator[Block]:
-        yield Heading(self.name, 1)
-        yield Paragraph(f"{self.title} ({self.kind})", 1)
+        yield blocks.Heading(self.name, 1)
+        yield blocks.Paragraph(f"{self.title} ({self.kind})", 1)
         for heading, parts in self.parts.items():
-            yield Heading(heading, 2)
-            alone = sum(not isinstance(part, Code) for part in parts) == 1
+            yield blocks.Heading(heading, 2)
+            alone = sum(not isinstance(part, blocks.Code) for part in parts) == 1
             for part in parts:
-                if isinstance(part, Code):
+                if isinstance(part, blocks.Code):
                     yield part
                 else:
-                    yield Paragraph(part, 1) if alone else ListItem(part)
+                    yield blocks.Paragraph(part, 1) if alone else blocks.ListItem(part)
 
     @property
     def markdown(self) -> str:
@@ -146,8 +135,8 @@ def _rule(rule: Rule) -> Parts:
     }
 
 
-def _code(snippet: pages.Snippet | None) -> tuple[Code, ...]:
-    return (Code(snippet.text, snippet.language),) if snippet else ()
+def _code(snippet: pages.Snippet | None) -> tuple[blocks.Code, ...]:
+    return (blocks.Code(snippet.text, snippet.language),) if snippet else ()
 
 
 def _threshold(of: pages.Decides) -> Words:
@@ -282,13 +271,13 @@ def _command(sections: Iterable[str]) -> str:
 
 def index() -> Iterator[Block]:
     """Yield every rule, every metric and every word of the verdict, one entry each."""
-    yield Heading("Rules")
-    yield from (ListItem(_named(rule.id, rule.title)) for rule in ALL)
-    yield Heading("Words of the verdict")
+    yield blocks.Heading("Rules")
+    yield from (blocks.ListItem(_named(rule.id, rule.title)) for rule in ALL)
+    yield blocks.Heading("Words of the verdict")
     for word, meaning in (words.BOUNDS | words.LIMITERS).items():
-        yield ListItem(_named(word, meaning))
-    yield Heading("Metrics (columns of the frame)")
-    yield from (ListItem(_about(metric)) for metric in CATALOGUE.values())
+        yield blocks.ListItem(_named(word, meaning))
+    yield blocks.Heading("Metrics (columns of the frame)")
+    yield from (blocks.ListItem(_about(metric)) for metric in CATALOGUE.values())
 
 
 def reference_document() -> str:
@@ -297,9 +286,9 @@ def reference_document() -> str:
 
 
 def _reference() -> Iterator[Block]:
-    yield Heading("Rules and metrics", 0)
-    yield Paragraph(_HEAD)
-    yield Heading("Rules")
+    yield blocks.Heading("Rules and metrics", 0)
+    yield blocks.Paragraph(_HEAD)
+    yield blocks.Heading("Rules")
     columns: Columns[Rule] = {
         "rule": lambda rule: (TextSpan(rule.id, "link"),),
         "fires when": lambda rule: rule.title,
@@ -307,7 +296,7 @@ def _reference() -> Iterator[Block]:
     yield grid(ALL, columns)
     for rule in ALL:
         yield from explain(rule.id).blocks()
-    yield Heading("Metrics")
+    yield blocks.Heading("Metrics")
     of_metrics: Columns[Metric] = {
         "metric": lambda metric: TextSpan(metric.name, "code"),
         "unit": lambda metric: metric.unit,

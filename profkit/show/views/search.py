@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import isnan
+from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
+from profkit.evidence.samples import Interval
 from profkit.reports import figures
-from profkit.show.text.blocks import (
-    Block,
-    Columns,
-    Grid,
-    Heading,
-    Image,
-    Paragraph,
-    TextLine,
-    TextSpan,
-    grid,
-)
+from profkit.show.text import blocks, words
+from profkit.show.text.blocks import Block, Columns, TextSpan, grid
 from profkit.show.text.markup import to_markdown
 
 if TYPE_CHECKING:
@@ -32,12 +24,14 @@ _ENDED = {
 
 
 def ended(search: Search) -> Iterator[Block]:
-    yield Heading(f"{search['variant']} {search['case']} on {search['gpu'].get('name', '?')}")
+    yield blocks.Heading(
+        f"{search['variant']} {search['case']} on {search['gpu'].get('name', '?')}"
+    )
     yield _decision(search)
     yield _times(search)
-    yield TextLine(_counted(search))
-    yield from (TextLine(text, "refused", indent=1) for text in _refusals(search))
-    yield from (TextLine(text, "steering") for text in _steering(search))
+    yield blocks.TextLine(_counted(search))
+    yield from (blocks.TextLine(text, "refused", indent=1) for text in _refusals(search))
+    yield from (blocks.TextLine(text, "steering") for text in _steering(search))
 
 
 def search_summary(search: Search, history: pd.DataFrame, pictures: Sequence[str]) -> str:
@@ -45,32 +39,32 @@ def search_summary(search: Search, history: pd.DataFrame, pictures: Sequence[str
 
 
 def _summary(search: Search, history: pd.DataFrame, pictures: Sequence[str]) -> Iterator[Block]:
-    yield Heading(f"Search of {search['variant']} at {search['case']}", 0)
+    yield blocks.Heading(f"Search of {search['variant']} at {search['case']}", 0)
     yield _decision(search)
     yield _times(search)
     gpu = search["gpu"].get("name", "?")
-    yield Paragraph(f"{_counted(search)} GPU: {gpu}. Seed {search['seed']}.")
-    yield Heading("The champion")
+    yield blocks.Paragraph(f"{_counted(search)} GPU: {gpu}. Seed {search['seed']}.")
+    yield blocks.Heading("The champion")
     yield from _champion(search)
     if refusals := list(_refusals(search)):
-        yield Heading("Refused")
-        yield from map(TextLine, refusals)
-    yield Heading("How it got there")
+        yield blocks.Heading("Refused")
+        yield from map(blocks.TextLine, refusals)
+    yield blocks.Heading("How it got there")
     yield _path(history)
     if steering := list(_steering(search)):
-        yield Heading("What steering was worth")
-        yield from map(TextLine, steering)
+        yield blocks.Heading("What steering was worth")
+        yield from map(blocks.TextLine, steering)
     if search["importances"]:
         ranked = sorted(search["importances"].items(), key=lambda item: -item[1])
-        yield Heading("What mattered")
-        yield Paragraph("Importance for being among the fastest:")
+        yield blocks.Heading("What mattered")
+        yield blocks.Paragraph("Importance for being among the fastest:")
         rows = tuple((TextSpan(macro, "code"), figures.share(part)) for macro, part in ranked)
-        yield Grid(("tunable", ">importance"), rows)
-    yield from map(Image, pictures)
+        yield blocks.Grid(("tunable", ">importance"), rows)
+    yield from map(blocks.Image, pictures)
 
 
-def _decision(search: Search) -> TextLine:
-    return TextLine(search["because"], "keep" if search["keep"] else "fall back")
+def _decision(search: Search) -> blocks.TextLine:
+    return blocks.TextLine(search["because"], "keep" if search["keep"] else "fall back")
 
 
 def _counted(search: Search) -> str:
@@ -94,7 +88,7 @@ def _refusals(search: Search) -> Iterator[str]:
             yield f"{when}: {sum(search[key].values())} ({reasons})"
 
 
-def _times(search: Search) -> Grid:
+def _times(search: Search) -> blocks.Grid:
     """Return time and flags of champion, defaults and the reference."""
     champion, default = search["champion"], search["default"]
     rows = [("defaults", default["name"], default["config"])]
@@ -117,39 +111,34 @@ def _flags(config: Mapping[str, str]) -> str:
 def _time(warm: Mapping[str, Any] | None) -> str:
     if not warm:
         return "?"
-    text = figures.seconds(warm["median"])
-    if warm["low"] is None or warm["high"] is None:
-        return text
-    return f"{text} ({figures.seconds(warm['low'])} to {figures.seconds(warm['high'])})"
+    ends = (nan if warm[key] is None else warm[key] for key in ("low", "high"))
+    return words.timed(Interval(warm["median"], *ends))
 
 
 def _champion(search: Search) -> Iterator[Block]:
     comparison, champion = search["comparison"], search["champion"]
     if champion["number"] == search["default"]["number"]:
-        yield Paragraph("The defaults: nothing was confirmed faster.")
+        yield blocks.Paragraph("The defaults: nothing was confirmed faster.")
         return
-    g, p = (
-        "not known" if value is None else f"{value:.2g}"
-        for value in (comparison["hedges_g"], comparison["p_value"])
-    )
-    yield Paragraph(
+    effect = words.effect(comparison["hedges_g"], comparison["p_value"])
+    yield blocks.Paragraph(
         f"Trial {champion['number']}, proposed by {champion['source']}. "
-        f"{comparison['sentence']}; Hedges' g {g}, p {p}."
+        f"{'; '.join((comparison['sentence'], *effect))}."
     )
     for role in ("default", "champion"):
         if verdict := search[role]["said"].get("verdict"):
-            yield TextLine(f"{_label(verdict)}, {verdict['because']}", role)
+            yield blocks.TextLine(f"{_label(verdict)}, {verdict['because']}", role)
 
 
 def _label(verdict: Mapping[Any, Any]) -> str:
-    words = (verdict[key] for key in ("bound", "limiter"))
-    return ": ".join(word for word in words if isinstance(word, str) and word)
+    both = (verdict[key] for key in ("bound", "limiter"))
+    return ": ".join(word for word in both if isinstance(word, str) and word)
 
 
 def _path(history: pd.DataFrame) -> Block:
     steps = history[history["became_incumbent"] | (history["source"] == "default")]
     if steps.empty:
-        return Paragraph("No incumbent.")
+        return blocks.Paragraph("No incumbent.")
     columns: Columns[Mapping[Any, Any]] = {
         ">trial": lambda row: str(row["number"]),
         "proposed by": lambda row: str(row["source"]),

@@ -109,23 +109,28 @@ def _interval(expect: float, low: float, high: float) -> str:
 
 def bar(step: Mapping[str, Any]) -> str:
     """Return the step as one line: # computes, other marks are idle time by its cause."""
-    total = max(step["ms"], 1e-12)
-    parts = [(COMPUTING, step["gpu_busy_ms"])]
-    parts += [(row["cause"], row["ms"]) for row in step["idle"]]
-    text, seen = "", 0.0
-    for cause, part in parts:
-        seen += part
-        text += _CAUSES[cause][0] * (round(BAR * seen / total) - len(text))
+    text = ""
+    for cause, _, end, _ in step_parts(step):
+        text += _CAUSES[cause][0] * (round(BAR * end) - len(text))
     return f"[{text[:BAR].ljust(BAR)}]"
 
 
 def step_shares(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each cause, and computing, with its part of the step."""
-    total = max(step["ms"], 1e-12)
-    yield COMPUTING, f"computing {step['gpu_busy_ms'] / total:.1%}"
-    for row in step["idle"]:
-        if row["ms"] >= 0.001 * total:
-            yield row["cause"], f"{_CAUSES[row['cause']][1]} {row['ms'] / total:.1%}"
+    for cause, begin, end, _ in step_parts(step):
+        if cause == COMPUTING or end - begin >= 0.001:
+            yield cause, f"{_CAUSES[cause][1]} {end - begin:.1%}"
+
+
+def step_parts(step: Mapping[str, Any]) -> Iterator[tuple[str, float, float, str]]:
+    """Yield computing and each cause: begin and end as shares of the step, and what it is."""
+    computing = {"cause": COMPUTING, "ms": step["gpu_busy_ms"], "where": ""}
+    begin = 0.0
+    for row in (computing, *step["idle"]):
+        end = begin + row["ms"] / max(step["ms"], 1e-12)
+        most = f", most of it {row['where']}" if row["where"] else ""
+        yield row["cause"], begin, end, f"{row['cause']} {ms(row['ms'])}{most}"
+        begin = end
 
 
 def _saves(row: Mapping[str, Any], step: Mapping[str, Any]) -> str:
