@@ -201,7 +201,7 @@ def scales(ax: Axes, x: str, y: str = "", **looks: Any) -> None:
     ax.set_ylabel(y, fontsize=12, color=INK)
 
 
-def log_ticks(axis: Axis, text: Callable[[float], str]) -> None:
+def log_axis(axis: Axis, text: Callable[[float], str]) -> None:
     """Write powers of ten, or 1, 2 and 5 times those, on a logarithmic axis that has its limits."""
     ticks = numbers.log_ticks(*axis.get_view_interval())
     axis.set_ticks(ticks, list(map(text, ticks)))

@@ -272,8 +272,8 @@ def _set_frame(ax: Axes, roofs: Sequence[Roof], launches: Sequence[Points]) -> N
     left, right, bottom, top = numbers.axis_limits(roofs, launches)
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
     base.scales(ax, *numbers.AXES)
-    base.log_ticks(ax.xaxis, "{:,g}".format)
-    base.log_ticks(ax.yaxis, numbers.rate_tick)
+    base.log_axis(ax.xaxis, "{:,g}".format)
+    base.log_axis(ax.yaxis, numbers.rate_tick)
     base.bare(ax, "both")
 
 

@@ -54,7 +54,7 @@ def ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
         up = 4 + 13 * (_LEVELS - 1 - i % _LEVELS)
         text = f"{clip(name, 60)} {figures.seconds(time)}"
         base.note(ax, text, (time, 1), (3, up), _TOP, fontsize=9.5)
-    base.log_ticks(ax.xaxis, figures.seconds)
+    base.log_axis(ax.xaxis, figures.seconds)
     for head, x in _COLUMNS:
         base.note(ax, head, (x, 1), (0, 4), "axes fraction", fontsize=9.5, color=FAINT, va="bottom")
     below = (
@@ -127,7 +127,7 @@ def _history_frame(ax: Axes, subjects: dict[str, list[HistoryPoint]]) -> None:
     ax.set_yscale("log")
     every = [p.median for p in chain.from_iterable(subjects.values())]
     ax.set_ylim(min(every) / 1.25, max(every) * 1.25)
-    base.log_ticks(ax.yaxis, figures.seconds)
+    base.log_axis(ax.yaxis, figures.seconds)
     longest = max(subjects.values(), key=len)
     ax.set_xlim(-0.6, len(longest) - 0.2 + 0.12 * len(longest))
     if len(subjects) == 1:
@@ -185,7 +185,7 @@ def _ledger_frame(ax: Axes, largest: float, speedups: Sequence[float]) -> None:
     ax.fill_between(x, [v / 2 for v in x], x, color=_LOOKS["faster"], alpha=0.1, linewidth=0)
     ax.axhline(1, color=FAINT, linewidth=0.8, linestyle=":")
     for axis in (ax.xaxis, ax.yaxis):
-        base.log_ticks(axis, "{:g}x".format)
+        base.log_axis(axis, "{:g}x".format)
     base.bare(ax, "both")
     base.scales(ax, "Predicted: at most", "Measured when the cause was removed")
 
