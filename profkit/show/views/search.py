@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
-from profkit.evidence.samples import Interval
 from profkit.reports import figures
 from profkit.show.text import blocks, words
 from profkit.show.text.blocks import Block, Columns, TextSpan, grid
@@ -109,6 +108,8 @@ def _flags(config: Mapping[str, str]) -> str:
 
 
 def _time(warm: Mapping[str, Any] | None) -> str:
+    from profkit.evidence.samples import Interval  # with numpy
+
     if not warm:
         return "?"
     ends = (nan if warm[key] is None else warm[key] for key in ("low", "high"))
