@@ -48,16 +48,17 @@ def executor_of(client: Any) -> Any:
 
 
 def each_report(
-    function: str, paths: Iterable[str], died: str, client: Any = None
+    function: str, paths: Iterable[str], died: str, client: Any = None, jobs: int | None = None
 ) -> Iterator[tuple[str, Any]]:
     """Yield path and result of a function of many paths as they are done, holding few at a time.
 
     `function`: its "module:name"; its result has to be picklable. `died`: "module:name" of (path,
-    why) -> the result for a file whose process died. `client`: None takes this machine's processors.
+    why) -> the result for a file whose process died. `client`: None takes `jobs` processors of this
+    machine, or all.
     """
     todo = iter(paths)
     if client is None:
-        with closing(each_isolated(function, todo, processors(), named(died))) as done:
+        with closing(each_isolated(function, todo, jobs or processors(), named(died))) as done:
             for _, path, result in done:
                 yield path, result
         return

@@ -21,7 +21,7 @@ from profkit.records.paths import is_table
 from profkit.records.record import record_beside, recorded_sha256
 from profkit.reports.container.container import check, split
 from profkit.reports.isolated import is_limited, isolated, processors
-from profkit.reports.library import LARGE, children_for, prepare_child, read_copies
+from profkit.reports.library import LARGE, children_for, prepare_child, remove_copy
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import opened_launches, report_weight
 from profkit.reports.sass import images
@@ -171,7 +171,7 @@ def _read_apart(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[Ho
 
     with temporary_folder() as folder:
         most = children_for(frames.size)
-        read = read_copies(f"{__name__}:read_lines", copies(), most, died_in_copy)
+        read = isolated(f"{__name__}:read_lines", copies(), most, died_in_copy, remove_copy)
     found = dict(zip(places, chain.from_iterable(read), strict=False))
     return [found.get(n, _no_lines()) for n in range(len(requests))]
 

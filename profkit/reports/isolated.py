@@ -2,8 +2,9 @@
 
 The native library under ncu_report can crash on a damaged file and takes its process with it. So
 files are handed one at a time to child processes: the file in a child that died is known exactly,
-the others go on in a fresh child. This is subprocess and not multiprocessing because spawning
-re-imports the caller's __main__, and a five-line script without a main guard has to work.
+the others go on in a fresh child. A server imports once and then forks itself for each child; it
+never reads a file. It is subprocess and not multiprocessing because spawning re-imports the caller's
+__main__, and a five-line script without a main guard has to work.
 
 A child that hostile bytes have taken over must not take its parent too. So an answer is plain data
 (msgpack) of the type that the function says it returns, of at most ANSWER_MOST bytes: anything else
@@ -16,6 +17,7 @@ import contextlib
 import json
 import os
 import queue
+import resource
 import signal
 import struct
 import subprocess
@@ -24,7 +26,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import cache
 from importlib import import_module
-from itertools import islice
+from itertools import chain, islice
 from types import UnionType
 from typing import TYPE_CHECKING, Any, BinaryIO, get_args, get_type_hints
 
@@ -33,11 +35,11 @@ from profkit.errors import ProfkitError
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-# What a child runs: our import path first, so that it sees the same packages as we do.
+# What a server runs: our import path first, so that it sees the same packages as we do.
 _CHILD = (
     "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "  # Ctrl-C is the parent's
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from profkit.reports.isolated import serve; serve(sys.argv[2])"
+    "from profkit.reports.isolated import serve; serve(*sys.argv[2:])"
 )
 
 # Bytes that a fork takes before a fresh one goes on: 6 reports of a full set.
@@ -54,7 +56,11 @@ _NO_MEMORY = {_FULL, 1, -signal.SIGABRT}  # Python at its start, and C++, end li
 
 
 def isolated(
-    function: str, items: Iterable[Any], jobs: int, died: Callable[[Any, str], Any]
+    function: str,
+    items: Iterable[Any],
+    jobs: int,
+    died: Callable[[Any, str], Any],
+    done: Callable[[Any], object] = lambda _item: None,
 ) -> list[Any]:
     """Call a function of one item for many items, in child processes; results in their order.
 
@@ -66,10 +72,14 @@ def isolated(
             sequence only a few are taken ahead of the children.
         jobs: Child processes at a time.
         died: (item, why) -> the result for an item whose child died; why is a clause.
+        done: Called with each item that has a result.
     """
     most = min(jobs, len(items)) if isinstance(items, Sequence) else jobs
+    results = {}
     with contextlib.closing(each_isolated(function, items, most, died)) as answers:
-        results = {number: result for number, _, result in answers}
+        for number, item, result in answers:
+            results[number] = result
+            done(item)
     return [results[number] for number in range(len(results))]
 
 
@@ -92,8 +102,8 @@ def each_isolated(
 
     free: queue.SimpleQueue[_Child | None] = queue.SimpleQueue()
     children = [_Child(function) for _ in range(max(1, jobs))]
+    _start(function, children)  # so that they have imported when the first item is made
     for child in children:
-        child.start()  # so that it has imported when the first item is made
         free.put(child)
 
     def one(item: Any) -> Any:
@@ -118,7 +128,10 @@ def each_isolated(
                     yield *running.pop(call), call.result()
         finally:  # also for Ctrl-C: what runs is finished (a file takes milliseconds), no more begun
             pool.shutdown(cancel_futures=True)
-            _end_all(free, len(children))
+            # Ctrl-C while a pool starts a thread hides it from the pool: wait for it too.
+            _end([left for _ in children if (left := free.get())])
+            for _ in children:
+                free.put(None)
 
 
 def each_kept(function: str, items: Iterable[Any], died: Callable[[Any, str], Any]) -> list[Any]:
@@ -147,16 +160,7 @@ def _leave(key: tuple[int, str], child: _Child) -> None:
     with _LEFT_GUARD:
         waited = _LEFT[key].pop(child, None)
     if waited:
-        child.end()
-
-
-def _end_all(free: queue.SimpleQueue[_Child | None], count: int) -> None:
-    """End every child. Ctrl-C while a pool starts a thread hides it from the pool: wait for it too."""
-    for _ in range(count):
-        if child := free.get():
-            child.end()
-    for _ in range(count):
-        free.put(None)
+        _end([child])
 
 
 def processors() -> int:
@@ -170,64 +174,71 @@ class _Child:
 
     def __init__(self, function: str) -> None:
         self._function = function
-        self._process: subprocess.Popen[bytes] | None = None
+        self.servers: list[subprocess.Popen[bytes]] = []  # the first one's fork it is
+        self.ends: tuple[BinaryIO, ...] = ()  # of items, answers, and of its exit status
 
     def call(self, item: Any, died: Callable[[Any, str], Any], again: bool = True) -> Any:
-        process = self.start()
-        stdin, stdout = _pipes(process)
+        if not self.ends:
+            _start(self._function, [self])
+        items, answers, ended = self.ends
         try:
-            stdin.write(json.dumps(item).encode() + b"\n")
-            stdin.flush()
-            result = _received(stdout, self._function)
+            items.write(json.dumps(item).encode() + b"\n")
+            items.flush()
+            result = _received(answers, self._function)
         except _NotAnAnswer as error:
-            process.kill()
-            self.end()
+            self.servers[0].kill()
+            self.close()
             return died(item, f"the process that read it gave no answer: {error}")
         except (EOFError, BrokenPipeError):
-            self.end()
-            if process.returncode in _NO_MEMORY and is_limited():
+            code = int(ended.read() or self.servers[0].wait())  # nothing: the server died
+            self.close()
+            if code in _NO_MEMORY and is_limited():
                 raise _too_little(item) from None
-            if again and process.returncode == _KILLED:
+            if again and code == _KILLED:
                 return self.call(item, died, again=False)
-            return died(item, _how(process.returncode))
+            return died(item, _how(code))
         if isinstance(result, ProfkitError):
             raise result
         return result
 
-    def end(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        stdin, stdout = _pipes(process)
-        with contextlib.suppress(BrokenPipeError):
-            stdin.close()
-        stdout.close()
-        process.wait()
+    def close(self) -> None:
+        for end in self.ends:
+            with contextlib.suppress(BrokenPipeError):
+                end.close()
+        self.ends = ()
 
-    def start(self) -> subprocess.Popen[bytes]:
-        """Start the process, unless it runs already."""
-        if self._process is None:
-            # Without memory, the library and Python say so each in its own words; we say it once.
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _CHILD, json.dumps(sys.path), self._function],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL if is_limited() else None,
-                env={"GLIBC_TUNABLES": _TUNED, **os.environ},
-            )
-        return self._process
+
+def _start(function: str, children: Sequence[_Child]) -> None:
+    """Start a server that becomes these children."""
+    pipes = [(os.pipe(), os.pipe(), os.pipe()) for _ in children]
+    theirs = [(items[0], answers[1], ended[1]) for items, answers, ended in pipes]
+    passed = [*chain.from_iterable(theirs)]
+    server = subprocess.Popen(
+        [sys.executable, "-c", _CHILD, json.dumps(sys.path), function, json.dumps(theirs)],
+        stdin=subprocess.DEVNULL,
+        # Without memory, the library and Python say so each in its own words; we say it once.
+        stderr=subprocess.DEVNULL if is_limited() else None,
+        env={"GLIBC_TUNABLES": _TUNED, **os.environ},
+        pass_fds=passed,
+    )
+    for end in passed:
+        os.close(end)
+    for child, (items, answers, ended) in zip(children, pipes, strict=True):
+        child.servers = [server, *(old for old in child.servers if old.poll() is None)]
+        child.ends = os.fdopen(items[1], "wb"), *(os.fdopen(x[0], "rb") for x in (answers, ended))
+
+
+def _end(children: Sequence[_Child]) -> None:
+    for child in children:
+        child.close()
+    for server in chain.from_iterable(child.servers for child in children):
+        server.wait()
 
 
 # Children that wait for the next call, by process and function, each with what will end it.
 _LEFT: dict[tuple[int, str], dict[_Child, threading.Timer]] = {}
 _LEFT_GUARD = threading.Lock()
 _IDLE = 20.0  # seconds
-
-
-def _pipes(process: subprocess.Popen[bytes]) -> tuple[BinaryIO, BinaryIO]:
-    if process.stdin is None or process.stdout is None:
-        raise RuntimeError("a child without pipes")
-    return process.stdin, process.stdout  # type: ignore[return-value]
 
 
 class _NotAnAnswer(Exception):
@@ -289,10 +300,6 @@ def _received(stdout: BinaryIO, function: str) -> Any:
 
 def is_limited() -> bool:
     """Return whether the memory of this process is limited, by --max-memory or from outside."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return False
     return resource.getrlimit(resource.RLIMIT_DATA)[0] != resource.RLIM_INFINITY
 
 
@@ -310,35 +317,46 @@ def _how(returncode: int) -> str:
     return f"the process that read it ended with exit status {returncode}"
 
 
-def serve(function: str) -> None:
-    """Serve as the child: an item per line on stdin, the answers on stdout.
+def serve(function: str, children: str) -> None:
+    """Serve as forks of this process, each with its (items, answers, exit status) in JSON.
 
-    The native library never gives back what it took for a report. So items are answered in forks,
-    each of which ends when it has grown. What the function's module does in its prepare_child() is done
-    before, once for all forks.
+    The native library never gives back what it took for a report. So a fork that has grown ends, and
+    a fresh one goes on. What the function's module does in its prepare_child() is done before, once for
+    all. Whose fork died is told how: its ends are closed.
     """
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the native library prints must not get between the answers
+    os.dup2(2, 1)  # what the native library prints must not get into what the parent prints
     call = named(function)
     getattr(sys.modules[function.partition(":")[0]], "prepare_child", int)()
     kinds = _kinds(function)
     import msgspec  # noqa: F401 - once for all forks
 
-    if not hasattr(os, "fork"):  # Windows
-        _answer(call, kinds, answers)
-        return
-    more = True
-    while more:
-        pid = os.fork()
-        if pid == 0:
-            os._exit(_AGAIN if _answer(call, kinds, answers) else 0)
-        more = _ended(os.waitpid(pid, 0)[1])
+    waiting: list[list[int]] = json.loads(children)
+    running: dict[int, list[int]] = {}
+    while waiting or running:
+        while waiting:
+            own = waiting.pop()
+            if (pid := os.fork()) == 0:
+                for end in (own[2], *chain.from_iterable((*waiting, *running.values()))):
+                    os.close(end)
+                os._exit(_AGAIN if _answer(call, kinds, *own[:2]) else 0)
+            running[pid] = own
+        pid, status = os.wait()
+        own, code = running.pop(pid), os.waitstatus_to_exitcode(status)
+        if code == _AGAIN:
+            waiting.append(own)
+            continue
+        with contextlib.suppress(BrokenPipeError):  # closed: it had no more to do
+            os.write(own[2], b"%d" % code)
+        for end in own:
+            os.close(end)
+    os._exit(0)  # what the library holds goes with the process, not piece by piece
 
 
-def _answer(call: Callable[[Any], Any], kinds: tuple[Any, ...], answers: BinaryIO) -> bool:
+def _answer(call: Callable[[Any], Any], kinds: tuple[Any, ...], source: int, target: int) -> bool:
     """Answer items until this process has grown; whether there may be more."""
     before = _taken()
-    for line in sys.stdin.buffer:
+    answers = os.fdopen(target, "wb")
+    for line in os.fdopen(source, "rb"):
         try:
             result = call(json.loads(line))
         except ProfkitError as error:
@@ -356,22 +374,6 @@ def _answer(call: Callable[[Any], Any], kinds: tuple[Any, ...], answers: BinaryI
 
 
 def _taken() -> float:
-    """Return the most memory that this process ever had, in bytes; 0 where that is not known."""
-    try:
-        import resource
-    except ImportError:  # Windows, which has no fork either
-        return 0
+    """Return the most memory that this process ever had, in bytes."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def _ended(status: int) -> bool:
-    """Return whether a fork ended because it had grown; end as it did when it died."""
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0:
-        with contextlib.suppress(OSError):  # SIGKILL has no handler
-            signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    if code not in {0, _AGAIN}:
-        sys.exit(code)
-    return code == _AGAIN

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -19,7 +19,7 @@ from profkit.records.record import Record, declared, record_beside, recorded_sha
 from profkit.reports import launch
 from profkit.reports.container.container import Frames, Status, check, repair, split
 from profkit.reports.frame import PLACES, Identity, Part, ReportFile, Rows, RuleRow
-from profkit.reports.isolated import each_isolated, isolated, processors
+from profkit.reports.isolated import isolated, processors
 from profkit.reports.metrics import evaluate
 
 # A report with more bytes is read some launches at a time, by a child for each so many bytes: to
@@ -147,7 +147,8 @@ def read_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list
 
     with temporary_folder() as folder:
         items = copies(os.fspath(folder))
-        answers = read_copies(f"{__name__}:read_rows", items, children_for(size, jobs), _died)
+        many = children_for(size, jobs)
+        answers = isolated(f"{__name__}:read_rows", items, many, _died, remove_copy)
     read = []
     for number, (path, frames) in enumerate(zip(paths, checked, strict=True)):
         own = [answer for owner, answer in zip(owners, answers, strict=True) if owner == number]
@@ -161,24 +162,9 @@ def _died(item: Sequence[Any], _why: str) -> tuple[Rows, list[str | None]]:
     return rows, [None for _ in rows.identity]
 
 
-def read_copies(
-    function: str, items: Iterable[list[Any]], jobs: int, died: Callable[[Any, str], Any]
-) -> list[Any]:
-    """Do isolated with files that split made, the first of each item: they go when they are read."""
-    results: dict[int, Any] = {}
-    with closing(each_isolated(function, items, jobs, died)) as answers:
-        for number, (copy, *_), result in answers:
-            results[number] = result
-            os.unlink(copy)
-    return [results[number] for number in range(len(results))]
-
-
-def raw_large(path: str, frames: Frames, lost: Any) -> list[dict[str, float | str]]:
-    """Return raw name -> value of each launch of a large report; `lost` is `died` of isolated."""
-    with temporary_folder() as folder:
-        copies = ([os.fspath(copy)] for copy, _ in split(path, folder, metrics_only=frames.risky))
-        rows = read_copies(f"{__name__}:raw_rows", copies, children_for(frames.size), lost)
-    return [*chain.from_iterable(rows)]
+def remove_copy(item: Sequence[Any]) -> None:
+    """Remove a file that split made, the first of an item, when it was read."""
+    os.unlink(item[0])
 
 
 def raw_rows(item: Sequence[str]) -> list[dict[str, float | str]]:

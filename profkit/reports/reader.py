@@ -5,19 +5,28 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.files import read_bytes
+from profkit.files import read_bytes, temporary_folder
 from profkit.records.paths import expand, is_table
 from profkit.reports import library
-from profkit.reports.container.container import Frames, Status, check
+from profkit.reports.container.container import Frames, Status, check, split
 from profkit.reports.frame import Part, ReportFile, Reports
-from profkit.reports.isolated import each_isolated, is_limited, isolated, processors
-from profkit.reports.library import LARGE, actions, openable, part_from, prepare_child
+from profkit.reports.isolated import is_limited, isolated, processors
+from profkit.reports.library import (
+    LARGE,
+    actions,
+    children_for,
+    openable,
+    part_from,
+    prepare_child,
+    remove_copy,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,16 +91,11 @@ def _read_each(
     names: list[str], jobs: int | None, client: Any
 ) -> Iterator[tuple[str, Part | Frames]]:
     """Yield each file with its part as it is done; of a large one only what the check says."""
-    function, died = f"{__name__}:read_part", _died
-    if client is not None:
+    if client is not None or len(names) > FEW or sum(map(report_weight, names)) > MUCH:
         from profkit.reports.cluster import each_report
 
-        yield from each_report(function, names, f"{__name__}:{died.__name__}", client)
-    elif len(names) > FEW or sum(map(report_weight, names)) > MUCH:
         most = min(jobs or processors(), len(names))
-        with closing(each_isolated(function, names, most, died)) as answers:
-            for _, name, part in answers:
-                yield name, part
+        yield from each_report(f"{__name__}:read_part", names, f"{__name__}:_died", client, most)
     else:
         for name in names:
             yield name, _read_here(name)
@@ -122,7 +126,11 @@ def raw_frame(path: str | Path) -> pd.DataFrame:
     if frames.status == "unreadable":
         raise _unreadable(path, frames.message)
     if frames.size > LARGE:
-        rows = library.raw_large(path, frames, _no_rows)
+        with temporary_folder() as folder:
+            parts = split(path, folder, metrics_only=frames.risky)
+            copies, many = ([os.fspath(copy)] for copy, _ in parts), children_for(frames.size)
+            read = isolated(f"{library.__name__}:raw_rows", copies, many, _no_rows, remove_copy)
+        rows = [*chain.from_iterable(read)]
     elif frames.risky:
         rows = isolated(f"{__name__}:raw_here", [path], 1, _no_rows)[0]
     else:

@@ -9,6 +9,8 @@ import resource
 import signal
 import struct
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -32,6 +34,21 @@ def first_metric(path: str) -> int:
 
 def pid(item: Any) -> tuple[Any, int]:
     return item, os.getpid()
+
+
+def server(item: float) -> tuple[int, int]:
+    """Itself and who forked it, after so many seconds."""
+    time.sleep(item)
+    return os.getpid(), os.getppid()
+
+
+def kills_server(item: str) -> str:
+    """Where the item is a file that is not there yet: what forks is killed, and then this."""
+    if item and not os.path.exists(item):
+        Path(item).touch()
+        os.kill(os.getppid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "read"
 
 
 _kept = []

@@ -12,7 +12,7 @@ import zstandard
 
 from profkit.errors import ProfkitError
 from profkit.records.record import SCHEMA
-from profkit.reports import launch, reader
+from profkit.reports import cluster, launch, reader
 from profkit.reports.frame import COLUMNS, RULE_COLUMNS
 from profkit.reports.metrics import CATALOGUE, OPCODES
 from tests.reports import made
@@ -217,9 +217,9 @@ def test_a_crash_of_the_library_takes_one_file(write, tmp_path: Path, monkeypatc
         write(made.result(NAMES), name=f"{n}.ncu-rep")
     write(made.result(NAMES), name="5.culprit.ncu-rep")
     real, crashing = f"{reader.__name__}:read_part", "tests.reports.crashing:read_part"
-    isolated = reader.each_isolated
+    isolated = cluster.each_isolated
     monkeypatch.setattr(
-        reader, "each_isolated", lambda f, *rest: isolated(crashing if f == real else f, *rest)
+        cluster, "each_isolated", lambda f, *rest: isolated(crashing if f == real else f, *rest)
     )
     seen: list[tuple[int, int]] = []
     paths = sorted(tmp_path.iterdir())

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.reports import reader
+from profkit.reports import cluster, reader
 from profkit.reports.isolated import each_isolated, each_kept, isolated
 from tests.reports import made
 
@@ -26,6 +26,20 @@ def test_answers_in_order_from_as_many_children_as_asked_for() -> None:
     pids = {pid for _, pid in found}
     assert len(pids) <= 2
     assert os.getpid() not in pids
+
+
+def test_children_are_forks_of_one_server() -> None:
+    """What is imported and made before the first item is paid for once."""
+    found = isolated("tests.reports.crashing:server", [0.2] * 4, 3, lambda *_: None)
+    pids, servers = map(set, zip(*found, strict=True))
+    assert (len(pids), len(servers)) == (3, 1)
+    assert os.getpid() not in servers
+
+
+def test_who_loses_its_server_gets_another(tmp_path: Path) -> None:
+    items = [str(tmp_path / "mark"), *[""] * 5]
+    found = isolated("tests.reports.crashing:kills_server", items, 2, lambda _item, why: why)
+    assert found == ["read"] * 6
 
 
 def test_a_child_that_has_grown_is_replaced() -> None:
@@ -109,7 +123,7 @@ def test_a_child_that_was_taken_over_takes_nobody(
         (tmp_path / name).write_bytes(made.report())
     real = f"{reader.__name__}:read_part"
     monkeypatch.setattr(
-        reader, "each_isolated",
+        cluster, "each_isolated",
         lambda f, *rest: each_isolated("tests.reports.crashing:hostile_part" if f == real else f, *rest),
     )  # fmt: skip
     found = reader.read_report([tmp_path / name for name in names], jobs=2)
