@@ -13,8 +13,8 @@ from profkit.reports import hotlines, launch
 from profkit.reports.metrics import IDENTITY, OPCODES
 from profkit.reports.sass.addresses import LaunchedCode
 from profkit.reports.sass.counters import COUNTERS, samples_metric
+from profkit.reports.sass.cubin import LineRow, LineTable
 from profkit.reports.sass.images import Function
-from profkit.reports.sass.inlined import LineRow, LineTable
 
 
 @dataclass

@@ -20,21 +20,11 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-MAGIC = b"\x7fELF\x02\x01"
-NOBITS, SYMBOLS, RELOCATIONS, SECTION_SYMBOL = 8, 2, 4, 3
+from profkit.reports.sass.cubin import ELF, NOBITS, ElfSection, elf_sections, elf_text
+
+SYMBOLS, RELOCATIONS, SECTION_SYMBOL = 2, 4, 3
 ALLOCATED, MERGED, STRINGS = 0x2, 0x10, 0x20  # flags of a section
 _RESERVED = 0xFF00  # section numbers from here on are no sections
-
-
-@dataclass(frozen=True)
-class ElfSection:
-    name: str  # of it: `.text`
-    kind: int
-    flags: int
-    info: int  # the section that relocations are for
-    entry: int  # bytes of one entry; 0 without any
-    size: int  # in memory, bytes
-    content: bytes  # in the file; empty for NOBITS
 
 
 @dataclass(frozen=True)
@@ -47,20 +37,6 @@ class ElfSymbol:
     value: int
 
 
-def elf_sections(image: bytes) -> list[ElfSection]:
-    """Return the sections of an image, in order; struct.error and the like if it ends too early."""
-    (table,) = struct.unpack_from("<Q", image, 40)
-    size, count, names_index = struct.unpack_from("<HHH", image, 58)
-    rows = [struct.unpack_from("<IIQQQQIIQQ", image, table + size * i) for i in range(count)]
-    names = rows[names_index][4]
-    sections = []
-    for name, kind, flags, _address, offset, length, _link, info, _align, entry in rows:
-        content = b"" if kind == NOBITS else image[offset : offset + length]
-        label = _text(image, names + name)
-        sections.append(ElfSection(label, kind, flags, info, entry, length, content))
-    return sections
-
-
 def elf_symbols(sections: list[ElfSection]) -> list[ElfSymbol]:
     """The symbols of an object file; none without a table."""
     table = next((s for s in sections if s.kind == SYMBOLS), None)
@@ -68,13 +44,9 @@ def elf_symbols(sections: list[ElfSection]) -> list[ElfSymbol]:
         return []
     names = next(s.content for s in sections if s.name == ".strtab")
     return [
-        ElfSymbol(_text(names, name), info & 0xF, at if 0 < at < _RESERVED else None, value)
+        ElfSymbol(elf_text(names, name), info & 0xF, at if 0 < at < _RESERVED else None, value)
         for name, info, _other, at, value, _size in struct.iter_unpack("<IBBHQQ", table.content)
     ]
-
-
-def _text(data: bytes, start: int) -> str:
-    return data[start : data.index(b"\0", start)].decode("latin-1")
 
 
 _EM_CUDA = struct.pack("<H", 190)  # the machine of an image for the GPU
@@ -86,7 +58,7 @@ _CODE = (".text.", ".nv.constant1", ".nv.constant2", ".nv.constant3")
 def sass_hash(library: Path) -> str | None:
     """sha256 over the machine code of every kernel; None if no readable cubin is inside."""
     data = library.read_bytes()
-    starts = (found.start() for found in re.finditer(re.escape(MAGIC), data))
+    starts = (found.start() for found in re.finditer(re.escape(ELF), data))
     cubins = (at for at in starts if at and data[at + 18 : at + 20] == _EM_CUDA)
     sections = chain.from_iterable(_code(data[at:]) for at in cubins)
     parts = sorted(hashlib.sha256(kind.encode() + code).digest() for kind, code in sections)
@@ -118,7 +90,7 @@ def host_hash(object_file: Path) -> str | None:
     """sha256 over host code and its constants; None if it is no ELF file, or a broken one."""
     try:
         data = object_file.read_bytes()
-        if not data.startswith(MAGIC):
+        if not data.startswith(ELF):
             return None
         parts = _host_parts(elf_sections(data))
         return hashlib.sha256(repr(parts).encode()).hexdigest()

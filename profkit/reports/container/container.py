@@ -155,7 +155,7 @@ def _steps(path: str | Path, walk: _Walk) -> Iterator[None]:
                 walk.start = plain.read(len(MAGIC))
                 update(walk.start)
                 if walk.start == MAGIC:
-                    for frame in _frames(plain, limit, update):
+                    for frame in frames_of(plain, limit, update):
                         walk.step(frame)
                         yield
                     walk.end()
@@ -170,7 +170,9 @@ def _steps(path: str | Path, walk: _Walk) -> Iterator[None]:
     walk.sha256 = digest.hexdigest()
 
 
-def _frames(file: IO[bytes], limit: int, update: Callable[[bytes], object]) -> Iterator[bytes]:
+def frames_of(
+    file: IO[bytes], limit: int, update: Callable[[bytes], object] = lambda _: None
+) -> Iterator[bytes]:
     """Yield the length-prefixed frames up to the end of the file; `update` sees all that is read."""
     at = len(MAGIC)
     while prefix := file.read(4):

@@ -9,7 +9,7 @@ import pytest
 
 from profkit.reports.reader import actions
 from profkit.reports.sass import images, text
-from profkit.reports.sass.inlined import line_tables
+from profkit.reports.sass.cubin import line_tables
 from profkit.reports.sass.instruction import Instruction, decode, name
 from tests.conftest import ROOT, kinds, others
 
@@ -125,7 +125,7 @@ def test_who_called_an_atomic() -> None:
 def test_damaged_line_tables_give_what_they_can() -> None:
     known = images.functions(ARTIFACTS / "probes" / "probes-0.ncu-repz")
     function = known[0]
-    section = function.cubin.section(function.cubin.labels[".debug_line"])
+    section = function.cubin._content(".debug_line")
     for at in range(0, len(section), 7):
         damaged = section[:at] + b"\xff" + section[at + 1 :]
         assert set(line_tables(damaged, {})) == set()

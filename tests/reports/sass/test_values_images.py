@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from profkit.reports.sass import images
-from profkit.reports.sass.inlined import LineRow, LineTable, line_tables
+from profkit.reports.sass.cubin import Cubin, LineRow, LineTable, line_tables
 from tests.reports import made
 
 HEAD = 10  # bytes of a unit before its header's own fields: size, version, length
@@ -184,23 +184,23 @@ def _cubin(relocation: str = ".rela.debug_line", extra: bytes = b"") -> bytes:
 @pytest.mark.parametrize("relocation", [".rela.debug_line", ".rel.debug_line"])
 @pytest.mark.parametrize("extra", [b"", b"\xff" * 15])
 def test_sections_and_lines_of_a_cubin(relocation: str, extra: bytes) -> None:
-    cubin = images.Cubin(_cubin(relocation, extra))
-    assert list(cubin.labels.items()) == [
-        ("", 0), (".text.kern", 1), (".symtab", 2), (".debug_line", 3), (relocation, 4),
-        (".text.other", 5), (".shstrtab", 6),
+    cubin = Cubin(_cubin(relocation, extra))
+    assert [section.name for section in cubin.sections] == [
+        "", ".text.kern", ".symtab", ".debug_line", relocation, ".text.other", ".shstrtab",
     ]  # fmt: skip
-    assert cubin.section(1) == b"K" * 32
-    assert cubin.section(5) == b"O" * 16
+    assert cubin.functions == {1: "kern", 5: "other"}
+    assert cubin.sections[1].content == b"K" * 32
+    assert cubin.sections[5].content == b"O" * 16
     assert {name: t.rows for name, t in cubin.lines.items()} == {
         "kern": (LineRow(0, "one/a.cu", 2, 0),)
     }
 
 
 def test_a_cubin_without_lines() -> None:
-    assert images.Cubin(_elf([(".text.k", b"K")])).lines == {}
+    assert Cubin(_elf([(".text.k", b"K")])).lines == {}
     broken = _elf([(".text.k", b"K"), (".debug_line", LINES), (".symtab", b""),
                    (".rela.debug_line", struct.pack("<QQq", 0, 5 << 32, 0))])  # fmt: skip
-    assert images.Cubin(broken).lines == {}
+    assert Cubin(broken).lines == {}
 
 
 def _place(name: str, address: int) -> bytes:

@@ -1,21 +1,97 @@
-"""A cubin's line table (.debug_line)  ->  who called what is inlined at an address.
+"""An ELF image  ->  its sections; of a cubin, who called what is inlined at an address.
 
-The library gives the innermost line alone: of an atomicAdd that is a header of the toolkit. The
-table of DWARF 2 that nvcc writes says more: its extended opcode 0x90 names the row of the caller.
+The library gives the innermost line alone: of an atomicAdd that is a header of the toolkit. The line
+table (.debug_line, DWARF 2) that nvcc writes says more: its extended opcode 0x90 names the row of the
+caller.
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from profkit.reports.container.wire import Malformed, varint
 
+ELF = b"\x7fELF\x02\x01"  # of 64 bits, little-endian
+NOBITS = 8  # the kind of a section without bytes in the file
+_CODE = ".text."
 _COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE, _SET_COLUMN = 1, 2, 3, 4, 5
 _CONST_ADD_PC, _FIXED_ADVANCE_PC = 8, 9
 _END, _SET_ADDRESS, _INLINED = 1, 2, 0x90
 _OLDEST, _NEWEST = 2, 4  # versions of the table that are read
+
+
+@dataclass(frozen=True, slots=True)
+class ElfSection:
+    name: str  # of it: `.text`
+    kind: int
+    flags: int
+    start: int  # in the image
+    size: int  # in memory, bytes
+    info: int  # the section that relocations are for
+    entry: int  # bytes of one entry; 0 without any
+    image: bytes = field(repr=False)
+
+    @property
+    def content(self) -> bytes:
+        """Its bytes in the file."""
+        return b"" if self.kind == NOBITS else self.image[self.start : self.start + self.size]
+
+
+def elf_sections(image: bytes) -> list[ElfSection]:
+    """Return the sections of an image, in order; struct.error and the like if it ends too early."""
+    (table,) = struct.unpack_from("<Q", image, 40)
+    size, count, names = struct.unpack_from("<HHH", image, 58)
+    rows = [struct.unpack_from("<IIQQQQIIQQ", image, table + size * n) for n in range(count)]
+    return [
+        ElfSection(
+            elf_text(image, rows[names][4] + name), kind, flags, at, size, info, entry, image
+        )
+        for name, kind, flags, _address, at, size, _link, info, _align, entry in rows
+    ]
+
+
+def elf_text(data: bytes, start: int) -> str:
+    return data[start : data.index(b"\0", start)].decode("latin-1")
+
+
+class Cubin:
+    """An ELF image of machine code."""
+
+    def __init__(self, image: bytes) -> None:
+        self.sections = elf_sections(image)
+        # Number of a section of code -> the mangled name of the function in it.
+        self.functions = {
+            number: section.name.removeprefix(_CODE).encode("latin-1").decode(errors="replace")
+            for number, section in enumerate(self.sections)
+            if section.name.startswith(_CODE)
+        }
+
+    def _content(self, name: str) -> bytes:
+        return next((section.content for section in self.sections if section.name == name), b"")
+
+    @cached_property
+    def lines(self) -> dict[str, LineTable]:
+        """Function -> its line table; empty when it was built without -lineinfo."""
+        try:
+            functions = dict(self._relocated())
+        except struct.error:
+            return {}
+        return line_tables(self._content(".debug_line"), functions)
+
+    def _relocated(self) -> Iterator[tuple[int, str]]:
+        """Yield offset in .debug_line of a function's address, and which function it is."""
+        symbols = self._content(".symtab")
+        for kind, size in ((".rela.debug_line", 24), (".rel.debug_line", 16)):
+            table = self._content(kind)
+            for at in range(0, len(table) - size + 1, size):
+                offset, about = struct.unpack_from("<QQ", table, at)
+                *_, number = struct.unpack_from("<IBBH", symbols, 24 * (about >> 32))
+                if number in self.functions:
+                    yield offset, self.functions[number]
 
 
 @dataclass(frozen=True)
