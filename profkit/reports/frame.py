@@ -24,8 +24,6 @@ RuleRow = tuple[str, int, str, str, str, float, str]
 
 @dataclass(frozen=True)
 class ReportFile:
-    """One file and what could be read of it."""
-
     path: str  # as the caller named it
     sha256: str | None  # of the file, None when it cannot be read
     # empty (0 bytes, or whole without a launch); damaged (something is lost, the rest is in the frame);
@@ -55,17 +53,13 @@ class Rows:
 
 @dataclass(frozen=True)
 class Part(Rows):
-    """One file's share of the frame."""
-
     file: ReportFile = field(kw_only=True)
 
     def launches(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows of the frame as plain mappings."""
         for identity, metrics in zip(self.identity, self.metrics(), strict=True):
             yield dict(zip(COLUMNS, identity, strict=True)) | metrics.to_dict()
 
     def metrics(self) -> Iterator[MetricRow]:
-        """Yield the metrics of each launch."""
         values = memoryview(self.values).cast("d")
         for n in range(0, len(values), len(CATALOGUE)):
             yield MetricRow(values[n : n + len(CATALOGUE)])
@@ -107,7 +101,6 @@ class Reports:
 
     @property
     def files(self) -> tuple[ReportFile, ...]:
-        """What could be read of each file."""
         return tuple(part.file for part in self.parts)
 
     @cached_property

@@ -26,7 +26,7 @@ from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import opened_launches, report_weight
 from profkit.reports.sass import images
 from profkit.reports.sass.addresses import LaunchedCode, Place
-from profkit.reports.sass.counters import COUNTERS, samples_metric
+from profkit.reports.sass.counters import COUNTERS, Counter, samples_metric
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,8 +41,6 @@ _OTHERS = "the process that read it answered other requests"
 
 @dataclass(frozen=True)
 class LinesRequest:
-    """A question about one launch."""
-
     report: str  # its path
     launch: int  # index in it
     # Key (a rule) -> names of counters, the best first; the first that was collected and is not zero
@@ -79,8 +77,6 @@ COLUMNS = tuple(column.name for column in fields(CounterLine))
 
 @dataclass(frozen=True)
 class HotLines:
-    """The answer to a request: lines of each key's counter, and lines by samples."""
-
     counters: Mapping[str, tuple[CounterLine, ...]]
     sampled: tuple[CounterLine, ...]
 
@@ -215,14 +211,10 @@ def _first(kernel: LaunchedCode, names: Sequence[str], count: int) -> list[Count
     """Return the lines of the first counter that was collected and is not zero."""
     for name in names:
         counter = COUNTERS[name]
-        lines = _stalled(kernel, name) if counter.states else _counted(kernel, name)
-        if lines:
-            return sorted(lines, key=_rank)[:count]
+        sums = _stalled(kernel, counter) if counter.states else _counted(kernel, counter)
+        if sums:
+            return _lines(kernel, name, sums)[:count]
     return []
-
-
-def _rank(line: CounterLine) -> tuple[float, str, int, int]:
-    return -line.value, line.file or "", line.line or 0, line.pc or 0
 
 
 @dataclass
@@ -243,24 +235,23 @@ class _Sum:
             self.most, self.pc, self.producer = value, pc, producer
 
 
-def _counted(kernel: LaunchedCode, name: str) -> list[CounterLine]:
-    counter = COUNTERS[name]
+def _counted(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
     sums: dict[Place, _Sum] = defaultdict(_Sum)
     collected = (kernel.values(terms) for terms in counter.alternatives)
     for pc, value in (next((v for v in collected if v is not None), None) or {}).items():
         if value > 0 and (not counter.opcodes or kernel.opcode(pc) in counter.opcodes):
             sums[kernel.place(pc)].add(value, pc)
-    return list(_lines(kernel, name, sums))
+    return sums
 
 
-def _stalled(kernel: LaunchedCode, name: str) -> list[CounterLine]:
+def _stalled(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
     """Return samples by the line that is waited for; by where the warps are when that is not known.
 
     One sample that waits for several lines is divided among them. A fixed latency is waited for
     from one instruction to the next: there the line is the thing.
     """
     sums: dict[Place, _Sum] = defaultdict(_Sum)
-    for state in COUNTERS[name].states:
+    for state in counter.states:
         for pc, value in (kernel.values({samples_metric(state): 1.0}) or {}).items():
             sources = {kernel.place(p): p for p in kernel.producers(pc, state)}
             if state == _FIXED or not sources:
@@ -268,11 +259,10 @@ def _stalled(kernel: LaunchedCode, name: str) -> list[CounterLine]:
                 continue
             for place, source in sources.items():
                 sums[place].add(value / len(sources), pc, source, state)
-    return list(_lines(kernel, name, sums))
+    return sums
 
 
 def _by_samples(kernel: LaunchedCode) -> list[CounterLine]:
-    """Return lines where warps were sampled in any state, the most first."""
     sums: dict[Place, _Sum] = defaultdict(_Sum)
     by_pc: dict[int, Tally[str]] = defaultdict(Tally)
     for raw, state in SAMPLES.items():
@@ -282,16 +272,17 @@ def _by_samples(kernel: LaunchedCode) -> list[CounterLine]:
         place = kernel.place(pc)
         sums[place].add(states.total(), pc)
         sums[place].states.update(states)
-    return sorted(_lines(kernel, "samples", sums), key=_rank)
+    return _lines(kernel, "samples", sums)
 
 
-def _lines(kernel: LaunchedCode, name: str, sums: Mapping[Place, _Sum]) -> Iterator[CounterLine]:
-    total = sum(x.value for x in sums.values())
+def _lines(kernel: LaunchedCode, name: str, sums: Mapping[Place, _Sum]) -> list[CounterLine]:
+    """Return sums as lines, the largest first."""
+    total, lines = sum(x.value for x in sums.values()), []
     for x in sums.values():
         file, line = kernel.place(x.pc)
         waiting = Tally({state: n for state, n in x.states.items() if state != _ISSUING})
         stall, samples_there = next(iter((waiting or x.states).most_common(1)), ("", 0))
-        yield CounterLine(
+        found = CounterLine(
             counter=name,
             file=file,
             line=line if file else None,
@@ -301,20 +292,18 @@ def _lines(kernel: LaunchedCode, name: str, sums: Mapping[Place, _Sum]) -> Itera
             value=x.value,
             stall=stall,
             stall_share=samples_there / x.value,
-            **_producer(kernel, x.producer),
         )
-
-
-def _producer(kernel: LaunchedCode, pc: int | None) -> dict[str, Any]:
-    if pc is None:
-        return {}
-    file, line = kernel.place(pc)
-    return {
-        "producer_file": file,
-        "producer_line": line if file else None,
-        "producer_pc": pc,
-        "producer_opcode": kernel.opcode(pc),
-    }
+        if x.producer is not None:
+            file, line = kernel.place(x.producer)
+            found = replace(
+                found,
+                producer_file=file,
+                producer_line=line if file else None,
+                producer_pc=x.producer,
+                producer_opcode=kernel.opcode(x.producer),
+            )
+        lines.append(found)
+    return sorted(lines, key=lambda x: (-x.value, x.file or "", x.line or 0, x.pc or 0))
 
 
 def _sourced(kernel: LaunchedCode, line: CounterLine, *, strip: bool = True) -> CounterLine:

@@ -84,7 +84,6 @@ def isolated(
 
 
 def named(function: str) -> Callable[..., Any]:
-    """Return the function that is "module:name"."""
     module, name = function.split(":")
     found: Callable[..., Any] = getattr(import_module(module), name)
     return found
@@ -156,7 +155,6 @@ def each_kept(function: str, items: Iterable[Any], died: Callable[[Any, str], An
 
 
 def _leave(key: tuple[int, str], child: _Child) -> None:
-    """End a child that was not used since."""
     with _LEFT_GUARD:
         waited = _LEFT[key].pop(child, None)
     if waited:
@@ -374,6 +372,5 @@ def _answer(call: Callable[[Any], Any], kinds: tuple[Any, ...], source: int, tar
 
 
 def _taken() -> float:
-    """Return the most memory that this process ever had, in bytes."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -68,7 +68,6 @@ def part_from_raw(rows: Iterable[Mapping[str, Any]], file: ReportFile) -> Part:
 
 
 def _counters(row: Mapping[str, Any], index: int) -> dict[str, float]:
-    """Return the values of a row that the catalogue reads."""
     if not isinstance(row, Mapping):
         raise ProfkitError(
             f"from_raw: row {index} is a {type(row).__name__}, not a mapping",

@@ -18,15 +18,7 @@ from profkit.reports import library
 from profkit.reports.container.container import Frames, Status, check, split
 from profkit.reports.frame import Part, ReportFile, Reports
 from profkit.reports.isolated import is_limited, isolated, processors
-from profkit.reports.library import (
-    LARGE,
-    actions,
-    children_for,
-    openable,
-    part_from,
-    prepare_child,
-    remove_copy,
-)
+from profkit.reports.library import LARGE, actions, openable, part_from, prepare_child
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,28 +117,23 @@ def raw_frame(path: str | Path) -> pd.DataFrame:
     frames = check(path)
     if frames.status == "unreadable":
         raise _unreadable(path, frames.message)
-    if frames.size > LARGE:
+
+    def died(_item: Any, why: str) -> None:
+        raise _unreadable(path, why)
+
+    if frames.size > LARGE or frames.risky:
         with temporary_folder() as folder:
             parts = split(path, folder, metrics_only=frames.risky)
-            copies, many = ([os.fspath(copy)] for copy, _ in parts), children_for(frames.size)
-            read = isolated(f"{library.__name__}:raw_rows", copies, many, _no_rows, remove_copy)
+            copies, many = (
+                ([os.fspath(copy)] for copy, _ in parts),
+                library.children_for(frames.size),
+            )
+            read = isolated(f"{library.__name__}:raw_rows", copies, many, died, library.remove_copy)
         rows = [*chain.from_iterable(read)]
-    elif frames.risky:
-        rows = isolated(f"{__name__}:raw_here", [path], 1, _no_rows)[0]
     else:
-        rows = raw_here(path)
+        with openable(path, repaired=frames.wrong_suffix) as copy:
+            rows = library.raw_rows([copy])
     return pd.DataFrame(rows, index=pd.RangeIndex(len(rows), name="launch"))
-
-
-def raw_here(path: str) -> list[dict[str, float | str]]:
-    """Return raw name -> value of each launch of what is left of a report."""
-    frames = check(path)
-    with openable(path, repaired=frames.wrong_suffix, metrics_only=frames.risky) as copy:
-        return library.raw_rows([copy])
-
-
-def _no_rows(path: str, why: str) -> list[dict[str, float | str]]:
-    raise _unreadable(path, why)
 
 
 @contextmanager
@@ -207,24 +194,21 @@ def report_weight(path: str) -> int:
 
 
 def _read_table(path: str) -> Part:
-    """Read what `ncu --csv` printed."""
-    try:
-        content = read_bytes(path, TABLE_MOST)
-    except OSError as error:
-        why = error.strerror or "cannot be read"
-        return Part(file=ReportFile(path, None, "unreadable", why, 0, None))
-    sha256 = hashlib.sha256(content).hexdigest()
-    if not content.strip():
-        return Part(file=ReportFile(path, sha256, "empty", "0 bytes", 0, None))
     from profkit.reports.raw_counters import part_from_raw, table_rows
 
+    content, rows = None, []
+    status: Status = "unreadable"
     try:
-        rows = table_rows(content.decode("utf-8-sig", "backslashreplace"), path)
+        content = read_bytes(path, TABLE_MOST)
+        if content.strip():
+            rows = table_rows(content.decode("utf-8-sig", "backslashreplace"), path)
+        status = "ok" if rows else "empty"
+        message = "" if rows else "a header without launches" if content.strip() else "0 bytes"
+    except OSError as error:
+        message = error.strerror or "cannot be read"
     except ProfkitError as error:
-        why = f"{error.message.removeprefix(f'{path}: ')}: {error.hint}"
-        return Part(file=ReportFile(path, sha256, "unreadable", why, 0, None))
-    status: Status = "ok" if rows else "empty"
-    message = "" if rows else "a header without launches"
+        message = f"{error.message.removeprefix(f'{path}: ')}: {error.hint}"
+    sha256 = None if content is None else hashlib.sha256(content).hexdigest()
     return part_from_raw(rows, ReportFile(path, sha256, status, message, len(rows), None))
 
 

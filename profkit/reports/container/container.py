@@ -22,19 +22,10 @@ from pathlib import Path
 from typing import IO, Literal
 
 from profkit.files import open_regular
+from profkit.reports.container import wire
 from profkit.reports.container.contents import BlockHeader, header, nameless, repair_frame, result
 from profkit.reports.container.copies import MAGIC, ZSTD, Copies, unpacked
-from profkit.reports.container.wire import (
-    FILE,
-    GRAPH_DATA,
-    KINDS,
-    SOURCE,
-    SOURCES,
-    Cut,
-    Malformed,
-    NotText,
-    verify_message,
-)
+from profkit.reports.container.wire import SOURCES, Cut, Malformed, verify_message
 
 Status = Literal["ok", "empty", "damaged", "unreadable"]
 LIMIT = 4 << 30  # bytes that a compressed report may become: the largest seen is 1/50 of it
@@ -54,8 +45,6 @@ _Key = tuple[str, int, int, int, int]  # see _identity
 
 @dataclass(frozen=True)
 class Frames:
-    """What the bytes say."""
-
     status: Status  # empty: nothing in it; damaged: a part is lost; unreadable: not a report
     message: str  # why it is not ok; what ncu left out of one that is, mostly nothing
     launches: int = 0  # that it holds, damaged ones too
@@ -217,11 +206,10 @@ class _Walk:
         self._size = 0
 
     def step(self, frame: bytes) -> None:
-        """Check the next frame."""
         self.size += 4 + len(frame)
         if self._first:
             self._first = False
-            verify_message(frame, 0, len(frame), FILE, self._newer)
+            verify_message(frame, 0, len(frame), wire.FILE, self._newer)
             if self._out is not None:
                 self._out.start(frame)
         elif not self._left:
@@ -239,7 +227,7 @@ class _Walk:
         self._hollow += not announced
         if self._hollow > HOLLOW:
             raise Malformed(f"more than {HOLLOW} blocks with nothing in them")
-        if 4 * sum(count for field, count in announced if field != GRAPH_DATA) > block.size:
+        if 4 * sum(count for field, count in announced if field != wire.GRAPH_DATA) > block.size:
             raise Malformed("a block is not as long as its header says")
         self._details |= bool(self._launches and not announced)
         self._left, self._size = announced[::-1], block.size
@@ -256,7 +244,7 @@ class _Walk:
         """Check that the frames of a block have the size that its header says."""
         if self._size < 0 or (self._size and not self._left):
             raise Malformed("a block is not as long as its header says")
-        if not self._size and [field for field, _ in self._left] == [GRAPH_DATA]:
+        if not self._size and [field for field, _ in self._left] == [wire.GRAPH_DATA]:
             self._left.clear()  # a count of what may be elsewhere: no report with it was seen
 
     def _whole(self, field: int, frame: bytes) -> bool:
@@ -265,8 +253,8 @@ class _Walk:
             if field in _KINDS:
                 self.risky |= result(frame, _KINDS[field], self._newer, self._sequences)
             elif field == SOURCES:
-                verify_message(frame, 0, len(frame), SOURCE, self._newer)
-        except NotText as error:  # its name: the library takes it, and so do we
+                verify_message(frame, 0, len(frame), wire.SOURCE, self._newer)
+        except wire.NotText as error:  # its name: the library takes it, and so do we
             if field not in _KINDS:
                 self.problems.append(f"a kernel's machine code is damaged: {error}")
                 return False
@@ -294,12 +282,10 @@ class _Walk:
             self._out.frame(field, self._process, left)
 
     def end(self) -> None:
-        """Check that the file may end here."""
         if self._first or self._left:
             raise Malformed("the file ends before its last block does")
 
     def verdict(self) -> Frames:
-        """Return what all frames together say."""
         if not self.start and not self.problems:
             return Frames("empty", "the file has 0 bytes")
         if not MAGIC.startswith(self.start):
@@ -323,7 +309,7 @@ class _Walk:
         return Frames("empty", "it holds no launch", *counted)
 
 
-_KINDS = {kind.counter: kind for kind in KINDS}
+_KINDS = {kind.counter: kind for kind in wire.KINDS}
 
 
 def _is_newer(version: str | None) -> bool:

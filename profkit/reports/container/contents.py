@@ -15,31 +15,12 @@ from functools import cache
 from itertools import pairwise
 from sys import byteorder
 
-from profkit.reports.container.wire import (
-    BYTES,
-    COUNTERS,
-    HEADER,
-    METRIC,
-    NAMES,
-    PROCESS,
-    RESULT_SOURCE,
-    SESSION,
-    SIZE,
-    Kind,
-    Malformed,
-    NotText,
-    fields,
-    inspect,
-    one,
-    varint,
-    verify_message,
-)
+from profkit.reports.container import wire
+from profkit.reports.container.wire import BYTES, Kind, Malformed, fields, one
 
 
 @dataclass(frozen=True)
 class BlockHeader:
-    """A block header."""
-
     counts: dict[int, int]  # field number -> how many frames of that kind follow
     size: int  # bytes of these frames
     names: list[bytes] | None  # of metrics, which it adds to the string table; None: damaged
@@ -50,26 +31,26 @@ class BlockHeader:
 
 def header(data: bytes, newer: list[int]) -> BlockHeader:
     """Check a block header."""
-    counts, size = dict.fromkeys(COUNTERS, 0), 0
+    counts, size = dict.fromkeys(wire.COUNTERS, 0), 0
     names: list[bytes] | None = []
     version, about, process, at = None, b"", b"", 0
     while at < len(data):
         begin = at
-        number, wire, start, stop, at = one(data, at, len(data))
-        inspect(data, (number, wire, start, stop), HEADER, newer)
+        number, wire_type, start, stop, at = one(data, at, len(data))
+        wire.inspect(data, (number, wire_type, start, stop), wire.HEADER, newer)
         if number in counts:
             counts[number] = start
             continue
-        if number == SIZE:
+        if number == wire.SIZE:
             size = start
             continue
         about += data[begin:at]
-        if number == SESSION:
+        if number == wire.SESSION:
             version = _version(data, start, stop)
-        elif number == NAMES:
+        elif number == wire.NAMES:
             table = _names(data, start, stop)
             names = None if names is None or table is None else names + table
-        elif number == PROCESS:
+        elif number == wire.PROCESS:
             process = data[begin:at]
     return BlockHeader(counts, size, names, version, about, process)
 
@@ -79,7 +60,7 @@ def block_of_one(counter: int, frame: bytes) -> bytes:
     size, left = b"", 4 + len(frame)
     while left > 0x7F:
         size, left = size + bytes([left & 0x7F | 0x80]), left >> 7
-    return bytes([counter << 3, 1, SIZE << 3]) + size + bytes([left])
+    return bytes([counter << 3, 1, wire.SIZE << 3]) + size + bytes([left])
 
 
 def result(data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes, ...]]) -> bool:
@@ -95,15 +76,15 @@ def result(data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes
     """
     at, end, tag = 0, len(data), kind.metrics << 3 | BYTES
     seen, risky = set(), False
-    strange: NotText | None = None
+    strange: wire.NotText | None = None
     while at < end:
         if data[at] == tag:
             at = _metrics(data, at, tag, newer, sequences)
             continue
-        number, wire, start, stop, at = one(data, at, end)
+        number, wire_type, start, stop, at = one(data, at, end)
         try:
-            inspect(data, (number, wire, start, stop), kind.message, newer)
-        except NotText as error:
+            wire.inspect(data, (number, wire_type, start, stop), kind.message, newer)
+        except wire.NotText as error:
             if number not in kind.message.texts:
                 raise Malformed(str(error)) from None
             strange = error
@@ -128,21 +109,23 @@ def repair_frame(data: bytes, kind: Kind) -> bytes | None:
     try:
         while at < len(data):
             begin = at
-            number, wire, start, stop, at = one(data, at, len(data))
+            number, wire_type, start, stop, at = one(data, at, len(data))
             if number not in readable:
                 continue
             with contextlib.suppress(Malformed):
-                if number not in kind.message.texts or wire != BYTES:  # a name is one in any bytes
-                    inspect(data, (number, wire, start, stop), kind.message, [])
+                if (
+                    number not in kind.message.texts or wire_type != BYTES
+                ):  # a name is one in any bytes
+                    wire.inspect(data, (number, wire_type, start, stop), kind.message, [])
                 if number == kind.metrics and not _is_usual(data, start, stop):
-                    verify_message(data, start, stop, METRIC, [])
+                    wire.verify_message(data, start, stop, wire.METRIC, [])
                 repaired += data[begin:at]
                 seen.add(number)
     except Malformed:  # what follows cannot be told apart
         pass
     missing = kind.message.required - seen
-    if missing == {RESULT_SOURCE}:
-        repaired, missing = repaired + bytes([RESULT_SOURCE << 3 | BYTES, 0]), set()
+    if missing == {wire.RESULT_SOURCE}:
+        repaired, missing = repaired + bytes([wire.RESULT_SOURCE << 3 | BYTES, 0]), set()
     return None if missing else bytes(repaired)
 
 
@@ -151,8 +134,6 @@ _NUMBER = rb"(?:%b|%b{1,4}%b)" % (_LAST, _MORE, _LAST)
 
 
 def _value() -> bytes:
-    """Return the pattern of a value with its size, of every kind that ncu writes."""
-
     def sized(size: int, body: bytes) -> bytes:
         return re.escape(bytes([size])) + body
 
@@ -216,8 +197,8 @@ def _metrics(
         if match:
             ids.append(match[1])
         else:
-            verify_message(data, start, stop, METRIC, newer)
-            ids.append(data[start + 1 : varint(data, start + 1)[1]])  # the id comes first
+            wire.verify_message(data, start, stop, wire.METRIC, newer)
+            ids.append(data[start + 1 : wire.varint(data, start + 1)[1]])  # the id comes first
     sequences.add(tuple(ids))  # most launches of a report have the same
     return at
 
@@ -228,7 +209,7 @@ def nameless(sequences: Iterable[tuple[bytes, ...]], names: int) -> bool:
     longest = max(map(len, ids), default=0)
     # A varint has its highest bits last, so that the largest id is the last one in this order.
     largest = max((id_[::-1] for id_ in ids if len(id_) == longest), default=b"")
-    return bool(ids) and varint(largest[::-1], 0)[0] >= names
+    return bool(ids) and wire.varint(largest[::-1], 0)[0] >= names
 
 
 def _in_order(data: bytes, start: int, end: int) -> bool:
@@ -257,7 +238,9 @@ def _names(data: bytes, at: int, end: int) -> list[bytes] | None:
     try:
         if names is None:
             parts = list(fields(data, at, end))
-            names = [data[start:stop] for number, wire, start, stop in parts if wire == BYTES]
+            names = [
+                data[start:stop] for number, wire_type, start, stop in parts if wire_type == BYTES
+            ]
         text = b" ".join(names).decode()  # a space ends any character that is cut short
     except (Malformed, UnicodeDecodeError):
         return None

@@ -45,8 +45,6 @@ _CC = tuple(f"device__attribute_compute_capability_{part}" for part in ("major",
 
 @dataclass(frozen=True)
 class Source:
-    """One way to get a metric."""
-
     names: tuple[str, ...]  # raw names it reads; all must be there, or the next source is tried
     value: Value  # from the raw values to SI
     text: str  # how `profkit explain` shows it
@@ -60,8 +58,6 @@ class Source:
 
 @dataclass(frozen=True)
 class Metric:
-    """One entry of the catalogue."""
-
     name: str  # the frame's column
     unit: Unit  # in SI, or "share" for a fraction (1.0 is 100 %)
     meaning: str  # in Nsight Compute's words

@@ -102,7 +102,6 @@ class LaunchedCode:
         return [x.pc for x in producers(program, pc, state)] if program else []
 
     def _program(self, pc: int) -> Program | None:
-        """Return the code of the function that an address is in."""
         start = self._start(pc)
         return (None if start is None else self._function_code(start)) or self._texts
 
@@ -111,7 +110,6 @@ class LaunchedCode:
         return None if code is None else Program(code)
 
     def _start(self, pc: int) -> int | None:
-        """Return the address of the function that an address is in."""
         spans = self._spans.items()
         return next((start for start, f in spans if start <= pc < start + len(f.code)), None)
 

@@ -25,8 +25,6 @@ _RAW_OF = {state: raw for raw, state in SAMPLES.items()}
 
 @dataclass(frozen=True)
 class Counter:
-    """Something that instructions have a share of."""
-
     meaning: str  # what is counted, in the plural
     alternatives: tuple[Terms, ...] = ()  # of raw metrics with one instance per instruction address
     opcodes: frozenset[str] = frozenset()  # only at these; at all when empty
@@ -35,7 +33,6 @@ class Counter:
 
 
 def _any(*names: str) -> tuple[Terms, ...]:
-    """Return the alternatives that are these raw metrics themselves."""
     return tuple({name: 1.0} for name in names)
 
 
@@ -99,5 +96,4 @@ COUNTERS: dict[str, Counter] = {
 
 
 def samples_metric(state: str) -> str:
-    """Return the raw metric that has a warp state's samples per instruction."""
     return _RAW_OF[state]

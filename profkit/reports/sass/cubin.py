@@ -37,7 +37,6 @@ class ElfSection:
 
     @property
     def content(self) -> bytes:
-        """Its bytes in the file."""
         return b"" if self.kind == NOBITS else self.image[self.start : self.start + self.size]
 
 
@@ -59,8 +58,6 @@ def elf_text(data: bytes, start: int) -> str:
 
 
 class Cubin:
-    """An ELF image of machine code."""
-
     def __init__(self, image: bytes) -> None:
         self.sections = elf_sections(image)
         # Number of a section of code -> the mangled name of the function in it.
@@ -142,8 +139,6 @@ def line_tables(section: bytes, functions: dict[int, str]) -> dict[str, LineTabl
 
 
 class _Unit:
-    """One unit of the section while its program is run."""
-
     def __init__(self, data: bytes, start: int, stop: int) -> None:
         self._data, self._stop = data, stop
         self._at: int

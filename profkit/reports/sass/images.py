@@ -25,8 +25,6 @@ _IMAGE, _PLACES, _NAME, _ADDRESS = 4, 9, 1, 2
 
 @dataclass(frozen=True)
 class Function:
-    """A function in a report."""
-
     name: str  # mangled
     # Address of its first instruction; None where the report does not say it (before 2023.2): then it
     # is known by its name alone.
@@ -59,7 +57,6 @@ def of(functions: list[Function], name: str, starts: Collection[int]) -> Functio
 
 
 def _sources(path: str | Path) -> Iterator[bytes]:
-    """Yield the frames that hold an image."""
     with suppress(OSError, Malformed), open_regular(path) as file, unpacked(file) as plain:
         if plain.read(len(MAGIC)) == MAGIC:
             yield from (x for x in frames_of(plain, _LIMIT) if ELF[:4] in x[:64])

@@ -53,7 +53,6 @@ def control(high: int) -> Control:
 
 
 def opcode_set(text: str) -> frozenset[str]:
-    """Return opcodes out of a text."""
     return frozenset(text.split())
 
 

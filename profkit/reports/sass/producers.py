@@ -10,16 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence, Set
 
-from profkit.reports.sass.instruction import (
-    ENDS,
-    GROUPED,
-    INDIRECT,
-    L1TEX,
-    MIO,
-    STORES,
-    TENSOR,
-    Instruction,
-)
+from profkit.reports.sass import instruction as sass
+from profkit.reports.sass.instruction import L1TEX, MIO, TENSOR, Instruction
 
 
 class Program:
@@ -40,9 +32,9 @@ def _comes_from(instructions: Sequence[Instruction], index: dict[int, int]) -> d
     from all its calls.
     """
     before: dict[int, list[int]] = defaultdict(list)
-    indirect = [n for n, x in enumerate(instructions) if x.opcode in INDIRECT]
+    indirect = [n for n, x in enumerate(instructions) if x.opcode in sass.INDIRECT]
     for n, instruction in enumerate(instructions):
-        ends = instruction.opcode in ENDS and instruction.guard is None
+        ends = instruction.opcode in sass.ENDS and instruction.guard is None
         if n + 1 < len(instructions) and not ends:
             before[n + 1].append(n)
         if instruction.target in index and instruction.target is not None:
@@ -205,7 +197,7 @@ def _stores(program: Program, at: int) -> set[int]:
     if at and code[at - 1].opcode == "EXIT":
         at -= 1
     walk = _walk(program, at, lambda n: code[n].opcode in ("MEMBAR", "ERRBAR"))
-    return {n for n in walk if code[n].opcode in STORES}
+    return {n for n in walk if code[n].opcode in sass.STORES}
 
 
 def _of_groups(program: Program, sources: set[int]) -> set[int]:
@@ -214,7 +206,7 @@ def _of_groups(program: Program, sources: set[int]) -> set[int]:
     for n in sources:
         if _is(program, n, _GROUP):
             walk = _walk(program, n, lambda m: _is(program, m, _GROUP))
-            copies |= {m for m in walk if program.instructions[m].opcode in GROUPED}
+            copies |= {m for m in walk if program.instructions[m].opcode in sass.GROUPED}
     return {n for n in sources if not _is(program, n, _GROUP)} | copies if copies else sources
 
 
