@@ -188,7 +188,9 @@ def _values(metric: str, text: str, unit: str, comma: bool) -> dict[str, Any]:
     if metric == DEVICE:
         return {metric: text} if text else {}
     whole, _, inner = text.partition("(")
-    factor = _factor(unit) / (scale(metric) if _is_scaled(unit) else 1.0)
+    # Of times and frequencies ncu stores another unit than SI.
+    is_scaled = "/" not in unit and _word(unit)[0] in ("second", "s", "hz")
+    factor = _factor(unit) / (scale(metric) if is_scaled else 1.0)
     value = _number(whole, comma)
     out = {} if value is None else {metric: value * factor}
     for key, instance in _INSTANCE.findall(inner.rstrip(") ")):
@@ -212,11 +214,6 @@ def _number(text: str, comma: bool) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-def _is_scaled(unit: str) -> bool:
-    """Return whether it is a unit of time or frequency: those that ncu stores in another than SI."""
-    return "/" not in unit and _word(unit)[0] in ("second", "s", "hz")
 
 
 def _factor(unit: str) -> float:

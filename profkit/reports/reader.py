@@ -213,13 +213,10 @@ def _read_table(path: str) -> Part:
 
 
 def _read_here(path: str) -> Part | Frames:
-    """Read one file in this process, unless it might crash it or is large."""
-    if is_table(path):
-        return _read_table(path)
-    frames = check(path)
-    if frames.size > LARGE:
-        return frames
-    if frames.risky or is_limited():  # without memory, the library takes its process with it
+    """Read one file in this process, unless it might crash it."""
+    frames = None if is_table(path) else check(path)
+    # Without memory, the library takes its process with it.
+    if frames and frames.size <= LARGE and (frames.risky or is_limited()):
         return isolated(f"{__name__}:read_part", [path], 1, _died)[0]  # type: ignore[no-any-return]
     return read_part(path)
 

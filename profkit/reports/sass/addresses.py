@@ -148,9 +148,7 @@ class LaunchedCode:
         return int(major.as_double() * 10 + minor.as_double()) if major and minor else 0
 
 
-@cache
-def _cleaned(file: str) -> str:
-    return clean(file)
+_cleaned = cache(clean)
 
 
 def _instances(action: Any, name: str) -> dict[int, float] | None:
