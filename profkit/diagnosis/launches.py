@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, compress
 from math import isfinite, isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -222,30 +221,16 @@ def diagnose_frame(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
         diagnosis = judge_launch(row, str(row.get("status") or "ok"), rules, also)
         values = {name: float(row.get(name, nan)) for name in CATALOGUE}
         launches.append(_judged(row, values, diagnosis))
+    there = [os.path.isfile(str(run.report)) for run in launches]
+    lined = iter(with_known_lines(list(compress(launches, there)))[0])
     table = []
-    for run in _with_known_lines(launches):
+    for run in (next(lined) if known else run for run, known in zip(launches, there, strict=True)):
         identity = run.report, run.index, run.kernel, run.variant, run.case, run.time
         verdict = _verdict(run)
         for f in run.diagnosis.findings:
             said = f.rule, f.status, f.cause, *_gains(f), dict(f.evidence), f.where, f.advice
             table.append((*identity, *verdict, *said))
     return pd.DataFrame(table, columns=[*_IDENTIFIED, *_VERDICT, *_SAID])
-
-
-def _with_known_lines(launches: Sequence[Judged]) -> list[Judged]:
-    """Return the launches with their lines, as far as their reports are there and hold them."""
-    there = [n for n, run in enumerate(launches) if os.path.isfile(str(run.report))]
-    lined = list(launches)
-    try:
-        located = with_lines([launches[n] for n in there])
-    except ProfkitError:  # one of the files is another by now: the others have lines
-        located = []
-        for n in there:
-            with suppress(ProfkitError):
-                lined[n] = with_lines([launches[n]])[0]
-    for n, run in zip(there, located, strict=False):
-        lined[n] = run
-    return lined
 
 
 def table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
@@ -332,6 +317,17 @@ def with_lines(
         _lined(run, next(answers)) if request.counters or request.sampled else run
         for run, request in zip(runs, requests, strict=True)
     ]
+
+
+def with_known_lines(runs: Sequence[Judged], *how: Any) -> tuple[list[Judged], list[str]]:
+    """Return the launches with their lines (`how` as above), and why some are left without."""
+    try:
+        return with_lines(runs, *how), []
+    except ProfkitError as error:
+        if len(runs) == 1:
+            return list(runs), [error.message]
+    each = [with_known_lines([run], *how) for run in runs]
+    return [run for (run,), _ in each], list(chain.from_iterable(why for _, why in each))
 
 
 def _request(run: Judged, count: int, listed: int, around: int) -> LinesRequest:

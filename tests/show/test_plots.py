@@ -256,7 +256,7 @@ def test_hostile_names_are_only_letters(draw, tmp_path):
 
 def test_clip_leaves_nothing_that_acts():
     assert clip("a\x1b[0m\u202e\ud800b") == "a�[0m��b"
-    assert clip("x" * 40, 20) == "x" * 11 + "…" + "x" * 8
+    assert clip("x" * 40, 20) == "x" * 12 + "…" + "x" * 7
 
 
 def test_nothing_of_pyplot_is_touched():

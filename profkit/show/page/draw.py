@@ -71,14 +71,11 @@ class Bar:
 
 def strip(bars: Iterable[Bar], label: str, *, listed: bool = False) -> Markup:
     """Return bars side by side in one row, each named in its label where it is `listed`."""
-    drawn, named = [], []
-    for bar in bars:
-        drawn.append(_bar(bar))
-        named.append(bar.about)
+    bars = list(bars)
     if listed:
-        label = f"{label}: {'; '.join(named)}"
+        label = f"{label}: {'; '.join(bar.about for bar in bars)}"
     box = {"viewBox": f"0 0 1000 {HIGH}", "preserveAspectRatio": "none"}
-    return picture(HIGH, label, drawn, role="group", **box)
+    return picture(HIGH, label, map(_bar, bars), role="group", **box)
 
 
 def _bar(bar: Bar) -> Markup:

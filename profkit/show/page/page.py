@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from profkit.diagnosis.launches import LINES, Judged, judged_rows, with_lines
+from profkit.diagnosis.launches import LINES, Judged, judged_rows, with_known_lines
 from profkit.errors import ProfkitError
 from profkit.evidence import counters as changes
 from profkit.evidence.ladder import Ladder
@@ -75,7 +75,8 @@ def render(
     """
     every = judged_rows(chosen)
     total = sum(row.total for row in every)
-    runs, notes = _lined([row.shown for row in every[:top]])
+    shown_runs = [row.shown for row in every[:top]]
+    runs, notes = with_known_lines(shown_runs, LINES, HOT, AROUND)
     kept = [row.replaced(row.shown, run) for row, run in zip(every, runs, strict=False)]
     shown = [launch.PageRow(n, row, total) for n, row in enumerate(kept, 1)]
     recorded, unreadable = times.runs_of(reports, {run.report for run in chosen})
@@ -117,21 +118,6 @@ def _ladders(recorded: list[Run]) -> tuple[list[tuple[Ladder, list[Block]]], lis
 def _launched(shown: Sequence[launch.PageRow]) -> Launched:
     """Return the row of each kernel with its grid and block, for what links to it."""
     return {(plain_name(s.run.kernel), s.run.grid, s.run.block): s.number for s in reversed(shown)}
-
-
-def _lined(runs: Sequence[Judged]) -> tuple[list[Judged], list[str]]:
-    """Return the launches with their source; one whose machine code is damaged stays without."""
-    try:
-        return with_lines(runs, LINES, HOT, AROUND), []
-    except ProfkitError:
-        lined, notes = [], []
-        for run in runs:
-            try:
-                lined += with_lines([run], LINES, HOT, AROUND)
-            except ProfkitError as error:
-                lined.append(run)
-                notes.append(error.message)
-        return lined, notes
 
 
 def _payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:

@@ -75,9 +75,7 @@ def canvas(ax: Axes | None, height: float) -> Axes:
 
 def clip(name: str, longest: int = LONGEST) -> str:
     """Return plain text of so many characters: the middle left out, what has no glyph replaced."""
-    name = _CONTROL.sub(_NO_GLYPH, name)
-    if len(name) > longest:
-        name = f"{name[: longest - 9]}…{name[-8:]}"
+    name = middle(_CONTROL.sub(_NO_GLYPH, name), longest)
     if name.isascii():
         return name
     drawn = get_font(findfont(FontProperties())).get_charmap()
@@ -239,11 +237,7 @@ def plain_text(ax: Axes) -> None:
 
 
 def save(ax: Axes, path: str | Path) -> Path:
-    """Write the picture of an Axes; PNG, SVG or PDF by the ending of the name.
-
-    Raises:
-        ProfkitError: The ending is none of these, or the file cannot be written.
-    """
+    """Write the picture of an Axes; PNG, SVG or PDF by the ending of the name, an error else."""
     path = Path(path)
     if path.suffix.lower() not in {".png", ".svg", ".pdf"}:
         what = f"{path}: cannot draw a {path.suffix or 'nameless'} file"

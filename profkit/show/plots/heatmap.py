@@ -88,11 +88,7 @@ def _sorted(values: set[float | str]) -> tuple[float | str, ...]:
 
 
 def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
-    """Draw who is fastest at each shape, and how many times faster than what it is compared with.
-
-    Raises:
-        ProfkitError: No shape has times of both sides.
-    """
+    """Draw who is fastest at each shape, and how many times faster than what it is compared with."""
     drawn = panels(grid)
     if not drawn:
         raise ProfkitError(

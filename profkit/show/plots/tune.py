@@ -1,7 +1,6 @@
 """A search's history  ->  pictures: what was tried, what mattered, and time against resources.
 
-Each takes the frame of profkit.tune.history (history.parquet reads back as it), one row per
-trial, and gives an Axes.
+Each takes the frame of profkit.tune.history (history.parquet), one row per trial.
 """
 
 from __future__ import annotations
@@ -29,11 +28,7 @@ _LOOKS = {  # source -> marker and colour
 
 
 def _timed(history: pd.DataFrame) -> pd.DataFrame:
-    """The trials that have a time, in microseconds, with the kind of their source.
-
-    Raises:
-        ProfkitError: There is none.
-    """
+    """Return the trials that have a time, in µs, with the kind of their source; or an error."""
     timed = history[history["value"].notna()].copy()
     if timed.empty:
         raise ProfkitError("no trial of this search has a time", _FEW)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal, TypeVar
 
 from profkit.show.text.names import short
@@ -40,6 +41,11 @@ def spans(words: Words) -> tuple[TextSpan, ...]:
         replace(span, text=short(span.text, LONGEST)) if span.role == "name" else span
         for span in texts
     )
+
+
+def on_lines(pieces: Iterable[TextSpan]) -> Words:
+    """Return pieces as the lines of one cell."""
+    return tuple(chain.from_iterable((BREAK, piece) for piece in pieces))[1:]
 
 
 def plain_words(words: Words) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from profkit.evidence.calibration import Calibration, Score
@@ -19,24 +20,23 @@ from profkit.show.views.comparison import changed_rules, factor, prediction_line
 
 def verified(files: Iterable[Verified]) -> Iterator[Block]:
     """Yield every file with its claims, what decides them, and its gates."""
-    counted: dict[str, int] = {}
+    counted: Counter[str] = Counter()
     collect: dict[str, None] = {}
     for file in files:
         if file.error:
             yield Heading(str(file.path))
             yield TextLine(file.error, "errored")
-            counted["errored"] = counted.get("errored", 0) + 1
+            counted["errored"] += 1
         elif file.claims or file.gates:
             yield Heading(f"{file.title} ({file.path.name})")
         for judged in file.claims:
-            counted[judged.outcome] = counted.get(judged.outcome, 0) + 1
+            counted[judged.outcome] += 1
             yield from _claim(judged)
             collect |= dict.fromkeys(judged.answer.collect if judged.answer else ())
         yield from map(gate_line, file.gates)
     yield Heading("In all")
-    yield TextLine(
-        ", ".join(f"{outcome} {n}" for outcome, n in sorted(counted.items())) or "no claims"
-    )
+    outcomes = (f"{outcome} {n}" for outcome, n in sorted(counted.items()))
+    yield TextLine(", ".join(outcomes) or "no claims")
     yield from (TextLine(command, "would decide more") for command in collect)
 
 

@@ -59,9 +59,9 @@ def _change(change: RunComparison, shown: int) -> Iterator[Block]:
     yield from (TextLine(note, "note") for note in change.notes)
 
 
-def prediction_line(prediction: HeaderPrediction) -> TextLine:
+def prediction_line(prediction: HeaderPrediction, indent: int = 0) -> TextLine:
     text = f"{prediction.because} ({prediction.said}: {prediction.rule})"
-    return TextLine(text, _KEPT[prediction.kept])
+    return TextLine(text, _KEPT[prediction.kept], indent)
 
 
 def changed_rules(launches: Iterable[LaunchChange], indent: int = 0) -> Iterator[TextLine]:
@@ -187,9 +187,7 @@ def _did(step: Rung) -> Iterator[Block]:
     for refusal in () if change.compared else change.refusals:
         yield TextLine(refusal.sentence, "not compared", indent=1)
     yield from changed_rules(change.launches, indent=1)
-    for prediction in change.promises:
-        text = f"{prediction.said}: {prediction.rule}; {prediction.because}"
-        yield TextLine(text, _KEPT[prediction.kept], indent=1)
+    yield from (prediction_line(prediction, indent=1) for prediction in change.promises)
 
 
 def factor(time: TimeComparison | None) -> str:

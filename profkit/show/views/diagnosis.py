@@ -18,7 +18,7 @@ from profkit.diagnosis.rule import Finding
 from profkit.records.paths import FULL
 from profkit.reports import figures
 from profkit.show.text import blocks, words
-from profkit.show.text.blocks import BREAK, Block, Columns, TextSpan, Words, grid
+from profkit.show.text.blocks import Block, Columns, TextSpan, Words, grid, on_lines
 from profkit.show.text.escape import escaped
 from profkit.show.text.names import middle, short
 
@@ -221,10 +221,7 @@ def diagnosis(row: Row, number: int, total: float, before: Judged | None = None)
 
 def launch_blocks(row: Row, total: float) -> Iterator[Block]:
     """Yield which launch is shown of a row, where and how large it ran, and the verdict on it."""
-    identity: list[str | TextSpan] = []
-    for line in _identity(row, total):
-        identity += [TextSpan(line, "dim"), BREAK]
-    yield blocks.Paragraph(tuple(identity[:-1]))
+    yield blocks.Paragraph(on_lines(TextSpan(line, "dim") for line in _identity(row, total)))
     yield blocks.TextLine(f"{words.label(row.shown)}, {row.shown.diagnosis.because}", "verdict")
 
 

@@ -20,7 +20,7 @@ from profkit.records.paths import FULL
 from profkit.reports.figures import speedup
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
 from profkit.show.text import blocks, words
-from profkit.show.text.blocks import BREAK, Block, Columns, TextSpan, Words, grid
+from profkit.show.text.blocks import Block, Columns, TextSpan, Words, grid, on_lines
 from profkit.show.text.markup import ShowsItself, to_markdown
 
 # Not ncu's: the frame takes it from the record that profkit writes beside a report.
@@ -302,16 +302,9 @@ def _reference() -> Iterator[Block]:
         "unit": lambda metric: metric.unit,
         "meaning": lambda metric: metric.meaning,
         "section": lambda metric: metric.section,
-        "sources": _sources,
+        "sources": lambda metric: on_lines(TextSpan(x.text, "code") for x in metric.sources),
     }
     yield grid(CATALOGUE.values(), of_metrics)
-
-
-def _sources(metric: Metric) -> Words:
-    broken: list[TextSpan] = []
-    for source in metric.sources:
-        broken += [BREAK, TextSpan(source.text, "code")]
-    return tuple(broken[1:])
 
 
 _HEAD = (
