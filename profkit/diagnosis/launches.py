@@ -198,21 +198,7 @@ def _or_nan(value: float | None) -> float:
 
 
 def diagnose_frame(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
-    """Return every finding of every launch of a frame from `profkit.load`.
-
-    Args:
-        runs: One row per launch.
-        rules: Rules of your own, asked beside profkit's.
-
-    Returns:
-        One row per launch and rule, in the order of the launches: report, launch, kernel, variant,
-        case, time (s), bound, limiter, because, headroom (speed-up left with the same work), saves (s
-        that the leading finding is expected to save; all of the launch), rule, status (fires, clear,
-        unknown), cause, gain (speed-up factor, an upper bound), expect, expect_low, expect_high (what
-        people got who fixed it, and the interval, which is to hold four times of five), evidence, where
-        (the source lines of a finding that fires, most of its cause first, three at most; empty where
-        the report is not there, or has no lines), try. NaN where a number is not known.
-    """
+    """Do `pk.diagnose`: return every finding of every launch of a frame."""
     import pandas as pd
 
     launches = []
@@ -364,19 +350,9 @@ def _where(lines: Iterable[CounterLine]) -> Iterator[SourceShare]:
 
 
 def launch_lines(report: str | Path, launch: int = 0, count: int = 10) -> DataFrame:
-    """Return where the findings of one launch happen, and what is waited for there.
+    """Do `pk.lines` of one launch; a ProfkitError where the report cannot be read or has it not.
 
-    Returns:
-        One row per finding that fires and line, at most `count` a finding, in the order of the
-        findings, most first: rule, counter (what chose the lines: profkit.reports.counters), file,
-        line, pc (bytes), opcode, share (of the counter over the launch, 0-1), value (in the
-        counter's unit), stall, stall_share, producer_file, producer_line, producer_pc,
-        producer_opcode (the instruction whose result is waited for), source. An instruction without
-        a line has no file. No rows for findings that happen at no line, or whose counter was not
-        collected.
-
-    Raises:
-        ProfkitError: The report cannot be read or has no such launch.
+    No rows for findings that happen at no line, or whose counter was not collected.
     """
     from profkit.reports.hotlines import LinesRequest, lines_frame, lines_of
     from profkit.reports.reader import read_report

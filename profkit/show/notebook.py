@@ -200,7 +200,7 @@ def diagnose(runs: Given, rules: Sequence[Rule] = (), artifacts: str | Path = "a
         limiter, because, headroom (speed-up left with the same work), saves (s that the leading
         finding is expected to save; all of the launch), rule, status (fires, clear, unknown), cause,
         gain (speed-up factor, an upper bound), expect, expect_low, expect_high (what people got who
-        mended it, and the interval, to hold four times of five), evidence (metric -> SI value),
+        fixed it, and the interval, to hold four times of five), evidence (metric -> SI value),
         where (source lines, most of its cause first), try (what people do). NaN where not known.
 
     Raises:
@@ -244,8 +244,8 @@ def lines(
         One row per finding that fires and line, in the order of the findings, most first: rule,
         counter, file, line, pc (bytes), opcode, share (of the counter over the launch, 0-1), value
         (in the counter's unit), stall, stall_share, producer_file, producer_line, producer_pc,
-        producer_opcode (the instruction whose result is waited for), source. For several launches
-        with report and launch in front.
+        producer_opcode (the instruction whose result is waited for), source. An instruction without a
+        line has no file. For several launches with report and launch in front.
 
     Raises:
         ProfkitError: A report cannot be read, or has no such launch.

@@ -102,9 +102,14 @@ def render(
         "programs": [program_section(of, n, _launched(shown)) for n, of in enumerate(programs, 1)],
         "histories": [times.history_section(of, [s.run for s in shown]) for of in histories],
         "words": list(launch.words_of(shown)),
-        "payload": _payload(shown, [ladder for ladder, _ in ladders]),
+        "payload": Markup(_script_json(_payload(shown, [of for of, _ in ladders]))),  # noqa: S704
+        "words_of_nvidia": IN_WORDS,
+        "looks": [(bound, bound) for bound in BOUNDS],
+        "levels": list(WORDS.items()),
     }
-    return Page(_fill(content), len(shown), len(every) - len(kept), tuple(notes))
+    script = _script("".join((WEB / name).read_text("utf-8") for name in SCRIPTS))
+    html = _fill("page.html", content, script)
+    return Page(html, len(shown), len(every) - len(kept), tuple(notes))
 
 
 def _ladders(recorded: list[Run]) -> tuple[list[tuple[Ladder, list[Block]]], list[str]]:
@@ -145,20 +150,15 @@ def _payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict
 
 def program_page(of: PageProgram) -> str:
     """Return a page of one program alone, with the report page's parts and no script at all."""
+    content = {"title": f"Triage: {of.name}", "program": program_section(of, 1, {})}
+    return _fill("program.html", content)
+
+
+def _fill(template: str, content: Mapping[str, Any], script: str = "") -> str:
+    """Return a page by a template; its policy allows its own style and script and nothing else."""
     style = (WEB / "page.css").read_text("utf-8")
-    return (
-        _environment()
-        .get_template("program.html")
-        .render(
-            title=f"Triage: {of.name}",
-            program=program_section(of, 1, {}),
-            policy=f"default-src 'none'; style-src {_policy_hash(style)}; base-uri 'none'",
-            style=Markup(style),  # noqa: S704 - a file of ours
-        )
-    )
-
-
-def _environment() -> Environment:
+    allowed = f"script-src {_policy_hash(script)}; " if script else ""
+    allowed += f"style-src {_policy_hash(style)}"
     environment = Environment(
         loader=FileSystemLoader(WEB),
         autoescape=True,
@@ -169,28 +169,11 @@ def _environment() -> Environment:
     )
     environment.filters |= {"whole": figures.unbroken, "share": figures.share}
     environment.filters["blocks"] = lambda blocks: Markup(page_html(blocks))  # noqa: S704 - escapes
-    return environment
-
-
-def _fill(content: Mapping[str, Any]) -> str:
-    own = _script("".join((WEB / name).read_text("utf-8") for name in SCRIPTS))
-    style = (WEB / "page.css").read_text("utf-8")
-    policy = (
-        f"default-src 'none'; script-src {_policy_hash(own)}; "
-        f"style-src {_policy_hash(style)}; base-uri 'none'; form-action 'none'"
-    )
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            **{**content, "payload": Markup(_script_json(content["payload"]))},  # noqa: S704 - no < in it
-            policy=policy,
-            words_of_nvidia=IN_WORDS,
-            looks=[(bound, bound) for bound in BOUNDS],
-            levels=list(WORDS.items()),
-            style=Markup(style),  # noqa: S704 - the two are files of ours
-            own=Markup(own),  # noqa: S704
-        )
+    return environment.get_template(template).render(
+        content,
+        policy=f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'",
+        style=Markup(style),  # noqa: S704 - the two are files of ours
+        own=Markup(script),  # noqa: S704
     )
 
 
