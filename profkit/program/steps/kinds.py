@@ -71,30 +71,6 @@ _LIBRARY = re.compile(
     r"triton_(softmax|gemm)_|wrapped_[a-z]+(_\d+)?$|(loop|input|gemm)_(\w+_)?fusion|fusion)"
 )
 _VECTOR = re.compile(r"(?i)gemv|gemvx|dot_kernel|splitkreduce|split_k_kernel")
-_LENGTH = re.compile(r"\d{1,4}")
-_SPECIAL = re.compile(r"L[a-z](\d+)E|[ST][\dA-Z]*_")  # a number, or a name that stood before
-
-
-@lru_cache(maxsize=65536)
-def readable(name: str) -> str:
-    """A mangled name as namespace::kernel<words of its arguments>; any other as it is."""
-    if not name.startswith("_Z"):
-        return name
-    head: list[str] = []
-    inside: list[str] = []
-    at = 3 if name[2:3] == "N" else 2
-    words = head
-    while at < len(name):
-        if length := _LENGTH.match(name, at):
-            at = length.end() + int(length[0])
-            word = name[length.end() : at]
-            words.append("(anonymous namespace)" if word.startswith("_GLOBAL__N") else word)
-            continue
-        words = inside
-        special = _SPECIAL.match(name, at)
-        inside += [special[1]] if special and special[1] else []
-        at = special.end() if special else at + 1
-    return "::".join(head) + (f"<{' '.join(inside)}>" if inside else "") if head else name
 
 
 @lru_cache(maxsize=65536)
