@@ -232,12 +232,9 @@ def references_of(steps: Sequence[Rung]) -> dict[str, float]:
     return references
 
 
-REAL = ("faster", "slower")
-
-
 @dataclass(frozen=True)
 class HistoryPoint:
-    """One run. Seconds."""
+    """One timed run of a subject. Seconds."""
 
     order: int  # its place among the subject's runs, from 0
     # with a warm L2; low and high are its 95 % interval, equal to it where there is none
@@ -245,24 +242,10 @@ class HistoryPoint:
     low: float
     high: float
     machine: str  # the GPU that it was measured on, told apart by uuid: "NVIDIA H200 2"
-    answer: str  # what became of its time against the run before it
-    commit: str  # the first letters of its commit; "" where that is not known
+    real: bool  # whether its time changed, beyond noise, method and machine
     made: str  # the day on which it was measured
-    factor: str  # speed-up of a real change; "" otherwise
-
-    @property
-    def real(self) -> bool:
-        """Whether its time changed, beyond noise, method and machine."""
-        return self.answer in REAL
-
-    @property
-    def change(self) -> str:
-        return f"{self.commit} {self.factor}"
-
-    @property
-    def told(self) -> str:
-        words = (self.made, self.commit, self.machine, self.answer, self.factor)
-        return ", ".join(filter(None, words))
+    change: str  # the first letters of its commit, and the speed-up of a real change
+    told: str  # all that is known of it, in words
 
 
 def history_points(steps: Sequence[HistoryStep]) -> dict[str, list[HistoryPoint]]:
@@ -276,16 +259,11 @@ def history_points(steps: Sequence[HistoryStep]) -> dict[str, list[HistoryPoint]
         if run.median is None:
             continue
         timed = points.setdefault(run.subject, [])
-        point = HistoryPoint(
-            len(timed),
-            run.median,
-            run.median if run.low is None else run.low,
-            run.median if run.high is None else run.high,
-            machine,
-            step.answer,
-            (run.commit or "")[:8],
-            (run.made or "")[:10],
-            f"{step.time.speedup.median:.3g}x" if step.time and step.answer in REAL else "",
-        )
-        timed.append(point)
+        low, high = (run.median if end is None else end for end in (run.low, run.high))
+        real = step.answer in ("faster", "slower")
+        factor = f"{step.time.speedup.median:.3g}x" if step.time and real else ""
+        made, commit = (run.made or "")[:10], (run.commit or "")[:8]
+        told = ", ".join(filter(None, (made, commit, machine, step.answer, factor)))
+        place = len(timed), run.median, low, high, machine
+        timed.append(HistoryPoint(*place, real, made, f"{commit} {factor}", told))
     return points
