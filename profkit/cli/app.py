@@ -54,7 +54,6 @@ def _names_a_report(word: str) -> bool:
 
 
 def _asks_of_a_variant(args: list[str]) -> bool:
-    """Whether it is a report of before that writes no page."""
     page = any(word.startswith(("-o", "--output", "-h", "--help")) for word in args)
     return args[:1] == ["report"] and len(args) > 1 and not page and not _names_a_report(args[1])
 
@@ -81,7 +80,6 @@ class Verbs(TyperGroup):
     """The group of all verbs: where their errors become messages and exit statuses."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        """Every verb."""
         return verb_names()
 
     def get_command(self, ctx: Any, name: str) -> Any:  # noqa: ARG002
@@ -106,7 +104,6 @@ class Verbs(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        """Write the verbs of each group under its question."""
         for group, verbs in grouped_verbs().items():
             with formatter.section(group):
                 formatter.write_dl(verbs)

@@ -26,24 +26,20 @@ def variants(ctx: typer.Context, incomplete: str) -> Described:
 
 
 def sides(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Variants that were recorded; records, reports and folders."""
     folder = Path(incomplete if incomplete.endswith("/") else Path(incomplete).parent)
     paths = [str(p) for p in sorted(folder.glob("*")) if p.is_dir() or p.suffix in _SIDES]
     return [name for name in (*_recorded(ctx, 0), *paths) if name.startswith(incomplete)]
 
 
 def recorded(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Variants that were recorded."""
     return [name for name in _recorded(ctx, 0) if name.startswith(incomplete)]
 
 
 def cases(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Cases that were recorded."""
     return [name for name in sorted(_recorded(ctx, 1)) if name.startswith(incomplete)]
 
 
 def pages(incomplete: str) -> Described:
-    """Every rule and every metric."""
     from profkit.diagnosis.rules import ALL
     from profkit.reports.metrics import CATALOGUE
 
@@ -52,8 +48,6 @@ def pages(incomplete: str) -> Described:
 
 
 def one_of(*words: str) -> Callable[[str], list[str]]:
-    """A few fixed words."""
-
     def begin(incomplete: str) -> list[str]:
         return [word for word in words if word.startswith(incomplete)]
 

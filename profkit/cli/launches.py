@@ -219,7 +219,6 @@ def safe(expression: str, columns: Collection[str], texts: Collection[str] = ())
 
 
 def _is_text(node: ast.expr, texts: Collection[str]) -> bool:
-    """Whether an operand is a text or a list, whichever its length."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str | bytes)
     return isinstance(node, ast.List | ast.Tuple) or (

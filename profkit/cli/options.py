@@ -101,7 +101,6 @@ class Verb:
         return {DONE: "done", **judged, COULD_NOT: "profkit could not do it"}
 
     def command(self, name: str) -> TyperCommand:
-        """The verb for the parser."""
         single = typer.Typer(
             add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
         )
@@ -123,7 +122,6 @@ class _Command(TyperCommand):
         raise typer.Exit(super().invoke(ctx))
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        """Write exit statuses and examples as they stand."""
         exits = "; ".join(f"{code} {when}" for code, when in self.verb.exits.items())
         with formatter.section("Exit status"):
             formatter.write_text(exits)

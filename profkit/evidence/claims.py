@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Literal
 
 from profkit.errors import ProfkitError
-from profkit.evidence.compare import compare_times
+from profkit.evidence.compare import GateResult, compare_times
 from profkit.evidence.conditions import refusals_of
 from profkit.evidence.runs import Evidence, MissingEvidence
 from profkit.evidence.stats import Interval, TimeComparison
@@ -158,16 +158,6 @@ class TriedClaim(Document):
 
 
 @dataclass(frozen=True)
-class GateResult:
-    """A gate, whether it is met, and the names of the claims that do not hold."""
-
-    name: str
-    met: bool
-    binding: bool
-    failing: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Verified(Document):
     """One file of claims; `error` says why it could not be loaded, if it could not."""
 
@@ -220,7 +210,6 @@ def _try_all(path: Path, module: ModuleType, evidence: Evidence) -> Verified:
 
 
 def _load(path: Path) -> ModuleType:
-    """Run a file as a module of its own."""
     spec = importlib.util.spec_from_file_location(f"profkit_claims_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ProfkitError(f"{path}: not a Python file", "claims are functions in .py files")

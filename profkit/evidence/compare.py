@@ -304,6 +304,16 @@ def _resource(run: Run, name: str) -> float | None:
     return counted if isinstance(counted, float) and not isnan(counted) else None
 
 
+@dataclass(frozen=True)
+class GateResult:
+    """A gate, whether it is met, and the names of the claims that do not hold."""
+
+    name: str
+    met: bool
+    binding: bool
+    failing: tuple[str, ...]
+
+
 def closing(changes: Iterable[RunComparison], fail_if: Collection[str]) -> list[tuple[int, str]]:
     """Each exit status that a change asks for, with its reason; `fail_if`: what is asked to be bad.
 

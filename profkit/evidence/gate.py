@@ -335,6 +335,5 @@ def _together(time: TimeComparison, control: TimeComparison) -> bool:
 
 
 def _moved(change: RunComparison) -> str:
-    """The counters that moved farthest with it."""
     moved = change.launches[0].moved[:_SHOWN] if change.launches else ()
     return f"; {', '.join(f'{m.metric} {m.factor:.2g}x' for m in moved)}" if moved else ""

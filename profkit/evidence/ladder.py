@@ -12,8 +12,14 @@ from math import isnan
 from typing import Literal
 
 from profkit.errors import ProfkitError
-from profkit.evidence.claims import GateResult
-from profkit.evidence.compare import COMPARE, Policy, RunComparison, compare_runs, compare_times
+from profkit.evidence.compare import (
+    COMPARE,
+    GateResult,
+    Policy,
+    RunComparison,
+    compare_runs,
+    compare_times,
+)
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.samples import Interval, as_groups
 from profkit.evidence.stats import TimeComparison, median_interval

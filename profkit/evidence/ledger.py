@@ -224,7 +224,6 @@ def add(file: Path, entries: Ledger) -> Ledger:
 
 
 def _unknown(entries: Iterable[_Entry], known: Iterable[_Entry]) -> tuple[_Entry, ...]:
-    """The entries that a ledger does not have, each once."""
     seen = {_key(entry) for entry in known}
     fresh: dict[tuple[Any, ...], _Entry] = {}
     for entry in entries:

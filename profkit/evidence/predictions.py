@@ -100,7 +100,6 @@ def header_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
 
 
 def _of_rule(kind: PredictionKind, was: str | None, now: str | None) -> tuple[bool | None, str]:
-    """Whether a prediction of a rule was kept, and why."""
     if was is None or now is None:
         return None, "no rule has this name"
     if "unknown" in (was, now):
@@ -113,7 +112,6 @@ def _of_rule(kind: PredictionKind, was: str | None, now: str | None) -> tuple[bo
 
 
 def _move(word: str, kind: PredictionKind, before: Run, after: Run) -> HeaderPrediction:
-    """What the counters of the longest launch of each side say."""
     try:
         (move,) = parse_moves(word, "its header")
     except ProfkitError as error:

@@ -105,7 +105,6 @@ class Run:
         return None if self.usable.empty else self.row.get(name)
 
     def diagnosis(self) -> Diagnosis:
-        """The verdict on the longest launch."""
         return self.verdict(self.row)
 
     def verdict(self, row: Row) -> Diagnosis:

@@ -29,7 +29,6 @@ class RunFiles:
 
 
 def is_word(name: str) -> bool:
-    """Return whether a variant or a case can be called so."""
     return _WORD.fullmatch(name) is not None
 
 

@@ -43,12 +43,10 @@ class GridCell:
 
     @property
     def row(self) -> float | str:
-        """Its place on the first axis."""
         return next(iter(self.at.values()))
 
     @property
     def column(self) -> float | str:
-        """Its place on the second axis."""
         return list(self.at.values())[1]
 
     def fastest(self, names: frozenset[str], *, without: bool = False) -> tuple[str, float]:

@@ -200,7 +200,6 @@ def _comment_lines(match: re.Match[str]) -> list[str]:
 
 
 def _pairs(line: str, name: str) -> list[tuple[str, str]]:
-    """Return the (key, value) pairs of one line; none if the line is free text."""
     first = _KEY.match(line)
     if not first:
         return []

@@ -95,7 +95,6 @@ class Record:
 
     @property
     def sass(self) -> str | None:
-        """Hash of the machine code."""
         return self.source.sass if self.source else None
 
     @property
@@ -133,12 +132,10 @@ class Record:
 
     @property
     def max_abs(self) -> float | None:
-        """Largest absolute error of the check."""
         return most_of(c.max_abs for c in self.check.cases) if self.check else None
 
     @property
     def max_rel(self) -> float | None:
-        """Largest relative error of the check."""
         return most_of(c.max_rel for c in self.check.cases) if self.check else None
 
     @property
@@ -189,7 +186,6 @@ class Record:
         )
 
     def stale(self, source_hash: str) -> bool:
-        """Return whether the source has changed since the record was made."""
         return self.source_hash != source_hash
 
     def to_json(self) -> dict[str, Any]:

@@ -95,7 +95,6 @@ def _files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, bytes]]:
 
 @functools.lru_cache(maxsize=1024)
 def _content(file: Path, _mtime: int, _size: int) -> tuple[bytes, bytes, tuple[Path, ...]]:
-    """A file's text, its code, and the files that it includes with quotes."""
     text = read_bytes(file)
     decoded = text.decode("utf-8", "replace")
     bare = _COMMENT.sub(lambda m: " " if m["comment"] else m[0], decoded)

@@ -85,14 +85,12 @@ def from_json(kind: Callable[..., T], document: Mapping[str, Any]) -> T:
 
 @cache
 def _hints(kind: Any) -> list[tuple[str, Any]]:
-    """Return the name and the type of each field that is in the JSON."""
     hints = get_type_hints(kind)
     named = (f for f in fields(kind) if not f.metadata.get("file"))
     return [(f.name, _TEXT if f.metadata.get("empty") else _known(hints[f.name])) for f in named]
 
 
 def _known(hint: Any) -> Any:
-    """Return the type without None."""
     if get_origin(hint) in (Union, types.UnionType):
         return next(part for part in get_args(hint) if part is not NoneType)
     return hint

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from profkit.cli.agent import Answers, told_error
+from profkit.cli.verbs.mcp import Answers, told_error
 from profkit.errors import ProfkitError
 from tests.conftest import ROOT
 

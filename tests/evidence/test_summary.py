@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from profkit.evidence.claims import GateResult
+from profkit.evidence.compare import GateResult
 from profkit.evidence.ladder import decide_variant, summarize_variant
 from profkit.evidence.runs import MissingEvidence
 from profkit.show.text.markup import to_markdown

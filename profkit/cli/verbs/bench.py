@@ -69,7 +69,6 @@ def _by_case(run: TargetRun) -> dict[str, JsonObject]:
 def _time_twins(
     target: Target, processes: int, rounds: int, folder: str, *, json: bool, quiet: bool
 ) -> None:
-    """Time identical code against itself, keep it in the history, and say what the noise is."""
     from profkit.evidence.history.dataset import History
     from profkit.evidence.history.noise import machine_noise
     from profkit.evidence.history.tables import HistoryTwin

@@ -29,8 +29,7 @@ from profkit.records.paths import wrong_verb
 from profkit.show.views.triage import compared_triages
 
 if TYPE_CHECKING:
-    from profkit.evidence.claims import GateResult
-    from profkit.evidence.compare import Policy, RunComparison
+    from profkit.evidence.compare import GateResult, Policy, RunComparison
     from profkit.evidence.runs import Evidence
     from profkit.show.text.blocks import Block
 
@@ -183,7 +182,6 @@ def _gates(files: Sequence[Path], evidence: Evidence) -> list[GateResult]:
 
 
 def _of_traces(before: str, after: str) -> str:
-    """The commands that compare two recordings of a program."""
     kept = {"before.triage": before, "after.triage": after}
     folders = [quote(s) if sources.is_triage(s) else name for name, s in kept.items()]
     left = {name: side for name, side in kept.items() if not sources.is_triage(side)}

@@ -134,7 +134,6 @@ def _status(complete: bool, launches: Sequence[Judged]) -> int:
 
 
 def _client(on: str | None) -> Any:
-    """The cluster that --on names; None reads here."""
     return None if on is None else cluster_client(on)
 
 

@@ -64,7 +64,6 @@ def show_history(
 
 
 def _told(steps: Sequence[HistoryStep], output: Path | None) -> Shown:
-    """The steps, drawn where that is asked for."""
     from profkit.show.views.history import history_blocks
 
     if output:

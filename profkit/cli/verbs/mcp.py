@@ -4,23 +4,45 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import wraps
+from json import dumps
 from pathlib import Path
 from typing import Any
 
-from profkit.cli import options
-from profkit.cli.agent import Answers, Told, told_error
+from profkit.cli import options, sources
 from profkit.cli.options import flag
 from profkit.cli.signals import INTERRUPTED
+from profkit.diagnosis.launches import Judged, judged, judged_rows, launch_lines, with_lines
 from profkit.errors import ProfkitError, needing
+from profkit.program.document import triage_document
+from profkit.program.recorded import judge_recordings
+from profkit.records.paths import expand
+from profkit.records.store import json_safe
+from profkit.reports.reader import load_reports, read_some
+from profkit.show.text.escape import escaped
+from profkit.show.views.diagnosis import FINDINGS, ROWS, brief_diagnosis
+from profkit.show.views.document import diagnosis_document
+from profkit.show.views.explain import explain
+from profkit.show.views.triage import triaged
 
 ABOUT = (
     "Diagnoses NVIDIA Nsight Compute reports of CUDA kernels. Begin with diagnose; explain says what "
     "a rule means; lines says where; compare says whether a change helped; triage says what to do "
     "first about a whole program that was recorded."
 )
+LINES = 20  # source lines at most in one answer
+WIDTH = 300  # characters at most of a line of an answer: a kernel's name may have 10,000
+MOST = 20_000  # characters at most of an answer
+_VARIANT = re.compile(r"\w[\w+.-]*")
+# A command in a hint that one of the tools answers: the tool is what an agent calls.
+_COMMAND = re.compile(r"\bprofkit (diagnose|compare|explain|roofline|triage) ([\w./]+)$")
+# Of a launch and of a finding in the diagnosis document: what an agent goes on with.
+_LAUNCH = ("report", "index", "kernel", "time_s", "bound", "limiter", "saves_s")
+_FINDING = ("rule", "cause", "gain", "expect", "where", "try")
 
 
 def serve_agents(
@@ -80,6 +102,194 @@ def _tool(ask: Callable[..., Told | bytes]) -> Callable[..., Any]:
         return CallToolResult(content=[text], structured_content=told.content)
 
     return answer
+
+
+@dataclass(frozen=True)
+class Told:
+    """An answer as text, and the same as data; None where the text is all there is."""
+
+    text: str
+    content: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers about what lies in a folder; whatever leads out of it is refused."""
+
+    root: Path  # the folder, resolved
+
+    def diagnose(self, reports: str | list[str]) -> Told:
+        """What the kernels of these reports wait for: cause, place, number, next step.
+
+        Args:
+            reports: Reports (.ncu-rep), folders or globs, one or several, relative to the
+                server's folder.
+        """
+        read = read_some(self.inside(reports))
+        bad = [f"{f.path}: {f.status}: {f.message}" for f in read.files if f.status != "ok"]
+        table = judged_rows(judged(read))
+        lined = with_lines([row.shown for row in table[:ROWS]])
+        first = [row.replaced(row.shown, run) for row, run in zip(table, lined, strict=False)]
+        text = brief_diagnosis([*first, *table[ROWS:]], [*self._calls(lined[:1])])
+        kernels = json_safe(diagnosis_document((), lined)["launches"])
+        for kernel in kernels:
+            kernel["report"] = self._relative(kernel["report"])
+            fires = [f for f in kernel["findings"] if f["status"] == "fires"][:FINDINGS]
+            kernel["findings"] = [{key: finding[key] for key in _FINDING} for finding in fires]
+        content = {
+            "kernels": [{key: k[key] for key in (*_LAUNCH, "findings")} for k in kernels],
+            "more_kernels": len(table) - len(lined),
+            "problems": bad,
+        }
+        return _told("\n".join(filter(None, [text, *bad[:5]])), content)
+
+    def compare(self, before: str, after: str, case: str = "") -> Told:
+        """What changed from one run to another, and whether it is real.
+
+        Args:
+            before: A report, a run record, or a variant recorded in artifacts/.
+            after: The same, changed.
+            case: Only this case; all where it is empty.
+        """
+        from profkit.evidence.sides import compare_sides
+        from profkit.show.views.comparison import brief_comparison
+
+        sides = self._side(before), self._side(after)
+        evidence = sources.evidence_of(self._path("artifacts"))
+        compared = compare_sides(*sides, case or None, evidence)
+        return _told(brief_comparison(compared), compared.to_json())
+
+    def triage(self, recording: str) -> Told:
+        """Where the step of a whole program goes, and what to do first about it.
+
+        Args:
+            recording: A torch.profiler trace, an nsys SQLite export, or a .triage folder.
+        """
+        from profkit.show.text.terminal import console, to_text
+
+        answer, counts = judge_recordings([self._path(recording)])
+        content = triage_document(answer, counts)
+        if counts and counts.report:
+            call = f"call diagnose(reports={self._relative(counts.report)!r})"
+            for kernel in content["kernels"]:
+                kernel["next"] = call if kernel["counted"] else kernel["next"]
+        shown = triaged(content, "the structured answer has them")
+        return _told(to_text(shown, console(width=100)), content)
+
+    def explain(self, name: str) -> Told:
+        """What a rule, a metric or a word of the verdict means, and what people do about it.
+
+        Args:
+            name: As diagnose gives it: shared-bank-conflicts, l2_hit, long_scoreboard, latency.
+        """
+        return _told(str(explain(name)))
+
+    def lines(self, report: str, launch: int = 0, count: int = 5) -> Told:
+        """The source lines where the findings of one launch happen.
+
+        Args:
+            report: One report, relative to the server's folder.
+            launch: Which launch in it, from 0.
+            count: How many lines of each finding.
+        """
+        path, *others = self.inside(report)
+        if others:
+            hint = f"name one of them, for example {self._relative(path)}"
+            raise ProfkitError(f"{report}: holds {len(others) + 1} reports", hint)
+        frame = launch_lines(path, launch, min(count, LINES)).head(LINES)
+        if not len(frame):
+            return Told("the report has no source lines")
+        frame = frame[["rule", "file", "line", "share", "source"]].astype(object)
+        rows = frame.where(frame.notna(), None).to_dict("records")
+        for row in rows:
+            row["source"] = (row["source"] or "").strip()
+        text = [f"{r['rule']}: {r['file'] or 'no file'}:{r['line'] or '?'} {r['share']:.1%}: "
+                f"{r['source']}" for r in rows]  # fmt: skip
+        return _told("\n".join(text), {"lines": rows})
+
+    def roofline(self, reports: str | list[str]) -> bytes:
+        """Every launch under the ceilings of its machine, as a picture (PNG).
+
+        Args:
+            reports: Reports, folders or globs, one or several, relative to the server's folder.
+        """
+        from profkit.show import plots
+
+        return plots.png(plots.roofline(load_reports(list(self.inside(reports)))))
+
+    def inside(self, patterns: str | list[str]) -> tuple[str, ...]:
+        """The reports that paths or globs name; a ProfkitError where one lies outside."""
+        named = [patterns] if isinstance(patterns, str) else patterns
+        paths = expand([str(self._path(pattern)) for pattern in named])
+        return tuple(str(self._path(path)) for path in paths)
+
+    def _calls(self, worst: list[Judged]) -> Iterator[str]:
+        for run in worst:
+            if run.top:
+                yield f"Call: explain(name={run.top.rule!r})"
+            yield f"Call: lines(report={self._relative(run.report)!r}, launch={run.index})"
+
+    def _relative(self, path: str) -> str:
+        return os.path.relpath(path, self.root)
+
+    def _side(self, side: str) -> str:
+        path = self._path(side)
+        if path.exists():
+            return str(path)
+        # Not a path of another folder, which it would be where the server was started: a variant.
+        if not _VARIANT.fullmatch(side) or Path(side).exists():
+            raise ProfkitError(f"{side}: no such report in the folder of profkit mcp")
+        return side
+
+    def _path(self, name: str) -> Path:
+        """A path in the folder, links followed."""
+        try:
+            path = (self.root / name).resolve()
+        except (ValueError, OSError, RuntimeError) as error:  # a NUL, too long, links in a circle
+            raise ProfkitError(f"{name[:WIDTH]}: cannot be a path: {error}") from error
+        if not path.is_relative_to(self.root):
+            raise ProfkitError(f"{name}: outside of the folder that profkit mcp was started in")
+        return path
+
+
+def told_error(error: ProfkitError) -> str:
+    """What is wrong and what to do about it, for an agent: a tool where the hint has a command."""
+    return _short(
+        "\n".join(filter(None, [error.message, _COMMAND.sub(r"call \1(\2)", error.hint)]))
+    )
+
+
+def _told(text: str, content: Mapping[str, Any] | None = None) -> Told:
+    return Told(_short(text.rstrip("\n")), _fitting(content) if content else None)
+
+
+def _short(text: str) -> str:
+    """An answer whose lines show what would act in them, and are no longer than anyone reads."""
+    cut = "\n".join(map(_shown, text.split("\n")))
+    return cut if len(cut) <= MOST else f"{cut[:MOST]}\n... cut: ask about fewer reports"
+
+
+def _shown(line: str) -> str:
+    line = escaped(line)
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..."
+
+
+def _fitting(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The same data, no longer than a text: lists are cut to as many items as there is room for."""
+    for most in (None, 20, 10, 5, 3, 1):
+        cut: dict[str, Any] = _cut(content, most)
+        if len(dumps(cut)) <= MOST:
+            return cut
+    return {}
+
+
+def _cut(value: Any, most: int | None) -> Any:
+    """Plain values, with lists of at most so many items and strings as a line of text shows them."""
+    if isinstance(value, str):
+        return _shown(value)
+    if isinstance(value, Mapping):
+        return {key: _cut(of, most) for key, of in value.items()}
+    return [_cut(of, most) for of in value[:most]] if isinstance(value, list | tuple) else value
 
 
 VERB = options.Verb(

@@ -185,7 +185,6 @@ def _wrap(
     json: bool,
     quiet: bool,
 ) -> int:
-    """Profile any command, then show what its report says."""
     report = output or Path(f"{Path(command[0]).stem}.ncu-rep")
     if report.suffix != ".ncu-rep":
         raise ProfkitError(f"-o {report}: a report ends in .ncu-rep")

@@ -56,7 +56,6 @@ def write_report(
 
 
 def _is_history(word: str) -> bool:
-    """Whether it is a history, as profkit history keeps it."""
     return any(Path(word).glob("runs/*.parquet"))
 
 

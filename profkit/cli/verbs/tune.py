@@ -77,7 +77,6 @@ def tune_variant(
 
 
 def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
-    """Everything that a search leaves: record, history, plots, summary."""
     from profkit.show import plots
     from profkit.tune import history, run
 

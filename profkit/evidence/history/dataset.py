@@ -253,7 +253,6 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, sql: str) -> pd.DataFrame:
-    """What DuckDB answers, as far as it fits."""
     import pandas as pd
 
     if connection.execute(sql) is None:

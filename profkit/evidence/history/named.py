@@ -65,7 +65,6 @@ def _existing(place: object) -> History:
 
 
 def _of_subjects(frame: pd.DataFrame, given: object, table: str) -> pd.DataFrame:
-    """The rows of what is named: variants, or variants at a case."""
     if "variant" not in frame:
         raise ProfkitError(f"the table {table} knows no variants", "pk.history(folder, table)")
     subjects = frame["variant"].astype(str) + "." + frame["case"].astype(str)

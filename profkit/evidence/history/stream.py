@@ -94,12 +94,10 @@ def died_file(path: str, why: str) -> Found:
 
 
 def metrics_of_file(path: str) -> Found:
-    """The same of only the metrics."""
     return _rows(read_metrics_only(path))
 
 
 def lost_file(path: str, why: str) -> Found:
-    """Nothing but that it is there."""
     return HistoryReport(path, status="damaged", message=why, launches=0), []
 
 

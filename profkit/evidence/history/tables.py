@@ -68,7 +68,6 @@ class HistoryRun:
 
     @property
     def machine_code(self) -> MachineCode:
-        """What was run."""
         sources = frozenset(filter(None, (self.source, self.made_from)))
         return MachineCode(sources, self.flags, self.sass, self.host, self.launches)
 
@@ -89,7 +88,6 @@ class HistoryRun:
 
     @property
     def subject(self) -> str:
-        """Variant and case as one word."""
         return f"{self.variant}.{self.case}"
 
 

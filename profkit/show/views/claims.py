@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from profkit.evidence.calibration import Calibration, Score
-from profkit.evidence.claims import GateResult, TriedClaim, Verified
+from profkit.evidence.claims import TriedClaim, Verified
+from profkit.evidence.compare import GateResult
 from profkit.evidence.ladder import Summary
 from profkit.evidence.ledger import Ledger
 from profkit.evidence.runs import Run
