@@ -38,19 +38,59 @@ from profkit.evidence.history.steps import HistoryStep
 from profkit.evidence.ladder import Ladder, Summary
 from profkit.evidence.sides import Compared
 from profkit.files import write_text
-from profkit.measure.capture import CaptureDocument
-from profkit.measure.check.check import CheckDocument
-from profkit.measure.doctor import DoctorDocument
-from profkit.measure.ladder import BuildDocument, ListDocument
-from profkit.measure.targets import BenchDocument
-from profkit.measure.variants.scaffold import NewDocument
-from profkit.model.whatif import WhatifDocument
+from profkit.measure.capture import CapturedEntry
+from profkit.measure.check.check import Check
+from profkit.measure.cuda.device import Gpu
+from profkit.measure.cuda.library import GraphLaunch
+from profkit.measure.doctor import Inspection
+from profkit.measure.ladder import Compiled, ListedVariant
+from profkit.model.scenario import Expectation
+from profkit.model.whatif import CounterChange
 from profkit.program.change import TriagesDocument
 from profkit.program.document import TriageDocument
 from profkit.records.record import Record
 from profkit.records.store import Document
 from profkit.show.views.document import DiagnosisDocument
 from profkit.tune.run import TuneDocument
+
+
+class TimedRow(TypedDict):
+    """One variant or reference at a case; timing as a run record has it."""
+
+    name: str
+    backend: str | None
+    launches: list[GraphLaunch]
+    timing: dict[str, Any]
+
+
+class BenchDocument(TypedDict):
+    """What `profkit bench --json` prints: case -> what was timed, and on which GPU."""
+
+    schema: Literal["profkit.bench/1"]
+    gpu: dict[str, Any]
+    gpus: dict[str, Gpu]
+    cases: dict[str, list[TimedRow]]
+
+
+class BuildDocument(TypedDict):
+    """What `profkit check --build-only --json` prints."""
+
+    schema: Literal["profkit.build/1"]
+    builds: list[Compiled]
+
+
+class CaptureDocument(TypedDict):
+    """What `profkit capture --json` prints."""
+
+    schema: Literal["profkit.capture/1"]
+    kernels: list[CapturedEntry]
+
+
+class CheckDocument(TypedDict):
+    """What `profkit check --json` prints."""
+
+    schema: Literal["profkit.check/1"]
+    checks: list[Check]
 
 
 class ClaimsDocument(TypedDict):
@@ -67,6 +107,13 @@ class ColumnsDocument(TypedDict):
     columns: list[dict[str, str]]
 
 
+class DoctorDocument(TypedDict):
+    """What `profkit doctor --json` prints."""
+
+    schema: Literal["profkit.doctor/1"]
+    findings: list[Inspection]
+
+
 class HistoryDocument(TypedDict):
     """What `profkit history --json` prints."""
 
@@ -79,6 +126,21 @@ class LaddersDocument(TypedDict):
 
     schema: Literal["profkit.ladders/1"]
     ladders: list[Ladder]
+
+
+class ListDocument(TypedDict):
+    """What `profkit list --json` prints."""
+
+    schema: Literal["profkit.list/1"]
+    variants: list[ListedVariant]
+
+
+class NewDocument(TypedDict):
+    """What `profkit new --json` prints."""
+
+    schema: Literal["profkit.new/1"]
+    folder: str
+    files: list[str]
 
 
 class NoiseDocument(TypedDict):
@@ -126,6 +188,23 @@ class SummaryDocument(TypedDict):
 
     schema: Literal["profkit.summary/1"]
     summaries: list[Summary]
+
+
+class WhatifAnswer(TypedDict):
+    """What one run is expected to become."""
+
+    case: str | None
+    time_s: float | None
+    expect: Expectation
+
+
+class WhatifDocument(TypedDict):
+    """What `profkit diagnose --with CHANGES --json` prints."""
+
+    schema: Literal["profkit.whatif/1"]
+    variant: str
+    changes: tuple[CounterChange, ...]
+    answers: list[WhatifAnswer]
 
 
 FOLDER = Path(__file__).parents[1] / "profkit" / "schemas"

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
 from statistics import median
-from typing import Any, BinaryIO, Literal, TypedDict
+from typing import Any, BinaryIO, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.files import read_json, temporary_folder, write_text
@@ -158,13 +158,6 @@ class CapturedEntry(TypedDict):
     ratio: float | None  # the variant's time over the program's
     equal: str | None  # `bit-equal`, `within tolerance`, `wrong` ...; null if it was not checked
     notes: list[str]  # what else there is to know
-
-
-class CaptureDocument(TypedDict):
-    """What `profkit capture --json` prints."""
-
-    schema: Literal["profkit.capture/1"]
-    kernels: list[CapturedEntry]
 
 
 UNTRIED: CapturedEntry = {

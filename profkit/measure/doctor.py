@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal
 
 from profkit.errors import ProfkitError
 from profkit.measure import ncu_output
@@ -20,13 +20,6 @@ from profkit.measure.languages.language import known_languages
 from profkit.measure.variants import toolchain
 
 PARAMETERS = Path("/proc/driver/nvidia/params")
-
-
-class DoctorDocument(TypedDict):
-    """What `profkit doctor --json` prints."""
-
-    schema: Literal["profkit.doctor/1"]
-    findings: list[Inspection]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device
@@ -54,20 +53,6 @@ class Compiled(Document):
             }
             rows.append({**asdict(kernel), "kernel": base_name(kernel.name), **same, **taken})
         return rows
-
-
-class ListDocument(TypedDict):
-    """What `profkit list --json` prints."""
-
-    schema: Literal["profkit.list/1"]
-    variants: list[ListedVariant]
-
-
-class BuildDocument(TypedDict):
-    """What `profkit check --build-only --json` prints."""
-
-    schema: Literal["profkit.build/1"]
-    builds: list[Compiled]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from itertools import chain
 from math import isnan, prod
 from pathlib import Path
-from typing import Any, Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.measure.check import data
@@ -215,24 +214,6 @@ def timing_of(run: TargetRun, name: str, case: str) -> JsonObject | None:
 def with_timing(record: Record, run: TargetRun) -> Record:
     times = timing_of(run, record.variant, record.case)
     return replace(record, timing=from_json(Timing, times) if times else None)
-
-
-class TimedRow(TypedDict):
-    """One variant or reference at a case; timing as a run record has it."""
-
-    name: str
-    backend: str | None
-    launches: list[GraphLaunch]
-    timing: dict[str, Any]
-
-
-class BenchDocument(TypedDict):
-    """What `profkit bench --json` prints: case -> what was timed, and on which GPU."""
-
-    schema: Literal["profkit.bench/1"]
-    gpu: dict[str, Any]
-    gpus: dict[str, Gpu]
-    cases: dict[str, list[TimedRow]]
 
 
 def timed_rows(run: TargetRun, case: str) -> list[JsonObject]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import chain
 from math import exp, log, prod
-from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.model.launch import Launch, NotCollected
@@ -71,23 +70,6 @@ COUNTS = frozenset(
     | {*chain.from_iterable(chain(*_EVENTS.values()))}
 )
 _CHANGE = re.compile(r"([a-z][a-z0-9_]*)\s*([*/=])\s*(\d+(?:\.\d+)?(?:e[+-]?\d+)?)", re.IGNORECASE)
-
-
-class WhatifAnswer(TypedDict):
-    """What one run is expected to become."""
-
-    case: str | None
-    time_s: float | None
-    expect: Expectation
-
-
-class WhatifDocument(TypedDict):
-    """What `profkit diagnose --with CHANGES --json` prints."""
-
-    schema: Literal["profkit.whatif/1"]
-    variant: str
-    changes: tuple[CounterChange, ...]
-    answers: list[WhatifAnswer]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from profkit.measure.check.data import POISON, Arena, Data, place_arena
 from profkit.measure.cuda import device, library
@@ -143,13 +143,6 @@ class Check:
     def max_abs(self) -> float | None:
         """The largest absolute error of all cases; None if none was judged."""
         return max((c.max_abs for c in self.cases if c.max_abs is not None), default=None)
-
-
-class CheckDocument(TypedDict):
-    """What `profkit check --json` prints."""
-
-    schema: Literal["profkit.check/1"]
-    checks: list[Check]
 
 
 def summed_check(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> Check:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal, TypedDict
 
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.files import write_text
@@ -23,14 +22,6 @@ def templates() -> dict[str, str]:
     known = {language.name.lower(): language.suffix for language in known_languages()}
     template_of = {name: f"{name}{suffix}.tmpl" for name, suffix in known.items()}
     return {name: template for name, template in template_of.items() if template in names}
-
-
-class NewDocument(TypedDict):
-    """What `profkit new --json` prints."""
-
-    schema: Literal["profkit.new/1"]
-    folder: str
-    files: list[str]
 
 
 def new_problem(name: str, language: str, kernels: Path) -> list[Path]:
