@@ -135,9 +135,9 @@ def test_bytes_that_went_past_l1_are_no_rate_of_l1() -> None:
         "peak_l1": 4e13,
     }
     l1 = levels(copies)[0]
-    assert "0 B/s" not in [f.text for f in l1["facts"]]
+    assert "0 B/s" not in [f["text"] for f in l1["facts"]]
     loads = levels({**copies, "inst_async_copy": 0.0})[0]
-    assert "0 B/s" in " ".join(f.text for f in loads["facts"])
+    assert "0 B/s" in " ".join(f["text"] for f in loads["facts"])
 
 
 def test_a_roof_that_is_named_has_its_line_in_the_frame() -> None:

@@ -160,7 +160,11 @@ def details(shown: PageRow) -> dict[str, Any]:
         "silent": sum(f.status == "clear" for f in run.diagnosis.findings),
         "position": picture_of([(shown.number, shown.label, run)], single=True),
         "levels": levels(run.values),
-        "beside": beside(run.values),
+        "beside": [
+            fact(run.values, name, label)
+            for name, label in _BESIDE.items()
+            if run.values.get(name, nan) > 0
+        ],
         "occupancy": occupancy_facts(run.values),
         "listing": list(code_listing(run.lines)),
         "nvidia": sorted(run.nvidia, key=lambda r: -(r.speedup or 0)),
@@ -217,19 +221,11 @@ def _bars(line: str, kind: str, values: Sequence[float]) -> dict[str, Any]:
     return {"line": line, "kind": kind, "text": text, "of": [f"{v:.3g}" for v in values]}
 
 
-@dataclass(frozen=True)
-class Fact:
-    name: str
-    text: str
-    metric: str  # whose meaning it has; "" without one
-    share: float | None = None  # its value where it is one of 1
-
-
-def fact(values: Values, name: str, label: str) -> Fact:
-    """Return a metric of the catalogue under a label."""
+def fact(values: Values, name: str, label: str) -> dict[str, Any]:
+    """Return a metric of the catalogue under a label; a share also as a number."""
     value = values.get(name, nan)
-    shown = value if CATALOGUE[name].unit == "share" and isfinite(value) else None
-    return Fact(label, words.metric(name, value), name, shown)
+    part = value if CATALOGUE[name].unit == "share" and isfinite(value) else None
+    return {"name": label, "text": words.metric(name, value), "metric": name, "share": part}
 
 
 def levels(values: Values) -> list[dict[str, Any]]:
@@ -256,20 +252,17 @@ def levels(values: Values) -> list[dict[str, Any]]:
     return out
 
 
-def beside(values: Values) -> list[Fact]:
-    """Return what else moved: shared, local and host memory, and what had to move at all."""
-    return [fact(values, n, label) for n, label in _BESIDE.items() if values.get(n, nan) > 0]
-
-
-def _rate(values: Values, level: str) -> Fact:
+def _rate(values: Values, level: str) -> dict[str, Any]:
     """Return the bandwidth and its share of the peak that the report gives."""
     rate, peak = values.get(f"{level}_rate", nan), values.get(f"peak_{level}", nan)
     around = values.get("inst_async_copy", 0.0) + values.get("inst_texture", 0.0)
     if level == "l1" and rate == 0 and around > 0:
         # ncu's L1 bytes are what goes back to registers: "0 B/s" beside a busy unit misleads.
-        return Fact("bandwidth", "passed by: async copies and textures", "")
+        text = "passed by: async copies and textures"
+        return {"name": "bandwidth", "text": text, "metric": "", "share": None}
     of = f" of {figures.quantity(peak, 'byte/s')}" if rate >= 0 and peak > 0 else ""
-    return Fact("bandwidth", figures.quantity(rate, "byte/s") + of, f"{level}_rate")
+    text = figures.quantity(rate, "byte/s") + of
+    return {"name": "bandwidth", "text": text, "metric": f"{level}_rate", "share": None}
 
 
 def occupancy_facts(values: Values) -> dict[str, Any]:

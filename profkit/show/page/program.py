@@ -18,15 +18,7 @@ from profkit.show.views import triage as screen
 
 NARROW = 0.0004  # of the width: what is narrower, or as near to its like, is drawn as one
 KERNELS = 12
-# What the GPU does or waits for, in the page's own colours: the bar and the row of idle time.
-LOOKS = {
-    screen.COMPUTING: "compute",
-    "host-launch": "launch",
-    "host-sync": "balanced",
-    "copy": "memory",
-    "collective": "latency",
-    "other": "unknown",
-}
+LOOKS = {cause: bound for cause, (_, _, bound) in screen.CAUSES.items()}
 Launched = Mapping[tuple[str, Any, Any], int]  # kernel, grid, block -> a row of the page
 
 

@@ -31,7 +31,7 @@ class TableColumn:
     title: Text
     cells: list[Text]  # one of each row
     right: bool = False  # numbers: aligned to the right, and never cut or wrapped
-    # the names of kernels that the cells are, full_width; None for any other text
+    # the whole names of kernels that the cells are; None for any other text
     names: list[str] | None = None
     prose: bool = False  # sentences: other words get the room first
 
@@ -59,7 +59,7 @@ class TableColumn:
 
 @dataclass
 class _ColumnGroup:
-    """Columns that stand joined each other, and the widths they get."""
+    """Columns next to each other, and the widths they get."""
 
     indent: int
     room: int
@@ -166,7 +166,7 @@ def _trim(groups: Sequence[_ColumnGroup], cells: Sequence[list[list[Text]]]) -> 
 
 
 def _first(lines: list[Text], most: int, width: int) -> list[Text]:
-    """Return as many lines of a cell as there may be; what is left out is full_width words."""
+    """Return as many lines of a cell as there may be; whole words are left out."""
     if len(lines) <= most:
         return lines
     last = lines[most - 1].copy()

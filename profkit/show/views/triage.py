@@ -16,14 +16,14 @@ NOTES = 3
 RANKS = 3  # those that wait least: others wait for them
 BAR = 60
 COMPUTING = "computing"
-# What a part of the step is -> its mark in the bar, and its name.
-_CAUSES = {
-    COMPUTING: ("#", "computing"),
-    "host-launch": ("l", "launches come too slowly"),
-    "host-sync": ("w", "the host waits itself"),
-    "copy": ("c", "copies"),
-    "collective": ("n", "collectives"),
-    "other": (".", "latency, dependencies"),
+# What a part of the step is -> its mark in the bar, its name, and the bound whose colour it has.
+CAUSES = {
+    COMPUTING: ("#", "computing", "compute"),
+    "host-launch": ("l", "launches come too slowly", "launch"),
+    "host-sync": ("w", "the host waits itself", "balanced"),
+    "copy": ("c", "copies", "memory"),
+    "collective": ("n", "collectives", "latency"),
+    "other": (".", "latency, dependencies", "unknown"),
 }
 
 
@@ -36,7 +36,7 @@ def triaged(document: Mapping[str, Any], rest: str = "--json") -> Iterator[Block
     yield Heading(step_title(document))
     yield TextLine(steps_line(document))
     yield TextLine(bar(step))
-    yield TextLine(" · ".join(f"{_CAUSES[cause][0]} {text}" for cause, text in step_shares(step)))
+    yield TextLine(" · ".join(f"{CAUSES[cause][0]} {text}" for cause, text in step_shares(step)))
     yield Heading("What to do first", 2)
     if document["first"]["category"] == "healthy":
         yield TextLine(document["first"]["say"], "healthy")
@@ -111,7 +111,7 @@ def bar(step: Mapping[str, Any]) -> str:
     """Return the step as one line: # computes, other marks are idle time by its cause."""
     text = ""
     for cause, _, end, _ in step_parts(step):
-        text += _CAUSES[cause][0] * (round(BAR * end) - len(text))
+        text += CAUSES[cause][0] * (round(BAR * end) - len(text))
     return f"[{text[:BAR].ljust(BAR)}]"
 
 
@@ -119,7 +119,7 @@ def step_shares(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each cause, and computing, with its part of the step."""
     for cause, begin, end, _ in step_parts(step):
         if cause == COMPUTING or end - begin >= 0.001:
-            yield cause, f"{_CAUSES[cause][1]} {end - begin:.1%}"
+            yield cause, f"{CAUSES[cause][1]} {end - begin:.1%}"
 
 
 def step_parts(step: Mapping[str, Any]) -> Iterator[tuple[str, float, float, str]]:
