@@ -195,16 +195,15 @@ def _without(item: Sequence[Any], _why: str) -> list[HotLines]:
 
 
 def _answer(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
-    answered: dict[tuple[str, ...], tuple[CounterLine, ...]] = {}
-    for names in {tuple(names) for names in request.counters.values()}:
-        answered[names] = tuple(_sourced(kernel, x) for x in _first(kernel, names, request.count))
+    @cache
+    def first(names: tuple[str, ...]) -> tuple[CounterLine, ...]:
+        return tuple(_sourced(kernel, x) for x in _first(kernel, names, request.count))
+
     listed = _by_samples(kernel)[: request.sampled] if request.sampled else []
     rows = [*listed, *_between(kernel, listed, request.around)]
     # A listing needs its indentation; a line alone does not.
     sampled = tuple(_sourced(kernel, x, strip=not request.around) for x in rows)
-    return HotLines(
-        {key: answered[tuple(names)] for key, names in request.counters.items()}, sampled
-    )
+    return HotLines({key: first(tuple(names)) for key, names in request.counters.items()}, sampled)
 
 
 def _first(kernel: LaunchedCode, names: Sequence[str], count: int) -> list[CounterLine]:

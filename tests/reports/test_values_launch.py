@@ -208,7 +208,7 @@ EXITS = b"".join((0x794D).to_bytes(16, "little") for _ in range(2))
 
 
 def _function(name: str, start: int | None, code: bytes, *rows: LineRow) -> Function:
-    table = {name: LineTable(rows, rows)} if rows else {}
+    table = {name: LineTable(rows)} if rows else {}
     return Function(name, start, code, SimpleNamespace(lines=table))  # type: ignore[arg-type]
 
 

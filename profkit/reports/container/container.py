@@ -18,6 +18,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import IO, Literal
 
@@ -100,7 +101,7 @@ def repair(path: str | Path, copy: str | Path, metrics_only: bool = False) -> No
     """
     copies = Copies()
     _whole_walk(path, _Walk(copies, metrics_only))
-    copies.write(copy)
+    copies.write(Path(copy))
 
 
 def split(
@@ -117,11 +118,13 @@ def split(
     left, as repair. `wanted`: indices of launches, None for all. `code`: with the machine code of all
     kernels in each; else with none. Returns what the bytes say, as check.
     """
-    copies = Copies(Path(folder), PART, wanted, code=code)
+    copies, names = Copies(wanted, code=code), (Path(folder, f"{n}.ncu-rep") for n in count())
     key, walk = _identity(path), _Walk(copies, metrics_only)
     for _ in _steps(path, walk):
-        yield from copies.taken()
-    yield from copies.taken(last=True)
+        if copies.size >= PART:
+            yield copies.write(next(names))
+    if copies.size:
+        yield copies.write(next(names))
     return _remember(key, walk)
 
 

@@ -10,7 +10,6 @@ import hashlib
 import struct
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from math import inf
 from pathlib import Path
 from typing import IO
 
@@ -47,29 +46,20 @@ def unpacked(file: IO[bytes]) -> Iterator[IO[bytes]]:
 
 
 class Copies:
-    """What is copied on a walk: some launches a file, with the sources of these.
+    """What is copied on a walk: launches, and the sources of these.
 
-    With `folder`, files in it of about `most` bytes of launches: of all, or of those that are wanted.
-    Without `code`, none of the sources, which are machine code.
+    Of all launches, or of those that are wanted; without `code` no sources, which are machine code.
     """
 
-    def __init__(
-        self,
-        folder: Path | None = None,
-        most: float = inf,
-        wanted: Collection[int] | None = None,
-        *,
-        code: bool = True,
-    ) -> None:
-        self._folder, self._most, self._wanted, self._code = folder, most, wanted, code
+    def __init__(self, wanted: Collection[int] | None = None, *, code: bool = True) -> None:
+        self._wanted, self._code = wanted, code
         self._head = bytearray()  # what every file begins with
         self._sources: dict[_Source, dict[bytes, bytes]] = {}  # -> digest -> block and frame
         self._used: set[_Source] = set()
-        self._seen = self._made = 0
+        self._seen = 0
         self._indices: list[int] = []
         self._launches: list[bytes] = []
-        self._size = 0
-        self._ready: list[tuple[Path, tuple[int, ...]]] = []
+        self.size = 0  # bytes of launches that are in no file yet
 
     def start(self, frame: bytes) -> None:
         """Take the file's header."""
@@ -88,39 +78,25 @@ class Copies:
         elif field in _LAUNCHES:
             index, self._seen = self._seen, self._seen + 1
             if self._wanted is None or index in self._wanted:
-                self._take(index, block + _sized(frame), (process, _used(frame)))
+                self._used.add((process, _used(frame)))
+                self._indices.append(index)
+                self._launches.append(block + _sized(frame))
+                self.size += len(self._launches[-1])
 
-    def _take(self, index: int, launch: bytes, source: _Source) -> None:
-        if self._launches and self._size + len(launch) > self._most:
-            self._close()
-        self._used.add(source)
-        self._indices.append(index)
-        self._launches.append(launch)
-        self._size += len(launch)
+    def write(self, path: Path) -> tuple[Path, tuple[int, ...]]:
+        """Write the launches since the last file into one that the library can read.
 
-    def write(self, path: str | Path) -> None:
-        """Write the launches since the last file into one that the library can read."""
+        Return it, and their indices.
+        """
         with open(path, "wb") as out:
             out.write(self._head)
             for source, blocks in self._sources.items():
                 if source in self._used or (source[0], None) in self._used:
                     out.writelines(blocks.values())
             out.writelines(self._launches)
-
-    def _close(self) -> None:
-        path = (self._folder or Path()) / f"{self._made}.ncu-rep"
-        self.write(path)
-        self._ready.append((path, tuple(self._indices)))
-        self._made += 1
-        self._indices, self._launches, self._size = [], [], 0
-        self._used = set()
-
-    def taken(self, *, last: bool = False) -> Iterator[tuple[Path, tuple[int, ...]]]:
-        """Yield the files made since the last call, each with the indices of its launches."""
-        if last and self._launches:
-            self._close()
-        ready, self._ready = self._ready, []
-        yield from ready
+        indices = tuple(self._indices)
+        self._indices, self._launches, self.size, self._used = [], [], 0, set()
+        return path, indices
 
 
 def _number(source: bytes, at: int = 0, end: int | None = None) -> int | None:

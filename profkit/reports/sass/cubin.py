@@ -103,16 +103,19 @@ class LineRow:
 
 @dataclass(frozen=True)
 class LineTable:
-    """The rows of one function, in the order of the table and by address."""
+    """The rows of one function, in the order of the table."""
 
     rows: tuple[LineRow, ...]
-    ordered: tuple[LineRow, ...]
+
+    @cached_property
+    def _ordered(self) -> list[LineRow]:
+        return sorted(self.rows, key=lambda row: row.address)
 
     def stack(self, offset: int) -> list[tuple[str, int]]:
         """Return (file, line) at an offset into the function, the innermost first."""
-        at = bisect_right(self.ordered, offset, key=lambda row: row.address) - 1
+        at = bisect_right(self._ordered, offset, key=lambda row: row.address) - 1
         frames: list[tuple[str, int]] = []
-        row = self.ordered[at] if at >= 0 else None
+        row = self._ordered[at] if at >= 0 else None
         while row is not None and len(frames) < len(self.rows):
             frames.append((row.file, row.line))
             row = self.rows[row.caller - 1] if 0 < row.caller <= len(self.rows) else None
@@ -188,9 +191,7 @@ class _Unit:
             elif opcode:
                 self._standard(opcode)
             elif self._extended(functions) and self._function:
-                rows = tuple(self._rows)
-                ordered = tuple(sorted(rows, key=lambda row: row.address))
-                tables[self._function] = LineTable(rows, ordered)
+                tables[self._function] = LineTable(tuple(self._rows))
                 self._reset()
         return tables
 
