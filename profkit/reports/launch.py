@@ -23,7 +23,6 @@ Size = Dims | None
 Identified = tuple[Text, str, Text, Text, Size, Size, Text, Text, Text, str]  # in this order
 
 # ncu_report's enums as numbers, so that this file does not import 50 MB of library.
-_STRING = 2  # IMetric.ValueKind_STRING
 _ERROR = 4  # MsgType.ERROR: a rule that failed; its text is a traceback, never advice
 _SCOPES = {1: "local", 2: "global"}  # SpeedupType
 _WORKLOADS = {0: "kernel", 1: "range", 2: "cmdlist", 3: "graph", 4: "subgrid"}  # WorkloadType
@@ -91,13 +90,8 @@ def raw_of_launch(action: Any, names: Iterable[str]) -> dict[str, float]:
 
 def scalars(action: Any) -> dict[str, float | str]:
     """Return raw name -> value of every metric of a launch that has one of its own."""
-    values: dict[str, float | str] = {}
-    for name in action.metric_names():
-        metric = action.metric_by_name(name) if clean(name) == name else None
-        if metric is not None and metric.has_value():
-            is_text = metric.kind() == _STRING
-            values[name] = clean(metric.as_string()) if is_text else metric.as_double()
-    return values
+    values = {name: _value(action, name) for name in action.metric_names() if clean(name) == name}
+    return {k: v if isinstance(v, str) else float(v) for k, v in values.items() if v is not None}
 
 
 def launch_identity(action: Any, record: Record | None, time: float) -> Identified:

@@ -17,15 +17,12 @@ from typing import Any
 from profkit.files import temporary_folder
 from profkit.records.record import Record, declared, record_beside, recorded_sha256
 from profkit.reports import launch
-from profkit.reports.container.container import Frames, Status, check, repair, split
+from profkit.reports.container.container import PART, Frames, Status, check, repair, split
 from profkit.reports.frame import PLACES, Identity, Part, ReportFile, Rows, RuleRow
 from profkit.reports.isolated import isolated, processors
 from profkit.reports.metrics import evaluate
 
-# A report with more bytes is read some launches at a time, by a child for each so many bytes: to
-# start one takes as long as reading 16 MB.
-LARGE = 6 << 20
-_CHILD = 24 << 20
+LARGE = 6 << 20  # a report with more bytes is read some launches at a time
 # A launch with one metric. At the first that it gives, the library makes tables of 100 MB, in 60 ms.
 _SMALLEST = (
     b'NVR\0\2\0\0\0\x08\7\t\0\0\0"\3\n\1a\x10\1(-)\0\0\0\x08\1\x10\1\x18\1 \1*\x002\0:\0@\0J\0R\0Z\0'
@@ -174,7 +171,7 @@ def raw_rows(item: Sequence[str]) -> list[dict[str, float | str]]:
 
 def children_for(size: int, jobs: int | None = None) -> int:
     """Return how many processes read a report of so many bytes: at most `jobs`, or the processors."""
-    return max(1, min(jobs or processors(), size // _CHILD))
+    return max(1, min(jobs or processors(), size // PART))
 
 
 def _verdict(

@@ -103,9 +103,9 @@ def test_split_says_what_check_says(several: str, tmp_path: Path, how: str) -> N
 
 
 def test_a_large_one_has_children_for_every_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as there is work for: to start one takes as long as reading 16 MB."""
+    """As many as there is work for: one more is a fork, and a part takes ten times as long."""
     monkeypatch.setattr(library, "processors", lambda: 4)
-    assert [library.children_for(size << 20) for size in (7, 50, 100, 900)] == [1, 2, 4, 4]
+    assert [library.children_for(size << 20) for size in (7, 17, 40, 900)] == [1, 2, 4, 4]
     assert library.children_for(900 << 20, 1) == 1
 
 
