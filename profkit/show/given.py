@@ -67,7 +67,7 @@ def _is_path(name: str | Path) -> bool:
 
 
 def given_run(given: Any) -> Any:
-    """A side of a comparison: a frame or a row becomes a run, the rest stays."""
+    """Return a side of a comparison: a frame or a row becomes a run, the rest is passed on."""
     if not isinstance(given, pd.DataFrame | pd.Series | Mapping):
         return given
     frame = given_launches(given)
@@ -81,7 +81,7 @@ def given_run(given: Any) -> Any:
 
 
 def _only(frame: pd.DataFrame, column: str) -> str | None:
-    """What stands in every row of a column; None where it differs, or is not there."""
+    """Return a column's only value; None where it has several, or is not there."""
     values = set(frame[column].dropna()) if column in frame else set()
     return str(values.pop()) if len(values) == 1 else None
 

@@ -119,7 +119,7 @@ def axis_limits(
     """Return left, right, bottom and top of the frame that holds roofs and positions."""
     slopes = [r.high for r in roofs if r.is_slope] or [1e12]
     peaks = [r.high for r in roofs if not r.is_slope] or [10 * min(slopes)]
-    # A launch is held by its positions; by its other points where it has none.
+    # A launch's positions are in the frame; its other points where it has none.
     positions = ([p for p in points if not p.note] or points for points in launches)
     xs = [p.intensity for p in chain.from_iterable(positions) if p.intensity > 0]
     xs += [peak / slope for peak, slope in product(peaks, (min(slopes), max(slopes)))]

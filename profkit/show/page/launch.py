@@ -118,7 +118,7 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
 
 
 def _without_gain(run: Judged) -> str:
-    """Return what stands for a gain where no finding has one: at the limit is an answer too."""
+    """Return the text in place of a gain where no finding has one: at the limit is an answer too."""
     at_roof = run.top is None and run.diagnosis.bound in {"memory", "compute", "balanced"}
     return "at the hardware limit" if at_roof else ""
 
@@ -174,7 +174,7 @@ def details(shown: PageRow) -> dict[str, Any]:
 
 
 def code_listing(lines: Sequence[HotLine]) -> Iterator[dict[str, Any]]:
-    """Yield hot lines in the order of the file, code that stands between them included.
+    """Yield hot lines in the order of the file, the code between them included.
 
     Yields:
         Runs of neighbouring lines: file, and lines with number, code, share, stall. Instructions

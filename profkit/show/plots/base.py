@@ -174,7 +174,7 @@ def titled_figure(
 
 
 def finished(ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46) -> Axes:
-    """Return a picture with its title and its small print, every text taken as it stands."""
+    """Return a picture with its title and its small print, every text taken literally."""
     titled_figure(ax, title, below, above, under)
     plain_text(ax)
     return ax
@@ -227,7 +227,7 @@ def bare(ax: Axes, grid: Literal["both", "x", "y"]) -> None:
 
 
 def plain_text(ax: Axes) -> None:
-    """Take every text as it stands, whatever a style sheet wants: a dollar sign is no formula.
+    """Take every text literally, whatever a style sheet wants: a dollar sign is no formula.
 
     What is measured before this is made without formulas from the start: measuring parses.
     """

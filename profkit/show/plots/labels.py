@@ -31,7 +31,7 @@ _GAP = 3.0  # pixels of air round a label
 class Label:
     """Words for a point, or for several that belong together."""
 
-    # data coordinates of the points that it may stand beside, best first
+    # data coordinates of the points that it may be written beside, best first
     spots: tuple[tuple[float, float], ...]
     text: str  # one or two lines
     colour: str  # of the leader line

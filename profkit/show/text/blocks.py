@@ -72,7 +72,7 @@ class TextLine:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Sentences that stand by themselves."""
+    """Sentences set apart from what is around them."""
 
     text: Words
     indent: int = 0
@@ -114,7 +114,7 @@ class Grid:
     rows: tuple[tuple[Words, ...], ...]
     wraps: int | None = None  # index of the column of sentences, which may take several lines
     indent: int = 2  # blanks before it on a terminal
-    bands: bool = False  # columns that have no room stand below, beside the first one again
+    bands: bool = False  # columns that have no room go below, with the first one repeated
     narrow: bool = False  # a pipe's width limits it too
     asked: bool = False  # the reader named the columns: each is shown, also where it says nothing
 

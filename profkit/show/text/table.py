@@ -1,8 +1,8 @@
 """A table and a width  ->  lines: no number is cut, and no row takes more than three of them.
 
-First the names of kernels get shorter, then words wrap, then the columns that have no room stand on
-further lines of their row; where three are not enough for all the columns, they stand in a further table
-beside the first column again.
+First the names of kernels get shorter, then words wrap, then the columns that have no room go to
+further lines of their row; where three are not enough, they go to a further table, the first column
+repeated.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def table_lines(
 ) -> list[Text]:
     """Return the lines of a table in a terminal of this width.
 
-    `banded`: what has no room stands in a further table, never on further lines of a row. `trims`:
+    `banded`: what has no room goes to a further table, never to further lines of a row. `trims`:
     sentences end with an ellipsis where a row would be too tall.
     """
     indents = min(columns[0].full_width + GAP, width * 2 // 5), _UNDER

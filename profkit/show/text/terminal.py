@@ -33,7 +33,7 @@ def to_text(content: Iterable[Block], on: Console) -> str:
     """Return blocks as text; nothing is printed."""
     out, before = "", None
     for block in content:
-        # A paragraph stands by itself; a line belongs to what is around it.
+        # A paragraph is set apart; a line belongs to what is around it.
         apart = {type(before), type(block)} == {blocks.Paragraph, blocks.Grid}
         out += ("\n" if apart else "") + _block(block, on, before is None, 0)
         before = block
@@ -100,7 +100,7 @@ def _column(grid: blocks.Grid, i: int) -> TableColumn:
 
 
 def _whole(line: str, indent: int) -> str:
-    """Return a line as it stands, however long: whoever copies it gets it whole."""
+    """Return a line unchanged, however long: whoever copies it gets it whole."""
     return f"{' ' * indent}{escaped(line)}".rstrip() + "\n"
 
 

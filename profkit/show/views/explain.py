@@ -1,6 +1,6 @@
 """The name of a rule, a metric or a word of the verdict  ->  its page, as blocks.
 
-What can be worked out of the rule or metric itself is; what cannot stands in diagnosis/rules/pages.
+What can be worked out of the rule or metric itself is; the rest is in diagnosis/rules/pages.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ _CAREFUL = {
 
 
 def _limiter(word: str, behind: list[Rule]) -> Parts:
-    """Return what a limiter's plainest rule says of it, and all that can stand behind it."""
+    """Return what a limiter's plainest rule says of it, and the rules that can be behind it."""
     limiter = BY_LIMITER.get(word)
     plain = BY_ID.get(limiter.rule or "" if limiter else "") or min(
         behind, key=lambda rule: len(rule.explains)
@@ -235,7 +235,7 @@ def _limiter(word: str, behind: list[Rule]) -> Parts:
 
 
 def _bound(word: str) -> Parts:
-    """Return what a bound says, how it is decided, and the limiters that it can stand with."""
+    """Return what a bound says, how it is decided, and the limiters that go with it."""
     page = pages.word_page(word)
     named = {"latency": list(words.WAITS), "launch": list(words.SHAPES)}
     limiters = named.get(word, [r.limiter for r in RESOURCES if r.group == word])
