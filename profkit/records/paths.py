@@ -64,20 +64,21 @@ def _folder(folder: Path) -> list[str]:
 MARK = b'"profkit.run/'  # in the first bytes of a run record
 _HEAD = 4096  # bytes that are looked at
 _SYSTEMS = (".nsys-rep", ".qdrep")
-# What it is, the verbs that read it, the command that does.
-_KINDS = {
-    "report": ("a report of Nsight Compute", "diagnose report roofline compare gate history",
-               "profkit diagnose {}"),
-    "trace": ("a trace of a whole program", "triage", "profkit triage {}"),
-    "kept": ("what profkit triage keeps of a program", "triage report compare",
-             "profkit triage {}"),
-    "systems": ("a report of Nsight Systems, of which the export is read: profkit triage", "",
-                "nsys export --type sqlite {}"),
-    "grid": ("times by shape", "roofline", "profkit roofline {}"),
-    "record": ("a run record", "compare gate history report", "profkit compare {} OTHER"),
-    "program": ("a Python program", "claims", "profkit triage -- python {}"),
-    "empty": ("empty (0 bytes)", "", "copy it again, or record it again"),
-}  # fmt: skip
+# Kind | what it is | the verbs that read it | the command that does.
+_TABLE = """\
+report | a report of Nsight Compute | diagnose report roofline compare gate history |\
+    profkit diagnose {}
+trace | a trace of a whole program | triage | profkit triage {}
+kept | what profkit triage keeps of a program | triage report compare | profkit triage {}
+systems | a report of Nsight Systems, of which the export is read: profkit triage | |\
+    nsys export --type sqlite {}
+grid | times by shape | roofline | profkit roofline {}
+record | a run record | compare gate history report | profkit compare {} OTHER
+program | a Python program | claims | profkit triage -- python {}
+empty | empty (0 bytes) | | copy it again, or record it again
+"""
+_ROWS = ([word.strip() for word in line.split("|")] for line in _TABLE.splitlines())
+_KINDS = {kind: tuple(of) for kind, *of in _ROWS}
 _TRACE = re.compile(rb'"(?:traceEvents|deviceProperties|ph)"\s*:')
 
 

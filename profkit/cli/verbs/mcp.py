@@ -201,10 +201,11 @@ class Answers:
             return Told("the report has no source lines")
         frame = frame[["rule", "file", "line", "share", "source"]].astype(object)
         rows = frame.where(frame.notna(), None).to_dict("records")
+        text = []
         for row in rows:
             row["source"] = (row["source"] or "").strip()
-        text = [f"{r['rule']}: {r['file'] or 'no file'}:{r['line'] or '?'} {r['share']:.1%}: "
-                f"{r['source']}" for r in rows]  # fmt: skip
+            where = f"{row['file'] or 'no file'}:{row['line'] or '?'}"
+            text.append(f"{row['rule']}: {where} {row['share']:.1%}: {row['source']}")
         return _told("\n".join(text), {"lines": rows})
 
     def roofline(self, reports: str | list[str]) -> bytes:
