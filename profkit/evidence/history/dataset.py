@@ -35,6 +35,7 @@ from profkit.evidence.history.tables import (
     HistoryRow,
     HistoryRun,
     HistoryTwin,
+    certainty,
     launch_rows,
     run_row,
     table_columns,
@@ -118,9 +119,20 @@ class History:
             store.mv(part, f"{folder}/{name}.parquet")
 
     def table(self, name: str) -> tuple[pa.Table, list[ProfkitError]]:
-        """All rows of a table, each once, and what is wrong with files that cannot be read."""
+        """All rows of a table, and what is wrong with files that cannot be read.
+
+        Each once: of the rows of one run record the one whose commit is surest.
+        """
         files, problems = self.files(name)
-        return files.to_table(), problems
+        every = files.to_table()
+        best: dict[tuple[Any, ...], tuple[tuple[int, str], int]] = {}
+        asked = [c for c in every.column_names if c in (*KEYS[name], "commit", "commit_from")]
+        for n, row in enumerate(every.select(asked).to_pylist()):
+            key = tuple(row[column] for column in KEYS[name])
+            rank = certainty(row.get("commit"), row.get("commit_from"))
+            best[key] = min(best.get(key, (rank, n)), (rank, n))
+        kept = sorted(n for _, n in best.values())
+        return every if len(kept) == len(every) else every.take(kept), problems
 
     def files(self, name: str) -> tuple[ds.Dataset, list[ProfkitError]]:
         """A table as files that are read column by column when they are asked; and the bad ones.
@@ -151,11 +163,8 @@ class History:
     def runs(self) -> tuple[list[HistoryRun], list[ProfkitError]]:
         """Every run once, oldest first; those that do not say when come first."""
         table, problems = self.table("runs")
-        rows: dict[str, HistoryRun] = {}
-        for plain in table.to_pylist():
-            row = _row(HistoryRun, plain)
-            rows[row.record] = min(row, rows.get(row.record, row), key=lambda r: r.certainty)
-        return sorted(rows.values(), key=lambda r: (r.made or "", r.subject)), problems
+        rows = (_row(HistoryRun, plain) for plain in table.to_pylist())
+        return sorted(rows, key=lambda r: (r.made or "", r.subject)), problems
 
     def unknown(self, runs: Iterable[HistoryRun]) -> list[HistoryRun]:
         """Those of some runs that are not here, or are here without the commit that they have."""
@@ -165,9 +174,8 @@ class History:
     def twins(self) -> tuple[list[HistoryTwin], list[ProfkitError]]:
         """Every A/A run once, in the order of their sessions' times."""
         table, problems = self.table("twins")
-        each = (_row(HistoryTwin, plain) for plain in table.to_pylist())
-        rows = {(row.session, row.variant, row.case): row for row in each}
-        return sorted(rows.values(), key=lambda r: (r.made or "", r.session)), problems
+        rows = (_row(HistoryTwin, plain) for plain in table.to_pylist())
+        return sorted(rows, key=lambda r: (r.made or "", r.session)), problems
 
     def append(self, rows: Iterable[HistoryRow]) -> None:
         """Write rows as one file a table; none where there are none."""
@@ -196,7 +204,7 @@ def add_artifacts(
 
     `commit`: of the code, for records that do not say. `origin`: "option" or "environment".
     """
-    diagnosed = set(kept.table("launches")[0]["report"].to_pylist())
+    diagnosed = set(kept.files("launches")[0].to_table(["report"])["report"].to_pylist())
     runs: list[HistoryRun] = []
     launches: list[HistoryLaunch] = []
     found, problems = evidence.readable(counters=False)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.evidence.history.dataset import History
-from profkit.evidence.history.tables import KEYS, ORIGINS, TABLES
+from profkit.evidence.history.tables import TABLES
 from profkit.records.artifacts import HISTORY
 
 Named = str | Path | pd.DataFrame | pd.Series | Mapping[str, str] | list[str] | tuple[str, ...]
@@ -49,10 +49,6 @@ def history(
     whole = isinstance(given, Path) or "/" in text or os.sep in text or os.path.isdir(text)
     place = given if whole else folder
     frame: pd.DataFrame = _existing(place).table(table)[0].to_pandas()
-    if table == "runs":  # of several rows of one record the surest counts
-        ranks = {origin: rank for rank, origin in enumerate(ORIGINS)}
-        frame = frame.sort_values("commit_from", key=lambda x: x.map(ranks), kind="stable")
-    frame = frame.drop_duplicates(list(KEYS[table])).sort_index(ignore_index=True)
     return frame if whole else _of_subjects(frame, given, table)
 
 

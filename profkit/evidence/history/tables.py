@@ -80,13 +80,6 @@ class HistoryRun:
         return Record(self.variant, self.case, timing=timing, gpu=gpu)
 
     @property
-    def certainty(self) -> tuple[int, str]:
-        """Of several rows of one record the least counts: its commit is known, and from the surest."""
-        known = self.commit is not None and self.commit_from in ORIGINS
-        rank = ORIGINS.index(self.commit_from or "") if known else len(ORIGINS)
-        return rank, self.commit or ""
-
-    @property
     def subject(self) -> str:
         return f"{self.variant}.{self.case}"
 
@@ -149,6 +142,14 @@ TABLES: dict[str, type] = {
 }
 # Where a commit is known from, the surest first: of rows of one record that differ in nothing else.
 ORIGINS = ("record", "option", "environment", "source", "log")
+
+
+def certainty(commit: str | None, origin: str | None) -> tuple[int, str]:
+    """Rank a run's commit: the least is surest."""
+    known = commit is not None and origin in ORIGINS
+    return ORIGINS.index(origin or "") if known else len(ORIGINS), commit or ""
+
+
 # What makes a row of each table one row, however many files hold it.
 KEYS = {
     "runs": ("record",),
