@@ -112,16 +112,22 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_configure() -> None:
-    """ncu_report keeps six times the bytes of each report it opened: each is opened once a worker.
+    """Hold what is printed to its schemas, and read each report once."""
+    from tests.documents import hold_what_is_printed
+
+    hold_what_is_printed()
+    read_once()
+
+
+def read_once() -> None:
+    """ncu_report keeps six times the bytes of each report it opened: each is opened once a process.
 
     Not in tests/reports, where reading is what is tested (the conftest there), nor where this file
     is imported without pytest: `make speed` would time the second look.
     """
     from profkit.reports import reader
     from profkit.reports.frame import Part
-    from tests.documents import hold_what_is_printed
 
-    hold_what_is_printed()
     read, parts = reader.read_part, {}
 
     @wraps(read)

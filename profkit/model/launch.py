@@ -20,6 +20,7 @@ class Launch(Mapping[str, float]):
 
     def __init__(self, values: Mapping[str, float]) -> None:
         self._values = values
+        self._present: dict[str, list[str]] = {}  # a verdict asks for the warp states 30 times
 
     def __getitem__(self, metric: str) -> float:
         value = self._values.get(metric)
@@ -48,8 +49,9 @@ class Launch(Mapping[str, float]):
 
     def present(self, prefix: str) -> list[str]:
         """The collected metrics whose short name begins so."""
-        named = ((m, v) for m, v in self._values.items() if m.startswith(prefix))
-        return [m for m, v in named if v is not None and not isnan(v)]
+        if prefix not in self._present:
+            self._present[prefix] = [m for m in self if m.startswith(prefix) and m in self]
+        return self._present[prefix]
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,27 @@
 """Runs verbs in this process, whose stdout is a terminal, and keeps every table they print.
 
-Arguments: a file to write, as JSON, of each command its tables (their cells and what was drawn), and
-the commands, as a JSON list of lists.
+Arguments: a file to write, as JSON, of each width and command the tables (their cells and what was
+drawn), and width -> commands, as JSON. A line END ends what is printed at a width.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import struct
 import sys
+import termios
 from pathlib import Path
 from typing import Any
 
 from profkit.cli.app import app
 from profkit.show.text import terminal
 from profkit.show.text.blocks import is_right, plain_words, spans
+from tests.conftest import read_once
 
 tables: list[dict[str, Any]] = []
 DRAW = terminal._grid
+END = "end of this width"
 
 
 def _kept(grid: Any, on: Any, indent: int) -> str:
@@ -35,16 +40,25 @@ def _kept(grid: Any, on: Any, indent: int) -> str:
 
 
 def main() -> None:
-    """Run each command, whatever its exit status."""
+    """Run each command at each width, whatever its exit status."""
     terminal._grid = _kept
-    found = []
-    for command in json.loads(sys.argv[2]):
-        tables.clear()
-        try:
-            app(command)
-        except SystemExit as end:
-            found.append({"command": command, "status": end.code, "tables": list(tables)})
+    read_once()  # a report for all widths
+    found = {}
+    for width, commands in json.loads(sys.argv[2]).items():
+        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 50, int(width), 0, 0))
+        found[width] = [_told(command) for command in commands]
+        print(END, flush=True)
     Path(sys.argv[1]).write_text(json.dumps(found), "utf-8")
 
 
-main()
+def _told(command: list[str]) -> dict[str, Any]:
+    tables.clear()
+    try:
+        app(command)
+    except SystemExit as end:
+        return {"command": command, "status": end.code, "tables": list(tables)}
+    raise AssertionError(f"{command} does not end with a status")
+
+
+if __name__ == "__main__":
+    main()
