@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.records.record import SourceFile
 from profkit.reports import figures
 from profkit.show.text.blocks import Grid
 from profkit.show.text.markup import to_markdown
+
+if TYPE_CHECKING:
+    from profkit.measure.variants.build import Build
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "analyses")]
 from arithmetic import L4, Attention  # noqa: E402
@@ -23,14 +26,15 @@ ROOT = Path(__file__).resolve().parents[1]
 KERNELS, BUILT = ROOT / "kernels", ROOT / "artifacts" / "l4.json"
 
 
-def built(case: str) -> dict[str, Any]:
-    """What each launcher would start on an L4 at a case, by a build for sm_89."""
+def built(case: str, made: Sequence[Build] | None = None) -> dict[str, Any]:
+    """What each launcher would start on an L4 at a case, by a build for sm_89: that which is given."""
     from profkit.measure.cuda import resources
     from profkit.measure.cuda.resources import blocks_that_fit, waves
     from profkit.measure.variants import build, dry, toolchain, variants
 
     known = variants.find_variants(KERNELS, "attention")
-    made = build.compile_variants(known, ["89"], build.build_dir(KERNELS))
+    if made is None:
+        made = build.compile_variants(known, ["89"], build.build_dir(KERNELS))
     sms = resources.CARDS["89"].sms
     nvcc = toolchain.tool("nvcc", build.build_dir(KERNELS))
     found: dict[str, Any] = {v.id: {"source": v.source_hash, "launches": None} for v in known}

@@ -22,25 +22,35 @@ WIDE = [v for v in LADDER if v.language.name == "CUDA" and [*map(v.target, ARCHS
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 
 
+def built_for_three(monkeypatch):
+    """Architecture -> the builds of WIDE for it, of one call of nvcc a variant."""
+    with monkeypatch.context() as patched:
+        more = " ".join(f"-gencode=arch=compute_{a},code=sm_{a}" for a in ARCHS[:-1])
+        patched.setenv("NVCC_APPEND_FLAGS", more)
+        made = build.compile_variants(WIDE, ARCHS[-1:], Places(KERNELS).build_dir())
+    assert {b.variant.id: b.error for b in made if b.error} == {}
+    return {arch: [_of(fat, arch) for fat in made] for arch in ARCHS}
+
+
+def _of(fat, arch):
+    own = replace(fat, arch=arch, kernels=tuple(k for k in fat.kernels if k.arch == arch))
+    assert own.kernels, (fat.variant.id, arch)
+    return own
+
+
 @pytest.mark.nvcc
 @needs_nvcc
 def test_the_ladder_keeps_its_budgets_on_three_architectures(monkeypatch):
-    for_all = " ".join(f"-gencode=arch=compute_{a},code=sm_{a}" for a in ARCHS[:-1])
-    monkeypatch.setenv("NVCC_APPEND_FLAGS", for_all)
-    made = build.compile_variants(WIDE, ARCHS[-1:], Places(KERNELS).build_dir())
-    assert len(made) == len(WIDE) >= 20
-    assert {b.variant.id: b.error for b in made if b.error} == {}
+    assert len(WIDE) >= 20
     nvcc = toolchain.need_tool("nvcc")
     cases = problem.load_problem(KERNELS / "attention")
     values = [cases.module.arguments(case) for case in cases.cases.values()]
-    for arch in ARCHS:
-        for fat in made:
-            own = replace(fat, arch=arch, kernels=tuple(k for k in fat.kernels if k.arch == arch))
-            assert own.kernels, (fat.variant.id, arch)
-            starts = [dry.dry_launches(own, v, CARDS[arch], nvcc) for v in values]
-            assert None not in starts, (fat.variant.id, arch)
+    for arch, made in built_for_three(monkeypatch).items():
+        for one in made:
+            starts = [dry.dry_launches(one, v, CARDS[arch], nvcc) for v in values]
+            assert None not in starts, (one.variant.id, arch)
             taken = [(x.kernel, x.dynamic_smem) for launches in starts for x in launches or ()]
-            assert build.check_budget(own, dict(sorted(taken, key=lambda row: row[1]))) == []
+            assert build.check_budget(one, dict(sorted(taken, key=lambda row: row[1]))) == []
 
 
 @pytest.mark.nvcc
