@@ -123,7 +123,7 @@ def thresholds() -> list[Threshold]:
         ):
             for name in names.split(", "):
                 full = f"{module.__name__.rsplit('.', 1)[1]}.{name}"
-                value = float(getattr(module, name))
+                value = getattr(module, name)  # with its reason, which is put back, too
                 if full not in DECIDE_NO_VERDICT:
                     found.append(_threshold(full, value, _of_modules(name, value)))
     return found
