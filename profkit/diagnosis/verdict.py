@@ -17,7 +17,7 @@ from itertools import product
 
 from profkit.diagnosis.rule import Bound, Diagnosis, NearBorder
 from profkit.diagnosis.rules import ALL, BY_ID
-from profkit.diagnosis.rules.waits import meaning, stall_shares
+from profkit.diagnosis.rules.waits import stall_shares, waits_for
 from profkit.model.idleness import idleness
 from profkit.model.launch import Launch, Missing, NotCollected
 from profkit.model.resources import Use, next_limit, uses
@@ -150,7 +150,9 @@ def _latency(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
         if few < FEWEST:
             why += f"; {few:.0f} samples of them say nothing"
         return Diagnosis("latency", None, text, missing=(Missing("WarpStateStats", why),))
-    text += f", and the warps spend {share(part)} of their time {meaning(state, launch)}"
+    text += (
+        f", and the warps spend {share(part)} of their time waiting for {waits_for(state, launch)}"
+    )
     return Diagnosis("latency", state, text)
 
 

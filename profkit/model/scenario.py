@@ -53,6 +53,8 @@ class Scenario:
     waits: Mapping[str, float] = field(default_factory=dict)  # state -> share of the time in it
     places: float = 1.0  # how many times more warps work at once (more blocks, higher occupancy)
     ends: float = 0.0  # share of the time that stays in any case: the launch's beginning and end
+    # share of the time that goes, whatever happens in it: SMs without work, work that is done again
+    gone: float = 0.0
     same_places: bool = False  # less is accessed as before, so DRAM gets no nearer to its full rate
 
 
@@ -67,6 +69,7 @@ def joint(scenarios: Iterable[Scenario]) -> Scenario:
         _least([m.waits for m in parts]),
         prod(m.places for m in parts),
         max((m.ends for m in parts), default=0.0),
+        1 - prod(1 - m.gone for m in parts),
     )
 
 
@@ -95,8 +98,9 @@ def modelled_speedup(launch: Launch, scenario: Scenario, most: float = inf) -> f
     Args:
         most: The largest share of its reach that a unit counts with.
     """
-    before = min(fullest(launch, Scenario()), most)
-    after = min(fullest(launch, scenario), most)
+    stays = 1 - scenario.gone
+    before = min(fullest(launch, Scenario()) / stays, most)
+    after = min(fullest(launch, scenario) / stays, most)
     faster = latency(launch, scenario)
     if faster == inf:  # no warp states: the waits go as the work of the fullest unit goes
         faster = max(before, LEAST) / max(after, LEAST)
@@ -105,7 +109,7 @@ def modelled_speedup(launch: Launch, scenario: Scenario, most: float = inf) -> f
     # A unit past what it is taken to reach leaves no time to wait.
     waits = max(0.0, 1 - before**power)
     left = (waits * waiting**power + after**power) / (waits + before**power)
-    return float(max(left, LEAST**power) ** (-1 / power))
+    return float(max(left, LEAST**power) ** (-1 / power)) / stays
 
 
 def limit(launch: Launch, scenario: Scenario) -> float:
@@ -118,7 +122,7 @@ def limit(launch: Launch, scenario: Scenario) -> float:
         stays.append(launch["dram_busy"] / reach("dram", launch))
     floor = max(stays, default=0.0)
     waiting = scenario.ends + (1 - scenario.ends) / (latency(launch, scenario) * scenario.places)
-    least = max(floor, waiting)
+    least = max(floor, (1 - scenario.gone) * waiting)
     return max(1.0, 1 / least) if least > 0 else inf
 
 
@@ -135,9 +139,10 @@ def fullest(launch: Launch, scenario: Scenario) -> float:
 
 
 def latency(launch: Launch, scenario: Scenario) -> float:
-    """How many times less often a warp waits between two issues; inf without warp states."""
-    if "stall_selected" not in launch:
-        return inf if scenario.waits else 1.0
+    """How many times less often a warp waits between two issues; inf where no warp states tell."""
+    if "stall_selected" not in launch:  # known only where every state shrinks
+        most = max(scenario.waits.get(state, 1.0) for state in STATES)
+        return 1 / most if 0 < most < 1 or not scenario.waits else inf
     states = {name.removeprefix("stall_"): launch[name] for name in launch.present("stall_")}
     total = sum(states.values())
     barrier = states.pop(_BARRIER, 0.0)

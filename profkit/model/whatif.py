@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import chain
-from math import exp, log, prod
+from math import prod
 
 from profkit.errors import ProfkitError
+from profkit.model.estimate import expectation
 from profkit.model.launch import Launch, NotCollected
 from profkit.model.resources import ENTRY, LINKS, RESOURCES, loads
 from profkit.model.scenario import (
@@ -139,9 +140,7 @@ def _whatif(launch: Launch, changes: tuple[CounterChange, ...]) -> Expectation:
     if not loads(launch):
         launch.need("issue_busy")
     gain = modelled_speedup(launch, _scenario(launch, changed(launch, changes)))
-    unit = OFFSET + abs(log(gain))
-    low, high = (exp(log(gain) + end * unit) for end in SPREAD)
-    return Expectation(gain, low, high)
+    return expectation(gain, SPREAD, offset=OFFSET)
 
 
 def _scenario(launch: Launch, after: Launch) -> Scenario:

@@ -16,9 +16,11 @@ STAGE2 = ROOT / "artifacts" / "stage2.B.ncu-rep"
 RULE = '''"""A rule that somebody dropped in."""
 
 from profkit.diagnosis.rule import Hit, Rule
-from profkit.model.estimate import Fix, all_of_it
+from profkit.model.estimate import Fix
 from profkit.model.launch import Threshold
+from profkit.model.scenario import Scenario
 
+THIRD = Scenario(gone=2 / 3)
 MANY = Threshold(2, "exponentials: two are one too many")
 
 
@@ -31,7 +33,7 @@ RULES = (
         id="dropped-in", title="Exponentials", meaning="They run.", advice="Leave them out.",
         check=_check, fires=({"inst_exp": 3.0},), clear=({"inst_exp": 1.0},),
         lines=("instructions exponential",), leads=True,
-        fix=Fix("waste", "bound: a third.", times=lambda _: 3.0, own=all_of_it),
+        fix=Fix("waste", "bound: a third.", lambda _: THIRD, lambda _: THIRD),
     ),
 )
 '''

@@ -292,7 +292,7 @@ def test_a_wave_that_is_hardly_more_than_one_shows_it() -> None:
 
 def test_the_dispatcher_is_told_in_a_sentence() -> None:
     held = {**dict.fromkeys(STALLS, 0.0), "stall_selected": 0.1, "stall_dispatch_stall": 0.7}
-    assert judge_launch({**BUSY, **held}).because.endswith("time stopped by the dispatcher")
+    assert judge_launch({**BUSY, **held}).because.endswith("time waiting for the dispatcher")
 
 
 def test_notes_on_the_measurement_come_last() -> None:

@@ -7,7 +7,7 @@ import pytest
 from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.rule import Rule
 from profkit.diagnosis.rules import ALL, BY_ID
-from profkit.diagnosis.rules.waits import WAITS
+from profkit.diagnosis.rules.waits import WAITING
 from profkit.errors import ProfkitError
 from profkit.model.launch import Launch, NotCollected
 from profkit.model.resources import RESOURCES
@@ -74,7 +74,7 @@ def test_every_limiter_has_a_rule_that_names_it():
     explained = {limiter for rule in ALL for limiter in rule.explains}
     assert {r.limiter for r in RESOURCES} <= explained
     assert {rule.shape for rule in ALL} - {""} <= explained
-    assert set(WAITS) <= explained
+    assert set(WAITING) <= explained
 
 
 def test_resources_and_shapes_name_rules_that_exist():

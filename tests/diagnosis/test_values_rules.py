@@ -7,10 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from profkit.diagnosis.rules import BY_ID
-from profkit.diagnosis.rules.waits import WAITS as WORDS
+from profkit.diagnosis.rules.memory import redundant
+from profkit.diagnosis.rules.waits import WAITING as WORDS
 from profkit.diagnosis.rules.waits import for_wgmma, stall_shares, stalled
-from profkit.model.estimate import amdahl, capped
+from profkit.model.estimate import amdahl
 from profkit.model.launch import Launch, NotCollected
+from profkit.model.scenario import limit
 
 WAITS = {"stall_selected": 0.1, "issue_busy": 0.1}
 
@@ -26,13 +28,18 @@ def hit(rule: str, **values: float) -> SimpleNamespace | None:
 def test_amdahl_and_what_caps_it():
     assert (amdahl(0.0), amdahl(0.5), amdahl(0.75)) == (1.0, 2.0, 4.0)
     assert amdahl(1.0) == amdahl(0.9999) == pytest.approx(1000)
-    busy = Launch({"xu_busy": 0.5, "alu_busy": 0.25})
+
+    def capped(busy: dict[str, float], gain: float, *without: str) -> float:
+        scenario = redundant(lambda _: gain, *without).best(Launch(busy))
+        return round(limit(Launch(busy), scenario), 9)
+
+    busy = {"xu_busy": 0.5, "alu_busy": 0.25}
     assert capped(busy, 1.5) == 1.5
     assert capped(busy, 3.0) == 2.0
     assert capped(busy, 3.0, "xu") == 3.0
     assert capped(busy, 9.0, "xu") == 4.0
-    assert capped(Launch({"xu_busy": 1.5}), 3.0) == 1.0  # never below one
-    assert capped(Launch({}), 3.0) == 3.0
+    assert capped({"xu_busy": 1.5}, 3.0) == 1.0  # never below one
+    assert capped({}, 3.0) == 3.0
 
 
 def test_time_in_states():

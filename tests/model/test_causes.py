@@ -7,7 +7,7 @@ import pytest
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.rules.waste import conflicts
 from profkit.model.launch import Launch
-from profkit.model.scenario import NOTHING, Scenario
+from profkit.model.scenario import NOTHING, Scenario, modelled_gain
 
 ISSUE = ("selected", "not_selected", "wait")
 IDLE = {
@@ -31,10 +31,8 @@ def typical(rule: str, **values: float) -> Scenario:
     return build(Launch(values))
 
 
-def own(rule: str, gain: float | None, **values: float) -> float | None:
-    expected = BY_ID[rule].fix.own
-    assert expected is not None
-    return expected(Launch(values), gain)
+def expected(rule: str, **values: float) -> float:
+    return modelled_gain(Launch(values), typical(rule, **values))
 
 
 @pytest.mark.parametrize(
@@ -229,20 +227,29 @@ def test_of_a_product_on_tensor_cores_an_eighth_of_the_instructions_stays(counts
 
 
 def test_redundant_work_counts_whole_where_a_unit_is_full_of_it_and_its_root_where_warps_wait():
-    for rule in ("register-spills", "thread-divergence", "partial-warps"):
-        assert own(rule, 4.0, **IDLE) == 2.0
-        assert own(rule, 4.0, **IDLE | {"issue_busy": 0.95}) == 4.0
-        assert own(rule, None, **IDLE) is None
-    assert own("tail-effect", 1.3, **IDLE) == 1.3
-    assert own("short-blocks", 1.3, **IDLE) == 1.3
+    few = {**IDLE, "stall_selected": 0.1, "stall_long_scoreboard": 0.9, "threads_per_warp": 8.0}
+    assert expected("thread-divergence", **few) == pytest.approx(2.0, rel=0.01)
+    assert expected("thread-divergence", **few | {"issue_busy": 0.95}) == pytest.approx(4.0)
+    most = best("thread-divergence", **few)
+    assert (most.waits, most.gone) == ({}, 0.75), "no less than the needed part stays"
+
+
+def test_idle_places_are_filled():
+    tail = {"waves": 1.5, "sm_active": 0.6, "sm_active_max": 0.9}
+    assert typical("tail-effect", **tail) == best("tail-effect", **tail)
+    assert typical("tail-effect", **tail).gone == pytest.approx(0.25)
+    assert typical("workload-imbalance", sm_active=0.5, sm_active_max=1.0).gone == 0.5
+    slots = {"occupancy": 0.25, "occupancy_limit": 0.5}
+    assert typical("short-blocks", **slots).places == 2.0
+    waits = {"stall_selected": 0.5, "stall_wait": 0.2, "stall_math_pipe_throttle": 0.3}
+    assert typical("short-blocks", **slots, **waits).places == pytest.approx(1.25)
 
 
 def test_a_hot_address_is_mended_up_to_the_next_unit():
     """34 times is the mean of those on record; a launch that is full elsewhere cannot get there."""
     idle = dict.fromkeys(IDLE, 0.001)
-    assert own("atomics-contention", None, **idle) == pytest.approx(34.0)
-    half = own("atomics-contention", None, **idle | {"dram_busy": 0.46})
-    assert half == pytest.approx(2.0)
-    assert own("atomics-contention", None, **idle | {"issue_busy": 0.95 / 40}) == pytest.approx(
-        34.0
-    )
+    assert expected("atomics-contention", **idle) == pytest.approx(34.0, rel=0.001)
+    half = expected("atomics-contention", **idle | {"dram_busy": 0.46})
+    assert half == pytest.approx(2.0, rel=1e-4)
+    full = expected("atomics-contention", **idle | {"issue_busy": 0.95 / 40})
+    assert full == pytest.approx(30.6, abs=0.1)

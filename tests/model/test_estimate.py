@@ -192,5 +192,5 @@ def test_a_rule_of_somebody_keeps_its_own_gain():
 
 
 def test_what_is_not_collected_has_no_price():
-    fix_ = Fix("waste", times=lambda launch: launch["dram_bytes"])
+    fix_ = Fix("waste", best=lambda launch: Scenario(gone=1 / launch["dram_bytes"]))
     assert estimate(launch(), fix_) == Estimate(None, None)

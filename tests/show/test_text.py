@@ -13,7 +13,7 @@ from profkit.diagnosis.launches import HotLine, Row, judged_rows
 from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.diagnosis.rule import SourceShare as SourceLine
 from profkit.diagnosis.rules import ALL
-from profkit.diagnosis.rules.waits import WAITS
+from profkit.diagnosis.rules.waits import WAITING
 from profkit.model.resources import RESOURCES
 from profkit.show.text import words
 from profkit.show.text.terminal import to_text
@@ -210,7 +210,7 @@ def test_the_next_commands_have_the_real_names_in_them(made: Made) -> None:
 
 
 def test_every_word_of_the_verdict_has_plain_words() -> None:
-    assert set(words.WAITS) == set(WAITS)
+    assert set(words.WAITS) == set(WAITING)
     assert set(words.UNITS) == {resource.limiter for resource in RESOURCES}
     assert set(words.SHAPES) == {r.shape for r in ALL if r.shape}
     assert set(words.BOUNDS) == {"memory", "compute", "latency", "launch", "balanced", "unknown"}

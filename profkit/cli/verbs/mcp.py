@@ -219,7 +219,7 @@ class Answers:
         return plots.png(plots.roofline(load_reports(list(self.inside(reports)))))
 
     def inside(self, patterns: str | list[str]) -> tuple[str, ...]:
-        """The reports that paths or globs name; a ProfkitError where one lies outside."""
+        """The reports that paths or globs name; a ProfkitError where one is outside."""
         named = [patterns] if isinstance(patterns, str) else patterns
         paths = expand([str(self._path(pattern)) for pattern in named])
         return tuple(str(self._path(path)) for path in paths)

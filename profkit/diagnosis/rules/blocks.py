@@ -8,9 +8,10 @@ from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.diagnosis.rules.memory import redundant
 from profkit.diagnosis.rules.occupancy import HIDES
 from profkit.diagnosis.rules.waits import stalled
-from profkit.model.estimate import Fix, all_of_it, amdahl
+from profkit.model.estimate import Fix, amdahl
 from profkit.model.launch import Launch, Threshold
 from profkit.model.resources import COMPUTE, uses
+from profkit.model.scenario import Scenario
 from profkit.reports.figures import seconds, share
 
 WARP = 32
@@ -74,9 +75,11 @@ def _short(launch: Launch) -> Hit | None:
     return Hit(text)
 
 
-def _all_places(launch: Launch) -> float:
-    gain = launch["occupancy_limit"] / launch["occupancy"]
-    return min(gain, amdahl(stalled(launch, *HIDES))) if "stall_selected" in launch else gain
+def _all_places(launch: Launch) -> Scenario:
+    places = launch["occupancy_limit"] / launch["occupancy"]
+    if "stall_selected" in launch:  # more warps hide no other wait
+        places = min(places, amdahl(stalled(launch, *HIDES)))
+    return Scenario(places=places)
 
 
 _UNEVEN = (
@@ -118,12 +121,7 @@ RULES = (
         "lives longer than it takes to begin and end.",
         check=_short,
         looks="occupancy occupancy_limit waves block_size sm_active",
-        fix=Fix(
-            "places",
-            "bound and expected: the empty slots filled",
-            times=_all_places,
-            own=all_of_it,
-        ),
+        fix=Fix("places", "bound and expected: the empty slots filled", _all_places, _all_places),
         fires=examples(
             "occupancy=0.45 occupancy_limit=1.0 waves=400.0 issue_busy=0.3",
             "occupancy=0.2 occupancy_limit=0.5 waves=2.0 issue_busy=0.3",

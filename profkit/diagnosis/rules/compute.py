@@ -10,6 +10,7 @@ from profkit.model.estimate import Fix, amdahl
 from profkit.model.launch import Launch, Threshold
 from profkit.model.resources import BY_LIMITER, COMPUTE, EVERY, resource_use
 from profkit.model.scenario import ISSUING, MATH, NOTHING, ONCHIP, Scenario
+from profkit.model.units import tensor
 from profkit.reports.figures import share
 from profkit.reports.metrics.warps import STATES
 
@@ -98,12 +99,12 @@ def _redundant(launch: Launch) -> Hit | None:
 
 def _turns(launch: Launch) -> Hit | None:
     launch.need("xu_busy", "tensor_busy")
-    xu, tensor = launch["xu_busy"], resource_use(BY_LIMITER["tensor"], launch)
-    if tensor is None or min(xu, tensor.elapsed) < 0.25 or xu + tensor.elapsed < TAKE_TURNS:
+    xu, matrix = launch["xu_busy"], tensor(launch)
+    if min(xu, matrix) < 0.25 or xu + matrix < TAKE_TURNS:
         return None
     return Hit(
-        f"the tensor pipe works {share(tensor.elapsed)} and the XU pipe (exp) {share(xu)} of the "
-        f"time, {share(xu + tensor.elapsed)} in sum: they take turns"
+        f"the tensor pipe works {share(matrix)} and the XU pipe (exp) {share(xu)} of the "
+        f"time, {share(xu + matrix)} in sum: they take turns"
     )
 
 
@@ -125,12 +126,12 @@ def _on_tensor_cores(launch: Launch) -> Scenario:
 
 def _again(launch: Launch) -> float:
     useful = launch["declared_exps"]
-    return 32 * launch["inst_exp"] / useful if useful > 0 else 0.0
+    return 32 * launch["inst_exp"] / useful if useful > 0 else 1.0
 
 
-def _at_once(launch: Launch) -> float | None:
-    xu, tensor = launch["xu_busy"], resource_use(BY_LIMITER["tensor"], launch)
-    return (xu + tensor.elapsed) / max(xu, tensor.elapsed) if tensor else None
+def _at_once(launch: Launch) -> float:
+    xu, matrix = launch["xu_busy"], tensor(launch)
+    return (xu + matrix) / max(xu, matrix)
 
 
 _NOT_BYTES = tuple(set(EVERY) - {"dram", "l2", "l1", "shared"})

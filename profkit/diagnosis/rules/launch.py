@@ -8,10 +8,10 @@ from __future__ import annotations
 from math import ceil, inf
 
 from profkit.diagnosis.rule import Hit, Rule, examples
-from profkit.model.estimate import Fix, all_of_it
+from profkit.model.estimate import Fix
 from profkit.model.idleness import ENDS, ENDS_MOST, Idleness, idleness
-from profkit.model.launch import Launch, Threshold
-from profkit.model.resources import EVERY, next_limit
+from profkit.model.launch import Launch, NotCollected, Threshold
+from profkit.model.resources import ENTRY, EVERY, LINKS, next_limit
 from profkit.model.scenario import Scenario
 from profkit.reports.figures import counted, seconds, share
 
@@ -179,22 +179,26 @@ def _filled(launch: Launch, ends: float) -> Scenario:
     return Scenario(places=1 / fill, ends=min(1.0, idle))
 
 
-def _evened(launch: Launch) -> float:
+def _evened(launch: Launch) -> Scenario:
     """All SMs at work as long as the busiest is now."""
     idle = idleness(launch)
-    return idle.busiest / idle.average
+    return Scenario(gone=1 - idle.average / idle.busiest)
 
 
-def _last_wave(launch: Launch) -> float:
-    return min(ceil(launch["waves"]) / launch["waves"], _evened(launch))
+def _last_wave(launch: Launch) -> Scenario:
+    full = Scenario(gone=1 - launch["waves"] / ceil(launch["waves"]))
+    return min(full, _evened(launch), key=lambda scenario: scenario.gone)
 
 
-def _without_ends(launch: Launch) -> float | None:
-    return None if idleness(launch).assumed else 1 / max(1 - _no_work(launch), 0.05)
+def _without_ends(launch: Launch) -> Scenario:
+    if idleness(launch).assumed:
+        raise NotCollected("sm_active_max")
+    units = dict.fromkeys((*EVERY, ENTRY, LINKS), 0.0)
+    return Scenario(units, gone=min(_no_work(launch), 0.95))
 
 
 _GIVEN_BACK = "bound and expected: the time in which SMs had no work, given back"
-_EVEN = Fix("shape", _GIVEN_BACK, times=_evened, own=all_of_it)
+_EVEN = Fix("shape", _GIVEN_BACK, _evened, _evened)
 
 
 def _shares(average: float, idlest: float, waves: float) -> dict[str, float]:
@@ -214,7 +218,7 @@ _TAIL = Rule(
     looks="waves grid_size blocks_per_sm sm_active sm_active_max",
     least=1 / TAIL,  # short blocks, or blocks that run faster when alone: the tail was no loss
     shape="tail",
-    fix=Fix("shape", _GIVEN_BACK, times=_last_wave, own=all_of_it),
+    fix=Fix("shape", _GIVEN_BACK, _last_wave, _last_wave),
     fires=examples(
         "waves=1.06 sm_active=0.55 grid_size=140 sm_count=132",
         "waves=2.1 sm_active=0.7 sm_active_max=0.99 time=1e-4",
@@ -320,7 +324,7 @@ RULES = (
         check=_short,
         looks="time sm_active sm_active_max",
         shape="too_short",
-        fix=Fix(times=_without_ends, without=EVERY),
+        fix=Fix(best=_without_ends),
         fires=examples(
             "time=2.1e-6 sm_active_max=0.3",
             "time=8e-6 sm_active_max=0.7",

@@ -7,17 +7,19 @@ from math import inf
 from typing import Any
 
 from profkit.diagnosis.rule import Hit, Rule, examples
-from profkit.model.estimate import Fix, where_full
+from profkit.model.estimate import Fix
 from profkit.model.launch import Launch, Threshold
-from profkit.model.resources import BY_LIMITER, ENTRY, LINKS, next_limit, resource_use
+from profkit.model.resources import BY_LIMITER, ENTRY, LINKS, next_limit, resource_use, uses
 from profkit.model.scenario import NOTHING, Scenario
 from profkit.model.units import cache_resident
 from profkit.reports.figures import share
+from profkit.reports.metrics.warps import STATES
 
 REFETCHED = Threshold(1.3, "DRAM bytes over compulsory ones: below, padding and write-back order")
 # Work of a unit that is left when people relieve it: register tiles, wider accesses, one special
 # function where several were. Median of the steps on record that did so.
 RELIEVED = 0.4
+HIDDEN = 0.5  # exponent of a redundancy's gain in a launch that waits: three steps, 0.50 to 0.52
 FEWER = 0.6  # of the instructions, when people cut those of a kernel that is full of them
 LINES = ("sectors", "stalls memory")  # who asks for most of it
 
@@ -77,15 +79,26 @@ def unit_rule(what: str, names: str, **fields: Any) -> Rule:
     )
 
 
-def redundant(times: Callable[[Launch], float | None], *without: str) -> Fix:
+def redundant(times: Callable[[Launch], float], *without: str) -> Fix:
     """What leaving out redundant work brings, so many times less of it."""
+    behind = {"l2": LINKS, "l1": ENTRY}
+    units = (*without, *(behind[unit] for unit in without if unit in behind))
+
+    def best(launch: Launch) -> Scenario:
+        return Scenario(dict.fromkeys(units, 0.0), gone=1 - 1 / times(launch))
+
+    def typical(launch: Launch) -> Scenario:
+        stays = 1 / times(launch)
+        full = any(use.near for use in uses(launch))
+        waits = dict.fromkeys(STATES, stays if full else stays**HIDDEN)
+        return Scenario(dict.fromkeys(units, stays), waits)
+
     return Fix(
         "waste",
         "bound: time falls with the redundant work, up to the next unit at its peak. expected: the same "
         "where a unit is full of that work, else its square root",
-        times=times,
-        without=without,
-        own=where_full,
+        best,
+        typical,
     )
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from math import inf
-
 from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.model.estimate import Fix
 from profkit.model.launch import Launch
-from profkit.model.resources import next_limit, uses
+from profkit.model.resources import uses
+from profkit.model.scenario import NOTHING, Scenario
 from profkit.reports.figures import share
 
 
@@ -25,11 +24,6 @@ def _nothing(values: Launch) -> Hit | None:
     return Hit(text, looked=tuple(m for m in looked if m in values))
 
 
-def _room(launch: Launch) -> float | None:
-    after = next_limit(launch)
-    return max(1.0, after.room) if after and after.room < inf else None
-
-
 RULES = (
     Rule(
         id="nothing-stands-out",
@@ -42,7 +36,7 @@ RULES = (
         "per warp, and fewer bytes through the busiest unit.",
         check=_nothing,
         otherwise=True,
-        fix=Fix(times=_room),
+        fix=Fix(best=lambda _: Scenario(waits=NOTHING)),
         fires=examples(
             "issue_busy=0.13 dram_busy=0.44 sm_active=0.98 waves=482.0",
             "dram_busy=0.52",

@@ -25,7 +25,7 @@ from profkit.model.scenario import (
     Scenario,
 )
 from profkit.reports.figures import share
-from profkit.reports.metrics.warps import MEANING
+from profkit.reports.metrics.warps import WAITS
 
 STALLED = Threshold(
     0.15, "share of the warps' time from which a stall is worth a line, or the leading one"
@@ -34,16 +34,15 @@ PER_PRODUCT = Threshold(
     2, "WARPGROUP instructions of one wgmma: an arrival before it, a wait behind it"
 )
 FEWER_TRIPS = 0.6  # of the accesses, when people no longer wait for each
-_WGMMA = "waiting for the results of wgmma, which ncu books as barrier"
+_WGMMA = "the results of wgmma"
+_BOOKED = f"{_WGMMA}, which ncu books as barrier"
 
 
 # A row: Nsight Compute's word for the state (the limiter), the rule that names it, and the family of
-# its wait (_FAMILIES); what a warp in it waits for; the rule's title, meaning and advice.
-STATES: tuple[tuple[str, str, str, str, str], ...] = (
+# its wait (_FAMILIES); the rule's meaning and advice.
+STATES: tuple[tuple[str, str, str], ...] = (
     (
         "long_scoreboard long-scoreboard loads",
-        "data from global, local or texture memory",
-        "Waiting for global, local or texture data",
         "The next instruction needs a value that L1TEX has not delivered, and neither DRAM nor a cache "
         "is near its peak: it is latency, not bandwidth.",
         "More loads in flight: unroll, prefetch into registers, cp.async or TMA into shared memory "
@@ -51,8 +50,6 @@ STATES: tuple[tuple[str, str, str, str, str], ...] = (
     ),
     (
         "short_scoreboard short-scoreboard mio",
-        "data from shared memory or special functions",
-        "Waiting for shared memory or special functions",
         "The next instruction needs the result of a shared-memory access, a shuffle or a special "
         "function: 20 to 40 cycles each, in a chain.",
         "Independent work between the access and its use, results kept in registers, fewer round trips "
@@ -60,39 +57,29 @@ STATES: tuple[tuple[str, str, str, str, str], ...] = (
     ),
     (
         "barrier barrier-wait barrier",
-        "the other warps of the block at a barrier",
-        "Waiting at block barriers",
         "Warps that arrive early wait for the last one: unequal work, or too many barriers.",
         "Fewer barriers (double buffering), named barriers or warp-level syncs for those who need them, "
         "equal work per warp, more blocks per SM to fill the gap.",
     ),
     (
         "wait fixed-latency chain",
-        "the result of the instruction before",
-        "Waiting for the previous instruction",
         "A dependent instruction waits the 4 to 6 cycles (matrix instructions: about 30) of the one "
         "before: the chain is serial and there are too few warps to fill it.",
         "Independent accumulators (unroll and interleave chains), more warps.",
     ),
     (
         "membar membar stores",
-        "a memory fence",
-        "Waiting at memory fences",
         "A fence waits until all earlier writes of the thread are visible.",
         "Fewer or narrower fences (block scope), release/acquire operations instead of full fences, one "
         "thread per block.",
     ),
     (
         "sleeping sleeping alone",
-        "the end of a sleep that they asked for",
-        "Asleep",
         "The warps executed nanosleep and wait for it to end.",
         "Shorter or no sleeps: wait on an mbarrier instead of polling.",
     ),
     (
         "no_instruction instruction-cache fetch",
-        "instructions to be fetched",
-        "Waiting for instructions",
         "The next instruction is not in the instruction cache: code too large for it, far jumps, or a "
         "cold start.",
         "Unroll less, split rarely used paths out, keep the hot loop under the instruction cache (about "
@@ -100,88 +87,68 @@ STATES: tuple[tuple[str, str, str, str, str], ...] = (
     ),
     (
         "imc_miss constant-miss fetch",
-        "constants to be fetched",
-        "Waiting for immediate constants",
         "An instruction's constant operand (kernel parameters, literals) missed the constant cache; "
         "typical of the first instructions of short launches.",
         "Nothing in a short launch; otherwise fewer distinct constants, parameters in registers.",
     ),
     (
         "mio_throttle mio-throttle mio",
-        "room in the queue of shared memory and special functions",
-        "The MIO queue is full",
         "Shared-memory, shuffle and special-function instructions are issued faster than their queue "
         "empties, though no unit behind it is near its peak.",
         "Fewer, wider shared-memory accesses; arithmetic between them.",
     ),
     (
         "lg_throttle lg-throttle loads",
-        "room in the queue of global and local memory instructions",
-        "The queue of global and local accesses is full",
         "Loads and stores are issued in bursts longer than the LSU's queue.",
         "Fewer, wider accesses; spread them; avoid local memory.",
     ),
     (
         "tex_throttle tex-throttle stores",
-        "room in the queue of texture instructions",
-        "The texture queue is full",
         "Texture (and, on small GPUs, FP64) instructions are issued faster than they are taken.",
         "Fewer texture instructions, plain loads where no filtering is needed.",
     ),
     (
         "math_pipe_throttle math-throttle math",
-        "a busy math pipe",
-        "Waiting for a math pipe",
         "Warps are ready at the same time for the same pipe, though on average it is not full.",
         "Interleave work for other pipes; stagger the warps.",
     ),
     (
         "branch_resolving branch-resolving fetch",
-        "the targets of branches",
-        "Waiting for branches",
         "Jumps whose target is being computed: short loop bodies, many branches.",
         "Unroll, use predication or selects.",
     ),
     (
         "dispatch_stall dispatch-stall math",
-        "the dispatcher",
-        "The dispatcher holds warps back",
         "An instruction was chosen but its operands or the pipe conflicted (register banks, wgmma "
         "operands).",
         "Let the compiler reschedule (fewer operands per instruction, other unrolling).",
     ),
     (
         "drain store-drain stores",
-        "stores to leave before they end",
-        "Waiting at the end for stores",
         "Warps at their exit wait until their stores have left the SM.",
         "Store earlier, coalesce the stores, longer-lived blocks.",
     ),
     (
         "gmma gmma-wait alone",
-        "their warpgroup to gather for wgmma",
-        "Waiting for the warpgroup",
         "wgmma needs the registers of a whole warpgroup: warps wait for the others to arrive.",
         "Equal work in the four warps before the wgmma; deeper asynchronous wgmma pipelines.",
     ),
     (
         "barrier wgmma-wait alone",
-        "the results of wgmma",
-        "Waiting for wgmma's results",
         "wgmma runs in parallel with the warps that start it, and WARPGROUP.DEPBAR waits until its "
         "results are there. Nsight Compute books that wait as barrier: no block barrier need be near.",
         "More products in flight before the wait (wait for all but the last), larger tiles per product, "
         "a second warpgroup that computes while the first waits.",
     ),
 )
-# State -> what a warp in it waits for; wgmma's results, the last row, are booked as barrier.
-WAITS: Mapping[str, str] = {names.split()[0]: words for names, words, *_ in STATES[:-1]}
+# wgmma's results, the last row, are booked as barrier.
+WAITING = tuple(names.split()[0] for names, *_ in STATES[:-1])
 
 
 def stall_shares(launch: Launch) -> dict[str, float]:
     """Share of the warps' time in each state of waiting, largest first; raises NotCollected."""
     launch.need("stall_selected")
-    found = {s: launch[f"stall_{s}"] for s in WAITS if f"stall_{s}" in launch}
+    found = {s: launch[f"stall_{s}"] for s in WAITING if f"stall_{s}" in launch}
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
@@ -205,9 +172,9 @@ def for_wgmma(launch: Launch) -> bool:
     return waits > 0 and waits >= PER_PRODUCT * launch.get("inst_barrier", 0.0)
 
 
-def meaning(state: str, launch: Launch) -> str:
-    """What a warp in this state is doing, in this launch."""
-    return _WGMMA if state == "barrier" and for_wgmma(launch) else MEANING[state]
+def waits_for(state: str, launch: Launch) -> str:
+    """What a warp in this state waits for, in this launch."""
+    return _BOOKED if state == "barrier" and for_wgmma(launch) else WAITS[state]
 
 
 def _queues(state: str, launch: Launch) -> bool:
@@ -217,6 +184,7 @@ def _queues(state: str, launch: Launch) -> bool:
 
 def _check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | None]:
     """Return the question of one state; what decides in another's is in none of its functions."""
+    what = _BOOKED if wgmma else WAITS[state]
 
     def check(launch: Launch) -> Hit | None:
         found = stall_shares(launch)
@@ -224,8 +192,7 @@ def _check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | None]:
         leads = part > 0 and next(iter(found)) == state
         if (part < STALLED and not leads) or _queues(state, launch):
             return None
-        doing = _WGMMA if wgmma else MEANING[state]
-        return Hit(f"{share(part)} of the warps' time goes to {doing}")
+        return Hit(f"{share(part)} of the warps' time goes to waiting for {what}")
 
     def at_barrier(launch: Launch) -> Hit | None:
         hit = check(launch)
@@ -296,7 +263,7 @@ def _fix(state: str, family: str) -> Fix:
     )
 
 
-def _rule(names: str, _: str, title: str, meaning: str, advice: str) -> Rule:
+def _rule(names: str, meaning: str, advice: str) -> Rule:
     """Return the rule of a row, with a launch that is in the state and one that is not."""
     state, name, family = names.split()
     mine, other = f"stall_{state}", "stall_barrier" if state == "wait" else "stall_wait"
@@ -310,7 +277,7 @@ def _rule(names: str, _: str, title: str, meaning: str, advice: str) -> Rule:
         fires |= {"inst_warpgroup": 2e6, "inst_barrier": 500}
     return Rule(
         id=name,
-        title=title,
+        title=f"Waiting for {_WGMMA if wgmma else WAITS[state]}",
         meaning=meaning,
         advice=advice,
         check=_check(state, wgmma=wgmma),

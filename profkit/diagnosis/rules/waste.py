@@ -17,7 +17,7 @@ from profkit.model.resources import (
     resource_use,
     uses,
 )
-from profkit.model.scenario import MEMORY, MIO, NOTHING, ONCHIP, Scenario, fullest, modelled_gain
+from profkit.model.scenario import MEMORY, MIO, NOTHING, ONCHIP, Scenario
 from profkit.reports.figures import share
 
 WASTE = Threshold(
@@ -175,15 +175,12 @@ def _atomics(launch: Launch) -> Hit | None:
 _FEWER_ATOMICS = Scenario(
     dict.fromkeys(("atomics", "l2", LINKS, *ONCHIP), RELIEVED), dict.fromkeys((*MEMORY, *MIO), 0.0)
 )
-_NO_ATOMICS = Scenario(dict.fromkeys(("atomics", "l2", LINKS), 0.0))
+_NO_QUEUE = Scenario(dict.fromkeys(("atomics", "l2", LINKS), 0.0), places=HOT_ADDRESS)
 
 
-def _fewer_atomics(launch: Launch, _: float | None) -> float | None:
+def _fewer_atomics(launch: Launch) -> Scenario:
     """A full unit needs fewer atomics; a hot address is a queue of its own, which no counter bounds."""
-    if any(u.near for u in uses(launch)):
-        return modelled_gain(launch, _FEWER_ATOMICS)
-    full = min(fullest(launch, _NO_ATOMICS), 1.0)
-    return min(HOT_ADDRESS, 1 / max(full, 1 / HOT_ADDRESS))
+    return _FEWER_ATOMICS if any(u.near for u in uses(launch)) else _NO_QUEUE
 
 
 EXPLAINS = ("dram", "l2", "l1", "long_scoreboard", "lg_throttle", "drain")
@@ -250,7 +247,7 @@ RULES = (
             "atomics",
             f"no bound. expected: {RELIEVED:.0%} of a full unit's work remains; where one address is "
             f"hot {HOT_ADDRESS:g}x, the geometric mean of those on record, up to the next unit",
-            own=_fewer_atomics,
+            typical=_fewer_atomics,
         ),
         fires=examples(
             "l2_atomic_sectors=1e6 l2_sectors=1.1e6 cycles=1e6 l2_busy=0.02 l2_atomics_busy=0.01 "

@@ -6,28 +6,30 @@ from math import nan
 
 from profkit.reports.metrics.derive import Metric, Raw, Source, metrics
 
-# Nsight Compute's warp states, by the word of the per-issue ratio, which is our limiter's.
-MEANING = {
-    "barrier": "waiting for the other warps of the block at a barrier",
-    "branch_resolving": "waiting for a branch target",
-    "dispatch_stall": "stopped by the dispatcher",
-    "drain": "waiting at exit for outstanding stores",
-    "gmma": "waiting for the warpgroup to arrive for wgmma",
-    "imc_miss": "waiting for an immediate constant",
-    "lg_throttle": "waiting for a place in the queue of local and global accesses",
-    "long_scoreboard": "waiting for data from L1TEX (global, local, texture memory)",
-    "math_pipe_throttle": "waiting for a busy math pipe",
-    "membar": "waiting at a memory fence",
-    "mio_throttle": "waiting for a place in the queue of shared-memory and special functions",
-    "misc": "waiting for other reasons",
-    "no_instruction": "waiting for instructions to be fetched",
-    "not_selected": "ready while another warp is chosen",
-    "selected": "issuing",
-    "short_scoreboard": "waiting for data from MIO (shared memory, special functions)",
-    "sleeping": "asleep (nanosleep)",
-    "tex_throttle": "waiting for a place in the queue of texture fetches",
-    "wait": "waiting for a fixed-latency dependency",
+# Nsight Compute's warp states, by the word of the per-issue ratio, which is our limiter's; and what a
+# warp in it waits for.
+WAITS = {
+    "barrier": "the other warps of the block at a barrier",
+    "branch_resolving": "the targets of branches",
+    "dispatch_stall": "the dispatcher",
+    "drain": "outstanding stores before exit",
+    "gmma": "the warpgroup to arrive for wgmma",
+    "imc_miss": "immediate constants",
+    "lg_throttle": "room in the queue of global and local memory instructions",
+    "long_scoreboard": "data from global, local or texture memory",
+    "math_pipe_throttle": "a busy math pipe",
+    "membar": "a memory fence",
+    "mio_throttle": "room in the queue of shared memory and special functions",
+    "misc": "other reasons",
+    "no_instruction": "instructions to be fetched",
+    "short_scoreboard": "data from shared memory or special functions",
+    "sleeping": "the end of a nanosleep",
+    "tex_throttle": "room in the queue of texture instructions",
+    "wait": "the result of the instruction before",
 }
+MEANING = {state: f"waiting for {what}" for state, what in WAITS.items()}
+MEANING |= {"not_selected": "ready while another warp is chosen", "selected": "issuing"}
+MEANING = dict(sorted(MEANING.items()))
 # State -> its word in the names of samples.
 STATES = {state: state for state in MEANING}
 STATES |= {"gmma": "warpgroup_arrive", "no_instruction": "no_instructions"}

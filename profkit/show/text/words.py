@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from profkit.diagnosis.launches import LINES, Judged
 from profkit.diagnosis.rule import Diagnosis, Finding, SourceShare
-from profkit.diagnosis.rules import waits
+from profkit.diagnosis.rules.waits import WAITING
 from profkit.model.scenario import Expectation
 from profkit.reports.figures import OUT_OF_RANGE, figures, quantity, seconds, share, speedup
-from profkit.reports.metrics import CATALOGUE
+from profkit.reports.metrics import CATALOGUE, warps
 
 if TYPE_CHECKING:
     from profkit.evidence.samples import Interval
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BRIEF = 2000  # characters of a brief: 500 tokens of English with numbers
 _FACT = 460  # characters of one of its lines
 
-WAITS = dict(sorted(waits.WAITS.items()))
+WAITS = {state: what for state, what in warps.WAITS.items() if state in WAITING}
 # What is full, by the unit's limiter.
 UNITS = {
     "atomics": "atomics on few addresses",
