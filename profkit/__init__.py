@@ -46,10 +46,26 @@ if TYPE_CHECKING:
     from profkit.show.views.explain import explain
 
 __all__ = [
-    "Hit", "Launch", "ProfkitError", "Rule", "claims", "compare", "diagnose", "explain", "from_raw",
-    "history", "ladder", "lines", "load", "plots", "raw", "report", "triage",
-    "verify", "whatif",
-]  # fmt: skip
+    "Hit",
+    "Launch",
+    "ProfkitError",
+    "Rule",
+    "claims",
+    "compare",
+    "diagnose",
+    "explain",
+    "from_raw",
+    "history",
+    "ladder",
+    "lines",
+    "load",
+    "plots",
+    "raw",
+    "report",
+    "triage",
+    "verify",
+    "whatif",
+]
 
 _WHERE = {
     **dict.fromkeys(("Hit", "Rule"), "profkit.diagnosis.rule"),

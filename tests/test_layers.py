@@ -76,25 +76,25 @@ LIMITS = {"file": 400, "function": 50, "arguments": 6, "folder": 20}
 # Of the whole: what it may have, and the goal of "one of each". Each is lowered when something goes;
 # raising one needs its line in DECISIONS.md.
 ROOMS = {
-    "cli": (3730, 2700),
-    "diagnosis": (3180, 2700),
-    "evidence": (4660, 3300),
-    "measure": (8430, 7000),
-    "model": (1470, 900),
-    "program": (4820, 4600),
-    "records": (1580, 1150),
-    "reports": (5160, 4400),
-    "show": (6790, 4700),
+    "cli": (3460, 2700),
+    "diagnosis": (3130, 2700),
+    "evidence": (4270, 3300),
+    "measure": (8300, 7000),
+    "model": (1410, 900),
+    "program": (4720, 4600),
+    "records": (1490, 1150),
+    "reports": (5040, 4400),
+    "show": (6390, 4700),
     "tune": (2120, 1800),
 }
 WHOLE = {
-    "lines": (42430, 34500),
-    "modules": (254, 200),
+    "lines": (40900, 34500),
+    "modules": (253, 200),
     "folders": (30, 26),
-    "comprehensions with two loops": (9, 0),
-    "fmt: skip": (83, 0),
-    "longest chain of imports": (19, 12),
-    "public functions used at one place, per cent": (34, 20),
+    "comprehensions with two loops": (0, 0),
+    "fmt: skip": (0, 0),
+    "longest chain of imports": (18, 12),
+    "public functions used at one place, per cent": (33, 20),
 }
 
 
