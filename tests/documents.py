@@ -24,7 +24,7 @@ def validator(name: str) -> Any:
 
 @cache
 def _compiled(name: str) -> Any:
-    """The same schema as code: the official validator takes 50 ms for what this takes 1 of.
+    """The same schema as code: the official validator takes a dozen times as long.
 
     It knows draft 7, where prefixItems is a list of items and a $ref stands alone.
     """

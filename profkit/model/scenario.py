@@ -139,10 +139,9 @@ def fullest(launch: Launch, scenario: Scenario) -> float:
 
 
 def latency(launch: Launch, scenario: Scenario) -> float:
-    """How many times less often a warp waits between two issues; inf where no warp states tell."""
-    if "stall_selected" not in launch:  # known only where every state shrinks
-        most = max(scenario.waits.get(state, 1.0) for state in STATES)
-        return 1 / most if 0 < most < 1 or not scenario.waits else inf
+    """How many times less often a warp waits between two issues; inf without warp states."""
+    if "stall_selected" not in launch:
+        return inf if scenario.waits else 1.0
     states = {name.removeprefix("stall_"): launch[name] for name in launch.present("stall_")}
     total = sum(states.values())
     barrier = states.pop(_BARRIER, 0.0)

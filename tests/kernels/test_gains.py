@@ -9,7 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+import profkit as pk
 from profkit.model.estimate import COVERAGE, SPREAD
+from profkit.records.record import read_record
 from profkit.show.views.explain import explain
 from tests.kernels.test_verdicts import ROOT
 
@@ -52,6 +54,18 @@ def test_expectations_are_close_to_what_came(fixes):
     assert sum(near["probes"]) >= 0.92 * len(near["probes"])
     assert sum(near["ladder"]) >= 0.75 * len(near["ladder"])
     assert len(near["ladder"]) >= 15
+
+
+@pytest.mark.parametrize("case", ["A", "B"])
+def test_what_is_expected_today_of_a_step_is_what_came(case):
+    """The ledger keeps what was expected when a step was tried, whatever is expected since."""
+    before, after = (ROOT / "artifacts" / "attention" / case / v for v in ("v2cv6a", "v2cv6b"))
+    said = pk.diagnose(pk.load(str(before.with_suffix(".ncu-repz"))))
+    expected = said.query("rule == 'redundant-exp'")["expect"].item()
+    slow, fast = (
+        read_record(v.with_suffix(".json")).timing.l2.warm.median for v in (before, after)
+    )
+    assert 1 / 1.5 <= expected / (slow / fast) <= 1.5
 
 
 @pytest.mark.parametrize("kind", SPREAD)

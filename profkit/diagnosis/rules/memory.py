@@ -10,10 +10,9 @@ from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.model.estimate import Fix
 from profkit.model.launch import Launch, Threshold
 from profkit.model.resources import BY_LIMITER, ENTRY, LINKS, next_limit, resource_use, uses
-from profkit.model.scenario import NOTHING, Scenario
+from profkit.model.scenario import NOTHING, Scenario, limit
 from profkit.model.units import cache_resident
 from profkit.reports.figures import share
-from profkit.reports.metrics.warps import STATES
 
 REFETCHED = Threshold(1.3, "DRAM bytes over compulsory ones: below, padding and write-back order")
 # Work of a unit that is left when people relieve it: register tiles, wider accesses, one special
@@ -88,10 +87,9 @@ def redundant(times: Callable[[Launch], float], *without: str) -> Fix:
         return Scenario(dict.fromkeys(units, 0.0), gone=1 - 1 / times(launch))
 
     def typical(launch: Launch) -> Scenario:
-        stays = 1 / times(launch)
+        """A launch that waits goes on waiting for what the redundant work had hidden."""
         full = any(use.near for use in uses(launch))
-        waits = dict.fromkeys(STATES, stays if full else stays**HIDDEN)
-        return Scenario(dict.fromkeys(units, stays), waits)
+        return Scenario(gone=1 - limit(launch, best(launch)) ** (-1 if full else -HIDDEN))
 
     return Fix(
         "waste",
