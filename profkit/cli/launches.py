@@ -24,7 +24,7 @@ from profkit.records.paths import FULL, SUFFIXES, expand, wrong_verb
 from profkit.reports import reader
 from profkit.reports.frame import COLUMNS
 from profkit.reports.reader import ReportFile, Reports
-from profkit.show.text.names import short
+from profkit.show.text.escape import short
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profkit.cli.output import say
 from profkit.errors import ProfkitError
@@ -11,6 +12,9 @@ from profkit.evidence.runs import Evidence, record_again
 from profkit.measure.variants.variants import find_variants, kernels_dir
 from profkit.records.paths import wrong_verb
 from profkit.records.record import SourceFile
+
+if TYPE_CHECKING:
+    from profkit.evidence.history.steps import HistoryStep
 
 
 def evidence_of(artifacts: Path) -> Evidence:
@@ -71,3 +75,18 @@ def _files(kernels: Path) -> dict[str, SourceFile]:
         file = v.path.relative_to(kernels.resolve()).as_posix()
         found[f"{v.problem}/{v.id}"] = SourceFile(v.header, v.source_hash, file)
     return found
+
+
+def read_steps(
+    folder: str, variant: str = "", case: str = ""
+) -> tuple[list[HistoryStep], list[ProfkitError]]:
+    """The steps of a variant at a case ("": of all), and what cannot be read of the history."""
+    from profkit.evidence.history.dataset import History
+    from profkit.evidence.history.noise import process_spreads
+    from profkit.evidence.history.steps import steps
+
+    kept = History(folder)
+    runs, bad_runs = kept.runs()
+    twins, bad_twins = kept.twins()
+    chosen = [r for r in runs if variant in ("", r.variant) and case in ("", r.case)]
+    return steps(chosen, process_spreads(runs, twins)), bad_runs + bad_twins

@@ -1,11 +1,13 @@
-"""What the public functions return  ->  the same, with a display of its own in a notebook.
+"""What a person gives for launches  ->  answers that show themselves in a notebook.
 
-Frames stay pandas DataFrames and comparisons what profkit.evidence makes of them; they only know,
-besides, how to show themselves: with units, short names and verdicts, every text escaped.
+All take the same, so that what one returns the next one accepts. Frames stay pandas DataFrames and
+comparisons what profkit.evidence makes of them; besides, they show themselves with units, short names
+and verdicts, every text escaped.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,38 +15,33 @@ from typing import Any
 import pandas as pd
 
 from profkit.diagnosis import launches
-from profkit.diagnosis.rule import Rule
-from profkit.diagnosis.rule import SourceShare as SourceLine
+from profkit.diagnosis.rule import Rule, SourceShare
 from profkit.errors import ProfkitError
 from profkit.evidence import ladder as ladders
 from profkit.evidence import sides
 from profkit.evidence.claims import Verified, verify_claim_files
 from profkit.evidence.compare import Policy
 from profkit.evidence.history.noise import KnownSpreads
-from profkit.evidence.runs import Evidence
+from profkit.evidence.runs import Evidence, Run
+from profkit.model import whatif as cost_model
 from profkit.model.launch import Launch
-from profkit.model.whatif import parse_changes
-from profkit.model.whatif import whatif_launch as cost_model
-from profkit.records.paths import expand
+from profkit.records.paths import SUFFIXES, expand
 from profkit.reports import figures, raw_counters, reader
 from profkit.reports.frame import frame_rows
 from profkit.reports.metrics import CATALOGUE
-from profkit.show.given import Given, given_launches, given_reports, given_run
 from profkit.show.text import words
 from profkit.show.text.blocks import Block, Grid, TextLine
+from profkit.show.text.escape import short
 from profkit.show.text.markup import ShowsItself, to_html
-from profkit.show.text.names import short
-from profkit.show.views import claims as judged
 from profkit.show.views import comparison as changes
 
-KERNEL = 48  # characters of a kernel name in a table
+KERNEL = 48  # characters of a kernel name in a table, and in the head of a comparison
 LONGEST = 400  # characters of any other cell
 COLUMNS = 12  # a wider frame shows the leading ones only: no screen is 220 columns wide
 LEADING = (
-    *("variant", "case", "kernel", "grid", "block", "bound", "limiter", "rule", "status", "expect"),
-    *("gain", "cause", "where", "try", "time", "waves", "registers", "occupancy", "issue_busy"),
-    *("tensor_busy", "shared_busy", "l2_busy", "dram_busy"),
-)
+    "variant case kernel grid block bound limiter rule status expect gain cause where try time waves "
+    "registers occupancy issue_busy tensor_busy shared_busy l2_busy dram_busy"
+).split()
 # Columns of findings that are no metric of the catalogue.
 _SHOWN_AS: Mapping[str, Callable[[float], str]] = {
     "gain": words.gain,
@@ -65,37 +62,34 @@ class Frame(pd.DataFrame):
 
 
 def _frame(frame: pd.DataFrame) -> Iterator[Block]:
-    """Yield the columns that fit and the first rows, and how much there is in all."""
-    display = pd.options.display
-    most = display.max_rows or len(frame)
+    most = pd.options.display.max_rows or len(frame)
     names = [str(name) for name in frame.columns]
     shown = list(range(len(names)))
     if len(names) > COLUMNS:
         known = [n for n in LEADING if n in names and frame[n].notna().any()]
         known = known if "variant" in known else ["report", "launch", *known]
         shown = [names.index(n) for n in known if n in names] or shown[:COLUMNS]
-    rows = frame if len(frame) <= most else frame.head(display.min_rows or most)
-    right = [pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes]
+    rows = frame if len(frame) <= most else frame.head(pd.options.display.min_rows or most)
     # Row numbers say nothing; names of groups, or of metrics in a transposed frame, do.
     index = frame.index.name is not None or not pd.api.types.is_integer_dtype(frame.index.dtype)
-    head = [f"{'>' * right[i]}{names[i]}" for i in shown]
+    sides = [">" * pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes]
     cells = []
     for label, row in zip(rows.index, rows.itertuples(index=False, name=None), strict=True):
         cells.append((*[_cell("", label)] * index, *(_cell(names[i], row[i]) for i in shown)))
-    yield Grid((*[str(frame.index.name or "")] * index, *head), tuple(cells), asked=True)
+    head = (*[str(frame.index.name or "")] * index, *(sides[i] + names[i] for i in shown))
+    yield Grid(head, tuple(cells), asked=True)
     columns = f"{len(shown)} of {figures.counted(frame.shape[1], 'column')}"
     yield TextLine(f"{len(rows)} of {figures.counted(len(frame), 'row')}, {columns}")
 
 
 def _cell(name: str, value: Any) -> str:
-    """Return a value as people read it: metrics with their unit, evidence and places as text."""
     if name in _SHOWN_AS:
         text = _SHOWN_AS[name](value)
     elif isinstance(value, Mapping):
         text = words.metric_values(value)
     elif isinstance(value, tuple) and len(value) == 3 and all(isinstance(n, int) for n in value):
         text = words.dims(value)
-    elif isinstance(value, tuple) and value and isinstance(value[0], SourceLine):
+    elif isinstance(value, tuple) and value and isinstance(value[0], SourceShare):
         text = ", ".join(f"{line.file}:{line.line} {line.stall}" for line in value[:3])
     elif isinstance(value, tuple):
         text = ", ".join(map(str, value))
@@ -115,15 +109,11 @@ class Comparison(ShowsItself, sides.Compared):
 
 
 class ShownLadder(ShowsItself, ladders.Ladder):
-    """Every variant of a case against its parent and the references."""
-
     blocks = changes.ladder_steps
 
 
 class Claims(ShowsItself, tuple[Verified, ...]):
-    """Files of claims, each claim tried."""
-
-    blocks = judged.verified
+    blocks = changes.verified
 
 
 def load(patterns: str | Path | Iterable[str | Path], client: Any = None) -> Frame:
@@ -175,11 +165,13 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
     Raises:
         ProfkitError: A change cannot be read, or a launch lacks a count that the model needs.
     """
-    counts = parse_changes(changes)
+    counts = cost_model.parse_changes(changes)
     names = ("report", "launch", "kernel", "variant", "case", "time")
     rows = []
     for row in frame_rows(given_launches(runs, artifacts)):
-        hope = cost_model(Launch({k: float(v) for k, v in row.items() if k in CATALOGUE}), counts)
+        hope = cost_model.whatif_launch(
+            Launch({k: float(v) for k, v in row.items() if k in CATALOGUE}), counts
+        )
         rows.append((*map(row.get, names), hope.gain, hope.low, hope.high))
     return Frame(rows, columns=[*names, "expect", "expect_low", "expect_high"])
 
@@ -210,7 +202,7 @@ def diagnose(runs: Given, rules: Sequence[Rule] = (), artifacts: str | Path = "a
 
 
 def raw(runs: Given, artifacts: str | Path = "artifacts") -> Frame:
-    """Return every scalar metric under Nsight Compute's own name and in its own unit.
+    """Return every scalar metric of launches, under Nsight Compute's own name and unit.
 
     Args:
         runs, artifacts: Launches, as `diagnose` takes them; they must be in reports.
@@ -224,8 +216,8 @@ def raw(runs: Given, artifacts: str | Path = "artifacts") -> Frame:
     """
     files, chosen = given_reports(runs, artifacts)
     kept = {file: reader.raw_frame(file) for file in files}
-    if chosen:
-        for file, frame in kept.items():
+    for file, frame in kept.items():
+        if chosen:
             kept[file] = frame[[(file, int(n)) in chosen for n in frame.index]]
     return Frame(kept[files[0]] if len(files) == 1 else pd.concat(kept, names=["report", "launch"]))
 
@@ -251,12 +243,12 @@ def lines(
         ProfkitError: A report cannot be read, or has no such launch.
     """
     files, chosen = given_reports(report, artifacts)
-    if len(files) == 1 and (launch is not None or not chosen):
-        return Frame(launches.launch_lines(files[0], launch or 0, count))
     places = sorted(chosen) or [(file, launch or 0) for file in files]
+    if len(files) == 1 and launch is not None:
+        places = [(files[0], launch)]
+    if len(places) == 1:
+        return Frame(launches.launch_lines(*places[0], count))
     frames = {place: launches.launch_lines(*place, count) for place in places}
-    if len(frames) == 1:
-        return Frame(frames[places[0]])
     return Frame(pd.concat(frames, names=["report", "launch"]).reset_index(["report", "launch"]))
 
 
@@ -304,7 +296,8 @@ def compare(
     Raises:
         ProfkitError: A side cannot be found or read, or the two have nothing in common.
     """
-    runs, policy = (given_run(before), given_run(after)), _policy(artifacts, anyway)
+    runs = given_run(before), given_run(after)
+    policy = Policy(spread_of=KnownSpreads(Path(artifacts, "history")), anyway=anyway)
     return Comparison(**vars(sides.compare_sides(*runs, case, artifacts, policy)))
 
 
@@ -318,12 +311,8 @@ def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False)
     Raises:
         ProfkitError: Nothing is recorded at this case.
     """
-    built = ladders.build_ladder(Evidence(Path(artifacts)), case, _policy(artifacts, anyway))
-    return ShownLadder(**vars(built))
-
-
-def _policy(artifacts: str | Path, anyway: bool) -> Policy:
-    return Policy(spread_of=KnownSpreads(Path(artifacts, "history")), anyway=anyway)
+    policy = Policy(spread_of=KnownSpreads(Path(artifacts, "history")), anyway=anyway)
+    return ShownLadder(**vars(ladders.build_ladder(Evidence(Path(artifacts)), case, policy)))
 
 
 def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "artifacts") -> Claims:
@@ -336,6 +325,76 @@ def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "ar
     Raises:
         ProfkitError: The artifacts are not there, or a pattern matches nothing.
     """
-    if not Path(artifacts).is_dir():
-        raise ProfkitError(f"{artifacts}: no such folder", "it holds the records and reports")
-    return Claims(verify_claim_files(expand(files), Evidence(Path(artifacts))))
+    if not (folder := Path(artifacts)).is_dir():
+        raise ProfkitError(f"{folder}: no such folder", "it holds the records and reports")
+    return Claims(verify_claim_files(expand(files), Evidence(folder)))
+
+
+# A path, a pattern, a frame, a row of one, a mapping of metrics, a variant's name, or several of them.
+Given = str | Path | pd.DataFrame | pd.Series | Mapping[str, Any] | Iterable[Any]
+TAKES = (
+    "give a report's path, a pattern, a folder, a variant's name, a frame from pk.load, a row of it, "
+    "or a list of these"
+)
+
+
+def given_launches(given: Given, artifacts: str | Path = "artifacts") -> pd.DataFrame:
+    """Return the launches that are meant, one row each; an error where none are named."""
+    if isinstance(given, pd.DataFrame):
+        return given
+    if isinstance(given, pd.Series):
+        return given.to_frame().T.infer_objects()
+    if isinstance(given, Mapping):
+        return pd.DataFrame([dict(given)])
+    if not isinstance(given, str | Path | Iterable):
+        raise ProfkitError(f"{type(given).__name__}: no launches can be read from that", TAKES)
+    parts = [given] if isinstance(given, str | Path) else list(given)
+    if parts and all(isinstance(p, Path) or (isinstance(p, str) and _is_path(p)) for p in parts):
+        return reader.load_reports(parts)  # at once: many files are read in several processes
+    if isinstance(given, str | Path):
+        runs = sides.named_runs(given, Evidence(Path(artifacts)))
+        frames = [run.launches for run in runs if len(run.launches)]
+        why = f"{given}: its record has no report", "profkit profile makes one"
+    else:
+        frames = [given_launches(part, artifacts) for part in parts]
+        why = "an empty list: no launches", TAKES
+    if not frames:
+        raise ProfkitError(*why)
+    return pd.concat(frames, ignore_index=True)
+
+
+def _is_path(name: str | Path) -> bool:
+    text = str(name)
+    there = os.path.exists(os.path.expanduser(text))
+    return there or any(c in text for c in "*?[/\\") or text.endswith((*SUFFIXES, ".csv"))
+
+
+def given_run(given: Any) -> Any:
+    if not isinstance(given, pd.DataFrame | pd.Series | Mapping):
+        return given
+    frame = given_launches(given)
+    if frame.empty:
+        raise ProfkitError("a frame without rows: nothing to compare", TAKES)
+    variant, case, kernel = (_only(frame, column) for column in ("variant", "case", "kernel"))
+    name = variant or (short(kernel, KERNEL) if kernel else f"{len(frame)} launches")
+    if not variant and len(frame) == 1 and "launch" in frame:
+        name += f" (launch {frame['launch'].iloc[0]})"
+    return Run(name, case, None, frame)
+
+
+def _only(frame: pd.DataFrame, column: str) -> str | None:
+    values = set(frame[column].dropna()) if column in frame else set()
+    return str(values.pop()) if len(values) == 1 else None
+
+
+def given_reports(
+    given: Given, artifacts: str | Path = "artifacts"
+) -> tuple[list[str], set[tuple[str, int]]]:
+    """Return the files that are meant, and which launches in them; all where files were given."""
+    if isinstance(given, str | Path) and _is_path(given):
+        return [str(path) for path in expand(given)], set()
+    frame = given_launches(given, artifacts)
+    if not {"report", "launch"} <= set(frame.columns) or frame["report"].isna().any():
+        raise ProfkitError("these launches are in no report", "give a report, or a row of pk.load")
+    reports = frame["report"].astype(str)
+    return list(reports.unique()), set(zip(reports, frame["launch"].astype(int), strict=True))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from profkit.show.text.table import TALLEST
+from profkit.show.text.terminal import TALLEST
 from tests.cli.in_a_terminal import END
 from tests.conftest import ROOT
 

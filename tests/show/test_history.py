@@ -10,7 +10,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence.history.steps import steps
 from profkit.show import plots
 from profkit.show.numbers import history_points
-from profkit.show.page.times import PageHistory, history_section
+from profkit.show.page.page import history_section
 from tests.evidence.test_history import row
 
 pytest.importorskip("pyarrow")
@@ -55,7 +55,7 @@ def test_the_part_of_the_page_escapes_and_names(found) -> None:
     from dataclasses import replace
 
     hostile = [replace(s, run=replace(s.run, gpu="<script>", commit="<b>x</b>")) for s in found]
-    part = history_section(PageHistory("h", tuple(hostile)), [Run()])
+    part = history_section("h", hostile, [Run()])
     (chart,) = part["charts"].values()
     text = str(chart)
     assert "<script>" not in text
@@ -65,4 +65,4 @@ def test_the_part_of_the_page_escapes_and_names(found) -> None:
     assert text.count("<circle") == 6
     assert text.count("<line") == 6 + 2 * 4, "no line across machines"
     Run.variant = "of another problem"
-    assert len(history_section(PageHistory("h", tuple(found)), [Run()])["charts"]) == 1
+    assert len(history_section("h", found, [Run()])["charts"]) == 1

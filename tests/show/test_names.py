@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profkit.show.text.names import middle, short
+from profkit.show.text.escape import middle, short
 
 from .conftest import HOSTILE
 

@@ -14,7 +14,7 @@ from profkit.evidence.calibration import Score
 from profkit.evidence.ladder import build_ladder
 from profkit.evidence.ledger import Outcome, Prediction
 from profkit.show import plots
-from profkit.show.page.times import chart
+from profkit.show.page.draw import chart
 from tests.evidence.made import run, samples
 from tests.evidence.test_ladder import folder
 

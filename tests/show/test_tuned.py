@@ -9,7 +9,7 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.show import plots
 from profkit.show.text.terminal import console, to_text
-from profkit.show.views import search as tuned
+from profkit.show.views import measured as tuned
 
 
 def trials(n: int) -> pd.DataFrame:

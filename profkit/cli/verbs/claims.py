@@ -49,7 +49,7 @@ def _tried(files: Sequence[Path], artifacts: Path, quiet: bool) -> tuple[Shown, 
     """The claims of files, which runs of theirs are stale said on stderr; and the exit status."""
     from profkit.evidence import claims as trying
     from profkit.evidence.runs import Evidence
-    from profkit.show.views.claims import verified
+    from profkit.show.views.comparison import verified
 
     for file in files:
         sources.refuse_other(file, "claims")
@@ -80,7 +80,7 @@ def _update(path: Path, artifacts: Path, quiet: bool) -> int:
 def _scored(path: Path, artifacts: Path, output: Path | None) -> Shown:
     """How what the ledger predicts came out, drawn where that is asked for."""
     from profkit.evidence import calibration, ledger
-    from profkit.show.views.claims import ledger_table
+    from profkit.show.views.comparison import ledger_table
 
     kept = ledger.read_ledger(path)
     edges = calibration.edges_today(sources.evidence_of(artifacts))

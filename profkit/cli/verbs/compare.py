@@ -156,7 +156,7 @@ def _decided(
     from profkit.evidence.compare import Policy
     from profkit.evidence.ladder import summarize_variant
     from profkit.evidence.runs import Evidence
-    from profkit.show.views.claims import ladder_summary
+    from profkit.show.views.comparison import ladder_summary
 
     if "/" in variant or Path(variant).exists():
         raise ProfkitError(f"{variant}: --decide takes a variant", "stage2 or stage2.B")

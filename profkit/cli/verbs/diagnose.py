@@ -198,7 +198,7 @@ def _ask_whatif(
     """How much faster a variant would be if these counts changed, before that is written."""
     from profkit.cli import sources
     from profkit.model.whatif import parse_changes, whatif_launch
-    from profkit.show.views.claims import answers
+    from profkit.show.views.comparison import answers
 
     evidence = sources.evidence_of(artifacts)
     if changes == HEADER:

@@ -54,7 +54,7 @@ def show_history(
         problems = list(_from_log(kept, artifacts, quiet) if log else ())
         problems += _from_artifacts(kept, artifacts, commit, quiet) if add else ()
         name, _, at = (subject or "").partition(".")
-        steps, unreadable = read_steps(kept, name, at or case or "")
+        steps, unreadable = sources.read_steps(history, name, at or case or "")
         problems += unreadable
         blocks, document = _told(steps, output)
         empty = not steps
@@ -85,19 +85,6 @@ def _asked(kept: History, question: str | None) -> tuple[Shown, list[ProfkitErro
     frame, problems = query(kept, question)
     rows = {"schema": "profkit.query/1", "rows": rows_of(frame)}
     return (answer_blocks(frame), rows), problems
-
-
-def read_steps(
-    kept: History, variant: str = "", case: str = ""
-) -> tuple[list[HistoryStep], list[ProfkitError]]:
-    """The steps of a variant at a case ("": of all), and what cannot be read of the history."""
-    from profkit.evidence.history.noise import process_spreads
-    from profkit.evidence.history.steps import steps
-
-    runs, bad_runs = kept.runs()
-    twins, bad_twins = kept.twins()
-    chosen = [r for r in runs if variant in ("", r.variant) and case in ("", r.case)]
-    return steps(chosen, process_spreads(runs, twins)), bad_runs + bad_twins
 
 
 def _from_log(kept: History, artifacts: Path, quiet: bool) -> Iterable[ProfkitError]:

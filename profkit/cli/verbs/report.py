@@ -14,11 +14,9 @@ from profkit.program import readers as recordings
 from profkit.program.document import read_document
 from profkit.program.triage import triage_timeline
 from profkit.reports.reader import Reports
-from profkit.show.page.program import PageProgram
 
 if TYPE_CHECKING:
     from profkit.show.page.page import Page
-    from profkit.show.page.times import PageHistory
 
 ROWS = 50  # on a page; about 40 kB each
 
@@ -45,8 +43,15 @@ def write_report(
     folders = [word for word in what if sources.is_triage(word) or _is_history(word)]
     patterns = [word for word in what if word not in folders]
     write_to(output, patterns)
-    programs = [_program(word) for word in folders if sources.is_triage(word)]
-    histories = [_history(word) for word in folders if not sources.is_triage(word)]
+    programs, histories = [], []
+    for word in folders:
+        if sources.is_triage(word):
+            answer = triage_timeline(recordings.read_timeline(Path(word)))
+            programs.append(pages.PageProgram(word, answer, read_document(Path(word))))
+        else:
+            steps, problems = sources.read_steps(word)
+            say_each(problems)
+            histories.append((word, steps))
     reports, complete = read_patterns(patterns, quiet=quiet) if patterns else (Reports(()), True)
     chosen = choose_launches(reports, kernel, where).launches
     page = pages.render(reports, chosen, title or pages.TITLE, top or ROWS, programs, histories)
@@ -57,21 +62,6 @@ def write_report(
 
 def _is_history(word: str) -> bool:
     return any(Path(word).glob("runs/*.parquet"))
-
-
-def _history(word: str) -> PageHistory:
-    from profkit.cli.verbs.history import read_steps
-    from profkit.evidence.history.dataset import History
-    from profkit.show.page.times import PageHistory
-
-    steps, problems = read_steps(History(word))
-    say_each(problems)
-    return PageHistory(word, tuple(steps))
-
-
-def _program(word: str) -> PageProgram:
-    answer = triage_timeline(recordings.read_timeline(Path(word)))
-    return PageProgram(word, answer, read_document(Path(word)))
 
 
 def _save(page: Page, output: Path, quiet: bool) -> None:

@@ -36,7 +36,6 @@ from profkit.program.recorded import judge_recordings, kept_report
 from profkit.program.timeline import Timeline
 from profkit.program.triage import Triage, triage_timeline
 from profkit.reports.launch import base_name
-from profkit.show.page.program import PageProgram
 from profkit.show.views.triage import triaged
 
 INSTEAD = {".html": "--page {}", ".json": "--json > {}", ".md": "--markdown > {}"}
@@ -180,7 +179,7 @@ def _report_kept(counts: Counts | None, folder: Path, output: Path | None) -> Co
 
 
 def _write_page(answer: Triage, content: TriageDocument, file: Path) -> None:
-    from profkit.show.page.page import program_page
+    from profkit.show.page.page import PageProgram, program_page
 
     name = content["program"]["command"] or content["program"]["how"]
     write_text(file, program_page(PageProgram(name, answer, content)))

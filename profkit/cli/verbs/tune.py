@@ -15,7 +15,7 @@ from profkit.files import write_text
 from profkit.measure import targets
 from profkit.measure.cuda import device
 from profkit.measure.worker import visible_devices
-from profkit.show.views import search as views
+from profkit.show.views import measured as views
 from profkit.tune import need_optuna
 from profkit.tune.task import SearchOptions, subject_of, task_of
 

@@ -19,11 +19,9 @@ from profkit.reports.metrics.derive import SECTOR
 from profkit.reports.metrics.warps import MEANING
 from profkit.show.numbers import PIPES, block_limits, block_needs, pipe_word, shares
 from profkit.show.numbers import word as roof_word
-from profkit.show.page.draw import Bar
-from profkit.show.page.roofline import picture_of, row_of
+from profkit.show.page.draw import Bar, picture_of, row_of
 from profkit.show.text import words
-from profkit.show.text.escape import escaped
-from profkit.show.text.names import middle, short
+from profkit.show.text.escape import escaped, middle, short
 from profkit.show.text.words import BOUNDS, device_of, in_report, named
 from profkit.show.views.diagnosis import finding_blocks, launch_blocks, part_of, spread
 

@@ -10,8 +10,8 @@ import base64
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,24 +22,31 @@ from markupsafe import Markup
 from profkit.diagnosis.launches import LINES, Judged, judged_rows, with_known_lines
 from profkit.errors import ProfkitError
 from profkit.evidence import counters as changes
-from profkit.evidence.ladder import Ladder
+from profkit.evidence.history.steps import HistoryStep
+from profkit.evidence.ladder import Ladder, of_runs
+from profkit.evidence.runs import Run
 from profkit.files import write_text
 from profkit.program.counts import plain_name
+from profkit.program.triage import Triage
+from profkit.records.record import read_record
 from profkit.reports import figures
+from profkit.reports.figures import seconds
+from profkit.reports.frame import without_attrs
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
-from profkit.show.numbers import PIPES, WORDS, pipe_word
-from profkit.show.page import launch, times
-from profkit.show.page.draw import strip
-from profkit.show.page.program import Launched, PageProgram, program_section
-from profkit.show.page.roofline import by_device
-from profkit.show.text.escape import escaped
+from profkit.show.numbers import PIPES, WORDS, history_points, pipe_word, reference_times
+from profkit.show.page import launch
+from profkit.show.page.draw import Bar, by_device, chart, history_pictures, strip
+from profkit.show.text.blocks import plain_words
+from profkit.show.text.escape import escaped, short
 from profkit.show.text.markup import page_html
-from profkit.show.text.words import BOUNDS
+from profkit.show.text.words import BOUNDS, timed
+from profkit.show.views import triage as screen
+from profkit.show.views.comparison import ladder_steps
 from profkit.show.views.diagnosis import ORDER, headline
+from profkit.show.views.history import history_blocks
 
 if TYPE_CHECKING:
-    from profkit.evidence.runs import Run
     from profkit.reports.frame import Reports
     from profkit.show.text.blocks import Block
 
@@ -66,7 +73,7 @@ def render(
     title: str = TITLE,
     top: int | None = None,
     programs: Sequence[PageProgram] = (),
-    histories: Sequence[times.PageHistory] = (),
+    histories: Sequence[tuple[str, Sequence[HistoryStep]]] = (),
 ) -> Page:
     """Return the page of `chosen` launches, of which alike ones become one row.
 
@@ -79,7 +86,7 @@ def render(
     runs, notes = with_known_lines(shown_runs, LINES, HOT, AROUND)
     kept = [row.replaced(row.shown, run) for row, run in zip(every, runs, strict=False)]
     shown = [launch.PageRow(n, row, total) for n, row in enumerate(kept, 1)]
-    recorded, unreadable = times.runs_of(reports, {run.report for run in chosen})
+    recorded, unreadable = runs_of(reports, {run.report for run in chosen})
     ladders, without = _ladders(recorded)
     problems = chain.from_iterable(ladder.problems for ladder, _ in ladders)
     notes += [*unreadable, *without, *(problem.message for problem in problems)]
@@ -94,13 +101,13 @@ def render(
         "total": figures.seconds(total),
         "order": ORDER,
         "choices": choices,
-        "ladders": [(of.case, times.chart(of), blocks) for of, blocks in ladders],
+        "ladders": [(of.case, chart(of), blocks) for of, blocks in ladders],
         "notes": notes,
         "answer": headline(kept + every[len(kept) :]),
         "bar": strip(launch.bars(shown), "Time by kernel", listed=True),
         "rooflines": by_device([(s.number, s.label, s.run) for s in shown]),
         "programs": [program_section(of, n, _launched(shown)) for n, of in enumerate(programs, 1)],
-        "histories": [times.history_section(of, [s.run for s in shown]) for of in histories],
+        "histories": [history_section(*of, [s.run for s in shown]) for of in histories],
         "words": list(launch.words_of(shown)),
         "payload": Markup(_script_json(_payload(shown, [of for of, _ in ladders]))),  # noqa: S704
         "words_of_nvidia": IN_WORDS,
@@ -115,7 +122,7 @@ def render(
 def _ladders(recorded: list[Run]) -> tuple[list[tuple[Ladder, list[Block]]], list[str]]:
     """Return the ladders; where what judges times is not installed, a note in their stead."""
     try:
-        return times.ladders(recorded), []
+        return ladders(recorded), []
     except ProfkitError as error:
         return [], [f"no ladder: {error.message} ({error.hint})"]
 
@@ -126,7 +133,7 @@ def _launched(shown: Sequence[launch.PageRow]) -> Launched:
 
 
 def _payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
-    timed = times.timed_ladder(ladders)
+    timed = timed_ladder(ladders)
     rules = launch.rule_names(shown)
     pipes = {pipe_word(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES}
     metrics = CATALOGUE.values()
@@ -213,3 +220,162 @@ def save_page(page: Page, path: str | Path) -> Path:
     """Write the page whole or not at all; a ProfkitError says why it cannot be written."""
     write_text(path, page.html)
     return Path(path)
+
+
+_NARROW = 0.0004  # of the width: what is narrower, or as near to its like, is drawn as one
+_KERNELS = 12
+LOOKS = {cause: bound for cause, (_, _, bound) in screen.CAUSES.items()}
+Launched = Mapping[tuple[str, Any, Any], int]  # kernel, grid, block -> a row of the page
+
+
+@dataclass(frozen=True)
+class PageProgram:
+    name: str  # what it is called there
+    triage: Triage  # the answer, whose typical step is drawn
+    content: Mapping[str, Any]  # the same as "profkit.triage/1", with what was counted
+
+
+def program_section(of: PageProgram, number: int, launched: Launched) -> dict[str, Any]:
+    """Return a program as a part of a page: bar, findings, timeline and kernels, linked.
+
+    Its elements are named by its number; kernels lead to the rows of the page in `launched`.
+    """
+    content, step = of.content, of.content["step"]
+    kernels = content["kernels"][:_KERNELS]
+    at = {row["id"]: f"program-{number}-{row['id']}" for row in kernels}
+    table = screen.kernels_table(kernels)
+    kinds = dict.fromkeys(work.kind for work in of.triage.steps.typical.works)
+    bars = (Bar(a, b, LOOKS[cause], text) for cause, a, b, text in screen.step_parts(step))
+    return {
+        "name": of.name,
+        "answer": screen.step_title(content),
+        "steps": screen.steps_line(content),
+        "bar": strip(bars, "The step", listed=True),
+        "legend": [(LOOKS[cause], text) for cause, text in screen.step_shares(step)],
+        "healthy": content["first"]["say"] if content["first"]["category"] == "healthy" else "",
+        "findings": [_card(row, step, at) for row in content["findings"]],
+        "timeline": timeline(of.triage, {row["name"]: at[row["id"]] for row in reversed(kernels)}),
+        "end": seconds(of.triage.split.period / 1e9),
+        "kinds": [(f"k-{kind}", kind) for kind in kinds],
+        "head": [table.head[i] for i in table.telling()],
+        "kernels": [
+            {
+                "at": at[row["id"]],
+                "to": _launch_of(row, launched),
+                "share": f"{row['share']:.3g}",
+                "cells": [plain_words(cells[i]) for i in table.telling()],
+            }
+            for row, cells in zip(kernels, table.rows, strict=True)
+        ],
+        "blocks": list(screen.further(content)),
+    }
+
+
+def _card(row: Mapping[str, Any], step: Mapping[str, Any], at: Mapping[str, str]) -> dict[str, Any]:
+    title, try_ = screen.finding_texts(row, step)
+    kernels = [(id_, at[id_]) for id_ in row["kernels"] if id_ in at]
+    return {"title": title, "say": row["say"], "try": try_, "kernels": kernels}
+
+
+def _launch_of(row: Mapping[str, Any], launched: Launched) -> str:
+    """Return the row of the page that is about a kernel with this grid and block."""
+    grid, block = (tuple(row[k]) if row[k] else None for k in ("grid", "block"))
+    number = launched.get((plain_name(row["name"]), grid, block))
+    return f"launch-{number}" if number else ""
+
+
+def timeline(of: Triage, places: Mapping[str, str] | None = None) -> dict[str, Markup]:
+    """Return the typical step as strips: idle time by its cause, then a stream each.
+
+    `places` are kernel -> the element of the page that is about it.
+    """
+    first, wide = of.steps.typical.first, max(1, of.split.period)
+
+    def bar(start: int, stop: int, look: str, label: str, to: str = "") -> Bar:
+        return Bar((start - first) / wide, (stop - first) / wide, look, label, to)
+
+    rows = {"idle": [bar(start, stop, LOOKS[cause], cause) for start, stop, cause in of.split.gaps]}
+    for work in sorted(of.steps.typical.works, key=lambda w: w.activity.stream):
+        done, label = work.activity, f"{work.kind}: {short(work.activity.name, 80)}"
+        if done.end > first:
+            to = (places or {}).get(done.name, "")
+            drawn = bar(done.start, done.end, f"k-{work.kind}", label, to)
+            rows.setdefault(f"stream {done.stream}", []).append(drawn)
+    return {name: strip(_merged(bars), name) for name, bars in rows.items()}
+
+
+def _merged(bars: list[Bar]) -> Iterator[Bar]:
+    """Yield bars of one look that the eye cannot tell apart as one; none outside of the picture."""
+    last: Bar | None = None
+    for bar in sorted((b for b in bars if b.end > 0 and b.begin < 1), key=lambda b: b.begin):
+        begin, end = max(bar.begin, 0.0), max(min(bar.end, 1.0), bar.begin + _NARROW)
+        like = last and last.look == bar.look and begin - last.end < _NARROW
+        if last and like and end - begin < 4 * _NARROW:
+            last = replace(last, end=max(end, last.end))
+            continue
+        if last:
+            yield last
+        last = replace(bar, begin=begin, end=end)
+    if last:
+        yield last
+
+
+def runs_of(reports: Reports, shown: Collection[str]) -> tuple[list[Run], list[str]]:
+    """Return the runs whose record lies beside a report that was read whole.
+
+    Returns:
+        One run a variant and case, and what is wrong with records that cannot be used.
+    """
+    runs: dict[tuple[str, str], Run] = {}
+    problems = []
+    frame = without_attrs(reports.launches)
+    for file in reports.files:
+        path = Path(file.path)
+        beside = path.with_suffix(".json")
+        if file.path not in shown or file.status != "ok" or not beside.is_file():
+            continue
+        try:
+            record = read_record(beside)
+        except ProfkitError as error:
+            problems.append(error.message)
+            continue
+        launches = frame[frame["report"] == file.path]
+        run = Run(record.variant, record.case, record, launches, path)
+        runs.setdefault((record.variant, record.case), run)
+    return list(runs.values()), problems
+
+
+def ladders(runs: Iterable[Run]) -> list[tuple[Ladder, list[Block]]]:
+    """Return the ladder of every case that has a variant, with the blocks that say it in words."""
+    cases: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.case:
+            cases.setdefault(run.case, []).append(run)
+    built = [of_runs(of_case, case) for case, of_case in sorted(cases.items())]
+    return [(ladder, list(ladder_steps(ladder))) for ladder in built if ladder.steps]
+
+
+def timed_ladder(ladders: Iterable[Ladder]) -> dict[tuple[str | None, str | None], str]:
+    """Return variant and case -> its time without a profiler: "54.6 µs ± 0.44 %"."""
+    times: dict[tuple[str | None, str | None], str] = {}
+    for ladder in ladders:
+        known = {step.variant: step.time for step in ladder.steps}
+        for name, time in {**known, **reference_times(ladder.steps)}.items():
+            times[name, ladder.case] = timed(time)
+    return times
+
+
+def history_section(
+    name: str, every: Sequence[HistoryStep], shown: Iterable[Judged]
+) -> dict[str, Any]:
+    subjects = {f"{run.variant}.{run.case}" for run in shown}
+    steps = [s for s in every if s.run.subject in subjects] or every
+    points = history_points(steps)
+    charts, machines = history_pictures(points)
+    return {
+        "name": name,
+        "charts": charts,
+        "machines": machines,
+        "once": sum(len(some) == 1 for some in points.values()),
+        "blocks": list(history_blocks(steps)),
+    }

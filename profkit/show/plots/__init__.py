@@ -12,12 +12,17 @@ with needing("matplotlib", "a picture"):
     from profkit.show.plots.base import png, save
     from profkit.show.plots.heatmap import heatmap
     from profkit.show.plots.roofline import roofline
-    from profkit.show.plots.times import history_steps, ledger
-    from profkit.show.plots.times import ladder_plot as ladder
-    from profkit.show.plots.tune import importance as search_importance
-    from profkit.show.plots.tune import parallel as search_parallel
-    from profkit.show.plots.tune import resources as search_resources
-    from profkit.show.plots.tune import search_history
+    from profkit.show.plots.times import (
+        history_steps,
+        ledger,
+        search_history,
+        search_importance,
+        search_parallel,
+        search_resources,
+    )
+    from profkit.show.plots.times import (
+        ladder_plot as ladder,
+    )
 
 __all__ = [
     "heatmap",

@@ -26,7 +26,7 @@ from profkit.model.units import collected_metrics
 from profkit.reports.frame import frame_rows
 from profkit.show import numbers
 from profkit.show.numbers import Row
-from profkit.show.text.names import middle, short
+from profkit.show.text.escape import middle, short
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal, TypeVar
 
-from profkit.show.text.names import short
+from profkit.show.text.escape import short
 
 LONGEST = 44  # characters of a kernel's name where there is room
 T = TypeVar("T")

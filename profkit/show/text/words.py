@@ -16,6 +16,7 @@ from profkit.reports.metrics import CATALOGUE, warps
 
 if TYPE_CHECKING:
     from profkit.evidence.samples import Interval
+    from profkit.evidence.stats import TimeComparison
 
 BRIEF = 2000  # characters of a brief: 500 tokens of English with numbers
 _FACT = 460  # characters of one of its lines
@@ -162,6 +163,13 @@ def half_width(time: Interval) -> str:
 def timed(time: Interval | None) -> str:
     """Return a median with its interval: "106 µs ± 0.25 %"; "" without one."""
     return f"{seconds(time.median)} {half_width(time)}".rstrip() if time else ""
+
+
+def factor(time: TimeComparison | None) -> str:
+    """Return a speed-up: 1.84x, with ~ before it where nothing can be told."""
+    if time is None:
+        return ""
+    return f"{'~' if time.answer == 'cannot tell' else ''}{time.speedup.median:.2f}x"
 
 
 def effect(hedges_g: float | None, p_value: float | None) -> Iterator[str]:

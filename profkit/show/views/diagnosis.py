@@ -19,8 +19,7 @@ from profkit.records.paths import FULL
 from profkit.reports import figures
 from profkit.show.text import blocks, words
 from profkit.show.text.blocks import Block, Columns, TextSpan, Words, grid, on_lines
-from profkit.show.text.escape import escaped
-from profkit.show.text.names import middle, short
+from profkit.show.text.escape import escaped, middle, short
 
 NAME = 48  # characters of a kernel name in a sentence
 NAMED = 40  # characters of which launch it is

@@ -1,4 +1,4 @@
-"""Checks, times and records, as JSON values  ->  blocks for people.
+"""Checks, times, records and searches, as JSON values  ->  blocks for people.
 
 Takes plain values, so that a record read from disk and one just made look the same.
 """
@@ -6,13 +6,28 @@ Takes plain values, so that a record read from disk and one just made look the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isnan, nan
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.records.record import Record
 from profkit.reports import figures
-from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, TextSpan, grid
+from profkit.show.text.blocks import (
+    Block,
+    Columns,
+    Grid,
+    Heading,
+    Image,
+    Paragraph,
+    TextLine,
+    TextSpan,
+    grid,
+)
+from profkit.show.text.markup import to_markdown
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Entry = Mapping[str, Any]
 
@@ -164,11 +179,8 @@ def _timed(row: Entry, best: float | None) -> tuple[str, ...]:
 
 
 def _notes(rows: Sequence[Entry], references: Sequence[str]) -> Iterator[str]:
-    """Yield what to know beside the times: host-bound launchers, wide intervals, held clocks.
-
-    References are called from Python, so they are named together: outside of a graph, the GPU
-    waits for the caller, and the ratios are those of the kernels alone.
-    """
+    # References are called from Python, so they are named together: outside of a graph, the GPU
+    # waits for the caller, and the ratios are those of the kernels alone.
     called = [r["name"] for r in rows if r["timing"]["host_bound"] and r["name"] in references]
     if called:
         yield (
@@ -227,3 +239,161 @@ def without_counters(name: str, record: Record) -> Iterator[Block]:
             f"{launch.kernel}: {launch.blocks} blocks, {launch.blocks_per_sm} fit on an SM, "
             f"{waves} waves{idle}"
         )
+
+
+_ENDED = {
+    "done": "all of them",
+    "exhausted": "nothing was left to try",
+    "time": "its time was up",
+}
+
+
+def ended(search: Entry) -> Iterator[Block]:
+    yield Heading(f"{search['variant']} {search['case']} on {search['gpu'].get('name', '?')}")
+    yield _decision(search)
+    yield _times(search)
+    yield TextLine(_counted(search))
+    yield from (TextLine(text, "refused", indent=1) for text in _refusals(search))
+    yield from (TextLine(text, "steering") for text in _steering(search))
+
+
+def search_summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> str:
+    return to_markdown(_summary(search, history, pictures))
+
+
+def _summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> Iterator[Block]:
+    yield Heading(f"Search of {search['variant']} at {search['case']}", 0)
+    yield _decision(search)
+    yield _times(search)
+    gpu = search["gpu"].get("name", "?")
+    yield Paragraph(f"{_counted(search)} GPU: {gpu}. Seed {search['seed']}.")
+    yield Heading("The champion")
+    yield from _champion(search)
+    if refusals := list(_refusals(search)):
+        yield Heading("Refused")
+        yield from map(TextLine, refusals)
+    yield Heading("How it got there")
+    yield _path(history)
+    if steering := list(_steering(search)):
+        yield Heading("What steering was worth")
+        yield from map(TextLine, steering)
+    if search["importances"]:
+        ranked = sorted(search["importances"].items(), key=lambda item: -item[1])
+        yield Heading("What mattered")
+        yield Paragraph("Importance for being among the fastest:")
+        rows = tuple((TextSpan(macro, "code"), figures.share(part)) for macro, part in ranked)
+        yield Grid(("tunable", ">importance"), rows)
+    yield from map(Image, pictures)
+
+
+def _decision(search: Entry) -> TextLine:
+    return TextLine(search["because"], "keep" if search["keep"] else "fall back")
+
+
+def _counted(search: Entry) -> str:
+    outcomes = ", ".join(f"{n} {what}" for what, n in search["outcomes"].items())
+    return (
+        f"{search['distinct']} distinct trials ({outcomes}) in {figures.seconds(search['seconds'])}; "
+        f"{_ENDED[search['ended']]}."
+    )
+
+
+def _refusals(search: Entry) -> Iterator[str]:
+    keys = {
+        "refused_by_arithmetic": "by arithmetic, before building",
+        "refused": "after building",
+    }
+    for key, when in keys.items():
+        ranked = sorted(search[key].items(), key=lambda item: -item[1])
+        if ranked:
+            reasons = "; ".join(f"{what}: {n}" for what, n in ranked)
+            yield f"{when}: {sum(search[key].values())} ({reasons})"
+
+
+def _times(search: Entry) -> Grid:
+    """Return time and flags of champion, defaults and the reference."""
+    champion, default = search["champion"], search["default"]
+    rows = [("defaults", default["name"], default["config"])]
+    if champion["number"] != default["number"]:
+        rows.insert(0, ("champion", champion["name"], champion["config"]))
+    if search["anchor"]:
+        rows.append((search["anchor"], search["anchor"], {}))
+    columns: Columns[tuple[str, str, Mapping[str, str]]] = {
+        "": lambda row: row[0],
+        "warm L2, median (95 %)": lambda row: _time(search["times"].get(row[1], {}).get("warm")),
+        "flags": lambda row: TextSpan(" ".join(f"-D{k}={v}" for k, v in row[2].items()), "code"),
+    }
+    return grid(rows, columns)
+
+
+def _time(warm: Mapping[str, Any] | None) -> str:
+    from profkit.evidence.samples import Interval  # with numpy
+    from profkit.show.text import words  # with the rules
+
+    if not warm:
+        return "?"
+    ends = (nan if warm[key] is None else warm[key] for key in ("low", "high"))
+    return words.timed(Interval(warm["median"], *ends))
+
+
+def _champion(search: Entry) -> Iterator[Block]:
+    from profkit.show.text import words
+
+    comparison, champion = search["comparison"], search["champion"]
+    if champion["number"] == search["default"]["number"]:
+        yield Paragraph("The defaults: nothing was confirmed faster.")
+        return
+    effect = words.effect(comparison["hedges_g"], comparison["p_value"])
+    yield Paragraph(
+        f"Trial {champion['number']}, proposed by {champion['source']}. "
+        f"{'; '.join((comparison['sentence'], *effect))}."
+    )
+    for role in ("default", "champion"):
+        if verdict := search[role]["said"].get("verdict"):
+            yield TextLine(f"{_label(verdict)}, {verdict['because']}", role)
+
+
+def _label(verdict: Mapping[Any, Any]) -> str:
+    both = (verdict[key] for key in ("bound", "limiter"))
+    return ": ".join(word for word in both if isinstance(word, str) and word)
+
+
+def _path(history: pd.DataFrame) -> Block:
+    steps = history[history["became_incumbent"] | (history["source"] == "default")]
+    if steps.empty:
+        return Paragraph("No incumbent.")
+    columns: Columns[Mapping[Any, Any]] = {
+        ">trial": lambda row: str(row["number"]),
+        "proposed by": lambda row: str(row["source"]),
+        ">time": lambda row: figures.seconds(float(row["value"])),
+        "against the incumbent before": _confirmed,
+        "verdict": _label,
+    }
+    return grid(steps.to_dict("records"), columns)
+
+
+def _confirmed(row: Mapping[Any, Any]) -> str:
+    low, high = row["confirmed_low"], row["confirmed_high"]
+    return "" if isnan(low) else f"{row['confirmed_speedup']:.3f}x ({low:.3f} to {high:.3f})"
+
+
+def _steering(search: Entry) -> Iterator[str]:
+    """Yield what the proposals of diagnoses came to, also where that is nothing."""
+    worth = search["steering"]
+    if not worth:
+        return
+    rules = ", ".join(f"{n} by {rule}" for rule, n in worth["by_rule"].items())
+    by_rule = f" ({rules})" if rules else ""
+    yield (
+        f"{worth['proposed']} proposals{by_rule}, {worth['measured']} measured, "
+        f"{worth['incumbents']} became the incumbent"
+    )
+    if "ratio" not in worth:
+        yield "against plain TPE: not known; run the same search with --no-steer"
+        return
+    yield (
+        f"against plain TPE after {worth['trials']} trials each: "
+        f"{figures.seconds(worth['best'])} and {figures.seconds(worth['plain_best'])} "
+        f"({worth['ratio']:.3f}x); within 2 % of the better after "
+        f"{worth['near_after'] or 'never'} and {worth['plain_near_after'] or 'never'} trials"
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from profkit.reports.figures import figures
 from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, TextSpan, grid
-from profkit.show.text.names import short
+from profkit.show.text.escape import short
 
 FIRST = 3  # findings shown; --json has all
 GROUPS = 10
