@@ -32,12 +32,11 @@ from profkit.evidence.history.tables import HistoryTwin
 from profkit.measure import collect, targets
 from profkit.measure.commits import git_commit
 from profkit.measure.ncu_output import NoCounters
-from profkit.measure.protocol import Prepare
 from profkit.measure.session import GpuPool, Progress, entry_of, measure_run
 from profkit.measure.targets import Target, TargetRun, build_target, plan_of, record_of, with_timing
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.build import Build
-from profkit.measure.worker import TIMEOUT, Setup, Worker
+from profkit.measure.worker import TIMEOUT, Prepare, Setup, Worker
 from profkit.records.artifacts import place_for
 from profkit.records.parts import Commit, NcuRun, RecordedReport
 from profkit.records.record import Record, write_record
@@ -248,7 +247,8 @@ def run_twins(
     if not builds:
         raise ProfkitError("an A/A run needs variants: references are not timed", "--variant ID")
     checks = tuple((case, 0) for case in target.cases)
-    setup = Setup(target.problem.path.parent, target.folder, support, Prepare(checks))
+    places = target.problem.path.parent, target.folder, support
+    setup = Setup(Prepare(checks), *map(str, places))
     for number in range(processes):
         progress(f"process {number + 1} of {processes}")
         with closing(Worker(setup, TIMEOUT)) as worker:

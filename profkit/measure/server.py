@@ -17,17 +17,17 @@ from pathlib import Path
 from uuid import uuid4
 
 from profkit.errors import ProfkitError
-from profkit.measure import protocol
+from profkit.measure import worker
 from profkit.measure.check import bench, check, data, subjects
 from profkit.measure.check.bench import Subject
 from profkit.measure.check.check import CaseCheck
 from profkit.measure.check.data import Data
 from profkit.measure.cuda import device, library
 from profkit.measure.process import end_with_parent
-from profkit.measure.protocol import Begun, Entry
 from profkit.measure.variants import problem
+from profkit.measure.worker import Begun, Entry
 
-Say = Callable[[protocol.Event], None]
+Say = Callable[[worker.Event], None]
 LOST = 3  # exit status: the CUDA context is gone
 _UNAVAILABLE = (subjects.ReferenceUnavailable, ImportError)
 
@@ -37,25 +37,24 @@ def serve_jobs() -> int:
     say = _events()
     server: _Server | None = None
     for line in sys.stdin.buffer:
-        request = protocol.read_request(line)
+        request = worker.read_request(line)
         try:
             match request:
-                case protocol.Open():
+                case worker.Setup():
                     server = _Server(request, say)
-                case protocol.Prepare() if server:
-                    server.prepare(request)
-                case protocol.Judge() if server:
+                    server.prepare(request.prepare)
+                case worker.Judge() if server:
                     server.judge(request)
-                case protocol.Measure() if server:
+                case worker.Measure() if server:
                     server.measure(request)
         except device.CudaError as error:
             lost = error.code in device.STICKY
-            say(protocol.Failed(error.message, error.hint, lost))
+            say(worker.Failed(error.message, error.hint, lost))
             if lost:
                 return LOST
         except ProfkitError as error:
-            say(protocol.Failed(error.message, error.hint))
-        say(protocol.Ready())
+            say(worker.Failed(error.message, error.hint))
+        say(worker.Ready())
     return 0
 
 
@@ -64,8 +63,8 @@ def _events() -> Say:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
 
-    def say(event: protocol.Event) -> None:
-        out.write(protocol.encode(event))
+    def say(event: worker.Event) -> None:
+        out.write(worker.encode(event))
         out.flush()
 
     return say
@@ -74,7 +73,7 @@ def _events() -> Say:
 class _Server:
     """What the process keeps from one request to the next."""
 
-    def __init__(self, request: protocol.Open, say: Say) -> None:
+    def __init__(self, request: worker.Setup, say: Say) -> None:
         self.say = say
         self.problem = problem.load_problem(Path(request.problem))
         self.folder = Path(request.build)
@@ -83,9 +82,9 @@ class _Server:
         self.session = uuid4().hex  # of this process: what is timed in turns has one
         self.subjects: dict[tuple[str, str], Subject] = {}
         self.gpu = device.identified(gpu)
-        say(protocol.Opened(self.gpu))
+        say(worker.Opened(self.gpu))
 
-    def prepare(self, request: protocol.Prepare) -> None:
+    def prepare(self, request: worker.Prepare) -> None:
         for case, seed in request.checks:
             self.say(Begun("inputs and reference", case=case))
             self._at(case, seed, request.grid)
@@ -94,24 +93,24 @@ class _Server:
             with contextlib.suppress(*_UNAVAILABLE):
                 self._subject(Entry(request.reference, grid=request.grid), request.case)
 
-    def judge(self, request: protocol.Judge) -> None:
+    def judge(self, request: worker.Judge) -> None:
         entry = request.entry
         self.say(Begun("check", entry.name))
         loaded = self._library(entry)
         work = [self._at(case, seed, entry.grid) for case, seed in request.checks]
         judged = subjects.check_variant(entry.name, loaded, self.problem, work, self.tools)
-        self.say(protocol.Checked(judged))
+        self.say(worker.Checked(judged))
         if judged.status == "right" and request.case in judged.correct_cases:
             launches = self._subject(entry, request.case).launches
-            self.say(protocol.Listed(entry.name, launches))
+            self.say(worker.Listed(entry.name, launches))
 
-    def measure(self, request: protocol.Measure) -> None:
+    def measure(self, request: worker.Measure) -> None:
         loaded = []
         for entry in request.entries:
             with self._refused(entry):
                 loaded.append(self._subject(entry, request.case))
         for subject in loaded:
-            self.say(protocol.Listed(subject.name, subject.launches))
+            self.say(worker.Listed(subject.name, subject.launches))
         if not loaded or request.rounds is None:
             return
         self.say(Begun("bench", case=request.case))
@@ -122,9 +121,9 @@ class _Server:
             if faults:  # right once, but not after many launches: its times are of something else
                 lines = tuple(f"after timing: {fault}" for fault in faults)
                 judged = CaseCheck(request.case, 0, "wrong", faults=lines)
-                self.say(protocol.Checked(check.summed_check(subject.name, self.problem, [judged])))
+                self.say(worker.Checked(check.summed_check(subject.name, self.problem, [judged])))
             else:
-                self.say(protocol.Timed(replace(times, session=self.session)))
+                self.say(worker.Timed(replace(times, session=self.session)))
 
     @contextlib.contextmanager
     def _refused(self, entry: Entry) -> Iterator[None]:
@@ -134,10 +133,10 @@ class _Server:
         except device.CudaError as error:
             if error.code in device.STICKY:
                 raise
-            self.say(protocol.Refused(entry.name, error.message))
+            self.say(worker.Refused(entry.name, error.message))
         except _UNAVAILABLE as error:
             first = (str(error).splitlines() or ["?"])[0]
-            self.say(protocol.Refused(entry.name, f"{entry.name} cannot run here: {first}"))
+            self.say(worker.Refused(entry.name, f"{entry.name} cannot run here: {first}"))
 
     def _at(self, case: str, seed: int, grid: str | None) -> Data:
         return data.prepare_data(self.problem, case, seed, self.folder, grid)
@@ -155,7 +154,7 @@ class _Server:
             at = self._at(case, 0, entry.grid)
             if entry.library is None:
                 subject, judged = subjects.reference_subject(entry.name, self.problem, at)
-                self.say(protocol.Checked(check.summed_check(entry.name, self.problem, [judged])))
+                self.say(worker.Checked(check.summed_check(entry.name, self.problem, [judged])))
             else:
                 loaded = self._library(entry)
                 subject = subjects.native(entry.name, loaded, self.problem, at, self.tools)

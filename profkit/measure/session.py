@@ -19,10 +19,9 @@ from typing import Generic, TypeVar
 from profkit.errors import ProfkitError
 from profkit.measure.check.bench import ROUNDS
 from profkit.measure.check.check import CaseCheck, merged_checks, summed_check
-from profkit.measure.protocol import Entry, Prepare
 from profkit.measure.targets import TargetRun
 from profkit.measure.variants.build import Build
-from profkit.measure.worker import TIMEOUT, Setup, Worker, WorkerLost
+from profkit.measure.worker import TIMEOUT, Entry, Prepare, Setup, Worker, WorkerLost
 
 ItemT = TypeVar("ItemT")
 MemberT = TypeVar("MemberT")
@@ -108,7 +107,8 @@ def measure_run(
     listed only.
     """
     target, measured = run.target, run.measured
-    setup = Setup(target.problem.path.parent, target.folder, run.support, Prepare(tuple(checks)))
+    places = target.problem.path.parent, target.folder, run.support
+    setup = Setup(Prepare(tuple(checks)), *map(str, places))
     workers = [Worker(setup, TIMEOUT, v, progress) for v in target.visible]
     builds = [build for build in run.builds.values() if build.error is None]
     pool, session = GpuPool(list(workers)), _Session(run, builds, checks, time)

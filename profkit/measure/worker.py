@@ -1,4 +1,8 @@
-"""Requests to one GPU  ->  what its worker process answered; a new process after one that was lost."""
+"""Requests to one GPU  ->  what its worker process answered; a new process after one that was lost.
+
+One request is a line of JSON; a worker (server.py) answers with any number of events and one Ready. What
+an event holds is the dataclass that the worker made: nothing is a dict on either side of the border.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +17,123 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from profkit.errors import ProfkitError
-from profkit.measure import process, protocol
+from profkit.measure import process
 from profkit.measure.check.bench import ROUNDS, Times
 from profkit.measure.check.check import Check
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.library import GraphLaunch
-from profkit.measure.protocol import Begun, Entry
 
 COMMAND = (sys.executable, "-m", "profkit.measure.server")
 TIMEOUT = 120.0  # seconds without a word: no check of one variant takes that long
 FIRST_TIMEOUT = 180.0  # of what is done once: importing torch, computing fp64 references
+
+
+class WorkerMessage(msgspec.Struct, frozen=True, tag=True):
+    """What goes over the border; its class is its tag."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A variant, or a reference of the problem."""
+
+    name: str  # the variant's id or the reference's name
+    library: str | None = None  # the variant's library; None of a reference
+    grid: str | None = None  # the variant's `inputs:` key
+
+
+class Prepare(msgspec.Struct, frozen=True):
+    """Compute inputs and references of cases; load `reference` at `case` if there is one."""
+
+    checks: tuple[tuple[str, int], ...]
+    grid: str | None = None
+    case: str | None = None
+    reference: str | None = None
+
+
+class Setup(WorkerMessage, frozen=True):
+    """The first request: take the GPU, load the problem and the tools, prepare."""
+
+    prepare: Prepare
+    problem: str  # its folder
+    build: str  # the build folder
+    support: str  # the library of support.cu
+
+
+class Judge(WorkerMessage, frozen=True):
+    """Check a variant on (case, seed) pairs; if it is correct at `case`, list its launches there."""
+
+    entry: Entry
+    checks: tuple[tuple[str, int], ...]
+    case: str | None = None
+
+
+class Measure(WorkerMessage, frozen=True):
+    """Load entries at a case and list their launches; time them in turns where `rounds` is given."""
+
+    entries: tuple[Entry, ...]
+    case: str
+    cold: bool = False  # whether to time with a cold L2 too
+    rounds: tuple[int, int] | None = None  # how many at first, and at most; None times nothing
+
+
+class Opened(WorkerMessage, frozen=True):
+    gpu: Gpu
+
+
+class Begun(WorkerMessage, frozen=True):
+    """What is being done now; whoever holds a name when the worker is lost is to blame."""
+
+    what: str
+    name: str = ""
+    case: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(word for word in (self.what, self.name, self.case) if word)
+
+
+class Checked(WorkerMessage, frozen=True):
+    check: Check  # of a variant, or of a reference at one case
+
+
+class Listed(WorkerMessage, frozen=True):
+    name: str
+    launches: tuple[GraphLaunch, ...]  # of one call
+
+
+class Timed(WorkerMessage, frozen=True):
+    times: Times
+
+
+class Refused(WorkerMessage, frozen=True):
+    """An entry that cannot run at a case; the others go on."""
+
+    name: str
+    message: str
+
+
+class Failed(WorkerMessage, frozen=True):
+    """The request came to nothing. With `lost` the worker ends: its CUDA context is gone."""
+
+    message: str
+    hint: str = ""
+    lost: bool = False
+
+
+class Ready(WorkerMessage, frozen=True):
+    """The request is done."""
+
+
+Request = Setup | Judge | Measure
+Event = Opened | Begun | Checked | Listed | Timed | Refused | Failed | Ready
+read_request: Callable[[bytes], Request] = msgspec.json.Decoder(Request).decode  # of one line
+read_event: Callable[[bytes], Event] = msgspec.json.Decoder(Event).decode
+
+
+def encode(message: Request | Event) -> bytes:
+    """One line, with its end."""
+    return msgspec.json.encode(message) + b"\n"
 
 
 class WorkerLost(ProfkitError):
@@ -39,16 +149,6 @@ class WorkerClosed(WorkerLost):
 
     def __init__(self) -> None:
         super().__init__("the measurement was stopped")
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What every worker process gets first."""
-
-    problem: Path
-    build: Path
-    support: Path
-    prepare: protocol.Prepare  # what is computed and loaded before the first request
 
 
 @dataclass
@@ -109,11 +209,8 @@ class Worker:
         reading = self._process, self._lines
         threading.Thread(target=_read, args=reading, daemon=True).start()
         self.restarts += 1
-        places = (str(p) for p in (self.setup.problem, self.setup.build, self.setup.support))
-        first = max(FIRST_TIMEOUT, self.timeout)
         try:
-            self._ask(protocol.Open(*places), first)
-            self._ask(self.setup.prepare, first)
+            self._ask(self.setup, max(FIRST_TIMEOUT, self.timeout))
         except ProfkitError:
             self._end()
             raise
@@ -123,7 +220,7 @@ class Worker:
     ) -> Reply:
         """Check a variant on (case, seed) pairs, and list its launches at a case."""
         self.start()
-        return self._ask(protocol.Judge(entry, tuple(checks), case), self.timeout)
+        return self._ask(Judge(entry, tuple(checks), case), self.timeout)
 
     def time(
         self,
@@ -134,7 +231,7 @@ class Worker:
     ) -> Reply:
         """Time entries in turns; `rounds`: how many at first, and at most; None lists launches only."""
         self.start()
-        return self._ask(protocol.Measure(tuple(entries), case, cold, rounds), self.timeout)
+        return self._ask(Measure(tuple(entries), case, cold, rounds), self.timeout)
 
     def close(self) -> None:
         """End the process, also while another thread waits for it; it will not start again."""
@@ -151,40 +248,40 @@ class Worker:
             with contextlib.suppress(OSError):
                 worker.stdin.close()
 
-    def _ask(self, request: protocol.Request, timeout: float) -> Reply:
+    def _ask(self, request: Request, timeout: float) -> Reply:
         worker = self._process
         if worker is None or worker.stdin is None:
             raise WorkerClosed
         with contextlib.suppress(OSError, ValueError):  # it is gone: the end of its output says so
-            worker.stdin.write(protocol.encode(request))
+            worker.stdin.write(encode(request))
             worker.stdin.flush()
         reply, at = Reply(), Begun("start")
         failed: ProfkitError | None = None
         while True:
             match self._event(timeout, at):
-                case protocol.Ready():
+                case Ready():
                     if failed:
                         raise failed
                     return reply
                 case Begun() as at:
                     self._progress(str(at))
-                case protocol.Failed(message, hint, lost):
+                case Failed(message, hint, lost):
                     if lost:
                         self._end()
                         raise WorkerLost(f"{message} ({at})", hint, at)
                     failed = ProfkitError(message, hint)
-                case protocol.Opened(gpu):
+                case Opened(gpu):
                     self.gpu = gpu
-                case protocol.Checked(check):
+                case Checked(check):
                     reply.checks[check.variant] = check
-                case protocol.Listed(name, launches):
+                case Listed(name, launches):
                     reply.launches[name] = launches
-                case protocol.Timed(times):
+                case Timed(times):
                     reply.times[times.name] = times
-                case protocol.Refused(name, message):
+                case Refused(name, message):
                     reply.refused[name] = message
 
-    def _event(self, timeout: float, at: Begun) -> protocol.Event:
+    def _event(self, timeout: float, at: Begun) -> Event:
         """What the worker says next; it was last `at` this."""
         try:
             line = self._lines.get(timeout=timeout)
@@ -193,7 +290,7 @@ class Worker:
             message = f"it hung: nothing came back for {timeout:.0f} s ({at})"
             raise WorkerLost(message, at=at) from None
         if line is not None:
-            return protocol.read_event(line)
+            return read_event(line)
         if self._closed:
             raise WorkerClosed
         self._end()

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 
 from profkit.errors import ProfkitError
 from profkit.measure.process import cores
-from profkit.measure.protocol import Prepare
-from profkit.measure.worker import Setup, Worker, WorkerClosed, WorkerLost
+from profkit.measure.worker import Prepare, Setup, Worker, WorkerClosed, WorkerLost
 from profkit.tune.result import TrialResult
 from profkit.tune.study import Study, Trial
 from profkit.tune.task import ReadyBuild, Task
@@ -56,7 +55,8 @@ class Search:
         self.task, self.study, self.progress = task, study, progress
         grid = task.variant.header.inputs
         prepare = Prepare(task.checks(), grid, task.case, task.reference)
-        setup = Setup(task.problem.path.parent, task.folder, task.support, prepare)
+        places = task.problem.path.parent, task.folder, task.support
+        setup = Setup(prepare, *map(str, places))
         self.workers = [Worker(setup, task.options.timeout, v) for v in visible]
         self.outcome = SearchOutcome(workers=list(self.workers))
         self._queue: deque[_Item] = deque()

@@ -19,11 +19,19 @@ from profkit.measure.check.bench import Times
 from profkit.measure.check.check import Check
 from profkit.measure.variants.tunables import InvalidConfig
 from profkit.measure.worker import Reply, Worker, WorkerLost, entries_of
-from profkit.tune import gates
 from profkit.tune.result import Basis, Challenge, TrialResult, challenge
 from profkit.tune.steer import Profiler, proposals
 from profkit.tune.study import Study, Trial
-from profkit.tune.task import ReadyBuild, Task, built_result
+from profkit.tune.task import (
+    ReadyBuild,
+    Task,
+    built_result,
+    footprint,
+    machine_code_identity,
+    refuse_build,
+    refuse_check,
+    refuse_launches,
+)
 
 if TYPE_CHECKING:
     from profkit.evidence.stats import TimeComparison
@@ -86,8 +94,8 @@ class Runner:
     def _stages(self, attempt: _Attempt) -> float:
         """Through all gates and rounds; seconds per call, normalised by the reference."""
         built, trial = attempt.build.built, attempt.trial
-        _refuse(gates.built(built, attempt.build.used))
-        attempt.note(code=gates.machine_code_identity(built))
+        _refuse(refuse_build(built, attempt.build.used))
+        attempt.note(code=machine_code_identity(built))
         self._same(trial, attempt.result.code)
         is_default = trial.config == self.task.space.default
         basis = None if is_default else self.basis()
@@ -95,9 +103,9 @@ class Runner:
         reply = self.worker.judge(entry, self.task.checks(), self.task.case)
         check, launches = reply.checks[entry.name], reply.launches.get(entry.name, ())
         attempt.note(max_abs=check.max_abs)
-        _refuse(gates.checked(check, basis.supported if basis else None))
-        attempt.note(launches=launches, **gates.footprint(built, launches))
-        _refuse(gates.refuse_launches(built, launches, self.task.options.occupancy))
+        _refuse(refuse_check(check, basis.supported if basis else None))
+        attempt.note(launches=launches, **footprint(built, launches))
+        _refuse(refuse_launches(built, launches, self.task.options.occupancy))
         if basis is None:
             return self._default(attempt, check)
         return self._measured(attempt, basis)

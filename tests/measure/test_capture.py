@@ -17,7 +17,7 @@ from profkit.errors import ProfkitError
 from profkit.measure import capture
 from profkit.measure.capture import folder_name, write_problem
 from profkit.measure.check import data
-from profkit.measure.inject.profkit_capture_source import NotStandalone, standalone
+from profkit.measure.inject.profkit_capture_launch import CannotCapture, standalone
 from profkit.measure.variants import problem, variants
 
 INJECT = Path(capture.__file__).with_name("inject")
@@ -117,7 +117,7 @@ def test_a_block_of_no_size_is_no_tunable(tmp_path: Path) -> None:
 
 def test_two_launches_differ_by_finite_values_only() -> None:
     torch = pytest.importorskip("torch")
-    from profkit.measure.inject.profkit_capture_arrays import _apart
+    from profkit.measure.inject.profkit_capture_launch import _apart
 
     nan, inf = float("nan"), float("inf")
     one = torch.tensor([1.0, inf, -inf, nan])
@@ -131,8 +131,8 @@ def test_two_parameters_of_one_memory_are_one_array(monkeypatch: pytest.MonkeyPa
     """add(x, y, x) works in place; only memory that is shared in part cannot be said."""
     torch = pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(INJECT))
-    import profkit_capture_arrays as arrays
     import profkit_capture_hook as hook
+    import profkit_capture_launch as arrays
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 30, 1 << 30))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
@@ -188,7 +188,7 @@ def test_parameters_of_a_kernel_may_have_the_names_of_a_script(tmp_path: Path) -
         "@triton.jit", "def add(x, y, out, n, B: tl.constexpr, kind=KIND):",
     ]  # fmt: skip
     space["SCALE"] = object()
-    with pytest.raises(NotStandalone, match="it uses SCALE, a object"):
+    with pytest.raises(CannotCapture, match="it uses SCALE, a object"):
         standalone(space["add"], [])
 
 
@@ -282,7 +282,7 @@ def test_what_a_function_uses_goes_with_it(tmp_path: Path) -> None:
     assert spec.loader
     code = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(code)
-    source = module("profkit_capture_source")
+    source = module("profkit_capture_launch")
 
     def jit(fn: Any, text: str) -> Any:
         return SimpleNamespace(fn=fn, arg_names=["x"], src=text, do_not_specialize=["n"])
@@ -296,7 +296,7 @@ def test_what_a_function_uses_goes_with_it(tmp_path: Path) -> None:
     assert definitions.index("def helper") < definitions.index("def kernel")
     assert "do_not_specialize_on_alignment=['x'])\ndef kernel" in definitions
     kernel.fn.__globals__["helper"] = object()
-    with pytest.raises(source.NotStandalone, match="it uses helper, a object"):
+    with pytest.raises(source.CannotCapture, match="it uses helper, a object"):
         source.standalone(kernel, [])
 
 

@@ -17,8 +17,7 @@ from profkit.measure import languages
 from profkit.measure.languages import language as registry
 from profkit.measure.languages import plan
 from profkit.measure.languages.plan import LaunchArgs, array_of, parameter_of
-from profkit.measure.languages.python_source import without_prose
-from profkit.measure.languages.triton import LANGUAGE, one_line_of
+from profkit.measure.languages.triton import LANGUAGE, one_line_of, without_prose
 from profkit.measure.variants import build, variants
 
 from .conftest import Machine

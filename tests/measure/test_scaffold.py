@@ -9,7 +9,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.measure.variants import problem, variants
-from profkit.measure.variants.scaffold import new_problem, templates
+from profkit.measure.variants.problem import new_problem, templates
 from tests.conftest import ROOT
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from profkit.cli import options
 from profkit.cli.options import argument, flag
 from profkit.cli.output import note, print_blocks
-from profkit.measure.variants import scaffold
+from profkit.measure.variants import problem as problems
 from profkit.show.views import measured
 
 
@@ -19,7 +19,7 @@ def new_folder(
     quiet: options.Quiet = False,
 ) -> int:
     """A folder to begin with: problem.py, one variant, a README. Needs no GPU."""
-    written = scaffold.new_problem(problem, language, kernels or Path("kernels"))
+    written = problems.new_problem(problem, language, kernels or Path("kernels"))
     folder = written[0].parent
     document = {"schema": "profkit.new/1", "folder": folder, "files": written}
     print_blocks(measured.written(folder, written), document if json else None)

@@ -21,8 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import profkit_capture_arrays as arrays
-import profkit_capture_source as source
+import profkit_capture_launch as launched
 
 # What code of ours may raise on a launch that it does not understand.
 _TROUBLE = (
@@ -139,33 +138,33 @@ class Session:
     def _capture(self, seen: Seen, key: str, once: Callable[[], Any]) -> None:
         place = self.folder / f"{os.getpid()}-{self.matched}"
         try:
-            reached = arrays.reach_of(_tensors(seen.arguments), self.limit)
-        except (arrays.CannotCapture, RuntimeError) as error:
+            reached = launched.reach_of(_tensors(seen.arguments), self.limit)
+        except (launched.CannotCapture, RuntimeError) as error:
             self.left_out[key] = str(error).splitlines()[0][:200]
             return
         once()  # Inductor chooses its configuration at the first launch: it is known only now
         try:
             self._write(seen.start(), reached, place)
             self.captured[key] = place.name
-        except (arrays.CannotCapture, source.NotStandalone) as error:
+        except launched.CannotCapture as error:
             self.left_out[key] = str(error)
         except _TROUBLE as error:
             self.left_out[key] = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
 
-    def _write(self, start: Start, reached: list[arrays.Reach], place: Path) -> None:
+    def _write(self, start: Start, reached: list[launched.Reach], place: Path) -> None:
         """Launch it again on copies, and write everything down."""
         import torch
 
         torch.cuda.synchronize()
-        arrays.look_again(reached)
-        outcome = arrays.again(reached, start.launch)
+        launched.look_again(reached)
+        outcome = launched.again(reached, start.launch)
         try:
-            outcome.seconds = arrays.seconds_of(reached, start.launch)
+            outcome.seconds = launched.seconds_of(reached, start.launch)
         except RuntimeError as error:
             outcome.notes.append(f"not timed: {str(error).splitlines()[0][:200]}")
         drawn = None
         if not self.values:
-            drawn = arrays.on_drawn(outcome, start.launch, _drawn)
+            drawn = launched.on_drawn(outcome, start.launch, _drawn)
             if drawn is None:
                 outcome.notes.append(
                     "its outputs are not finite on inputs of the same statistics: the values are kept"
@@ -190,20 +189,20 @@ class Session:
             os.replace(part, path)
 
 
-def write_launch(start: Start, outcome: arrays.CaptureOutcome, place: Path, drawn: Any) -> None:
+def write_launch(start: Start, outcome: launched.CaptureOutcome, place: Path, drawn: Any) -> None:
     """Leave a folder: the arrays of a launch, its source, and how it was started."""
     unaligned = [k for k, v in _tensors(start.arguments) if v.data_ptr() % 16]
-    imports, definitions = source.standalone(start.kernel, unaligned)
+    imports, definitions = launched.standalone(start.kernel, unaligned)
     place.mkdir()
-    inputs = arrays.inputs_of(outcome.arrays)
+    inputs = launched.inputs_of(outcome.arrays)
     outputs = [a for a in outcome.arrays if a.written]
     for i, array in enumerate(inputs):
         if drawn is None or i not in drawn:
-            arrays.store(array.before, place / f"in{i}.bin")
+            launched.store(array.before, place / f"in{i}.bin")
     for i, array in enumerate(outputs):
-        arrays.store(array.after, place / f"out{i}.bin")
+        launched.store(array.after, place / f"out{i}.bin")
     begins = [inputs.index(a) if a.works_in_place else None for a in outputs]
-    made = [arrays.about_of(a.name, a.tensor, a.after) for a in outputs]
+    made = [launched.about_of(a.name, a.tensor, a.after) for a in outputs]
     named = array_names(inputs, outputs)
     about = {
         "kernel": str(start.kernel.fn.__name__),
@@ -213,8 +212,8 @@ def write_launch(start: Start, outcome: arrays.CaptureOutcome, place: Path, draw
         "grid": start.grid,
         "grid_text": start.grid_text,
         "options": {k: v for k, v in start.options.items() if isinstance(v, int | float | str)},
-        "parameters": [source.parameter(k, v, named) for k, v in start.arguments.items()],
-        "tunable": [k for k, v in start.arguments.items() if source.is_tunable(k, v)],
+        "parameters": [launched.parameter(k, v, named) for k, v in start.arguments.items()],
+        "tunable": [k for k, v in start.arguments.items() if launched.is_tunable(k, v)],
         "imports": imports,
         "definitions": definitions,
         "seconds": outcome.seconds,
@@ -226,7 +225,9 @@ def write_launch(start: Start, outcome: arrays.CaptureOutcome, place: Path, draw
     (place / "capture.json").write_text(json.dumps(about), encoding="utf-8")
 
 
-def array_names(inputs: Sequence[arrays.Reach], outputs: Sequence[arrays.Reach]) -> dict[str, str]:
+def array_names(
+    inputs: Sequence[launched.Reach], outputs: Sequence[launched.Reach]
+) -> dict[str, str]:
     """Parameter -> the array that the variant gets in its place; what is both is an output."""
     named: dict[str, str] = {}
     for kind, several in (("in", inputs), ("out", outputs)):

@@ -1,15 +1,17 @@
 """Triton: a Python file whose launch function starts functions that `triton.jit` compiles.
 
-Compiled without a GPU, in a process of its own with a time limit (profkit.measure.aot):
-while a launch function runs there, Triton has a driver (DriverBase, the interface of its own back
-ends) that knows the target, takes the machine code and starts nothing. What was to be started is left
-as plan.h, plan.json and the kernels' machine code; a C compiler makes the library of these and
-player.c.
+The header is the module's docstring; it and the hashes are read as text. One function, `launch`, starts
+the kernels: it is given the problem's inputs and outputs, in order, and last of all what plan.py calls
+LaunchArgs.
+
+Compiled without a GPU, in a process of its own with a time limit (profkit.measure.aot): what its
+recorder was to start is left as plan.h, plan.json and the kernels' machine code; a C compiler makes the
+library of these and player.c.
 """
 
 from __future__ import annotations
 
-import contextlib
+import ast
 import hashlib
 import importlib.util
 import io
@@ -17,34 +19,28 @@ import json
 import os
 import re
 import shutil
-import struct
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import tokenize
+import warnings
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from profkit.errors import ProfkitError
+from profkit.files import read_text
 from profkit.measure import process
-from profkit.measure.cuda.resources import LIMITS
-from profkit.measure.languages import plan, python_source
 from profkit.measure.languages.language import CompileJob, Language, Programs, package_version
+from profkit.records import header
+from profkit.records.header import SPEAKS, Header
 
 PLAYER = Path(__file__).with_name("player.c")
 CASE = "at case "  # the compiling process begins a line with it before it runs a case
 _WORKER = (sys.executable, "-m", "profkit.measure.aot")
 _TIMEOUT = 300.0  # seconds for one file: every case of its problem is compiled
 _GPU_FILES = ("/dev/nvidiactl", "/dev/dxg")  # of Linux, and of Linux under Windows
-# How a value lies in a kernel's parameters, by Triton's name of its type.
-_WHOLE = ((1, "b"), (8, "b"), (16, "h"), (32, "i"), (64, "q"))
-_PACKED = {
-    **{f"i{bits}": f"<{code}" for bits, code in _WHOLE},
-    **{f"u{bits}": f"<{code.upper()}" for bits, code in _WHOLE},
-    **{"fp16": "<e", "fp32": "<f", "f32": "<f", "fp64": "<d"},
-}
 
 
 def _missing() -> str:
@@ -147,15 +143,136 @@ def one_line_of(output: str, path: Path) -> str:
     return f"{path.name}{where}{kernel}: {what[:300]}{case}"
 
 
+LAUNCH = "launch"
+_NOT_KERNELS = {"problem.py", "conftest.py", "__init__.py"}
+_SHAPE = f"def {LAUNCH}(input, ..., output, ..., args): kernel[grid](input, output, ...)"
+
+
+def imports_package(path: Path, text: str, package: str) -> bool:
+    """Whether a file imports the language and is not about something else."""
+    imports = rf"^[ \t]*(?:import|from)[ \t]+{re.escape(package)}\b"
+    return path.name not in _NOT_KERNELS and re.search(imports, text, re.M) is not None
+
+
+def is_meant(path: Path, text: str) -> bool:
+    """Beside a problem.py, or with its function: scripts and tests import the language too."""
+    beside = any((folder / "problem.py").is_file() for folder in path.parents[:3])
+    return beside or _has_launch(text)
+
+
+def _has_launch(text: str) -> bool:
+    """Whether its function is there: not in a text that a test holds."""
+    if not re.search(rf"^def[ \t]+{LAUNCH}\b", text, re.M):
+        return False
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError):
+        return True  # its reader says what is wrong with it
+    return any(isinstance(node, ast.FunctionDef) and node.name == LAUNCH for node in body)
+
+
+def read_header(text: str, name: str) -> Header:
+    """The module's docstring; what every kernel must have is looked for on the way."""
+    tree = _tree(text, name)
+    docstring = ast.get_docstring(tree)
+    if docstring is None:
+        raise ProfkitError(
+            f"{name} has no header",
+            "begin the file with a docstring: its first line is the title",
+        )
+    head = header.parse_lines(docstring.splitlines(), name)
+    if LAUNCH not in {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}:
+        raise ProfkitError(f"{name} has no function '{LAUNCH}' that starts its kernel", _SHAPE)
+    for tunable in header.read_tunables(head.tune, name):
+        if tunable not in _assigned(tree):
+            raise ProfkitError(
+                f"{name}: 'tune:' names {tunable}, which the file does not set",
+                f"give its default at the top of the file: {tunable} = ...",
+            )
+    if head.flags:
+        raise ProfkitError(
+            f"{name}: 'flags: {head.flags[0]}' is for nvcc, which does not compile this file",
+            "give options where the kernel is started: num_warps=4, num_stages=3",
+        )
+    return head
+
+
+def code_hash(path: Path, keys: Mapping[str, str]) -> str:
+    """sha256 of the file without its prose, and of the header's keys that decide the code."""
+    decides = {k: v.split() for k, v in sorted(keys.items()) if k not in SPEAKS}
+    code = without_prose(_text(path))
+    return hashlib.sha256(f"{decides or ''}{code}".encode()).hexdigest()
+
+
+def text_hash(path: Path) -> str:
+    return hashlib.sha256(_text(path).encode()).hexdigest()
+
+
+def without_prose(text: str) -> str:
+    """Python source without comments, the module's docstring, empty lines and ends of lines.
+
+    Not by the parser's own printer: two versions of Python print one tree in two ways.
+    """
+    try:
+        tree = _tree(text, "")
+        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except (ProfkitError, tokenize.TokenError, IndentationError):
+        return text
+    lines = text.splitlines()
+    for token in tokens:
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    if ast.get_docstring(tree) is not None:
+        first = tree.body[0]
+        for row in range(first.lineno, (first.end_lineno or first.lineno) + 1):
+            lines[row - 1] = ""
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+def _tree(text: str, name: str) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a text that is only read
+            return ast.parse(text)
+    except SyntaxError as error:
+        raise ProfkitError(
+            f"{name}:{error.lineno}: {error.msg}", "Python cannot read this file: fix that line"
+        ) from error
+    except (ValueError, MemoryError, RecursionError) as error:
+        raise ProfkitError(f"{name}: Python cannot read this file: {error}") from error
+
+
+def _assigned(tree: ast.Module) -> set[str]:
+    """Names that a module sets at its top."""
+    names: set[str] = set()
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        targets += [node.target] if isinstance(node, ast.AnnAssign) else []
+        below = chain.from_iterable(map(ast.walk, targets))
+        names.update(part.id for part in below if isinstance(part, ast.Name))
+    return names
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProfkitError(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or error}",
+            "a kernel's source is text",
+        ) from error
+
+
 LANGUAGE = Language(
     name="Triton",
     suffix=".py",
     needs_sms=True,
-    owns=lambda path, text: python_source.imports_package(path, text, "triton"),
-    is_meant=python_source.is_meant,
-    header=python_source.read_header,
-    code_hash=python_source.code_hash,
-    text_hash=python_source.text_hash,
+    owns=lambda path, text: imports_package(path, text, "triton"),
+    is_meant=is_meant,
+    header=read_header,
+    code_hash=code_hash,
+    text_hash=text_hash,
     # the tunables as they are set in the module
     flags=lambda _, defines: tuple(f"{k}={v}" for k, v in sorted(defines.items())),
     missing=_missing,
@@ -164,146 +281,3 @@ LANGUAGE = Language(
     surroundings=_surroundings,
     compile=_compile,
 )
-
-
-class Recorder:
-    """A GPU that is not there, as Triton asks one: its DriverBase, of which it needs these.
-
-    One for all cases of a plan: what Triton has compiled stays compiled.
-    """
-
-    def __init__(self, call: plan.CallPlan, arch: str) -> None:
-        self.images, self.arch, self.utils = call.images, arch.rstrip("af"), self
-        self.args: plan.LaunchArgs
-        self.starts: list[plan.KernelStart] = []
-        self.printed = io.StringIO()
-        self.latest: _Launcher
-
-    @contextlib.contextmanager
-    def recording(self, args: plan.LaunchArgs) -> Iterator[list[plan.KernelStart]]:
-        """Compile what is started inside, and write it down instead of starting it."""
-        from triton.runtime import driver
-
-        self.args, self.starts, self.printed = args, [], io.StringIO()
-        driver.set_active(self)
-        with contextlib.redirect_stdout(self.printed):
-            yield self.starts
-
-    is_active = staticmethod(lambda: True)
-    get_current_device = get_current_stream = staticmethod(lambda _device=0: 0)
-    map_python_to_cpp_type = staticmethod(lambda kind: kind)
-
-    def get_current_target(self) -> Any:
-        from triton.backends.compiler import GPUTarget
-
-        return GPUTarget("cuda", int(self.arch), 32)
-
-    def get_active_torch_device(self) -> Any:
-        raise ProfkitError(
-            "the launch function asks for torch's device, and there is none while compiling",
-            "memory of its own comes from args.scratch(shape, dtype)",
-        )
-
-    def get_benchmarker(self) -> Any:
-        raise ProfkitError(
-            "@triton.autotune chooses by timing, and compiling times nothing",
-            "say the choices in the header, tune: BLOCK=64,128, and start the kernel with BLOCK",
-        )
-
-    def get_device_properties(self, _device: int) -> dict[str, int]:
-        limits = LIMITS.get(self.arch, LIMITS["90"])
-        return {
-            "max_shared_mem": limits.smem - limits.reserved,
-            "multiprocessor_count": self.args.sms,
-        }
-
-    def launcher_cls(self, source: Any, metadata: Any) -> Any:
-        self.latest = _Launcher(self, source, metadata)
-        return self.latest
-
-    def load_binary(self, _name: str, cubin: bytes, *_: Any) -> tuple[int, int, int, int, int]:
-        # Called right after launcher_cls, for the same kernel.
-        self.latest.loaded(cubin, self.printed.getvalue())
-        self.printed.seek(0)
-        self.printed.truncate()
-        return 1, 1, 0, 0, 1024  # handles that nobody uses; registers, spills, threads
-
-
-class _Launcher:
-    """What Triton calls to start one kernel: it writes the start down."""
-
-    def __init__(self, driver: Any, source: Any, metadata: Any) -> None:
-        self.driver, self.metadata = driver, metadata
-        self.types: Mapping[str, Any] = source.signature
-        self.name = _shown(source, metadata)
-        self.number = -1
-
-    def loaded(self, cubin: bytes, printed: str) -> None:
-        """The kernel's machine code, and what ptxas said of it, under the name that tables show."""
-        entry = f"entry function '{self.metadata.name}'"
-        log = printed.replace(entry, f"entry function '{self.name}'")
-        images = self.driver.images
-        self.number = len(images)
-        images.append(plan.KernelImage(self.name, self.metadata.name, cubin, log))
-
-    def __call__(self, *args: Any) -> None:
-        """Grid x, y, z, stream, function, packed metadata, launch metadata, hooks, arguments."""
-        grid, meta = args[:3], self.metadata
-        arguments = args[len(args) - len(self.types) :]
-        if any(n < 1 for n in grid):
-            return  # nothing to start, as Triton's own launcher has it
-        cluster = getattr(meta, "num_ctas", 1)
-        parameters: list[plan.Parameter] = []
-        scratch = self.driver.args.requested
-        for argument, kind in zip(arguments, self.types.values(), strict=True):
-            parameters += _packed(argument, kind)
-        # Two pointers that Triton adds to every kernel: memory for descriptors, and for profiles.
-        for name in ("global_scratch_size", "profile_scratch_size"):
-            size = getattr(meta, name, None)
-            if size:
-                parameters.append(plan.Parameter("scratch", len(scratch)))
-                scratch.append(plan.Scratch(size * grid[0] * grid[1] * grid[2] * cluster))
-            elif size is not None:
-                parameters.append(plan.Parameter("value"))
-        start = plan.KernelStart(
-            image=self.number,
-            grid=grid,
-            block=(32 * meta.num_warps, 1, 1),
-            dynamic_smem=meta.shared,
-            parameters=tuple(parameters),
-            cluster=cluster,
-            cooperative=bool(getattr(meta, "launch_cooperative_grid", False)),
-            dependent=bool(getattr(meta, "launch_pdl", False)),
-        )
-        self.driver.starts.append(start)
-
-
-def _shown(source: Any, metadata: Any) -> str:
-    """`attend<BLOCK=64, n%16=0>`: the function and what it was compiled for."""
-    names, types = source.fn.arg_names, source.signature
-
-    def name(key: Any) -> str:
-        return str(names[key[0]] if isinstance(key, tuple) else key)
-
-    known = [f"{name(key)}={value}" for key, value in source.constants.items()]
-    whole = [name(key) for key in getattr(source, "attrs", None) or {}]
-    known += [f"{n}%16=0" for n in whole if not str(types.get(n, "*")).startswith("*")]
-    return f"{metadata.name}<{', '.join(known)}>"
-
-
-def _packed(argument: Any, kind: Any) -> list[plan.Parameter]:
-    """An argument as kernel parameters; a constant is none."""
-    if isinstance(kind, tuple):
-        return list(chain.from_iterable(map(_packed, argument, kind)))
-    if kind == "constexpr":
-        return []
-    if kind.startswith("*"):
-        return [plan.parameter_of(argument if isinstance(argument, int) else argument.data_ptr())]
-    if kind not in _PACKED:
-        raise ProfkitError(
-            f"a kernel parameter of type {kind} is not known here",
-            "give pointers and numbers; a descriptor is made inside the kernel: "
-            "tl.make_tensor_descriptor",
-        )
-    bits = struct.pack(_PACKED[kind], argument)
-    return [plan.Parameter("value", 0, int.from_bytes(bits, "little"))]

@@ -66,7 +66,9 @@ class Build:
         """Everything that the compiler said, if it does not compile."""
         if self.error is None:
             return None
-        return ProfkitError(f"{self.variant.path} does not compile\n{self.error}")
+        return ProfkitError(
+            f"{self.variant.path} does not compile for sm_{self.arch}\n{self.error}"
+        )
 
 
 def build_dir(kernels: Path, given: str | Path | None = None) -> Path:
@@ -110,9 +112,9 @@ def is_built(variant: Variant, folder: Path) -> bool:
 
 
 def need_build(built: Build) -> Build:
-    if built.error is None:
-        return built
-    raise ProfkitError(f"{built.variant.path} does not compile for sm_{built.arch}\n{built.error}")
+    if built.failure:
+        raise built.failure
+    return built
 
 
 def _plan(variant: Variant, arch: str, folder: Path) -> Build:
