@@ -51,7 +51,6 @@ from profkit.program.document import TriageDocument
 from profkit.records.record import Record
 from profkit.records.store import Document
 from profkit.show.views.document import DiagnosisDocument
-from profkit.tune.run import TuneDocument
 
 
 class TimedRow(TypedDict):
@@ -188,6 +187,38 @@ class SummaryDocument(TypedDict):
 
     schema: Literal["profkit.summary/1"]
     summaries: list[Summary]
+
+
+class TrialEntry(TypedDict):
+    """A trial of a search: its configuration and what was said of it."""
+
+    config: dict[str, Any]
+    number: int
+    name: str
+    said: dict[str, Any]
+
+
+class TuneDocument(TypedDict):
+    """What `profkit tune --json` prints: how a search ended; with counts of its trials."""
+
+    schema: Literal["profkit.tune/1"]
+    variant: str
+    problem: str
+    case: str
+    gpu: dict[str, Any]
+    space: dict[str, list[Any]]
+    possible: int
+    refused_by_arithmetic: dict[str, Any]
+    ended: str
+    seconds: float
+    champion: TrialEntry
+    default: TrialEntry
+    times: dict[str, Any]
+    keep: bool
+    because: str
+    steered: bool
+    output: str
+    history: str
 
 
 class WhatifAnswer(TypedDict):

@@ -7,11 +7,11 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from pathlib import Path
 from statistics import median
-from typing import Any, BinaryIO, TypedDict
+from typing import Any, BinaryIO
 
 from profkit.errors import ProfkitError
 from profkit.files import read_json, temporary_folder, write_text
@@ -23,7 +23,7 @@ from profkit.measure.session import Progress
 from profkit.measure.targets import Target
 from profkit.measure.variants import build, problem, variants
 from profkit.measure.variants.variants import Variant
-from profkit.records.store import JsonObject
+from profkit.records.store import Document, JsonObject
 
 CASE, VARIANT = "captured", "captured"
 _INJECTED = Path(__file__).with_name("inject")
@@ -146,31 +146,23 @@ class CaptureOptions:
     timeout: float | None = None
 
 
-class CapturedEntry(TypedDict):
+@dataclass(frozen=True)
+class CapturedEntry(Document):
     """One kernel of the program, with the arrays that it was launched on; null where not known."""
+
+    JSON = "kernel launches file why_not in_program_s here_s ratio equal notes"
 
     kernel: str
     launches: int  # how often it was launched like this
-    file: str | None
-    why_not: str | None
-    in_program_s: float | None  # time of a launch in the program, in a CUDA graph of its own
-    here_s: float | None  # the variant's, timed the same way
-    ratio: float | None  # the variant's time over the program's
-    equal: str | None  # `bit-equal`, `within tolerance`, `wrong` ...; null if it was not checked
-    notes: list[str]  # what else there is to know
-
-
-UNTRIED: CapturedEntry = {
-    "kernel": "?",
-    "launches": 0,
-    "file": None,
-    "why_not": None,
-    "in_program_s": None,
-    "here_s": None,
-    "ratio": None,
-    "equal": None,
-    "notes": [],
-}
+    file: str | None = None
+    why_not: str | None = None
+    in_program: float | None = (
+        None  # seconds of a launch in the program, in a CUDA graph of its own
+    )
+    here: float | None = None  # the variant's, timed the same way
+    ratio: float | None = None  # the variant's time over the program's
+    equal: str | None = None  # `bit-equal`, `within tolerance`, `wrong` ...; null: not checked
+    notes: tuple[str, ...] = ()  # what else there is to know
 
 
 def capture_program(
@@ -225,15 +217,14 @@ def _seen(folder: Path) -> list[JsonObject]:
 
 def _written(folder: Path, output: Path, row: JsonObject, program: str) -> CapturedEntry:
     name, launches = row["kernel"], row["launches"]
-    kernel: CapturedEntry = {**UNTRIED, "kernel": name, "launches": launches}
     if row["folder"] is None:
-        return {**kernel, "why_not": row["why_not"] or None}
+        return CapturedEntry(name, launches, why_not=row["why_not"] or None)
     left = folder / row["folder"]
     about = read_json(left / "capture.json")
     new = output / folder_name(name, {p.name for p in output.iterdir()})
     file = str(write_problem(left, new, program, launches))
-    notes = [*about["notes"], *([] if about["bit_equal"] else ["it is not the same each time"])]
-    return {**kernel, "file": file, "in_program_s": about["seconds"], "notes": notes}
+    notes = (*about["notes"], *(() if about["bit_equal"] else ("it is not the same each time",)))
+    return CapturedEntry(name, launches, file, in_program=about["seconds"], notes=notes)
 
 
 def tried(
@@ -241,33 +232,33 @@ def tried(
 ) -> list[CapturedEntry]:
     """The same with their verdicts and their times here; the folder is that of builds."""
     progress("build")
-    files = {k["file"]: variants.read_variant(Path(k["file"])) for k in kernels if k["file"]}
+    files = {k.file: variants.read_variant(Path(k.file)) for k in kernels if k.file}
     arch = device.gpu().arch
     build.compile_variants(files.values(), [arch], folder)  # side by side; later they are there
-    return [_tried(k, files[k["file"]], folder, progress) if k["file"] else k for k in kernels]
+    return [_tried(k, files[k.file], folder, progress) if k.file else k for k in kernels]
 
 
 def _tried(
     kernel: CapturedEntry, variant: Variant, folder: Path, progress: Progress
 ) -> CapturedEntry:
     loaded = problem.load_problem(variants.problem_of(variant.path))
-    target, name = Target(loaded, (variant,), (), (CASE,), folder), kernel["kernel"]
+    target = Target(loaded, (variant,), (), (CASE,), folder)
     try:
-        run = measure_target(target, lambda text: progress(f"{name}: {text}"), checks=())
+        run = measure_target(target, lambda text: progress(f"{kernel.kernel}: {text}"), checks=())
     except ProfkitError as error:  # the others go on
-        return {**kernel, "notes": [*kernel["notes"], error.message.splitlines()[0]]}
+        return replace(kernel, notes=(*kernel.notes, error.message.splitlines()[0]))
     check = run.measured.checks.get(variant.id)
     times = run.measured.times.get((variant.id, CASE))
     failed = why_not(run, variant.id, CASE)
-    here, before = median(times.warm) if times else None, kernel["in_program_s"]
+    here, before = median(times.warm) if times else None, kernel.in_program
     equal = None
     if check is not None:
         right = "bit-equal" if check.max_abs == 0 else "within tolerance"
         equal = right if check.status == "right" else check.status
-    return {
-        **kernel,
-        "here_s": here,
-        "ratio": here / before if here is not None and before else None,
-        "equal": equal,
-        "notes": [*kernel["notes"], *([failed.message.splitlines()[0]] if failed else [])],
-    }
+    return replace(
+        kernel,
+        here=here,
+        ratio=here / before if here is not None and before else None,
+        equal=equal,
+        notes=(*kernel.notes, *([failed.message.splitlines()[0]] if failed else ())),
+    )

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.files import copy_file
@@ -130,38 +129,6 @@ def _measure(runner: Runner, champion: Trial, default: Trial) -> FinalMeasuremen
 
 
 PLAIN = "/plain"  # how the study of a search without steering ends
-
-
-class TrialEntry(TypedDict):
-    """A trial of a search: its configuration and what was said of it."""
-
-    config: dict[str, Any]
-    number: int
-    name: str
-    said: dict[str, Any]
-
-
-class TuneDocument(TypedDict):
-    """What `profkit tune --json` prints: how a search ended; with counts of its trials."""
-
-    schema: Literal["profkit.tune/1"]
-    variant: str
-    problem: str
-    case: str
-    gpu: dict[str, Any]
-    space: dict[str, list[Any]]
-    possible: int
-    refused_by_arithmetic: dict[str, Any]
-    ended: str
-    seconds: float
-    champion: TrialEntry
-    default: TrialEntry
-    times: dict[str, Any]
-    keep: bool
-    because: str
-    steered: bool
-    output: str
-    history: str
 
 
 @dataclass(frozen=True)

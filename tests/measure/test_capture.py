@@ -282,7 +282,6 @@ def test_what_a_function_uses_goes_with_it(tmp_path: Path) -> None:
     assert spec.loader
     code = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(code)
-    source = module("profkit_capture_launch")
 
     def jit(fn: Any, text: str) -> Any:
         return SimpleNamespace(fn=fn, arg_names=["x"], src=text, do_not_specialize=["n"])
@@ -290,14 +289,14 @@ def test_what_a_function_uses_goes_with_it(tmp_path: Path) -> None:
     code.helper = jit(code.helper, "def helper(x):\n    return x * SCALE\n")
     kernel = jit(code.kernel, "def kernel(x, n):\n    return helper(x) + m.pi\n")
     kernel.fn.__globals__["helper"] = code.helper
-    imports, definitions = source.standalone(kernel, ["x"])
+    imports, definitions = standalone(kernel, ["x"])
     assert "import math as m" in imports.splitlines()
     assert definitions.index("SCALE = 3") < definitions.index("def helper")
     assert definitions.index("def helper") < definitions.index("def kernel")
     assert "do_not_specialize_on_alignment=['x'])\ndef kernel" in definitions
     kernel.fn.__globals__["helper"] = object()
-    with pytest.raises(source.CannotCapture, match="it uses helper, a object"):
-        source.standalone(kernel, [])
+    with pytest.raises(CannotCapture, match="it uses helper, a object"):
+        standalone(kernel, [])
 
 
 def test_the_table_counts_launches_and_says_what_is_left_out() -> None:
@@ -310,9 +309,8 @@ def test_the_table_counts_launches_and_says_what_is_left_out() -> None:
         {"kernel": "mul", "launches": 1, "why_not": "it is [red]too large"},
         {"kernel": "sub"},
     ]
-    text = to_text(
-        measured.captured([{**capture.UNTRIED, **k} for k in kernels]), console(width=100)
-    )
+    blank = capture.CapturedEntry("?", 0).to_json()
+    text = to_text(measured.captured([{**blank, **k} for k in kernels]), console(width=100))
     assert "1.05" in text
     assert "mul, 1 launches, left out: it is [red]too large" in text
     assert "add: a note" in text

@@ -47,24 +47,25 @@ def capture_kernels(
         with spinner(quiet) as progress:
             kernels = capture.tried(kernels, build.build_dir(output.resolve(), build_dir), progress)
     document = {"schema": "profkit.capture/1", "kernels": kernels}
-    print_blocks(measured.captured(kernels), document if json else None)
+    rows = [kernel.to_json() for kernel in kernels]
+    print_blocks(measured.captured(rows), document if json else None)
     return _say_next(kernels, output, quiet)
 
 
 def _say_next(kernels: Sequence[CapturedEntry], output: Path, quiet: bool) -> int:
     """Say what to do next; the exit status is the worst of the kernels'."""
-    captured = [k for k in kernels if k["file"]]
+    captured = [k for k in kernels if k.file]
     if not captured:
-        reasons = (k["why_not"] for k in kernels if k["why_not"])
+        reasons = (k.why_not for k in kernels if k.why_not)
         why = next(reasons, "no kernel has such a name")
         raise ProfkitError(f"nothing was captured: {why}", "--kernel REGEX, or --all")
-    first = f"{Path(captured[0]['file'] or '').parent.name}/captured"
+    first = f"{Path(captured[0].file or '').parent.name}/captured"
     note(f"{output}: profkit bench --kernels {output} --variant {first}", quiet=quiet)
-    if any(k["equal"] in ("wrong", "failed") for k in captured):
+    if any(k.equal in ("wrong", "failed") for k in captured):
         return options.BAD
-    untried = [k for k in captured if k["notes"] and not k["equal"]]
+    untried = [k for k in captured if k.notes and not k.equal]
     for kernel in untried:
-        say(ProfkitError(f"{kernel['kernel']}: {kernel['notes'][-1]}"))
+        say(ProfkitError(f"{kernel.kernel}: {kernel.notes[-1]}"))
     return options.COULD_NOT if untried else options.DONE
 
 
