@@ -55,7 +55,6 @@ def folder_name(kernel: str, taken: set[str]) -> str:
 
 
 def variant_text(about: Mapping[str, Any], program: str, launches: int) -> str:
-    """The variant's file: header, tunables, the functions as the program has them, launch."""
     tunables = _tunables(about)
     tune = " ".join(f"{name}={','.join(map(str, values))}" for name, values in tunables.items())
     times = "once" if launches == 1 else f"{launches} times"

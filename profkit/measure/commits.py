@@ -100,7 +100,6 @@ def code_at(folder: Path, commit: str) -> dict[str, tuple[str, str]]:
 
 
 def _changes(folder: Path) -> Iterator[tuple[str, str]]:
-    """Commit and path of every JSON file that was added or changed, oldest first."""
     options = "--reverse", "--no-renames", "--diff-filter=AM", "--name-only", "--format=commit %H"
     log = _git(folder, "log", *options, "--", "*.json").decode("utf-8", "replace")
     commit = ""

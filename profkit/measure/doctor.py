@@ -84,7 +84,6 @@ def _tool(name: str, use: str) -> Iterator[Inspection]:
 
 
 def _languages() -> Iterator[Inspection]:
-    """Those that need no program of their own beside Python."""
     for language in known_languages():
         lacking = language.missing()
         if lacking:

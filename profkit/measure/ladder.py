@@ -152,7 +152,6 @@ def refresh(places: Places, made: Sequence[Compiled]) -> Refreshed:
 
 
 def _followed(record: Record, source: RecordedSource, built: Build) -> Record:
-    """The record with what today's source of the same machine code says."""
     header = replace(record.header, title=built.variant.title)  # it is of the source, too
     if record.stale(built.source):
         made_from = source.made_from or source.sha256

@@ -196,12 +196,9 @@ class HostResult:
 def profile_on_hosts(
     client: Any, words: Sequence[str], cases: Sequence[str], finished: Callable[[HostResult], None]
 ) -> list[HostResult]:
-    """Run `profkit profile` once a case, wherever a GPU is free.
+    """Run `profkit profile` once a case, wherever a GPU is free; ProfkitError if no worker has one.
 
     `words` is what `profkit profile` is told beside the case; `finished` gets each result at once.
-
-    Raises:
-        ProfkitError: No worker has a GPU to give.
     """
     with needing("distributed", "measuring on other hosts"):
         from distributed import as_completed
@@ -237,8 +234,7 @@ def run_twins(
 ) -> Iterator[list[HistoryTwin]]:
     """Yield the A/A comparisons of each process, one after another, as soon as it has ended.
 
-    Raises:
-        ProfkitError: A variant does not compile or is not right: its time is no noise.
+    ProfkitError if a variant does not compile or is not right: its time is no noise.
     """
     progress("build")
     builds, support = build_target(target)

@@ -64,7 +64,6 @@ def end_with_parent() -> None:
 
 
 def start(command: Sequence[str | Path], **options: object) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own."""
     try:
         return subprocess.Popen([str(c) for c in command], start_new_session=True, **options)  # type: ignore[call-overload,no-any-return]
     except FileNotFoundError as error:
@@ -212,7 +211,6 @@ def _session(pid: int) -> int | None:
 
 
 def _descendants(pid: int) -> set[int]:
-    """Children of a process, and theirs, whatever session they are in."""
     children: dict[int, list[int]] = {}
     for child in _pids():
         with contextlib.suppress(OSError, IndexError, ValueError):

@@ -50,8 +50,7 @@ def sanitize(sanitizer: Path, plan: Plan, tool: str, timeout: float = 300.0) -> 
 def read_sanitizer(tool: str, status: int, output: str) -> str:
     """CLEAN, or how many errors a tool's output says, the first of them and where.
 
-    Raises:
-        ProfkitError: The tool did not do its work: no summary, or the program failed by itself.
+    ProfkitError: the tool did not do its work: no summary, or the program failed by itself.
     """
     summaries = list(_SUMMARY.finditer(output))
     if not summaries:

@@ -132,8 +132,6 @@ def _gpu_name(worker: Worker) -> str:
 
 @dataclass
 class _Session:
-    """A run on its way, shared by the threads of the GPUs."""
-
     run: TargetRun
     builds: Sequence[Build]  # those that compile
     checks: Sequence[tuple[str, int]]
@@ -141,7 +139,6 @@ class _Session:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(self, worker: Worker) -> None:
-        """Start a worker's process, if it is not there."""
         worker.start()
         with self.lock:
             self.run.measured.gpu = self.run.measured.gpu or worker.gpu

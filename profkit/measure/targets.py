@@ -33,8 +33,6 @@ from profkit.records.store import JsonObject, from_json
 
 @dataclass(frozen=True)
 class Target:
-    """Variants and references of one problem."""
-
     problem: Problem
     variants: tuple[Variant, ...]  # in ladder order
     references: tuple[str, ...]
@@ -100,7 +98,6 @@ def choose_target(
 
 
 def _select(name: str, known: Sequence[Variant], runnable: Sequence[Variant]) -> Variant:
-    """A variant that can be run; one without a problem can only be built."""
     if any(name in (v.id, f"{v.problem}/{v.id}") for v in runnable):
         return variants.select(runnable, name)
     # Says what is missing.
@@ -121,8 +118,6 @@ def build_target(target: Target, arch: str | None = None) -> tuple[list[Build], 
 
 @dataclass
 class Measurements:
-    """What workers said."""
-
     gpu: Gpu | None = None  # the GPU; None before a worker has opened it
     checks: dict[str, Check] = field(default_factory=dict)  # name -> its verdict
     times: dict[tuple[str, str], Times] = field(default_factory=dict)  # (name, case) -> samples

@@ -132,7 +132,6 @@ read_event: Callable[[bytes], Event] = msgspec.json.Decoder(Event).decode
 
 
 def encode(message: Request | Event) -> bytes:
-    """One line, with its end."""
     return msgspec.json.encode(message) + b"\n"
 
 
@@ -153,8 +152,6 @@ class WorkerClosed(WorkerLost):
 
 @dataclass
 class Reply:
-    """What came back for one request: variant or reference -> ..."""
-
     checks: dict[str, Check] = field(default_factory=dict)
     launches: dict[str, tuple[GraphLaunch, ...]] = field(default_factory=dict)
     times: dict[str, Times] = field(default_factory=dict)

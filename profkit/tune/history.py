@@ -86,14 +86,11 @@ def best_so_far(trials: Sequence[Trial]) -> list[float]:
 
 
 def steering(trials: Sequence[Trial], plain: Sequence[Trial] | None) -> JsonObject:
-    """What steering was worth.
+    """What steering was worth: proposed, measured, incumbents (how many became one), by_rule.
 
-    `plain`: the trials of a search of the same space without steering, if there is one.
-
-    Returns:
-        proposed, measured, incumbents (how many of them became the incumbent), by_rule, and with a
-        plain search: trials (compared at), best and plain_best after so many, ratio (above 1: the
-        steered one is faster), and after how many trials each was within 2 % of the better best.
+    With `plain`, the trials of a search of the same space without steering, also: trials (compared
+    at), best and plain_best after so many, ratio (above 1: the steered one is faster), and after how
+    many trials each was within 2 % of the better best.
     """
     steered = [t for t in trials if t.source.startswith("steer:")]
     worth: JsonObject = {

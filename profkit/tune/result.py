@@ -24,8 +24,6 @@ _KEPT_AS = {"reference_time": "anchor_time", "reference": "anchor"}  # as JSON h
 
 @dataclass(frozen=True)
 class StoredResult:
-    """What the storage keeps as JSON."""
-
     def to_json(self) -> JsonObject:
         plain: JsonObject = json_safe({_KEPT_AS.get(k, k): v for k, v in asdict(self).items()})
         return plain
@@ -66,8 +64,6 @@ class FiringRule:
 
 @dataclass(frozen=True)
 class TrialDiagnosis:
-    """What ncu and the rules say of one configuration."""
-
     bound: str
     limiter: str | None
     because: str

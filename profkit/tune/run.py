@@ -104,7 +104,6 @@ def _finalists(runner: Runner) -> None:
 
 
 def _measure(runner: Runner, champion: Trial, default: Trial) -> FinalMeasurement:
-    """Check and time champion and defaults beside the reference, L2 warm and cold."""
     task, worker = runner.task, runner.worker
     runner.progress(f"champion {task.name(champion.config)}")
     libraries = runner.library(champion) | runner.library(default)
@@ -141,7 +140,6 @@ class SearchResult:
     plain: Study | None
 
     def to_json(self) -> JsonObject:
-        """Everything about it but the trials."""
         study, final, options = self.study, self.final, self.task.options
         others = self.plain.trials() if self.plain else None
         measured = final.measured
@@ -209,12 +207,9 @@ def tune(
     visible: Sequence[str | None],
     progress: Callable[[str], None],
 ) -> SearchResult:
-    """Search, or go on with a search.
+    """Search; `resume`: go on with a search that is there.
 
-    `resume`: whether a search that is there is gone on with.
-
-    Raises:
-        ProfkitError: The header is wrong, the storage has another search, nothing can be measured.
+    ProfkitError: the header is wrong, the storage has another search, nothing can be measured.
     """
     directions(task.space)
     known_metrics(task)

@@ -66,11 +66,9 @@ class Search:
         self._failed: list[BaseException] = []
 
     def run(self) -> SearchOutcome:
-        """Try what is left to try.
+        """Try what is left to try; ProfkitError if the defaults cannot be measured, or no GPU is left.
 
-        Raises:
-            ProfkitError: The defaults cannot be measured, or no GPU is left.
-            KeyboardInterrupt: As it came; everything that is known is written down.
+        KeyboardInterrupt passes: everything that is known is written down.
         """
         began = time.monotonic()
         self._take_up()
@@ -105,7 +103,6 @@ class Search:
     # --- the main thread -------------------------------------------------------------------------
 
     def _take_up(self) -> None:
-        """Begin with the defaults, or with what a killed search left."""
         default = self.task.space.default
         self.study.propose(default, "default")  # unless it was tried, before what was lost
         self.study.resume()

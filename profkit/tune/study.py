@@ -310,7 +310,6 @@ class NearestSampler(optuna.samplers.TPESampler):  # type: ignore[misc]
         self._all = dict(space)
 
     def infer_relative_search_space(self, _study: Any, _trial: Any) -> dict[str, Any]:
-        """Every macro, from the first trial on."""
         return {m: d for m, d in self._all.items() if not d.single()}
 
     def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, int]:

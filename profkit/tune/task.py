@@ -123,7 +123,6 @@ class Task:
         return self.problem.pairs((self.case,))
 
     def start(self, config: Config) -> Future[ReadyBuild]:
-        """Build a configuration, or give the build that is known."""
         with self._lock:
             if config not in self._builds:
                 self._builds[config] = self._pool.submit(_build, self, config)
@@ -147,11 +146,7 @@ def _build(task: Task, config: Config) -> ReadyBuild:
 
 
 def subject_of(target: Target) -> tuple[Variant, str]:
-    """The variant and the case that a search is about.
-
-    Raises:
-        ProfkitError: There is nothing to tune, or more than one variant or case.
-    """
+    """The variant and the case that a search is about; ProfkitError if there is nothing to tune."""
     if len(target.variants) != 1 or len(target.cases) != 1:
         raise ProfkitError("a search has one variant and one case", "--variant v3 --case B")
     (variant,), (case,) = target.variants, target.cases
@@ -164,11 +159,7 @@ def subject_of(target: Target) -> tuple[Variant, str]:
 
 
 def task_of(target: Target, options: SearchOptions) -> Task:
-    """What a search is about, built.
-
-    Raises:
-        ProfkitError: As `subject_of`; or the variant does not run, or does not build, for this GPU.
-    """
+    """What a search is about, built; ProfkitError if the variant does not run on this GPU."""
     variant, case = subject_of(target)
     arch = device.gpu().arch
     if variant.target(arch) is None:

@@ -153,7 +153,6 @@ class Runner:
         return time
 
     def _measured(self, attempt: _Attempt, basis: Basis) -> float:
-        """Look, quick round, confirmation."""
         calls, reference = self.reference(basis)
         trial, unit = attempt.trial, basis.reference_time
         name = self.task.name(trial.config)
@@ -194,7 +193,6 @@ class Runner:
         return {name: self.task.built(default).built.library}, name
 
     def confirm(self, trial: Trial, incumbent: Trial) -> Challenge:
-        """Take a hundred samples of a trial against the incumbent."""
         comparison, times = self.compare(trial, incumbent, CONFIRM)
         return challenge(comparison, incumbent.number, min(len(t.warm) for t in times.values()))
 
@@ -244,7 +242,6 @@ class Runner:
     # --- promotion -------------------------------------------------------------------------------
 
     def _promote(self, attempt: _Attempt, quick: TimeComparison, incumbent: Trial) -> None:
-        """Decide whether a quick round is worth more samples and ncu."""
         promoted = None
         if quick.answer == "faster" and quick.speedup.median >= PROMOTE:
             promoted = "faster"

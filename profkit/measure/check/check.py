@@ -151,7 +151,6 @@ def summed_check(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> 
 
 
 def merged_checks(before: Check, after: Check) -> Check:
-    """All cases of two checks of one variant, and the worse status."""
     cases = (*before.cases, *after.cases)
     return replace(before, status=_worst((before.status, after.status)), cases=cases)
 

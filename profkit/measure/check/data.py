@@ -211,7 +211,6 @@ class Arena:
 
 
 def layout(data: Data, base: int = 0) -> Arena:
-    """Where each array lies in an allocation that begins at `base`."""
     at, places = GUARD, []
     for shape, dtype in (*data.shapes, *data.outputs):
         size = prod(shape) * held_as(dtype).itemsize

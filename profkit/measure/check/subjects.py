@@ -35,14 +35,9 @@ def check_row(
 ) -> CaseCheck | None:
     """Launch on one set of inputs after another, in a captured graph, and judge each result.
 
-    `work`: the inputs of one case, each of another seed.
-
-    Returns:
-        The verdict on the first launch that is wrong, or on the last; None where a graph cannot
-        hold what the launcher does (timing it says so).
-
-    Raises:
-        CudaError: The context is lost.
+    `work`: the inputs of one case, each of another seed. Return the verdict on the first launch that
+    is wrong, or on the last; None where a graph cannot hold what the launcher does (timing it says
+    so); CudaError if the context is lost.
     """
     here = place_arena(work[0])
     args, blank = here.args(problem, stream), _image(here, None)
@@ -145,12 +140,9 @@ def native(
 def launcher(
     name: str, lib: ctypes.CDLL, arguments: Callable[[int], Args], tools: library.Support
 ) -> Subject:
-    """A library's one function on arguments that stand, run once.
+    """A library's one function, run once on what `arguments` gives for a stream.
 
-    `arguments` gives, for a stream, what the function is given.
-
-    Raises:
-        CudaError: The launcher refused, or a graph cannot hold what it does.
+    CudaError if the launcher refuses, or a graph cannot hold what it does.
     """
     args = cache(arguments)
 

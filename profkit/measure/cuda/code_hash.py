@@ -38,7 +38,6 @@ class ElfSymbol:
 
 
 def elf_symbols(sections: list[ElfSection]) -> list[ElfSymbol]:
-    """The symbols of an object file; none without a table."""
     table = next((s for s in sections if s.kind == SYMBOLS), None)
     if table is None:
         return []

@@ -175,7 +175,6 @@ def fill(pointer: int, byte: int, size: int) -> None:
 
 
 def synchronize(stream: int | None = None) -> None:
-    """Wait for a stream, or for everything."""
     if stream is None:
         call("cuCtxSynchronize")
     else:
@@ -228,7 +227,6 @@ _HARMLESS = 0x1 | 0x2
 
 
 def _handle(pci: str | None) -> tuple[Any, Any] | None:
-    """(pynvml, handle) of a GPU, or None without NVML."""
     try:
         import pynvml
     except ImportError:

@@ -218,11 +218,9 @@ class Support:
         self._lib.profkit_range_push(text.encode())
 
     def spin(self, nanoseconds: int, stream: int) -> None:
-        """Keep the stream busy."""
         _ok(self._lib.profkit_spin(c_longlong(nanoseconds), c_void_p(stream)), "spin")
 
     def flush(self, stream: int) -> None:
-        """Read a buffer larger than L2."""
         sizes = c_void_p(self._buffer), c_size_t(self._size), c_int(self._blocks)
         _ok(self._lib.profkit_flush(*sizes, c_void_p(stream)), "flush")
 

@@ -33,8 +33,6 @@ _RECORDED = "it was only ever launched while a CUDA graph was recorded: run it o
 
 @dataclass
 class Start:
-    """One launch of one kernel function."""
-
     kernel: Any
     arguments: dict[str, Any]  # parameter -> argument, in order
     options: dict[str, Any]  # num_warps, num_stages and so on

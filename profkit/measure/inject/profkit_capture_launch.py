@@ -41,7 +41,6 @@ class Reach:
 
     @property
     def written(self) -> bool:
-        """Whether the launch changed it."""
         return self.after is not self.before
 
     def about(self) -> dict[str, Any]:
@@ -77,8 +76,6 @@ class CannotCapture(Exception):
 
 @dataclass
 class CaptureOutcome:
-    """What a launch made, tried again on copies."""
-
     arrays: list[Reach]
     # of one launch of the program's own kernel, among many in a CUDA graph; None: it was not timed
     seconds: float | None = None
@@ -228,7 +225,6 @@ def _run(
 
 
 def _by_parameter(arrays: Sequence[Reach], copies: dict[str, Any]) -> dict[str, Any]:
-    """Parameters that were given one memory get one copy."""
     named: dict[str, Any] = {}
     for array in arrays:
         named |= dict.fromkeys(array.names, copies[array.name])
@@ -345,7 +341,6 @@ def _import_of(module: ModuleType, name: str) -> str:
 
 
 def _source_of(kernel: Any) -> str:
-    """The function from its `def` on."""
     text = textwrap.dedent(kernel.src)
     start = re.search(r"^def\s", text, re.M)
     if start is None:

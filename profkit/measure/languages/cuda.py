@@ -30,7 +30,6 @@ _FLAGS = (
 def _compile(
     jobs: Sequence[CompileJob], work: Path, programs: Programs, parallel: int | None
 ) -> dict[int, float]:
-    """Run nvcc on each file, under ninja."""
     (work / "build.ninja").write_text(ninja_file(jobs, programs["nvcc"].path), encoding="utf-8")
     limit = ["-j", str(parallel)] if parallel else []
     command = [str(programs["ninja"].path), "-C", str(work), "-k", "0", *limit]

@@ -123,5 +123,4 @@ def is_kernel(path: Path) -> bool:
 
 
 def kernel_files(place: Path) -> list[Path]:
-    """The kernels in a folder and the folders inside it, in the order of their names."""
     return sorted(p for p in place.rglob("*") if is_kernel(p))

@@ -71,8 +71,6 @@ class CasePlan:
 
 @dataclass
 class CallPlan:
-    """All of a launch function."""
-
     images: list[KernelImage] = field(default_factory=list)
     cases: list[CasePlan] = field(default_factory=list)
 
@@ -187,7 +185,6 @@ class DeviceArray:
         self.dtype, self.shape, self._address = dtype, tuple(map(int, shape)), address
 
     def data_ptr(self) -> int:
-        """Its address, a multiple of 256."""
         return self._address
 
     def element_size(self) -> int:
@@ -231,7 +228,6 @@ class LaunchArgs:
 
 
 def array_of(output: bool, index: int, dtype: str, shape: Sequence[int]) -> DeviceArray:
-    """The problem's input or output of this number."""
     return DeviceArray(dtype, shape, ((_OUT if output else _IN) + index) * _STEP)
 
 

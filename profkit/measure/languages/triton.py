@@ -244,7 +244,6 @@ def _tree(text: str, name: str) -> ast.Module:
 
 
 def _assigned(tree: ast.Module) -> set[str]:
-    """Names that a module sets at its top."""
     names: set[str] = set()
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else []

@@ -105,7 +105,6 @@ def compile_variants(
 
 
 def is_built(variant: Variant, folder: Path) -> bool:
-    """Whether this very text is compiled for any architecture."""
     text = variant.language.text_hash(variant.path)
     kept = (folder / variant.problem).glob(f"{variant.id}-sm_*/build.json")
     return any(toolchain.kept_json(path).get("text") == text for path in kept)

@@ -73,7 +73,6 @@ def stub_object(folder: Path, nvcc: Path) -> Path | None:
 
 
 def _made(target: Path, command: Sequence[str | Path]) -> Path | None:
-    """What a compiler makes, kept; None if it does not."""
     if not target.is_file():
         with temporary_folder(target.parent) as folder:
             made = folder / target.name

@@ -68,12 +68,10 @@ class Problem:
 
     @property
     def cases(self) -> Mapping[str, Case]:
-        """Name -> case: what is timed and profiled."""
         return dict(self.module.CASES)
 
     @property
     def checks(self) -> Mapping[str, Case]:
-        """Name -> case: what is only checked."""
         return dict(self.module.CHECKS)
 
     @property
@@ -178,11 +176,7 @@ def templates() -> dict[str, str]:
 
 
 def new_problem(name: str, language: str, kernels: Path) -> list[Path]:
-    """Write a problem's folder; return all files that were written, its problem.py first.
-
-    Raises:
-        ProfkitError: The name is none, the language is not known, or the folder is there.
-    """
+    """Write a problem's folder; return all files that were written, its problem.py first."""
     if not _NAME.fullmatch(name) or name == "common":
         raise ProfkitError(
             f"{name}: a problem's name is a folder's", "small letters, digits, - and _: row-sum"

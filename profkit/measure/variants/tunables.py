@@ -147,7 +147,6 @@ class Space:
 
     @property
     def default(self) -> Config:
-        """Return the hand-written choice."""
         return self.config({macro: values[0] for macro, values in self.values.items()})
 
     def config(self, named: Mapping[str, str]) -> Config:
@@ -165,7 +164,6 @@ class Space:
 
     @cached_property
     def numeric(self) -> set[str]:
-        """The macros whose values are all whole numbers."""
         return {m for m, v in self.values.items() if all(_WHOLE.fullmatch(x) for x in v)}
 
     @cached_property

@@ -28,8 +28,6 @@ _ID = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 
 @dataclass(frozen=True)
 class Variant:
-    """One kernel's file and what its header says."""
-
     id: str  # what `--variant` takes: the file name up to the first underscore
     problem: str  # the name of the folder, which holds problem.py
     path: Path
@@ -48,7 +46,6 @@ class Variant:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What header and defines add to a compiler's flags."""
         return self.language.flags(self.header, self.defines)
 
     @property
@@ -57,7 +54,6 @@ class Variant:
 
     @functools.cached_property
     def space(self) -> Space:
-        """The tunables of the header: values, conditions, what they take and where to steer."""
         return tunables.read_space(self.header, self.path)
 
     @functools.cached_property
@@ -127,7 +123,6 @@ def survey(kernels: Path, problem: str | None = None) -> tuple[list[Variant], li
 
 
 def _problems(kernels: Path, problem: str | None) -> list[Path]:
-    """The folders of problems, or the one of this name."""
     folders = [d for d in sorted(kernels.iterdir()) if d.is_dir() and d.name != "common"]
     if problem is not None:
         folders = [d for d in folders if d.name == problem]
