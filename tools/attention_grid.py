@@ -30,8 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from profkit.measure.check import bench, subjects
-from profkit.measure.check.bench import Subject
+from profkit.measure import bench, subjects
+from profkit.measure.bench import Subject
 from profkit.measure.cuda import device, library
 from profkit.measure.cuda.library import Args
 from profkit.measure.variants import build, variants

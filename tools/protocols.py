@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 from attention_grid import Machine
 
-from profkit.measure.check import bench, subjects
-from profkit.measure.check.bench import Subject
-from profkit.measure.check.data import held_as, tensor_of
+from profkit.measure import bench, subjects
+from profkit.measure.bench import Subject
 from profkit.measure.cuda import device
+from profkit.measure.data import held_as, tensor_of
 from profkit.measure.variants.problem import load_problem
 
 ROOT = Path(__file__).parents[1]

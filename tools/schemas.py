@@ -39,7 +39,7 @@ from profkit.evidence.ladder import Ladder, Summary
 from profkit.evidence.sides import Compared
 from profkit.files import write_text
 from profkit.measure.capture import CapturedEntry
-from profkit.measure.check.check import Check
+from profkit.measure.check import Check
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.library import GraphLaunch
 from profkit.measure.doctor import Inspection

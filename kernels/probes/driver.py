@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import problem
 
-from profkit.measure.check import bench, subjects
+from profkit.measure import bench, subjects
 from profkit.measure.cuda import device, library
 from profkit.measure.cuda.library import Args
 

@@ -64,7 +64,7 @@ def _uploaded(path: Path) -> int:
 
 
 def _reference(plan: Plan, name: str) -> Callable[[], None]:
-    from profkit.measure.check import data, subjects
+    from profkit.measure import data, subjects
     from profkit.measure.variants import problem
 
     loaded = problem.load_problem(Path(plan.problem))

@@ -11,7 +11,7 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.files import temporary_folder, write_text
 from profkit.measure import process
-from profkit.measure.check.check import CaseCheck, Check
+from profkit.measure.check import CaseCheck, Check
 from profkit.measure.cuda.library import Plan
 from profkit.measure.session import Progress
 from profkit.measure.targets import TargetRun, plan_of

@@ -17,12 +17,11 @@ from pathlib import Path
 from uuid import uuid4
 
 from profkit.errors import ProfkitError
-from profkit.measure import worker
-from profkit.measure.check import bench, check, data, subjects
-from profkit.measure.check.bench import Subject
-from profkit.measure.check.check import CaseCheck
-from profkit.measure.check.data import Data
+from profkit.measure import bench, check, data, subjects, worker
+from profkit.measure.bench import Subject
+from profkit.measure.check import CaseCheck
 from profkit.measure.cuda import device, library
+from profkit.measure.data import Data
 from profkit.measure.process import end_with_parent
 from profkit.measure.variants import problem
 from profkit.measure.worker import Begun, Entry

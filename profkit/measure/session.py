@@ -17,8 +17,8 @@ from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 from profkit.errors import ProfkitError
-from profkit.measure.check.bench import ROUNDS
-from profkit.measure.check.check import CaseCheck, merged_checks, summed_check
+from profkit.measure.bench import ROUNDS
+from profkit.measure.check import CaseCheck, merged_checks, summed_check
 from profkit.measure.targets import TargetRun
 from profkit.measure.variants.build import Build
 from profkit.measure.worker import TIMEOUT, Entry, Prepare, Setup, Worker, WorkerLost

@@ -13,9 +13,9 @@ from math import isnan, prod
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.measure.check import data
-from profkit.measure.check.bench import Times, timing
-from profkit.measure.check.check import Check
+from profkit.measure import data
+from profkit.measure.bench import Times, timing
+from profkit.measure.check import Check
 from profkit.measure.cuda import device
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.library import GraphLaunch, Plan

@@ -21,8 +21,8 @@ import msgspec
 
 from profkit.errors import ProfkitError
 from profkit.measure import process
-from profkit.measure.check.bench import ROUNDS, Times
-from profkit.measure.check.check import Check
+from profkit.measure.bench import ROUNDS, Times
+from profkit.measure.check import Check
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.library import GraphLaunch
 

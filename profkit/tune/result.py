@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from profkit.measure.check.bench import Times
-from profkit.measure.check.check import Check
+from profkit.measure.bench import Times
+from profkit.measure.check import Check
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.library import GraphLaunch
 from profkit.records.store import JsonObject, json_safe

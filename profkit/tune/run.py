@@ -13,8 +13,8 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.files import copy_file
 from profkit.measure import targets
-from profkit.measure.check.bench import Times
-from profkit.measure.check.check import Check
+from profkit.measure.bench import Times
+from profkit.measure.check import Check
 from profkit.measure.commits import git_commit
 from profkit.measure.cuda import device
 from profkit.measure.cuda.library import GraphLaunch

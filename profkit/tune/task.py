@@ -17,7 +17,7 @@ from math import ceil, prod
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.measure.check.check import Check
+from profkit.measure.check import Check
 from profkit.measure.cuda import device
 from profkit.measure.cuda.library import GraphLaunch
 from profkit.measure.cuda.resources import CARDS, LIMITS, REGISTERS

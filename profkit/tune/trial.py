@@ -15,8 +15,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.measure.check.bench import Times
-from profkit.measure.check.check import Check
+from profkit.measure.bench import Times
+from profkit.measure.check import Check
 from profkit.measure.variants.tunables import InvalidConfig
 from profkit.measure.worker import Reply, Worker, WorkerLost, entries_of
 from profkit.tune.result import Basis, Challenge, TrialResult, challenge

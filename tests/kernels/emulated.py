@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profkit.measure.check import data
-from profkit.measure.check.check import judge_values
-from profkit.measure.check.data import held_as, values_of
+from profkit.measure import data
+from profkit.measure.check import judge_values
 from profkit.measure.cuda.device import NOT_SUPPORTED
+from profkit.measure.data import held_as, values_of
 from profkit.measure.variants import problem, variants
 
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from profkit.measure.check import data
-from profkit.measure.check.check import judge_values
+from profkit.measure import data
+from profkit.measure.check import judge_values
 from profkit.measure.variants import problem
 from tests.kernels.emulated import KERNELS
 

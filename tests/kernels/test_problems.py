@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from profkit.errors import ProfkitError
-from profkit.measure.check import data
-from profkit.measure.check.check import judge_values
+from profkit.measure import data
+from profkit.measure.check import judge_values
 from profkit.measure.targets import Places, choose_target
 from profkit.measure.variants import problem
 from tests.kernels.emulated import KERNELS, SCHEDULES, emulate

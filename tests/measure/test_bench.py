@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from profkit.measure.check.bench import Times
+from profkit.measure.bench import Times
 from profkit.measure.cuda.library import GraphLaunch
 from profkit.records.parts import GpuState
 

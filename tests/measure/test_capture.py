@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure import capture
+from profkit.measure import capture, data
 from profkit.measure.capture import folder_name, write_problem
-from profkit.measure.check import data
 from profkit.measure.inject.profkit_capture_launch import CannotCapture, standalone
 from profkit.measure.variants import problem, variants
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
-from profkit.measure.check import data
-from profkit.measure.check.check import judge_output
+from profkit.measure import data
+from profkit.measure.check import judge_output
 from profkit.measure.variants import problem
 
 ROOT = Path(__file__).parents[2]

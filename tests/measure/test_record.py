@@ -8,8 +8,8 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.measure import ladder
-from profkit.measure.check.bench import Times, timing
-from profkit.measure.check.subjects import versions_of
+from profkit.measure.bench import Times, timing
+from profkit.measure.subjects import versions_of
 from profkit.measure.targets import Measurements, Places, Target, TargetRun, record_of
 from profkit.measure.variants.build import Build
 from profkit.measure.variants.problem import load_problem

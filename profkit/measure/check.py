@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from profkit.measure.check.data import POISON, Arena, Data, place_arena
 from profkit.measure.cuda import device, library
+from profkit.measure.data import POISON, Arena, Data, place_arena
 from profkit.measure.variants.problem import Problem
 
 if TYPE_CHECKING:
-    from profkit.measure.check.data import Array, Bytes
+    from profkit.measure.data import Array, Bytes
 
 _PIECE = 1 << 18  # elements: 2 MB a temporary
 

@@ -17,12 +17,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from profkit.measure.check import bench, check
-from profkit.measure.check.bench import Subject
-from profkit.measure.check.check import CaseCheck, Check
-from profkit.measure.check.data import Arena, Data, place_arena, tensor_of, values_of_tensor
+from profkit.measure import bench, check
+from profkit.measure.bench import Subject
+from profkit.measure.check import CaseCheck, Check
 from profkit.measure.cuda import device, library
 from profkit.measure.cuda.library import Args
+from profkit.measure.data import Arena, Data, place_arena, tensor_of, values_of_tensor
 from profkit.measure.variants.problem import Problem
 
 HOLD = 200_000  # nanoseconds that the kernel ahead writes late: many times a launch

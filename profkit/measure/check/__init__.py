@@ -1,1 +1,0 @@
-"""A built variant on a GPU  ->  is it right, and how fast."""
