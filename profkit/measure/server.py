@@ -24,7 +24,7 @@ from profkit.measure.cuda import device, library
 from profkit.measure.data import Data
 from profkit.measure.process import end_with_parent
 from profkit.measure.variants import problem
-from profkit.measure.worker import Begun, Entry
+from profkit.measure.worker import Begun, Entry, Reply
 
 Say = Callable[[worker.Event], None]
 LOST = 3  # exit status: the CUDA context is gone
@@ -98,18 +98,17 @@ class _Server:
         loaded = self._library(entry)
         work = [self._at(case, seed, entry.grid) for case, seed in request.checks]
         judged = subjects.check_variant(entry.name, loaded, self.problem, work, self.tools)
-        self.say(worker.Checked(judged))
+        self.say(Reply(checks={entry.name: judged}))
         if judged.status == "right" and request.case in judged.correct_cases:
             launches = self._subject(entry, request.case).launches
-            self.say(worker.Listed(entry.name, launches))
+            self.say(Reply(launches={entry.name: launches}))
 
     def measure(self, request: worker.Measure) -> None:
         loaded = []
         for entry in request.entries:
             with self._refused(entry):
                 loaded.append(self._subject(entry, request.case))
-        for subject in loaded:
-            self.say(worker.Listed(subject.name, subject.launches))
+        self.say(Reply(launches={subject.name: subject.launches for subject in loaded}))
         if not loaded or request.rounds is None:
             return
         self.say(Begun("bench", case=request.case))
@@ -120,9 +119,12 @@ class _Server:
             if faults:  # right once, but not after many launches: its times are of something else
                 lines = tuple(f"after timing: {fault}" for fault in faults)
                 judged = CaseCheck(request.case, 0, "wrong", faults=lines)
-                self.say(worker.Checked(check.summed_check(subject.name, self.problem, [judged])))
+                self._say_check(subject.name, judged)
             else:
-                self.say(worker.Timed(replace(times, session=self.session)))
+                self.say(Reply(times={subject.name: replace(times, session=self.session)}))
+
+    def _say_check(self, name: str, judged: CaseCheck) -> None:
+        self.say(Reply(checks={name: check.summed_check(name, self.problem, [judged])}))
 
     @contextlib.contextmanager
     def _refused(self, entry: Entry) -> Iterator[None]:
@@ -132,10 +134,10 @@ class _Server:
         except device.CudaError as error:
             if error.code in device.STICKY:
                 raise
-            self.say(worker.Refused(entry.name, error.message))
+            self.say(Reply(refused={entry.name: error.message}))
         except _UNAVAILABLE as error:
             first = (str(error).splitlines() or ["?"])[0]
-            self.say(worker.Refused(entry.name, f"{entry.name} cannot run here: {first}"))
+            self.say(Reply(refused={entry.name: f"{entry.name} cannot run here: {first}"}))
 
     def _at(self, case: str, seed: int, grid: str | None) -> Data:
         return data.prepare_data(self.problem, case, seed, self.folder, grid)
@@ -153,7 +155,7 @@ class _Server:
             at = self._at(case, 0, entry.grid)
             if entry.library is None:
                 subject, judged = subjects.reference_subject(entry.name, self.problem, at)
-                self.say(worker.Checked(check.summed_check(entry.name, self.problem, [judged])))
+                self._say_check(entry.name, judged)
             else:
                 loaded = self._library(entry)
                 subject = subjects.native(entry.name, loaded, self.problem, at, self.tools)

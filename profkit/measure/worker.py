@@ -14,7 +14,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -93,24 +92,14 @@ class Begun(WorkerMessage, frozen=True):
         return " ".join(word for word in (self.what, self.name, self.case) if word)
 
 
-class Checked(WorkerMessage, frozen=True):
-    check: Check  # of a variant, or of a reference at one case
+class Reply(WorkerMessage, frozen=True):
+    """What came of a request, part by part: variant or reference -> ..."""
 
-
-class Listed(WorkerMessage, frozen=True):
-    name: str
-    launches: tuple[GraphLaunch, ...]  # of one call
-
-
-class Timed(WorkerMessage, frozen=True):
-    times: Times
-
-
-class Refused(WorkerMessage, frozen=True):
-    """An entry that cannot run at a case; the others go on."""
-
-    name: str
-    message: str
+    checks: dict[str, Check] = msgspec.field(default_factory=dict)  # of a reference, at one case
+    launches: dict[str, tuple[GraphLaunch, ...]] = msgspec.field(default_factory=dict)
+    times: dict[str, Times] = msgspec.field(default_factory=dict)
+    # why it cannot run at this case; the others go on
+    refused: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Failed(WorkerMessage, frozen=True):
@@ -126,7 +115,7 @@ class Ready(WorkerMessage, frozen=True):
 
 
 Request = Setup | Judge | Measure
-Event = Opened | Begun | Checked | Listed | Timed | Refused | Failed | Ready
+Event = Opened | Begun | Reply | Failed | Ready
 read_request: Callable[[bytes], Request] = msgspec.json.Decoder(Request).decode  # of one line
 read_event: Callable[[bytes], Event] = msgspec.json.Decoder(Event).decode
 
@@ -148,14 +137,6 @@ class WorkerClosed(WorkerLost):
 
     def __init__(self) -> None:
         super().__init__("the measurement was stopped")
-
-
-@dataclass
-class Reply:
-    checks: dict[str, Check] = field(default_factory=dict)
-    launches: dict[str, tuple[GraphLaunch, ...]] = field(default_factory=dict)
-    times: dict[str, Times] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)  # why it cannot run at this case
 
 
 class Worker:
@@ -269,14 +250,11 @@ class Worker:
                     failed = ProfkitError(message, hint)
                 case Opened(gpu):
                     self.gpu = gpu
-                case Checked(check):
-                    reply.checks[check.variant] = check
-                case Listed(name, launches):
-                    reply.launches[name] = launches
-                case Timed(times):
-                    reply.times[times.name] = times
-                case Refused(name, message):
-                    reply.refused[name] = message
+                case Reply() as part:
+                    reply.checks.update(part.checks)
+                    reply.launches.update(part.launches)
+                    reply.times.update(part.times)
+                    reply.refused.update(part.refused)
 
     def _event(self, timeout: float, at: Begun) -> Event:
         """What the worker says next; it was last `at` this."""
