@@ -13,8 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -284,11 +283,6 @@ def _read(worker: subprocess.Popen[bytes], lines: queue.Queue[bytes | None]) -> 
     lines.put(None)
     if worker.stdout:
         worker.stdout.close()
-
-
-def entries_of(libraries: Mapping[str, Path | None], grid: str | None = None) -> list[Entry]:
-    """Name -> library (None of a reference), as the protocol has them."""
-    return [Entry(name, str(path) if path else None, grid) for name, path in libraries.items()]
 
 
 def visible_devices(wanted: str | None, count: int) -> Sequence[str | None]:

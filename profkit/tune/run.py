@@ -20,7 +20,6 @@ from profkit.measure.cuda import device
 from profkit.measure.cuda.library import GraphLaunch
 from profkit.measure.targets import Measurements
 from profkit.measure.variants import toolchain
-from profkit.measure.worker import entries_of
 from profkit.records.header import Header
 from profkit.records.parts import RecordedReport
 from profkit.records.record import write_record
@@ -106,10 +105,9 @@ def _finalists(runner: Runner) -> None:
 def _measure(runner: Runner, champion: Trial, default: Trial) -> FinalMeasurement:
     task, worker = runner.task, runner.worker
     runner.progress(f"champion {task.name(champion.config)}")
-    libraries = runner.library(champion) | runner.library(default)
     checks: dict[str, Check] = {}
     launches: dict[str, tuple[GraphLaunch, ...]] = {}
-    for entry in entries_of(libraries, task.variant.header.inputs):
+    for entry in dict.fromkeys(task.entry(trial.config) for trial in (champion, default)):
         reply = worker.judge(entry, task.checks(), task.case)
         checks[entry.name] = reply.checks[entry.name]
         launches[entry.name] = reply.launches.get(entry.name, ())

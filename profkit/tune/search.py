@@ -252,9 +252,7 @@ class Search:
                     what = f"the defaults of {self.task.variant.id} failed: {error.message}"
                     raise ProfkitError(what, error.hint)
                 # Whether the defaults still run on a GPU that lost its worker.
-                runner.time(
-                    {self.task.name(default): self.task.built(default).built.library}, (3, 3)
-                )
+                runner.time([self.task.entry(default)], (3, 3))
             except ProfkitError:
                 # This GPU is in doubt, not the configuration: another one may try it.
                 self.study.forget(trial.number)

@@ -34,6 +34,7 @@ from profkit.measure.variants.tunables import (
     block_limits,
 )
 from profkit.measure.variants.variants import Variant
+from profkit.measure.worker import Entry
 from profkit.records.store import JsonObject
 from profkit.reports.launch import base_name
 from profkit.tune.result import TrialResult
@@ -117,6 +118,16 @@ class Task:
     def name(self, config: Config) -> str:
         """What a configuration is called: v3-64-64-4-2."""
         return f"{self.variant.id}-{config.name}"
+
+    def entry(self, config: Config) -> Entry:
+        """A configuration for a worker; ProfkitError if it does not build."""
+        library, name = self.built(config).built.library, self.name(config)
+        if library is None:
+            raise ProfkitError(f"{name} does not build any more")
+        return Entry(name, str(library), self.variant.header.inputs)
+
+    def call(self, reference: str) -> Entry:
+        return Entry(reference, grid=self.variant.header.inputs)
 
     def checks(self) -> tuple[tuple[str, int], ...]:
         """(case, seed) that every configuration must be right on."""

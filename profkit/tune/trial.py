@@ -8,9 +8,8 @@ without being slower, is promoted: 100 more samples, and ncu.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from profkit.errors import ProfkitError
 from profkit.measure.bench import Times
 from profkit.measure.check import Check
 from profkit.measure.variants.tunables import InvalidConfig
-from profkit.measure.worker import Reply, Worker, WorkerLost, entries_of
+from profkit.measure.worker import Entry, Reply, Worker, WorkerLost
 from profkit.tune.result import Basis, Challenge, TrialResult, challenge
 from profkit.tune.steer import Profiler, proposals
 from profkit.tune.study import Study, Trial
@@ -99,7 +98,7 @@ class Runner:
         self._same(trial, attempt.result.code)
         is_default = trial.config == self.task.space.default
         basis = None if is_default else self.basis()
-        (entry,) = entries_of(self.library(trial), self.task.variant.header.inputs)
+        entry = self.task.entry(trial.config)
         reply = self.worker.judge(entry, self.task.checks(), self.task.case)
         check, launches = reply.checks[entry.name], reply.launches.get(entry.name, ())
         attempt.note(max_abs=check.max_abs)
@@ -129,13 +128,13 @@ class Runner:
     def _default(self, attempt: _Attempt, check: Check) -> float:
         """Measure the defaults: they are the first incumbent, and what trials are held to."""
         trial, reference = attempt.trial, self.task.reference
-        name, library = self.task.name(trial.config), self.library(trial)
-        reply = self._ask({**library, **({reference: None} if reference else {})}, QUICK)
+        entry = self.task.entry(trial.config)
+        reply = self._ask([entry, *([self.task.call(reference)] if reference else [])], QUICK)
         if reference in reply.refused:
             self.study.note("no_anchor", reply.refused[reference])
             reference = None
-        times = self._timed(library, reply)
-        time = float(median(times[name].warm))
+        times = self._timed([entry], reply)
+        time = float(median(times[entry.name].warm))
         basis = Basis(
             number=trial.number,
             supported=tuple(sorted(set(check.correct_cases))),
@@ -153,10 +152,10 @@ class Runner:
         return time
 
     def _measured(self, attempt: _Attempt, basis: Basis) -> float:
-        calls, reference = self.reference(basis)
-        trial, unit = attempt.trial, basis.reference_time
+        call, trial, unit = self.reference(basis), attempt.trial, basis.reference_time
+        reference = call.name
         name = self.task.name(trial.config)
-        times = self.time({**self.library(trial), **calls}, LOOK)
+        times = self.time([self.task.entry(trial.config), call], LOOK)
         value = round_ratio(times, name, reference) * unit
         if self.study.report(trial.number, value, LOOK[0]):
             attempt.note(time=median(times[name].warm))
@@ -184,13 +183,11 @@ class Runner:
                 return value
             # Another worker was faster to find a faster one: now against that.
 
-    def reference(self, basis: Basis) -> tuple[dict[str, Path | None], str]:
-        """The subject that every trial is timed beside, and its name."""
+    def reference(self, basis: Basis) -> Entry:
+        """What every trial is timed beside."""
         if basis.reference:
-            return {basis.reference: None}, basis.reference
-        default = self.task.space.default
-        name = self.task.name(default)
-        return {name: self.task.built(default).built.library}, name
+            return self.task.call(basis.reference)
+        return self.task.entry(self.task.space.default)
 
     def confirm(self, trial: Trial, incumbent: Trial) -> Challenge:
         comparison, times = self.compare(trial, incumbent, CONFIRM)
@@ -199,32 +196,25 @@ class Runner:
     def incumbent(self) -> Trial:
         return self.study.trial(self.study.noted("incumbent"))
 
-    def library(self, trial: Trial) -> dict[str, Path]:
-        library = self.task.built(trial.config).built.library
-        if library is None:
-            raise ProfkitError(f"{self.task.name(trial.config)} does not build any more")
-        return {self.task.name(trial.config): library}
-
     def time(
-        self, subjects: Mapping[str, Path | None], limits: tuple[int, int], cold: bool = False
+        self, subjects: Sequence[Entry], limits: tuple[int, int], cold: bool = False
     ) -> dict[str, Times]:
         """Time subjects in turns; ProfkitError if one of them cannot run."""
         return self._timed(subjects, self._ask(subjects, limits, cold))
 
-    def _timed(self, subjects: Mapping[str, Path | None], reply: Reply) -> dict[str, Times]:
-        if refused := [reply.refused[name] for name in subjects if name in reply.refused]:
+    def _timed(self, subjects: Sequence[Entry], reply: Reply) -> dict[str, Times]:
+        names = [entry.name for entry in subjects]
+        if refused := [reply.refused[name] for name in names if name in reply.refused]:
             raise ProfkitError(refused[0])
-        for name in subjects:
+        for name in names:
             if name not in reply.times:  # it was wrong after many launches
                 faults = reply.checks[name].faults if name in reply.checks else ()
                 raise ProfkitError(f"{name}: {faults[0] if faults else 'was not timed'}")
         return reply.times
 
-    def _ask(
-        self, subjects: Mapping[str, Path | None], limits: tuple[int, int], cold: bool = False
-    ) -> Reply:
-        entries = entries_of(subjects, self.task.variant.header.inputs)
-        return self.worker.time(entries, self.task.case, limits, cold)
+    def _ask(self, subjects: Sequence[Entry], limits: tuple[int, int], cold: bool = False) -> Reply:
+        once = tuple(dict.fromkeys(subjects))  # the incumbent may be the defaults
+        return self.worker.time(once, self.task.case, limits, cold)
 
     def compare(
         self, candidate: Trial, baseline: Trial, limits: tuple[int, int], cold: bool = False
@@ -232,11 +222,9 @@ class Runner:
         """Time the baseline against the candidate, in turns with the reference."""
         from profkit.evidence.stats import compare_samples
 
-        calls, _ = self.reference(self.basis())
-        sides = baseline, candidate
-        libraries = self.library(baseline) | self.library(candidate)
-        times = self.time({**calls, **libraries}, limits, cold)
-        before, after = (times[self.task.name(trial.config)].warm for trial in sides)
+        sides = [self.task.entry(trial.config) for trial in (baseline, candidate)]
+        times = self.time([self.reference(self.basis()), *sides], limits, cold)
+        before, after = (times[entry.name].warm for entry in sides)
         return compare_samples(before, after, taken="interleaved"), times
 
     # --- promotion -------------------------------------------------------------------------------
