@@ -42,8 +42,8 @@ from profkit.measure.capture import CapturedEntry
 from profkit.measure.check import Check
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.library import GraphLaunch
-from profkit.measure.doctor import Inspection
 from profkit.measure.ladder import Compiled, ListedVariant
+from profkit.measure.variants.toolchain import Inspection
 from profkit.model.scenario import Expectation
 from profkit.model.whatif import CounterChange
 from profkit.program.change import TriagesDocument

@@ -10,7 +10,7 @@ import profkit as pk
 from profkit.errors import did_you_mean
 from profkit.evidence.compare import compare_runs
 from profkit.evidence.runs import Run
-from profkit.measure import doctor
+from profkit.measure.variants import toolchain as doctor
 from profkit.show.page.launch import levels
 from tests.conftest import ROOT
 from tests.evidence.made import frame, row

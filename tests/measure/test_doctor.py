@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure import doctor
 from profkit.measure.cuda import device
+from profkit.measure.variants import toolchain as doctor
 from profkit.records.parts import GpuState
 
 from .conftest import Machine

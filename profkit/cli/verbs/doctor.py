@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from profkit.cli import options
 from profkit.cli.output import print_blocks
-from profkit.measure import doctor as examiner
+from profkit.measure.variants import toolchain as examiner
 from profkit.show.views import measured
 
 

@@ -1,4 +1,4 @@
-"""A machine  ->  where nvcc, ninja, ncu and compute-sanitizer are, and which versions.
+"""A machine  ->  where nvcc, ninja, ncu and compute-sanitizer are, what is missing, and what to do then.
 
 Asking a tool for its version starts a process; the answer is kept under the build folder and
 holds as long as the tool's path, size and modification time do.
@@ -7,17 +7,25 @@ holds as long as the tool's path, size and modification time do.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import re
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from profkit.errors import ProfkitError
 from profkit.files import write_text
-from profkit.measure.languages.language import CompilerProgram
+from profkit.measure import ncu_output
+from profkit.measure.cuda import device
+from profkit.measure.languages.language import CompilerProgram, known_languages
 
 _VERSION = {
     "nvcc": re.compile(r"release [\d.]+, V(\d+(?:\.\d+)+)"),
@@ -91,3 +99,123 @@ def kept_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return known if isinstance(known, dict) else {}
+
+
+PARAMETERS = Path("/proc/driver/nvidia/params")
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """One thing that was looked at."""
+
+    name: str
+    # ok; missing: something cannot be done without it; warning: it may get in the way
+    status: Literal["ok", "missing", "warning"]
+    detail: str
+    advice: str = ""  # what to do about it; empty when ok
+
+
+def examine() -> list[Inspection]:
+    """Look at everything; nothing here needs a GPU to be there, nor changes anything."""
+    questions: tuple[Callable[[], Iterator[Inspection]], ...] = (
+        _gpu,
+        lambda: _tool("nvcc", "building variants"),
+        lambda: _tool("ninja", "building"),
+        _languages,
+        _torch,
+        lambda: _tool("ncu", "profile; timing works without it"),
+        _counters,
+        _lock,
+        lambda: _tool("compute-sanitizer", "check --sanitize"),
+    )
+    return list(chain.from_iterable(question() for question in questions))
+
+
+def _gpu() -> Iterator[Inspection]:
+    try:
+        gpu = device.identified(device.gpu())
+    except ProfkitError as error:
+        advice = "list, build --arch, diagnose, compare and report work without one; "
+        advice += "check, bench and profile need a machine with an NVIDIA GPU and its driver"
+        yield Inspection("GPU", "missing", error.message, advice)
+        return
+    now = device.read_state(gpu.pci)
+    yield Inspection("GPU", "ok", f"{gpu.name}, sm_{gpu.arch}, {gpu.sms} SMs")
+    yield Inspection("driver", "ok", f"{gpu.driver or 'version unknown'}, for CUDA {gpu.cuda}")
+    if gpu.driver is None:
+        detail = "clocks, power and temperature cannot be read"
+        yield Inspection("NVML", "warning", detail, "pip install nvidia-ml-py")
+    elif now.throttle:
+        detail = f"held down by {', '.join(now.throttle)}"
+        advice = "let it cool, or see what else runs on it: nvidia-smi"
+        yield Inspection("clocks", "warning", detail, advice)
+
+
+def _tool(name: str, use: str) -> Iterator[Inspection]:
+    try:
+        path = need_tool(name)
+    except ProfkitError as error:
+        yield Inspection(name, "missing", f"not found; needed for {use}", error.hint)
+        return
+    if name == "ninja":  # any will do
+        yield Inspection(name, "ok", str(path))
+    elif (said := version(name, path)) is None:
+        yield Inspection(name, "warning", f"{path} does not say its version", "does it start?")
+    else:
+        yield Inspection(name, "ok", f"{said} at {path}")
+
+
+def _languages() -> Iterator[Inspection]:
+    for language in known_languages():
+        lacking = language.missing()
+        if lacking:
+            what, _, advice = lacking.partition(": ")
+            yield Inspection(language.name, "warning", f"{what}; needed for its variants", advice)
+        elif not language.programs:
+            yield Inspection(language.name, "ok", language.compiler({}))
+
+
+def _torch() -> Iterator[Inspection]:
+    if importlib.util.find_spec("torch") is None:
+        detail = "not installed: the SDPA references cannot run, everything else can"
+        yield Inspection("torch", "warning", detail, "pip install torch")
+        return
+    try:
+        yield Inspection("torch", "ok", metadata.version("torch"))
+    except metadata.PackageNotFoundError:
+        yield Inspection("torch", "warning", "installed without metadata", "reinstall it")
+
+
+def _counters() -> Iterator[Inspection]:
+    allowed = counters_allowed(PARAMETERS)
+    if allowed is None:
+        detail = f"not known who may read them: {PARAMETERS} is not there"
+        advice = "profile says it; without permission it still times and gives the analytic roof"
+        yield Inspection("counters", "warning", detail, advice)
+    elif allowed:
+        yield Inspection("counters", "ok", "this user may read performance counters")
+    else:
+        detail = "only root may read performance counters"
+        yield Inspection("counters", "missing", detail, ncu_output.PERMISSION)
+
+
+def counters_allowed(parameters: Path) -> bool | None:
+    """Whether this user may read performance counters; None if the driver does not say."""
+    try:
+        text = parameters.read_text()
+    except OSError:
+        return None
+    admin_only = re.search(r"^RmProfilingAdminOnly:\s*(\d)", text, re.M)
+    if not admin_only:
+        return None
+    return admin_only[1] == "0" or os.geteuid() == 0
+
+
+def _lock() -> Iterator[Inspection]:
+    lock = Path(tempfile.gettempdir()) / "nsight-compute-lock"
+    if lock.exists() and not os.access(lock, os.W_OK):
+        yield Inspection("ncu lock", "missing", f"{lock} belongs to another user", ncu_output.LOCK)
+    elif lock.exists():
+        yield Inspection("ncu lock", "ok", f"{lock} is there, and this user may take it")
+    else:
+        yield Inspection("ncu lock", "ok", "not held")
