@@ -1,14 +1,17 @@
 """A task and a storage  ->  a whole search: opened or resumed, run, concluded, written down.
 
-It ends with the champion measured against the defaults, and keep or fall back.
+It ends with the champion measured against the defaults, and keep or fall back; its history is a frame.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from operator import methodcaller
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
 from profkit.files import copy_file
@@ -16,7 +19,6 @@ from profkit.measure import targets
 from profkit.measure.bench import Times
 from profkit.measure.check import Check
 from profkit.measure.commits import git_commit
-from profkit.measure.cuda import device
 from profkit.measure.cuda.library import GraphLaunch
 from profkit.measure.targets import Measurements
 from profkit.measure.variants import toolchain
@@ -24,14 +26,15 @@ from profkit.records.header import Header
 from profkit.records.parts import RecordedReport
 from profkit.records.record import write_record
 from profkit.records.store import JsonObject, digest, json_safe
-from profkit.tune import history
 from profkit.tune.result import Basis, FinalMeasurement
-from profkit.tune.search import Search, SearchOutcome
+from profkit.tune.search import Search, SearchOutcome, open_study, plain_study
 from profkit.tune.steer import directions, known_metrics
-from profkit.tune.storage import studies
 from profkit.tune.study import Study, Trial
 from profkit.tune.task import Task
 from profkit.tune.trial import CONFIRM, Runner
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 FINALISTS = 3  # quicker than the champion in their quick round, by less than is promoted
 
@@ -125,9 +128,6 @@ def _measure(runner: Runner, champion: Trial, default: Trial) -> FinalMeasuremen
     )
 
 
-PLAIN = "/plain"  # how the study of a search without steering ends
-
-
 @dataclass(frozen=True)
 class SearchResult:
     task: Task
@@ -150,7 +150,7 @@ class SearchResult:
             "space": {m: list(v) for m, v in self.task.space.values.items()},
             "possible": len(self.task.possible),
             "refused_by_arithmetic": dict(self.task.refused),
-            **history.counts(study),
+            **counts(study),
             "ended": self.outcome.why,
             "lost": self.outcome.lost,
             "seconds": self.outcome.seconds,
@@ -170,7 +170,7 @@ class SearchResult:
             "because": final.because,
             "importances": study.importances(),
             "steered": options.steer,
-            "steering": history.steering(study.trials(), others) if options.steer else None,
+            "steering": steering(study.trials(), others) if options.steer else None,
         }
         plain: JsonObject = json_safe(document)
         return plain
@@ -211,7 +211,7 @@ def tune(
     """
     directions(task.space)
     known_metrics(task)
-    study = _opened(task, url, resume)
+    study = open_study(task, url, resume)
     search = Search(task, study, visible, progress)
     try:
         outcome = search.run()
@@ -227,44 +227,7 @@ def tune(
             final = conclude(Runner(task, study, worker, progress))
     finally:
         search.close()
-    return SearchResult(task, study, outcome, final, _plain(task, url))
-
-
-def _name(task: Task, plain: bool) -> str:
-    return f"{task.problem.name}/{task.subject}{PLAIN if plain else ''}"
-
-
-def _opened(task: Task, url: str, resume: bool) -> Study:
-    name = _name(task, not task.options.steer)
-    study = Study(url, name, task.space, task.possible, task.options.seed)
-    about = {
-        "source": task.variant.source_hash,
-        "problem": task.problem.hash,
-        "gpu": device.gpu().name,
-        "arch": task.arch,
-    }
-    trials, was = study.trials(), study.noted("about")  # whoever begins notes this first
-    if trials and not resume:
-        raise ProfkitError(
-            f"there is a search of {name} with {sum(t.counts for t in trials)} trials already",
-            "go on with it: --resume; or begin another one: --storage sqlite:///another.db",
-        )
-    if trials and was != about:
-        changed = ", ".join(k for k in about if (was or {}).get(k) != about[k])
-        raise ProfkitError(
-            f"the search of {name} was made with another {changed}",
-            "its times do not compare with new ones: begin another with --storage",
-        )
-    study.note("about", about)
-    return study
-
-
-def _plain(task: Task, url: str) -> Study | None:
-    name = _name(task, True)
-    if not task.options.steer or name not in studies(url):
-        return None
-    plain = Study(url, name, task.space, task.possible, task.options.seed)
-    return plain if plain.noted("about") is not None else None
+    return SearchResult(task, study, outcome, final, plain_study(task, url))
 
 
 def champion_record(result: SearchResult, folder: Path) -> Path:
@@ -304,3 +267,107 @@ def champion_record(result: SearchResult, folder: Path) -> Path:
         record = replace(record, report=kept, versions=replace(record.versions, ncu=ncu))
     write_record(path, record)
     return path
+
+
+# Columns out of a trial's result as JSON, and where they lie in it if not under that name. Times in
+# seconds, memory in bytes, shares of 1.
+_TABLE = """
+reason kind time anchor_time against
+speedup=speedup.median speedup_low=speedup.low speedup_high=speedup.high
+hedges_g p_value promoted confirmed=confirmed.answer confirmed_speedup=confirmed.speedup.median
+confirmed_low=confirmed.speedup.low confirmed_high=confirmed.speedup.high
+confirmed_g=confirmed.hedges_g confirmed_p=confirmed.p_value became_incumbent
+blocks threads regs smem blocks_per_sm occupancy spills max_abs build_seconds
+gpu_seconds gpu bound=verdict.bound limiter=verdict.limiter code
+"""
+_COLUMNS = {
+    name: (path or name).split(".")
+    for name, _, path in map(methodcaller("partition", "="), _TABLE.split())
+}
+_NEAR = 1.02  # a search has found its best when it is this near
+
+
+def _row(trial: Trial) -> JsonObject:
+    plain = trial.result.to_json()
+    row = {name: getattr(trial, name) for name in ("number", "source", "outcome", "value")}
+    row |= trial.config.named
+    row |= {name: _at(plain, path) for name, path in _COLUMNS.items()}
+    return {**row, "seconds": trial.seconds, "ended": trial.ended}
+
+
+def _at(value: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def trials_frame(study: Study) -> DataFrame:
+    """The history: one row per trial; SI units, NaN where not known; macros as whole numbers."""
+    import pandas as pd
+
+    space = study.space
+    names = ["number", "source", "outcome", "value", *space.values, *_COLUMNS, "seconds", "ended"]
+    rows = [_row(t) for t in study.trials() if t.outcome != "repeated"]
+    table = pd.DataFrame(rows, columns=names)
+    texts = {"source", "outcome", "reason", "kind", "promoted", "confirmed"}
+    texts |= {"gpu", "bound", "limiter", "code", "ended"}
+    for name in table.columns:
+        if name in texts:
+            table[name] = table[name].astype("string")
+        elif name == "became_incumbent":
+            table[name] = table[name].fillna(False).astype(bool)
+        elif name not in space.values or name in space.numeric:
+            table[name] = pd.to_numeric(table[name], errors="coerce")
+    return table
+
+
+def counts(study: Study) -> JsonObject:
+    """How many trials came to what, and why those that were refused were."""
+    trials = study.trials()
+    return {
+        "distinct": sum(t.counts for t in trials),
+        "outcomes": dict(Counter(t.outcome for t in trials if t.outcome != "repeated")),
+        "refused": dict(Counter(str(t.result.kind) for t in trials if t.outcome == "refused")),
+    }
+
+
+def best_so_far(trials: Sequence[Trial]) -> list[float]:
+    """After each distinct trial, the best value yet, in seconds; infinite before the first."""
+    best, after = float("inf"), []
+    for t in trials:
+        if t.counts:
+            best = min(best, t.value if t.outcome == "measured" and t.value else best)
+            after.append(best)
+    return after
+
+
+def steering(trials: Sequence[Trial], plain: Sequence[Trial] | None) -> JsonObject:
+    """What steering was worth: proposed, measured, incumbents (how many became one), by_rule.
+
+    With `plain`, the trials of a search of the same space without steering, also: trials (compared
+    at), best and plain_best after so many, ratio (above 1: the steered one is faster), and after how
+    many trials each was within 2 % of the better best.
+    """
+    steered = [t for t in trials if t.source.startswith("steer:")]
+    worth: JsonObject = {
+        "proposed": len(steered),
+        "measured": sum(t.outcome == "measured" for t in steered),
+        "incumbents": sum(t.result.became_incumbent for t in steered),
+        "by_rule": dict(Counter(t.source.removeprefix("steer:") for t in steered)),
+    }
+    if not plain:
+        return worth
+    with_rules, without = best_so_far(trials), best_so_far(plain)
+    n = min(len(with_rules), len(without))
+    if not n:
+        return worth
+    best, plain_best = with_rules[n - 1], without[n - 1]
+    goal = _NEAR * min(best, plain_best)
+    return worth | {
+        "trials": n,
+        "best": best,
+        "plain_best": plain_best,
+        "ratio": plain_best / best,
+        "near_after": next((i for i, b in enumerate(with_rules[:n], 1) if b <= goal), None),
+        "plain_near_after": next((i for i, b in enumerate(without[:n], 1) if b <= goal), None),
+    }

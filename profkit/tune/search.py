@@ -14,9 +14,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from profkit.errors import ProfkitError
+from profkit.measure.cuda import device
 from profkit.measure.process import cores
 from profkit.measure.worker import Prepare, Setup, Worker, WorkerClosed, WorkerLost
 from profkit.tune.result import TrialResult
+from profkit.tune.storage import studies
 from profkit.tune.study import Study, Trial
 from profkit.tune.task import ReadyBuild, Task
 from profkit.tune.trial import Runner
@@ -265,3 +267,40 @@ class Search:
             if is_default and outcome != "measured":
                 why = self.study.trial(trial.number).result.reason or ""
                 raise _NoBasis(f"the defaults of {self.task.variant.id} are {outcome}: {why}")
+
+
+def _name(task: Task, plain: bool) -> str:
+    return f"{task.problem.name}/{task.subject}{'/plain' if plain else ''}"  # without steering
+
+
+def open_study(task: Task, url: str, resume: bool) -> Study:
+    name = _name(task, not task.options.steer)
+    study = Study(url, name, task.space, task.possible, task.options.seed)
+    about = {
+        "source": task.variant.source_hash,
+        "problem": task.problem.hash,
+        "gpu": device.gpu().name,
+        "arch": task.arch,
+    }
+    trials, was = study.trials(), study.noted("about")  # whoever begins notes this first
+    if trials and not resume:
+        raise ProfkitError(
+            f"there is a search of {name} with {sum(t.counts for t in trials)} trials already",
+            "go on with it: --resume; or begin another one: --storage sqlite:///another.db",
+        )
+    if trials and was != about:
+        changed = ", ".join(k for k in about if (was or {}).get(k) != about[k])
+        raise ProfkitError(
+            f"the search of {name} was made with another {changed}",
+            "its times do not compare with new ones: begin another with --storage",
+        )
+    study.note("about", about)
+    return study
+
+
+def plain_study(task: Task, url: str) -> Study | None:
+    name = _name(task, True)
+    if not task.options.steer or name not in studies(url):
+        return None
+    plain = Study(url, name, task.space, task.possible, task.options.seed)
+    return plain if plain.noted("about") is not None else None

@@ -78,11 +78,11 @@ def tune_variant(
 
 def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
     from profkit.show import plots
-    from profkit.tune import history, run
+    from profkit.tune import run
 
     folder.mkdir(parents=True, exist_ok=True)
-    summary, frame = result.to_json(), history.trials_frame(result.study)
-    others = history.trials_frame(result.plain) if result.plain else None
+    summary, frame = result.to_json(), run.trials_frame(result.study)
+    others = run.trials_frame(result.plain) if result.plain else None
     run.champion_record(result, folder)
     kept = _history(frame, folder)
     pictures: dict[str, Callable[[], Any]] = {
