@@ -39,7 +39,7 @@ _PACKED = {
 }
 
 
-def serve_ahead(arguments: list[str]) -> int:
+def _serve_ahead(arguments: list[str]) -> int:
     """Do what a request says; what goes wrong ends in a traceback, or in one line."""
     end_with_parent()
     request_file = Path(arguments[0])
@@ -47,7 +47,7 @@ def serve_ahead(arguments: list[str]) -> int:
     path, folder = Path(request.pop("path")), Path(request.pop("problem"))
     warnings.simplefilter("ignore")
     try:
-        plan = planned(CompileJob(path=path, problem=folder, **request))
+        plan = _planned(CompileJob(path=path, problem=folder, **request))
     except ProfkitError as error:
         hint = f"; {error.hint}" if error.hint else ""
         sys.stderr.write(f"{error.message}{hint}\n")
@@ -65,7 +65,7 @@ def serve_ahead(arguments: list[str]) -> int:
     return 0
 
 
-def planned(job: CompileJob) -> CallPlan:
+def _planned(job: CompileJob) -> CallPlan:
     """Run a file's launch function at every case of its problem."""
     if not problem.is_complete(job.problem):
         raise ProfkitError(
@@ -264,4 +264,4 @@ def _packed(argument: Any, kind: Any) -> list[plans.Parameter]:
 
 
 if __name__ == "__main__":
-    sys.exit(serve_ahead(sys.argv[1:]))
+    sys.exit(_serve_ahead(sys.argv[1:]))

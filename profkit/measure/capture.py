@@ -44,7 +44,7 @@ def write_problem(left: Path, folder: Path, program: str, launches: int) -> Path
     document = {**_tolerance(about), **{key: about[key] for key in _KEPT}}
     write_text(folder / "captured.json", json.dumps(document, indent=1) + "\n")
     path = folder / f"{VARIANT}_{_word(about['kernel'])}.py"
-    write_text(path, variant_text(about, program, launches))
+    write_text(path, _variant_text(about, program, launches))
     return path
 
 
@@ -54,7 +54,7 @@ def folder_name(kernel: str, taken: set[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def variant_text(about: Mapping[str, Any], program: str, launches: int) -> str:
+def _variant_text(about: Mapping[str, Any], program: str, launches: int) -> str:
     tunables = _tunables(about)
     tune = " ".join(f"{name}={','.join(map(str, values))}" for name, values in tunables.items())
     times = "once" if launches == 1 else f"{launches} times"

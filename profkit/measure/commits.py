@@ -72,7 +72,7 @@ def committed_runs(folder: Path) -> tuple[list[HistoryRun], list[ProfkitError]]:
             continue
         try:
             record = parse_record(json.loads(content), Path(path))
-            known = code_at(folder, commit).get(f"{record.problem}/{record.variant}")
+            known = _code_at(folder, commit).get(f"{record.problem}/{record.variant}")
             if known and known[0] == record.source_hash:
                 runs[sha256] = run_row(record, sha256, known[1], "source")
             else:
@@ -83,7 +83,7 @@ def committed_runs(folder: Path) -> tuple[list[HistoryRun], list[ProfkitError]]:
 
 
 @functools.lru_cache(maxsize=4)  # records come commit by commit
-def code_at(folder: Path, commit: str) -> dict[str, tuple[str, str]]:
+def _code_at(folder: Path, commit: str) -> dict[str, tuple[str, str]]:
     """problem/variant -> hash of its code at a commit, and the last commit that touched kernels."""
     top = Path(_git(folder, "rev-parse", "--show-toplevel").decode().strip())
     last = _git(top, "log", "-1", "--format=%H", commit, "--", KERNELS).decode().strip()

@@ -20,7 +20,7 @@ from profkit.measure.cuda.library import Args, Plan
 from profkit.measure.process import end_with_parent
 
 
-def launch_main(arguments: list[str]) -> int:
+def _launch_main(arguments: list[str]) -> int:
     """Do what a plan says; what goes wrong is one line on stderr and status 2."""
     end_with_parent()
     plan = Plan(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
@@ -76,4 +76,4 @@ def _reference(plan: Plan, name: str) -> Callable[[], None]:
 
 
 if __name__ == "__main__":
-    sys.exit(launch_main(sys.argv[1:]))
+    sys.exit(_launch_main(sys.argv[1:]))

@@ -209,7 +209,7 @@ def profile_on_hosts(
             "CUDA_VISIBLE_DEVICES=0 dask worker ADDRESS --nthreads 1 --resources GPU=1",
         )
     options = {"resources": {"GPU": 1}, "pure": False, "retries": _RETRIES}
-    tasks = {client.submit(profile_case, tuple(words), case, **options): case for case in cases}
+    tasks = {client.submit(_profile_case, tuple(words), case, **options): case for case in cases}
     results: dict[str, HostResult] = {}
     for task in as_completed(list(tasks)):
         case, lost = tasks[task], task.exception()
@@ -219,7 +219,7 @@ def profile_on_hosts(
     return [results[case] for case in cases]
 
 
-def profile_case(words: Sequence[str], case: str) -> HostResult:
+def _profile_case(words: Sequence[str], case: str) -> HostResult:
     """What a worker does: one case, in a process of its own on the worker's GPU."""
     command = [sys.executable, "-m", "profkit", "profile", *words, "--case", case, "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -31,7 +31,7 @@ LOST = 3  # exit status: the CUDA context is gone
 _UNAVAILABLE = (subjects.ReferenceUnavailable, ImportError)
 
 
-def serve_jobs() -> int:
+def _serve_jobs() -> int:
     end_with_parent()
     say = _events()
     server: _Server | None = None
@@ -164,4 +164,4 @@ class _Server:
 
 
 if __name__ == "__main__":
-    sys.exit(serve_jobs())
+    sys.exit(_serve_jobs())

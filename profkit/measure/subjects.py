@@ -30,7 +30,7 @@ _REPLAYS = 2  # the second one begins on what the first has left
 _ADVICE = "in a row of launches, its inputs written by the kernel ahead"
 
 
-def check_row(
+def _check_row(
     lib: ctypes.CDLL, problem: Problem, work: Sequence[Data], tools: library.Support, stream: int
 ) -> CaseCheck | None:
     """Launch on one set of inputs after another, in a captured graph, and judge each result.
@@ -114,7 +114,7 @@ def check_variant(
         manners = check.check_stream(lib, problem, right[0], tools, stream)
         if not manners.faults:
             same = [d for d in right if d.case == right[0].case]
-            manners = check_row(lib, problem, same, tools, stream) or manners
+            manners = _check_row(lib, problem, same, tools, stream) or manners
         if manners.faults:
             cases.append(manners)
     return check.summed_check(name, problem, cases)

@@ -194,7 +194,7 @@ def record_of(run: TargetRun, name: str, case: str) -> Record:
             "sha256": built.source,
             **{key: getattr(built, key) for key in ("sass", "host", "arch", "flags")},
         }
-    record = replace(parse_record(document), shape=launch_shapes(launches, gpu.sms) if gpu else ())
+    record = replace(parse_record(document), shape=_launch_shapes(launches, gpu.sms) if gpu else ())
     if built:
         return replace(record, header=built.variant.header)
     return replace(record, backend=_backend(problem, launches))
@@ -251,7 +251,7 @@ def floors(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
     return seconds
 
 
-def launch_shapes(launches: Sequence[GraphLaunch], sms: int) -> tuple[LaunchShape, ...]:
+def _launch_shapes(launches: Sequence[GraphLaunch], sms: int) -> tuple[LaunchShape, ...]:
     """Blocks, waves and idle SMs of each launch, from what the driver says fits on an SM."""
     shapes = []
     for launch in launches:

@@ -48,7 +48,7 @@ class Conclusion:
     measured: FinalMeasurement
 
 
-def conclude(runner: Runner) -> Conclusion:
+def _conclude(runner: Runner) -> Conclusion:
     """Confirm what is nearly as fast as the incumbent, then measure the champion to the end."""
     study = runner.study
     runner.progress("finalists")
@@ -58,7 +58,7 @@ def conclude(runner: Runner) -> Conclusion:
     return decide_search(study, measured)
 
 
-def noted_conclusion(study: Study) -> Conclusion | None:
+def _noted_conclusion(study: Study) -> Conclusion | None:
     """The end of an earlier run of this search; None if there is none, or trials came after it."""
     noted = study.noted("final")
     if noted is None or noted["trials"] != sum(t.counts for t in study.trials()):
@@ -215,7 +215,7 @@ def tune(
     search = Search(task, study, visible, progress)
     try:
         outcome = search.run()
-        final = noted_conclusion(study)
+        final = _noted_conclusion(study)
         if study.noted("basis") is None:
             raise ProfkitError(
                 "time was up before the defaults were measured",
@@ -224,7 +224,7 @@ def tune(
         if final is None:
             worker = outcome.workers[0]
             worker.start()
-            final = conclude(Runner(task, study, worker, progress))
+            final = _conclude(Runner(task, study, worker, progress))
     finally:
         search.close()
     return SearchResult(task, study, outcome, final, plain_study(task, url))

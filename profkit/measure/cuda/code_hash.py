@@ -37,7 +37,7 @@ class ElfSymbol:
     value: int
 
 
-def elf_symbols(sections: list[ElfSection]) -> list[ElfSymbol]:
+def _elf_symbols(sections: list[ElfSection]) -> list[ElfSymbol]:
     table = next((s for s in sections if s.kind == SYMBOLS), None)
     if table is None:
         return []
@@ -99,7 +99,7 @@ def host_hash(object_file: Path) -> str | None:
 
 def _host_parts(sections: list[ElfSection]) -> list[tuple[object, ...]]:
     """What counts, section by section; literals count where they are read."""
-    symbols = elf_symbols(sections)
+    symbols = _elf_symbols(sections)
     relocations = {s.info: s for s in sections if s.kind == RELOCATIONS}
     counting = [i for i, section in enumerate(sections) if _counts(section)]
     numbers = {at: number for number, at in enumerate(counting)}

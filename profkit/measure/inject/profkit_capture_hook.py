@@ -167,7 +167,7 @@ class Session:
                 outcome.notes.append(
                     "its outputs are not finite on inputs of the same statistics: the values are kept"
                 )
-        write_launch(start, outcome, place, drawn)
+        _write_launch(start, outcome, place, drawn)
 
     def leave(self) -> None:
         rows = [
@@ -187,7 +187,7 @@ class Session:
             os.replace(part, path)
 
 
-def write_launch(start: Start, outcome: launched.CaptureOutcome, place: Path, drawn: Any) -> None:
+def _write_launch(start: Start, outcome: launched.CaptureOutcome, place: Path, drawn: Any) -> None:
     """Leave a folder: the arrays of a launch, its source, and how it was started."""
     unaligned = [k for k, v in _tensors(start.arguments) if v.data_ptr() % 16]
     imports, definitions = launched.standalone(start.kernel, unaligned)

@@ -148,7 +148,7 @@ _NOT_KERNELS = {"problem.py", "conftest.py", "__init__.py"}
 _SHAPE = f"def {LAUNCH}(input, ..., output, ..., args): kernel[grid](input, output, ...)"
 
 
-def imports_package(path: Path, text: str, package: str) -> bool:
+def _imports_package(path: Path, text: str, package: str) -> bool:
     """Whether a file imports the language and is not about something else."""
     imports = rf"^[ \t]*(?:import|from)[ \t]+{re.escape(package)}\b"
     return path.name not in _NOT_KERNELS and re.search(imports, text, re.M) is not None
@@ -171,7 +171,7 @@ def _has_launch(text: str) -> bool:
     return any(isinstance(node, ast.FunctionDef) and node.name == LAUNCH for node in body)
 
 
-def read_header(text: str, name: str) -> Header:
+def _read_header(text: str, name: str) -> Header:
     """The module's docstring; what every kernel must have is looked for on the way."""
     tree = _tree(text, name)
     docstring = ast.get_docstring(tree)
@@ -267,9 +267,9 @@ LANGUAGE = Language(
     name="Triton",
     suffix=".py",
     needs_sms=True,
-    owns=lambda path, text: imports_package(path, text, "triton"),
+    owns=lambda path, text: _imports_package(path, text, "triton"),
     is_meant=is_meant,
-    header=read_header,
+    header=_read_header,
     code_hash=code_hash,
     text_hash=text_hash,
     # the tunables as they are set in the module

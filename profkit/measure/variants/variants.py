@@ -115,7 +115,7 @@ def survey(kernels: Path, problem: str | None = None) -> tuple[list[Variant], li
             except ProfkitError as error:
                 problems.append(error)
         try:
-            variants += in_ladder_order(readable)
+            variants += _in_ladder_order(readable)
         except ProfkitError as error:  # `after:` leads nowhere: in the order of the files
             problems.append(error)
             variants += readable
@@ -178,7 +178,7 @@ def read_variant(path: Path) -> Variant:
     return variant
 
 
-def in_ladder_order(variants: Iterable[Variant]) -> list[Variant]:
+def _in_ladder_order(variants: Iterable[Variant]) -> list[Variant]:
     """Order the variants of one problem so that each stands below the one it comes after."""
     by_id: dict[str, Variant] = {}
     for v in variants:
