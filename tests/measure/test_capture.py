@@ -261,15 +261,6 @@ def test_the_hook_sees_launches_and_the_program_runs_on(tmp_path: Path, recordin
         assert "while a CUDA graph was recorded" in row["why_not"]
 
 
-def module(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, INJECT / f"{name}.py")
-    assert spec
-    assert spec.loader
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
-
-
 def test_what_a_function_uses_goes_with_it(tmp_path: Path) -> None:
     (tmp_path / "code_x.py").write_text(
         "import math as m\nSCALE = 3\n"

@@ -79,16 +79,9 @@ _SINGLE = re.compile(
     r"|--?(diag-suppress|Werror|split-compile)=[\w,-]+"
     rf"|(-Xptxas|--ptxas-options)=({_PTXAS})(,({_PTXAS}))*"
 )
-# A word whose value is the next one.
-_PAIRS = {
-    "-D": re.compile(r"\w+(=[\w.+\-*/()<>,:]*)?"),
-    "-maxrregcount": re.compile(r"\d+"),
-    "--maxrregcount": re.compile(r"\d+"),
-    "-std": re.compile(r"[\w+]+"),
-    "--std": re.compile(r"[\w+]+"),
-    "-Xptxas": re.compile(rf"({_PTXAS})(,({_PTXAS}))*"),
-    "--ptxas-options": re.compile(rf"({_PTXAS})(,({_PTXAS}))*"),
-}
+# A word whose value is the next one, and what stands between them in one word.
+_JOINED = {"-D": "", **dict.fromkeys(("-maxrregcount", "--maxrregcount", "-std", "--std"), "=")}
+_JOINED |= {"-Xptxas": "=", "--ptxas-options": "="}
 
 
 def check_flags(flags: Sequence[str], file: str) -> None:
@@ -97,12 +90,9 @@ def check_flags(flags: Sequence[str], file: str) -> None:
         return
     words = iter(flags)
     for word in words:
-        if word in _PAIRS:
-            value = next(words, "")
-            if not _PAIRS[word].fullmatch(value):
-                raise _refused(f"{word} {value}".strip(), file)
-        elif not _SINGLE.fullmatch(word):
-            raise _refused(word, file)
+        value = next(words, "") if word in _JOINED else ""
+        if not _SINGLE.fullmatch(f"{word}{_JOINED.get(word, '')}{value}"):
+            raise _refused(f"{word} {value}".strip(), file)
 
 
 def _refused(flag: str, file: str) -> ProfkitError:
