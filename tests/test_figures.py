@@ -13,7 +13,7 @@ import pytest
 
 from profkit.evidence.history.noise import SITTING
 from profkit.evidence.stats import PROCESS_SPREAD, THRESHOLDS
-from profkit.model.estimate import COVERAGE
+from profkit.model.scenario import COVERAGE
 from profkit.tune.trial import PROMOTE
 from tests import readme
 from tools import programs

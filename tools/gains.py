@@ -25,11 +25,11 @@ import numpy as np
 
 from profkit import from_raw
 from profkit.cli.sources import evidence_of
-from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.rules import BY_ID
+from profkit.diagnosis.verdict import judge_launch
 from profkit.evidence.calibration import edges_today, score_ledger
 from profkit.evidence.ledger import NAME, read_ledger
-from profkit.model.estimate import OFFSET, SPREAD, Kind, expectation
+from profkit.model.scenario import OFFSET, SPREAD, Kind, expectation
 from profkit.reports.metrics import CATALOGUE
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -11,9 +11,9 @@ from math import isfinite, isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.rule import Diagnosis, Finding, Producer, Rule, SourceShare
 from profkit.diagnosis.rules import BY_ID
+from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
 from profkit.reports.frame import frame_rows, without_attrs
 from profkit.reports.metrics import CATALOGUE

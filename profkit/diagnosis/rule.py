@@ -13,9 +13,8 @@ from math import nan
 from typing import Literal
 
 from profkit.errors import ProfkitError
-from profkit.model.estimate import Estimate, Fix, estimate
 from profkit.model.launch import Launch, Missing
-from profkit.model.scenario import Expectation
+from profkit.model.scenario import Estimate, Expectation, Fix, estimate
 
 Bound = Literal["memory", "compute", "latency", "launch", "balanced", "unknown"]
 Status = Literal["fires", "clear", "unknown"]

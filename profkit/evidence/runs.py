@@ -244,7 +244,7 @@ class Evidence:
 
 def verdict(row: Mapping[str, Any]) -> Diagnosis:
     """The verdict on one row of the frame."""
-    from profkit.diagnosis.engine import judge_launch
+    from profkit.diagnosis.verdict import judge_launch
 
     return judge_launch(row, str(row["status"]))
 

@@ -15,7 +15,7 @@ from math import inf
 from operator import itemgetter
 from typing import Literal
 
-from profkit.model import units
+from profkit.model import launch as units
 from profkit.model.launch import Launch, NotCollected, Threshold
 from profkit.reports.figures import share
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from math import isnan, nan
 from typing import Literal
 
-from profkit.model.launch import Missing
-from profkit.model.units import Row, cache_resident, collected_metrics
+from profkit.model.launch import Missing, Row, cache_resident, collected_metrics
 from profkit.records.gpus import exactly
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.peaks import TENSOR_TYPES

@@ -15,8 +15,7 @@ from itertools import chain
 from math import prod
 
 from profkit.errors import ProfkitError
-from profkit.model.estimate import expectation
-from profkit.model.launch import Launch, NotCollected
+from profkit.model.launch import Launch, NotCollected, mostly_atomics
 from profkit.model.resources import ENTRY, LINKS, RESOURCES, loads
 from profkit.model.scenario import (
     LOADS,
@@ -25,9 +24,9 @@ from profkit.model.scenario import (
     TRIPS,
     Expectation,
     Scenario,
+    expectation,
     modelled_speedup,
 )
-from profkit.model.units import mostly_atomics
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
 

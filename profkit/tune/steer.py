@@ -147,7 +147,7 @@ class Profiler:
         return collected
 
     def _diagnosed(self, report: Path) -> TrialDiagnosis:
-        from profkit.diagnosis.engine import judge_launch
+        from profkit.diagnosis.verdict import judge_launch
         from profkit.reports.reader import read_report
 
         rows = chain.from_iterable(part.launches() for part in read_report([report]).parts)

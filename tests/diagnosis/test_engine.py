@@ -4,7 +4,7 @@ from math import isfinite, nan
 
 import pytest
 
-from profkit.diagnosis.engine import judge_launch
+from profkit.diagnosis.verdict import judge_launch
 
 BUSY = {  # a launch that fills the machine and is near nothing
     "time": 1e-4, "cycles": 1.7e5, "sm_active": 0.98, "sm_active_max": 1.0, "grid_size": 4096,

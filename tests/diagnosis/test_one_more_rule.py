@@ -16,7 +16,7 @@ STAGE2 = ROOT / "artifacts" / "stage2.B.ncu-rep"
 RULE = '''"""A rule that somebody dropped in."""
 
 from profkit.diagnosis.rule import Hit, Rule
-from profkit.model.estimate import Fix
+from profkit.model.scenario import Fix
 from profkit.model.launch import Threshold
 from profkit.model.scenario import Scenario
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.rule import Diagnosis, Finding
-from profkit.model.idleness import idleness
-from profkit.model.launch import Launch
+from profkit.diagnosis.verdict import judge_launch
+from profkit.model.launch import Launch, idleness
 from profkit.model.resources import ISSUE
 from profkit.reports.figures import share
 from profkit.reports.metrics import evaluate

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.rule import Rule
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.rules.waits import WAITING
+from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
 from profkit.model.launch import Launch, NotCollected
 from profkit.model.resources import RESOURCES

@@ -10,9 +10,8 @@ from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.rules.memory import redundant
 from profkit.diagnosis.rules.waits import WAITING as WORDS
 from profkit.diagnosis.rules.waits import for_wgmma, stall_shares, stalled
-from profkit.model.estimate import amdahl
 from profkit.model.launch import Launch, NotCollected
-from profkit.model.scenario import limit
+from profkit.model.scenario import amdahl, limit
 
 WAITS = {"stall_selected": 0.1, "issue_busy": 0.1}
 

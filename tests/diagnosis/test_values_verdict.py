@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.launches import HotLine, Judged, Row, judged_rows
 from profkit.diagnosis.rule import Diagnosis
-from profkit.diagnosis.verdict import decide_bound
+from profkit.diagnosis.verdict import decide_bound, judge_launch
 from profkit.model.launch import Launch
 
 # Fills the machine; nothing is near its peak.

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 import profkit as pk
-from profkit.model.estimate import COVERAGE, SPREAD
+from profkit.model.scenario import COVERAGE, SPREAD
 from profkit.records.record import read_record
 from profkit.show.views.explain import explain
 from tests.kernels.test_verdicts import ROOT

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.rules import BY_ID
-from profkit.diagnosis.verdict import decide_bound
+from profkit.diagnosis.verdict import decide_bound, judge_launch
 from profkit.model.launch import Launch
 from profkit.reports.metrics import CATALOGUE
 from tests.kernels import thresholds
@@ -22,12 +21,12 @@ NOT_HELD = {
     "resources.ALONE": "held from 0.56 on (sleep), where ready warps outweigh nothing any more",
     "resources.THROTTLED": "reports without instruction counts, whose wait per load is unknown",
     "resources.FOREMOST": "probes wait for one thing; real kernels for several",
-    "units.HALF": "a probe's L2 serves atomics only or hardly any",
-    "units.NEARLY_ALL": "a probe fetches through texture only or not at all",
-    "units.WAVEFRONT": "tells a shared-memory kernel's entry from another's; probes use one alone",
-    "units.HEAVY": "reports without opcodes",
+    "launch.HALF": "a probe's L2 serves atomics only or hardly any",
+    "launch.NEARLY_ALL": "a probe fetches through texture only or not at all",
+    "launch.WAVEFRONT": "tells a shared-memory kernel's entry from another's; probes use one alone",
+    "launch.HEAVY": "reports without opcodes",
     "launch.FILLED": "sizes a gain: fuller grids of probes are full, emptier ones a sixteenth",
-    "idleness.ENDS_MOST": "reports of ncu before 2024.1, which has no busiest SM; probes have it",
+    "launch.ENDS_MOST": "reports of ncu before 2024.1, which has no busiest SM; probes have it",
     "waste.ONE_OF_MANY": "all probes with one hot word also wait beyond UNEVEN",
 }
 

@@ -22,19 +22,21 @@ from unittest.mock import patch
 from profkit.diagnosis import verdict
 from profkit.diagnosis.rules import launch as shapes
 from profkit.diagnosis.rules import waste
-from profkit.model import idleness, resources, units
+from profkit.model import launch as units
+from profkit.model import resources
 from profkit.model.launch import Launch
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import read_report
 from tools import verdicts
 
-MODULES: tuple[ModuleType, ...] = (resources, units, idleness, verdict, shapes, waste)
+MODULES: tuple[ModuleType, ...] = (resources, units, verdict, shapes, waste)
 # Numbers of these files that decide no verdict: facts of the hardware, and those of gains and causes.
 DECIDE_NO_VERDICT = {
     "resources.SCATTERED", "resources.PAIRED", "launch.SCHEDULERS", "launch.EMPTY_LAUNCH",
     "launch.SHARE_OF_ENDS", "waste.LINE", "waste.HOT_ADDRESS",
-    "launch.HIDDEN", "launch.ROUNDS", "idleness.ENDS", "verdict.BUSY", "verdict.MARGIN",
-    "verdict.HALVINGS", "waste.WASTE",
+    "launch.HIDDEN", "launch.ROUNDS", "launch.ENDS", "launch.SINGLE", "launch.MOVES",
+    "launch.GENERIC", "verdict.BUSY", "verdict.MARGIN",
+    "verdict.HALVINGS", "verdict.WORTH_NAMING", "waste.WASTE",
     "waste.LOCAL", "waste.SHARED_ATOMIC", "waste.SEES",
 }  # fmt: skip
 # Ends of the range that follow from what the number is; the others can go to 0 and to 1, or to 8
@@ -43,7 +45,7 @@ ENDS = {
     "resources.QUEUED_LOAD_CYCLES": (500.0, 12000.0),  # from the latency of an unloaded DRAM on
     "resources.CROWDED_DRAM": (resources.DRAM.likely, resources.DRAM.sure),  # decides between the two
     "resources.ALONE": (1.0, 8.0),
-    "units.HEAVY": (1.0, 2.0),  # the heavy half over the average of both
+    "launch.HEAVY": (1.0, 2.0),  # the heavy half over the average of both
     "verdict.MOSTLY": (0.5, 1.0),
     "verdict.WORTH": (1.0, 8.0),
     "launch.TAIL": (0.5, 1.0),  # more than one wave fills more than half of two

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.rule import Hit, Rule
 from profkit.diagnosis.rules import ALL, BY_ID
-from profkit.model.estimate import SPREAD, Estimate, Fix, estimate, expectation, headroom
+from profkit.diagnosis.verdict import judge_launch
 from profkit.model.launch import Launch
 from profkit.model.resources import REACH, RESOURCES, loads
-from profkit.model.scenario import Scenario, fullest, joint, latency, limit, modelled_gain
+from profkit.model.scenario import (
+    SPREAD,
+    Estimate,
+    Fix,
+    Scenario,
+    estimate,
+    expectation,
+    fullest,
+    headroom,
+    joint,
+    latency,
+    limit,
+    modelled_gain,
+)
 
 # Nothing is near its peak; half of the warps' time goes to shared memory, a fifth to barriers.
 WAITS = {

@@ -6,12 +6,11 @@ from math import inf, isnan, nan
 
 import pytest
 
-from profkit.model import coalescing, resources, units
-from profkit.model.idleness import idleness
-from profkit.model.launch import Launch, NotCollected
+from profkit.model import launch as units
+from profkit.model import resources
+from profkit.model.launch import Launch, NotCollected, cache_resident, collected_metrics, idleness
 from profkit.model.resources import BY_LIMITER, at_work, load_wait, next_limit, resource_use, uses
 from profkit.model.roofline import ceilings, families, missing, points
-from profkit.model.units import cache_resident, collected_metrics
 from profkit.reports.figures import counted, share
 
 FMA = {"fma_busy": 0.4, "alu_busy": 0.3, "fp16_busy": 0.1}
@@ -105,7 +104,7 @@ def test_how_busy_a_unit_is(unit, values, busy):
     ],
 )  # fmt: skip
 def test_sectors_that_are_wasted(values, waste, text):
-    found, said = coalescing.sector_waste(Launch(values))
+    found, said = units.sector_waste(Launch(values))
     assert found == pytest.approx(waste)
     assert said.startswith(text)
 
@@ -125,7 +124,7 @@ BEHIND = {"global_load_sectors": 60.0, "global_store_sectors": 40.0, "l2_write_b
     ],
 )  # fmt: skip
 def test_waste_that_l1_does_not_catch(values, waste):
-    assert coalescing._past_l1(Launch(values), 0.75) == pytest.approx(waste)
+    assert units._past_l1(Launch(values), 0.75) == pytest.approx(waste)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +132,7 @@ def test_waste_that_l1_does_not_catch(values, waste):
 )
 def test_lines_that_l2_looks_up(sectors, lines):
     values = {} if sectors is None else {"l2_sectors_per_request": sectors}
-    assert coalescing._scatter(Launch(values)) == (1.0, lines)
+    assert units._scatter(Launch(values)) == (1.0, lines)
 
 
 TAGS = {"global_load_requests": 6.0, "global_store_requests": 2.0, "global_load_sectors": 100.0,
@@ -154,7 +153,7 @@ TAGS = {"global_load_requests": 6.0, "global_store_requests": 2.0, "global_load_
     ],
 )
 def test_work_of_l1_that_stays(values, keep, left):
-    assert coalescing._lines(Launch(values), keep) == pytest.approx(left)
+    assert units._lines(Launch(values), keep) == pytest.approx(left)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +170,7 @@ def test_work_of_l1_that_stays(values, keep, left):
 def test_stores_may_have_all_the_waste(loads, stores, per, left):
     values = {"global_load_sectors": loads, "global_store_sectors": stores,
               "global_store_sectors_per_request": per, "l2_sectors_per_request": 4.0}  # fmt: skip
-    assert coalescing._stores(Launch(values), 0.5) == pytest.approx(left)
+    assert units._stores(Launch(values), 0.5) == pytest.approx(left)
 
 
 @pytest.mark.parametrize(
@@ -207,21 +206,21 @@ def test_stores_that_travel_alone_are_packets_of_their_own():
               "global_store_sectors_per_request": 5.0}  # fmt: skip
     for per_request, left in ((1.0, 0.625 * 0.9), (2.4, 0.625 * 0.9), (2.5, 0.9), (4.0, 0.9)):
         scattered = Launch({**values, "l2_sectors_per_request": per_request})
-        assert coalescing._stores(scattered, 0.9) == pytest.approx(left)
-    assert coalescing._stores(Launch(values), 0.9) == pytest.approx(0.9), "not collected: together"
+        assert units._stores(scattered, 0.9) == pytest.approx(left)
+    assert units._stores(Launch(values), 0.9) == pytest.approx(0.9), "not collected: together"
     loaded = Launch({**values, "global_load_sectors": 1000.0})
-    assert coalescing._stores(loaded, 0.9) == pytest.approx(0.8), "4 of 5 sectors a request stay"
+    assert units._stores(loaded, 0.9) == pytest.approx(0.8), "4 of 5 sectors a request stay"
 
 
 def test_each_level_without_the_waste():
     busy = {"dram_busy": 0.8, "l2_tag_busy": 0.4, "l2_to_xbar_busy": 0.6, "xbar_to_l2_busy": 0.1,
             "l1_busy": 0.5}  # fmt: skip
-    found = coalescing.coalesced(Launch(busy), 0.75)
+    found = units.coalesced(Launch(busy), 0.75)
     assert found == pytest.approx({"dram": 0.2, "l2": 0.15, "l1": 0.125})
     del busy["l2_tag_busy"], busy["l1_busy"]
-    assert coalescing.coalesced(Launch(busy), 0.5) == pytest.approx({"dram": 0.4})
+    assert units.coalesced(Launch(busy), 0.5) == pytest.approx({"dram": 0.4})
     tags = {**busy, "l2_tag_busy": 0.9, "l2_sectors_per_request": 4.0}
-    assert coalescing.coalesced(Launch(tags), 0.5)["l2"] == pytest.approx(0.45)
+    assert units.coalesced(Launch(tags), 0.5)["l2"] == pytest.approx(0.45)
 
 
 # --- near its peak

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.launches import Judged, NvidiaRule
 from profkit.diagnosis.rules import BY_ID
+from profkit.diagnosis.verdict import judge_launch
 from profkit.reports.metrics import CATALOGUE
 
 HOSTILE = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.rules import ALL
+from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import words

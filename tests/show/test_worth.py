@@ -9,10 +9,10 @@ from math import inf, isnan, nan
 
 import pytest
 
-from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.launches import Judged, Row, judged, judged_rows
 from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.diagnosis.rules import ALL
+from profkit.diagnosis.verdict import judge_launch
 from profkit.model.scenario import Expectation
 from profkit.reports import figures
 from profkit.reports.reader import read_report

@@ -11,15 +11,8 @@ from pkgutil import iter_modules
 from profkit.diagnosis.rule import Rule
 
 # Findings of equal worth are in this order; what is asked otherwise, and doubts, come last.
-_AREAS = ("build", "launch", "memory", "waste", "local", "compute", "waits", "occupancy", "blocks")
-_LAST = ("rest", "checks")
-
-
-def _found() -> tuple[Rule, ...]:
-    others = sorted({m.name for m in iter_modules(__path__)} - {*_AREAS, *_LAST})
-    modules = [import_module(f"{__name__}.{name}") for name in (*_AREAS, *others, *_LAST)]
-    return tuple(chain.from_iterable(module.RULES for module in modules))
-
-
-ALL: tuple[Rule, ...] = _found()
+_AREAS = ("launch", "memory", "waste", "compute", "waits", "occupancy")
+_OTHERS = sorted({m.name for m in iter_modules(__path__)} - {*_AREAS, "checks"})
+_MODULES = [import_module(f"{__name__}.{name}") for name in (*_AREAS, *_OTHERS, "checks")]
+ALL: tuple[Rule, ...] = tuple(chain.from_iterable(module.RULES for module in _MODULES))
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in ALL}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from profkit.diagnosis.rule import Hit, Rule, examples
-from profkit.diagnosis.rules.blocks import full_warps
 from profkit.diagnosis.rules.memory import FEWER, RELIEVED, redundant, relieved, unit_rule
+from profkit.diagnosis.rules.occupancy import full_warps
 from profkit.diagnosis.rules.waits import instruction_share
-from profkit.model.estimate import Fix, amdahl
-from profkit.model.launch import Launch, Threshold
+from profkit.model.launch import Launch, Threshold, tensor
 from profkit.model.resources import BY_LIMITER, COMPUTE, EVERY, resource_use
-from profkit.model.scenario import ISSUING, MATH, NOTHING, ONCHIP, Scenario
-from profkit.model.units import tensor
+from profkit.model.scenario import ISSUING, MATH, NOTHING, ONCHIP, Fix, Scenario, amdahl
 from profkit.reports.figures import share
 from profkit.reports.metrics.warps import STATES
 

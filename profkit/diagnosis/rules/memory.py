@@ -7,11 +7,9 @@ from math import inf
 from typing import Any
 
 from profkit.diagnosis.rule import Hit, Rule, examples
-from profkit.model.estimate import Fix
-from profkit.model.launch import Launch, Threshold
+from profkit.model.launch import Launch, Threshold, cache_resident
 from profkit.model.resources import BY_LIMITER, ENTRY, LINKS, next_limit, resource_use, uses
-from profkit.model.scenario import NOTHING, Scenario, limit
-from profkit.model.units import cache_resident
+from profkit.model.scenario import NOTHING, Fix, Scenario, limit
 from profkit.reports.figures import share
 
 REFETCHED = Threshold(1.3, "DRAM bytes over compulsory ones: below, padding and write-back order")

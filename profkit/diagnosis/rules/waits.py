@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from profkit.diagnosis.rule import Hit, Rule
-from profkit.model.estimate import Build, Fix
 from profkit.model.launch import Launch, Threshold
 from profkit.model.resources import ENTRY, uses
 from profkit.model.scenario import (
@@ -22,6 +21,8 @@ from profkit.model.scenario import (
     NOTHING,
     ONCHIP,
     TRIPS,
+    Build,
+    Fix,
     Scenario,
 )
 from profkit.reports.figures import share

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from profkit.diagnosis import engine  # noqa: F401 - here, so that fresh forks have the rules already
+from profkit.diagnosis import verdict  # noqa: F401 - here, so that fresh forks have the rules already
 from profkit.evidence.history.dataset import History
 from profkit.evidence.history.tables import HistoryLaunch, HistoryReport, HistoryRow, launch_rows
 from profkit.records.store import digest

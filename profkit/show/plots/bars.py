@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from profkit.model.units import collected_metrics
+from profkit.model.launch import collected_metrics
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
 from profkit.show.numbers import LIMITS, PIPES, block_limits, pipe_word, shares

@@ -22,7 +22,7 @@ from matplotlib.ticker import NullLocator
 
 from profkit.errors import ProfkitError
 from profkit.files import part_of
-from profkit.model.units import collected_metrics
+from profkit.model.launch import collected_metrics
 from profkit.reports.frame import frame_rows
 from profkit.show import numbers
 from profkit.show.numbers import Row

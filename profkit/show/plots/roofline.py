@@ -13,7 +13,7 @@ from matplotlib.text import Text
 
 from profkit.errors import ProfkitError
 from profkit.model import roofline as model
-from profkit.model.units import collected_metrics
+from profkit.model.launch import collected_metrics
 from profkit.records.grid import TimeGrid
 from profkit.reports.figures import quantity, share
 from profkit.show import numbers

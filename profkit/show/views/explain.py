@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from profkit.diagnosis import pages
-from profkit.diagnosis.engine import judge_launch
 from profkit.diagnosis.rule import Rule
 from profkit.diagnosis.rules import ALL, BY_ID
+from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
-from profkit.model.estimate import COVERAGE, SPREAD, expectation
 from profkit.model.resources import BY_LIMITER, RESOURCES
+from profkit.model.scenario import COVERAGE, SPREAD, expectation
 from profkit.records.paths import FULL
 from profkit.reports.figures import speedup
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
