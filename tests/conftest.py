@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from profkit.records.artifacts import run_files
+from profkit.records.paths import run_files
 
 # A loaded machine is slow now and then: that says nothing about what is tested.
 # The same examples each time: nothing fails by chance. --hypothesis-profile=explore has new ones.

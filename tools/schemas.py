@@ -33,8 +33,7 @@ from profkit.evidence.calibration import Calibration, Score
 from profkit.evidence.claims import Verified
 from profkit.evidence.counters import Both
 from profkit.evidence.gate import GateReport
-from profkit.evidence.history.noise import MachineNoise
-from profkit.evidence.history.steps import HistoryStep
+from profkit.evidence.history.noise import HistoryStep, MachineNoise
 from profkit.evidence.ladder import Ladder, Summary
 from profkit.evidence.sides import Compared
 from profkit.files import write_text

@@ -60,7 +60,7 @@ def _begin(incomplete: str, known: Iterable[tuple[str, str]]) -> Described:
 
 def _recorded(ctx: typer.Context, part: int) -> list[str]:
     """The variants (part 0) or cases (1) of the records in the folder of artifacts."""
-    from profkit.records.artifacts import run_files
+    from profkit.records.paths import run_files
 
     folder = Path(ctx.params.get("artifacts") or "artifacts")
     return list(dict.fromkeys(name[part] for name in run_files(folder)))

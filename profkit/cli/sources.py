@@ -14,7 +14,7 @@ from profkit.records.paths import wrong_verb
 from profkit.records.record import SourceFile
 
 if TYPE_CHECKING:
-    from profkit.evidence.history.steps import HistoryStep
+    from profkit.evidence.history.noise import HistoryStep
 
 
 def evidence_of(artifacts: Path) -> Evidence:
@@ -82,8 +82,7 @@ def read_steps(
 ) -> tuple[list[HistoryStep], list[ProfkitError]]:
     """The steps of a variant at a case ("": of all), and what cannot be read of the history."""
     from profkit.evidence.history.dataset import History
-    from profkit.evidence.history.noise import process_spreads
-    from profkit.evidence.history.steps import steps
+    from profkit.evidence.history.noise import process_spreads, steps
 
     kept = History(folder)
     runs, bad_runs = kept.runs()

@@ -15,8 +15,12 @@ from typing import Any, Literal
 
 from profkit.errors import ProfkitError
 from profkit.evidence.conditions import WAIVABLE, Incomparable, gpu_uuid, notes_of, refusals_of
-from profkit.evidence.counters import LaunchChange, launch_change
-from profkit.evidence.predictions import HeaderPrediction, header_predictions
+from profkit.evidence.counters import (
+    HeaderPrediction,
+    LaunchChange,
+    header_predictions,
+    launch_change,
+)
 from profkit.evidence.runs import MissingEvidence, Row, Run
 from profkit.evidence.stats import (
     ALPHA,

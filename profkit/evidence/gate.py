@@ -37,7 +37,7 @@ from profkit.evidence.stats import (
     significant,
     smallest_change,
 )
-from profkit.records.artifacts import RunName
+from profkit.records.paths import RunName
 from profkit.records.record import Record
 from profkit.records.store import Document
 

@@ -23,7 +23,7 @@ from profkit.evidence.compare import compare_runs
 from profkit.evidence.runs import Evidence, Run
 from profkit.files import cannot_write, locked, read_bytes, write_bytes
 from profkit.model.scenario import Estimate, estimate
-from profkit.records.artifacts import RunName
+from profkit.records.paths import RunName
 from profkit.records.record import Record
 from profkit.records.store import digest
 

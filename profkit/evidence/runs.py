@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from profkit.diagnosis.rule import Diagnosis
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.model.launch import Launch
-from profkit.records.artifacts import RunFiles, RunName, is_word, only_one, run_files
-from profkit.records.paths import SUFFIXES
+from profkit.records.paths import SUFFIXES, RunFiles, RunName, is_word, only_one, run_files
 from profkit.records.record import Record, SourceFile, read_record, with_todays_header
 from profkit.reports.frame import without_attrs
 
@@ -133,7 +132,7 @@ def record_again(variant: str, case: str | None = None, verb: str = "profile") -
 class Evidence:
     """A folder of artifacts, read once."""
 
-    root: Path  # the folder with records and reports (profkit.records.artifacts says where in it)
+    root: Path  # the folder with records and reports (profkit.records.paths says where in it)
     _runs: dict[RunName, Run] = field(default_factory=dict, repr=False)
     # problem/variant -> what its file says today; without it the records say so
     headers: Mapping[str, SourceFile] = field(default_factory=dict, repr=False)

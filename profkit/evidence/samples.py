@@ -1,25 +1,111 @@
 """Timing samples of one kernel  ->  their median and an interval with all their faults in it.
 
 Few samples, samples that hang together, a drift, a coarse timer, processes that disagree: each
-widens the interval, or takes it away. What compares two samples needs to know nothing else.
+widens the interval, or takes it away. What compares two samples needs to know nothing else. Ranks and
+quantiles are here on scipy.special alone; a test holds each to scipy's own answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from math import hypot, nan, sqrt
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, needing
 from profkit.records.store import Document
 
 Array: TypeAlias = NDArray[np.float64]
+
+
+@cache
+def _special() -> Any:
+    """Return scipy.special: scipy.stats takes longer to import than a comparison, and to check data."""
+    with needing("scipy", "an interval of measured times"):
+        from scipy import special
+    return special
+
+
+def normal_quantile(share: float) -> float:
+    """Standard deviations below which this share of a normal distribution lies."""
+    return float(_special().ndtri(share))
+
+
+def normal_below(deviations: float) -> float:
+    """Share of a normal distribution below so many standard deviations."""
+    return float(_special().ndtr(deviations))
+
+
+def t_quantile(share: float, dof: float) -> float:
+    """As `normal_quantile`, of Student's t with so many degrees of freedom."""
+    return float(_special().stdtrit(dof, share))
+
+
+def average_ranks(x: Array) -> Array:
+    """Ranks from 1; equal values share the mean of theirs."""
+    _, place, counts = np.unique(x, return_inverse=True, return_counts=True)
+    means: Array = np.cumsum(counts) - (counts - 1) / 2
+    return means[place]
+
+
+def bootstrap_medians(x: Array, resamples: int, seed: int) -> Array:
+    """The medians of so many resamples, sorted.
+
+    What is drawn are places in the sorted sample: integers of four bytes, of which a row is sorted
+    twenty times as fast as the middle of a row of floats is found (those of one or two bytes are
+    slower: few processors sort them many at a time).
+    """
+    n = x.size
+    order = np.argsort(x)
+    place = np.empty(n, np.uint32)
+    place[order] = np.arange(n)
+    drawn = place[np.random.default_rng(seed).integers(0, n, (resamples, n))]
+    drawn.sort(axis=-1)
+    values = x[order]
+    medians: Array = (values[drawn[:, (n - 1) // 2]] + values[drawn[:, n // 2]]) / 2
+    medians.sort()
+    return medians
+
+
+def order_p(x: Array) -> float:
+    """Two-sided p of Spearman's test that values do not go with their order; NaN if all are equal."""
+    n = x.size
+    ranks, order = average_ranks(x) - (n + 1) / 2, np.arange(n) - (n - 1) / 2
+    power = float(ranks @ ranks) * float(order @ order)
+    if n < 3 or not power:
+        return nan
+    r = float(ranks @ order) / sqrt(power)
+    if abs(r) >= 1:
+        return 0.0
+    return float(2 * _special().stdtr(n - 2, -abs(r) * sqrt((n - 2) / ((1 + r) * (1 - r)))))
+
+
+def theil_sen_slope(x: Array) -> float:
+    """Median slope over all pairs of samples, per sample."""
+    first, second = np.triu_indices(x.size, 1)
+    return float(np.median((x[second] - x[first]) / (second - first)))
+
+
+def blocks_p(blocks: list[Array]) -> float:
+    """Kruskal and Wallis' p that blocks have one distribution; NaN if all values are equal."""
+    x = np.concatenate(blocks)
+    _, place, counts = np.unique(x, return_inverse=True, return_counts=True)
+    n = x.size
+    ties = 1 - float((counts.astype(float) ** 3 - counts).sum()) / (n**3 - n)
+    if not ties:
+        return nan
+    means = np.cumsum(counts) - (counts - 1) / 2
+    ends = np.cumsum([b.size for b in blocks])[:-1]
+    squares = sum(float(r.sum()) ** 2 / r.size for r in np.split(means[place], ends))
+    h = (12 / (n * (n + 1)) * squares - 3 * (n + 1)) / ties
+    return float(_special().chdtrc(len(blocks) - 1, h))
+
+
 Samples: TypeAlias = Sequence[float] | Array | Sequence[Sequence[float]] | Sequence[Array]
 SampleFault = Literal[
     "too-few", "constant", "drift", "levels", "autocorrelated", "processes", "unseen"
@@ -195,8 +281,6 @@ def _one_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sample:
 
 def two_sided(level: float, dof: float | None = None) -> float:
     """How many standard deviations hold this share, of a normal or a t distribution."""
-    from profkit.evidence.ranks import normal_quantile, t_quantile
-
     tail = (1 + level) / 2
     return normal_quantile(tail) if dof is None else t_quantile(tail, dof)
 
@@ -210,8 +294,6 @@ def _bootstrap(x: Array, thresholds: Thresholds) -> tuple[float, float]:
     normal, log-normal and exponential-tailed samples: 94.6 to 97 % coverage from 10 to 100
     samples, where the plain percentile and BCa have 91 to 95 % and the basic one 77 to 90 %.
     """
-    from profkit.evidence.ranks import bootstrap_medians, normal_below
-
     n = x.size
     tail = normal_below(-sqrt(n / (n - 1)) * two_sided(thresholds.level, n - 1))
     medians = bootstrap_medians(x, thresholds.resamples, thresholds.seed)
@@ -227,8 +309,6 @@ def effective_size(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     series (Marriott and Pope, 1954). Samples are left alone unless lag 1 is significant. From 40
     samples on, strongly correlated ones (0.9) keep 93 % coverage; in 10 nobody can see it.
     """
-    from profkit.evidence.ranks import average_ranks, normal_quantile
-
     n = x.size
     ranks = average_ranks(x) - (n + 1) / 2
     # A straight drift is counted as drift, not again here.
@@ -251,8 +331,6 @@ def drift_of(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
 
     The slope is Theil and Sen's, tested by Spearman's correlation of value and order.
     """
-    from profkit.evidence.ranks import order_p, theil_sen_slope
-
     if order_p(x) >= thresholds.drift_p:
         return 0.0
     return theil_sen_slope(x) * (x.size - 1)
@@ -265,8 +343,6 @@ def levels_of(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     for a while, one step, or noise that hangs together make them differ. The answer is the range
     of the blocks' medians.
     """
-    from profkit.evidence.ranks import blocks_p
-
     count = min(8, x.size // 5)
     if count < 2:
         return 0.0

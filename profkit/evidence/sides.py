@@ -9,7 +9,7 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import COMPARE, Policy, RunComparison, compare_runs
 from profkit.evidence.runs import Evidence, Run
-from profkit.records.artifacts import files_of
+from profkit.records.paths import files_of
 from profkit.records.record import read_record
 from profkit.records.store import Document
 

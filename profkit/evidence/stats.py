@@ -24,6 +24,7 @@ from profkit.evidence.samples import (
     Spread,
     Thresholds,
     as_groups,
+    normal_below,
     process_spread,
     summarize_samples,
     two_sided,
@@ -222,8 +223,6 @@ def _decide(speedup: Interval, ratio: Sample, within: float) -> tuple[TimeAnswer
 
 def _p_value(ratio: Interval) -> float:
     """Two-sided p of no difference: below 1 - level exactly where the interval leaves out 0."""
-    from profkit.evidence.ranks import normal_below
-
     if isnan(ratio.low):
         return nan
     half = ratio.median - ratio.low if ratio.median > 0 else ratio.high - ratio.median

@@ -207,7 +207,7 @@ def _preload() -> None:
     """Import what reads the report while ncu runs: it takes as long as a small report does."""
     import importlib
 
-    for name in ("profkit.reports.reader", "ncu_report", "profkit.evidence.ranks"):
+    for name in ("profkit.reports.reader", "ncu_report", "profkit.evidence.samples"):
         try:
             importlib.import_module(name)
         except (ImportError, ProfkitError):

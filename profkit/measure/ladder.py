@@ -15,8 +15,8 @@ from profkit.measure.targets import Places
 from profkit.measure.variants import build, dry, toolchain, variants
 from profkit.measure.variants.build import Build
 from profkit.measure.variants.variants import Variant
-from profkit.records.artifacts import run_files
 from profkit.records.parts import RecordedSource
+from profkit.records.paths import run_files
 from profkit.records.record import Record, amend_record, read_record
 from profkit.records.store import Document, JsonObject
 from profkit.reports.launch import base_name

@@ -37,8 +37,8 @@ from profkit.measure.targets import Target, TargetRun, build_target, plan_of, re
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.build import Build
 from profkit.measure.worker import TIMEOUT, Prepare, Setup, Worker
-from profkit.records.artifacts import place_for
 from profkit.records.parts import Commit, NcuRun, RecordedReport
+from profkit.records.paths import place_for
 from profkit.records.record import Record, write_record
 from profkit.records.store import digest
 

@@ -24,9 +24,9 @@ from profkit.reports.isolated import is_limited, isolated, processors
 from profkit.reports.library import LARGE, children_for, prepare_child, remove_copy
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import opened_launches, report_weight
-from profkit.reports.sass import images
 from profkit.reports.sass.addresses import LaunchedCode, Place
-from profkit.reports.sass.counters import COUNTERS, Counter, samples_metric
+from profkit.reports.sass.cubin import functions
+from profkit.reports.sass.instruction import COUNTERS, Counter, samples_metric
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,7 +123,7 @@ def _no_lines(counters: Iterable[str] = ()) -> HotLines:
 def read_lines(item: Sequence[Any]) -> list[HotLines]:
     """Answer [report, [the fields of a LinesRequest, ...]] in this process."""
     path, requests = item
-    code = cache(lambda: images.functions(path))
+    code = cache(lambda: functions(path))
     with opened_launches(path) as action_of:
         return [
             _answer(LaunchedCode(action_of(fields["launch"]), code), LinesRequest(**fields))

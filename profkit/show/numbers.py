@@ -19,7 +19,7 @@ from profkit.reports.metrics.occupancy import METRICS as OCCUPANCY_METRICS
 from profkit.reports.metrics.pipes import METRICS as PIPE_METRICS
 
 if TYPE_CHECKING:
-    from profkit.evidence.history.steps import HistoryStep
+    from profkit.evidence.history.noise import HistoryStep
     from profkit.evidence.ladder import Rung
     from profkit.evidence.samples import Interval
 

@@ -11,7 +11,7 @@ from profkit.diagnosis.launches import LINES, judged, launch_lines, with_lines
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
 from profkit.reports.reader import read_report
-from profkit.reports.sass.counters import COUNTERS
+from profkit.reports.sass.instruction import COUNTERS
 from tests.conftest import ROOT
 from tests.reports import made
 

@@ -29,7 +29,7 @@ from profkit.evidence.stats import (
     compare_samples,
     significant,
 )
-from profkit.records.artifacts import HISTORY, run_files
+from profkit.records.paths import HISTORY, run_files
 from profkit.records.record import read_record
 
 ROOT = Path(__file__).resolve().parents[2]

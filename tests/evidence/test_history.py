@@ -16,8 +16,7 @@ import pytest
 import profkit as pk
 from profkit.errors import ProfkitError
 from profkit.evidence.history.dataset import History, add_artifacts, query
-from profkit.evidence.history.noise import machine_noise, process_spreads, spread_for
-from profkit.evidence.history.steps import steps
+from profkit.evidence.history.noise import machine_noise, process_spreads, spread_for, steps
 from profkit.evidence.history.tables import (
     HistoryLaunch,
     HistoryRun,

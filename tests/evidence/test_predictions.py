@@ -8,7 +8,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import Policy, compare_runs
-from profkit.evidence.predictions import parse_moves
+from profkit.evidence.counters import parse_moves
 from profkit.records.record import SourceFile, with_todays_header
 from tests.evidence.made import header, record, row, run
 

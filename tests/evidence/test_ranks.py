@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from profkit.evidence import ranks
+from profkit.evidence import samples as ranks
 
 SIZES = (6, 7, 10, 41, 120, 255, 256, 257, 700)
 

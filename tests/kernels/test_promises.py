@@ -13,7 +13,7 @@ import pytest
 
 from profkit.cli.sources import headers
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence.predictions import HeaderPrediction, header_predictions
+from profkit.evidence.counters import HeaderPrediction, header_predictions
 from profkit.evidence.runs import Evidence, Run
 from profkit.measure.variants.problem import load_problem
 from tests.conftest import ROOT

@@ -11,7 +11,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.measure.session import GivenBack, GpuPool
-from profkit.records.artifacts import run_files
+from profkit.records.paths import run_files
 from profkit.records.record import read_record
 
 from .conftest import Machine

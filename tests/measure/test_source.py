@@ -6,7 +6,7 @@ import pytest
 
 from profkit.measure.variants.variants import find_variants, read_variant
 from profkit.records import header
-from profkit.records import source_hash as source
+from profkit.records import header as source
 
 ROOT = Path(__file__).parents[2]
 CODE = (

@@ -8,7 +8,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.evidence.runs import Evidence
-from profkit.records.artifacts import files_of, only_one, place_for, run_files
+from profkit.records.paths import files_of, only_one, place_for, run_files
 from tests.conftest import ROOT
 
 RECORD = '{"schema": "profkit.run/1", "variant": "v1", "case": "B"}'

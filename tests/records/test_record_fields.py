@@ -8,8 +8,8 @@ from math import nan
 
 import pytest
 
-from profkit.records.artifacts import run_files
 from profkit.records.header import KEYS, SPEAKS, Header, parse_header
+from profkit.records.paths import run_files
 from profkit.records.record import SCHEMA, Record, amend_record, read_record
 from profkit.records.store import ABSENT, from_json, json_safe
 from tests.conftest import ROOT

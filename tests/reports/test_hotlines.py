@@ -14,7 +14,7 @@ from profkit.reports.hotlines import COLUMNS, CounterLine, LinesRequest, lines_o
 from profkit.reports.metrics.warps import SAMPLES, STATES
 from profkit.reports.reader import opened_launches, raw_frame
 from profkit.reports.sass.addresses import LaunchedCode
-from profkit.reports.sass.counters import COUNTERS, FAMILIES, MEMORY
+from profkit.reports.sass.instruction import COUNTERS, FAMILIES, MEMORY
 from tests.conftest import ROOT, kinds, others, report_of
 from tests.reports import made
 from tests.reports.lines import hot_lines

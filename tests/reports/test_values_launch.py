@@ -12,9 +12,8 @@ import pytest
 from profkit.reports import hotlines, launch
 from profkit.reports.metrics import IDENTITY, OPCODES
 from profkit.reports.sass.addresses import LaunchedCode
-from profkit.reports.sass.counters import COUNTERS, samples_metric
-from profkit.reports.sass.cubin import LineRow, LineTable
-from profkit.reports.sass.images import Function
+from profkit.reports.sass.cubin import Function, LineRow, LineTable
+from profkit.reports.sass.instruction import COUNTERS, samples_metric
 
 
 @dataclass

@@ -12,7 +12,7 @@ from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
 from profkit.errors import ProfkitError
 from profkit.measure import targets
 from profkit.measure.targets import Target, TargetRun, timed_rows
-from profkit.records.artifacts import HISTORY
+from profkit.records.paths import HISTORY
 from profkit.records.store import JsonObject
 from profkit.show.views import measured
 

@@ -24,8 +24,7 @@ from profkit.cli.output import (
 from profkit.errors import ProfkitError
 from profkit.program.change import change
 from profkit.program.document import NAME, read_document
-from profkit.records.artifacts import HISTORY
-from profkit.records.paths import wrong_verb
+from profkit.records.paths import HISTORY, wrong_verb
 from profkit.show.views.triage import compared_triages
 
 if TYPE_CHECKING:

@@ -221,7 +221,7 @@ def _header_moves(
     evidence: Evidence, variant: str, headers: Mapping[str, SourceFile]
 ) -> tuple[str, tuple[CounterChange, ...]]:
     """The parent of a variant and what its header says will move, as changes of the parent."""
-    from profkit.evidence.predictions import parse_moves
+    from profkit.evidence.counters import parse_moves
     from profkit.model.whatif import COUNTS, CounterChange
 
     files = {name.rpartition("/")[2]: file for name, file in headers.items()}

@@ -8,7 +8,7 @@ from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
 from profkit.cli.output import one_form, print_blocks, say, say_each
 from profkit.errors import ProfkitError
-from profkit.records.artifacts import HISTORY
+from profkit.records.paths import HISTORY
 
 _SKIP = 125  # git bisect run: this commit cannot be tested
 

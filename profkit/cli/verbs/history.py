@@ -11,12 +11,12 @@ from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
 from profkit.cli.output import note, one_form, print_blocks, refuse, say_each, write_to
 from profkit.errors import ProfkitError
-from profkit.records.artifacts import HISTORY
+from profkit.records.paths import HISTORY
 from profkit.show.text.blocks import Block
 
 if TYPE_CHECKING:
     from profkit.evidence.history.dataset import History
-    from profkit.evidence.history.steps import HistoryStep
+    from profkit.evidence.history.noise import HistoryStep
 
 Shown = tuple[Iterable[Block], dict[str, Any]]  # and what --json prints of it
 

@@ -12,7 +12,7 @@ import pandas as pd
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.evidence.history.dataset import History
 from profkit.evidence.history.tables import TABLES
-from profkit.records.artifacts import HISTORY
+from profkit.records.paths import HISTORY
 
 Named = str | Path | pd.DataFrame | pd.Series | Mapping[str, str] | list[str] | tuple[str, ...]
 TAKES = (

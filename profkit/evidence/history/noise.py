@@ -1,4 +1,4 @@
-"""Runs of one machine code in several processes  ->  what processes differ by on each GPU.
+"""Runs over time  ->  what processes differ by on each GPU; what changed at each run, and was it real.
 
 Two sources: A/A runs (`profkit bench --aa`), and every machine code that was ever measured in more
 than one session. What is estimated from few sessions counts for more than it is: see `spread_for`.
@@ -6,19 +6,28 @@ than one session. What is estimated from few sessions counts for more than it is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from math import log, nan, sqrt
+from math import isnan, log, nan, sqrt
 from pathlib import Path
 from statistics import median
+from typing import Literal
 
 from profkit.errors import ProfkitError
+from profkit.evidence.compare import STRICT, Policy, compare_times
 from profkit.evidence.history.dataset import History
 from profkit.evidence.history.tables import HistoryRun, HistoryTwin
 from profkit.evidence.samples import THRESHOLDS, Spread, pooled_spread, two_sided
-from profkit.evidence.stats import ALPHA, compare_samples, significant
+from profkit.evidence.stats import (
+    ALPHA,
+    TimeComparison,
+    compare_samples,
+    significant,
+    smallest_change,
+)
+from profkit.records.store import Document
 
 _LEAST = 2  # degrees of freedom: one difference is no spread
 # Processes of one sitting share temperature, neighbours and driver: on an H200, 43 in two minutes
@@ -152,3 +161,84 @@ def _noise(
         compare_alarms=len(alarms),
         gate_alarms=sum(significant(c) for c in alarms),
     )
+
+
+StepAnswer = Literal[
+    "first", "faster", "slower", "same", "cannot tell", "same code", "other machine", "no time"
+]
+
+
+@dataclass(frozen=True)
+class HistoryStep(Document):
+    """One run against the one before it on the same GPU; null where not known."""
+
+    JSON = (
+        "run.subject run.commit run.commit_from run.made run.gpu run.median_s run.low_s run.high_s "
+        "run.sass answer time smallest_change note?"
+    )
+
+    run: HistoryRun  # what was measured
+    answer: StepAnswer  # what became of its time; "same code" where the machine code is unchanged
+    time: TimeComparison | None = None  # the comparison; None where none was made
+    # the smallest change that would have been seen; None without a comparison
+    smallest_change: float | None = None
+    # what else is odd: one machine code with two times, or known by another name before
+    note: str = ""
+
+
+def steps(
+    runs: Iterable[HistoryRun], spreads: Mapping[str, Spread] | None = None
+) -> list[HistoryStep]:
+    """Each run of each subject against the one before it, subject by subject, oldest first.
+
+    `spreads`: GPU (uuid) -> what its processes differ by; None asks the runs themselves.
+    """
+    ordered = list(runs)
+    spreads = process_spreads(ordered) if spreads is None else spreads
+    known = {gpu: spread_for(spread) for gpu, spread in spreads.items()}
+    policy = replace(STRICT, spread_of=known.get)
+    by_subject: dict[str, list[HistoryRun]] = {}
+    had: dict[tuple[str, str], list[HistoryRun]] = {}  # SASS and case -> who had it, in order
+    for run in ordered:
+        mine = by_subject.setdefault(run.subject, [])
+        if run.sass:
+            had.setdefault((run.sass, run.case), []).append(run)
+        # A record whose header was mended is another file of one measurement: the first counts.
+        if not any((r.session, r.made) == (run.session, run.made) and r.made for r in mine):
+            mine.append(run)
+    found: list[HistoryStep] = []
+    for _, mine in sorted(by_subject.items()):
+        found += (_noted(_step(mine[:n], run, policy), had) for n, run in enumerate(mine))
+    return found
+
+
+def _step(earlier: Sequence[HistoryRun], run: HistoryRun, policy: Policy) -> HistoryStep:
+    """A run against the latest one before it on the same GPU."""
+    if not earlier:
+        return HistoryStep(run, "first")
+    machine = run.gpu_uuid or run.gpu
+    before = next((r for r in reversed(earlier) if (r.gpu_uuid or r.gpu) == machine), None)
+    same_code = run.machine_code.same_as((before or earlier[-1]).machine_code)
+    if before is None:
+        return HistoryStep(run, "same code" if same_code else "other machine")
+    if not (before.samples and run.samples):
+        return HistoryStep(run, "same code" if same_code else "no time")
+    time = compare_times(before.timed, run.timed, policy)
+    answer = policy.answer(time)
+    if same_code:
+        moved = answer in ("faster", "slower")
+        odd = f"one machine code, and {time.sentence}: the method or the machine" if moved else ""
+        return HistoryStep(run, "same code", note=odd)
+    smallest = smallest_change(time)
+    return HistoryStep(run, answer, time, None if isnan(smallest) else smallest)
+
+
+def _noted(step: HistoryStep, known: Mapping[tuple[str, str], Sequence[HistoryRun]]) -> HistoryStep:
+    """A subject's first run, where its machine code was measured under another name before."""
+    run = step.run
+    if step.answer != "first":
+        return step
+    alike = known.get((run.sass or "", run.case), ())
+    old = next((r for r in alike if r.machine_code.same_as(run.machine_code)), run)
+    known_by = "" if old.subject == run.subject else f"the machine code of {old.subject}"
+    return replace(step, note=known_by)

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.measure.languages.language import CompileJob, Language, Programs
-from profkit.records import source_hash
-from profkit.records.header import parse_header
+from profkit.records.header import code_hash, parse_header, text_hash
 
 # -lineinfo: reports show source lines. --no-compress: the machine code can be hashed.
 # The CUDA runtime is linked statically, so a library loads beside any other runtime (torch's).
@@ -107,8 +106,8 @@ LANGUAGE = Language(
     suffix=".cu",
     programs=("nvcc", "ninja"),
     header=parse_header,
-    code_hash=source_hash.code_hash,
-    text_hash=source_hash.text_hash,
+    code_hash=code_hash,
+    text_hash=text_hash,
     # those of the header, then a -D for each tunable
     flags=lambda head, defines: (*head.flags, *(f"-D{k}={v}" for k, v in sorted(defines.items()))),
     check_flags=lambda header, name: check_flags(header.flags, name),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError, did_you_mean
-from profkit.evidence.predictions import parse_moves
+from profkit.evidence.counters import parse_moves
 from profkit.files import read_text
 from profkit.measure.languages.cuda import LANGUAGE as CUDA
 from profkit.measure.languages.language import Language, is_kernel, kernel_files, language_of

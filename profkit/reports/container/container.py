@@ -24,8 +24,17 @@ from typing import IO, Literal
 
 from profkit.files import open_regular
 from profkit.reports.container import wire
-from profkit.reports.container.contents import BlockHeader, header, nameless, repair_frame, result
-from profkit.reports.container.copies import MAGIC, ZSTD, Copies, unpacked
+from profkit.reports.container.contents import (
+    MAGIC,
+    ZSTD,
+    BlockHeader,
+    Copies,
+    header,
+    nameless,
+    repair_frame,
+    result,
+    unpacked,
+)
 from profkit.reports.container.wire import SOURCES, Cut, Malformed, verify_message
 
 Status = Literal["ok", "empty", "damaged", "unreadable"]

@@ -1,13 +1,19 @@
-"""One machine instruction: what its bits say, and what its opcode does. No disassembler is needed.
+"""One machine instruction: what its bits say, what its opcode does, and what is counted of it.
 
 128 bits each since Volta: opcode in bits 0-8 with the form of its operands in 9-11, guard in 12-15,
-control fields in 105-125. Registers are not read: with scoreboards they are not needed.
+control fields in 105-125. Registers are not read: with scoreboards they are not needed. A disassembler
+is not, either.
+
+What is counted has alternatives, newest names first: the first whose metrics the report has is taken,
+so that a report of 2020 has lines too. Nothing collected is no counter, and never zero.
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+
+from profkit.reports.metrics.warps import SAMPLES, STATES
 
 BYTES = 16  # of an instruction, from Volta on
 
@@ -71,24 +77,29 @@ MIO = opcode_set("""
 # Copies that no register waits for: what waits is a counter of groups.
 GROUPED = opcode_set("LDGSTS")
 STORES = opcode_set("ST STG STL STS RED REDG SUST SURED UTMASTG UTMAREDG UBLKRED ATOM ATOMG STAS")
-ATOMICS = opcode_set("ATOM ATOMG ATOMS RED REDG SUATOM SURED UTMAREDG UBLKRED")
-LOCAL = opcode_set("LDL STL")
-TEXTURE = opcode_set("TEX TLD TLD4 TMML TXD TXQ")
-CONSTANT = opcode_set("LDC LDCU ULDC")
 TENSOR = opcode_set("""
     HMMA IMMA BMMA DMMA QMMA OMMA HGMMA IGMMA BGMMA QGMMA UTCHMMA UTCIMMA UTCQMMA UTCOMMA UTCMXQMMA
 """)
-FP32 = opcode_set("FFMA FADD FMUL FFMA32I FADD32I FMUL32I FFMA2 FADD2 FMUL2")
-UNFUSED = opcode_set("FADD FMUL FADD32I FMUL32I DADD DMUL")
-FP64 = opcode_set("DFMA DADD DMUL DSETP DMNMX DMMA")
-FP16 = opcode_set("HFMA2 HADD2 HMUL2 HMNMX2 HSET2 HSETP2 HFMA2_32I HADD2_32I")
-INTEGER = opcode_set("""
-    IADD IADD3 IMAD IMUL ISETP LOP LOP3 SHF SHL SHR LEA IMNMX IABS VIADD VIMNMX VIADDMNMX VIMNMX3
-    PRMT SEL BMSK SGXT IDP IDP4A ISCADD VABSDIFF VABSDIFF4 IADD32I IMAD32I
-""")
-XU = opcode_set("MUFU I2F F2I F2F FRND POPC FLO BREV")
-EXPONENTIAL = opcode_set("MUFU")
-BRANCHES = opcode_set("BRA BRX BRXU JMP JMX JMXU CALL RET BSYNC BREAK")
+# Family of opcodes -> which they are; each is the counter "instructions <family>".
+FAMILIES = {
+    "tensor": TENSOR,
+    "fp32": opcode_set("FFMA FADD FMUL FFMA32I FADD32I FMUL32I FFMA2 FADD2 FMUL2"),
+    "fp64": opcode_set("DFMA DADD DMUL DSETP DMNMX DMMA"),
+    "fp16": opcode_set("HFMA2 HADD2 HMUL2 HMNMX2 HSET2 HSETP2 HFMA2_32I HADD2_32I"),
+    "int": opcode_set("""
+        IADD IADD3 IMAD IMUL ISETP LOP LOP3 SHF SHL SHR LEA IMNMX IABS VIADD VIMNMX VIADDMNMX
+        VIMNMX3 PRMT SEL BMSK SGXT IDP IDP4A ISCADD VABSDIFF VABSDIFF4 IADD32I IMAD32I
+    """),
+    "xu": opcode_set("MUFU I2F F2I F2F FRND POPC FLO BREV"),
+    "exponential": opcode_set("MUFU"),
+    "atomics": opcode_set("ATOM ATOMG ATOMS RED REDG SUATOM SURED UTMAREDG UBLKRED"),
+    "texture": opcode_set("TEX TLD TLD4 TMML TXD TXQ"),
+    "constant": opcode_set("LDC LDCU ULDC"),
+    "local": opcode_set("LDL STL"),
+    "unfused": opcode_set("FADD FMUL FADD32I FMUL32I DADD DMUL"),
+    "branches": opcode_set("BRA BRX BRXU JMP JMX JMXU CALL RET BSYNC BREAK"),
+}
+FAMILIES["fma"] = FAMILIES["fp32"] | FAMILIES["fp16"]
 # Nothing falls through one of these when it runs without a predicate.
 ENDS = opcode_set("BRA BRX BRXU JMP JMX JMXU EXIT RET KILL RTT")
 INDIRECT = opcode_set("BRX BRXU JMX JMXU")
@@ -181,3 +192,74 @@ def _target(low: int, high: int, pc: int, capability: int) -> int:
     if capability >= _HOPPER:
         offset = offset << 8 | (low >> 16 & 0xFF)
     return pc + BYTES + 4 * offset
+
+
+# Raw metric -> factor: the value of an instruction is the sum of factor x value.
+Terms = dict[str, float]
+
+_WARP = 32.0
+_EXECUTED = "inst_executed"
+# A warp in these states waits for memory of any kind, or for room to ask for it.
+_WAITS = "long_scoreboard short_scoreboard lg_throttle mio_throttle tex_throttle drain membar"
+MEMORY = tuple(_WAITS.split())
+ACTIVE = ("selected", "not_selected")  # the warp was issuing, or could have
+_RAW_OF = {state: raw for raw, state in SAMPLES.items()}
+
+
+@dataclass(frozen=True)
+class Counter:
+    meaning: str  # what is counted, in the plural
+    alternatives: tuple[Terms, ...] = ()  # of raw metrics with one instance per instruction address
+    opcodes: frozenset[str] = frozenset()  # only at these; at all when empty
+    # Warp states whose samples are counted instead, each laid to what is waited for.
+    states: tuple[str, ...] = ()
+
+
+def _any(*names: str) -> tuple[Terms, ...]:
+    return tuple({name: 1.0} for name in names)
+
+
+def _excess(new: str, old: str) -> tuple[Terms, ...]:
+    """Return something beyond the ideal: as derived by ncu, or the difference, under both names."""
+    derived = [{f"derived__{name}_excessive": 1.0} for name in (new, old)]
+    differences: list[Terms] = [{name: 1.0, f"{name}_ideal": -1.0} for name in (new, old)]
+    return derived[0], differences[0], derived[1], differences[1]
+
+
+_SECTORS = ("memory_l2_theoretical_sectors_global", "memory_l2_sectors_global")
+_WAVEFRONTS = ("memory_l1_wavefronts_shared", "memory_l1_sectors_shared")
+_LOCAL = ("memory_l2_theoretical_sectors_local", "memory_l2_sectors_local")
+_LANES = tuple({_EXECUTED: _WARP, f"thread_{_EXECUTED}{kind}": -1.0} for kind in ("_true", ""))
+_WAITING = tuple(s for s in STATES if s not in ACTIVE)
+
+COUNTERS: dict[str, Counter] = {
+    "sectors": Counter("L2 sectors of global memory", _any(*_SECTORS)),
+    "excess-sectors": Counter("L2 sectors beyond the ideal", _excess(*_SECTORS)),
+    "l1-requests": Counter("L1 tag requests", _any("memory_l1_tag_requests_global")),
+    "wavefronts": Counter("shared-memory wavefronts", _any(*_WAVEFRONTS)),
+    "excess-wavefronts": Counter(
+        "shared-memory wavefronts beyond the ideal", _excess(*_WAVEFRONTS)
+    ),
+    "local-sectors": Counter("L2 sectors of local memory", _any(*_LOCAL)),
+    "divergent-branches": Counter(
+        "branches at which threads part", _any("smsp__branch_targets_threads_divergent")
+    ),
+    "lost-lanes": Counter("lanes without work", _LANES),
+    "instructions": Counter("executed instructions", _any(_EXECUTED)),
+    **{
+        f"instructions {family}": Counter(
+            f"executed {family} instructions", _any(_EXECUTED), opcodes=names
+        )
+        for family, names in FAMILIES.items()
+    },
+    **{f"stall {state}": Counter(f"samples in {state}", states=(state,)) for state in STATES},
+    "stalls shared": Counter(
+        "samples of warps that wait for shared memory", states=("short_scoreboard", "mio_throttle")
+    ),
+    "stalls memory": Counter("samples of warps that wait for memory", states=MEMORY),
+    "stalls": Counter("samples of waiting warps", states=_WAITING),
+}
+
+
+def samples_metric(state: str) -> str:
+    return _RAW_OF[state]

@@ -22,7 +22,7 @@ from markupsafe import Markup
 from profkit.diagnosis.launches import LINES, Judged, judged_rows, with_known_lines
 from profkit.errors import ProfkitError
 from profkit.evidence import counters as changes
-from profkit.evidence.history.steps import HistoryStep
+from profkit.evidence.history.noise import HistoryStep
 from profkit.evidence.ladder import Ladder, of_runs
 from profkit.evidence.runs import Run
 from profkit.files import write_text

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 
 from profkit.errors import ProfkitError
 from profkit.evidence.calibration import ALL, Score, calibration
-from profkit.evidence.history.steps import HistoryStep
+from profkit.evidence.history.noise import HistoryStep
 from profkit.evidence.ladder import Ladder, Rung
 from profkit.reports import figures
 from profkit.show.numbers import HistoryPoint, history_points, references_of

@@ -7,8 +7,7 @@ from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
 from profkit.evidence.gate import GateReport, GateSubject
-from profkit.evidence.history.noise import MachineNoise
-from profkit.evidence.history.steps import HistoryStep
+from profkit.evidence.history.noise import HistoryStep, MachineNoise
 from profkit.reports import figures
 from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, grid
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from profkit.reports.reader import actions
-from profkit.reports.sass import images, text
+from profkit.reports.sass import cubin as images
+from profkit.reports.sass import text
 from profkit.reports.sass.cubin import line_tables
 from profkit.reports.sass.instruction import Instruction, decode, name
 from tests.conftest import ROOT, kinds, others
@@ -28,7 +29,7 @@ def _functions(path: Path) -> Iterator[tuple[list[str], list[Instruction], int]]
         if starts is None:
             continue
         places = {starts.as_uint64(i) for i in range(starts.num_instances())}
-        function = images.of(known, action.name(action.NameBase_MANGLED), places)
+        function = images.launched(known, action.name(action.NameBase_MANGLED), places)
         assert function is not None, path
         start = function.start
         assert start is not None
@@ -77,11 +78,13 @@ def test_two_builds_of_one_kernel_are_told_apart_by_their_place() -> None:
     assert sorted(len(f.code) for f in both) == [1024, 1152]
     for function in both:
         assert function.start is not None
-        found = images.of(known, function.name, {function.start})
+        found = images.launched(known, function.name, {function.start})
         assert found is not None
         assert found.code == function.code
-    assert images.of(known, "_Z11atomic_samePKfPfS1_", {0}) is None  # which of them nobody can say
-    assert images.of(known, "nothing", {0}) is None
+    assert (
+        images.launched(known, "_Z11atomic_samePKfPfS1_", {0}) is None
+    )  # which of them nobody can say
+    assert images.launched(known, "nothing", {0}) is None
 
 
 def test_unknown_opcode_is_no_answer() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from profkit.reports.sass.addresses import Program, producers
 from profkit.reports.sass.instruction import Control, Instruction
-from profkit.reports.sass.producers import Program, producers
 from tests.reports.sass.listing import program
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from profkit.reports.sass import images
+from profkit.reports.sass import cubin as images
 from profkit.reports.sass.cubin import Cubin, LineRow, LineTable, line_tables
 from tests.reports import made
 
@@ -269,15 +269,15 @@ def test_which_function_a_launch_ran(tmp_path: Path) -> None:
     path.write_bytes(_report(_source(_cubin(), _place("kern", 0x500)),
                              _source(_elf([(".text.kern", b"other build")]))))  # fmt: skip
     known = images.functions(path)
-    placed = images.of(known, "kern", {0x500, 0x900})
+    placed = images.launched(known, "kern", {0x500, 0x900})
     assert placed is not None
     assert (placed.start, placed.code) == (0x500, b"K" * 32)
-    unplaced = images.of(known, "kern", {0x900})  # this one must be that without an address
+    unplaced = images.launched(known, "kern", {0x900})  # this one must be that without an address
     assert unplaced is not None
     assert (unplaced.start, unplaced.code) == (0x900, b"other build")
-    assert images.of(known, "kern", {0x900, 0x901}) is None
-    assert images.of(known, "kern", set()) is None
+    assert images.launched(known, "kern", {0x900, 0x901}) is None
+    assert images.launched(known, "kern", set()) is None
     two = [f for f in known if f.start is None and f.name == "kern"] * 2
-    assert images.of(two, "kern", {0x900}) is not None  # the same code twice is one
+    assert images.launched(two, "kern", {0x900}) is not None  # the same code twice is one
     mixed = [*two, *(f for f in known if f.name == "other")]
-    assert images.of(mixed, "kern", {1}) is not None
+    assert images.launched(mixed, "kern", {1}) is not None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from profkit.reports.sass import instruction as machine
+from profkit.reports.sass.addresses import Program, producers
 from profkit.reports.sass.instruction import BY_FORM, OPCODES, Control, Instruction, control
-from profkit.reports.sass.producers import Program, producers
 from profkit.reports.sass.text import parse_sass, registers, split_operands
 from tests.reports.sass.listing import parsed, program
 
