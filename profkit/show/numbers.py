@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.model import roofline as model
 from profkit.reports import figures
-from profkit.reports.metrics import CATALOGUE
-from profkit.reports.metrics.occupancy import METRICS as OCCUPANCY_METRICS
-from profkit.reports.metrics.pipes import METRICS as PIPE_METRICS
+from profkit.reports.metrics import CATALOGUE, compute
+from profkit.reports.metrics.launch import OCCUPANCY
 
 if TYPE_CHECKING:
     from profkit.evidence.history.noise import HistoryStep
@@ -167,7 +166,7 @@ def rate_tick(value: float) -> str:
 
 PIPES = tuple(
     m.name.removesuffix("_busy")
-    for m in PIPE_METRICS
+    for m in compute.PIPES
     if m.name.endswith("_busy") and f"{m.name}_active" in CATALOGUE
 )
 _PIPE_WORDS = {"tensor": "tensor", "uniform": "uniform", "issue": "issue slots"}
@@ -182,7 +181,7 @@ def shares(row: Mapping[str, float], pipe: str) -> tuple[float, float]:
     return row.get(f"{pipe}_busy", nan), row.get(f"{pipe}_busy_active", nan)
 
 
-LIMITS = tuple(m.name for m in OCCUPANCY_METRICS if m.name.startswith("limit_"))
+LIMITS = tuple(m.name for m in OCCUPANCY if m.name.startswith("limit_"))
 
 
 def block_needs(row: Mapping[str, float]) -> dict[str, str]:

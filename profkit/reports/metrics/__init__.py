@@ -1,34 +1,36 @@
 """The catalogue: every metric that profkit knows, said once.  raw ncu values -> short names in SI.
 
-Raw names of Nsight Compute live in this folder only. One more metric is one more entry in the
-METRICS of its file.
+Raw names of Nsight Compute live in this folder only. One more metric is one more entry in the text
+of its family.
 """
 
 from __future__ import annotations
 
 from itertools import chain
 
-from profkit.reports.metrics import (
-    access,
-    instructions,
-    launch,
-    memory,
-    occupancy,
-    peaks,
-    pipes,
-    warps,
-)
+from profkit.reports.metrics.compute import INSTRUCTIONS, PIPES
 from profkit.reports.metrics.derive import OPCODES, Metric, Raw, by_opcode
+from profkit.reports.metrics.launch import LAUNCH, OCCUPANCY
+from profkit.reports.metrics.memory import ACCESS, MEMORY
+from profkit.reports.metrics.peaks import PEAKS
+from profkit.reports.metrics.warps import WARPS
 
 __all__ = ["OPCODES", "Metric"]
 
-_FILES = (launch, occupancy, memory, access, pipes, instructions, warps, peaks)
-_ALL = chain.from_iterable(file.METRICS for file in _FILES)
-CATALOGUE: dict[str, Metric] = {metric.name: metric for metric in _ALL}
-# Metric -> the file of this folder that it is in.
-FAMILIES: dict[str, str] = {}
-for _file in _FILES:
-    FAMILIES |= dict.fromkeys((m.name for m in _file.METRICS), _file.__name__.rpartition(".")[2])
+_FAMILIES = {
+    "launch": LAUNCH,
+    "occupancy": OCCUPANCY,
+    "memory": MEMORY,
+    "access": ACCESS,
+    "pipes": PIPES,
+    "instructions": INSTRUCTIONS,
+    "warps": WARPS,
+    "peaks": PEAKS,
+}
+CATALOGUE: dict[str, Metric] = {m.name: m for m in chain.from_iterable(_FAMILIES.values())}
+FAMILIES: dict[str, str] = {}  # metric -> its family, which has a page
+for _family, _members in _FAMILIES.items():
+    FAMILIES |= dict.fromkeys((m.name for m in _members), _family)
 # What identifies a launch; read by the reader, not metrics of their own.
 IDENTITY = (
     "device__attribute_display_name",

@@ -70,7 +70,7 @@ peak_tensor_{kind} | op/s | \
     for kind in _TYPES
 )
 _ALL = sorted(chain.from_iterable(map(_counted, _TYPES.values())))
-METRICS = metrics(
+PEAKS = metrics(
     f"""
 [SpeedOfLight_RooflineChart]
 peak_dram | byte/s | DRAM bandwidth at the measured memory clock

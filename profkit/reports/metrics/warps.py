@@ -71,7 +71,7 @@ _STALLS = tuple(
     )
     for (sampled, state), ratio in zip(SAMPLES.items(), _RATIOS, strict=True)
 )
-METRICS = _STALLS + metrics(f"""
+WARPS = _STALLS + metrics(f"""
 [SourceCounters]
 warp_samples | count | Samples of warp states
   sum of those collected: {", ".join(SAMPLES)}
