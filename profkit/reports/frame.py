@@ -1,19 +1,196 @@
-"""What was read of each file  ->  the frame: one row per launch, and all files' statuses."""
+"""One launch as ncu_report gives it  ->  its identity and raw values; what was read  ->  the frame."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
+from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
 from profkit.reports.container.container import Status
-from profkit.reports.launch import IDENTIFIED, Size, Text
-from profkit.reports.metrics import CATALOGUE
+from profkit.reports.metrics import CATALOGUE, IDENTITY, INSTANCED, RAW_NAMES
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from profkit.records.record import Record
+
+Dims = tuple[int, int, int]
+# What identify() gives, in this order.
+_NAMES = "kernel workload device cc grid block variant case nvtx status"
+IDENTIFIED = tuple(_NAMES.split())
+Text = str | None
+Size = Dims | None
+Identified = tuple[Text, str, Text, Text, Size, Size, Text, Text, Text, str]  # in this order
+
+# ncu_report's enums as numbers, so that this file does not import 50 MB of library.
+_ERROR = 4  # MsgType.ERROR: a rule that failed; its text is a traceback, never advice
+_SCOPES = {1: "local", 2: "global"}  # SpeedupType
+_WORKLOADS = {0: "kernel", 1: "range", 2: "cmdlist", 3: "graph", 4: "subgrid"}  # WorkloadType
+_LENGTH = re.compile(r"\d{1,4}")
+_SPECIAL = re.compile(r"L[a-z](\d+)E|[ST][\dA-Z]*_")  # a number, or a name that stood before
+_LINK = re.compile(r"@(?:section|url|sass|source):[^@\n]*@")
+
+
+@lru_cache(maxsize=65536)
+def readable(name: str) -> str:
+    """A mangled name as namespace::kernel<words of its arguments>; any other as it is."""
+    if not name.startswith("_Z"):
+        return name
+    head: list[str] = []
+    inside: list[str] = []
+    at = 3 if name[2:3] == "N" else 2
+    words = head
+    while at < len(name):
+        if length := _LENGTH.match(name, at):
+            at = length.end() + int(length[0])
+            word = name[length.end() : at]
+            words.append("(anonymous namespace)" if word.startswith("_GLOBAL__N") else word)
+            continue
+        words = inside
+        special = _SPECIAL.match(name, at)
+        inside += [special[1]] if special and special[1] else []
+        at = special.end() if special else at + 1
+    return "::".join(head) + (f"<{' '.join(inside)}>" if inside else "") if head else name
+
+
+def base_name(name: str) -> str:
+    """Return a kernel's own name, of a demangled or mangled one: no namespaces, no arguments.
+
+    It is what ncu's --kernel-name-base function has.
+    """
+    depth, plain = 0, []
+    name = readable(name).removeprefix("void ").replace("(anonymous namespace)", "_")
+    for c in name.replace("<unnamed>", "_"):
+        depth += c in "<("
+        if not depth:
+            plain.append(c)
+        depth -= c in ">)"
+    return "".join(plain).rsplit("::", 1)[-1].strip().rsplit(" ", 1)[-1]
+
+
+def raw_of_launch(action: Any, names: Iterable[str]) -> dict[str, float]:
+    """Return raw name -> value, in ncu's unit, of what the catalogue reads of an IAction.
+
+    `names` are the metrics it has (metric_names()); instances are "name[key]".
+    """
+    values: dict[str, float] = {}
+    for name in RAW_NAMES.intersection(names):
+        metric = action.metric_by_name(name)
+        # Asked first, because value() of a metric without a value is 0.
+        if metric is not None and metric.has_value():
+            values[name] = metric.as_double()
+    for name in INSTANCED:
+        metric = action.metric_by_name(name)
+        if metric is not None and metric.has_correlation_ids():
+            keys = metric.correlation_ids()
+            for i in range(metric.num_instances()):
+                values[f"{name}[{keys.as_string(i)}]"] = metric.as_double(i)
+    return values
+
+
+def scalars(action: Any) -> dict[str, float | str]:
+    """Return raw name -> value of every metric of a launch that has one of its own."""
+    values = {name: _value(action, name) for name in action.metric_names() if clean(name) == name}
+    return {k: v if isinstance(v, str) else float(v) for k, v in values.items() if v is not None}
+
+
+def launch_identity(action: Any, record: Record | None, time: float) -> Identified:
+    """Return IDENTIFIED of an IAction, the run record next to its report, its duration in s or NaN."""
+    ranges = _nvtx(action)
+    kernel = action.name(action.NameBase_DEMANGLED) or action.name()
+    return identify(
+        kernel and clean(kernel),
+        _WORKLOADS.get(action.workload_type(), "unknown"),
+        {name: _value(action, name) for name in IDENTITY},
+        _marked(ranges) or ((record.variant, record.case) if record else (None, None)),
+        ranges,
+        time,
+    )
+
+
+def identify(
+    kernel: str | None,
+    workload: str,
+    values: Mapping[str, Any],
+    marked: tuple[str | None, str | None],
+    ranges: Sequence[str],
+    time: float,
+) -> Identified:
+    """Return IDENTIFIED from the raw values of IDENTITY, variant and case, NVTX ranges."""
+    device, major, minor, *dims = (values.get(name) for name in IDENTITY)
+    cc = None if major is None or minor is None else f"{int(major)}.{int(minor)}"
+    grid, block = _triple(dims[:3]), _triple(dims[3:])
+    # A launch that ncu gave up on has no launch__* metrics, and a duration that is NaN or absent.
+    failed = isnan(time) and (grid is None or workload != "kernel")
+    status = "failed" if failed else "ok"
+    return kernel, workload, device, cc, grid, block, *marked, "/".join(ranges) or None, status
+
+
+def rules_of(results: Iterable[Any]) -> Iterator[tuple[str, str, str, float, str]]:
+    """Yield those of a launch's rule_results() that are advice.
+
+    Rule, title, message without links, speedup as a share (0.17 is ncu's 17 %; NaN when it gives
+    none), scope ("local": of the part that the rule looks at, "global", or "").
+    """
+    for rule in results:
+        text = rule.rule_message() if rule.has_rule_message() else None
+        if text is None or text["type"] == _ERROR:
+            continue
+        speedup, scope = nan, ""
+        if rule.has_speedup_estimation():
+            estimate = rule.speedup_estimation()
+            speedup, scope = estimate["speedup"] / 100, _SCOPES.get(estimate["type"], "")
+        title, message = text["title"] or rule.name(), _LINK.sub(_plain, text["message"])
+        yield rule.rule_identifier(), clean(title), clean(message), speedup, scope
+
+
+def _plain(link: re.Match[str]) -> str:
+    """@section:Id:text@, @url:text:address@, @sass:pc:text@ and @source:file:line:text@ -> text."""
+    kind, *parts = link[0].strip("@").split(":")
+    return parts[0] if kind == "url" else parts[-1]
+
+
+def _value(action: Any, name: str) -> Any:
+    metric = action.metric_by_name(name)
+    value = metric.value() if metric is not None and metric.has_value() else None
+    return clean(value) if isinstance(value, str) else value
+
+
+def clean(text: str) -> str:
+    r"""Return a text of the library; bytes that are not UTF-8, which it gives as surrogates, as \xff."""
+    if text.isascii():
+        return text
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
+def _triple(dims: Sequence[float | None]) -> Dims | None:
+    """Return three launch dimensions as int: they are floats in reports of ncu up to 2024.2."""
+    x, y, z = dims
+    return None if x is None or y is None or z is None else (int(x), int(y), int(z))
+
+
+def _nvtx(action: Any) -> list[str]:
+    """Return the push/pop ranges round a launch, outer to inner, of all domains."""
+    state = action.nvtx_state()
+    if state is None:
+        return []
+    ranges = (state.domain_by_id(index).push_pop_ranges() for index in state.domains())
+    return [clean(name) for name in chain.from_iterable(ranges)]
+
+
+def _marked(ranges: Sequence[str]) -> tuple[str, str | None] | None:
+    """Return variant and case from a range named profkit:<variant>:<case>, the innermost one."""
+    for name in reversed(ranges):
+        mark, _, rest = name.partition(":")
+        if mark == "profkit" and rest:
+            variant, _, case = rest.partition(":")
+            return variant, case or None
+    return None
+
 
 COLUMNS = ("report", "launch", *IDENTIFIED, "ncu_version")
 # A row's share of them: Identified in between.

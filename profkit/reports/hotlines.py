@@ -21,9 +21,15 @@ from profkit.records.paths import is_table
 from profkit.records.record import record_beside, recorded_sha256
 from profkit.reports.container.container import check, split
 from profkit.reports.isolated import is_limited, isolated, processors
-from profkit.reports.library import LARGE, children_for, prepare_child, remove_copy
 from profkit.reports.metrics.warps import SAMPLES
-from profkit.reports.reader import opened_launches, report_weight
+from profkit.reports.reader import (
+    LARGE,
+    children_for,
+    opened_launches,
+    prepare_child,
+    remove_copy,
+    report_weight,
+)
 from profkit.reports.sass.addresses import LaunchedCode, Place
 from profkit.reports.sass.cubin import functions
 from profkit.reports.sass.instruction import COUNTERS, Counter, samples_metric

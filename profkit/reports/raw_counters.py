@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,14 +13,16 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.reports.frame import Identity, Part, ReportFile, Reports
-from profkit.reports.launch import clean, identify
+from profkit.files import read_bytes
+from profkit.reports.container.container import Status
+from profkit.reports.frame import Identity, Part, ReportFile, Reports, clean, identify
 from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES, evaluate
 from profkit.reports.metrics.derive import scale
 
 if TYPE_CHECKING:
     import pandas as pd
 
+TABLE_MOST = 256 << 20  # bytes of a table that ncu printed: 10,000 launches of a full set
 # Keys of a row that are no counters: what the launch is called.
 NAMES = ("kernel", "variant", "case")
 DEVICE, MAJOR, MINOR = IDENTITY[:3]
@@ -94,6 +97,24 @@ def _text(row: Mapping[str, Any], key: str, index: int) -> str | None:
     if not isinstance(value, str):
         raise ProfkitError(f"from_raw: row {index}: {key} is {value!r}, not a text")
     return clean(value)
+
+
+def read_table(path: str) -> Part:
+    """Return what `ncu --csv` printed as one file's share of a frame."""
+    content, rows = None, []
+    status: Status = "unreadable"
+    try:
+        content = read_bytes(path, TABLE_MOST)
+        if content.strip():
+            rows = table_rows(content.decode("utf-8-sig", "backslashreplace"), path)
+        status = "ok" if rows else "empty"
+        message = "" if rows else "a header without launches" if content.strip() else "0 bytes"
+    except OSError as error:
+        message = error.strerror or "cannot be read"
+    except ProfkitError as error:
+        message = f"{error.message.removeprefix(f'{path}: ')}: {error.hint}"
+    sha256 = None if content is None else hashlib.sha256(content).hexdigest()
+    return part_from_raw(rows, ReportFile(path, sha256, status, message, len(rows), None))
 
 
 def table_rows(text: str, name: str) -> list[dict[str, Any]]:

@@ -1,9 +1,13 @@
-"""Reports  ->  one row per launch, NVIDIA's rule results, and the status of every file."""
+"""Reports  ->  one row per launch, NVIDIA's rule results, and the status of every file.
+
+Launches are read all at once or some at a time. Nothing else imports ncu_report, and this late: its
+library is 50 MB, takes six times the bytes of a report and never gives them back.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import os
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,16 +16,195 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.files import read_bytes, temporary_folder
+from profkit.files import temporary_folder, write_bytes
 from profkit.records.paths import expand, is_table
-from profkit.reports import library
-from profkit.reports.container.container import Frames, Status, check, split
-from profkit.reports.frame import Part, ReportFile, Reports
+from profkit.records.record import Record, declared, record_beside, recorded_sha256
+from profkit.reports.container.container import PART, Frames, Status, check, repair, split
+from profkit.reports.frame import (
+    PLACES,
+    Identity,
+    Part,
+    ReportFile,
+    Reports,
+    Rows,
+    RuleRow,
+    launch_identity,
+    raw_of_launch,
+    rules_of,
+    scalars,
+)
 from profkit.reports.isolated import is_limited, isolated, processors
-from profkit.reports.library import LARGE, actions, openable, part_from, prepare_child
+from profkit.reports.metrics import evaluate
 
 if TYPE_CHECKING:
     import pandas as pd
+
+LARGE = 6 << 20  # a report with more bytes is read some launches at a time
+# A launch with one metric. At the first that it gives, the library makes tables of 100 MB, in 60 ms.
+_SMALLEST = (
+    b'NVR\0\2\0\0\0\x08\7\t\0\0\0"\3\n\1a\x10\1(-)\0\0\0\x08\1\x10\1\x18\1 \1*\x002\0:\0@\0J\0R\0Z\0'
+    b"j\x0f\x08\0\x12\t\x19\0\0\0\0\0\0\xf0? \0z\0"
+)
+
+
+def prepare_child() -> None:
+    """Do what a child does before its first file, for all the processes that it becomes."""
+    import zstandard  # noqa: F401
+
+    with temporary_folder() as folder:
+        path = os.path.join(folder, "smallest.ncu-rep")
+        write_bytes(path, _SMALLEST)
+        for action in actions(path):
+            action.metric_by_name("a")
+
+
+def actions(path: str) -> Iterator[Any]:
+    """Yield the ncu_report actions of a file that is not damaged, over all its ranges."""
+    if os.path.getsize(path):
+        for launches in open_report(path):
+            yield from launches
+
+
+def open_report(path: str) -> Any:
+    """Return the ncu_report context of a file, without libnvperf_host.
+
+    That library gives the units and descriptions of metrics, which nobody asks for here, and takes
+    0.1 s and 110 MB. It is not loaded when the folder given for it has none.
+    """
+    import ncu_report
+
+    try:
+        return ncu_report._ncu_report.load_report(path, "")
+    except (AttributeError, TypeError):  # another version of ncu_report
+        return ncu_report.load_report(path)
+
+
+@contextmanager
+def openable(path: str, *, repaired: bool = False, metrics_only: bool = False) -> Iterator[str]:
+    """Yield a file that the library reads: the report, or a copy of what is left of it."""
+    if not (repaired or metrics_only):
+        yield path
+        return
+    with temporary_folder() as folder:
+        copy = os.path.join(folder, "left.ncu-rep")
+        repair(path, copy, metrics_only)
+        yield copy
+
+
+def metric_rows(item: Sequence[Any]) -> Rows:
+    """Return the launches of a report from only the metrics in a copy: see read_rows."""
+    copy, path, first = item
+    with openable(copy, metrics_only=True) as bare:
+        return _rows(bare, path, first)
+
+
+def read_rows(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
+    """Return launches and the kernels that the library gave, of (a copy, the report, first number).
+
+    The version of ncu is missing. The library gives nothing of a launch when a part of it is damaged,
+    though not its names: then only the metrics are read.
+    """
+    rows = _rows(*item)
+    kernels = [row[2] for row in rows.identity]
+    if None in kernels:
+        rows = replace(metric_rows(item), rules=rows.rules)
+    return rows, kernels
+
+
+def _rows(copy: str, path: str, first: int) -> Rows:
+    record = record_beside(path)
+    identity: list[Identity] = []
+    values: array[float] = array("d")
+    rules: list[RuleRow] = []
+    for index, action in enumerate(actions(copy), first):
+        metrics = evaluate(raw_of_launch(action, action.metric_names()))
+        who = launch_identity(action, record, metrics["time"])
+        identity.append((path, index, *who, None))
+        values.extend(metrics.values())
+        rules.extend((path, index, *rule) for rule in rules_of(action.rule_results()))
+    return Rows(identity, values.tobytes(), rules)
+
+
+def part_from(
+    path: str, frames: Frames, rows: Sequence[Rows], kernels: Sequence[str | None]
+) -> Part:
+    """Return what all rows of a report say together; kernels as the library gave them at first."""
+    record = record_beside(path)
+    read = chain.from_iterable(some.identity for some in rows)
+    identity = tuple((*row[:-1], frames.ncu_version) for row in read)
+    values = array("d", b"".join(some.values for some in rows))
+    for metric, number in declared(record, frames.launches).items() if identity else ():
+        values[PLACES[metric]] = number
+    rules = tuple(chain.from_iterable(some.rules for some in rows))
+    status, message = _verdict(frames, kernels, record)
+    file = ReportFile(path, frames.sha256, status, message, len(identity), frames.ncu_version)
+    return Part(identity, values.tobytes(), rules, file=file)
+
+
+def read_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list[Part]:
+    """Read reports of so many bytes together in children, some launches at a time.
+
+    Memory does not grow with them. One set of children takes what all are split into.
+    """
+    checked: list[Frames] = []
+    owners: list[int] = []  # of each copy, the number of its report
+
+    def copies(folder: str) -> Iterator[list[Any]]:
+        for number, path in enumerate(paths):
+            inside = os.path.join(folder, str(number))
+            os.mkdir(inside)
+            for copy, indices in split(path, inside):
+                owners.append(number)
+                yield [os.fspath(copy), path, indices[0]]
+            checked.append(check(path))  # known from the split
+
+    with temporary_folder() as folder:
+        items = copies(os.fspath(folder))
+        many = children_for(size, jobs)
+        answers = isolated(f"{__name__}:read_rows", items, many, _died_of_launches, remove_copy)
+    read = []
+    for number, (path, frames) in enumerate(zip(paths, checked, strict=True)):
+        own = [answer for owner, answer in zip(owners, answers, strict=True) if owner == number]
+        kernels = [*chain.from_iterable(some for _, some in own)]
+        read.append(part_from(path, frames, [rows for rows, _ in own], kernels))
+    return read
+
+
+def _died_of_launches(item: Sequence[Any], _why: str) -> tuple[Rows, list[str | None]]:
+    rows: Rows = isolated(f"{__name__}:metric_rows", [item], 1, lambda *_: Rows())[0]
+    return rows, [None for _ in rows.identity]
+
+
+def remove_copy(item: Sequence[Any]) -> None:
+    """Remove a file that split made, the first of an item, when it was read."""
+    os.unlink(item[0])
+
+
+def raw_rows(item: Sequence[str]) -> list[dict[str, float | str]]:
+    """Return raw name -> value of each launch of (a file that the library reads,)."""
+    return [scalars(action) for action in actions(item[0])]
+
+
+def children_for(size: int, jobs: int | None = None) -> int:
+    """Return how many processes read a report of so many bytes: at most `jobs`, or the processors."""
+    return max(1, min(jobs or processors(), size // PART))
+
+
+def _verdict(
+    frames: Frames, kernels: Sequence[str | None], record: Record | None
+) -> tuple[Status, str]:
+    """Return the status of a file from its bytes, from what the library gave, and from its record."""
+    if frames.status == "damaged":
+        return frames.status, frames.message
+    if recorded_sha256(record) not in (None, frames.sha256):
+        return "damaged", "not the file that the run record next to it names (sha256 differs)"
+    if len(kernels) != frames.launches:
+        return "damaged", f"{len(kernels)} of {frames.launches} launches can be read"
+    for index, kernel in enumerate(kernels):
+        if kernel is None:
+            return "damaged", f"launch {index} is damaged"
+    return frames.status, frames.message
+
 
 __all__ = ["ReportFile", "Reports", "actions", "expand", "prepare_child"]
 
@@ -29,7 +212,6 @@ __all__ = ["ReportFile", "Reports", "actions", "expand", "prepare_child"]
 # might crash, and the library never gives back what it took, about five times the bytes in the file.
 FEW, MUCH = 8, 16 << 20
 _SWELLS = 20  # times, at most, that a compressed report becomes larger
-TABLE_MOST = 256 << 20  # bytes of a table that ncu printed: 10,000 launches of a full set
 
 
 def load_reports(patterns: str | Path | Iterable[str | Path], client: Any = None) -> pd.DataFrame:
@@ -73,7 +255,7 @@ def read_report(
         else:
             keep(name, part)
     if large:
-        parts = library.read_large([*large], sum(large.values()), jobs)
+        parts = read_large([*large], sum(large.values()), jobs)
         for name, part in zip(large, parts, strict=True):
             keep(name, part)
     return Reports(tuple(known[name] for name in names))
@@ -106,10 +288,8 @@ def _bytes_of(path: str) -> int:
 def raw_frame(path: str | Path) -> pd.DataFrame:
     """Return every scalar metric of a report under ncu's own name and in ncu's own unit.
 
-    Launches x raw names; numbers as float, texts as str, NaN where a launch has no value.
-
-    Raises:
-        ProfkitError: The file cannot be read at all.
+    Launches x raw names; numbers as float, texts as str, NaN where a launch has no value. A
+    ProfkitError of a file that cannot be read at all.
     """
     import pandas as pd
 
@@ -126,13 +306,13 @@ def raw_frame(path: str | Path) -> pd.DataFrame:
             parts = split(path, folder, metrics_only=frames.risky)
             copies, many = (
                 ([os.fspath(copy)] for copy, _ in parts),
-                library.children_for(frames.size),
+                children_for(frames.size),
             )
-            read = isolated(f"{library.__name__}:raw_rows", copies, many, died, library.remove_copy)
+            read = isolated(f"{__name__}:raw_rows", copies, many, died, remove_copy)
         rows = [*chain.from_iterable(read)]
     else:
         with openable(path, repaired=frames.wrong_suffix) as copy:
-            rows = library.raw_rows([copy])
+            rows = raw_rows([copy])
     return pd.DataFrame(rows, index=pd.RangeIndex(len(rows), name="launch"))
 
 
@@ -140,15 +320,14 @@ def raw_frame(path: str | Path) -> pd.DataFrame:
 def opened_launches(path: str | Path) -> Iterator[Callable[[int], Any]]:
     """Yield a function from the index of a launch to its ncu_report action, good within the `with`.
 
-    Raises:
-        ProfkitError: The file cannot be read; from the function: it has no such launch.
+    A ProfkitError where the file cannot be read; from the function: where it has no such launch.
     """
     path = os.path.expanduser(path)
     frames = check(path)
     if frames.status == "unreadable":
         raise _unreadable(path, frames.message)
     with openable(path, repaired=frames.wrong_suffix, metrics_only=frames.risky) as source:
-        groups = list(library.open_report(source)) if frames.launches else []
+        groups = list(open_report(source)) if frames.launches else []
 
         def action(index: int) -> Any:
             left = index
@@ -168,20 +347,22 @@ def read_part(path: str) -> Part | Frames:
     one that the run record next to it names.
     """
     if is_table(path):
-        return _read_table(path)
+        from profkit.reports.raw_counters import read_table
+
+        return read_table(path)
     frames = check(path)
     if frames.status == "unreadable":
         return Part(file=ReportFile(path, frames.sha256, "unreadable", frames.message, 0, None))
     if frames.size > LARGE:
         return frames
     with openable(path, repaired=frames.status == "damaged" or frames.wrong_suffix) as copy:
-        rows, kernels = library.read_rows([copy, path, 0])
+        rows, kernels = read_rows([copy, path, 0])
     return part_from(path, frames, [rows], kernels)
 
 
 def read_metrics_only(path: str) -> Part:
     """Read only the metrics of a report: it crashed a child otherwise."""
-    rows = library.metric_rows([path, path, 0])
+    rows = metric_rows([path, path, 0])
     return part_from(path, check(path), [rows], [row[2] for row in rows.identity])
 
 
@@ -191,25 +372,6 @@ def report_weight(path: str) -> int:
         return os.path.getsize(path) * (_SWELLS if path.endswith(".ncu-repz") else 1)
     except OSError:
         return 0
-
-
-def _read_table(path: str) -> Part:
-    from profkit.reports.raw_counters import part_from_raw, table_rows
-
-    content, rows = None, []
-    status: Status = "unreadable"
-    try:
-        content = read_bytes(path, TABLE_MOST)
-        if content.strip():
-            rows = table_rows(content.decode("utf-8-sig", "backslashreplace"), path)
-        status = "ok" if rows else "empty"
-        message = "" if rows else "a header without launches" if content.strip() else "0 bytes"
-    except OSError as error:
-        message = error.strerror or "cannot be read"
-    except ProfkitError as error:
-        message = f"{error.message.removeprefix(f'{path}: ')}: {error.hint}"
-    sha256 = None if content is None else hashlib.sha256(content).hexdigest()
-    return part_from_raw(rows, ReportFile(path, sha256, status, message, len(rows), None))
 
 
 def _read_here(path: str) -> Part | Frames:

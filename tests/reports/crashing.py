@@ -18,8 +18,8 @@ import msgspec
 from profkit.errors import ProfkitError
 from profkit.reports import reader
 from profkit.reports.container.container import Frames
-from profkit.reports.library import prepare_child
 from profkit.reports.metrics import CATALOGUE
+from profkit.reports.reader import prepare_child
 
 __all__ = ["prepare_child"]  # what children do first
 

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from profkit.errors import ProfkitError
-from profkit.reports import hotlines, library, reader
+from profkit.reports import hotlines, reader
 from profkit.reports.container import container
 from tests.conftest import ROOT
 from tests.reports import made
@@ -54,7 +54,7 @@ def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_in_parts_as_whole(several: str, in_parts: None) -> None:
     whole = reader.read_part(several)
     assert isinstance(whole, reader.Part)
-    part = library.read_large([several], container.check(several).size)[0]
+    part = reader.read_large([several], container.check(several).size)[0]
     assert (part.file, part.identity, part.values) == (whole.file, whole.identity, whole.values)
     assert repr(part.rules) == repr(whole.rules)
     assert [row[2] for row in part.identity] == [f"k{n}" for n in range(5)]
@@ -104,15 +104,15 @@ def test_split_says_what_check_says(several: str, tmp_path: Path, how: str) -> N
 
 def test_a_large_one_has_children_for_every_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as there is work for: one more is a fork, and a part takes ten times as long."""
-    monkeypatch.setattr(library, "processors", lambda: 4)
-    assert [library.children_for(size << 20) for size in (7, 17, 40, 900)] == [1, 2, 4, 4]
-    assert library.children_for(900 << 20, 1) == 1
+    monkeypatch.setattr(reader, "processors", lambda: 4)
+    assert [reader.children_for(size << 20) for size in (7, 17, 40, 900)] == [1, 2, 4, 4]
+    assert reader.children_for(900 << 20, 1) == 1
 
 
 def test_a_cut_one_gives_what_is_left(several: str, in_parts: None) -> None:
     content = Path(several).read_bytes()
     Path(several).write_bytes(content[:-20])
-    part = library.read_large([several], container.check(several).size)[0]
+    part = reader.read_large([several], container.check(several).size)[0]
     assert part.file.status == "damaged"
     assert [row[2] for row in part.identity][:4] == ["k0", "k1", "k2", "k3"]
 

@@ -12,7 +12,7 @@ import zstandard
 
 from profkit.errors import ProfkitError
 from profkit.records.record import SCHEMA
-from profkit.reports import cluster, launch, reader
+from profkit.reports import cluster, frame, reader
 from profkit.reports.frame import COLUMNS, RULE_COLUMNS
 from profkit.reports.metrics import CATALOGUE, OPCODES
 from tests.reports import made
@@ -134,7 +134,7 @@ def test_instances_by_name(write) -> None:
     held = {OPCODES: {"HMMA.16816.F32": 3.0, "LDGSTS": 4.0, "EXIT": 1.0}}
     path = write(made.result(NAMES, {**made.METRICS, OPCODES: 8.0}, instances=held))
     (action,) = reader.actions(str(path))
-    raw = launch.raw_of_launch(action, action.metric_names())
+    raw = frame.raw_of_launch(action, action.metric_names())
     assert {k: v for k, v in raw.items() if OPCODES in k} == {
         OPCODES: 8.0, **{f"{OPCODES}[{key}]": value for key, value in held[OPCODES].items()},
     }  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from profkit.reports import hotlines, launch
+from profkit.reports import frame, hotlines
 from profkit.reports.metrics import IDENTITY, OPCODES
 from profkit.reports.sass.addresses import LaunchedCode
 from profkit.reports.sass.cubin import Function, LineRow, LineTable
@@ -99,8 +99,8 @@ WHO = dict(zip(IDENTITY, ("H200", 9, 0, 1.0, 2.0, 3.0, 128, 1, 1), strict=True))
 
 def identity(time: float = 1e-6, record: Any = None, **about: Any) -> dict[str, Any]:
     metrics = about.pop("metrics", WHO)
-    found = launch.launch_identity(Action(metrics, **about), record, time)
-    return dict(zip(launch.IDENTIFIED, found, strict=True))
+    found = frame.launch_identity(Action(metrics, **about), record, time)
+    return dict(zip(frame.IDENTIFIED, found, strict=True))
 
 
 def test_identity() -> None:
@@ -147,16 +147,16 @@ def test_raw_values_are_those_of_the_catalogue_that_have_one() -> None:
     held = {"gpu__time_duration.sum": 5.0, "dram__bytes_read.sum": Metric(), "unknown": 1.0,
             OPCODES: Metric(9.0, {"LDG": 2.0, "STG": 3.0})}  # fmt: skip
     action = Action(held)
-    found = launch.raw_of_launch(action, action.metric_names())
+    found = frame.raw_of_launch(action, action.metric_names())
     assert found == {"gpu__time_duration.sum": 5.0, OPCODES: 9.0, f"{OPCODES}[LDG]": 2.0,
                      f"{OPCODES}[STG]": 3.0}  # fmt: skip
-    assert launch.raw_of_launch(Action({OPCODES: 9.0}), [OPCODES]) == {OPCODES: 9.0}
-    assert launch.raw_of_launch(Action(), []) == {}
+    assert frame.raw_of_launch(Action({OPCODES: 9.0}), [OPCODES]) == {OPCODES: 9.0}
+    assert frame.raw_of_launch(Action(), []) == {}
 
 
 def test_scalars_have_texts_and_numbers() -> None:
     held = {"a": 1.5, "b": "t\udcff", "c": Metric(), "d": 0, "e\udcff": 1.0}
-    assert launch.scalars(Action(held)) == {"a": 1.5, "b": "t\\xff", "d": 0}
+    assert frame.scalars(Action(held)) == {"a": 1.5, "b": "t\\xff", "d": 0}
 
 
 def _rule(message: Any, speedup: Any = None, name: str = "The Rule") -> Any:
@@ -172,13 +172,13 @@ def _rule(message: Any, speedup: Any = None, name: str = "The Rule") -> Any:
 )
 def test_speed_ups_are_shares_with_a_scope(kind: int, scope: str) -> None:
     said = {"type": 2, "title": "T", "message": "M"}
-    (found,) = launch.rules([_rule(said, {"speedup": 17.0, "type": kind})])
+    (found,) = frame.rules_of([_rule(said, {"speedup": 17.0, "type": kind})])
     assert found == ("Id", "T", "M", pytest.approx(0.17), scope)
 
 
 def test_errors_are_no_advice() -> None:
     said = [{"type": kind, "title": "", "message": str(kind)} for kind in range(6)]
-    found = list(launch.rules([*map(_rule, said), _rule(None)]))
+    found = list(frame.rules_of([*map(_rule, said), _rule(None)]))
     assert [row[2] for row in found] == ["0", "1", "2", "3", "5"]
     assert {row[1] for row in found} == {"The Rule"}
     assert all(isnan(row[3]) and row[4] == "" for row in found)
@@ -195,7 +195,7 @@ def test_errors_are_no_advice() -> None:
     ],
 )
 def test_links_become_their_text(text: str, plain: str) -> None:
-    (found,) = launch.rules([_rule({"type": 2, "title": "T", "message": text})])
+    (found,) = frame.rules_of([_rule({"type": 2, "title": "T", "message": text})])
     assert found[2] == plain
 
 

@@ -19,8 +19,7 @@ from profkit.records.store import digest
 from profkit.reports.cluster import each_report
 from profkit.reports.frame import Part
 from profkit.reports.isolated import isolated
-from profkit.reports.library import prepare_child, read_large
-from profkit.reports.reader import read_metrics_only, read_part
+from profkit.reports.reader import prepare_child, read_large, read_metrics_only, read_part
 
 __all__ = ["Streamed", "diagnose_file", "prepare_child", "stream_reports"]  # children prepare
 BATCH = 500  # reports of one file of the history

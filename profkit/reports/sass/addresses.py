@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import cache, cached_property, partial
 from typing import Any
 
-from profkit.reports.launch import clean
+from profkit.reports.frame import clean
 from profkit.reports.sass.cubin import Function, launched
 from profkit.reports.sass.instruction import (
     BYTES,
