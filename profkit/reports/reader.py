@@ -304,10 +304,8 @@ def raw_frame(path: str | Path) -> pd.DataFrame:
     if frames.size > LARGE or frames.risky:
         with temporary_folder() as folder:
             parts = split(path, folder, metrics_only=frames.risky)
-            copies, many = (
-                ([os.fspath(copy)] for copy, _ in parts),
-                children_for(frames.size),
-            )
+            copies = ([os.fspath(copy)] for copy, _ in parts)
+            many = children_for(frames.size)
             read = isolated(f"{__name__}:raw_rows", copies, many, died, remove_copy)
         rows = [*chain.from_iterable(read)]
     else:
