@@ -12,8 +12,8 @@ from profkit.errors import ProfkitError
 from profkit.reports import hotlines
 from profkit.reports.hotlines import COLUMNS, CounterLine, LinesRequest, lines_of
 from profkit.reports.metrics.warps import SAMPLES, STATES
-from profkit.reports.reader import opened_launches, raw_frame
-from profkit.reports.sass.addresses import LaunchedCode
+from profkit.reports.reader import raw_frame
+from profkit.reports.sass import instruction
 from profkit.reports.sass.instruction import COUNTERS, FAMILIES, MEMORY
 from tests.conftest import ROOT, kinds, others, report_of
 from tests.reports import made
@@ -171,18 +171,12 @@ def test_volta_has_lines_though_the_library_disassembles_it_no_longer() -> None:
     assert top.producer_opcode == "LDG"
 
 
-def test_code_that_has_no_name_is_read_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a GPU newer than the table: the library's text has no control fields."""
+def test_code_that_has_no_name_is_named_by_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a GPU newer than the table: the control fields say who waits, the library who that is."""
     exact = _short(_lines(COPY, 0, "stall long_scoreboard"))
-    monkeypatch.setattr(hotlines.images, "functions", lambda _: [])
-    with opened_launches(COPY) as action_of:
-        kernel = LaunchedCode(action_of(0), list)
-        assert (
-            kernel._program(next(iter(kernel.values({"inst_executed": 1.0}) or {})))
-            is kernel._texts
-        )
+    monkeypatch.setattr(instruction, "OPCODES", {})
     asked = vars(LinesRequest(COPY, 0, {"asked": ("stall long_scoreboard",)}))
-    (line, *_) = hotlines.read_lines([COPY, [asked]])
+    (line,) = hotlines.read_lines([COPY, [asked]])
     assert _short(line.counters["asked"]) == exact
     assert line.counters["asked"][0].producer_opcode == "LDG"
 

@@ -3,10 +3,9 @@
 Everything is read when it is first needed, and once: most findings need one metric, few need the
 machine code.
 
-Whose results warps wait for at an instruction is, with control fields, what the hardware does: the
-instruction waits for scoreboards, and those who hold them are found by walking back until another
-instruction waited for the same. Without them (text alone) it is a slice: back from the registers that
-are read to those who write them.
+Whose results warps wait for at an instruction is what the hardware does: the instruction waits for
+scoreboards, and those who hold them are found by walking back until another instruction waited for the
+same. The library's own text is asked only for an opcode that is not in our table.
 """
 
 from __future__ import annotations
@@ -14,7 +13,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import cache, cached_property, partial
+from itertools import product
 from typing import Any
 
 from profkit.reports.frame import clean
@@ -41,7 +42,6 @@ class Program:
         self.index = {x.pc: n for n, x in enumerate(instructions)}  # address -> position
         # Position -> positions that control may come from.
         self.before = _comes_from(instructions, self.index)
-        self.encoded = all(x.control for x in instructions)  # with control fields
 
 
 def _comes_from(instructions: Sequence[Instruction], index: dict[int, int]) -> dict[int, list[int]]:
@@ -118,12 +118,11 @@ def _walk(program: Program, at: int, stop: Callable[[int], bool]) -> Iterator[in
 
 def _awaited(program: Program, at: int) -> set[int]:
     """Return who an instruction waits for; behind a DEPBAR, whom that does."""
-    find = _holders if program.encoded else _writers
-    sources = find(program, at)
+    sources = _holders(program, at)
     if not sources:
         for n in program.before[at]:
             if _is(program, n, "DEPBAR"):
-                sources |= find(program, n)
+                sources |= _holders(program, n)
     return sources
 
 
@@ -149,8 +148,6 @@ def _before(program: Program, at: int, opcodes: frozenset[str]) -> set[int]:
 def _holders(program: Program, at: int) -> set[int]:
     """Return who holds the scoreboards that this instruction waits for."""
     instruction = program.instructions[at]
-    if instruction.control is None:
-        return set()
     mask, open_ = instruction.control.wait, 0
     if instruction.scoreboard:
         mask, open_ = 1 << instruction.scoreboard[0], instruction.scoreboard[1]
@@ -167,47 +164,9 @@ def _held(program: Program, at: int, scoreboard: int, open_: int) -> set[int]:
     """
     code = program.instructions
 
-    def waited(n: int) -> bool:
-        fields = code[n].control
-        return fields is not None and bool(fields.wait >> scoreboard & 1)
-
-    holders = [
-        n
-        for n in _walk(program, at, waited)
-        if (fields := code[n].control) is not None and fields.sets(scoreboard)
-    ]
+    walk = _walk(program, at, lambda n: bool(code[n].control.wait >> scoreboard & 1))
+    holders = [n for n in walk if code[n].control.sets(scoreboard)]
     return set(holders[open_:] or holders)
-
-
-def _writers(program: Program, at: int) -> set[int]:
-    """Return who of L1TEX and MIO writes the registers that this instruction reads.
-
-    Where none does, it is a register that it overwrites while an earlier one still reads it.
-    """
-    instruction = program.instructions[at]
-    if instruction.opcode == "DEPBAR":
-        groups = [n for n in _walk(program, at, lambda _: False) if _is(program, n, _GROUP)]
-        open_ = instruction.scoreboard[1] if instruction.scoreboard else 0
-        return set(groups[open_:][:1])
-    results: set[int] = set()
-    for register in instruction.reads:
-        results |= set(_last(program, at, register, reads=False))
-    if not results:
-        for register in instruction.writes:
-            results |= set(_last(program, at, register, reads=True))
-    return results
-
-
-def _last(program: Program, at: int, register: str, *, reads: bool) -> Iterator[int]:
-    """Yield the last ones on each path that write a register and take their time.
-
-    With reads, those that read it instead, as far as nothing writes it in between.
-    """
-    code = program.instructions
-    for n in _walk(program, at, lambda n: register in code[n].writes):
-        used = code[n].reads if reads else code[n].writes
-        if register in used and code[n].opcode in L1TEX | MIO:
-            yield n
 
 
 def _stores(program: Program, at: int) -> set[int]:
@@ -241,8 +200,9 @@ Place = tuple[str | None, int]
 _TOOLKIT = re.compile(
     r"/(?:targets/[^/]+|cuda[^/]*)/include/|/include/(?:cuda|crt|cooperative_groups)"
 )
+_FIRST = 8  # instructions by which a function is known
 _NEAR = 24  # instructions before and behind among which it is looked for
-_NO_SASS = ("", "???")  # what the library says when it cannot disassemble
+_OPCODE = re.compile(r"\s*(?:@!?U?P[\dT]\s+)?([A-Z][A-Z0-9_]*)")  # at the start of an instruction
 
 
 class LaunchedCode:
@@ -255,6 +215,7 @@ class LaunchedCode:
         self.place: Callable[[int], Place] = cache(self._place_or_caller)
         self.producers: Callable[[int, str], list[int]] = cache(self._producers)
         self._function_code = cache(self._decoded)
+        self._word = cache(self._disassembled)
 
     def values(self, terms: Mapping[str, float]) -> dict[int, float] | None:
         """Return address -> sum of factor x metric; None when one of them was not collected."""
@@ -310,7 +271,7 @@ class LaunchedCode:
         """Return the opcode at an address; "" when unknown."""
         program = self._program(pc)
         at = program.index.get(pc) if program else None
-        return program.instructions[at].opcode if program and at is not None else ""
+        return self._word(pc) if program is None or at is None else program.instructions[at].opcode
 
     def _producers(self, pc: int, state: str) -> list[int]:
         """Return the addresses of what an instruction in a warp state waits for; see producers."""
@@ -319,11 +280,16 @@ class LaunchedCode:
 
     def _program(self, pc: int) -> Program | None:
         start = self._start(pc)
-        return (None if start is None else self._function_code(start)) or self._texts
+        return None if start is None else self._function_code(start)
 
     def _decoded(self, start: int) -> Program | None:
-        code = decode(self._spans[start].code, start, self._capability)
+        code = decode(self._spans[start].code, start, self._capability, self._word)
         return None if code is None else Program(code)
+
+    def _disassembled(self, pc: int) -> str:
+        """Return the opcode as the library gives it, which is slow; "" where it gives none."""
+        word = _OPCODE.match(clean(self._action.sass_by_pc(pc) or ""))
+        return word[1] if word else ""
 
     def _start(self, pc: int) -> int | None:
         spans = self._spans.items()
@@ -337,25 +303,18 @@ class LaunchedCode:
         metric = self._action.metric_by_name("launch__function_pcs")
         if metric is not None:
             starts = {metric.as_uint64(i) for i in range(metric.num_instances())}
+            if len(starts) > 1:
+                unplaced = product((f for f in known if f.start is None), starts)
+                spans |= {s: replace(f, start=s) for f, s in unplaced if self._begins(f, s)}
             kernel = launched(known, self._action.name(self._action.NameBase_MANGLED), starts)
             if kernel is not None and kernel.start is not None:
                 spans[kernel.start] = kernel  # another process may have had another there
         return spans
 
-    @cached_property
-    def _texts(self) -> Program | None:
-        """The code as the library disassembles it: slow, and only where the bytes say too little."""
-        from profkit.reports.sass.text import parse_sass
-
-        counted = self._metric("inst_executed")
-        if not counted:
-            return None
-        addresses = range(min(counted), max(counted) + BYTES, BYTES)
-        lines = {pc: self._action.sass_by_pc(pc) or "" for pc in addresses}
-        if all(line.strip() in _NO_SASS for line in lines.values()):
-            return None
-        code = [i for pc, line in lines.items() if (i := parse_sass(clean(line), pc)) is not None]
-        return Program(code) if code else None
+    def _begins(self, function: Function, start: int) -> bool:
+        """Whether a function is here by the library's text: before 2023.2 a report says no address."""
+        code = decode(function.code[: _FIRST * BYTES], start, self._capability, self._word) or []
+        return bool(code) and all(self._word(x.pc) == x.opcode for x in code)
 
     @cached_property
     def _capability(self) -> int:

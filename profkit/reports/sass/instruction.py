@@ -11,6 +11,7 @@ so that a report of 2020 has lines too. Nothing collected is no counter, and nev
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from profkit.reports.metrics.warps import SAMPLES, STATES
@@ -34,17 +35,12 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction, from its bits or (without control, with registers) from text."""
-
     pc: int  # its address in bytes
     opcode: str  # LDG; without modifiers
-    modifiers: tuple[str, ...] = ()  # ("E", "128"); none when read from bits
-    guard: str | None = None  # the predicate it runs under (P0, !UP1)
-    reads: frozenset[str] = frozenset()  # R4, UR6, P0, UP1, B0; empty when read from bits
-    writes: frozenset[str] = frozenset()
+    guard: str | None = None  # the predicate it runs under (P0, !P1)
     target: int | None = None  # address that it may jump to, where that is known
     scoreboard: tuple[int, int] | None = None  # of a DEPBAR: which, and how many may stay open
-    control: Control | None = None
+    control: Control = Control(0, None, None, 0)
 
 
 def control(high: int) -> Control:
@@ -142,18 +138,21 @@ _HOPPER = 90  # from here on a jump has eight bits more, in bits 16-23
 _ALWAYS = 7  # the predicate PT
 
 
-def decode(code: bytes, start: int, capability: int) -> list[Instruction] | None:
+def decode(
+    code: bytes, start: int, capability: int, named: Callable[[int], str] = lambda _: ""
+) -> list[Instruction] | None:
     """Return the instructions of a function's machine code.
 
-    `start` is the address of the first one, `capability` ten times the compute capability (75, 120).
-    None when an opcode is not known: then nothing that follows from them would be sure.
+    `start` is the address of the first one, `capability` ten times the compute capability (75, 120),
+    `named` gives the opcode at an address where the code is not known. None where it gives none: then
+    nothing that follows from them would be sure.
     """
     instructions = []
     for at, (low, high) in enumerate(struct.iter_unpack("<QQ", code[: len(code) // BYTES * BYTES])):
-        opcode = name(low, capability)
-        if opcode is None:
-            return None
         pc = start + BYTES * at
+        opcode = name(low, capability) or named(pc)
+        if not opcode:
+            return None
         instructions.append(
             Instruction(
                 pc=pc,

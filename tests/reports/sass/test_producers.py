@@ -1,90 +1,38 @@
-"""What an instruction waits for: with control fields exactly, from text alone as a slice."""
+"""What an instruction waits for: who holds the scoreboards that it waits for, on every way to it."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from profkit.reports.sass.addresses import Program, producers
+from profkit.reports.sass.addresses import LaunchedCode, Program, producers
+from profkit.reports.sass.cubin import Function
 from profkit.reports.sass.instruction import Control, Instruction
-from tests.reports.sass.listing import program
+
+Row = tuple[str, int | None, int | None, tuple[int, ...]]
 
 
-def _of(text: str, at: int, state: str = "long_scoreboard") -> list[str]:
+def _made(*rows: Row | str, **targets: int) -> Program:
+    """Opcode, scoreboards written and read, and waited for; _3=1: the one at 3 jumps to 1."""
+    code = []
+    for n, row in enumerate(rows):
+        opcode, write, read, wait = (row, None, None, ()) if isinstance(row, str) else row
+        target = 16 * targets[f"_{n}"] if f"_{n}" in targets else None
+        guard = "P0" if opcode.startswith("P ") else None
+        control = Control(1, write, read, sum(1 << w for w in wait))
+        code.append(Instruction(16 * n, opcode.removeprefix("P "), guard, target, None, control))
+    return Program(code)
+
+
+def _of(code: Program, at: int, state: str = "long_scoreboard") -> list[str]:
     """Opcode and position of what the instruction at a position waits for."""
-    code = Program(program([line.strip() for line in text.strip().splitlines()], 0))
     return [f"{x.opcode} {x.pc // 16}" for x in producers(code, at * 16, state)]
 
 
-VOLTA = """
-    LDG.E.64.SYS R4, [R2]
-    LDG.E.SYS R6, [R8]
-    IADD3 R9, R9, 0x1, RZ
-    FADD R10, R5, 1
-    FADD R11, R6, R10
-"""
-TURING = """
-    LDS.U R4, [R2]
-    MUFU.EX2 R5, R5
-    LDG.E.SYS R6, [R8]
-    FFMA R7, R4, R5, R6
-"""
-AMPERE = """
-    LDGSTS.E.BYPASS.128 [R13], [R4.64]
-    LDGDEPBAR
-    LDGSTS.E.BYPASS.128 [R14], [R4.64+0x100]
-    LDGDEPBAR
-    DEPBAR.LE SB0, 0x1
-    BAR.SYNC.DEFER_BLOCKING 0x0
-    LDSM.16.M88.4 R8, [R13]
-"""
-HOPPER = """
-    R2UR UR4, R2
-    UTMALDG.2D [UR8], [UR4], desc[UR6]
-    SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [R4+URZ], R5
-    @!P0 BRA 0x20
-    HGMMA.64x64x16.F32 R24, gdesc[UR4], R24, gsb0
-    WARPGROUP.DEPBAR.LE gsb0, 0x0
-    STG.E desc[UR6][R2.64], R24
-"""
-BLACKWELL = """
-    LDCU.64 UR4, c[0x0][0x358]
-    LDG.E.128 R4, desc[UR4][R2.64]
-    IADD3 R0, PT, PT, R0, 0x1, RZ
-    STS.128 [R9+UR15], R4
-"""
-
-
-@pytest.mark.parametrize(
-    ("code", "at", "state", "expected"),
-    [
-        (VOLTA, 3, "long_scoreboard", ["LDG 0"]),  # the upper half of a pair
-        (VOLTA, 4, "long_scoreboard", ["LDG 1"]),
-        (TURING, 3, "short_scoreboard", ["LDS 0", "MUFU 1"]),
-        (TURING, 3, "long_scoreboard", ["LDG 2"]),
-        (AMPERE, 4, "long_scoreboard", ["LDGSTS 0"]),  # the newest group may stay open
-        (AMPERE, 6, "barrier", ["BAR 5"]),  # sampled behind the barrier
-        (HOPPER, 3, "long_scoreboard", ["SYNCS 2"]),
-        (HOPPER, 5, "barrier", ["HGMMA 4"]),  # ncu books the wait for wgmma as barrier
-        (BLACKWELL, 3, "long_scoreboard", ["LDG 1"]),
-        (BLACKWELL, 1, "short_scoreboard", ["LDCU 0"]),
-    ],
-)
-def test_slices_of_text(code: str, at: int, state: str, expected: list[str]) -> None:
-    assert _of(code, at, state) == expected
-
-
 def test_fixed_latency_exits_fences_and_sleeps() -> None:
-    code = """
-        FADD R2, R2, R3
-        FMUL R4, R2, R2
-        STG.E.SYS [R6], R4
-        MEMBAR.SC.GPU
-        ERRBAR
-        NANOSLEEP 0x64
-        STG.E.SYS [R6+0x4], R4
-        EXIT
-        BRA 0x80
-    """
+    code = _made("FADD", "FMUL", "STG", "MEMBAR", "ERRBAR", "NANOSLEEP", "STG", "EXIT", "BRA", _8=8)
     assert _of(code, 1, "wait") == ["FADD 0"]
     assert _of(code, 4, "membar") == ["MEMBAR 3"]
     assert _of(code, 6, "sleeping") == ["NANOSLEEP 5"]
@@ -93,43 +41,28 @@ def test_fixed_latency_exits_fences_and_sleeps() -> None:
 
 
 def test_across_blocks() -> None:
-    code = """
-        LDG.E.SYS R4, [R2]
-        ISETP.GE.AND P0, PT, R0, R1, PT
-        @P0 BRA 0x50
-        LDG.E.SYS R4, [R2+0x100]
-        BRA 0x50
-        FADD R5, R4, R4
-        IADD3 R0, R0, 0x1, RZ
-        LDG.E.SYS R4, [R2+0x200]
-        BRA 0x50
-    """
+    load: Row = ("LDG", 0, None, ())
+    use: Row = ("FADD", None, None, (0,))
+    code = _made(load, "ISETP", "P BRA", load, "BRA", use, "IADD3", load, "BRA", _2=5, _4=5, _8=5)
     # Both sides of the branch, and the loop that comes round.
     assert _of(code, 5) == ["LDG 0", "LDG 3", "LDG 7"]
 
 
 def test_a_loop_without_a_producer_ends() -> None:
-    code = """
-        IADD3 R0, R0, 0x1, RZ
-        FADD R5, R4, R4
-        BRA 0x0
-    """
+    code = _made("IADD3", ("FADD", None, None, (0,)), "BRA", _2=0)
     assert _of(code, 1) == []
 
 
 def test_what_is_overwritten_while_it_is_read() -> None:
-    code = """
-        STG.E.SYS [R6], R4
-        IADD3 R4, R9, 0x1, RZ
-    """
+    code = _made(("STG", None, 3, ()), ("IADD3", None, None, (3,)))
     assert _of(code, 1) == ["STG 0"]
 
 
-def _made(*rows: tuple[str, int | None, int | None, tuple[int, ...]]) -> Program:
-    return Program([
-        Instruction(16 * n, opcode, control=Control(1, write, read, sum(1 << w for w in wait)))
-        for n, (opcode, write, read, wait) in enumerate(rows)
-    ])  # fmt: skip
+def test_copies_are_waited_for_by_their_group() -> None:
+    copy, close = "LDGSTS", ("LDGDEPBAR", 0, None, ())
+    rows = _made(copy, close, copy, close).instructions
+    wait = Instruction(64, "DEPBAR", scoreboard=(0, 1))
+    assert _of(Program([*rows, wait]), 4) == ["LDGSTS 0"]  # the newest group may stay open
 
 
 def test_scoreboards_say_it_exactly() -> None:
@@ -148,3 +81,69 @@ def test_scoreboards_say_it_exactly() -> None:
     assert [x.pc // 16 for x in producers(code, 96)] == [3, 4, 5]
     assert producers(code, 0, "long_scoreboard") == []
     assert producers(code, 8, "long_scoreboard") == []  # no instruction begins there
+
+
+class _Launch:
+    """As much of an action as knows two functions, at 0x1000 and 0x2000, and their text."""
+
+    NameBase_MANGLED = 0
+    texts: dict[int, str]
+
+    def __init__(self, **texts: str) -> None:
+        listed = {int(at[1:], 16): lines.split(", ") for at, lines in texts.items()}
+        self.texts = {}
+        for start, lines in listed.items():
+            self.texts |= {start + 16 * n: line for n, line in enumerate(lines)}
+
+    def name(self, _base: int) -> str:
+        return "kernel"
+
+    def metric_by_name(self, name: str) -> Any:
+        if name == "launch__function_pcs":
+            starts = [0x1000, 0x2000]
+            return SimpleNamespace(num_instances=lambda: 2, as_uint64=starts.__getitem__)
+        return SimpleNamespace(as_double=lambda: 7.0)
+
+    def sass_by_pc(self, pc: int) -> str | None:
+        return self.texts.get(pc)
+
+
+def _bits(*codes: int) -> bytes:
+    return b"".join(code.to_bytes(16, "little") for code in codes)
+
+
+NOP, EXIT, MOV, UNKNOWN = 0x7918, 0x794D, 0x7202, 0x71FF
+
+
+@pytest.mark.parametrize(
+    ("text", "opcodes"),
+    [
+        ("MOV R1, NOP, EXIT", ["MOV", "NOP", "EXIT"]),
+        ("@!P0 MOV.64 R1 ;, NOP ;, @UP3 EXIT ;", ["MOV", "NOP", "EXIT"]),
+        ("???, ???, ???", ["", "", ""]),
+    ],
+)
+def test_functions_without_an_address_are_placed_by_their_text(
+    text: str, opcodes: list[str]
+) -> None:
+    """As reports before 2023.2 have them, of a kernel that calls another function."""
+    launch = _Launch(x1000="NOP, EXIT", x2000=text)
+    cubin: Any = None
+    functions = [
+        Function("kernel", None, _bits(MOV, NOP, EXIT), cubin),
+        Function("called", None, _bits(NOP, EXIT), cubin),
+    ]
+    code = LaunchedCode(launch, lambda: functions)
+    assert [code.opcode(0x2000 + 16 * n) for n in range(3)] == opcodes
+    assert (code._start(0x2010), code._start(0x1000)) == (0x2000 if opcodes[0] else None, 0x1000)
+
+
+def test_a_code_that_is_not_known_has_the_opcode_of_the_text() -> None:
+    cubin: Any = None
+    known = [Function("kernel", 0x1000, _bits(MOV, UNKNOWN, EXIT), cubin)]
+    named = LaunchedCode(_Launch(x1000="MOV, @P1 NEWEST.X4 R2, EXIT"), lambda: known)
+    assert [named.opcode(0x1000 + 16 * n) for n in range(3)] == ["MOV", "NEWEST", "EXIT"]
+    assert named.producers(0x1010, "wait") == [0x1000]
+    without = LaunchedCode(_Launch(x1000="MOV, ???, EXIT"), lambda: known)
+    assert [without.opcode(0x1000 + 16 * n) for n in range(3)] == ["MOV", "", "EXIT"]
+    assert without.producers(0x1010, "wait") == []  # then nothing that follows would be sure

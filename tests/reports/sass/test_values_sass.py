@@ -1,4 +1,4 @@
-"""Machine code bit by bit: opcodes, guards, targets, control fields, and what each operand is."""
+"""Machine code bit by bit: opcodes, guards, targets, control fields."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import pytest
 from profkit.reports.sass import instruction as machine
 from profkit.reports.sass.addresses import Program, producers
 from profkit.reports.sass.instruction import BY_FORM, OPCODES, Control, Instruction, control
-from profkit.reports.sass.text import parse_sass, registers, split_operands
-from tests.reports.sass.listing import parsed, program
 
 # Twelve bits of an instruction (opcode and form of its operands) -> what the library's text says,
 # one of each, out of reports of 7.5 to 12.0.
@@ -117,170 +115,6 @@ def test_who_holds_a_scoreboard() -> None:
     assert not any(Control(1, None, None, 63).sets(n) for n in range(8))
 
 
-# --- operands
-
-
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("", []),
-        ("  ", []),
-        ("R1", ["R1"]),
-        ("R1,R2", ["R1", "R2"]),
-        (" R1 , [R2+0x4, UR6] ,c[0x0][0x8]", ["R1", "[R2+0x4, UR6]", "c[0x0][0x8]"]),
-        ("{a, (b, c)}, `(.L, 1), d", ["{a, (b, c)}", "`(.L, 1)", "d"]),
-        ("R1,", ["R1"]),
-    ],
-)
-def test_operands_end_at_outer_commas(text: str, parts: list[str]) -> None:
-    assert split_operands(text) == parts
-
-
-def _names(first: int, count: int) -> set[str]:
-    return {f"R{n}" for n in range(first, first + count)}
-
-
-@pytest.mark.parametrize(
-    ("shape", "a", "b", "c"),
-    [
-        ("HMMA.884", 2, 2, 8), ("HMMA.1688", 2, 1, 4), ("HMMA.16816", 4, 2, 4),
-        ("HMMA.16832", 4, 2, 4), ("IMMA.8816", 1, 1, 2), ("IMMA.8832", 1, 1, 2),
-        ("IMMA.16816", 2, 1, 4), ("IMMA.16832", 4, 2, 4), ("IMMA.16864", 4, 2, 4),
-        ("BMMA.88128", 1, 1, 2), ("BMMA.168128", 2, 1, 4), ("BMMA.168256", 4, 2, 4),
-        ("DMMA.884", 2, 2, 4), ("DMMA.1684", 4, 2, 8), ("DMMA.1688", 8, 4, 8),
-        ("DMMA.16816", 16, 8, 8), ("QMMA.16832", 4, 2, 4), ("OMMA.16864", 4, 2, 4),
-        ("XMMA.123", 4, 4, 4),
-    ],
-)  # fmt: skip
-def test_registers_of_a_matrix_product(shape: str, a: int, b: int, c: int) -> None:
-    opcode, _, size = shape.partition(".")
-    reads, writes = registers(opcode, (size,), ["R20", "R40", "R60", "R80"])
-    assert writes == _names(20, c)
-    assert reads == _names(40, a) | _names(60, b) | _names(80, c)
-    half, result = registers(opcode, (size, "F16"), ["R20", "R40", "R60", "R80"])
-    assert result == _names(20, c // 2)
-    assert half == _names(40, a) | _names(60, b) | _names(80, c // 2)
-    both, wide = registers(opcode, (size, "F16", "F32"), ["R20", "R40", "R60", "R80", "R99"])
-    assert (both, wide) == (reads | {"R99"}, writes)
-
-
-@pytest.mark.parametrize(
-    ("modifiers", "count"),
-    [
-        (("64x64x16", "F32"), 32), (("64x8x16", "F32"), 4), (("64x256x16", "F32", "BF16"), 128),
-        (("64x64x16", "F16"), 16), (("64x64x16", "F32", "F16"), 32), (("64x2x16", "F16"), 1),
-        ((), 4), (("F16",), 4),
-    ],
-)  # fmt: skip
-def test_accumulators_of_wgmma(modifiers: tuple[str, ...], count: int) -> None:
-    reads, writes = registers("HGMMA", modifiers, ["R24", "gdesc[UR4]", "R200", "gsb0"])
-    assert writes == _names(24, count)
-    assert reads == {"UR4", "UR5"} | _names(200, 4)
-
-
-@pytest.mark.parametrize(
-    ("text", "reads", "writes"),
-    [
-        # Loads and stores by width; an address in brackets has its own.
-        ("LDG.E R4, [R2]", "R2", "R4"),
-        ("LDG.E.64 R4, [R2.64]", "R2 R3", "R4 R5"),
-        ("LDG.E.U8 R4, [R2.64+UR6]", "R2 R3 UR6", "R4"),
-        ("LD.E.256 R4, [R2]", "R2", "R4 R5 R6 R7 R8 R9 R10 R11"),
-        ("LDL.96 R4, [R2]", "R2", "R4 R5 R6"),
-        ("LDG.E R4, P0, [R2]", "R2", "R4 P0"),
-        ("STG.E.96 desc[UR4][R2.64], R6", "UR4 UR5 R2 R3 R6 R7 R8", ""),
-        ("UTMALDG.2D [UR8], [UR4], desc[UR6]", "UR8 UR4 UR6 UR7", ""),
-        ("LDTM.x2 R4, tmem[UR4]", "UR4", "R4 R5"),
-        ("LDTM.x128 R4, tmem[UR4]", "UR4", " ".join(f"R{n}" for n in range(4, 132))),
-        ("LDTM.x256 R4, tmem[UR4]", "UR4", "R4"),
-        ("LDSM.16.M88.2 R4, [R3]", "R3", "R4 R5"),
-        ("LDSM.16.MT88 R4, [R3]", "R3", "R4"),
-        ("STSM.16.M88.4 [R3], R4", "R3 R4 R5 R6 R7", ""),
-        # Pairs.
-        ("DADD R4, R6, R8", "R6 R7 R8 R9", "R4 R5"),
-        ("DSETP.GT.AND P0, PT, R4, R6, PT", "R4 R5 R6 R7", "P0"),
-        ("DMNMX R4, R6, R8, PT", "R6 R7 R8 R9", "R4 R5"),
-        ("CS2R R4, SRZ", "", "R4 R5"),
-        ("CS2R.32 R4, SR_CLOCKLO", "", "R4"),
-        ("IMAD.WIDE.U32 R4, R6, R8, R10", "R6 R8 R10 R11", "R4 R5"),
-        ("IMAD.WIDE R4, P0, R6, R8, R10", "R6 R8 R10 R11", "R4 R5 P0"),
-        ("IMAD R4, R6, R8, R10", "R6 R8 R10", "R4"),
-        ("IMAD.MOV.U32 R4, RZ, RZ, R5", "R5", "R4"),
-        ("MUFU.RCP64H R5, R7", "R7", "R5"),
-        ("MOV.64 R4, R6", "R6 R7", "R4 R5"),
-        ("IADD.128 R4, R8", "R8 R9 R10 R11", "R4 R5 R6 R7"),
-        # Conversions: what is written first, what is read last.
-        ("F2F.F32.F64 R4, R6", "R6 R7", "R4"),
-        ("F2I.S64.F64.TRUNC R4, R6", "R6 R7", "R4 R5"),
-        ("F2I.TRUNC.NTZ R4, R6", "R6", "R4"),
-        ("FRND.F64 R4, R6", "R6", "R4 R5"),
-        ("I2F.F16.U8 R4, R6", "R6", "R4"),
-        # Predicates before and behind a register.
-        ("ISETP.NE.AND P1, P2, R4, RZ, P3", "R4 P3", "P1 P2"),
-        ("UISETP.NE.AND UP1, UPT, UR4, URZ, UPT", "UR4", "UP1"),
-        ("LOP3.LUT P1, R4, R5, R6, RZ, 0xc0, !PT", "R5 R6", "P1 R4"),
-        ("LOP3.LUT R4, R5, R6, RZ, 0xc0, !PT", "R5 R6", "R4"),
-        ("VOTE.ANY P1, R4, P2", "P2", "P1 R4"),
-        ("VOTE.ALL P1, P2", "P2", "P1"),
-        ("ELECT P6, URZ, PT", "", "P6"),
-        ("SHFL.DOWN PT, R5, R4, R6, 0x1f", "R4 R6", "R5"),
-        ("FSEL R4, R5, R6, P1", "R5 R6 P1", "R4"),
-        ("IADD3 R4, P1, P2, R5, R6, R7", "R5 R6 R7", "R4 P1 P2"),
-        ("IADD3 R4, P1, R5, R6, R7", "R5 R6 R7", "R4 P1"),
-        ("IADD3.X R4, R5, R6, R7, P1, P2", "R5 R6 R7 P1 P2", "R4"),
-        ("SEL R4, P3, P1, P2, P0", "P2 P0", "R4 P3 P1"),
-        ("R2UR P0, UR4, R6", "R6", "P0 UR4"),
-        ("P2R R4, P1", "P1", "R4"),  # the last operand is no flag of the result
-        ("TEX.LL R4, R6, R8, R10, 0x0, 2D", "R8 R9 R10 R11", "R4 R5 R6 R7"),
-        ("TEX.LL P0, R4, R6, R8, 0x0, 2D", "R6 R7 R8 R9", "P0 R4 R5"),
-        # Barriers.
-        ("BMOV.32.CLEAR R4, B6", "B6", "R4"),
-        ("BMOV.32 B6, R4", "R4", "B6"),
-        ("BSSY B1, 0x100", "", "B1"),
-        ("BREAK P0, B1", "P0 B1", ""),
-        ("BAR.SYNC R4, R5", "R4 R5", ""),
-        ("NOP", "", ""),
-    ],
-)
-def test_what_is_read_and_written(text: str, reads: str, writes: str) -> None:
-    instruction = parse_sass(text, 0)
-    assert instruction is not None
-    assert instruction.reads == set(reads.split())
-    assert instruction.writes == set(writes.split())
-
-
-# --- text
-
-
-def test_addresses_of_text_are_their_own_or_follow() -> None:
-    code = program(["NOP", "/*0080*/ NOP", "NOP", "/*0100*/ .word", "EXIT"], 0x1000)
-    assert [(x.pc, x.opcode) for x in code] == [
-        (0x1000, "NOP"), (0x1080, "NOP"), (0x1090, "NOP"), (0x1110, "EXIT"),
-    ]  # fmt: skip
-
-
-def test_one_word_of_an_encoding_is_not_enough() -> None:
-    line = "NOP ; /* 0x0000000000007918 */"
-    alone, both = parsed(line, 0), parsed(f"{line} /* 0x000fc00000000000 */", 0)
-    assert alone is not None
-    assert both is not None
-    assert (alone.control, both.control) == (None, Control(0, None, None, 0))
-    word = "/* 0x000fc00000000000 */"
-    assert [x.opcode for x in program([word, line, word, "EXIT"], 0)] == ["NOP", "EXIT"]
-    assert [x.pc for x in program([line, word, "EXIT"], 0)] == [0, 16]
-
-
-@pytest.mark.parametrize(
-    ("text", "scoreboard"),
-    [("DEPBAR.LE SB0, 0x1", (0, 1)), ("DEPBAR.LE SB5, 10", (5, 10)), ("DEPBAR SB3", (3, 0)),
-     ("DEPBAR {4,3}", None), ("NOP SB3", None)],
-)  # fmt: skip
-def test_the_text_of_a_depbar(text: str, scoreboard: tuple[int, int] | None) -> None:
-    found = parse_sass(text, 0)
-    assert found is not None
-    assert found.scoreboard == scoreboard
-
-
 # --- flow and producers
 
 
@@ -298,7 +132,7 @@ def test_where_control_comes_from() -> None:
     assert {n: code.before.get(n, []) for n in range(7)} == {
         0: [3], 1: [0], 2: [1], 3: [2], 4: [1], 5: [4], 6: [],
     }  # fmt: skip
-    assert (code.index, code.encoded) == ({16 * n: n for n in range(7)}, False)
+    assert code.index == {16 * n: n for n in range(7)}
     assert _made("P EXIT", "NOP").before[1] == [0]
 
 
@@ -345,7 +179,6 @@ def test_every_scoreboard_from_0_to_5() -> None:
     assert [_found(code, 6 + n, "long_scoreboard") for n in range(6)] == [[n] for n in range(6)]
     # At 12 both were waited for before: nobody can still hold them but who is behind that.
     assert _found(code, 12, "long_scoreboard") == []
-    assert code.encoded
 
 
 def test_a_depbar_leaves_the_newest_open() -> None:
