@@ -23,6 +23,7 @@ from profkit.evidence.claims import Verified, verify_claim_files
 from profkit.evidence.compare import Policy
 from profkit.evidence.history.noise import KnownSpreads
 from profkit.evidence.runs import Evidence, Run
+from profkit.files import write_text
 from profkit.model import whatif as cost_model
 from profkit.model.launch import Launch
 from profkit.records.paths import SUFFIXES, expand
@@ -103,8 +104,6 @@ def _cell(name: str, value: Any) -> str:
 
 
 class Comparison(ShowsItself, sides.Compared):
-    """What two sides have in common, compared; shown as `profkit compare` prints it."""
-
     blocks = changes.compared_runs
 
 
@@ -272,7 +271,8 @@ def report(
     files, chosen = given_reports(runs, artifacts)
     reports = reader.read_report(files)
     shown = [j for j in launches.judged(reports) if not chosen or (j.report, j.index) in chosen]
-    return page.save_page(page.render(reports, shown, title or page.TITLE), Path(file))
+    write_text(file, page.render(reports, shown, title or page.TITLE).html)
+    return Path(file)
 
 
 def compare(

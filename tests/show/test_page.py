@@ -18,6 +18,7 @@ import pytest
 from profkit.diagnosis.launches import NvidiaRule, judged_rows
 from profkit.errors import ProfkitError
 from profkit.evidence import counters as changes
+from profkit.files import write_text
 from profkit.reports.figures import share
 from profkit.reports.frame import Part, ReportFile, Reports
 from profkit.show.page import page as pages
@@ -227,11 +228,12 @@ def test_a_page_is_written_whole_or_not_at_all(made: Made, tmp_path: Path) -> No
     page = pages.render(NONE, [made()])
     there = tmp_path / "page.html"
     there.write_text("the old one")
-    assert pages.save_page(page, there).read_text("utf-8") == page.html
+    write_text(there, page.html)
+    assert there.read_text("utf-8") == page.html
     folder = tmp_path / "folder.html"
     folder.mkdir()
     with pytest.raises(ProfkitError, match=r"folder\.html: cannot be written"):
-        pages.save_page(page, folder)
+        write_text(folder, page.html)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["folder.html", "page.html"]
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from profkit.diagnosis.launches import Judged, judged, judged_rows
 from profkit.evidence.counters import launch_change
+from profkit.files import write_text
 from profkit.reports.figures import quantity
 from profkit.reports.frame import Reports
 from profkit.reports.metrics import CATALOGUE
@@ -58,7 +59,8 @@ def runs() -> list[Judged]:
 def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     reports = read_report([ROOT / "artifacts" / name for name in REPORTS])
     path = tmp_path_factory.mktemp("real") / "page.html"
-    return pages.save_page(pages.render(reports, judged(reports)), path)
+    write_text(path, pages.render(reports, judged(reports)).html)
+    return path
 
 
 Open = Callable[..., Any]
@@ -304,7 +306,8 @@ def test_hostile_names_stay_text(tab: Open, made: Made, tmp_path: Path) -> None:
         for n, name in enumerate(HOSTILE)
     ]
     # Their files are not there, so each has a note about its source; names are what counts here.
-    page = tab(pages.save_page(pages.render(Reports(()), launches), tmp_path / "page.html"))
+    write_text(tmp_path / "page.html", pages.render(Reports(()), launches).html)
+    page = tab(tmp_path / "page.html")
     assert page.locator("script").count() == 2
     assert page.locator("main img, main iframe, main b b").count() == 0
     text = page.evaluate("() => document.body.textContent")

@@ -10,6 +10,7 @@ from profkit.cli.launches import choose_launches, read_patterns
 from profkit.cli.options import argument, flag
 from profkit.cli.output import note, say_each, write_to
 from profkit.errors import ProfkitError
+from profkit.files import write_text
 from profkit.program import readers as recordings
 from profkit.program.document import read_document
 from profkit.program.triage import triage_timeline
@@ -65,9 +66,7 @@ def _is_history(word: str) -> bool:
 
 
 def _save(page: Page, output: Path, quiet: bool) -> None:
-    from profkit.show.page import page as pages
-
-    pages.save_page(page, output)
+    write_text(output, page.html)
     if quiet:
         return
     say_each(ProfkitError(line) for line in page.notes)

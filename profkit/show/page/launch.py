@@ -34,28 +34,6 @@ _LEVELS = (  # its name, in metrics, how near its peak it was, what hit
     ("L2", "l2", "l2_cache_busy", (("l2_hit", "hit rate"), ("l2_read_hit", "of reads"))),
     ("DRAM", "dram", "dram_busy", ()),
 )
-_BESIDE = {
-    "shared_busy": "shared memory busy",
-    "shared_ld_conflicts": "bank conflicts per load wavefront",
-    "shared_st_conflicts": "bank conflicts per store wavefront",
-    "local_bytes": "local memory",
-    "excess_sectors": "sectors that coalesced accesses would not need",
-    "global_load_sectors_per_request": "sectors per global load",
-    "global_store_sectors_per_request": "sectors per global store",
-    "sysmem_sectors": "sectors from host memory",
-    "declared_bytes": "compulsory bytes of the workload",
-    "dram_clock": "DRAM clock",
-}
-_OCCUPANCY = {
-    "occupancy": "achieved",
-    "occupancy_limit": "theoretical",
-    "warps_per_sm": "warps per SM",
-    "max_warps": "of at most",
-    "registers": "registers per thread",
-    "shared_block": "shared memory per block",
-    "waves": "waves",
-    "sm_clock": "SM clock",
-}
 
 
 @dataclass(frozen=True)
@@ -140,8 +118,7 @@ def bars(several: Sequence[PageRow]) -> Iterator[Bar]:
 
 def words_of(several: Sequence[PageRow]) -> Iterator[dict[str, str]]:
     """Yield what the page links to: the bounds, and the rules that fire on it, with their advice."""
-    for name, text in BOUNDS.items():
-        yield {"name": name, "meaning": text, "advice": ""}
+    yield from ({"name": name, "meaning": text, "advice": ""} for name, text in BOUNDS.items())
     findings = chain.from_iterable(row.run.diagnosis.findings for row in several)
     fired = {finding.rule for finding in findings if finding.status == "fires"}
     for rule in (BY_ID[name] for name in sorted(fired) if name in BY_ID):
@@ -151,72 +128,49 @@ def words_of(several: Sequence[PageRow]) -> Iterator[dict[str, str]]:
 
 def details(shown: PageRow) -> dict[str, Any]:
     run = shown.run
+    known = {name: value for name, value in run.values.items() if isfinite(value)}
     return {
+        "run": run,
         "full_name": middle(escaped(run.kernel), LONGEST) or "(no name)",
         "blocks": list(launch_blocks(shown.row, shown.all_time)),
         "findings": list(finding_blocks(run)),
         "silent": sum(f.status == "clear" for f in run.diagnosis.findings),
         "position": picture_of([(shown.number, shown.label, run)], single=True),
         "levels": levels(run.values),
-        "beside": [
-            fact(run.values, name, label)
-            for name, label in _BESIDE.items()
-            if run.values.get(name, nan) > 0
-        ],
-        "occupancy": occupancy_facts(run.values),
-        "listing": list(code_listing(run.lines)),
+        "limits": block_limits(known),
+        "needs": block_needs(known),
+        "listing": list(_listing(run.lines)),
         "nvidia": sorted(run.nvidia, key=lambda r: -(r.speedup or 0)),
         "stalls": _stalls(run),
         "pipes": _pipes(run),
     }
 
 
-def code_listing(lines: Sequence[HotLine]) -> Iterator[dict[str, Any]]:
-    """Yield hot lines in the order of the file, the code between them included.
-
-    Yields:
-        Runs of neighbouring lines: file, and lines with number, code, share, stall. Instructions
-        without a line come in one run, hottest first.
-    """
+def _listing(lines: Sequence[HotLine]) -> Iterator[list[HotLine]]:
+    """Yield runs of neighbouring lines in the order of the file, then those without a line."""
     coded = sorted((x for x in lines if x.file), key=lambda x: (x.file or "", x.line or 0))
     numbered = ((x.file, (x.line or 0) - n, x) for n, x in enumerate(coded))
-    for (file, _), group in groupby(numbered, key=lambda item: item[:2]):
-        yield {"file": file, "lines": [_line(x) for *_, x in group]}
-    bare = [x for x in lines if not x.file]
-    if bare:
-        yield {"file": None, "lines": list(map(_line, bare))}
+    for _, group in groupby(numbered, key=lambda item: item[:2]):
+        yield [x for *_, x in group]
+    if bare := [x for x in lines if not x.file]:
+        yield bare
 
 
-def _line(line: HotLine) -> dict[str, Any]:
-    return {
-        "number": line.line or "",
-        "code": line.text.expandtabs(4)[:LONGEST],
-        "of": f"{line.share:.3g}",
-        "share": share(line.share) if line.samples else "",
-        "stall": f"{line.stall} {share(line.stall_share)}" if line.stall else "",
-    }
-
-
-def _stalls(run: Judged) -> list[dict[str, Any]]:
-    """Return the states of the resident warps, largest first; none when not collected."""
+def _stalls(run: Judged) -> list[tuple[str, str, list[float]]]:
+    """Return name, look and share of the states of the resident warps, largest first."""
     looks = dict.fromkeys((run.diagnosis.limiter or "").split("+"), "verdict")
     looks["selected"] = "issuing"
     known = {state: run.values.get(f"stall_{state}", nan) for state in MEANING}
     states = sorted((s for s in known if known[s] >= SMALL), key=lambda s: -known[s])
-    return [_bars(state, looks.get(state, "waiting"), [known[state]]) for state in states]
+    return [(state, looks.get(state, "waiting"), [known[state]]) for state in states]
 
 
-def _pipes(run: Judged) -> list[dict[str, Any]]:
-    """Return the pipes that did something, busiest first: of elapsed cycles and of active ones."""
+def _pipes(run: Judged) -> list[tuple[str, str, list[float]]]:
+    """Return the same of pipes that did something, busiest first: of elapsed and of active cycles."""
     both = {pipe: [v for v in shares(run.values, pipe) if isfinite(v)] for pipe in PIPES}
     busy = {pipe: max(values, default=0.0) for pipe, values in both.items()}
     kept = sorted((p for p in PIPES if busy[p] >= SMALL), key=lambda p: -busy[p])
-    return [_bars(pipe_word(pipe), "pipe", both[pipe]) for pipe in kept]
-
-
-def _bars(line: str, kind: str, values: Sequence[float]) -> dict[str, Any]:
-    text = " | ".join(map(share, values))
-    return {"line": line, "kind": kind, "text": text, "of": [f"{v:.3g}" for v in values]}
+    return [(pipe_word(pipe), "pipe", both[pipe]) for pipe in kept]
 
 
 def fact(values: Values, name: str, label: str) -> dict[str, Any]:
@@ -261,29 +215,6 @@ def _rate(values: Values, level: str) -> dict[str, Any]:
     of = f" of {figures.quantity(peak, 'byte/s')}" if rate >= 0 and peak > 0 else ""
     text = figures.quantity(rate, "byte/s") + of
     return {"name": "bandwidth", "text": text, "metric": f"{level}_rate", "share": None}
-
-
-def occupancy_facts(values: Values) -> dict[str, Any]:
-    """Return facts, the step to one more block, and limiters.
-
-    A limiter is its name, blocks per SM, whether it decides, what one more block by it alone needs.
-    """
-    row = {name: value for name, value in values.items() if isfinite(value)}
-    blocks, deciding, step = block_limits(row)
-    needs = block_needs(row)
-    return {
-        "facts": [fact(values, name, label) for name, label in _OCCUPANCY.items()],
-        "limiters": [
-            (
-                name.removeprefix("limit_"),
-                words.metric(name, n),
-                name in deciding,
-                needs.get(name, ""),
-            )
-            for name, n in blocks.items()
-        ],
-        "step": step,
-    }
 
 
 def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:

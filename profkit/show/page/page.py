@@ -25,7 +25,6 @@ from profkit.evidence import counters as changes
 from profkit.evidence.history.noise import HistoryStep
 from profkit.evidence.ladder import Ladder, of_runs
 from profkit.evidence.runs import Run
-from profkit.files import write_text
 from profkit.program.counts import plain_name
 from profkit.program.triage import Triage
 from profkit.records.record import read_record
@@ -40,7 +39,7 @@ from profkit.show.page.draw import Bar, by_device, chart, history_pictures, stri
 from profkit.show.text.blocks import plain_words
 from profkit.show.text.escape import escaped, short
 from profkit.show.text.markup import page_html
-from profkit.show.text.words import BOUNDS, timed
+from profkit.show.text.words import BOUNDS, metric, timed
 from profkit.show.views import triage as screen
 from profkit.show.views.comparison import ladder_steps
 from profkit.show.views.diagnosis import ORDER, headline
@@ -91,6 +90,9 @@ def render(
     problems = chain.from_iterable(ladder.problems for ladder, _ in ladders)
     notes += [*unreadable, *without, *(problem.message for problem in problems)]
     tables = list(map(launch.row_summary, shown))
+    # What a program's kernels link to.
+    keys = [(plain_name(s.run.kernel), s.run.grid, s.run.block) for s in shown]
+    launched = {key: f"launch-{n}" for n, key in reversed([*enumerate(keys, 1)])}
     choices = {key: Counter(row[key] for row in tables) for key in ("bound", "device", "case")}
     content = {
         "title": title,
@@ -106,7 +108,7 @@ def render(
         "answer": headline(kept + every[len(kept) :]),
         "bar": strip(launch.bars(shown), "Time by kernel", listed=True),
         "rooflines": by_device([(s.number, s.label, s.run) for s in shown]),
-        "programs": [program_section(of, n, _launched(shown)) for n, of in enumerate(programs, 1)],
+        "programs": [program_section(of, n, launched) for n, of in enumerate(programs, 1)],
         "histories": [history_section(*of, [s.run for s in shown]) for of in histories],
         "words": list(launch.words_of(shown)),
         "payload": Markup(_script_json(_payload(shown, [of for of, _ in ladders]))),  # noqa: S704
@@ -117,19 +119,6 @@ def render(
     script = _script("".join((WEB / name).read_text("utf-8") for name in SCRIPTS))
     html = _fill("page.html", content, script)
     return Page(html, len(shown), len(every) - len(kept), tuple(notes))
-
-
-def _ladders(recorded: list[Run]) -> tuple[list[tuple[Ladder, list[Block]]], list[str]]:
-    """Return the ladders; where what judges times is not installed, a note in their stead."""
-    try:
-        return ladders(recorded), []
-    except ProfkitError as error:
-        return [], [f"no ladder: {error.message} ({error.hint})"]
-
-
-def _launched(shown: Sequence[launch.PageRow]) -> Launched:
-    """Return the row of each kernel with its grid and block, for what links to it."""
-    return {(plain_name(s.run.kernel), s.run.grid, s.run.block): s.number for s in reversed(shown)}
 
 
 def _payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
@@ -175,6 +164,8 @@ def _fill(template: str, content: Mapping[str, Any], script: str = "") -> str:
         finalize=_safe,
     )
     environment.filters |= {"whole": figures.unbroken, "share": figures.share}
+    environment.tests["above_zero_in"] = lambda metric, values: values.get(metric, 0) > 0
+    environment.globals |= {"fact": launch.fact, "metric": metric}
     environment.filters["blocks"] = lambda blocks: Markup(page_html(blocks))  # noqa: S704 - escapes
     return environment.get_template(template).render(
         content,
@@ -216,16 +207,10 @@ def _seen(value: Any) -> Any:
     return [_seen(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def save_page(page: Page, path: str | Path) -> Path:
-    """Write the page whole or not at all; a ProfkitError says why it cannot be written."""
-    write_text(path, page.html)
-    return Path(path)
-
-
 _NARROW = 0.0004  # of the width: what is narrower, or as near to its like, is drawn as one
 _KERNELS = 12
 LOOKS = {cause: bound for cause, (_, _, bound) in screen.CAUSES.items()}
-Launched = Mapping[tuple[str, Any, Any], int]  # kernel, grid, block -> a row of the page
+Launched = Mapping[tuple[Any, ...], str]  # kernel, grid, block -> its element on the page
 
 
 @dataclass(frozen=True)
@@ -236,15 +221,23 @@ class PageProgram:
 
 
 def program_section(of: PageProgram, number: int, launched: Launched) -> dict[str, Any]:
-    """Return a program as a part of a page: bar, findings, timeline and kernels, linked.
-
-    Its elements are named by its number; kernels lead to the rows of the page in `launched`.
-    """
+    """Return a program as a part of a page; its elements are named by its number."""
     content, step = of.content, of.content["step"]
     kernels = content["kernels"][:_KERNELS]
     at = {row["id"]: f"program-{number}-{row['id']}" for row in kernels}
     table = screen.kernels_table(kernels)
     kinds = dict.fromkeys(work.kind for work in of.triage.steps.typical.works)
+    cards = []
+    for row in content["findings"]:
+        title, try_ = screen.finding_texts(row, step)
+        named = [(id_, at[id_]) for id_ in row["kernels"] if id_ in at]
+        cards.append({"title": title, "say": row["say"], "try": try_, "kernels": named})
+    rows = []
+    for row, cells in zip(kernels, table.rows, strict=True):
+        sizes = (tuple(row[key]) if row[key] else None for key in ("grid", "block"))
+        to = launched.get((plain_name(row["name"]), *sizes), "")
+        texts = [plain_words(cells[i]) for i in table.telling()]
+        rows.append({"at": at[row["id"]], "to": to, "share": f"{row['share']:.3g}", "cells": texts})
     bars = (Bar(a, b, LOOKS[cause], text) for cause, a, b, text in screen.step_parts(step))
     return {
         "name": of.name,
@@ -253,35 +246,14 @@ def program_section(of: PageProgram, number: int, launched: Launched) -> dict[st
         "bar": strip(bars, "The step", listed=True),
         "legend": [(LOOKS[cause], text) for cause, text in screen.step_shares(step)],
         "healthy": content["first"]["say"] if content["first"]["category"] == "healthy" else "",
-        "findings": [_card(row, step, at) for row in content["findings"]],
+        "findings": cards,
         "timeline": timeline(of.triage, {row["name"]: at[row["id"]] for row in reversed(kernels)}),
         "end": seconds(of.triage.split.period / 1e9),
         "kinds": [(f"k-{kind}", kind) for kind in kinds],
         "head": [table.head[i] for i in table.telling()],
-        "kernels": [
-            {
-                "at": at[row["id"]],
-                "to": _launch_of(row, launched),
-                "share": f"{row['share']:.3g}",
-                "cells": [plain_words(cells[i]) for i in table.telling()],
-            }
-            for row, cells in zip(kernels, table.rows, strict=True)
-        ],
+        "kernels": rows,
         "blocks": list(screen.further(content)),
     }
-
-
-def _card(row: Mapping[str, Any], step: Mapping[str, Any], at: Mapping[str, str]) -> dict[str, Any]:
-    title, try_ = screen.finding_texts(row, step)
-    kernels = [(id_, at[id_]) for id_ in row["kernels"] if id_ in at]
-    return {"title": title, "say": row["say"], "try": try_, "kernels": kernels}
-
-
-def _launch_of(row: Mapping[str, Any], launched: Launched) -> str:
-    """Return the row of the page that is about a kernel with this grid and block."""
-    grid, block = (tuple(row[k]) if row[k] else None for k in ("grid", "block"))
-    number = launched.get((plain_name(row["name"]), grid, block))
-    return f"launch-{number}" if number else ""
 
 
 def timeline(of: Triage, places: Mapping[str, str] | None = None) -> dict[str, Markup]:
@@ -321,11 +293,7 @@ def _merged(bars: list[Bar]) -> Iterator[Bar]:
 
 
 def runs_of(reports: Reports, shown: Collection[str]) -> tuple[list[Run], list[str]]:
-    """Return the runs whose record lies beside a report that was read whole.
-
-    Returns:
-        One run a variant and case, and what is wrong with records that cannot be used.
-    """
+    """Return a run of each variant and case that has a record beside a report, and bad records."""
     runs: dict[tuple[str, str], Run] = {}
     problems = []
     frame = without_attrs(reports.launches)
@@ -339,20 +307,22 @@ def runs_of(reports: Reports, shown: Collection[str]) -> tuple[list[Run], list[s
         except ProfkitError as error:
             problems.append(error.message)
             continue
-        launches = frame[frame["report"] == file.path]
-        run = Run(record.variant, record.case, record, launches, path)
-        runs.setdefault((record.variant, record.case), run)
+        key, launches = (record.variant, record.case), frame[frame["report"] == file.path]
+        runs.setdefault(key, Run(*key, record, launches, path))
     return list(runs.values()), problems
 
 
-def ladders(runs: Iterable[Run]) -> list[tuple[Ladder, list[Block]]]:
-    """Return the ladder of every case that has a variant, with the blocks that say it in words."""
+def _ladders(runs: Iterable[Run]) -> tuple[list[tuple[Ladder, list[Block]]], list[str]]:
+    """Return each case's ladder with its words; without what judges times, a note in their stead."""
     cases: dict[str, list[Run]] = {}
     for run in runs:
         if run.case:
             cases.setdefault(run.case, []).append(run)
-    built = [of_runs(of_case, case) for case, of_case in sorted(cases.items())]
-    return [(ladder, list(ladder_steps(ladder))) for ladder in built if ladder.steps]
+    try:
+        built = [of_runs(of_case, case) for case, of_case in sorted(cases.items())]
+        return [(ladder, list(ladder_steps(ladder))) for ladder in built if ladder.steps], []
+    except ProfkitError as error:
+        return [], [f"no ladder: {error.message} ({error.hint})"]
 
 
 def timed_ladder(ladders: Iterable[Ladder]) -> dict[tuple[str | None, str | None], str]:
