@@ -323,7 +323,7 @@ def _recorded() -> list[Task]:
 
 
 def _explain() -> list[Task]:
-    from profkit.cli.complete import pages
+    from profkit.cli.options import pages
 
     return [("command", ("explain",))] + [
         ("command", ("explain", name, *flags))

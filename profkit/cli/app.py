@@ -20,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from profkit.cli import signals
 from profkit.cli.options import COULD_NOT, flag
-from profkit.cli.output import note, say
+from profkit.cli.output import FORM, note, say
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.records.paths import SUFFIXES
 
@@ -94,7 +94,7 @@ class Verbs(TyperGroup):
         old = "report VARIANT" if _asks_of_a_variant(args) else first
         if now := OLD.get(old):
             if not ctx.resilient_parsing:  # as it is while a shell asks how a line could go on
-                note(f"profkit {old} is now profkit {' '.join(now[:2])}", quiet=False)
+                note(f"profkit {old} is now profkit {' '.join(now[:2])}")
             args = [*now, *args[1:]]
         elif first not in verb_names() and _names_a_report(first):
             args = ["diagnose", *args]
@@ -111,6 +111,7 @@ class Verbs(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a verb; see the module's first lines for what comes out of it."""
         signals.stop_on_term()
+        FORM.choose({})
         try:
             result = super().invoke(ctx)
         except ProfkitError as error:

@@ -62,12 +62,10 @@ class Chosen:
         return table(self.reports, self.everything).iloc[self.kept]
 
 
-def read_patterns(
-    patterns: Sequence[str], *, quiet: bool, client: Any = None
-) -> tuple[Reports, bool]:
+def read_patterns(patterns: Sequence[str], *, client: Any = None) -> tuple[Reports, bool]:
     """Read what can be read, say what cannot; return the reports, and if all are whole."""
     paths, complete = expand_patterns(patterns)
-    with progress("reading", quiet=quiet) as step:
+    with progress("reading") as step:
         reports = reader.read_report(paths, progress=step, client=client)
     at = COLUMNS.index("status")
     status = {part.file.path: {row[at] for row in part.identity} for part in reports.parts}

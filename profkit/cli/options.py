@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
-from profkit.cli import complete
+from profkit.cli.output import FORM
+from profkit.errors import ProfkitError
 
 DONE, BAD, COULD_NOT = 0, 1, 2
 ARTIFACTS = Path("artifacts")  # where the verbs that judge look
@@ -31,6 +32,63 @@ def argument(metavar: str, text: str, *default: Any, **more: Any) -> Any:
     return typer.Argument(*default, metavar=metavar or None, help=text, **more)
 
 
+Described = list[tuple[str, str]]
+_SIDES = {".json", ".ncu-rep", ".ncu-repz"}
+
+
+def known_variants(ctx: typer.Context, incomplete: str) -> Described:
+    """Variants in the folder of problems, and whatever was known_recorded (references too)."""
+    from profkit.measure.variants.variants import kernels_dir, survey
+
+    try:
+        known, _ = survey(kernels_dir(ctx.params.get("kernels")))
+        titles = {v.id: v.title for v in known}
+    except ProfkitError:
+        titles = {}
+    return _begin(incomplete, (dict.fromkeys(_recorded(ctx, 0), "recorded") | titles).items())
+
+
+def known_sides(ctx: typer.Context, incomplete: str) -> list[str]:
+    folder = Path(incomplete if incomplete.endswith("/") else Path(incomplete).parent)
+    paths = [str(p) for p in sorted(folder.glob("*")) if p.is_dir() or p.suffix in _SIDES]
+    return [name for name in (*_recorded(ctx, 0), *paths) if name.startswith(incomplete)]
+
+
+def known_recorded(ctx: typer.Context, incomplete: str) -> list[str]:
+    return [name for name in _recorded(ctx, 0) if name.startswith(incomplete)]
+
+
+def known_cases(ctx: typer.Context, incomplete: str) -> list[str]:
+    return [name for name in sorted(_recorded(ctx, 1)) if name.startswith(incomplete)]
+
+
+def known_pages(incomplete: str) -> Described:
+    from profkit.diagnosis.rules import ALL
+    from profkit.reports.metrics import CATALOGUE
+
+    rules = [(rule.id, rule.title) for rule in ALL]
+    return _begin(incomplete, [*rules, *((m.name, m.meaning) for m in CATALOGUE.values())])
+
+
+def one_of(*words: str) -> Callable[[str], list[str]]:
+    def begin(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return begin
+
+
+def _begin(incomplete: str, known: Iterable[tuple[str, str]]) -> Described:
+    return [(name, about) for name, about in known if name.startswith(incomplete)]
+
+
+def _recorded(ctx: typer.Context, part: int) -> list[str]:
+    """The variants (part 0) or cases (1) of the records in the folder of artifacts."""
+    from profkit.records.paths import run_files
+
+    folder = Path(ctx.params.get("artifacts") or "artifacts")
+    return list(dict.fromkeys(name[part] for name in run_files(folder)))
+
+
 # Reports, and which launches of them.
 Paths = Annotated[
     list[str],
@@ -49,7 +107,7 @@ Top = Annotated[int | None, flag("N", "The N worst rows only.", min=1)]
 # Runs, and which of them.
 Artifacts = Annotated[Path, flag("DIR", "Where records and reports of variants are.")]
 HistoryDir = Annotated[str, flag("--history DIR", "The history: a folder of tables, or a URL.")]
-Case = Annotated[str | None, flag("--case CASE", "Only this case.", autocompletion=complete.cases)]
+Case = Annotated[str | None, flag("--case CASE", "Only this case.", autocompletion=known_cases)]
 Anyway = Annotated[
     bool, flag("--anyway", "Across GPUs, clocks, ncu versions and cases too; stale runs.")
 ]
@@ -60,12 +118,12 @@ Names = Annotated[
     flag(
         "--variant ID",
         "A variant or a reference; may be repeated.",
-        autocompletion=complete.variants,
+        autocompletion=known_variants,
     ),
 ]
 Every = Annotated[bool, flag("--all", "The whole ladder.")]
 Cases = Annotated[
-    list[str] | None, flag("--case CASE", "May be repeated.", autocompletion=complete.cases)
+    list[str] | None, flag("--case CASE", "May be repeated.", autocompletion=known_cases)
 ]
 Kernels = Annotated[
     Path | None, flag("--kernels DIR", "The folder of problems.", show_default=False)
@@ -76,12 +134,15 @@ Gpus = Annotated[
 BuildDir = Annotated[Path | None, flag("--build-dir DIR", "Where libraries are kept.")]
 RecordsDir = Annotated[Path | None, flag("--artifacts DIR", "Where reports and records go.")]
 
-# How the answer is given.
-Brief = Annotated[bool, flag("--brief", "At most 500 tokens: cause, place, number, next step.")]
-Json = Annotated[bool, flag("--json", "One JSON document on stdout.")]
-Markdown = Annotated[bool, flag("--markdown", "Markdown, for pull requests and job summaries.")]
+
+# How the answer is given: the flags that a verb may have, with which each help ends.
+FORMS = {
+    "brief": ("--brief", "At most 500 tokens: cause, place, number, next step."),
+    "json": ("--json", "One JSON document on stdout."),
+    "markdown": ("--markdown", "Markdown, for pull requests and job summaries."),
+    "quiet": ("--quiet -q", "No progress and no notes on stderr."),
+}
 Picture = Annotated[Path | None, flag("--output -o FILE", "Draw it too: .png, .svg or .pdf.")]
-Quiet = Annotated[bool, flag("--quiet -q", "No progress and no notes on stderr.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +154,7 @@ class Verb:
     group: str  # of the help
     examples: tuple[str, ...]  # command lines with which the help ends: each flag stands in one
     bad: str = ""  # when the exit status is 1; empty for a verb that never judges
+    forms: str = "json quiet"  # those of FORMS that it has
 
     @property
     def exits(self) -> Mapping[int, str]:
@@ -108,6 +170,12 @@ class Verb:
         command = typer.main.get_command(single)
         assert isinstance(command, _Command)  # noqa: S101 - a Typer of one command is that command
         command.name, command.verb = name, self
+        for form in self.forms.split():
+            words, text = FORMS[form]
+            names = [form, *words.split()]
+            command.params.append(
+                TyperOption(param_decls=names, help=text, is_flag=True, default=False)
+            )
         command.context_settings = {"help_option_names": ["-h", "--help"]}
         return command
 
@@ -119,6 +187,7 @@ class _Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb; what it returns is the exit status."""
+        FORM.choose({name: ctx.params.pop(name) for name in self.verb.forms.split()})
         raise typer.Exit(super().invoke(ctx))
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,24 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from profkit.show.text.blocks import Block
+
+
+@dataclass
+class _Form:
+    """How the answer of the verb that runs is given, and whether it is quiet: its flags."""
+
+    brief: bool = False
+    json: bool = False
+    markdown: bool = False
+    quiet: bool = False
+
+    def choose(self, flags: Mapping[str, bool]) -> None:
+        vars(self).update(vars(_Form(**flags)))
+        if self.json and self.markdown:
+            raise ProfkitError("--json and --markdown are two answers", "give one of them")
+
+
+FORM = _Form()
 
 
 def say(error: ProfkitError) -> None:
@@ -40,16 +59,16 @@ def say_all(message: str, text: str) -> None:
         print(f"  {escaped(line)}", file=sys.stderr)
 
 
-def note(text: str, *, quiet: bool) -> None:
+def note(text: str) -> None:
     """Print on stderr what was done, unless silence is asked for."""
-    if not quiet:
+    if not FORM.quiet:
         print(text, file=sys.stderr)
 
 
 @contextmanager
-def progress(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
     """A bar on stderr for long work: a callback (done, of), or None when nobody looks."""
-    if quiet or not sys.stderr.isatty():
+    if FORM.quiet or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
@@ -61,24 +80,18 @@ def progress(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None] |
 
 
 @contextmanager
-def spinner(quiet: bool) -> Iterator[Callable[[str], None]]:
+def spinner() -> Iterator[Callable[[str], None]]:
     """What is being done, on stderr, while somebody looks; a polite kill ends it like Ctrl-C."""
     from profkit.cli.signals import stop_on_term
 
     stop_on_term()
-    if quiet or not sys.stderr.isatty():
+    if FORM.quiet or not sys.stderr.isatty():
         yield lambda _: None
         return
     from profkit.show.text.terminal import console
 
     with console(stderr=True).status("") as status:
         yield lambda what: status.update(escaped(what))
-
-
-def one_form(json: bool, markdown: bool) -> None:
-    """Raise a ProfkitError where two forms of the answer are asked for."""
-    if json and markdown:
-        raise ProfkitError("--json and --markdown are two answers", "give one of them")
 
 
 def refuse(flags: Mapping[str, object], why: str, hint: str) -> None:
@@ -108,13 +121,11 @@ def print_json_rows(document: Mapping[str, Any], name: str, rows: Iterable[Any])
     print("\n ]\n}")
 
 
-def print_blocks(
-    blocks: Iterable[Block], document: object = None, as_markdown: bool = False
-) -> None:
-    """Print blocks as text or Markdown; or, where there is one, the document."""
-    if document is not None:
+def print_blocks(blocks: Iterable[Block], document: object = None) -> None:
+    """Print blocks as text or Markdown; or the document, where there is one, as JSON."""
+    if document is not None and FORM.json:
         print_json(document)
-    elif as_markdown:
+    elif FORM.markdown:
         from profkit.show.text.markup import to_markdown
 
         print(to_markdown(blocks), end="")

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from profkit.cli.options import BAD, COULD_NOT, DONE
-from profkit.cli.output import note, say, say_all, say_each
+from profkit.cli.output import FORM, note, say, say_all, say_each
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device
+from profkit.measure.ncu_output import NcuWords
 from profkit.measure.targets import Measurements, Target, TargetRun
 from profkit.measure.worker import visible_devices
+from profkit.show.text.escape import escaped
 from profkit.show.views import measured as views
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def on_gpus(target: Target, gpus: str | None) -> Target:
@@ -22,7 +30,7 @@ def on_gpus(target: Target, gpus: str | None) -> Target:
     return replace(target, visible=tuple(visible_devices(gpus, device.count_gpus())))
 
 
-def say_gpus(measured: Measurements, quiet: bool) -> None:
+def say_gpus(measured: Measurements) -> None:
     """Which case was timed on which of several GPUs at which clock, and which were left out."""
     by_case: dict[str, str] = {}
     for (name, case), gpu in measured.gpus.items():
@@ -32,9 +40,9 @@ def say_gpus(measured: Measurements, quiet: bool) -> None:
         by_case.setdefault(case, f"case {case} on {gpu.uuid or gpu.pci}{at}")
     if len({gpu.pci for gpu in measured.gpus.values()}) > 1:
         where = ", ".join(by_case.values())
-        note(f"timed on several GPUs, compare within a case: {where}", quiet=quiet)
+        note(f"timed on several GPUs, compare within a case: {where}")
     for line in measured.lost:
-        note(line, quiet=quiet)
+        note(line)
 
 
 def named_or_all(names: Sequence[str] | None, every: bool) -> Sequence[str]:
@@ -59,3 +67,59 @@ def say_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> int:
     if broken:
         return COULD_NOT
     return BAD if any(c["status"] in ("wrong", "failed") for c in checks) else DONE
+
+
+@contextmanager
+def watched(log: Path, program: bool = True) -> Iterator[NcuWords]:
+    """A sink for ncu's output while it runs, all of which goes to `log`.
+
+    `program`: whether the program's own words are passed on.
+    """
+    aloud = program and not FORM.quiet
+    if FORM.quiet or not sys.stderr.isatty():
+        sink = NcuWords(log, sys.stderr.buffer if aloud else None)
+        with _closed(sink):
+            yield sink
+        return
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    from profkit.show.text.terminal import console
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn())
+    with Progress(*columns, console=(on := console(stderr=True)), transient=True) as bar:
+        task = bar.add_task("ncu starts the program", total=None)
+
+        def at(number: int, of: int | None, name: str) -> None:
+            where = f"[{number}/{of}]" if of else f"[{number}]"
+            bar.update(task, description=f"{where} {escaped(name)}", completed=number, total=of)
+
+        sink = NcuWords(log, _Above(on) if aloud else None, at)
+        with _closed(sink):
+            yield sink
+
+
+@contextmanager
+def _closed(sink: NcuWords) -> Iterator[None]:
+    try:
+        yield
+    except ProfkitError:
+        note(f"{sink.log}: all that ncu said")
+        raise
+    finally:
+        sink.close()
+
+
+class _Above:
+    """The program's words above the bar, line by line."""
+
+    def __init__(self, on: Console) -> None:
+        self._on, self._left = on, b""
+
+    def write(self, content: bytes) -> int:
+        *lines, self._left = (self._left + content).replace(b"\r", b"\n").split(b"\n")
+        for line in lines:
+            self._on.print(escaped(line.decode("utf-8", "replace")))
+        return len(content)
+
+    def flush(self) -> None:
+        """Lines are watched as soon as they are whole."""

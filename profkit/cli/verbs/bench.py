@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from profkit.cli import options
 from profkit.cli.options import flag
-from profkit.cli.output import note, print_blocks, print_json, spinner
+from profkit.cli.output import FORM, note, print_blocks, print_json, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
 from profkit.errors import ProfkitError
@@ -27,8 +27,6 @@ def time_variants(
     aa: int | None = flag("--aa N", "A/A: each twice in turns, in N processes.", None, min=1),
     rounds: int = flag("", "Of each process of --aa.", 120, min=6),
     history: str = flag("--history DIR", "Where --aa keeps what it found.", HISTORY),
-    json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> int:
     """How fast, against every reference, in turns: L2 warm and cold."""
     from profkit.measure import pipeline
@@ -43,14 +41,14 @@ def time_variants(
     if aa is not None and gpus is not None:
         raise ProfkitError("--aa is of one GPU", "choose it with CUDA_VISIBLE_DEVICES")
     if aa is not None:
-        _time_twins(target, aa, rounds, history, json=json, quiet=quiet)
+        _time_twins(target, aa, rounds, history)
         return options.DONE
     target = on_gpus(target, gpus)
-    with spinner(quiet) as progress:
+    with spinner() as progress:
         run = pipeline.measure_target(target, progress)
-    say_gpus(run.measured, quiet)
+    say_gpus(run.measured)
     by_case = {c: timed_rows(run, c) for c in target.cases}
-    if json:
+    if FORM.json:
         gpus_used = {"gpu": run.measured.gpu or {}, "gpus": _by_case(run)}
         print_json({"schema": "profkit.bench/1", **gpus_used, "cases": by_case})
     else:
@@ -66,9 +64,7 @@ def _by_case(run: TargetRun) -> dict[str, JsonObject]:
     return {case: asdict(gpu) for (_, case), gpu in run.measured.gpus.items()}
 
 
-def _time_twins(
-    target: Target, processes: int, rounds: int, folder: str, *, json: bool, quiet: bool
-) -> None:
+def _time_twins(target: Target, processes: int, rounds: int, folder: str) -> None:
     from profkit.evidence.history.dataset import History
     from profkit.evidence.history.noise import machine_noise
     from profkit.evidence.history.tables import HistoryTwin
@@ -78,15 +74,15 @@ def _time_twins(
     comparisons: list[HistoryTwin] = []
     stop_on_term()
     try:
-        with spinner(quiet) as progress:
+        with spinner() as progress:
             for twins in run_twins(target, processes, rounds, progress):
                 comparisons += twins
     finally:  # what was measured before somebody stopped it is kept
         History(folder).append(comparisons)
-    note(f"{folder}: {len(comparisons)} A/A comparisons added", quiet=quiet)
+    note(f"{folder}: {len(comparisons)} A/A comparisons added")
     noise = machine_noise(comparisons)
     document = {"schema": "profkit.noise/1", "machines": noise}
-    print_blocks(noise_blocks(noise), document if json else None)
+    print_blocks(noise_blocks(noise), document)
 
 
 VERB = options.Verb(

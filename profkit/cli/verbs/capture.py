@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from profkit.cli import options
 from profkit.cli.options import argument, flag
-from profkit.cli.output import note, print_blocks, say, spinner
+from profkit.cli.output import FORM, note, print_blocks, say, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.errors import ProfkitError
 from profkit.measure.variants import build
@@ -31,8 +31,6 @@ def capture_kernels(
     timeout: float | None = flag("S", "Stop it then, and keep what was captured.", None, min=1),
     output: Path = flag("--output -o DIR", "The folder of problems.", Path("captured")),
     build_dir: options.BuildDir = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> int:
     """A running program's Triton kernels, each in a folder to work on."""
     from profkit.measure import capture
@@ -41,18 +39,18 @@ def capture_kernels(
         kernel, skip, None if every else count, values, int(limit * 1e6), timeout
     )
     stop_on_term()
-    echo = None if quiet else sys.stderr.buffer
+    echo = None if FORM.quiet else sys.stderr.buffer
     kernels = capture.capture_program(command, output, wanted, echo)
     if not untried_only:
-        with spinner(quiet) as progress:
+        with spinner() as progress:
             kernels = capture.tried(kernels, build.build_dir(output.resolve(), build_dir), progress)
     document = {"schema": "profkit.capture/1", "kernels": kernels}
     rows = [kernel.to_json() for kernel in kernels]
-    print_blocks(measured.captured(rows), document if json else None)
-    return _say_next(kernels, output, quiet)
+    print_blocks(measured.captured(rows), document)
+    return _say_next(kernels, output)
 
 
-def _say_next(kernels: Sequence[CapturedEntry], output: Path, quiet: bool) -> int:
+def _say_next(kernels: Sequence[CapturedEntry], output: Path) -> int:
     """Say what to do next; the exit status is the worst of the kernels'."""
     captured = [k for k in kernels if k.file]
     if not captured:
@@ -60,7 +58,7 @@ def _say_next(kernels: Sequence[CapturedEntry], output: Path, quiet: bool) -> in
         why = next(reasons, "no kernel has such a name")
         raise ProfkitError(f"nothing was captured: {why}", "--kernel REGEX, or --all")
     first = f"{Path(captured[0].file or '').parent.name}/captured"
-    note(f"{output}: profkit bench --kernels {output} --variant {first}", quiet=quiet)
+    note(f"{output}: profkit bench --kernels {output} --variant {first}")
     if any(k.equal in ("wrong", "failed") for k in captured):
         return options.BAD
     untried = [k for k in captured if k.notes and not k.equal]

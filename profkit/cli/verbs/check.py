@@ -38,8 +38,6 @@ def check_variants(
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
     gpus: options.Gpus = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> int:
     """Is it right, on every case, and does it keep to its own memory."""
     from profkit.measure import pipeline
@@ -49,29 +47,27 @@ def check_variants(
     if build_only:
         running = {"--case": case, "--sanitize": sanitize, "--gpus": gpus}
         refuse(running, "nothing runs with --build-only", "leave it out")
-        return _build_only(at, names, _archs(arch), refresh, json, quiet)
+        return _build_only(at, names, _archs(arch), refresh)
     built = {"--arch": arch, "--refresh": refresh, "--artifacts": artifacts}
     refuse(built, "of --build-only", "profkit check --build-only")
     target = targets.choose_target(at, names, every, case or (), False)
     if not case:
         target = replace(target, cases=tuple(target.problem.cases))
     target = on_gpus(target, gpus)
-    with spinner(quiet) as progress:
+    with spinner() as progress:
         run = pipeline.measure_target(target, progress, time=False)
         if sanitize:
             sanitized(run, progress)
-    say_gpus(run.measured, quiet)
+    say_gpus(run.measured)
     checks = run.measured.checks_json()
     document = {"schema": "profkit.check/1", "checks": checks}
-    print_blocks(measured.checks(checks), document if json else None)
+    print_blocks(measured.checks(checks), document)
     return say_faults(run, checks)
 
 
-def _build_only(
-    at: Places, names: Sequence[str], archs: Sequence[str], refresh: bool, json: bool, quiet: bool
-) -> int:
+def _build_only(at: Places, names: Sequence[str], archs: Sequence[str], refresh: bool) -> int:
     """Compile, and say what is over budget or does not compile; the exit status."""
-    with spinner(quiet) as progress:
+    with spinner() as progress:
         progress("build")
         builds = ladder.compiled(at, names, archs)
     if not builds:
@@ -82,13 +78,13 @@ def _build_only(
     if refresh:
         records = ladder.refresh(at, builds)
         for path in records.written:
-            note(f"{path}: machine code that today's source still gives", quiet=quiet)
+            note(f"{path}: machine code that today's source still gives")
         for path in records.unknown:
             why = "the same kernels, but a launcher that changed or is not known"
-            note(f"{path}: {why}: profkit profile", quiet=quiet)
+            note(f"{path}: {why}: profkit profile")
     document = {"schema": "profkit.build/1", "builds": builds}
     rows = list(chain.from_iterable(b.rows() for b in builds))
-    print_blocks(measured.builds_table(rows), document if json else None)
+    print_blocks(measured.builds_table(rows), document)
     for compiled in builds:
         say_each(map(ProfkitError, compiled.over_budget))
         if failure := compiled.build.failure:

@@ -9,7 +9,7 @@ from typing import Any
 
 from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
-from profkit.cli.output import note, one_form, print_blocks, refuse, say_each, write_to
+from profkit.cli.output import FORM, note, print_blocks, refuse, say_each, write_to
 from profkit.errors import ProfkitError
 from profkit.show.text.blocks import Block
 
@@ -24,28 +24,24 @@ def try_claims(
     ledger: bool = flag("--ledger", "Gains that rules predicted, and how they came out.", False),
     update: bool = flag("--update", "First append what the artifacts say anew (--ledger).", False),
     output: options.Picture = None,
-    json: options.Json = False,
-    markdown: options.Markdown = False,
-    quiet: options.Quiet = False,
 ) -> int:
     """Claims, gates and predicted gains, tried on what was recorded."""
-    one_form(json, markdown)
     if ledger:
         if files and len(files) > 1:
             raise ProfkitError(f"{len(files)} ledgers: one at a time", f"--ledger {files[0]}")
         path = files[0] if files else artifacts / "ledger.jsonl"
-        status = _update(path, artifacts, quiet) if update else options.DONE
+        status = _update(path, artifacts) if update else options.DONE
         blocks, document = _scored(path, artifacts, output)
     else:
         refuse({"--update": update, "-o": output}, "for the ledger", "profkit claims --ledger")
         if not files:
             raise ProfkitError("no file of claims", "profkit claims analyses/*.py, or --ledger")
-        (blocks, document), status = _tried(files, artifacts, quiet)
-    print_blocks(blocks, document if json else None, markdown)
+        (blocks, document), status = _tried(files, artifacts)
+    print_blocks(blocks, document)
     return status
 
 
-def _tried(files: Sequence[Path], artifacts: Path, quiet: bool) -> tuple[Shown, int]:
+def _tried(files: Sequence[Path], artifacts: Path) -> tuple[Shown, int]:
     """The claims of files, which runs of theirs are stale said on stderr; and the exit status."""
     from profkit.evidence import claims as trying
     from profkit.evidence.runs import Evidence
@@ -55,7 +51,7 @@ def _tried(files: Sequence[Path], artifacts: Path, quiet: bool) -> tuple[Shown, 
         sources.refuse_other(file, "claims")
     evidence = Evidence(artifacts)
     results = trying.verify_claim_files(files, evidence)
-    if not quiet:
+    if not FORM.quiet:
         tried = chain.from_iterable(file.claims for file in results)
         needs = set(chain.from_iterable(claim.claim.needs for claim in tried))
         say_each(sources.stale(artifacts, needs))
@@ -66,14 +62,14 @@ def _tried(files: Sequence[Path], artifacts: Path, quiet: bool) -> tuple[Shown, 
     return shown, trying.exit_status(results)
 
 
-def _update(path: Path, artifacts: Path, quiet: bool) -> int:
+def _update(path: Path, artifacts: Path) -> int:
     """Append what the artifacts say anew to the ledger; the exit status."""
     from profkit.evidence import ledger
 
     new = ledger.update(sources.evidence_of(artifacts), path)
     added = f"{len(new.predictions)} predictions and {len(new.outcomes)} outcomes added"
-    note(f"{path}: {added}", quiet=quiet)
-    say_each(new.problems, quiet=quiet)
+    note(f"{path}: {added}")
+    say_each(new.problems, quiet=FORM.quiet)
     return options.COULD_NOT if new.problems else options.DONE
 
 
@@ -97,6 +93,7 @@ def _scored(path: Path, artifacts: Path, output: Path | None) -> Shown:
 VERB = options.Verb(
     run=try_claims,
     group="Did it help",
+    forms="json markdown quiet",
     bad="a claim fails or a gate is not met",
     examples=(
         "profkit claims analyses/*.py",

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
-from profkit.cli import complete, options, sources
+from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
 from profkit.cli.output import (
+    FORM,
     note,
-    one_form,
     print_blocks,
     print_plain,
     refuse,
@@ -32,6 +31,10 @@ if TYPE_CHECKING:
     from profkit.evidence.runs import Evidence
     from profkit.show.text.blocks import Block
 
+# What was compared: to print (None where it is printed), for --json, what is unreadable, to judge.
+_Found = tuple[
+    "Iterable[Block] | None", object, "Sequence[ProfkitError]", "Sequence[RunComparison]"
+]
 FAIL_ON = ("slower", "finding", "resource")
 _STATUS = {
     "keep": options.DONE,
@@ -42,13 +45,16 @@ _STATUS = {
 
 Before = Annotated[
     str | None,
-    argument("", "A variant, run record, report or folder of them.", autocompletion=complete.sides),
+    argument(
+        "", "A variant, run record, report or folder of them.", autocompletion=options.known_sides
+    ),
 ]
 Decide = Annotated[
     bool, flag("--decide", "One variant against what its header changes: keep it or not?")
 ]
 Against = Annotated[
-    str | None, flag("ID", "--decide: against this one instead.", autocompletion=complete.recorded)
+    str | None,
+    flag("ID", "--decide: against this one instead.", autocompletion=options.known_recorded),
 ]
 Gates = Annotated[
     list[Path] | None, flag("FILE", "--decide: acceptance gates too: your own file of claims.")
@@ -58,14 +64,16 @@ FailOn = Annotated[
     flag(
         "WHAT",
         "Exit 1 on any of: slower, finding, resource.",
-        autocompletion=complete.one_of(*FAIL_ON),
+        autocompletion=options.one_of(*FAIL_ON),
     ),
 ]
 
 
 def judge_change(
     before: Before = None,
-    after: str | None = argument("", "The same, changed.", None, autocompletion=complete.sides),
+    after: str | None = argument(
+        "", "The same, changed.", None, autocompletion=options.known_sides
+    ),
     case: options.Case = None,
     ladder: bool = flag("--ladder", "All variants, each against its parent.", False),
     decide: Decide = False,
@@ -77,80 +85,66 @@ def judge_change(
     every: bool = flag("--all", "Every metric that moved.", False),
     history: options.HistoryDir = HISTORY,
     output: options.Picture = None,
-    brief: options.Brief = False,
-    json: options.Json = False,
-    markdown: options.Markdown = False,
-    quiet: options.Quiet = False,
 ) -> int:
     """What changed from BEFORE to AFTER, and whether it is real."""
-    from profkit.evidence.compare import Policy
+    from profkit.evidence.compare import Policy, closing
     from profkit.evidence.history.noise import KnownSpreads
 
-    one_form(json, markdown)
-    fail_if = _fail_if(fail_on or [])
+    fail_if = set(chain.from_iterable(words.split(",") for words in fail_on or ()))
+    if unknown := fail_if - set(FAIL_ON):
+        problem = f"--fail-on {', '.join(sorted(unknown))}: not known"
+        raise ProfkitError(problem, f"one of {', '.join(FAIL_ON)}")
     if decide:
         others = {"--ladder": ladder, "--fail-on": fail_on, "--all": every, "-o": output}
-        refuse({**others, "--brief": brief}, "not with --decide", "profkit compare ID --decide")
+        others["--brief"] = FORM.brief
+        refuse(others, "not with --decide", "profkit compare ID --decide")
         if not before or after:
             raise ProfkitError("--decide takes one variant", "the other one is --against ID")
-        blocks, document, worst = _decided(before, against, case, gate or (), artifacts, anyway)
-        print_blocks(blocks, document if json else None, markdown)
-        return worst
+        return _decide(before, against, case, gate or (), artifacts, anyway)
     refuse({"--against": against, "--gate": gate}, "of --decide", "profkit compare ID --decide")
     known = KnownSpreads(history)
     policy = Policy(spread_of=known, anyway=anyway)
     if ladder:
         if before or after:
             raise ProfkitError("--ladder takes no BEFORE and AFTER", "profkit compare --ladder")
-        found = _ladders(artifacts, case, policy, output, brief)
+        blocks, document, problems, judged = _ladders(artifacts, case, policy, output)
     else:
         sides = _two(before, after, output)
         if all(map(sources.is_triage, sides)):
-            return _compare_triages(sides, fail_if, json=json, markdown=markdown)
-        found = _compared(sides, case, artifacts, policy, every, brief and not json)
-    if found.blocks is not None:
-        print_blocks(found.blocks, found.document if json else None, markdown)
-    say_each([*found.problems, *known.problems], quiet=quiet)
-    worst = _status(found.judged, fail_if, quiet) if fail_if or not ladder else options.DONE
-    return max(worst, options.COULD_NOT if found.problems else options.DONE)
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What was compared: to print (None where it is printed), what is unreadable, and to judge."""
-
-    blocks: Iterable[Block] | None
-    document: object
-    problems: Sequence[ProfkitError]
-    judged: Sequence[RunComparison]
+            return _compare_triages(sides, fail_if)
+        blocks, document, problems, judged = _compared(sides, case, artifacts, policy, every)
+    if blocks is not None:
+        print_blocks(blocks, document)
+    say_each([*problems, *known.problems], quiet=FORM.quiet)
+    worst = options.COULD_NOT if problems else options.DONE
+    for code, reason in closing(judged, fail_if) if fail_if or not ladder else ():
+        worst = max(worst, code)
+        note(f"exit status {code}: {reason}" if code else f"not judged: {reason}")
+    return worst
 
 
 def _compared(
-    sides: tuple[str, str],
-    case: str | None,
-    artifacts: Path,
-    policy: Policy,
-    every: bool,
-    brief: bool,
+    sides: tuple[str, str], case: str | None, artifacts: Path, policy: Policy, every: bool
 ) -> _Found:
     from profkit.evidence.sides import compare_sides
     from profkit.show.views import comparison as changes
 
     compared = compare_sides(*sides, case, sources.evidence_of(artifacts), policy)
     blocks = changes.compared_runs(compared, 10_000 if every else changes.MOVED_SHOWN)
+    brief = FORM.brief and not FORM.json
     if brief:
         print_plain(changes.brief_comparison(compared))
-    return _Found(None if brief else blocks, compared, compared.problems, compared.changes)
+    return None if brief else blocks, compared, compared.problems, compared.changes
 
 
-def _decided(
+def _decide(
     variant: str,
     against: str | None,
     case: str | None,
     gate: Sequence[Path],
     artifacts: Path,
     anyway: bool,
-) -> tuple[Iterable[Block], object, int]:
+) -> int:
     """Keep a variant or not, at each of its cases; the worst of it is the exit status."""
     from profkit.evidence.compare import Policy
     from profkit.evidence.ladder import summarize_variant
@@ -164,9 +158,9 @@ def _decided(
     gates = _gates(gate, Evidence(artifacts) if anyway else evidence)
     policy = Policy(anyway=anyway)
     found = [summarize_variant(evidence, *name, against, gates, policy) for name in names]
-    document = {"schema": "profkit.summary/1", "summaries": found}
     blocks = chain.from_iterable(map(ladder_summary, found))
-    return blocks, document, max(_STATUS[summary.decision] for summary in found)
+    print_blocks(blocks, {"schema": "profkit.summary/1", "summaries": found})
+    return max(_STATUS[summary.decision] for summary in found)
 
 
 def _gates(files: Sequence[Path], evidence: Evidence) -> list[GateResult]:
@@ -203,9 +197,7 @@ def _two(before: str | None, after: str | None, output: Path | None) -> tuple[st
     return before, after
 
 
-def _compare_triages(
-    sides: tuple[str, str], fail_if: set[str], *, json: bool, markdown: bool
-) -> int:
+def _compare_triages(sides: tuple[str, str], fail_if: set[str]) -> int:
     """Print what became of each promise of a program's triage; the exit status."""
     from profkit.evidence import ledger
 
@@ -216,34 +208,12 @@ def _compare_triages(
         ledger.add(after / ledger.NAME, entries)
     except ProfkitError as error:  # what was compared is told all the same
         say(error)
-    print_blocks(compared_triages(comparison), comparison if json else None, markdown)
+    print_blocks(compared_triages(comparison), comparison)
     slower = "slower" in fail_if and comparison["answer"] == "slower"
     return options.BAD if slower or ("finding" in fail_if and comparison["new"]) else options.DONE
 
 
-def _fail_if(fail_on: list[str]) -> set[str]:
-    """What --fail-on names, each flag one word or several with commas."""
-    words = set(chain.from_iterable(flag.split(",") for flag in fail_on))
-    if unknown := words - set(FAIL_ON):
-        problem = f"--fail-on {', '.join(sorted(unknown))}: not known"
-        raise ProfkitError(problem, f"one of {', '.join(FAIL_ON)}")
-    return words
-
-
-def _status(changes: Iterable[RunComparison], fail_if: set[str], quiet: bool) -> int:
-    """The exit status, each reason for it said on stderr, and what has no time to judge."""
-    from profkit.evidence.compare import closing
-
-    worst = 0
-    for code, reason in closing(changes, fail_if):
-        worst = max(worst, code)
-        note(f"exit status {code}: {reason}" if code else f"not judged: {reason}", quiet=quiet)
-    return worst
-
-
-def _ladders(
-    artifacts: Path, case: str | None, policy: Policy, output: Path | None, brief: bool
-) -> _Found:
+def _ladders(artifacts: Path, case: str | None, policy: Policy, output: Path | None) -> _Found:
     """The ladder of each case that was recorded, one of them drawn where that is asked for."""
     from profkit.evidence.ladder import build_ladder
     from profkit.show.views import comparison as changes
@@ -259,18 +229,19 @@ def _ladders(
         from profkit.show import plots
 
         plots.save(plots.ladder(ladders[0]), write_to(output))
-    tables = changes.ladder_table if brief else changes.ladder_steps
+    tables = changes.ladder_table if FORM.brief else changes.ladder_steps
     blocks = chain.from_iterable(map(tables, ladders))
     problems = list(chain.from_iterable(x.problems for x in ladders))
     rungs = chain.from_iterable(x.steps for x in ladders)
     judged = [rung.change for rung in rungs if rung.change]
     document = {"schema": "profkit.ladders/1", "ladders": ladders}
-    return _Found(blocks, document, problems, judged)
+    return blocks, document, problems, judged
 
 
 VERB = options.Verb(
     run=judge_change,
     group="Did it help",
+    forms="brief json markdown quiet",
     bad="AFTER is wrong, as bad as --fail-on names, or rejected (--decide)",
     examples=(
         "profkit compare stage1 stage2 --case B",

@@ -11,8 +11,8 @@ from profkit.cli import options
 from profkit.cli.launches import choose_launches, expand_patterns, read_patterns
 from profkit.cli.options import flag
 from profkit.cli.output import (
+    FORM,
     note,
-    one_form,
     print_blocks,
     print_json,
     print_json_rows,
@@ -70,8 +70,6 @@ With = Annotated[
 
 def diagnose_reports(
     reports: options.Paths,
-    json: options.Json = False,
-    markdown: options.Markdown = False,
     csv: Path | None = flag("FILE", "Write the frame as CSV; - is stdout.", None),
     parquet: Path | None = flag("FILE", "Write the frame as Parquet.", None),
     top: Details = None,
@@ -80,51 +78,47 @@ def diagnose_reports(
     lines: Lines = None,
     every: bool = flag("--all", "Every row, in the table and in detail.", False),
     each: bool = flag("--each", "Launches of one kernel one by one.", False),
-    brief: options.Brief = False,
     on: On = None,
     history: Into = None,
     changes: With = None,
     case: str | None = flag("--case CASE", "--with: only this case.", None),
     artifacts: options.Artifacts = options.ARTIFACTS,
-    quiet: options.Quiet = False,
 ) -> int:
     """What each kernel waits for, and what fixing that could gain."""
-    one_form(json, markdown)
-    of_reports = (csv, parquet, top, kernel, where, lines, every, each, brief, on, history)
+    of_reports = (csv, parquet, top, kernel, where, lines, every, each, FORM.brief, on, history)
     if changes is not None:
         if any(value not in (None, False) for value in of_reports) or len(reports) > 1:
             raise ProfkitError("--with is of one variant", "leave out what chooses launches")
-        _ask_whatif(reports[0], changes, case, artifacts, json, markdown)
+        _ask_whatif(reports[0], changes, case, artifacts)
         return options.DONE
     elsewhere = {"--case": case, "--artifacts": artifacts != options.ARTIFACTS}
     refuse(elsewhere, "of --with", "profkit diagnose VARIANT --with CHANGES")
     if history:
-        if csv or parquet or markdown or brief or kernel or where:
+        if csv or parquet or FORM.markdown or FORM.brief or kernel or where:
             raise ProfkitError("--history keeps every launch and shows none", "leave out the rest")
-        return _keep(reports, history, on, json, quiet)
+        return _keep(reports, history, on)
     files = [write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
-    read, complete = read_patterns(reports, quiet=quiet, client=_client(on))
+    read, complete = read_patterns(reports, client=_client(on))
     chosen = choose_launches(read, kernel, where)
     for file in files:
         save_frame(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
         print(csv_text(chosen.frame), end="")
-    elif json:
+    elif FORM.json:
         _show_document(read.files, chosen.launches, top, lines)
     elif not files:
-        form = "brief" if brief else "markdown" if markdown else "text"
-        _print_rows(chosen.launches, top, lines, form, every, each)
+        _print_rows(chosen.launches, top, lines, every, each)
     return _status(complete, chosen.launches)
 
 
-def show_reports(reports: Sequence[str], json: bool, quiet: bool) -> int:
+def show_reports(reports: Sequence[str]) -> int:
     """Print what the kernels of reports just made wait for; the exit status."""
-    read, complete = read_patterns(reports, quiet=quiet)
+    read, complete = read_patterns(reports)
     launches = choose_launches(read, None, None).launches
-    if json:
+    if FORM.json:
         _show_document(read.files, launches, None, None)
     else:
-        _print_rows(launches, None, None, "text", False, False)
+        _print_rows(launches, None, None, False, False)
     return _status(complete, launches)
 
 
@@ -137,23 +131,23 @@ def _client(on: str | None) -> Any:
     return None if on is None else cluster_client(on)
 
 
-def _keep(reports: Sequence[str], history: str, on: str | None, as_json: bool, quiet: bool) -> int:
+def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
     """Diagnose reports into a history, a few in memory at a time; the exit status."""
     from profkit.evidence.history.dataset import History
     from profkit.evidence.history.stream import stream_reports
 
     paths, complete = expand_patterns(reports)
     stop_on_term()
-    with progress("reading", quiet=quiet) as step:
+    with progress("reading") as step:
         done = stream_reports(
             paths, History(history), _client(on), lambda n: step(n, len(paths)) if step else None
         )
     unread = (ProfkitError(f"{f.path}: {f.status}: {f.message}", _LEFT) for f in done.not_ok)
-    say_each(unread, quiet=quiet)
+    say_each(unread, quiet=FORM.quiet)
     added = f"{done.reports} reports and {done.launches} launches added"
     left = f"{done.known} known already, {len(done.not_ok)} not read whole"
-    note(f"{history}: {added}, {left}", quiet=quiet)
-    if as_json:
+    note(f"{history}: {added}, {left}")
+    if FORM.json:
         counts = {"reports": done.reports, "known": done.known, "launches": done.launches}
         not_ok = [file.path for file in done.not_ok]
         print_json({"schema": "profkit.streamed/1", **counts, "not_ok": not_ok})
@@ -176,7 +170,7 @@ def _show_document(
 
 
 def _print_rows(
-    launches: list[Judged], top: int | None, lines: int | None, form: str, every: bool, each: bool
+    launches: list[Judged], top: int | None, lines: int | None, every: bool, each: bool
 ) -> None:
     """The answer, the table, and the first rows in detail."""
     table = judged_rows(launches, every=each)
@@ -186,15 +180,13 @@ def _print_rows(
     if lines != 0:
         lined = with_lines([row.shown for row in detailed], lines, lines or 0)
         detailed = [row.replaced(row.shown, run) for row, run in zip(detailed, lined, strict=True)]
-    if form == "brief":
+    if FORM.brief:
         print_plain(brief_diagnosis([*detailed, *table[len(detailed) :]]))
         return
-    print_blocks(diagnosis_blocks(table, detailed, full=every), as_markdown=form == "markdown")
+    print_blocks(diagnosis_blocks(table, detailed, full=every))
 
 
-def _ask_whatif(
-    variant: str, changes: str, case: str | None, artifacts: Path, json: bool, markdown: bool
-) -> None:
+def _ask_whatif(variant: str, changes: str, case: str | None, artifacts: Path) -> None:
     """How much faster a variant would be if these counts changed, before that is written."""
     from profkit.cli import sources
     from profkit.model.whatif import parse_changes, whatif_launch
@@ -214,7 +206,7 @@ def _ask_whatif(
         "changes": counts,
         "answers": told,
     }
-    print_blocks(answers(variant, counts, estimates), document if json else None, markdown)
+    print_blocks(answers(variant, counts, estimates), document)
 
 
 def _header_moves(
@@ -241,6 +233,7 @@ def _header_moves(
 VERB = options.Verb(
     run=diagnose_reports,
     group="Understand a kernel",
+    forms="brief json markdown quiet",
     examples=(
         "profkit diagnose my.ncu-rep --lines 5         # five source lines of each finding",
         "profkit diagnose runs/ --top 3 --quiet        # the three worst of a folder",

@@ -10,11 +10,11 @@ from profkit.measure.variants import toolchain as examiner
 from profkit.show.views import measured
 
 
-def examine_machine(json: options.Json = False) -> int:
+def examine_machine() -> int:
     """What is there to measure with, and what to do about what is not."""
     findings = [asdict(f) for f in examiner.examine()]
     document = {"schema": "profkit.doctor/1", "findings": findings}
-    print_blocks(measured.examined(findings), document if json else None)
+    print_blocks(measured.examined(findings), document)
     missing = any(finding["status"] == "missing" for finding in findings)
     return options.BAD if missing else options.DONE
 
@@ -22,6 +22,7 @@ def examine_machine(json: options.Json = False) -> int:
 VERB = options.Verb(
     run=examine_machine,
     group="For agents and CI",
+    forms="json",
     bad="something is missing that measuring needs",
     examples=(
         "profkit doctor",

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from profkit.cli import complete, options
+from profkit.cli import options
 from profkit.cli.options import argument, flag
-from profkit.cli.output import print_blocks
+from profkit.cli.output import FORM, print_blocks
 from profkit.show.views import explain as pages
 
 
 def explain_name(
     name: str | None = argument(
-        "RULE-or-METRIC", "All of them when left out.", None, autocompletion=complete.pages
+        "RULE-or-METRIC", "All of them when left out.", None, autocompletion=options.known_pages
     ),
     markdown: bool = flag("--markdown", "As Markdown; without a name the whole reference.", False),
 ) -> int:
     """What a rule, a metric or a word of the verdict means."""
+    FORM.markdown = markdown
     if name is not None:
-        print_blocks(pages.explain(name).blocks(), as_markdown=markdown)
+        print_blocks(pages.explain(name).blocks())
     elif markdown:
         print(pages.reference_document(), end="")
     else:
@@ -27,6 +28,7 @@ def explain_name(
 VERB = options.Verb(
     run=explain_name,
     group="Understand a kernel",
+    forms="",
     examples=(
         "profkit explain                               # every rule and every metric",
         "profkit explain shared-bank-conflicts         # or a word of a verdict, a metric",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
-from profkit.cli.output import one_form, print_blocks, say, say_each
+from profkit.cli.output import FORM, print_blocks, say, say_each
 from profkit.errors import ProfkitError
 from profkit.records.paths import HISTORY
 
@@ -20,9 +20,6 @@ def run_gate(
     strict: bool = flag("--strict", "Exit 2 too where nothing can be decided.", False),
     history: options.HistoryDir = HISTORY,
     bisect: bool = flag("--bisect", "Exit 125, not 2: git bisect skips the commit.", False),
-    json: options.Json = False,
-    markdown: options.Markdown = False,
-    quiet: options.Quiet = False,
 ) -> int:
     """Did anything that changed get slower or wrong from BASE to HEAD?
 
@@ -35,7 +32,6 @@ def run_gate(
     from profkit.evidence.stats import ALPHA
     from profkit.show.views.history import gate_blocks
 
-    one_form(json, markdown)
     try:
         for folder in (base, head):
             if not folder.is_dir():
@@ -48,16 +44,17 @@ def run_gate(
             raise
         say(error)
         return _SKIP
-    print_blocks(gate_blocks(report), report if json else None, markdown)
+    print_blocks(gate_blocks(report), report)
     left = _SKIP if bisect and report.status == options.COULD_NOT else report.status
     reasons = (ProfkitError(f"exit status {left}: {reason}") for reason in report.reasons)
-    say_each([*known.problems, *reasons], quiet=quiet)
+    say_each([*known.problems, *reasons], quiet=FORM.quiet)
     return left
 
 
 VERB = options.Verb(
     run=run_gate,
     group="For agents and CI",
+    forms="json markdown quiet",
     bad="something is slower or wrong",
     examples=(
         "profkit gate base/artifacts artifacts --case B",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
-from profkit.cli.output import note, one_form, print_blocks, refuse, say_each, write_to
+from profkit.cli.output import FORM, note, print_blocks, refuse, say_each, write_to
 from profkit.errors import ProfkitError
 from profkit.records.paths import HISTORY
 from profkit.show.text.blocks import Block
@@ -33,9 +33,6 @@ def show_history(
     commit: str | None = flag("HASH", "Of the code, for records that do not say (--add).", None),
     sql: bool = flag("--sql", "SUBJECT is a question to DuckDB; without one, the tables.", False),
     output: options.Picture = None,
-    json: options.Json = False,
-    markdown: options.Markdown = False,
-    quiet: options.Quiet = False,
 ) -> int:
     """What changed when, by which commit, and was it real.
 
@@ -43,7 +40,6 @@ def show_history(
     """
     from profkit.evidence.history.dataset import History
 
-    one_form(json, markdown)
     kept = History(history)
     if sql:
         others = {"--case": case, "--add": add, "--log": log, "--commit": commit, "-o": output}
@@ -51,15 +47,15 @@ def show_history(
         (blocks, document), problems = _asked(kept, subject)
         empty = False
     else:
-        problems = list(_from_log(kept, artifacts, quiet) if log else ())
-        problems += _from_artifacts(kept, artifacts, commit, quiet) if add else ()
+        problems = list(_from_log(kept, artifacts) if log else ())
+        problems += _from_artifacts(kept, artifacts, commit) if add else ()
         name, _, at = (subject or "").partition(".")
         steps, unreadable = sources.read_steps(history, name, at or case or "")
         problems += unreadable
         blocks, document = _told(steps, output)
         empty = not steps
-    print_blocks(blocks, document if json else None, markdown)
-    say_each(problems, quiet=quiet)
+    print_blocks(blocks, document)
+    say_each(problems, quiet=FORM.quiet)
     return options.COULD_NOT if problems or empty else options.DONE
 
 
@@ -87,20 +83,18 @@ def _asked(kept: History, question: str | None) -> tuple[Shown, list[ProfkitErro
     return (answer_blocks(frame), rows), problems
 
 
-def _from_log(kept: History, artifacts: Path, quiet: bool) -> Iterable[ProfkitError]:
+def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
     """Add every record in the git log; what could not be read."""
     from profkit.measure.commits import committed_runs
 
     runs, problems = committed_runs(artifacts)
     new = kept.unknown(runs)
     kept.append(new)
-    note(f"{kept.root}: {len(new)} of {len(runs)} committed records added", quiet=quiet)
+    note(f"{kept.root}: {len(new)} of {len(runs)} committed records added")
     return problems
 
 
-def _from_artifacts(
-    kept: History, artifacts: Path, commit: str | None, quiet: bool
-) -> Iterable[ProfkitError]:
+def _from_artifacts(kept: History, artifacts: Path, commit: str | None) -> Iterable[ProfkitError]:
     """Add the records and reports of a folder; what could not be read."""
     from profkit.evidence.history.dataset import add_artifacts
     from profkit.measure.commits import commit_at_hand, commit_named
@@ -108,13 +102,14 @@ def _from_artifacts(
     named = commit_named(artifacts, commit) if commit else commit_at_hand(dict(os.environ))
     origin = "option" if commit else "environment"
     added = add_artifacts(kept, sources.evidence_of(artifacts), named, origin)
-    note(f"{kept.root}: {added.runs} runs and {added.launches} launches added", quiet=quiet)
+    note(f"{kept.root}: {added.runs} runs and {added.launches} launches added")
     return added.problems
 
 
 VERB = options.Verb(
     run=show_history,
     group="Did it help",
+    forms="json markdown quiet",
     examples=(
         "profkit history --add                         # after a profile",
         "profkit history --log --artifacts artifacts   # every record ever committed",

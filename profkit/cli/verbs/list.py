@@ -16,13 +16,12 @@ def list_variants(
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
-    json: options.Json = False,
 ) -> int:
     """The variants in ladder order: built, recorded, stale."""
     listed, problems = ladder.listing(targets.Places(kernels, build_dir, artifacts), problem)
     rows = [asdict(variant) for variant in listed]
     document = {"schema": "profkit.list/1", "variants": rows}
-    print_blocks(measured.variants_table(rows), document if json else None)
+    print_blocks(measured.variants_table(rows), document)
     say_each(problems)
     return options.COULD_NOT if problems else options.DONE
 
@@ -30,6 +29,7 @@ def list_variants(
 VERB = options.Verb(
     run=list_variants,
     group="Your own kernels",
+    forms="json",
     examples=(
         "profkit list",
         "profkit list --problem attention",

@@ -296,6 +296,7 @@ def _cut(value: Any, most: int | None) -> Any:
 VERB = options.Verb(
     run=serve_agents,
     group="For agents and CI",
+    forms="",
     examples=(
         "profkit mcp                                   # an agent starts this by itself",
         "profkit mcp --root runs/",

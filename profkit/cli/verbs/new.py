@@ -6,7 +6,7 @@ from pathlib import Path
 
 from profkit.cli import options
 from profkit.cli.options import argument, flag
-from profkit.cli.output import note, print_blocks
+from profkit.cli.output import FORM, note, print_blocks
 from profkit.measure.variants import problem as problems
 from profkit.show.views import measured
 
@@ -15,16 +15,15 @@ def new_folder(
     problem: str = argument("PROBLEM", "Its name: row-sum.", ...),
     language: str = flag("--language NAME", "Of its first variant: cuda, triton.", "cuda"),
     kernels: options.Kernels = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> int:
     """A folder to begin with: problem.py, one variant, a README. Needs no GPU."""
     written = problems.new_problem(problem, language, kernels or Path("kernels"))
     folder = written[0].parent
     document = {"schema": "profkit.new/1", "folder": folder, "files": written}
-    print_blocks(measured.written(folder, written), document if json else None)
+    print_blocks(measured.written(folder, written), document)
     place = f" --kernels {kernels}" if kernels else ""
-    note(f"next: profkit check --variant {problem}/first{place}", quiet=quiet or json)
+    if not FORM.json:
+        note(f"next: profkit check --variant {problem}/first{place}")
     return options.DONE
 
 

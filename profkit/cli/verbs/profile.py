@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from profkit.cli import options
-from profkit.cli.complete import one_of
-from profkit.cli.options import argument, flag
+from profkit.cli.options import argument, flag, one_of
 from profkit.cli.output import (
+    FORM,
     note,
     print_blocks,
     print_json,
@@ -21,9 +21,8 @@ from profkit.cli.output import (
     write_to,
 )
 from profkit.cli.signals import stop_on_term
-from profkit.cli.targets import named_or_all, on_gpus, say_gpus
+from profkit.cli.targets import named_or_all, on_gpus, say_gpus, watched
 from profkit.cli.verbs.diagnose import show_reports
-from profkit.cli.watching import shown
 from profkit.errors import ProfkitError
 from profkit.measure import collect, targets
 from profkit.measure.ncu_output import LOG
@@ -74,8 +73,6 @@ def profile_variants(
     artifacts: options.RecordsDir = None,
     gpus: options.Gpus = None,
     on: On = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> int:
     """Why: check, time, ncu round exactly one call, diagnosis."""
     from profkit.measure import pipeline
@@ -85,7 +82,7 @@ def profile_variants(
     if command:
         if variant or every:
             raise ProfkitError("a COMMAND and --variant are two things", "give one of them")
-        return _wrap(command, output, settings, json=json, quiet=quiet)
+        return _wrap(command, output, settings)
     if filters:
         why = "--kernel, --nvtx, --skip and --count choose launches of a COMMAND"
         raise ProfkitError(why, "profile ... -- COMMAND")
@@ -95,11 +92,11 @@ def profile_variants(
         how = ["--set", set_, "--cache-control", cache, "--timeout", str(timeout)]
         return _profile_on(on, target, at, how, gpus)
     target = on_gpus(target, gpus)
-    with spinner(quiet) as progress:
+    with spinner() as progress:
         runs = pipeline.profile(target, at.artifacts_dir(), settings, progress, _reporter(progress))
-    say_gpus(runs.measured, quiet)
-    _remember(runs.results, at.artifacts_dir(), quiet)
-    return _show(runs.results, json=json, quiet=quiet)
+    say_gpus(runs.measured)
+    _remember(runs.results, at.artifacts_dir())
+    return _show(runs.results)
 
 
 def _profile_on(
@@ -126,7 +123,7 @@ def _profile_on(
     return max(result.status for result in results)
 
 
-def _remember(results: Sequence[Profiled], artifacts: Path, quiet: bool) -> None:
+def _remember(results: Sequence[Profiled], artifacts: Path) -> None:
     """Write what the rules predict, and what came of earlier predictions, into the ledger."""
     measured = [(r.name, r.case) for r in results if r.report]
     if not measured:
@@ -139,7 +136,7 @@ def _remember(results: Sequence[Profiled], artifacts: Path, quiet: bool) -> None
     except ProfkitError as error:  # the report is there all the same
         say(error)
         return
-    say_each(new.problems, quiet=quiet)
+    say_each(new.problems, quiet=FORM.quiet)
 
 
 def _reporter(progress: Callable[[str], None]) -> Callable[[Profiled], None]:
@@ -154,10 +151,10 @@ def _reporter(progress: Callable[[str], None]) -> Callable[[Profiled], None]:
     return finished
 
 
-def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> int:
+def _show(results: Sequence[Profiled]) -> int:
     """Print the diagnosis of every report, or what is known without counters; the exit status."""
     reports, unread = [str(r.report) for r in results if r.report], options.DONE
-    if json:
+    if FORM.json:
         runs = [
             {**r.record.to_json(), "problem_message": r.problem and r.problem.message}
             for r in results
@@ -165,7 +162,7 @@ def _show(results: Sequence[Profiled], *, json: bool, quiet: bool) -> int:
         print_json({"schema": "profkit.profile/1", "runs": runs})
     else:
         if reports:
-            unread = show_reports(reports, False, quiet)
+            unread = show_reports(reports)
         for result in results:
             if not result.report and result.record.timing:
                 print_blocks(
@@ -181,9 +178,6 @@ def _wrap(
     command: Sequence[str],
     output: Path | None,
     settings: collect.CollectOptions,
-    *,
-    json: bool,
-    quiet: bool,
 ) -> int:
     report = output or Path(f"{Path(command[0]).stem}.ncu-rep")
     if report.suffix != ".ncu-rep":
@@ -192,12 +186,12 @@ def _wrap(
         raise ProfkitError(f"{report} is there already", "say -o NAME.ncu-rep, also to replace it")
     ncu = toolchain.Tool(toolchain.need_tool("ncu"), None)
     stop_on_term()
-    with shown(write_to(report.with_suffix(LOG)), quiet) as words:
+    with watched(write_to(report.with_suffix(LOG))) as words:
         done = collect.wrap(command, report, ncu, settings, words)
     if done.note:
         say(ProfkitError(f"{command[0]} failed after its kernels were profiled: {done.note}"))
-    note(f"{report}: {len(done.kernels)} launches, {done.seconds:.1f} s", quiet=quiet)
-    return show_reports([str(report)], json, quiet)
+    note(f"{report}: {len(done.kernels)} launches, {done.seconds:.1f} s")
+    return show_reports([str(report)])
 
 
 VERB = options.Verb(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from profkit.cli import options, sources
 from profkit.cli.launches import choose_launches, read_patterns
 from profkit.cli.options import argument, flag
-from profkit.cli.output import note, say_each, write_to
+from profkit.cli.output import FORM, note, say_each, write_to
 from profkit.errors import ProfkitError
 from profkit.files import write_text
 from profkit.program import readers as recordings
@@ -31,7 +31,6 @@ def write_report(
     kernel: options.Kernel = None,
     where: options.Where = None,
     top: options.Top = None,
-    quiet: options.Quiet = False,
 ) -> int:
     """A page of reports in one file, for somebody without profkit.
 
@@ -53,10 +52,10 @@ def write_report(
             steps, problems = sources.read_steps(word)
             say_each(problems)
             histories.append((word, steps))
-    reports, complete = read_patterns(patterns, quiet=quiet) if patterns else (Reports(()), True)
+    reports, complete = read_patterns(patterns) if patterns else (Reports(()), True)
     chosen = choose_launches(reports, kernel, where).launches
     page = pages.render(reports, chosen, title or pages.TITLE, top or ROWS, programs, histories)
-    _save(page, output, quiet)
+    _save(page, output)
     good = complete and (folders or any(run.status == "ok" for run in chosen))
     return options.DONE if good else options.COULD_NOT
 
@@ -65,20 +64,21 @@ def _is_history(word: str) -> bool:
     return any(Path(word).glob("runs/*.parquet"))
 
 
-def _save(page: Page, output: Path, quiet: bool) -> None:
+def _save(page: Page, output: Path) -> None:
     write_text(output, page.html)
-    if quiet:
+    if FORM.quiet:
         return
     say_each(ProfkitError(line) for line in page.notes)
     left = f"; {page.left_out} more with --top {page.launches + page.left_out}"
     size = len(page.html.encode()) / 1e6
     more = left if page.left_out else ""
-    note(f"{output}: {page.launches} rows, {size:.1f} MB{more}", quiet=quiet)
+    note(f"{output}: {page.launches} rows, {size:.1f} MB{more}")
 
 
 VERB = options.Verb(
     run=write_report,
     group="Understand a kernel",
+    forms="quiet",
     examples=(
         "profkit report runs/ -o page.html             # one page, to open, send and print",
         "profkit report *.ncu-rep -o page.html --title 'Attention' --top 20 --quiet",

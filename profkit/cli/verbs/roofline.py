@@ -26,7 +26,6 @@ def draw_roofline(
     ),
     kernel: options.Kernel = None,
     where: options.Where = None,
-    quiet: options.Quiet = False,
 ) -> int:
     """Every launch under the ceilings of its machine, as a picture.
 
@@ -42,9 +41,9 @@ def draw_roofline(
     shapes = read_grid(grids[0]) if grids else None
     if shapes and not patterns:
         plots.save(plots.heatmap(shapes), output)
-        note(f"{output}: {len(shapes.cells)} shapes", quiet=quiet)
+        note(f"{output}: {len(shapes.cells)} shapes")
         return options.DONE
-    read, complete = read_patterns(patterns, quiet=quiet)
+    read, complete = read_patterns(patterns)
     chosen = choose_launches(read, kernel, where)
     devices = sorted({run.device for run in chosen.launches if run.device})
     if len(devices) > 1:
@@ -52,13 +51,14 @@ def draw_roofline(
         raise ProfkitError(f"launches of {len(devices)} devices: {', '.join(devices)}", hint)
     plots.save(plots.roofline(chosen.frame, grid=shapes), output)
     beside = f" and {len(shapes.cells)} shapes" if shapes else ""
-    note(f"{output}: {len(chosen.frame)} launches{beside}", quiet=quiet)
+    note(f"{output}: {len(chosen.frame)} launches{beside}")
     return options.DONE if complete else options.COULD_NOT
 
 
 VERB = options.Verb(
     run=draw_roofline,
     group="Understand a kernel",
+    forms="quiet",
     examples=(
         "profkit roofline runs/ --output roof.svg",
         "profkit roofline runs/ --kernel gemm --where 'time > 1e-5' --quiet",

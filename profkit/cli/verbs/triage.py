@@ -13,9 +13,9 @@ from tempfile import gettempdir
 
 from profkit.cli import options
 from profkit.cli.options import argument, flag
-from profkit.cli.output import note, one_form, print_blocks, say, spinner
+from profkit.cli.output import FORM, note, print_blocks, say, spinner
 from profkit.cli.sources import is_triage, refuse_other
-from profkit.cli.watching import shown
+from profkit.cli.targets import watched
 from profkit.errors import ProfkitError
 from profkit.files import (
     cannot_write,
@@ -52,22 +52,18 @@ def triage_program(
     timeout: float = flag("S", "Seconds for the run that is watched.", 600.0, min=1),
     output: Path | None = flag("--output -o DIR", "Keep timeline and answer there.", None),
     page: Path | None = flag("FILE", "Write it as an HTML page too.", None),
-    json: options.Json = False,
-    markdown: options.Markdown = False,
-    quiet: options.Quiet = False,
 ) -> int:
     """Where a whole program's step goes, and what to do first."""
-    one_form(json, markdown)
     _may_write(output, page, what)
     recordings = _recordings(what)
-    with _place(output, quiet) as folder:
+    with _place(output) as folder:
         if recordings:
             answer, counts = judge_recordings(recordings, ranks, range_, step_ms)
         else:
-            timeline = only_ranks(_record(what, timeout, quiet), ranks)
+            timeline = only_ranks(_record(what, timeout), ranks)
             answer, counts = triage_timeline(timeline, range_, step_ms), None
         if budget and not recordings:
-            counts = _count(what, answer, budget, folder / "counters.ncu-rep", quiet)
+            counts = _count(what, answer, budget, folder / "counters.ncu-rep")
             answer = triage_timeline(answer.timeline, range_, step_ms, counts.gains)
         counts = _report_kept(counts, folder, output)
         content = triage_document(answer, counts)
@@ -75,12 +71,12 @@ def triage_program(
             _keep(answer, content, folder)
     if page:
         _write_page(answer, content, page)
-    print_blocks(triaged(content), content if json else None, markdown)
+    print_blocks(triaged(content), content)
     return options.DONE
 
 
 @contextmanager
-def _place(output: Path | None, quiet: bool) -> Iterator[Path]:
+def _place(output: Path | None) -> Iterator[Path]:
     """A folder that becomes the output, whole, when the block ends well; gone where none is wanted."""
     if output:
         make_folder(output.parent)
@@ -94,7 +90,7 @@ def _place(output: Path | None, quiet: bool) -> Iterator[Path]:
         yield folder
         if output:
             move_folder(folder, output)
-            note(f"{output}: kept", quiet=quiet)
+            note(f"{output}: kept")
 
 
 def _may_write(output: Path | None, page: Path | None, what: Sequence[str]) -> None:
@@ -122,20 +118,18 @@ def _recordings(what: Sequence[str]) -> list[Path]:
     return paths if recorded else []
 
 
-def _record(command: Sequence[str], timeout: float, quiet: bool) -> Timeline:
-    echo = None if quiet else sys.stderr.buffer
-    with temporary_folder() as folder, spinner(quiet) as progress:
+def _record(command: Sequence[str], timeout: float) -> Timeline:
+    echo = None if FORM.quiet else sys.stderr.buffer
+    with temporary_folder() as folder, spinner() as progress:
         progress("timeline")
         done = recorder.record_timeline(command, folder, timeout, echo)
         timeline = injected.read_injected(folder)
     notes = (*timeline.notes, done.note) if done.note else timeline.notes
-    note(f"timeline: {done.seconds:.1f} s", quiet=quiet)
+    note(f"timeline: {done.seconds:.1f} s")
     return replace(timeline, command=" ".join(command), notes=notes)
 
 
-def _count(
-    command: Sequence[str], answer: Triage, budget: float, report: Path, quiet: bool
-) -> Counts:
+def _count(command: Sequence[str], answer: Triage, budget: float, report: Path) -> Counts:
     """Counters of the groups that matter; why there are none, where there are none."""
     groups = answer.groups
     device = gpu_of(answer.process) if len(answer.timeline.processes) > 1 else None
@@ -143,9 +137,9 @@ def _count(
     if not names:
         return Counts(notes=("no kernel to count",))
     try:
-        with shown(report.with_suffix(".log"), quiet, program=False) as words:
+        with watched(report.with_suffix(".log"), program=False) as words:
             done = recorder.count_kernels(command, names, report, budget, words, device)
-            note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s", quiet=quiet)
+            note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s")
             counted = _on_one_rank(counting.read_counts(report, groups), answer, device)
         recorder.packed_report(report)
         return counted
@@ -193,6 +187,7 @@ def _keep(answer: Triage, content: TriageDocument, folder: Path) -> None:
 VERB = options.Verb(
     run=triage_program,
     group="Understand a program",
+    forms="json markdown quiet",
     examples=(
         "profkit triage -- python train.py             # watched, then counted",
         "profkit triage -o step.triage --budget 60 --timeout 300 -- python train.py",

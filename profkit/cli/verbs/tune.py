@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from profkit.cli import complete, options
+from profkit.cli import options
 from profkit.cli.options import flag
-from profkit.cli.output import print_blocks, save_frame, say, say_each, spinner
+from profkit.cli.output import FORM, print_blocks, save_frame, say, say_each, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.errors import ProfkitError, install_extra
 from profkit.files import write_text
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from profkit.tune.run import SearchResult
 
 Case = Annotated[
-    str | None, flag("--case CASE", "The case to tune for.", autocompletion=complete.cases)
+    str | None, flag("--case CASE", "The case to tune for.", autocompletion=options.known_cases)
 ]
 Occupancy = Annotated[
     float | None, flag("--min-occupancy", "Refuse below this share of warps.", min=0, max=1)
@@ -31,7 +31,9 @@ Occupancy = Annotated[
 
 
 def tune_variant(
-    variant: str = flag("--variant ID", "What to tune.", ..., autocompletion=complete.variants),
+    variant: str = flag(
+        "--variant ID", "What to tune.", ..., autocompletion=options.known_variants
+    ),
     case: Case = None,
     trials: int = flag("--trials", "Distinct configurations, the defaults included.", 60, min=1),
     time: float | None = flag("--time", "Seconds after which no trial begins.", None),
@@ -47,8 +49,6 @@ def tune_variant(
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> int:
     """Search the tunables that a header declares."""
     need_optuna()
@@ -60,7 +60,7 @@ def tune_variant(
     visible = visible_devices(gpus, device.count_gpus())
     search = SearchOptions(trials, time, seed, not no_steer, min_occupancy, timeout, not no_profile)
     stop_on_term()
-    with spinner(quiet) as progress:
+    with spinner() as progress:
         progress("build")
         task = task_of(target, search)
         try:
@@ -73,7 +73,7 @@ def tune_variant(
             task.stop()
         progress("writing")
         written = _write(result, output or at.artifacts_dir() / "tune" / task.subject)
-    return _show(result, written, json=json, quiet=quiet)
+    return _show(result, written)
 
 
 def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
@@ -116,12 +116,12 @@ def _history(frame: Any, folder: Path) -> Path:
     return file
 
 
-def _show(result: SearchResult, summary: dict[str, Any], *, json: bool, quiet: bool) -> int:
+def _show(result: SearchResult, summary: dict[str, Any]) -> int:
     """The end of the search for people, or all of it for programs."""
-    print_blocks(views.ended(summary), summary if json else None)
-    if not json:
+    print_blocks(views.ended(summary), summary)
+    if not FORM.json:
         lost = (ProfkitError(line, "the others went on") for line in result.outcome.lost)
-        say_each(lost, quiet=quiet)
+        say_each(lost, quiet=FORM.quiet)
         print(f"written to {summary['output']}")
     return options.DONE
 
