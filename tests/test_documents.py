@@ -14,7 +14,7 @@ from profkit.program.document import triage_document
 from profkit.program.recorded import judge_recordings
 from profkit.records.store import json_safe
 from profkit.reports.reader import read_report
-from profkit.show.views.document import diagnosis_document
+from profkit.show.views.diagnosis import diagnosis_document
 from tests.conftest import ROOT, committed
 from tests.documents import SCHEMAS, held, is_valid, validator
 

@@ -28,6 +28,8 @@ from typing import (
 
 import msgspec
 
+from profkit.diagnosis.launches import HotLine, NvidiaRule
+from profkit.diagnosis.rule import SourceShare
 from profkit.errors import ProfkitError
 from profkit.evidence.calibration import Calibration, Score
 from profkit.evidence.claims import Verified
@@ -43,13 +45,14 @@ from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.library import GraphLaunch
 from profkit.measure.ladder import Compiled, ListedVariant
 from profkit.measure.variants.toolchain import Inspection
+from profkit.model.launch import Missing
 from profkit.model.scenario import Expectation
 from profkit.model.whatif import CounterChange
 from profkit.program.change import TriagesDocument
 from profkit.program.document import TriageDocument
 from profkit.records.record import Record
 from profkit.records.store import Document
-from profkit.show.views.document import DiagnosisDocument
+from profkit.reports.frame import ReportFile
 
 
 class TimedRow(TypedDict):
@@ -103,6 +106,65 @@ class ColumnsDocument(TypedDict):
 
     schema: Literal["profkit.history/1"]
     columns: list[dict[str, str]]
+
+
+class NearBorderEntry(TypedDict):
+    """The verdict that is nearly as true."""
+
+    other: str
+    margin: float
+
+
+# In the form for keys that are words of Python.
+FindingEntry = TypedDict(
+    "FindingEntry",
+    {
+        "rule": str,
+        "status": str,
+        "cause": str,
+        "gain": float | None,
+        "expect": Expectation | None,
+        "evidence": dict[str, float | None],
+        "where": tuple[SourceShare, ...],
+        "try": str,
+        "note": bool,
+    },
+)
+
+
+class LaunchEntry(TypedDict):
+    """One launch and the verdict on it; SI, shares from 0 to 1, null where not known."""
+
+    report: str
+    index: int
+    kernel: str
+    device: str | None
+    cc: str | None
+    grid: list[int] | None
+    block: list[int] | None
+    variant: str | None
+    case: str | None
+    status: str
+    time_s: float | None
+    bound: str
+    limiter: str | None
+    because: str
+    near_border: NearBorderEntry | None
+    headroom: float | None
+    saves_s: float | None
+    metrics: dict[str, float | None]
+    findings: list[FindingEntry]
+    missing: tuple[Missing, ...]
+    ncu_rules: tuple[NvidiaRule, ...]
+    lines: tuple[HotLine, ...]
+
+
+class DiagnosisDocument(TypedDict):
+    """What `profkit diagnose --json` prints: files, and launches with verdict and findings."""
+
+    schema: Literal["profkit.diagnosis/1"]
+    reports: list[ReportFile]
+    launches: list[LaunchEntry]
 
 
 class DoctorDocument(TypedDict):

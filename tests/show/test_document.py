@@ -8,7 +8,7 @@ from typing import Any
 
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import ReportFile
-from profkit.show.views.document import SCHEMA, diagnosis_document
+from profkit.show.views.diagnosis import SCHEMA, diagnosis_document
 
 from .conftest import HOSTILE, Made
 

@@ -23,8 +23,7 @@ from profkit.reports.figures import share
 from profkit.reports.frame import Part, ReportFile, Reports
 from profkit.show.page import page as pages
 from profkit.show.text.escape import escaped
-from profkit.show.views.diagnosis import headline
-from profkit.show.views.document import diagnosis_document
+from profkit.show.views.diagnosis import diagnosis_document, headline
 from tests.conftest import ROOT
 from tests.show.conftest import HOSTILE, Made
 

@@ -26,7 +26,7 @@ from profkit.reports.reader import read_report
 from profkit.show.page import page as pages
 from profkit.show.text.escape import escaped
 from profkit.show.views.comparison import _finding, _moved
-from profkit.show.views.document import diagnosis_document
+from profkit.show.views.diagnosis import diagnosis_document
 from tests.conftest import ROOT
 from tests.show.conftest import HOSTILE, Made
 

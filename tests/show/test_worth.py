@@ -18,8 +18,7 @@ from profkit.reports import figures
 from profkit.reports.reader import read_report
 from profkit.show.page.launch import PageRow, row_summary
 from profkit.show.text import words
-from profkit.show.views.diagnosis import brief_diagnosis, diagnosis, headline
-from profkit.show.views.document import diagnosis_document
+from profkit.show.views.diagnosis import brief_diagnosis, diagnosis, diagnosis_document, headline
 from tests.conftest import committed, others
 
 from .conftest import Made

@@ -157,7 +157,7 @@ def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
 def _show_document(
     files: Sequence[ReportFile], launches: list[Judged], top: int | None, lines: int | None
 ) -> None:
-    from profkit.show.views.document import diagnosis_document, launch_entry
+    from profkit.show.views.diagnosis import diagnosis_document, launch_entry
 
     if top is not None:
         rows = judged_rows(launches)[:top]

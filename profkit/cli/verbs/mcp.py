@@ -24,8 +24,7 @@ from profkit.records.paths import expand
 from profkit.records.store import json_safe
 from profkit.reports.reader import load_reports, read_some
 from profkit.show.text.escape import escaped
-from profkit.show.views.diagnosis import FINDINGS, ROWS, brief_diagnosis
-from profkit.show.views.document import diagnosis_document
+from profkit.show.views.diagnosis import FINDINGS, ROWS, brief_diagnosis, diagnosis_document
 from profkit.show.views.explain import explain
 from profkit.show.views.triage import triaged
 

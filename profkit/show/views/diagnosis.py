@@ -1,22 +1,27 @@
 """Judged launches  ->  blocks: the answer in three sentences, a table, the first rows in detail.
 
 And the same as a brief for an agent: cause, place, number and next step in at most 500 tokens of
-plain text, one fact a line, nothing drawn.
+plain text, one fact a line, nothing drawn; and as the JSON document "profkit.diagnosis/1", whose keys
+are added, never renamed. No NaN or Infinity gets into that.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from math import isfinite, nan
 from os.path import basename
+from typing import Any
 
 from profkit.diagnosis.launches import HotLine, Judged, NvidiaRule, Row
 from profkit.diagnosis.rule import Finding
 from profkit.records.paths import FULL
+from profkit.records.store import json_safe, plain
 from profkit.reports import figures
+from profkit.reports.frame import ReportFile
 from profkit.show.text import blocks, words
 from profkit.show.text.blocks import Block, Columns, TextSpan, Words, grid, on_lines
 from profkit.show.text.escape import escaped, middle, short
@@ -52,8 +57,7 @@ def diagnosis_blocks(
         before = row.shown
     runs = [row.shown for row in detailed]
     lined = any(run.lines or any(f.where for f in run.diagnosis.findings) for run in runs)
-    commands = list(next_commands(rows, lined))
-    if commands:
+    if commands := list(next_commands(rows, lined)):
         yield blocks.Heading("Next", 2)
         yield from commands[:2]
 
@@ -155,7 +159,6 @@ def _in_brief(finding: Finding) -> str:
 
 
 def _summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
-    """Return how much was read, what is listed of it, and what the order means."""
     launches = sum(len(row.launches) for row in rows)
     timed = any(row.times for row in rows)
     total = f"{figures.seconds(sum(row.total for row in rows))} in all" if timed else "no durations"
@@ -300,8 +303,7 @@ def _unknown_rules(run: Judged) -> dict[str, list[str]]:
 
 def _doubts(run: Judged) -> Iterator[Block]:
     """Yield what to doubt of the measurement, apart from what the kernel does."""
-    doubts = [f for f in run.diagnosis.findings if f.status == "fires" and f.note]
-    if doubts:
+    if doubts := [f for f in run.diagnosis.findings if f.status == "fires" and f.note]:
         yield blocks.Heading("About the measurement", 3)
         yield from map(_fires, doubts)
 
@@ -309,8 +311,7 @@ def _doubts(run: Judged) -> Iterator[Block]:
 def _fires(finding: Finding, *, listing: bool = False) -> blocks.ListItem:
     """Return a finding that fires: what it is worth, why, the numbers, what to try and where."""
     under: list[Words] = []
-    known = {name: value for name, value in finding.evidence.items() if value is not None}
-    if known:
+    if known := {name: value for name, value in finding.evidence.items() if value is not None}:
         metrics = [f"{name} {words.metric(name, value)}, " for name, value in known.items()]
         metrics[-1] = metrics[-1].removesuffix(", ")
         under.append(tuple(TextSpan(text, "metric") for text in metrics))
@@ -341,12 +342,57 @@ def _hot_lines(lines: Sequence[HotLine]) -> blocks.Grid:
     columns: Columns[HotLine] = {
         ">samples": lambda line: figures.share(line.share),
         "stall": lambda line: f"{line.stall} {figures.share(line.stall_share)}" * bool(line.stall),
-        "line": lambda line: TextSpan(middle(escaped(place_of(line)), 20), "code"),
+        "line": lambda line: TextSpan(middle(escaped(_place(line)), 20), "code"),
         "source": lambda line: TextSpan(line.text.strip(), "code"),
     }
     return grid(lines, columns, wraps=3, indent=0)
 
 
-def place_of(line: HotLine) -> str:
-    """Return where a hot line is: "attention.cu:41", or that it is an instruction."""
+def _place(line: HotLine) -> str:
     return f"{basename(line.file)}:{line.line}" if line.file else "SASS"
+
+
+SCHEMA = "profkit.diagnosis/1"
+
+
+# In this order; what the keys are is in tools/schemas.py.
+_LAUNCH = (
+    "report index kernel device cc grid block variant case status time_s bound limiter because "
+    "near_border headroom saves_s metrics findings missing ncu_rules lines"
+).split()
+_FINDING = "rule status cause gain expect evidence where try note".split()
+
+
+def diagnosis_document(files: Iterable[ReportFile], launches: Sequence[Judged]) -> dict[str, Any]:
+    """Return the document as plain lists and dicts, in a fixed order of keys."""
+    entries = [launch_entry(run) for run in launches]
+    return {"schema": SCHEMA, "reports": plain(list(files)), "launches": entries}
+
+
+def launch_entry(run: Judged) -> dict[str, Any]:
+    """Return one launch of the document. Of metrics it has those that were collected."""
+    diagnosis, border = run.diagnosis, run.diagnosis.near_border
+    values = vars(run) | vars(diagnosis)
+    values |= {
+        "time_s": json_safe(run.time),
+        "near_border": {"other": border.other, "margin": border.margin} if border else None,
+        "headroom": json_safe(diagnosis.headroom),
+        "saves_s": json_safe(diagnosis.saves(run.time)),
+        "metrics": _collected(run.values),
+        "findings": [_finding_entry(finding) for finding in diagnosis.findings],
+        "ncu_rules": [replace(r, speedup=json_safe(r.speedup)) for r in run.nvidia],
+    }
+    return plain({key: values[key] for key in _LAUNCH})
+
+
+def _finding_entry(finding: Finding) -> dict[str, Any]:
+    values = vars(finding) | {
+        "gain": json_safe(finding.gain),
+        "evidence": _collected(finding.evidence),
+        "try": finding.advice,
+    }
+    return {key: values[key] for key in _FINDING}
+
+
+def _collected(values: Mapping[str, float | None]) -> dict[str, float | None]:
+    return {name: value for name, value in values.items() if value is not None and isfinite(value)}
