@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,20 @@ if TYPE_CHECKING:
 
 
 def evidence_of(artifacts: Path) -> Evidence:
-    """A folder of artifacts; its runs say what the headers of the kernels beside it say today."""
-    return Evidence(artifacts, headers=headers(artifacts))
+    """Return a folder of artifacts; its runs say what the headers of the kernels say today.
+
+    They say nothing where no readable kernels lie beside the artifacts.
+    """
+    headers: dict[str, SourceFile] = {}
+    with suppress(ProfkitError):
+        kernels = kernels_dir()
+        # Those of somebody else may have the same names.
+        if kernels.parent in artifacts.resolve().parents:
+            try:
+                headers = _files(kernels)
+            except ProfkitError as error:
+                say(error)  # what the records say goes on
+    return Evidence(artifacts, headers=headers)
 
 
 def refuse_other(path: str | Path, verb: str) -> None:
@@ -52,21 +65,6 @@ def files_beside(artifacts: Path) -> dict[str, SourceFile]:
     """problem/variant -> its file in the kernels folder beside artifacts; none without one."""
     kernels = artifacts.resolve().parent / "kernels"
     return _files(kernels) if (kernels / "common" / "variant.cuh").is_file() else {}
-
-
-def headers(artifacts: Path) -> dict[str, SourceFile]:
-    """problem/variant -> header; none where no readable kernels lie beside the artifacts."""
-    try:
-        kernels = kernels_dir()
-    except ProfkitError:
-        return {}
-    if kernels.parent not in artifacts.resolve().parents:
-        return {}  # of somebody else's kernels, which may have the same names
-    try:
-        return _files(kernels)
-    except ProfkitError as error:
-        say(error)  # what the records say goes on
-        return {}
 
 
 def _files(kernels: Path) -> dict[str, SourceFile]:

@@ -11,9 +11,8 @@ from profkit.cli.signals import stop_on_term
 from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
 from profkit.errors import ProfkitError
 from profkit.measure import targets
-from profkit.measure.targets import Target, TargetRun, timed_rows
+from profkit.measure.targets import Target, timed_rows
 from profkit.records.paths import HISTORY
-from profkit.records.store import JsonObject
 from profkit.show.views import measured
 
 
@@ -31,13 +30,8 @@ def time_variants(
     """How fast, against every reference, in turns: L2 warm and cold."""
     from profkit.measure import pipeline
 
-    target = targets.choose_target(
-        targets.Places(kernels, build_dir),
-        named_or_all(variant, every),
-        every,
-        case or (),
-        aa is None,
-    )
+    names, at = named_or_all(variant, every), targets.Places(kernels, build_dir)
+    target = targets.choose_target(at, names, every, case or (), aa is None)
     if aa is not None and gpus is not None:
         raise ProfkitError("--aa is of one GPU", "choose it with CUDA_VISIBLE_DEVICES")
     if aa is not None:
@@ -48,20 +42,16 @@ def time_variants(
         run = pipeline.measure_target(target, progress)
     say_gpus(run.measured)
     by_case = {c: timed_rows(run, c) for c in target.cases}
+    # Everything of a case is timed on one GPU.
+    used = {case: asdict(gpu) for (_, case), gpu in run.measured.gpus.items()}
+    document = {"gpu": run.measured.gpu or {}, "gpus": used, "cases": by_case}
     if FORM.json:
-        gpus_used = {"gpu": run.measured.gpu or {}, "gpus": _by_case(run)}
-        print_json({"schema": "profkit.bench/1", **gpus_used, "cases": by_case})
-    else:
-        for name, rows in by_case.items():
-            if rows:
-                gpu = _by_case(run).get(name, {})
-                print_blocks(measured.timed_case(name, gpu, rows, target.references))
+        print_json({"schema": "profkit.bench/1", **document})
+    for name, rows in by_case.items():
+        if rows and not FORM.json:
+            gpu = used.get(name, {})
+            print_blocks(measured.timed_case(name, gpu, rows, target.references))
     return say_faults(run, run.measured.checks_json())
-
-
-def _by_case(run: TargetRun) -> dict[str, JsonObject]:
-    """Case -> the GPU that it was timed on; everything of a case is on one."""
-    return {case: asdict(gpu) for (_, case), gpu in run.measured.gpus.items()}
 
 
 def _time_twins(target: Target, processes: int, rounds: int, folder: str) -> None:
@@ -81,8 +71,7 @@ def _time_twins(target: Target, processes: int, rounds: int, folder: str) -> Non
         History(folder).append(comparisons)
     note(f"{folder}: {len(comparisons)} A/A comparisons added")
     noise = machine_noise(comparisons)
-    document = {"schema": "profkit.noise/1", "machines": noise}
-    print_blocks(noise_blocks(noise), document)
+    print_blocks(noise_blocks(noise), {"schema": "profkit.noise/1", "machines": noise})
 
 
 VERB = options.Verb(

@@ -44,9 +44,8 @@ def capture_kernels(
     if not untried_only:
         with spinner() as progress:
             kernels = capture.tried(kernels, build.build_dir(output.resolve(), build_dir), progress)
-    document = {"schema": "profkit.capture/1", "kernels": kernels}
     rows = [kernel.to_json() for kernel in kernels]
-    print_blocks(measured.captured(rows), document)
+    print_blocks(measured.captured(rows), {"schema": "profkit.capture/1", "kernels": rows})
     return _say_next(kernels, output)
 
 

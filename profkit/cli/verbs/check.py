@@ -60,8 +60,7 @@ def check_variants(
             sanitized(run, progress)
     say_gpus(run.measured)
     checks = run.measured.checks_json()
-    document = {"schema": "profkit.check/1", "checks": checks}
-    print_blocks(measured.checks(checks), document)
+    print_blocks(measured.checks(checks), {"schema": "profkit.check/1", "checks": checks})
     return say_faults(run, checks)
 
 

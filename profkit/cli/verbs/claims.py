@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
 from profkit.cli.output import FORM, note, print_blocks, refuse, say_each, write_to
 from profkit.errors import ProfkitError
-from profkit.show.text.blocks import Block
-
-Shown = tuple[Iterable[Block], dict[str, Any]]  # and what --json prints of it
 
 
 def try_claims(
@@ -31,18 +27,15 @@ def try_claims(
             raise ProfkitError(f"{len(files)} ledgers: one at a time", f"--ledger {files[0]}")
         path = files[0] if files else artifacts / "ledger.jsonl"
         status = _update(path, artifacts) if update else options.DONE
-        blocks, document = _scored(path, artifacts, output)
-    else:
-        refuse({"--update": update, "-o": output}, "for the ledger", "profkit claims --ledger")
-        if not files:
-            raise ProfkitError("no file of claims", "profkit claims analyses/*.py, or --ledger")
-        (blocks, document), status = _tried(files, artifacts)
-    print_blocks(blocks, document)
-    return status
+        _score(path, artifacts, output)
+        return status
+    refuse({"--update": update, "-o": output}, "for the ledger", "profkit claims --ledger")
+    if not files:
+        raise ProfkitError("no file of claims", "profkit claims analyses/*.py, or --ledger")
+    return _try(files, artifacts)
 
 
-def _tried(files: Sequence[Path], artifacts: Path) -> tuple[Shown, int]:
-    """The claims of files, which runs of theirs are stale said on stderr; and the exit status."""
+def _try(files: Sequence[Path], artifacts: Path) -> int:
     from profkit.evidence import claims as trying
     from profkit.evidence.runs import Evidence
     from profkit.show.views.comparison import verified
@@ -58,8 +51,8 @@ def _tried(files: Sequence[Path], artifacts: Path) -> tuple[Shown, int]:
     lost = [file for file in results if not file.path.exists()]
     say_each(ProfkitError(f"{file.path}: {file.error}", "name a file of claims") for file in lost)
     told = [file for file in results if file not in lost]
-    shown = verified(told) if told else (), {"schema": "profkit.claims/1", "files": results}
-    return shown, trying.exit_status(results)
+    print_blocks(verified(told) if told else (), {"schema": "profkit.claims/1", "files": results})
+    return trying.exit_status(results)
 
 
 def _update(path: Path, artifacts: Path) -> int:
@@ -73,8 +66,7 @@ def _update(path: Path, artifacts: Path) -> int:
     return options.COULD_NOT if new.problems else options.DONE
 
 
-def _scored(path: Path, artifacts: Path, output: Path | None) -> Shown:
-    """How what the ledger predicts came out, drawn where that is asked for."""
+def _score(path: Path, artifacts: Path, output: Path | None) -> None:
     from profkit.evidence import calibration, ledger
     from profkit.show.views.comparison import ledger_table
 
@@ -87,7 +79,7 @@ def _scored(path: Path, artifacts: Path, output: Path | None) -> Shown:
         plots.save(plots.ledger(scores), write_to(output))
     table = calibration.calibration(scores)
     rows = {"scores": scores, "calibration": table, "damaged": kept.damaged}
-    return ledger_table(kept, scores, table), {"schema": "profkit.scores/1", **rows}
+    print_blocks(ledger_table(kept, scores, table), {"schema": "profkit.scores/1", **rows})
 
 
 VERB = options.Verb(

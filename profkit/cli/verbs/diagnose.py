@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from profkit.cli import options
 from profkit.cli.launches import choose_launches, expand_patterns, read_patterns
@@ -34,7 +34,6 @@ from profkit.show.views.diagnosis import brief_diagnosis, diagnosis_blocks
 if TYPE_CHECKING:
     from profkit.evidence.runs import Evidence
     from profkit.model.whatif import CounterChange
-    from profkit.records.record import SourceFile
 
 DETAILS = 3
 _LEFT = "it has a row in the table reports; profkit history --sql 'SELECT * FROM reports' shows all"
@@ -98,7 +97,7 @@ def diagnose_reports(
             raise ProfkitError("--history keeps every launch and shows none", "leave out the rest")
         return _keep(reports, history, on)
     files = [write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
-    read, complete = read_patterns(reports, client=_client(on))
+    read, complete = read_patterns(reports, client=None if on is None else cluster_client(on))
     chosen = choose_launches(read, kernel, where)
     for file in files:
         save_frame(chosen.frame, file, as_csv=file == csv)
@@ -127,10 +126,6 @@ def _status(complete: bool, launches: Sequence[Judged]) -> int:
     return options.DONE if good else options.COULD_NOT
 
 
-def _client(on: str | None) -> Any:
-    return None if on is None else cluster_client(on)
-
-
 def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
     """Diagnose reports into a history, a few in memory at a time; the exit status."""
     from profkit.evidence.history.dataset import History
@@ -139,8 +134,9 @@ def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
     paths, complete = expand_patterns(reports)
     stop_on_term()
     with progress("reading") as step:
+        at = None if on is None else cluster_client(on)
         done = stream_reports(
-            paths, History(history), _client(on), lambda n: step(n, len(paths)) if step else None
+            paths, History(history), at, lambda n: step(n, len(paths)) if step else None
         )
     unread = (ProfkitError(f"{f.path}: {f.status}: {f.message}", _LEFT) for f in done.not_ok)
     say_each(unread, quiet=FORM.quiet)
@@ -194,29 +190,22 @@ def _ask_whatif(variant: str, changes: str, case: str | None, artifacts: Path) -
 
     evidence = sources.evidence_of(artifacts)
     if changes == HEADER:
-        variant, counts = _header_moves(evidence, variant, sources.headers(artifacts))
+        variant, counts = _header_moves(evidence, variant)
     else:
         counts = parse_changes(changes)
     runs = [evidence.load(*name) for name in evidence.named(variant, case)]
     estimates = [(run, whatif_launch(run.launch, counts)) for run in runs]
     told = [{"case": r.case, "time_s": r.row["time"], "expect": x} for r, x in estimates]
-    document = {
-        "schema": "profkit.whatif/1",
-        "variant": variant,
-        "changes": counts,
-        "answers": told,
-    }
-    print_blocks(answers(variant, counts, estimates), document)
+    document = {"variant": variant, "changes": counts, "answers": told}
+    print_blocks(answers(variant, counts, estimates), {"schema": "profkit.whatif/1", **document})
 
 
-def _header_moves(
-    evidence: Evidence, variant: str, headers: Mapping[str, SourceFile]
-) -> tuple[str, tuple[CounterChange, ...]]:
+def _header_moves(evidence: Evidence, variant: str) -> tuple[str, tuple[CounterChange, ...]]:
     """The parent of a variant and what its header says will move, as changes of the parent."""
     from profkit.evidence.counters import parse_moves
     from profkit.model.whatif import COUNTS, CounterChange
 
-    files = {name.rpartition("/")[2]: file for name, file in headers.items()}
+    files = {name.rpartition("/")[2]: file for name, file in evidence.headers.items()}
     if variant not in files:
         known = [v for v, _ in evidence.names() if v == variant]
         why = "say what changes: --with" if known else "profkit list names the variants"

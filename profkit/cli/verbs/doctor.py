@@ -13,8 +13,7 @@ from profkit.show.views import measured
 def examine_machine() -> int:
     """What is there to measure with, and what to do about what is not."""
     findings = [asdict(f) for f in examiner.examine()]
-    document = {"schema": "profkit.doctor/1", "findings": findings}
-    print_blocks(measured.examined(findings), document)
+    print_blocks(measured.examined(findings), {"schema": "profkit.doctor/1", "findings": findings})
     missing = any(finding["status"] == "missing" for finding in findings)
     return options.BAD if missing else options.DONE
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
 from profkit.cli.output import FORM, note, print_blocks, refuse, say_each, write_to
 from profkit.errors import ProfkitError
 from profkit.records.paths import HISTORY
-from profkit.show.text.blocks import Block
 
 if TYPE_CHECKING:
     from profkit.evidence.history.dataset import History
-    from profkit.evidence.history.noise import HistoryStep
-
-Shown = tuple[Iterable[Block], dict[str, Any]]  # and what --json prints of it
 
 
 def show_history(
@@ -39,12 +35,13 @@ def show_history(
     Each run is compared with the one before it on the same GPU, at one false alarm in a thousand.
     """
     from profkit.evidence.history.dataset import History
+    from profkit.show.views.history import history_blocks
 
     kept = History(history)
     if sql:
         others = {"--case": case, "--add": add, "--log": log, "--commit": commit, "-o": output}
         refuse(others, "not of a question in SQL", "leave it out, or --sql")
-        (blocks, document), problems = _asked(kept, subject)
+        problems = _ask(kept, subject)
         empty = False
     else:
         problems = list(_from_log(kept, artifacts) if log else ())
@@ -52,35 +49,29 @@ def show_history(
         name, _, at = (subject or "").partition(".")
         steps, unreadable = sources.read_steps(history, name, at or case or "")
         problems += unreadable
-        blocks, document = _told(steps, output)
+        if output:
+            from profkit.show import plots
+
+            plots.save(plots.history_steps(steps), write_to(output))
+        print_blocks(history_blocks(steps), {"schema": "profkit.history/1", "steps": steps})
         empty = not steps
-    print_blocks(blocks, document)
     say_each(problems, quiet=FORM.quiet)
     return options.COULD_NOT if problems or empty else options.DONE
 
 
-def _told(steps: Sequence[HistoryStep], output: Path | None) -> Shown:
-    from profkit.show.views.history import history_blocks
-
-    if output:
-        from profkit.show import plots
-
-        plots.save(plots.history_steps(steps), write_to(output))
-    return history_blocks(steps), {"schema": "profkit.history/1", "steps": steps}
-
-
-def _asked(kept: History, question: str | None) -> tuple[Shown, list[ProfkitError]]:
-    """The answer to a question in SQL, and what could not be read; without one, the tables."""
+def _ask(kept: History, question: str | None) -> list[ProfkitError]:
+    """Print the answer to a question in SQL, or the tables; return what could not be read."""
     from profkit.evidence.history.dataset import query
     from profkit.evidence.history.tables import SCHEMA, schema_rows
     from profkit.show.views.history import answer_blocks, rows_of, schema_blocks
 
     if question is None:
         columns = schema_rows()
-        return (schema_blocks(SCHEMA, columns), {"schema": SCHEMA, "columns": columns}), []
+        print_blocks(schema_blocks(SCHEMA, columns), {"schema": SCHEMA, "columns": columns})
+        return []
     frame, problems = query(kept, question)
-    rows = {"schema": "profkit.query/1", "rows": rows_of(frame)}
-    return (answer_blocks(frame), rows), problems
+    print_blocks(answer_blocks(frame), {"schema": "profkit.query/1", "rows": rows_of(frame)})
+    return problems
 
 
 def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:

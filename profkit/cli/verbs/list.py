@@ -20,8 +20,7 @@ def list_variants(
     """The variants in ladder order: built, recorded, stale."""
     listed, problems = ladder.listing(targets.Places(kernels, build_dir, artifacts), problem)
     rows = [asdict(variant) for variant in listed]
-    document = {"schema": "profkit.list/1", "variants": rows}
-    print_blocks(measured.variants_table(rows), document)
+    print_blocks(measured.variants_table(rows), {"schema": "profkit.list/1", "variants": rows})
     say_each(problems)
     return options.COULD_NOT if problems else options.DONE
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -93,7 +93,14 @@ def profile_variants(
         return _profile_on(on, target, at, how, gpus)
     target = on_gpus(target, gpus)
     with spinner() as progress:
-        runs = pipeline.profile(target, at.artifacts_dir(), settings, progress, _reporter(progress))
+
+        def finished(result: Profiled) -> None:  # what could not be done, as soon as it is known
+            progress("")
+            if result.problem:
+                first, _, rest = result.problem.message.partition("\n")
+                say_all(f"{result.name} {result.case}: {first}", rest or result.problem.hint)
+
+        runs = pipeline.profile(target, at.artifacts_dir(), settings, progress, finished)
     say_gpus(runs.measured)
     _remember(runs.results, at.artifacts_dir())
     return _show(runs.results)
@@ -139,18 +146,6 @@ def _remember(results: Sequence[Profiled], artifacts: Path) -> None:
     say_each(new.problems, quiet=FORM.quiet)
 
 
-def _reporter(progress: Callable[[str], None]) -> Callable[[Profiled], None]:
-    """Says what could not be done as soon as it is known."""
-
-    def finished(result: Profiled) -> None:
-        progress("")
-        if result.problem:
-            first, _, rest = result.problem.message.partition("\n")
-            say_all(f"{result.name} {result.case}: {first}", rest or result.problem.hint)
-
-    return finished
-
-
 def _show(results: Sequence[Profiled]) -> int:
     """Print the diagnosis of every report, or what is known without counters; the exit status."""
     reports, unread = [str(r.report) for r in results if r.report], options.DONE
@@ -165,20 +160,15 @@ def _show(results: Sequence[Profiled]) -> int:
             unread = show_reports(reports)
         for result in results:
             if not result.report and result.record.timing:
-                print_blocks(
-                    measured.without_counters(f"{result.name} {result.case}", result.record)
-                )
+                name = f"{result.name} {result.case}"
+                print_blocks(measured.without_counters(name, result.record))
     faulty = [r for r in results if r.wrong]
     if unread or any(r.problem for r in results if r not in faulty):
         return options.COULD_NOT
     return options.BAD if faulty else options.DONE
 
 
-def _wrap(
-    command: Sequence[str],
-    output: Path | None,
-    settings: collect.CollectOptions,
-) -> int:
+def _wrap(command: Sequence[str], output: Path | None, settings: collect.CollectOptions) -> int:
     report = output or Path(f"{Path(command[0]).stem}.ncu-rep")
     if report.suffix != ".ncu-rep":
         raise ProfkitError(f"-o {report}: a report ends in .ncu-rep")

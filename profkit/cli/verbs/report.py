@@ -17,7 +17,7 @@ from profkit.program.triage import triage_timeline
 from profkit.reports.reader import Reports
 
 if TYPE_CHECKING:
-    from profkit.show.page.page import Page
+    pass
 
 ROWS = 50  # on a page; about 40 kB each
 
@@ -40,7 +40,7 @@ def write_report(
         raise ProfkitError(f"{what[0]}: a page of reports needs a place", "-o page.html")
     from profkit.show.page import page as pages
 
-    folders = [word for word in what if sources.is_triage(word) or _is_history(word)]
+    folders = [word for word in what if _is_kept(word)]
     patterns = [word for word in what if word not in folders]
     write_to(output, patterns)
     programs, histories = [], []
@@ -55,24 +55,18 @@ def write_report(
     reports, complete = read_patterns(patterns) if patterns else (Reports(()), True)
     chosen = choose_launches(reports, kernel, where).launches
     page = pages.render(reports, chosen, title or pages.TITLE, top or ROWS, programs, histories)
-    _save(page, output)
+    write_text(output, page.html)
+    say_each((ProfkitError(line) for line in page.notes), quiet=FORM.quiet)
+    left = f"; {page.left_out} more with --top {page.launches + page.left_out}"
+    size = len(page.html.encode()) / 1e6
+    note(f"{output}: {page.launches} rows, {size:.1f} MB{left * bool(page.left_out)}")
     good = complete and (folders or any(run.status == "ok" for run in chosen))
     return options.DONE if good else options.COULD_NOT
 
 
-def _is_history(word: str) -> bool:
-    return any(Path(word).glob("runs/*.parquet"))
-
-
-def _save(page: Page, output: Path) -> None:
-    write_text(output, page.html)
-    if FORM.quiet:
-        return
-    say_each(ProfkitError(line) for line in page.notes)
-    left = f"; {page.left_out} more with --top {page.launches + page.left_out}"
-    size = len(page.html.encode()) / 1e6
-    more = left if page.left_out else ""
-    note(f"{output}: {page.launches} rows, {size:.1f} MB{more}")
+def _is_kept(word: str) -> bool:
+    """Whether it is a whole program or a history."""
+    return sources.is_triage(word) or any(Path(word).glob("runs/*.parquet"))
 
 
 VERB = options.Verb(

@@ -29,7 +29,7 @@ from profkit.files import (
 from profkit.measure import timeline as recorder
 from profkit.program import counts as counting
 from profkit.program.counts import Counts
-from profkit.program.document import NAME, TriageDocument, triage_document
+from profkit.program.document import NAME, triage_document
 from profkit.program.ranks import gpu_of, only_ranks
 from profkit.program.readers import injected, store
 from profkit.program.recorded import judge_recordings, kept_report
@@ -68,9 +68,13 @@ def triage_program(
         counts = _report_kept(counts, folder, output)
         content = triage_document(answer, counts)
         if output:
-            _keep(answer, content, folder)
+            store.write(answer.timeline, folder)
+            write_text(folder / NAME, dumps(content, indent=1, allow_nan=False))
     if page:
-        _write_page(answer, content, page)
+        from profkit.show.page.page import PageProgram, program_page
+
+        name = content["program"]["command"] or content["program"]["how"]
+        write_text(page, program_page(PageProgram(name, answer, content)))
     print_blocks(triaged(content), content)
     return options.DONE
 
@@ -108,7 +112,7 @@ def _may_write(output: Path | None, page: Path | None, what: Sequence[str]) -> N
 
 
 def _recordings(what: Sequence[str]) -> list[Path]:
-    """The recordings that are named; none where it is a command."""
+    """Return the recordings that are named; none where it is a command."""
     paths = [Path(word) for word in what]
     known = [p for p in paths if p.suffix in RECORDINGS or p.is_dir()]
     recorded = len(known) == len(paths)
@@ -130,7 +134,7 @@ def _record(command: Sequence[str], timeout: float) -> Timeline:
 
 
 def _count(command: Sequence[str], answer: Triage, budget: float, report: Path) -> Counts:
-    """Counters of the groups that matter; why there are none, where there are none."""
+    """Return counters of the groups that matter; why there are none, where there are none."""
     groups = answer.groups
     device = gpu_of(answer.process) if len(answer.timeline.processes) > 1 else None
     names = [base_name(g.name) for g in counting.wanted(groups)]
@@ -140,27 +144,22 @@ def _count(command: Sequence[str], answer: Triage, budget: float, report: Path) 
         with watched(report.with_suffix(".log"), program=False) as words:
             done = recorder.count_kernels(command, names, report, budget, words, device)
             note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s")
-            counted = _on_one_rank(counting.read_counts(report, groups), answer, device)
+            counted = counting.read_counts(report, groups)
         recorder.packed_report(report)
-        return counted
     except ProfkitError as error:  # the timeline is an answer too
         say(error)
         return Counts(notes=(f"nothing was counted: {error.message}",))
-
-
-def _on_one_rank(counts: Counts, answer: Triage, device: int | None) -> Counts:
-    """Says so where kernels of one rank were counted while the others waited."""
     if device is None:
-        return counts
+        return counted
     text = (
         f"counters are rank {answer.process.rank}'s (GPU {device}); the other ranks waited in "
         "their collectives, which were not replayed; NCCL's watchdog allows 10 minutes"
     )
-    return replace(counts, notes=(*counts.notes, text))
+    return replace(counted, notes=(*counted.notes, text))
 
 
 def _report_kept(counts: Counts | None, folder: Path, output: Path | None) -> Counts | None:
-    """The counters with the place where their report will be: beside the answer, or where it was."""
+    """Return the counters with the place of their report: beside the answer, or where it was."""
     if counts is None or not counts.report:
         return counts
     read = Path(counts.report)
@@ -170,18 +169,6 @@ def _report_kept(counts: Counts | None, folder: Path, output: Path | None) -> Co
         write_bytes(folder / read.name, read.read_bytes())
     report = kept_report(folder)
     return replace(counts, report=str(output / report.name) if report else "")
-
-
-def _write_page(answer: Triage, content: TriageDocument, file: Path) -> None:
-    from profkit.show.page.page import PageProgram, program_page
-
-    name = content["program"]["command"] or content["program"]["how"]
-    write_text(file, program_page(PageProgram(name, answer, content)))
-
-
-def _keep(answer: Triage, content: TriageDocument, folder: Path) -> None:
-    store.write(answer.timeline, folder)
-    write_text(folder / NAME, dumps(content, indent=1, allow_nan=False))
 
 
 VERB = options.Verb(

@@ -73,7 +73,12 @@ def tune_variant(
             task.stop()
         progress("writing")
         written = _write(result, output or at.artifacts_dir() / "tune" / task.subject)
-    return _show(result, written)
+    print_blocks(views.ended(written), written)
+    if not FORM.json:
+        lost = (ProfkitError(line, "the others went on") for line in result.outcome.lost)
+        say_each(lost, quiet=FORM.quiet)
+        print(f"written to {written['output']}")
+    return options.DONE
 
 
 def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
@@ -114,16 +119,6 @@ def _history(frame: Any, folder: Path) -> Path:
     file = folder / ("history.csv" if as_csv else "history.parquet")
     save_frame(frame, file, as_csv=as_csv)
     return file
-
-
-def _show(result: SearchResult, summary: dict[str, Any]) -> int:
-    """The end of the search for people, or all of it for programs."""
-    print_blocks(views.ended(summary), summary)
-    if not FORM.json:
-        lost = (ProfkitError(line, "the others went on") for line in result.outcome.lost)
-        say_each(lost, quiet=FORM.quiet)
-        print(f"written to {summary['output']}")
-    return options.DONE
 
 
 VERB = options.Verb(
