@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from profkit.diagnosis.launches import Judged
-from profkit.evidence.ladder import Ladder, Rung
+from profkit.evidence.ladder import Ladder
 from profkit.evidence.samples import Interval
 from profkit.model import roofline as model
 from profkit.reports import figures
@@ -44,7 +44,6 @@ def _attribute(key: str, value: object) -> str:
 
 
 def about(*lines: str) -> Markup:
-    """Return the element that says what another is."""
     return part("title", "\n".join(map(html, lines)))
 
 
@@ -84,8 +83,7 @@ class Bar:
 def strip(bars: Iterable[Bar], label: str, *, listed: bool = False) -> Markup:
     """Return bars side by side in one row, each named in its label where it is `listed`."""
     bars = list(bars)
-    if listed:
-        label = f"{label}: {'; '.join(bar.about for bar in bars)}"
+    label += f": {'; '.join(bar.about for bar in bars)}" if listed else ""
     box = {"viewBox": f"0 0 1000 {HIGH}", "preserveAspectRatio": "none"}
     return picture(HIGH, label, map(_bar, bars), role="group", **box)
 
@@ -107,7 +105,6 @@ WIDTHS = {True: 560, False: 1200}  # for the angle of words until the script kno
 
 
 def row_of(run: Judged) -> numbers.Row:
-    """Return a launch as the roofline model reads it: a row of the frame."""
     return {**run.values, "cc": run.cc, "status": run.status}
 
 
@@ -171,7 +168,6 @@ def _axes(frame: _Frame) -> Iterator[str]:
 
 
 def _roofs(frame: _Frame, roofs: Sequence[numbers.Roof], tilt: str) -> Iterator[str]:
-    """Yield the lines of the ceilings with their words."""
     written = -inf
     for roof, begin, end in numbers.roof_lines(roofs, frame.left, frame.right):
         y, last = (frame.y(roof.high * (x if roof.is_slope else 1.0)) for x in (begin, end))
@@ -228,11 +224,7 @@ def _facts(label: str, point: model.Point) -> Iterator[str]:
     yield f"note: {point.note}{above}" if point.note or above else ""
 
 
-_RUNG_HIGH, _HISTORY_HIGH, _EDGE = (
-    22,
-    120,
-    24,
-)  # pixels: a row of a ladder, a history, what its ends stay free
+_RUNG_HIGH, _HISTORY_HIGH, _EDGE = 22, 120, 24  # pixels: a ladder's row, a history, its free ends
 _MACHINES = 6  # colours
 Place = Callable[[float], float]  # a time -> where it is across, 0 to 1
 
@@ -246,20 +238,18 @@ def chart(ladder: Ladder) -> Markup:
         return Markup("")
     ends = list(chain.from_iterable(map(_ends, times)))
     place = logarithmic(min(ends), max(ends))
-    rows = [_variant_row(step, time, place) for step, time in steps]
+    rows = []
+    for step, time in steps:
+        change = step.change.time if step.change else None
+        against = f"{factor(change)} {change.answer} than {step.parent}" if change else step.note
+        kind = change.answer if change and change.answer in ("faster", "slower") else "waiting"
+        said = " · ".join(filter(None, (timed(time), factor(change))))
+        more = ", ".join(filter(None, (against, step.bound)))
+        rows.append(_row(step.variant, time, kind, more, said, place))
     for name, time in references.items():
         rows.append(_row(name, time, "reference", "a library call", timed(time), place))
     label = f"Case {ladder.case}: time per call, warm L2, logarithmic"
     return part("div", *rows, class_="rungs", role="group", aria_label=label)
-
-
-def _variant_row(step: Rung, interval: Interval, place: Place) -> Markup:
-    time = step.change.time if step.change else None
-    against = f"{factor(time)} {time.answer} than {step.parent}" if time else step.note
-    kind = time.answer if time and time.answer in ("faster", "slower") else "waiting"
-    said = " · ".join(filter(None, (timed(interval), factor(time))))
-    more = ", ".join(filter(None, (against, step.bound)))
-    return _row(step.variant, interval, kind, more, said, place)
 
 
 def _row(name: str, time: Interval, kind: str, more: str, said: str, place: Place) -> Markup:
@@ -285,13 +275,11 @@ def history_pictures(
     """Return a picture of each subject that was timed more than once, and (look, machine) of all."""
     machines = dict.fromkeys(p.machine for p in chain.from_iterable(points.values()))
     looks = {name: f"m-{i % _MACHINES}" for i, name in enumerate(machines)}
-    charts = {
-        subject: picture(
-            _HISTORY_HIGH, f"{subject} over its runs", _history(some, looks), class_="history"
-        )
-        for subject, some in points.items()
-        if len(some) > 1
-    }
+    charts = {}
+    for subject, some in points.items():
+        if len(some) > 1:
+            label, drawn = f"{subject} over its runs", _history(some, looks)
+            charts[subject] = picture(_HISTORY_HIGH, label, drawn, class_="history")
     return charts, [(look, name) for name, look in looks.items()]
 
 
@@ -309,10 +297,9 @@ def _history(points: Sequence[HistoryPoint], looks: dict[str, str]) -> Iterator[
         if before.machine == point.machine:
             x0, x1 = across(before.order / wide), across(point.order / wide)
             y0, y1 = down(before.median), down(point.median)
-            corner = part("line", x1=x0, x2=x1, y1=y0, y2=y0) + part(
-                "line", x1=x1, x2=x1, y1=y0, y2=y1
-            )
-            yield part("g", corner, class_=looks[point.machine])
+            flat = part("line", x1=x0, x2=x1, y1=y0, y2=y0)
+            upright = part("line", x1=x1, x2=x1, y1=y0, y2=y1)
+            yield part("g", flat, upright, class_=looks[point.machine])
     for point in points:
         x, y = across(point.order / wide), down(point.median)
         whole = part("line", class_="interval", x1=x, x2=x, y1=down(point.low), y2=down(point.high))

@@ -63,6 +63,7 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
     run, row = shown.run, shown.row
     nearest = nearest_roof(row_of(run))
     occupancy = run.values.get("occupancy", nan)
+    at_roof = run.top is None and run.diagnosis.bound in {"memory", "compute", "balanced"}
     sort = {
         "time": row.total if row.times else None,
         "part": shown.part,
@@ -82,7 +83,8 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
         "limiter": run.diagnosis.limiter or "",
         "finding": run.top.rule if run.top else "",
         "cause": run.top.cause if run.top else "",
-        "gain": words.top(run.top) or _without_gain(run),
+        # Where no finding has one: at the limit is an answer too.
+        "gain": words.top(run.top) or ("at the hardware limit" if at_roof else ""),
         "saved": f"saves {figures.seconds(row.saved)}" if row.saved > 0 else "",
         "saved_of": row.saved,
         "roof": f"{share(nearest[1])} of {roof_word(nearest[0])}" if nearest else "",
@@ -91,12 +93,6 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
         "case": run.case or "",
         "sort": {key: json_safe(value) for key, value in sort.items()},
     }
-
-
-def _without_gain(run: Judged) -> str:
-    """Return the text in place of a gain where no finding has one: at the limit is an answer too."""
-    at_roof = run.top is None and run.diagnosis.bound in {"memory", "compute", "balanced"}
-    return "at the hardware limit" if at_roof else ""
 
 
 def bars(several: Sequence[PageRow]) -> Iterator[Bar]:

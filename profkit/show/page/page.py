@@ -116,13 +116,19 @@ def render(
         "looks": [(bound, bound) for bound in BOUNDS],
         "levels": list(WORDS.items()),
     }
-    script = _script("".join((WEB / name).read_text("utf-8") for name in SCRIPTS))
+    script = "".join((WEB / name).read_text("utf-8") for name in SCRIPTS)
+    if "</script" in script.lower() or "<!--" in script:
+        raise ProfkitError("a script of the page would end itself", "this is a bug: report it")
     html = _fill("page.html", content, script)
     return Page(html, len(shown), len(every) - len(kept), tuple(notes))
 
 
 def _payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
-    timed = timed_ladder(ladders)
+    times: dict[tuple[str | None, str | None], str] = {}  # of each variant and case
+    for ladder in ladders:
+        known = {step.variant: step.time for step in ladder.steps}
+        for name, time in {**known, **reference_times(ladder.steps)}.items():
+            times[name, ladder.case] = timed(time)
     rules = launch.rule_names(shown)
     pipes = {pipe_word(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES}
     metrics = CATALOGUE.values()
@@ -138,7 +144,7 @@ def _payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict
         "rules": rules,
         "not_collected": figures.NOT_COLLECTED,
         "launches": [
-            launch.data(s, rules) | {"timed": timed.get((s.run.variant, s.run.case), "")}
+            launch.data(s, rules) | {"timed": times.get((s.run.variant, s.run.case), "")}
             for s in shown
         ],
     }
@@ -178,13 +184,6 @@ def _fill(template: str, content: Mapping[str, Any], script: str = "") -> str:
 def _safe(value: Any) -> Any:
     """Return a text as the template writes it: what acts instead of being seen is an escape."""
     return escaped(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _script(text: str) -> str:
-    """Return a script as a parser of HTML reads it back: its hash is of that."""
-    if "</script" in text.lower() or "<!--" in text:
-        raise ProfkitError("a script of the page would end itself", "this is a bug: report it")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _policy_hash(text: str) -> str:
@@ -323,16 +322,6 @@ def _ladders(runs: Iterable[Run]) -> tuple[list[tuple[Ladder, list[Block]]], lis
         return [(ladder, list(ladder_steps(ladder))) for ladder in built if ladder.steps], []
     except ProfkitError as error:
         return [], [f"no ladder: {error.message} ({error.hint})"]
-
-
-def timed_ladder(ladders: Iterable[Ladder]) -> dict[tuple[str | None, str | None], str]:
-    """Return variant and case -> its time without a profiler: "54.6 µs ± 0.44 %"."""
-    times: dict[tuple[str | None, str | None], str] = {}
-    for ladder in ladders:
-        known = {step.variant: step.time for step in ladder.steps}
-        for name, time in {**known, **reference_times(ladder.steps)}.items():
-            times[name, ladder.case] = timed(time)
-    return times
 
 
 def history_section(

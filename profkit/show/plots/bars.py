@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from math import isnan, nan
+from math import ceil, isnan, nan
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
@@ -87,8 +87,11 @@ def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     """Draw the states of the resident warps: left of zero issuing, right of it what they wait for."""
     kept, small_print = chosen(runs)
     rows = [collected_metrics(group.rows[0]) for group in kept]
-    shown = _largest_states(rows)
-    above = _lines(len(shown) + 2) if shown else 12
+    # The waiting states with a share worth naming, largest over all launches first.
+    top = {s: max((r.get(f"stall_{s}", 0.0) for r in rows), default=0.0) for s in STATES}
+    ranked = sorted((s for s in top if top[s] >= 0.04 and s != "selected"), key=lambda s: -top[s])
+    shown = ranked[:_MOST_STATES]
+    above = 8 + 19 * ceil((len(shown) + 2) / 5) if shown else 12  # points of a legend, five a line
     ax = rows_axes(ax, [group.name for group in kept], 0.46, 1.15 + above / 72)
     for y, row in enumerate(rows):
         if "stall_selected" not in row:
@@ -107,7 +110,14 @@ def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{abs(100 * v):.0f} %"))
     base.scales(ax, "Share of a resident warp's time")
     if shown:
-        _key(ax, shown)
+        states = {state.replace("_", " "): _LOOKS[state] for state in shown}
+        looks = {"issuing": (_ISSUING, ""), **states, "other": _OTHER}
+        handles = [
+            Patch(facecolor=colour, hatch=hatch, edgecolor=_edge(colour), label=name)
+            for name, (colour, hatch) in looks.items()
+        ]
+        at = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.3}
+        base.legend(ax, handles, ncols=5, handlelength=1.3, columnspacing=1.4, **at)
     return base.finished(ax, "What the warps waited for", small_print, above)
 
 
@@ -128,21 +138,6 @@ def _edge(colour: str) -> str:
     return "#8a8a8a" if colour == "#ffffff" else "white"
 
 
-def _key(ax: Axes, shown: Sequence[str]) -> None:
-    states = {state.replace("_", " "): _LOOKS[state] for state in shown}
-    handles = [
-        Patch(facecolor=colour, hatch=hatch, edgecolor=_edge(colour), label=name)
-        for name, (colour, hatch) in {"issuing": (_ISSUING, ""), **states, "other": _OTHER}.items()
-    ]
-    above = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.3}
-    base.legend(ax, handles, ncols=5, handlelength=1.3, columnspacing=1.4, **above)
-
-
-def _lines(entries: int) -> int:
-    """Return the points that a legend of so many entries, five to a line, takes above the Axes."""
-    return 8 + 19 * -(-entries // 5)
-
-
 def lacking(ax: Axes, y: int, group: AlikeLaunches, metric: str) -> None:
     """Write in a kernel's line that its figures are not there, and what collects them."""
     text = f"not collected: ncu --section {CATALOGUE[metric].section}"
@@ -159,20 +154,28 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     kept, small_print = chosen(runs)
     rows = [collected_metrics(group.rows[0]) for group in kept]
     single = len(rows) == 1
-    shown = _busiest_pipes(rows, 12 if single else 8)
+    top = {p: max((0.0, *chain.from_iterable(shares(row, p) for row in rows))) for p in PIPES}
+    busiest = sorted((p for p in PIPES if top[p] >= 0.005), key=lambda p: -top[p])
+    shown = [p for p in PIPES if p in busiest[: 12 if single else 8]]
     words = [pipe_word(pipe) for pipe in shown]
     names = [group.name for group in kept]
     ax = rows_axes(ax, words if single and words else names, 0.4, 1.15)
     for i, row in enumerate(rows):
         busy = {p: e for p in shown if p != "issue" and not isnan(e := shares(row, p)[0])}
-        top = max(busy, key=lambda p: busy[p], default=None)
+        first = max(busy, key=lambda p: busy[p], default=None)
         for j, pipe in enumerate(shown):
             at = (0, j) if single else (j, i)
-            _cell(ax, at, shares(row, pipe), pipe == top, 0.9 if single else 0.64)
+            _cell(ax, at, shares(row, pipe), pipe == first, 0.9 if single else 0.64)
         if not any(_collected(row, pipe) for pipe in PIPES):
             lacking(ax, i, kept[i], f"{PIPES[0]}_busy")
     ax.set_xlim(0, 1 if single else max(len(shown), 1))
-    _columns(ax, names if single else words)
+    # Column heads over the Axes, a line before each, in place of a scale.
+    ax.grid(visible=False)
+    ax.set_xticks([])
+    ax.spines["bottom"].set_visible(False)
+    for i, name in enumerate(names if single else words):
+        ax.axvline(i, color="#9a9a9a", lw=0.8)
+        base.note(ax, name, (i, 1), (2, 6), _HEADS, fontsize=11, ha="left", va="bottom")
     title = "How busy the pipes were, % of peak: elapsed | active cycles"
     return base.finished(ax, title, f"{_legend_words(rows, shown)} {small_print}", 26, 14)
 
@@ -204,16 +207,6 @@ def _cell(
     inside = elapsed > 0.55 and room < 0.9  # beside a long bar it would run into the next column
     x = column + (0.02 if inside else max(elapsed, active) + 0.012)
     ax.text(x, y, text, fontsize=9.5, color="white" if inside else INK, va="center")
-
-
-def _columns(ax: Axes, names: Sequence[str]) -> None:
-    """Write column heads over the Axes, a line before each, in place of a scale."""
-    ax.grid(visible=False)
-    ax.set_xticks([])
-    ax.spines["bottom"].set_visible(False)
-    for i, name in enumerate(names):
-        ax.axvline(i, color="#9a9a9a", lw=0.8)
-        base.note(ax, name, (i, 1), (2, 6), _HEADS, fontsize=11, ha="left", va="bottom")
 
 
 def occupancy(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
@@ -257,21 +250,6 @@ def _occupancy_row(ax: Axes, y: int, group: AlikeLaunches, end: float) -> None:
         text = f"{blocks[name]:.0f}" if name in blocks else "–"
         ax.text(_FIRST + _WIDE * i, y, text, fontsize=11, **look)
     ax.text(end - 0.35 * _WIDE, y, needs, fontsize=10, color=INK, va="center")
-
-
-def _largest_states(rows: Sequence[dict[str, float]]) -> list[str]:
-    """Return the waiting states with a share worth naming, largest over all launches first."""
-    top = {s: max((r.get(f"stall_{s}", 0.0) for r in rows), default=0.0) for s in STATES}
-    top.pop("selected")
-    ranked = sorted((s for s in top if top[s] >= 0.04), key=lambda s: -top[s])
-    return ranked[:_MOST_STATES]
-
-
-def _busiest_pipes(rows: Sequence[dict[str, float]], most: int) -> list[str]:
-    """Return pipes that did something, in the catalogue's order."""
-    top = {p: max((0.0, *chain.from_iterable(shares(row, p) for row in rows))) for p in PIPES}
-    kept = sorted((p for p in PIPES if top[p] >= 0.005), key=lambda p: -top[p])[:most]
-    return [p for p in PIPES if p in kept]
 
 
 def _collected(row: dict[str, float], pipe: str) -> bool:

@@ -57,30 +57,23 @@ def panels(grid: TimeGrid) -> list[Panel]:
     """
     groups: dict[str, dict[tuple[float | str, float | str], Lead]] = {}
     for cell in grid.cells:
-        ahead = lead(cell, grid.against)
-        if ahead is not None:
+        name, seconds = cell.fastest(grid.against, without=True)
+        rival, rival_seconds = cell.fastest(grid.against)
+        if isfinite(seconds) and isfinite(rival_seconds):
+            ahead = Lead(cell.ran.get(name, name), rival, rival_seconds / seconds)
             groups.setdefault(shared_part(cell), {})[cell.row, cell.column] = ahead
     return [Panel(title, leads) for title, leads in groups.items()]
 
 
-def lead(cell: GridCell, against: frozenset[str]) -> Lead | None:
-    """Return who leads at a shape; None where only one side was timed."""
-    name, seconds = cell.fastest(against, without=True)
-    rival, rival_seconds = cell.fastest(against)
-    if not isfinite(seconds) or not isfinite(rival_seconds):
-        return None
-    return Lead(cell.ran.get(name, name), rival, rival_seconds / seconds)
-
-
 def shared_part(cell: GridCell) -> str:
     """Return what tells a cell's picture apart from others, in words."""
-    return ", ".join(_shared_word(name, value) for name, value in list(cell.at.items())[2:])
-
-
-def _shared_word(name: str, value: float | str | bool) -> str:
-    if isinstance(value, bool):
-        return name if value else f"not {name}"
-    return f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}"
+    words = []
+    for name, value in list(cell.at.items())[2:]:
+        if isinstance(value, bool):
+            words.append(name if value else f"not {name}")
+        else:
+            words.append(f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}")
+    return ", ".join(words)
 
 
 def _sorted(values: set[float | str]) -> tuple[float | str, ...]:
@@ -116,7 +109,10 @@ def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
 def _panel(ax: Axes, panel: Panel, names: Sequence[str], last: bool) -> None:
     ax.set_xlim(-0.5, len(panel.columns) - 0.5)
     ax.set_ylim(len(panel.rows) - 0.5, -0.5)
-    size = _letters(panel)
+    # As large as the longest name lets the letters of a cell be, and legible.
+    inches = WIDTH * _PANEL / len(panel.columns)
+    longest = max(map(len, "\n".join(map(_words, panel.leads.values())).splitlines()))
+    size = min(max(72 * inches / (_LETTER * longest), _SMALLEST), _LARGEST)
     for (row, column), lead in panel.leads.items():
         x, y = panel.columns.index(column), panel.rows.index(row)
         shade = Normalize(-_MOST, _MOST, clip=True)(log2(lead.ratio))
@@ -134,14 +130,6 @@ def _panel(ax: Axes, panel: Panel, names: Sequence[str], last: bool) -> None:
     ax.set_ylabel(clip(names[0]), fontsize=10, color=INK)
     if last:
         ax.set_xlabel(clip(names[1]), fontsize=10, color=INK)
-
-
-def _letters(panel: Panel) -> float:
-    """Return points: as large as the longest name lets the letters of a cell be, and legible."""
-    inches = WIDTH * _PANEL / len(panel.columns)
-    lines = "\n".join(map(_words, panel.leads.values())).splitlines()
-    longest = max(map(len, lines))
-    return min(max(72 * inches / (_LETTER * longest), _SMALLEST), _LARGEST)
 
 
 def _words(lead: Lead) -> str:

@@ -89,7 +89,7 @@ def roofline(
 
 
 def _with_ceilings(rows: Sequence[Row], ceilings: Mapping[str, float]) -> list[Row]:
-    """Return the launches with these roofs instead of their report's; an error names a wrong one."""
+    """Return the launches with these roofs instead of their report's."""
     known = (*model.LEVELS, *model.FAMILIES)
     for name, value in ceilings.items():
         if name not in known:
@@ -287,13 +287,17 @@ def _draw_roofs(ax: Axes, roofs: Sequence[Roof]) -> list[Text]:
     for roof, *ends in numbers.roof_lines(roofs, *ax.get_xlim()):
         xs = np.array(ends)
         shape = xs if roof.is_slope else np.ones(2)
-        ax.plot(
-            xs, shape * roof.high, color=_GREY, lw=1.6, ls=_DASHES.get(roof.name, "-"), zorder=2
-        )
+        dashes = _DASHES.get(roof.name, "-")
+        ax.plot(xs, shape * roof.high, color=_GREY, lw=1.6, ls=dashes, zorder=2)
         ax.fill_between(xs, shape * roof.low, shape * roof.high, color=_GREY, alpha=0.16, lw=0)
-        texts.append(
-            _on_diagonal(ax, roof, flats) if roof.is_slope else _on_flat(ax, roof, ends[1], texts)
-        )
+        if roof.is_slope:
+            texts.append(_on_diagonal(ax, roof, flats))
+            continue
+        corner: base.Looks = {"ha": "right", "va": "bottom", "color": FAINT, "zorder": 5}
+        text = ax.text(ends[1], roof.high * 1.06, roof.text, fontsize=10, **corner)
+        if any(text.get_window_extent().overlaps(t.get_window_extent()) for t in texts):
+            text.set(y=roof.high / 1.06, va="top")  # two precisions near each other: one goes below
+        texts.append(text)
     return texts
 
 
@@ -313,12 +317,4 @@ def _on_diagonal(ax: Axes, roof: Roof, flats: Sequence[float]) -> Text:
         if not any(box.y0 - 3 < y < box.y1 + 3 for y in lines):
             return text
     text.xy = at
-    return text
-
-
-def _on_flat(ax: Axes, roof: Roof, right: float, before: Sequence[Text]) -> Text:
-    corner: base.Looks = {"ha": "right", "va": "bottom", "color": FAINT, "zorder": 5}
-    text = ax.text(right, roof.high * 1.06, roof.text, fontsize=10, **corner)
-    if any(text.get_window_extent().overlaps(t.get_window_extent()) for t in before):
-        text.set(y=roof.high / 1.06, va="top")  # two precisions near each other: one goes below
     return text

@@ -169,7 +169,12 @@ def ledger(scores: Sequence[Score], ax: Axes | None = None) -> Axes:
             ax.plot([gain, gain], [outcome.low, outcome.high], color=colour, linewidth=1.2)
         ax.plot(gain, outcome.speedup, look.get_marker(), color=colour, markersize=7)
     _ledger_frame(ax, max(map(_gain, tried)), [s.outcome.speedup for s in tried])
-    _misses(ax, [s for s in tried if not s.held])
+    # Points above the diagonal have names, the farthest of each step.
+    missed = sorted((s for s in tried if not s.held), key=lambda s: s.outcome.speedup / _gain(s))
+    steps = {(s.prediction.variant, s.outcome.child): s for s in missed}
+    for score in sorted(steps.values(), key=lambda s: _gain(s) / s.outcome.speedup)[:_NAMED]:
+        name = clip(f"{score.prediction.variant} → {score.outcome.child}", 40)
+        base.note(ax, name, (_gain(score), score.outcome.speedup), (7, 2), fontsize=8.5)
     base.legend(ax, list(handles.values()), fontsize=10, loc="upper left", bbox_to_anchor=(1.01, 1))
     below = (
         f"{sum(c.bounded for c in table)} of {len(tried)} bounds held. A point is what a child's header "
@@ -179,8 +184,7 @@ def ledger(scores: Sequence[Score], ax: Axes | None = None) -> Axes:
 
 
 def _gain(score: Score) -> float:
-    """Return the bound; those without one are not drawn."""
-    return score.prediction.gain or nan
+    return score.prediction.gain or nan  # those without a bound are not drawn
 
 
 def _ledger_frame(ax: Axes, largest: float, speedups: Sequence[float]) -> None:
@@ -193,15 +197,6 @@ def _ledger_frame(ax: Axes, largest: float, speedups: Sequence[float]) -> None:
         base.log_axis(axis, "{:g}x".format)
     base.bare(ax, "both")
     base.scales(ax, "Predicted: at most", "Measured when the cause was removed")
-
-
-def _misses(ax: Axes, missed: list[Score]) -> None:
-    """Name the points above the diagonal, the farthest of each step."""
-    missed.sort(key=lambda s: s.outcome.speedup / _gain(s))
-    steps = {(s.prediction.variant, s.outcome.child): s for s in missed}
-    for score in sorted(steps.values(), key=lambda s: _gain(s) / s.outcome.speedup)[:_NAMED]:
-        name = clip(f"{score.prediction.variant} → {score.outcome.child}", 40)
-        base.note(ax, name, (_gain(score), score.outcome.speedup), (7, 2), fontsize=8.5)
 
 
 _FEW = "draw it after a few more trials: profkit tune --resume"

@@ -100,8 +100,14 @@ _LONGEST = 20_000  # beyond that a name is not C++ any more
 def short(name: str, width: int) -> str:
     """Return a kernel name in at most `width` characters, safe to show."""
     plain = _LAMBDA.sub("lambda", name[:_LONGEST])
-    function = _without_parameters(_CAST.sub("", _UNNAMED.sub("", plain)))
-    qualified, arguments = _base_and_arguments(escaped(function))
+    function = escaped(_without_parameters(_CAST.sub("", _UNNAMED.sub("", plain))))
+    # `ns::f<int, 4>` is `ns::f` and `int, 4`.
+    opens = (i for i, c, depth in _depths(function) if c == "<" and depth == 0)
+    opening = max(opens, default=0) if function.endswith(">") else 0
+    qualified, arguments = (
+        function[: opening or None],
+        function[opening + 1 : -1] if opening else "",
+    )
     base, bare = _SPACES.sub("", qualified) or "(no name)", _SPACES.sub("", arguments)
     words = [w for w in map(_word, _split(bare)) if w and w not in _DULL]
     for head, inside in ((qualified, arguments), (qualified, bare), (base, bare)):
@@ -139,14 +145,6 @@ def _without_parameters(name: str) -> str:
     blank = max((i for i, c, depth in _depths(function) if c == " " and depth == 0), default=-1)
     is_typed = cut is not None or "<" in function
     return function[blank + 1 :].strip() or name if is_typed else name
-
-
-def _base_and_arguments(function: str) -> tuple[str, str]:
-    """Split `ns::f<int, 4>` into `ns::f` and `int, 4`."""
-    if not function.endswith(">"):
-        return function, ""
-    opening = max((i for i, c, depth in _depths(function) if c == "<" and depth == 0), default=0)
-    return (function[:opening], function[opening + 1 : -1]) if opening else (function, "")
 
 
 def _split(text: str) -> list[str]:

@@ -8,7 +8,7 @@ from itertools import chain
 from math import isfinite
 
 from profkit.evidence.calibration import Calibration, Score
-from profkit.evidence.claims import TriedClaim, Verified
+from profkit.evidence.claims import Verified
 from profkit.evidence.compare import GateResult, ResourceChange, RunComparison
 from profkit.evidence.counters import FindingChange, HeaderPrediction, LaunchChange, Moved
 from profkit.evidence.ladder import Ladder, Rung, Summary
@@ -89,7 +89,6 @@ def time_line(change: RunComparison) -> tuple[str, str]:
 
 
 def _arrow(before: str, after: str) -> str:
-    """Return what became of a text: "a -> b"; alone where it stayed."""
     return before if before == after else f"{before} -> {after}"
 
 
@@ -195,25 +194,23 @@ def _did(step: Rung) -> Iterator[Block]:
     yield from (prediction_line(prediction, indent=1) for prediction in change.promises)
 
 
-def brief_comparison(sides: Compared) -> str:
+def brief_comparison(compared: Compared) -> str:
     """Return what became of the time, the findings and the counters that say why."""
-    return words.cut_lines(list(chain.from_iterable(map(_in_brief, sides.changes))))
-
-
-def _in_brief(change: RunComparison) -> Iterator[str]:
-    name = f"{change.before} -> {change.after}"
-    if not change.compared:
-        yield f"{name}: not compared: {'; '.join(r.sentence for r in change.refusals)}"
-        return
-    sentence, answer = time_line(change)
-    yield f"{name}: {answer}: {sentence}"
-    for launch in change.launches:
-        yield f"bound: {_arrow(*launch.bound)}"
-        for line in changed_rules([launch]):
-            yield f"{line.mark}: {plain_words(line.text)}"
-        for moved in _leading(launch, BRIEF_METRICS):
-            sides = (figures.quantity(value, moved.unit) for value in (moved.before, moved.after))
-            yield f"{moved.metric}: {' -> '.join(sides)}"
+    lines = []
+    for change in compared.changes:
+        name = f"{change.before} -> {change.after}"
+        if not change.compared:
+            why = "; ".join(refusal.sentence for refusal in change.refusals)
+            lines.append(f"{name}: not compared: {why}")
+            continue
+        sentence, answer = time_line(change)
+        lines.append(f"{name}: {answer}: {sentence}")
+        for launch in change.launches:
+            lines.append(f"bound: {_arrow(*launch.bound)}")
+            lines += [f"{x.mark}: {plain_words(x.text)}" for x in changed_rules([launch])]
+            for metric, before, after, _ in map(_moved, _leading(launch, BRIEF_METRICS)):
+                lines.append(f"{metric}: {before} -> {after}")
+    return words.cut_lines(lines)
 
 
 def verified(files: Iterable[Verified]) -> Iterator[Block]:
@@ -229,8 +226,12 @@ def verified(files: Iterable[Verified]) -> Iterator[Block]:
             yield Heading(f"{file.title} ({file.path.name})")
         for judged in file.claims:
             counted[judged.outcome] += 1
-            yield from _claim(judged)
-            collect |= dict.fromkeys(judged.answer.collect if judged.answer else ())
+            yield TextLine(f"{judged.claim.sentence} [{judged.claim.who}]", judged.outcome)
+            answer = judged.answer
+            yield TextLine(answer.because if answer else judged.error, indent=2)
+            for line in answer.computed if answer else ():
+                yield TextLine(line, "computed", indent=2)
+            collect |= dict.fromkeys(answer.collect if answer else ())
         yield from map(gate_line, file.gates)
     yield Heading("In all")
     outcomes = (f"{outcome} {n}" for outcome, n in sorted(counted.items()))
@@ -243,14 +244,6 @@ def gate_line(result: GateResult) -> TextLine:
     binding = "" if result.binding else " (reported, not required)"
     failing = f": not holding are {', '.join(result.failing)}" if result.failing else ""
     return TextLine(f"gate {result.name}{binding}{failing}", "met" if result.met else "not met")
-
-
-def _claim(judged: TriedClaim) -> Iterator[Block]:
-    yield TextLine(f"{judged.claim.sentence} [{judged.claim.who}]", judged.outcome)
-    answer = judged.answer
-    yield TextLine(answer.because if answer else judged.error, indent=2)
-    for line in answer.computed if answer else ():
-        yield TextLine(line, "computed", indent=2)
 
 
 def ledger_table(

@@ -53,7 +53,6 @@ def triaged(document: Mapping[str, Any], rest: str = "--json") -> Iterator[Block
 
 
 def step_title(document: Mapping[str, Any]) -> str:
-    """Return how long a step of what is."""
     program = document["program"]
     device = program["device"] or "unknown GPU"
     return f"Step of {ms(document['step']['ms'])} on {device} ({program['how']})"
@@ -61,8 +60,17 @@ def step_title(document: Mapping[str, Any]) -> str:
 
 def finding_texts(row: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[str, str]:
     """Return a finding's title with what it saves, and what to try where."""
-    where = f" ({_place(row['where'])})" if row["where"] else ""
-    return f"{row['category']}: {_saves(row, step)}", f"{row['try']}{where}"
+    where = row["where"] or ""
+    place = where if len(where) <= 60 else short(where, 60)
+    place = place if where.startswith(("before ", "between ")) else f"at {place}"
+    saves, plain = row["saves_ms"], step["plain_ms"]["expect"]
+    text = (
+        f"saves about {ms(saves['expect'])} of {figures(plain)} "
+        f"({figures(saves['low'])} to {figures(saves['high'])})"
+    )
+    if row["on_top_ms"] < 0.7 * saves["expect"]:
+        text += f", {ms(row['on_top_ms'])} after what comes before it"
+    return f"{row['category']}: {text}", f"{row['try']} ({place})" if where else row["try"]
 
 
 def further(document: Mapping[str, Any]) -> Iterator[Block]:
@@ -131,22 +139,6 @@ def step_parts(step: Mapping[str, Any]) -> Iterator[tuple[str, float, float, str
         most = f", most of it {row['where']}" if row["where"] else ""
         yield row["cause"], begin, end, f"{row['cause']} {ms(row['ms'])}{most}"
         begin = end
-
-
-def _saves(row: Mapping[str, Any], step: Mapping[str, Any]) -> str:
-    saves, plain = row["saves_ms"], step["plain_ms"]["expect"]
-    text = (
-        f"saves about {ms(saves['expect'])} of {figures(plain)} "
-        f"({figures(saves['low'])} to {figures(saves['high'])})"
-    )
-    if row["on_top_ms"] < 0.7 * saves["expect"]:
-        text += f", {ms(row['on_top_ms'])} after what comes before it"
-    return text
-
-
-def _place(where: str) -> str:
-    named = where if len(where) <= 60 else short(where, 60)
-    return named if where.startswith(("before ", "between ")) else f"at {named}"
 
 
 def kernels_table(kernels: Sequence[Mapping[str, Any]]) -> Grid:
