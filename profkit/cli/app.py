@@ -19,8 +19,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from profkit.cli import signals
-from profkit.cli.options import COULD_NOT, flag
-from profkit.cli.output import FORM, note, say
+from profkit.cli.options import COULD_NOT, FORM, flag
+from profkit.cli.output import note, say
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.records.paths import SUFFIXES
 

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from profkit.cli.output import FORM
 from profkit.errors import ProfkitError
 
 DONE, BAD, COULD_NOT = 0, 1, 2
@@ -143,6 +142,24 @@ FORMS = {
     "quiet": ("--quiet -q", "No progress and no notes on stderr."),
 }
 Picture = Annotated[Path | None, flag("--output -o FILE", "Draw it too: .png, .svg or .pdf.")]
+
+
+@dataclass
+class _Form:
+    """How the answer of the verb that runs is given, and whether it is quiet: its flags."""
+
+    brief: bool = False
+    json: bool = False
+    markdown: bool = False
+    quiet: bool = False
+
+    def choose(self, flags: Mapping[str, bool]) -> None:
+        vars(self).update(vars(_Form(**flags)))
+        if self.json and self.markdown:
+            raise ProfkitError("--json and --markdown are two answers", "give one of them")
+
+
+FORM = _Form()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profkit.cli.options import FORM
 from profkit.errors import ProfkitError, needing
 from profkit.files import check_output, part_of
 from profkit.records.paths import expand
@@ -19,24 +19,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from profkit.show.text.blocks import Block
-
-
-@dataclass
-class _Form:
-    """How the answer of the verb that runs is given, and whether it is quiet: its flags."""
-
-    brief: bool = False
-    json: bool = False
-    markdown: bool = False
-    quiet: bool = False
-
-    def choose(self, flags: Mapping[str, bool]) -> None:
-        vars(self).update(vars(_Form(**flags)))
-        if self.json and self.markdown:
-            raise ProfkitError("--json and --markdown are two answers", "give one of them")
-
-
-FORM = _Form()
 
 
 def say(error: ProfkitError) -> None:

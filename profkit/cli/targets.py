@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.cli.options import BAD, COULD_NOT, DONE
-from profkit.cli.output import FORM, note, say, say_all, say_each
+from profkit.cli.options import BAD, COULD_NOT, DONE, FORM
+from profkit.cli.output import note, say, say_all, say_each
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device
 from profkit.measure.ncu_output import NcuWords

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from profkit.cli import options
 from profkit.cli.options import flag
-from profkit.cli.output import FORM, note, print_blocks, print_json, spinner
+from profkit.cli.output import note, print_blocks, print_json, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
 from profkit.errors import ProfkitError
@@ -45,10 +45,10 @@ def time_variants(
     # Everything of a case is timed on one GPU.
     used = {case: asdict(gpu) for (_, case), gpu in run.measured.gpus.items()}
     document = {"gpu": run.measured.gpu or {}, "gpus": used, "cases": by_case}
-    if FORM.json:
+    if options.FORM.json:
         print_json({"schema": "profkit.bench/1", **document})
     for name, rows in by_case.items():
-        if rows and not FORM.json:
+        if rows and not options.FORM.json:
             gpu = used.get(name, {})
             print_blocks(measured.timed_case(name, gpu, rows, target.references))
     return say_faults(run, run.measured.checks_json())

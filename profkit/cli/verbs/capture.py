@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from profkit.cli import options
 from profkit.cli.options import argument, flag
-from profkit.cli.output import FORM, note, print_blocks, say, spinner
+from profkit.cli.output import note, print_blocks, say, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.errors import ProfkitError
 from profkit.measure.variants import build
@@ -39,7 +39,7 @@ def capture_kernels(
         kernel, skip, None if every else count, values, int(limit * 1e6), timeout
     )
     stop_on_term()
-    echo = None if FORM.quiet else sys.stderr.buffer
+    echo = None if options.FORM.quiet else sys.stderr.buffer
     kernels = capture.capture_program(command, output, wanted, echo)
     if not untried_only:
         with spinner() as progress:

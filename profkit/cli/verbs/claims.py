@@ -8,7 +8,7 @@ from pathlib import Path
 
 from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
-from profkit.cli.output import FORM, note, print_blocks, refuse, say_each, write_to
+from profkit.cli.output import note, print_blocks, refuse, say_each, write_to
 from profkit.errors import ProfkitError
 
 
@@ -44,7 +44,7 @@ def _try(files: Sequence[Path], artifacts: Path) -> int:
         sources.refuse_other(file, "claims")
     evidence = Evidence(artifacts)
     results = trying.verify_claim_files(files, evidence)
-    if not FORM.quiet:
+    if not options.FORM.quiet:
         tried = chain.from_iterable(file.claims for file in results)
         needs = set(chain.from_iterable(claim.claim.needs for claim in tried))
         say_each(sources.stale(artifacts, needs))
@@ -62,7 +62,7 @@ def _update(path: Path, artifacts: Path) -> int:
     new = ledger.update(sources.evidence_of(artifacts), path)
     added = f"{len(new.predictions)} predictions and {len(new.outcomes)} outcomes added"
     note(f"{path}: {added}")
-    say_each(new.problems, quiet=FORM.quiet)
+    say_each(new.problems, quiet=options.FORM.quiet)
     return options.COULD_NOT if new.problems else options.DONE
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
 from profkit.cli.output import (
-    FORM,
     note,
     print_blocks,
     print_plain,
@@ -90,13 +89,10 @@ def judge_change(
     from profkit.evidence.compare import Policy, closing
     from profkit.evidence.history.noise import KnownSpreads
 
-    fail_if = set(chain.from_iterable(words.split(",") for words in fail_on or ()))
-    if unknown := fail_if - set(FAIL_ON):
-        problem = f"--fail-on {', '.join(sorted(unknown))}: not known"
-        raise ProfkitError(problem, f"one of {', '.join(FAIL_ON)}")
+    fail_if = _fail_if(fail_on or ())
     if decide:
         others = {"--ladder": ladder, "--fail-on": fail_on, "--all": every, "-o": output}
-        others["--brief"] = FORM.brief
+        others["--brief"] = options.FORM.brief
         refuse(others, "not with --decide", "profkit compare ID --decide")
         if not before or after:
             raise ProfkitError("--decide takes one variant", "the other one is --against ID")
@@ -115,12 +111,21 @@ def judge_change(
         blocks, document, problems, judged = _compared(sides, case, artifacts, policy, every)
     if blocks is not None:
         print_blocks(blocks, document)
-    say_each([*problems, *known.problems], quiet=FORM.quiet)
+    say_each([*problems, *known.problems], quiet=options.FORM.quiet)
     worst = options.COULD_NOT if problems else options.DONE
     for code, reason in closing(judged, fail_if) if fail_if or not ladder else ():
         worst = max(worst, code)
         note(f"exit status {code}: {reason}" if code else f"not judged: {reason}")
     return worst
+
+
+def _fail_if(fail_on: Sequence[str]) -> set[str]:
+    """Return what --fail-on names, each flag one word or several with commas."""
+    words = set(chain.from_iterable(flag.split(",") for flag in fail_on))
+    if unknown := words - set(FAIL_ON):
+        problem = f"--fail-on {', '.join(sorted(unknown))}: not known"
+        raise ProfkitError(problem, f"one of {', '.join(FAIL_ON)}")
+    return words
 
 
 def _compared(
@@ -131,7 +136,7 @@ def _compared(
 
     compared = compare_sides(*sides, case, sources.evidence_of(artifacts), policy)
     blocks = changes.compared_runs(compared, 10_000 if every else changes.MOVED_SHOWN)
-    brief = FORM.brief and not FORM.json
+    brief = options.FORM.brief and not options.FORM.json
     if brief:
         print_plain(changes.brief_comparison(compared))
     return None if brief else blocks, compared, compared.problems, compared.changes
@@ -229,7 +234,7 @@ def _ladders(artifacts: Path, case: str | None, policy: Policy, output: Path | N
         from profkit.show import plots
 
         plots.save(plots.ladder(ladders[0]), write_to(output))
-    tables = changes.ladder_table if FORM.brief else changes.ladder_steps
+    tables = changes.ladder_table if options.FORM.brief else changes.ladder_steps
     blocks = chain.from_iterable(map(tables, ladders))
     problems = list(chain.from_iterable(x.problems for x in ladders))
     rungs = chain.from_iterable(x.steps for x in ladders)

@@ -11,7 +11,6 @@ from profkit.cli import options
 from profkit.cli.launches import choose_launches, expand_patterns, read_patterns
 from profkit.cli.options import flag
 from profkit.cli.output import (
-    FORM,
     note,
     print_blocks,
     print_json,
@@ -84,7 +83,8 @@ def diagnose_reports(
     artifacts: options.Artifacts = options.ARTIFACTS,
 ) -> int:
     """What each kernel waits for, and what fixing that could gain."""
-    of_reports = (csv, parquet, top, kernel, where, lines, every, each, FORM.brief, on, history)
+    brief = options.FORM.brief
+    of_reports = (csv, parquet, top, kernel, where, lines, every, each, brief, on, history)
     if changes is not None:
         if any(value not in (None, False) for value in of_reports) or len(reports) > 1:
             raise ProfkitError("--with is of one variant", "leave out what chooses launches")
@@ -93,7 +93,7 @@ def diagnose_reports(
     elsewhere = {"--case": case, "--artifacts": artifacts != options.ARTIFACTS}
     refuse(elsewhere, "of --with", "profkit diagnose VARIANT --with CHANGES")
     if history:
-        if csv or parquet or FORM.markdown or FORM.brief or kernel or where:
+        if csv or parquet or options.FORM.markdown or brief or kernel or where:
             raise ProfkitError("--history keeps every launch and shows none", "leave out the rest")
         return _keep(reports, history, on)
     files = [write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
@@ -103,7 +103,7 @@ def diagnose_reports(
         save_frame(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
         print(csv_text(chosen.frame), end="")
-    elif FORM.json:
+    elif options.FORM.json:
         _show_document(read.files, chosen.launches, top, lines)
     elif not files:
         _print_rows(chosen.launches, top, lines, every, each)
@@ -114,7 +114,7 @@ def show_reports(reports: Sequence[str]) -> int:
     """Print what the kernels of reports just made wait for; the exit status."""
     read, complete = read_patterns(reports)
     launches = choose_launches(read, None, None).launches
-    if FORM.json:
+    if options.FORM.json:
         _show_document(read.files, launches, None, None)
     else:
         _print_rows(launches, None, None, False, False)
@@ -139,11 +139,11 @@ def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
             paths, History(history), at, lambda n: step(n, len(paths)) if step else None
         )
     unread = (ProfkitError(f"{f.path}: {f.status}: {f.message}", _LEFT) for f in done.not_ok)
-    say_each(unread, quiet=FORM.quiet)
+    say_each(unread, quiet=options.FORM.quiet)
     added = f"{done.reports} reports and {done.launches} launches added"
     left = f"{done.known} known already, {len(done.not_ok)} not read whole"
     note(f"{history}: {added}, {left}")
-    if FORM.json:
+    if options.FORM.json:
         counts = {"reports": done.reports, "known": done.known, "launches": done.launches}
         not_ok = [file.path for file in done.not_ok]
         print_json({"schema": "profkit.streamed/1", **counts, "not_ok": not_ok})
@@ -176,7 +176,7 @@ def _print_rows(
     if lines != 0:
         lined = with_lines([row.shown for row in detailed], lines, lines or 0)
         detailed = [row.replaced(row.shown, run) for row, run in zip(detailed, lined, strict=True)]
-    if FORM.brief:
+    if options.FORM.brief:
         print_plain(brief_diagnosis([*detailed, *table[len(detailed) :]]))
         return
     print_blocks(diagnosis_blocks(table, detailed, full=every))

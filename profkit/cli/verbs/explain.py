@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profkit.cli import options
 from profkit.cli.options import argument, flag
-from profkit.cli.output import FORM, print_blocks
+from profkit.cli.output import print_blocks
 from profkit.show.views import explain as pages
 
 
@@ -15,7 +15,7 @@ def explain_name(
     markdown: bool = flag("--markdown", "As Markdown; without a name the whole reference.", False),
 ) -> int:
     """What a rule, a metric or a word of the verdict means."""
-    FORM.markdown = markdown
+    options.FORM.markdown = markdown
     if name is not None:
         print_blocks(pages.explain(name).blocks())
     elif markdown:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
-from profkit.cli.output import FORM, print_blocks, say, say_each
+from profkit.cli.output import print_blocks, say, say_each
 from profkit.errors import ProfkitError
 from profkit.records.paths import HISTORY
 
@@ -47,7 +47,7 @@ def run_gate(
     print_blocks(gate_blocks(report), report)
     left = _SKIP if bisect and report.status == options.COULD_NOT else report.status
     reasons = (ProfkitError(f"exit status {left}: {reason}") for reason in report.reasons)
-    say_each([*known.problems, *reasons], quiet=FORM.quiet)
+    say_each([*known.problems, *reasons], quiet=options.FORM.quiet)
     return left
 
 

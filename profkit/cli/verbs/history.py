@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
-from profkit.cli.output import FORM, note, print_blocks, refuse, say_each, write_to
+from profkit.cli.output import note, print_blocks, refuse, say_each, write_to
 from profkit.errors import ProfkitError
 from profkit.records.paths import HISTORY
 
@@ -55,7 +55,7 @@ def show_history(
             plots.save(plots.history_steps(steps), write_to(output))
         print_blocks(history_blocks(steps), {"schema": "profkit.history/1", "steps": steps})
         empty = not steps
-    say_each(problems, quiet=FORM.quiet)
+    say_each(problems, quiet=options.FORM.quiet)
     return options.COULD_NOT if problems or empty else options.DONE
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from profkit.cli import options
 from profkit.cli.options import argument, flag
-from profkit.cli.output import FORM, note, print_blocks
+from profkit.cli.output import note, print_blocks
 from profkit.measure.variants import problem as problems
 from profkit.show.views import measured
 
@@ -22,7 +22,7 @@ def new_folder(
     document = {"schema": "profkit.new/1", "folder": folder, "files": written}
     print_blocks(measured.written(folder, written), document)
     place = f" --kernels {kernels}" if kernels else ""
-    if not FORM.json:
+    if not options.FORM.json:
         note(f"next: profkit check --variant {problem}/first{place}")
     return options.DONE
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 from profkit.cli import options
 from profkit.cli.options import argument, flag, one_of
 from profkit.cli.output import (
-    FORM,
     note,
     print_blocks,
     print_json,
@@ -143,13 +142,13 @@ def _remember(results: Sequence[Profiled], artifacts: Path) -> None:
     except ProfkitError as error:  # the report is there all the same
         say(error)
         return
-    say_each(new.problems, quiet=FORM.quiet)
+    say_each(new.problems, quiet=options.FORM.quiet)
 
 
 def _show(results: Sequence[Profiled]) -> int:
     """Print the diagnosis of every report, or what is known without counters; the exit status."""
     reports, unread = [str(r.report) for r in results if r.report], options.DONE
-    if FORM.json:
+    if options.FORM.json:
         runs = [
             {**r.record.to_json(), "problem_message": r.problem and r.problem.message}
             for r in results

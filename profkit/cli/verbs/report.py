@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from profkit.cli import options, sources
 from profkit.cli.launches import choose_launches, read_patterns
 from profkit.cli.options import argument, flag
-from profkit.cli.output import FORM, note, say_each, write_to
+from profkit.cli.output import note, say_each, write_to
 from profkit.errors import ProfkitError
 from profkit.files import write_text
 from profkit.program import readers as recordings
@@ -56,7 +56,7 @@ def write_report(
     chosen = choose_launches(reports, kernel, where).launches
     page = pages.render(reports, chosen, title or pages.TITLE, top or ROWS, programs, histories)
     write_text(output, page.html)
-    say_each((ProfkitError(line) for line in page.notes), quiet=FORM.quiet)
+    say_each((ProfkitError(line) for line in page.notes), quiet=options.FORM.quiet)
     left = f"; {page.left_out} more with --top {page.launches + page.left_out}"
     size = len(page.html.encode()) / 1e6
     note(f"{output}: {page.launches} rows, {size:.1f} MB{left * bool(page.left_out)}")

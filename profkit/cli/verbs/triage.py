@@ -13,7 +13,7 @@ from tempfile import gettempdir
 
 from profkit.cli import options
 from profkit.cli.options import argument, flag
-from profkit.cli.output import FORM, note, print_blocks, say, spinner
+from profkit.cli.output import note, print_blocks, say, spinner
 from profkit.cli.sources import is_triage, refuse_other
 from profkit.cli.targets import watched
 from profkit.errors import ProfkitError
@@ -123,7 +123,7 @@ def _recordings(what: Sequence[str]) -> list[Path]:
 
 
 def _record(command: Sequence[str], timeout: float) -> Timeline:
-    echo = None if FORM.quiet else sys.stderr.buffer
+    echo = None if options.FORM.quiet else sys.stderr.buffer
     with temporary_folder() as folder, spinner() as progress:
         progress("timeline")
         done = recorder.record_timeline(command, folder, timeout, echo)

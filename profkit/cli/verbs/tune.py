@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from profkit.cli import options
 from profkit.cli.options import flag
-from profkit.cli.output import FORM, print_blocks, save_frame, say, say_each, spinner
+from profkit.cli.output import print_blocks, save_frame, say, say_each, spinner
 from profkit.cli.signals import stop_on_term
 from profkit.errors import ProfkitError, install_extra
 from profkit.files import write_text
@@ -74,9 +74,9 @@ def tune_variant(
         progress("writing")
         written = _write(result, output or at.artifacts_dir() / "tune" / task.subject)
     print_blocks(views.ended(written), written)
-    if not FORM.json:
+    if not options.FORM.json:
         lost = (ProfkitError(line, "the others went on") for line in result.outcome.lost)
-        say_each(lost, quiet=FORM.quiet)
+        say_each(lost, quiet=options.FORM.quiet)
         print(f"written to {written['output']}")
     return options.DONE
 

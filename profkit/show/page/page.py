@@ -74,10 +74,9 @@ def render(
     programs: Sequence[PageProgram] = (),
     histories: Sequence[tuple[str, Sequence[HistoryStep]]] = (),
 ) -> Page:
-    """Return the page of `chosen` launches, of which alike ones become one row.
+    """Return the page of `chosen` launches, alike ones in a row; of the worst `top` rows if not None.
 
-    `reports`: every file that was asked for, readable or not. `top`: at most so many rows, the worst.
-    `programs` are shown before the launches, `histories` are what was ever measured of them.
+    `reports`: every file that was asked for, readable or not.
     """
     every = judged_rows(chosen)
     total = sum(row.total for row in every)
@@ -90,7 +89,6 @@ def render(
     problems = chain.from_iterable(ladder.problems for ladder, _ in ladders)
     notes += [*unreadable, *without, *(problem.message for problem in problems)]
     tables = list(map(launch.row_summary, shown))
-    # What a program's kernels link to.
     keys = [(plain_name(s.run.kernel), s.run.grid, s.run.block) for s in shown]
     launched = {key: f"launch-{n}" for n, key in reversed([*enumerate(keys, 1)])}
     choices = {key: Counter(row[key] for row in tables) for key in ("bound", "device", "case")}
@@ -116,10 +114,7 @@ def render(
         "looks": [(bound, bound) for bound in BOUNDS],
         "levels": list(WORDS.items()),
     }
-    script = "".join((WEB / name).read_text("utf-8") for name in SCRIPTS)
-    if "</script" in script.lower() or "<!--" in script:
-        raise ProfkitError("a script of the page would end itself", "this is a bug: report it")
-    html = _fill("page.html", content, script)
+    html = _fill("page.html", content, "".join((WEB / x).read_text("utf-8") for x in SCRIPTS))
     return Page(html, len(shown), len(every) - len(kept), tuple(notes))
 
 
@@ -158,6 +153,8 @@ def program_page(of: PageProgram) -> str:
 
 def _fill(template: str, content: Mapping[str, Any], script: str = "") -> str:
     """Return a page by a template; its policy allows its own style and script and nothing else."""
+    if "</script" in script.lower() or "<!--" in script:
+        raise ProfkitError("a script of the page would end itself", "this is a bug: report it")
     style = (WEB / "page.css").read_text("utf-8")
     allowed = f"script-src {_policy_hash(script)}; " if script else ""
     allowed += f"style-src {_policy_hash(style)}"
