@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from profkit.diagnosis.rule import Hit, Rule
     from profkit.errors import ProfkitError
-    from profkit.evidence.history.dataset import history
+    from profkit.evidence.history import history
     from profkit.model.launch import Launch
     from profkit.program.recorded import triage
     from profkit.show import plots
@@ -72,7 +72,7 @@ _WHERE = {
     "Launch": "profkit.model.launch",
     "ProfkitError": "profkit.errors",
     "explain": "profkit.show.views.explain",
-    "history": "profkit.evidence.history.dataset",
+    "history": "profkit.evidence.history",
     "triage": "profkit.program.recorded",
 }
 _MODULE = "profkit.show.notebook"  # of every other name

@@ -11,7 +11,7 @@ import re
 
 import pytest
 
-from profkit.evidence.history.noise import SITTING
+from profkit.evidence.noise import SITTING
 from profkit.evidence.stats import PROCESS_SPREAD, THRESHOLDS
 from profkit.model.scenario import COVERAGE
 from profkit.tune.trial import PROMOTE

@@ -335,7 +335,7 @@ def test_a_log_is_a_file_of_its_own(tmp_path: Path) -> None:
 # What is written where nobody else looks: in a folder of this process, in memory, or into a part
 # that files.part_of moves to its place.
 OWN = {
-    "profkit/reports/container/", "profkit/measure/cuda/library.py",
+    "profkit/reports/contents.py", "profkit/measure/cuda/library.py",
     "profkit/measure/languages/", "profkit/measure/capture.py", "profkit/measure/inject/",
     "profkit/measure/aot.py",
     "profkit/program/readers/store.py", "profkit/cli/output.py", "profkit/show/plots/base.py",

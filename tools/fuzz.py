@@ -48,7 +48,7 @@ KEYS = ("after:", "fixes:", "flags:", "tune:", "A=1,2", "budget:", "regs=9", "wh
 
 
 def _container(content: bytes, folder: Path) -> None:
-    from profkit.reports.container.container import check, repair
+    from profkit.reports.container import check, repair
 
     path = folder / "x.ncu-rep"
     path.write_bytes(content)

@@ -35,8 +35,8 @@ from profkit.evidence.calibration import Calibration, Score
 from profkit.evidence.claims import Verified
 from profkit.evidence.counters import Both
 from profkit.evidence.gate import GateReport
-from profkit.evidence.history.noise import HistoryStep, MachineNoise
 from profkit.evidence.ladder import Ladder, Summary
+from profkit.evidence.noise import HistoryStep, MachineNoise
 from profkit.evidence.sides import Compared
 from profkit.files import write_text
 from profkit.measure.capture import CapturedEntry

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from profkit.diagnosis.launches import LINES
 from profkit.diagnosis.rules import BY_ID
+from profkit.reports.addresses import LaunchedCode
 from profkit.reports.hotlines import CounterLine, HotLines, LinesRequest, lines_of
 from profkit.reports.reader import opened_launches, read_report
-from profkit.reports.sass.addresses import LaunchedCode
 
 sys.path.insert(0, str(Path(__file__).parent))
 import verdicts

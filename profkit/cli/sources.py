@@ -15,7 +15,7 @@ from profkit.records.paths import wrong_verb
 from profkit.records.record import SourceFile
 
 if TYPE_CHECKING:
-    from profkit.evidence.history.noise import HistoryStep
+    from profkit.evidence.noise import HistoryStep
 
 
 def evidence_of(artifacts: Path) -> Evidence:
@@ -79,8 +79,8 @@ def read_steps(
     folder: str, variant: str = "", case: str = ""
 ) -> tuple[list[HistoryStep], list[ProfkitError]]:
     """The steps of a variant at a case ("": of all), and what cannot be read of the history."""
-    from profkit.evidence.history.dataset import History
-    from profkit.evidence.history.noise import process_spreads, steps
+    from profkit.evidence.history import History
+    from profkit.evidence.noise import process_spreads, steps
 
     kept = History(folder)
     runs, bad_runs = kept.runs()

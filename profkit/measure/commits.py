@@ -13,7 +13,7 @@ from io import BytesIO
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.evidence.history.tables import HistoryRun, run_row
+from profkit.evidence.tables import HistoryRun, run_row
 from profkit.files import temporary_folder
 from profkit.measure.variants import variants
 from profkit.records.parts import Commit

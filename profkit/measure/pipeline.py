@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError, needing
-from profkit.evidence.history.tables import HistoryTwin
+from profkit.evidence.tables import HistoryTwin
 from profkit.measure import collect, targets
 from profkit.measure.commits import git_commit
 from profkit.measure.ncu_output import NoCounters

@@ -10,7 +10,7 @@ from itertools import chain
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
-from profkit.reports.container.container import Status
+from profkit.reports.container import Status
 from profkit.reports.metrics import CATALOGUE, IDENTITY, INSTANCED, RAW_NAMES
 
 if TYPE_CHECKING:

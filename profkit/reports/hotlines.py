@@ -19,7 +19,10 @@ from profkit.errors import ProfkitError
 from profkit.files import temporary_folder
 from profkit.records.paths import is_table
 from profkit.records.record import record_beside, recorded_sha256
-from profkit.reports.container.container import check, split
+from profkit.reports.addresses import LaunchedCode, Place
+from profkit.reports.container import check, split
+from profkit.reports.cubin import functions
+from profkit.reports.instruction import COUNTERS, Counter, samples_metric
 from profkit.reports.isolated import is_limited, isolated, processors
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import (
@@ -30,9 +33,6 @@ from profkit.reports.reader import (
     remove_copy,
     report_weight,
 )
-from profkit.reports.sass.addresses import LaunchedCode, Place
-from profkit.reports.sass.cubin import functions
-from profkit.reports.sass.instruction import COUNTERS, Counter, samples_metric
 
 if TYPE_CHECKING:
     import pandas as pd

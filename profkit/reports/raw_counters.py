@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
 from profkit.files import read_bytes
-from profkit.reports.container.container import Status
+from profkit.reports.container import Status
 from profkit.reports.frame import Identity, Part, ReportFile, Reports, clean, identify
 from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES, evaluate
 from profkit.reports.metrics.derive import scale

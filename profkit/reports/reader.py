@@ -19,7 +19,7 @@ from profkit.errors import ProfkitError
 from profkit.files import temporary_folder, write_bytes
 from profkit.records.paths import expand, is_table
 from profkit.records.record import Record, declared, record_beside, recorded_sha256
-from profkit.reports.container.container import PART, Frames, Status, check, repair, split
+from profkit.reports.container import PART, Frames, Status, check, repair, split
 from profkit.reports.frame import (
     PLACES,
     Identity,

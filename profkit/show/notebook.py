@@ -21,7 +21,7 @@ from profkit.evidence import ladder as ladders
 from profkit.evidence import sides
 from profkit.evidence.claims import Verified, verify_claim_files
 from profkit.evidence.compare import Policy
-from profkit.evidence.history.noise import KnownSpreads
+from profkit.evidence.noise import KnownSpreads
 from profkit.evidence.runs import Evidence, Run
 from profkit.files import write_text
 from profkit.model import whatif as cost_model

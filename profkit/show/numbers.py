@@ -18,8 +18,8 @@ from profkit.reports.metrics import CATALOGUE, compute
 from profkit.reports.metrics.launch import OCCUPANCY
 
 if TYPE_CHECKING:
-    from profkit.evidence.history.noise import HistoryStep
     from profkit.evidence.ladder import Rung
+    from profkit.evidence.noise import HistoryStep
     from profkit.evidence.samples import Interval
 
 Row = Mapping[str, Any]

@@ -101,8 +101,8 @@ def test_a_history_that_cannot_be_read_is_said(run, sides, tmp_path: Path) -> No
 
 def test_compare_takes_what_processes_differ_by_from_the_history(run, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    from profkit.evidence.history.dataset import History
-    from profkit.evidence.history.tables import HistoryTwin
+    from profkit.evidence.history import History
+    from profkit.evidence.tables import HistoryTwin
 
     before = made("v1", 1e-5, 1)
     after = changed(before, 1.015e-5, 2, "another")

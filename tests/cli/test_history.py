@@ -77,10 +77,10 @@ def test_no_question_is_said(run, kept: Path, sql: str) -> None:
 def test_a_question_without_end_ends(run, kept: Path, sql: str, monkeypatch) -> None:
     """By the time or by the memory, whichever it meets first; both are said."""
     pytest.importorskip("duckdb")
-    from profkit.evidence.history import dataset
+    from profkit.evidence import history
 
-    monkeypatch.setattr(dataset, "SECONDS_MOST", 1.0)
-    monkeypatch.setattr(dataset, "MEMORY_MOST", 100_000_000)
+    monkeypatch.setattr(history, "SECONDS_MOST", 1.0)
+    monkeypatch.setattr(history, "MEMORY_MOST", 100_000_000)
     began = time.monotonic()
     asked = run("history", "--sql", sql, "--history", kept)
     assert time.monotonic() - began < 30

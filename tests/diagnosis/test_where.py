@@ -10,8 +10,8 @@ import profkit as pk
 from profkit.diagnosis.launches import LINES, judged, launch_lines, with_lines
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
+from profkit.reports.instruction import COUNTERS
 from profkit.reports.reader import read_report
-from profkit.reports.sass.instruction import COUNTERS
 from tests.conftest import ROOT
 from tests.reports import made
 

@@ -19,9 +19,8 @@ import pytest
 from numpy.typing import NDArray
 
 from profkit.evidence import stats
-from profkit.evidence.history.dataset import History
-from profkit.evidence.history.noise import process_spreads, spread_for
-from profkit.evidence.history.tables import HistoryTwin
+from profkit.evidence.history import History
+from profkit.evidence.noise import process_spreads, spread_for
 from profkit.evidence.stats import (
     PROCESS_SPREAD,
     Taken,
@@ -29,6 +28,7 @@ from profkit.evidence.stats import (
     compare_samples,
     significant,
 )
+from profkit.evidence.tables import HistoryTwin
 from profkit.records.paths import HISTORY, run_files
 from profkit.records.record import read_record
 

@@ -15,17 +15,17 @@ import pytest
 
 import profkit as pk
 from profkit.errors import ProfkitError
-from profkit.evidence.history.dataset import History, add_artifacts, query
-from profkit.evidence.history.noise import machine_noise, process_spreads, spread_for, steps
-from profkit.evidence.history.tables import (
+from profkit.evidence.history import History, add_artifacts, query
+from profkit.evidence.noise import machine_noise, process_spreads, spread_for, steps
+from profkit.evidence.runs import Evidence
+from profkit.evidence.samples import Spread
+from profkit.evidence.tables import (
     HistoryLaunch,
     HistoryRun,
     HistoryTwin,
     run_row,
     table_columns,
 )
-from profkit.evidence.runs import Evidence
-from profkit.evidence.samples import Spread
 from profkit.measure.commits import commit_at_hand, commit_named, committed_runs
 from profkit.records.parts import Commit
 from profkit.records.record import write_record
@@ -430,7 +430,7 @@ WRITER = """
 import os, signal, sys
 from pathlib import Path
 from profkit import files
-from profkit.evidence.history.dataset import History
+from profkit.evidence.history import History
 from tests.evidence.test_history import row
 
 root, who, dies = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
@@ -448,7 +448,7 @@ for n in range(1 if dies else 30):
 READER = """
 import sys
 from pathlib import Path
-from profkit.evidence.history.dataset import History, query
+from profkit.evidence.history import History, query
 for _ in range(10):
     runs, problems = History(Path(sys.argv[1])).runs()
     asked, more = query(History(Path(sys.argv[1])), "SELECT count(*) AS n FROM runs")

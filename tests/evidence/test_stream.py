@@ -15,9 +15,9 @@ import pytest
 
 import profkit as pk
 from profkit.errors import ProfkitError
-from profkit.evidence.history import stream
-from profkit.evidence.history.dataset import History
-from profkit.evidence.history.stream import stream_reports
+from profkit.evidence import stream
+from profkit.evidence.history import History
+from profkit.evidence.stream import stream_reports
 from profkit.reports import cluster
 from profkit.reports.cluster import cluster_client, each_report, executor_of
 from tests.conftest import ROOT

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.evidence.history.dataset import History
+from profkit.evidence.history import History
 from tests.conftest import ROOT
 
 from .conftest import Machine

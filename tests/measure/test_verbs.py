@@ -82,7 +82,7 @@ def test_bench_times_identical_code_against_itself(machine: Machine, tmp_path: P
     (found,) = document["machines"]
     assert (found["processes"], found["pairs"], found["rounds"]) == (3, 3, 8)
     assert found["between"] is None, "this driver names no uuid: nobody would know the GPU again"
-    from profkit.evidence.history.dataset import History
+    from profkit.evidence.history import History
 
     twins, problems = History(kept).twins()
     assert (len(twins), problems) == (3, [])

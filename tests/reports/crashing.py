@@ -17,7 +17,7 @@ import msgspec
 
 from profkit.errors import ProfkitError
 from profkit.reports import reader
-from profkit.reports.container.container import Frames
+from profkit.reports.container import Frames
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import prepare_child
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from profkit.reports.container.wire import fields
+from profkit.reports.wire import fields
 
 Value = int | float | str | bytes
 VERSION = "2025.3.1.0 (build 36398880) (public-release)"

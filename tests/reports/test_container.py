@@ -11,8 +11,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profkit.reports.container import container
-from profkit.reports.container.container import check, repair
+from profkit.reports import container
+from profkit.reports.container import check, repair
 from tests.reports import made
 
 NAMES = [*made.METRICS, "sass__inst_executed_per_opcode"]

@@ -9,12 +9,11 @@ import pandas as pd
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.reports import hotlines
+from profkit.reports import hotlines, instruction
 from profkit.reports.hotlines import COLUMNS, CounterLine, LinesRequest, lines_of
+from profkit.reports.instruction import COUNTERS, FAMILIES, MEMORY
 from profkit.reports.metrics.warps import SAMPLES, STATES
 from profkit.reports.reader import raw_frame
-from profkit.reports.sass import instruction
-from profkit.reports.sass.instruction import COUNTERS, FAMILIES, MEMORY
 from tests.conftest import ROOT, kinds, others, report_of
 from tests.reports import made
 from tests.reports.lines import hot_lines

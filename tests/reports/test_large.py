@@ -12,8 +12,7 @@ import pytest
 import zstandard
 
 from profkit.errors import ProfkitError
-from profkit.reports import hotlines, reader
-from profkit.reports.container import container
+from profkit.reports import container, hotlines, reader
 from tests.conftest import ROOT
 from tests.reports import made
 from tests.reports.lines import hot_lines

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profkit.reports import reader
-from profkit.reports.container.container import check
+from profkit.reports.container import check
 from profkit.reports.isolated import isolated, processors
 from profkit.reports.reader import read_report
 from tests.conftest import CORPUS, committed, kinds, others

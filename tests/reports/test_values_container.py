@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from profkit.reports.container import container, wire
-from profkit.reports.container.container import check, repair
-from profkit.reports.container.contents import (
+from profkit.reports import container, wire
+from profkit.reports.container import check, repair
+from profkit.reports.contents import (
     _patterns,
     block_of_one,
     header,
@@ -19,7 +19,7 @@ from profkit.reports.container.contents import (
     repair_frame,
     result,
 )
-from profkit.reports.container.wire import (
+from profkit.reports.wire import (
     BYTES,
     FIXED32,
     FIXED64,

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from profkit.reports import frame, hotlines
+from profkit.reports.addresses import LaunchedCode
+from profkit.reports.cubin import Function, LineRow, LineTable
+from profkit.reports.instruction import COUNTERS, samples_metric
 from profkit.reports.metrics import IDENTITY, OPCODES
-from profkit.reports.sass.addresses import LaunchedCode
-from profkit.reports.sass.cubin import Function, LineRow, LineTable
-from profkit.reports.sass.instruction import COUNTERS, samples_metric
 
 
 @dataclass

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profkit.reports.container.wire import (
+from profkit.reports.wire import (
     BYTES,
     FIXED64,
     VARINT,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.history.noise import steps
+from profkit.evidence.noise import steps
 from profkit.show import plots
 from profkit.show.numbers import history_points
 from profkit.show.page.page import history_section

@@ -55,9 +55,9 @@ def time_variants(
 
 
 def _time_twins(target: Target, processes: int, rounds: int, folder: str) -> None:
-    from profkit.evidence.history.dataset import History
-    from profkit.evidence.history.noise import machine_noise
-    from profkit.evidence.history.tables import HistoryTwin
+    from profkit.evidence.history import History
+    from profkit.evidence.noise import machine_noise
+    from profkit.evidence.tables import HistoryTwin
     from profkit.measure.pipeline import run_twins
     from profkit.show.views.history import noise_blocks
 

@@ -87,7 +87,7 @@ def judge_change(
 ) -> int:
     """What changed from BEFORE to AFTER, and whether it is real."""
     from profkit.evidence.compare import Policy, closing
-    from profkit.evidence.history.noise import KnownSpreads
+    from profkit.evidence.noise import KnownSpreads
 
     fail_if = _fail_if(fail_on or ())
     if decide:

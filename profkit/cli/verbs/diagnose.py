@@ -128,8 +128,8 @@ def _status(complete: bool, launches: Sequence[Judged]) -> int:
 
 def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
     """Diagnose reports into a history, a few in memory at a time; the exit status."""
-    from profkit.evidence.history.dataset import History
-    from profkit.evidence.history.stream import stream_reports
+    from profkit.evidence.history import History
+    from profkit.evidence.stream import stream_reports
 
     paths, complete = expand_patterns(reports)
     stop_on_term()

@@ -27,7 +27,7 @@ def run_gate(
     have been seen, and whether a difference is the code's, the method's, the machine's or noise.
     """
     from profkit.evidence.gate import judge_gate
-    from profkit.evidence.history.noise import KnownSpreads
+    from profkit.evidence.noise import KnownSpreads
     from profkit.evidence.runs import Evidence
     from profkit.evidence.stats import ALPHA
     from profkit.show.views.history import gate_blocks

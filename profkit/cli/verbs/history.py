@@ -14,7 +14,7 @@ from profkit.errors import ProfkitError
 from profkit.records.paths import HISTORY
 
 if TYPE_CHECKING:
-    from profkit.evidence.history.dataset import History
+    from profkit.evidence.history import History
 
 
 def show_history(
@@ -34,7 +34,7 @@ def show_history(
 
     Each run is compared with the one before it on the same GPU, at one false alarm in a thousand.
     """
-    from profkit.evidence.history.dataset import History
+    from profkit.evidence.history import History
     from profkit.show.views.history import history_blocks
 
     kept = History(history)
@@ -61,8 +61,8 @@ def show_history(
 
 def _ask(kept: History, question: str | None) -> list[ProfkitError]:
     """Print the answer to a question in SQL, or the tables; return what could not be read."""
-    from profkit.evidence.history.dataset import query
-    from profkit.evidence.history.tables import SCHEMA, schema_rows
+    from profkit.evidence.history import query
+    from profkit.evidence.tables import SCHEMA, schema_rows
     from profkit.show.views.history import answer_blocks, rows_of, schema_blocks
 
     if question is None:
@@ -87,7 +87,7 @@ def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
 
 def _from_artifacts(kept: History, artifacts: Path, commit: str | None) -> Iterable[ProfkitError]:
     """Add the records and reports of a folder; what could not be read."""
-    from profkit.evidence.history.dataset import add_artifacts
+    from profkit.evidence.history import add_artifacts
     from profkit.measure.commits import commit_at_hand, commit_named
 
     named = commit_named(artifacts, commit) if commit else commit_at_hand(dict(os.environ))

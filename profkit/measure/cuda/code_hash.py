@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from profkit.reports.sass.cubin import ELF, NOBITS, ElfSection, elf_sections, elf_text
+from profkit.reports.cubin import ELF, NOBITS, ElfSection, elf_sections, elf_text
 
 SYMBOLS, RELOCATIONS, SECTION_SYMBOL = 2, 4, 3
 ALLOCATED, MERGED, STRINGS = 0x2, 0x10, 0x20  # flags of a section

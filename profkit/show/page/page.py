@@ -22,8 +22,8 @@ from markupsafe import Markup
 from profkit.diagnosis.launches import LINES, Judged, judged_rows, with_known_lines
 from profkit.errors import ProfkitError
 from profkit.evidence import counters as changes
-from profkit.evidence.history.noise import HistoryStep
 from profkit.evidence.ladder import Ladder, of_runs
+from profkit.evidence.noise import HistoryStep
 from profkit.evidence.runs import Run
 from profkit.program.counts import plain_name
 from profkit.program.triage import Triage

@@ -7,7 +7,7 @@ from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
 from profkit.evidence.gate import GateReport, GateSubject
-from profkit.evidence.history.noise import HistoryStep, MachineNoise
+from profkit.evidence.noise import HistoryStep, MachineNoise
 from profkit.reports import figures
 from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, grid
 

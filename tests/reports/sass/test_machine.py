@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from profkit.reports import cubin as images
+from profkit.reports.cubin import line_tables
+from profkit.reports.instruction import Instruction, decode, name
 from profkit.reports.reader import actions
-from profkit.reports.sass import cubin as images
-from profkit.reports.sass.cubin import line_tables
-from profkit.reports.sass.instruction import Instruction, decode, name
 from tests.conftest import ROOT, kinds, others
 
 ARTIFACTS = ROOT / "artifacts"

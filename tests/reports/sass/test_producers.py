@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from profkit.reports.sass.addresses import LaunchedCode, Program, producers
-from profkit.reports.sass.cubin import Function
-from profkit.reports.sass.instruction import Control, Instruction
+from profkit.reports.addresses import LaunchedCode, Program, producers
+from profkit.reports.cubin import Function
+from profkit.reports.instruction import Control, Instruction
 
 Row = tuple[str, int | None, int | None, tuple[int, ...]]
 

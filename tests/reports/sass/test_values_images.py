@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from profkit.reports.sass import cubin as images
-from profkit.reports.sass.cubin import Cubin, LineRow, LineTable, line_tables
+from profkit.reports import cubin as images
+from profkit.reports.cubin import Cubin, LineRow, LineTable, line_tables
 from tests.reports import made
 
 HEAD = 10  # bytes of a unit before its header's own fields: size, version, length

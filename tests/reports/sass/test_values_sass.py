@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.reports.sass import instruction as machine
-from profkit.reports.sass.addresses import Program, producers
-from profkit.reports.sass.instruction import BY_FORM, OPCODES, Control, Instruction, control
+from profkit.reports import instruction as machine
+from profkit.reports.addresses import Program, producers
+from profkit.reports.instruction import BY_FORM, OPCODES, Control, Instruction, control
 
 # Twelve bits of an instruction (opcode and form of its operands) -> what the library's text says,
 # one of each, out of reports of 7.5 to 12.0.

@@ -20,9 +20,9 @@ from functools import cached_property
 from pathlib import Path
 
 from profkit.files import open_regular
-from profkit.reports.container.container import frames_of
-from profkit.reports.container.contents import MAGIC, unpacked
-from profkit.reports.container.wire import BYTES, Malformed, fields, varint
+from profkit.reports.container import frames_of
+from profkit.reports.contents import MAGIC, unpacked
+from profkit.reports.wire import BYTES, Malformed, fields, varint
 
 ELF = b"\x7fELF\x02\x01"  # of 64 bits, little-endian
 NOBITS = 8  # the kind of a section without bytes in the file

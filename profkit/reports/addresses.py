@@ -18,9 +18,9 @@ from functools import cache, cached_property, partial
 from itertools import product
 from typing import Any
 
+from profkit.reports.cubin import Function, launched
 from profkit.reports.frame import clean
-from profkit.reports.sass.cubin import Function, launched
-from profkit.reports.sass.instruction import (
+from profkit.reports.instruction import (
     BYTES,
     ENDS,
     GROUPED,

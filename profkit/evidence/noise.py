@@ -17,8 +17,7 @@ from typing import Literal
 
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import STRICT, Policy, compare_times
-from profkit.evidence.history.dataset import History
-from profkit.evidence.history.tables import HistoryRun, HistoryTwin
+from profkit.evidence.history import History
 from profkit.evidence.samples import THRESHOLDS, Spread, pooled_spread, two_sided
 from profkit.evidence.stats import (
     ALPHA,
@@ -27,6 +26,7 @@ from profkit.evidence.stats import (
     significant,
     smallest_change,
 )
+from profkit.evidence.tables import HistoryRun, HistoryTwin
 from profkit.records.store import Document
 
 _LEAST = 2  # degrees of freedom: one difference is no spread

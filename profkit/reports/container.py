@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import IO, Literal
 
 from profkit.files import open_regular
-from profkit.reports.container import wire
-from profkit.reports.container.contents import (
+from profkit.reports import wire
+from profkit.reports.contents import (
     MAGIC,
     ZSTD,
     BlockHeader,
@@ -35,7 +35,7 @@ from profkit.reports.container.contents import (
     result,
     unpacked,
 )
-from profkit.reports.container.wire import SOURCES, Cut, Malformed, verify_message
+from profkit.reports.wire import SOURCES, Cut, Malformed, verify_message
 
 Status = Literal["ok", "empty", "damaged", "unreadable"]
 LIMIT = 4 << 30  # bytes that a compressed report may become: the largest seen is 1/50 of it

@@ -28,7 +28,8 @@ from threading import Timer
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from profkit.errors import ProfkitError, did_you_mean, needing
-from profkit.evidence.history.tables import (
+from profkit.evidence.runs import Evidence
+from profkit.evidence.tables import (
     KEYS,
     ORIGINS,
     SCHEMA,
@@ -42,7 +43,6 @@ from profkit.evidence.history.tables import (
     run_row,
     table_columns,
 )
-from profkit.evidence.runs import Evidence
 from profkit.files import open_regular, write_bytes
 from profkit.records.paths import HISTORY
 from profkit.records.store import digest
@@ -341,7 +341,7 @@ def history(
         case, problem, report, commit, commit_from, dirty, made, source, sass, correct, gpu, gpu_uuid,
         driver, nvcc, ncu, torch, session, samples, median, low, high (95 % interval), sm_clock. Of
         "launches": report, launch, kernel, variant, case, gpu, time, bound, limiter, cause, gain,
-        findings. profkit.evidence.history.tables says what each is. Files that cannot be read are left
+        findings. profkit.evidence.tables says what each is. Files that cannot be read are left
         out; `profkit history` names them.
 
     Raises:

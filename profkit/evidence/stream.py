@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from profkit.diagnosis import verdict  # noqa: F401 - here, so that fresh forks have the rules already
-from profkit.evidence.history.dataset import History
-from profkit.evidence.history.tables import HistoryLaunch, HistoryReport, HistoryRow, launch_rows
+from profkit.evidence.history import History
+from profkit.evidence.tables import HistoryLaunch, HistoryReport, HistoryRow, launch_rows
 from profkit.records.store import digest
 from profkit.reports.cluster import each_report
 from profkit.reports.frame import Part

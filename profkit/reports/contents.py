@@ -24,8 +24,8 @@ from pathlib import Path
 from sys import byteorder
 from typing import IO
 
-from profkit.reports.container import wire
-from profkit.reports.container.wire import (
+from profkit.reports import wire
+from profkit.reports.wire import (
     BYTES,
     KINDS,
     RESULT_SOURCE,

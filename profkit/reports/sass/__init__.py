@@ -1,1 +1,0 @@
-"""Machine code of a kernel (SASS)  ->  for each instruction that waits, what it waits for."""
