@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from math import isnan
 from operator import eq
+from pathlib import Path
 from typing import Any, Literal
 
 from profkit.errors import ProfkitError
@@ -21,7 +22,7 @@ from profkit.evidence.counters import (
     header_predictions,
     launch_change,
 )
-from profkit.evidence.runs import MissingEvidence, Row, Run
+from profkit.evidence.runs import Comparand, Evidence, MissingEvidence, Row, Run, named_runs, pair
 from profkit.evidence.stats import (
     ALPHA,
     GATE,
@@ -147,6 +148,45 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
             *notes_of(before, after),
         ),
     )
+
+
+# --- two sides, as a user names them --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Compared(Document):
+    """What two sides have in common, compared: what `profkit compare BEFORE AFTER --json` prints."""
+
+    schema = "profkit.compare/1"
+    JSON = "schema changes alone problems"
+
+    changes: tuple[RunComparison, ...]  # one per pair of runs
+    alone: tuple[str, ...] = ()  # runs that only one side has
+    problems: tuple[ProfkitError, ...] = ()  # what in a folder cannot be read
+
+
+def compare_sides(
+    before: Comparand,
+    after: Comparand,
+    case: str | None = None,
+    artifacts: str | Path | Evidence = "artifacts",
+    policy: Policy = COMPARE,
+) -> Compared:
+    """Compare two sides; a ProfkitError where one cannot be found, or they have nothing in common.
+
+    Each is a variant's id ("stage1", "stage1.B"), a run record, a report, a folder, or a Run.
+    `artifacts`: where variants' records and reports are: a folder, or what was read of it.
+    """
+    evidence = artifacts if isinstance(artifacts, Evidence) else Evidence(Path(artifacts))
+    problems: list[ProfkitError] = []
+    sides = [named_runs(side, evidence, case, problems) for side in (before, after)]
+    pairs, alone = pair(sides[0], sides[1])
+    if not pairs:
+        have = ["; ".join(run.name for run in side) for side in sides]
+        hint = "record both at one case: profkit profile --variant ... --case ..."
+        raise ProfkitError(f"nothing in common to compare: {have[0]} and {have[1]}", hint)
+    changes = tuple(compare_runs(b, a, policy) for b, a in pairs)
+    return Compared(changes, alone, tuple(problems))
 
 
 # --- time ----------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +16,15 @@ from typing import TYPE_CHECKING, Any, cast
 from profkit.diagnosis.rule import Diagnosis
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.model.launch import Launch
-from profkit.records.paths import SUFFIXES, RunFiles, RunName, is_word, only_one, run_files
+from profkit.records.paths import (
+    SUFFIXES,
+    RunFiles,
+    RunName,
+    files_of,
+    is_word,
+    only_one,
+    run_files,
+)
 from profkit.records.record import Record, SourceFile, read_record, with_todays_header
 from profkit.reports.frame import without_attrs
 
@@ -257,3 +266,76 @@ def read_launches(reports: list[Path]) -> pd.DataFrame:
             hint = "record it again: profkit profile"
             raise ProfkitError(f"{file.path}: {file.status}: {file.message}", hint)
     return without_attrs(found.launches)
+
+
+# What a side of a comparison names.
+
+Comparand = str | Path | Run
+
+
+def named_runs(
+    side: Comparand,
+    evidence: Evidence,
+    case: str | None = None,
+    problems: list[ProfkitError] | None = None,
+) -> list[Run]:
+    """The runs that one side names; never an empty list.
+
+    `problems` takes what in a folder cannot be read; without it, that is raised.
+    """
+    if isinstance(side, Run):
+        return [side]
+    path = Path(side)
+    if path.is_dir():
+        runs, wrong = Evidence(path).readable(lambda name: case in (None, name[1]))
+        if wrong and (problems is None or not runs):
+            raise wrong[0]
+        if problems is not None:
+            problems += wrong
+    elif path.is_file():
+        runs = [run for run in _of_file(path) if case in (None, run.case)]
+    else:
+        runs = [evidence.load(*name) for name in evidence.named(str(side), case)]
+    if not runs:
+        at = f" at case {case}" if case else ""
+        raise ProfkitError(f"{side}: no run{at}", "profkit list shows what was recorded")
+    return runs
+
+
+def _of_file(path: Path) -> list[Run]:
+    """The runs in one record (with the report beside it) or in one report."""
+    if path.suffix == ".json":
+        record = read_record(path)
+        report = files_of(path.with_suffix("")).report
+        return [Run(record.variant, record.case, record, None, report).read()]
+    beside = path.with_suffix(".json")
+    if beside.is_file():
+        return _of_file(beside)
+    frame = Run(path.stem, None, None, None, path).launches
+    marks = {(v, c) for v, c in zip(frame["variant"], frame["case"], strict=True)}
+    if len(marks) < 2:
+        variant, case = next(iter(marks), (None, None))
+        return [Run(variant or path.stem, case, None, frame, path)]
+    return [
+        Run(v or path.stem, c, None, frame[(frame["variant"] == v) & (frame["case"] == c)], path)
+        for v, c in sorted((m for m in marks if m[0]), key=str)
+    ]
+
+
+def pair(before: list[Run], after: list[Run]) -> tuple[list[tuple[Run, Run]], tuple[str, ...]]:
+    """Runs that belong together, and the names of those left alone.
+
+    One run a side is a pair whatever it is called; several are paired by case and, where a side
+    has several variants, by variant as well.
+    """
+    if len(before) == len(after) == 1:
+        return [(before[0], after[0])], ()
+    by_variant = any(len({run.variant for run in side}) > 1 for side in (before, after))
+
+    def key(run: Run) -> tuple[str | None, ...]:
+        return (run.variant, run.case) if by_variant else (run.case,)
+
+    partner = {key(run): run for run in after}
+    pairs = [(run, partner[key(run)]) for run in before if key(run) in partner]
+    paired = set(map(id, chain.from_iterable(pairs)))
+    return pairs, tuple(run.name for run in (*before, *after) if id(run) not in paired)

@@ -18,11 +18,10 @@ from profkit.diagnosis import launches
 from profkit.diagnosis.rule import Rule, SourceShare
 from profkit.errors import ProfkitError
 from profkit.evidence import ladder as ladders
-from profkit.evidence import sides
 from profkit.evidence.claims import Verified, verify_claim_files
-from profkit.evidence.compare import Policy
+from profkit.evidence.compare import Compared, Policy, compare_sides
 from profkit.evidence.noise import KnownSpreads
-from profkit.evidence.runs import Evidence, Run
+from profkit.evidence.runs import Evidence, Run, named_runs
 from profkit.files import write_text
 from profkit.model import whatif as cost_model
 from profkit.model.launch import Launch
@@ -103,7 +102,7 @@ def _cell(name: str, value: Any) -> str:
     return text
 
 
-class Comparison(ShowsItself, sides.Compared):
+class Comparison(ShowsItself, Compared):
     blocks = changes.compared_runs
 
 
@@ -298,7 +297,7 @@ def compare(
     """
     runs = given_run(before), given_run(after)
     policy = Policy(spread_of=KnownSpreads(Path(artifacts, "history")), anyway=anyway)
-    return Comparison(**vars(sides.compare_sides(*runs, case, artifacts, policy)))
+    return Comparison(**vars(compare_sides(*runs, case, artifacts, policy)))
 
 
 def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False) -> ShownLadder:
@@ -352,7 +351,7 @@ def given_launches(given: Given, artifacts: str | Path = "artifacts") -> pd.Data
     if parts and all(isinstance(p, Path) or (isinstance(p, str) and _is_path(p)) for p in parts):
         return reader.load_reports(parts)  # at once: many files are read in several processes
     if isinstance(given, str | Path):
-        runs = sides.named_runs(given, Evidence(Path(artifacts)))
+        runs = named_runs(given, Evidence(Path(artifacts)))
         frames = [run.launches for run in runs if len(run.launches)]
         why = f"{given}: its record has no report", "profkit profile makes one"
     else:

@@ -11,8 +11,7 @@ from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.compare import Policy, compare_runs, how_taken, is_worse, match
 from profkit.evidence.counters import finding_changes, launch_change, moved, moved_by
-from profkit.evidence.runs import Run, verdict
-from profkit.evidence.sides import pair
+from profkit.evidence.runs import Run, pair, verdict
 from profkit.records.parts import RecordedGpu, Resources
 from tests.evidence.made import frame, record, row, run, samples
 

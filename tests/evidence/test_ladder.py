@@ -9,9 +9,9 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.evidence import runs as runs_module
+from profkit.evidence.compare import compare_sides
 from profkit.evidence.ladder import build_ladder, ladder_order
-from profkit.evidence.runs import Evidence, Run
-from profkit.evidence.sides import compare_sides, named_runs, pair
+from profkit.evidence.runs import Evidence, Run, named_runs, pair
 from tests.evidence.made import frame, row, run, samples
 
 

@@ -131,7 +131,7 @@ def _fail_if(fail_on: Sequence[str]) -> set[str]:
 def _compared(
     sides: tuple[str, str], case: str | None, artifacts: Path, policy: Policy, every: bool
 ) -> _Found:
-    from profkit.evidence.sides import compare_sides
+    from profkit.evidence.compare import compare_sides
     from profkit.show.views import comparison as changes
 
     compared = compare_sides(*sides, case, sources.evidence_of(artifacts), policy)

@@ -150,7 +150,7 @@ class Answers:
             after: The same, changed.
             case: Only this case; all where it is empty.
         """
-        from profkit.evidence.sides import compare_sides
+        from profkit.evidence.compare import compare_sides
         from profkit.show.views.comparison import brief_comparison
 
         sides = self._side(before), self._side(after)
