@@ -283,15 +283,10 @@ def with_lines(
 ) -> list[Judged]:
     """Return the launches with the source lines of their firing findings.
 
-    Args:
-        runs: Judged launches.
-        count: At most so many lines a finding. When None: three, and a report whose machine code
-            is damaged is left without, which is an error where a number was asked for.
-        listed: Also the launch's own lines with the most samples, at most so many.
-        around: So many lines of code before and after each of these, behind them.
-
-    Raises:
-        ProfkitError: A report cannot be read, or its machine code is damaged.
+    `count`: at most so many lines a finding; when None three, and a report whose machine code is
+    damaged is left without, which is an error where a number was asked for. `listed`: also the launch's
+    own lines with the most samples, at most so many; `around`: and behind them so many lines of code
+    before and after each. A ProfkitError where a report cannot be read.
     """
     from profkit.reports.hotlines import lines_of
 

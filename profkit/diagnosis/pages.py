@@ -109,11 +109,7 @@ def near_its_peak(limiter: str) -> Decides:
 
 
 def rule_page(rule: str) -> WrittenPage:
-    """Return the page of a rule.
-
-    Raises:
-        ProfkitError: There is none, or a part of it is missing.
-    """
+    """Return the page of a rule; a ProfkitError where there is none, or a part of it is missing."""
     page = _written(f"{rule}.md")
     if page.before is None or page.after is None or not page.false_alarms:
         raise ProfkitError(f"{rule}.md: a part is missing", "Before, After, False alarms")

@@ -28,7 +28,7 @@ class SourceShare:
     line: int
     stall: str  # the warp state, where samples decide; "" where a counter does
     share: float  # of the counter over the launch, 0-1
-    counter: str = ""  # what was counted (profkit.reports.counters)
+    counter: str = ""  # what was counted (profkit.reports.instruction)
     value: float = 0.0  # the counter here, in its own unit
     opcode: str = ""  # of the instruction with the most here; "" when it cannot be told
     source: str | None = None  # the line's text, None where the report has no source
@@ -106,7 +106,7 @@ class Rule:
         note: It says something of the measurement: named apart, and after all causes.
         leads: Its cause comes before every other, whatever the verdict.
         otherwise: Asked only where no other rule fires.
-        lines: The counters that choose its lines (profkit.reports.counters), the best first; the
+        lines: The counters that choose its lines (profkit.reports.instruction), the best first; the
             first that the report has and that is not zero does. Empty: it happens at no line.
         fix: What fixing it takes away; None: its Hit's gain is the bound.
         least: The bound on the speed-up below which it is not worth a line.

@@ -219,13 +219,10 @@ def judge_launch(
 ) -> Diagnosis:
     """Return the verdict on one launch with its findings, in the order of Diagnosis.findings.
 
-    Args:
-        values: Short metric name -> SI value, NaN or absent when not collected. Of the other keys
-            (the identity columns of a frame's row) only ncu_version is looked at: what that ncu
-            does not count is not asked for.
-        status: The launch's status in the frame: ok or failed.
-        more: Rules of somebody's own, asked like profkit's.
-        also: What these may index besides the metrics: numbers by any name, NaN not collected.
+    `values`: short metric name -> SI value, NaN or absent when not collected. Of the other keys (the
+    identity columns of a frame's row) only ncu_version is looked at: what that ncu does not count is not
+    asked for. `status`: ok or failed. `more`: rules of one's own, asked like profkit's; `also`: what
+    these may index besides the metrics: numbers by any name, NaN not collected.
     """
     if status != "ok":
         return Diagnosis("unknown", None, FAILED, missing=(Missing("", FAILED),))

@@ -113,11 +113,6 @@ class Idleness:
 
 
 def idleness(launch: Launch) -> Idleness:
-    """How idle the SMs were.
-
-    Raises:
-        NotCollected: Neither the SMs' activity nor a duration was collected.
-    """
     if "sm_active_max" in launch:
         busiest = min(1.0, launch["sm_active_max"])
         return Idleness(min(busiest, launch.get("sm_active", busiest)), busiest, assumed=False)

@@ -126,12 +126,9 @@ def points(
 ) -> tuple[Point, ...]:
     """The launch's points, DRAM first, in its dominant precision: one per level, then the workload's.
 
-    None where something was not collected: `missing` says what.
-
-    Args:
-        operations: That the workload needs; `declared_operations` when None.
-        compulsory: Bytes that it cannot avoid (each input read once, each output written once);
-            `declared_bytes` when None.
+    None where something was not collected: `missing` says what. `operations` are what the workload
+    needs (`declared_operations` when None), `compulsory` the bytes that it cannot avoid: each input read
+    once, each output written once (`declared_bytes` when None).
     """
     row, roof = collected_metrics(launch), {c.name: c.value for c in ceilings(launch)}
     operations = row.get("declared_operations", nan) if operations is None else operations

@@ -96,8 +96,7 @@ def modelled_gain(launch: Launch, scenario: Scenario) -> float:
 def modelled_speedup(launch: Launch, scenario: Scenario, most: float = inf) -> float:
     """The speed-up that the model gives for a scenario; below 1 where more is done than before.
 
-    Args:
-        most: The largest share of its reach that a unit counts with.
+    `most` is the largest share of its reach that a unit counts with.
     """
     stays = 1 - scenario.gone
     before = min(fullest(launch, Scenario()) / stays, most)

@@ -89,8 +89,7 @@ class CounterChange:
 def parse_changes(text: str) -> tuple[CounterChange, ...]:
     """`inst_exp/32, shared_wavefronts*0.25, blocks*4`  ->  changes.
 
-    Raises:
-        ProfkitError: A part is no change, names no count of the model, or divides by zero.
+    A ProfkitError of a part that is no change, names no count of the model, or divides by zero.
     """
     parts = [part.strip() for part in re.split(r"[,;]+", text) if part.strip()]
     if not parts:
@@ -121,10 +120,7 @@ def whatif_launch(launch: Launch, changes: Iterable[CounterChange]) -> Expectati
     """Return the speed-up when these counts change and every other stays; below 1 it is slower.
 
     A kind of instruction takes the total with it, and accesses their sectors and wavefronts, unless
-    those change too.
-
-    Raises:
-        ProfkitError: A count or what the model needs was not collected.
+    those change too. A ProfkitError where a count or what the model needs was not collected.
     """
     try:
         return _whatif(launch, tuple(changes))

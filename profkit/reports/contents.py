@@ -86,11 +86,8 @@ def result(data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes
 
     Not what is inside the instances of a metric, a section or a rule result: the library checks
     that too, and gives nothing of the whole launch when it is wrong. `sequences` gets the ids
-    (varints) of its metrics, in their order: see nameless.
-
-    Raises:
-        NotText: All is well but for its names, which the library gives all the same.
-        Malformed: It is damaged.
+    (varints) of its metrics, in their order: see nameless. Malformed where it is damaged; NotText where
+    all is well but for its names, which the library gives all the same.
     """
     at, end, tag = 0, len(data), kind.metrics << 3 | BYTES
     seen, risky = set(), False
@@ -297,11 +294,7 @@ _Source = tuple[bytes, int | None]  # the process and the id, which two processe
 
 @contextmanager
 def unpacked(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Yield the bytes of an open report, decompressed where it is compressed.
-
-    Raises:
-        Malformed: What is compressed is damaged, as far on as it was read.
-    """
+    """Yield the bytes of an open report, decompressed; Malformed as soon as damage is read."""
     start = file.read(len(ZSTD))
     file.seek(0)
     if start != ZSTD:

@@ -90,10 +90,8 @@ class HotLines:
 def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[HotLines]:
     """Answer requests, in their order; each report is opened once.
 
-    With `strict`, machine code that crashes the library is an error, and not only without lines.
-
-    Raises:
-        ProfkitError: A report cannot be read or has no such launch.
+    A ProfkitError where one cannot be read or has no such launch; with `strict` also where its machine
+    code crashes the library, which else is only without lines.
     """
     answers: dict[int, HotLines] = {}
     by_report: dict[str, list[int]] = defaultdict(list)

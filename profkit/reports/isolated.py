@@ -62,17 +62,13 @@ def isolated(
     died: Callable[[Any, str], Any],
     done: Callable[[Any], object] = lambda _item: None,
 ) -> list[Any]:
-    """Call a function of one item for many items, in child processes; results in their order.
+    """Call a function of one item for many items, in `jobs` child processes; results in their order.
 
-    Args:
-        function: "module:name"; it says what it returns: plain data, dataclasses, or a union of
-            such. A ProfkitError that it raises is raised here too. A prepare_child() in its module
-            is called first, once for every child.
-        items: What to call it with: paths, or anything that JSON can hold. Of what is no
-            sequence only a few are taken ahead of the children.
-        jobs: Child processes at a time.
-        died: (item, why) -> the result for an item whose child died; why is a clause.
-        done: Called with each item that has a result.
+    `function`: "module:name"; it says what it returns: plain data, dataclasses, or a union of such. A
+    ProfkitError that it raises is raised here too. A prepare_child() in its module is called first,
+    once for every child. `items`: paths, or anything that JSON can hold; of what is no sequence only a
+    few are taken ahead of the children. `died`: (item, why) -> the result for an item whose child died;
+    why is a clause. `done`: called with each item that has a result.
     """
     most = min(jobs, len(items)) if isinstance(items, Sequence) else jobs
     results = {}
@@ -270,9 +266,8 @@ def _sent(result: Any, kinds: tuple[Any, ...]) -> bytes:
 def _received(stdout: BinaryIO, function: str) -> Any:
     """Return the next answer of a child, checked.
 
-    Raises:
-        EOFError: The child ended before its answer did.
-        _NotAnAnswer: It is too long, or not of a type that the function returns.
+    EOFError where the child ended before its answer did; _NotAnAnswer of what is too long, or not of a
+    type that the function returns.
     """
     import msgspec
 

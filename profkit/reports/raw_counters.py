@@ -123,10 +123,8 @@ def table_rows(text: str, name: str) -> list[dict[str, Any]]:
     Two layouts. Wide: a launch a row, a column a metric, the units in the second row. Long: a metric a
     row (`--csv --metrics ...`, and the details page with `--print-metric-name name`). Versions add and
     drop columns in front, print units scaled (Gbyte/s) or not (`--print-units base`), numbers by the
-    locale of the machine, and other programs' lines in between. `name` is the table's in an error.
-
-    Raises:
-        ProfkitError: It is no such table, or a page without metric names.
+    locale of the machine, and other programs' lines in between. `name` is the table's in an error: it is
+    no such table, or a page without metric names.
     """
     head, rows = _rows(text, name)
     if set(_LONG) <= set(head):

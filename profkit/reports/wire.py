@@ -67,8 +67,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 def one(data: bytes, at: int, end: int) -> tuple[int, int, int, int, int]:
     """Return the field at an offset: number, wire type, start, end (value, 0 if varint), next offset.
 
-    Raises:
-        Malformed: There is none, or it leaves the message that ends at `end`.
+    Malformed where there is none, or it leaves the message that ends at `end`.
     """
     try:
         key, at = data[at], at + 1
@@ -94,10 +93,9 @@ def one(data: bytes, at: int, end: int) -> tuple[int, int, int, int, int]:
 
 
 def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the fields of the message at [at, end): number, wire type, start, end (value, 0 if varint).
+    """Yield the fields of the message at [at, end), without the next offset.
 
-    Raises:
-        Malformed: They do not fill it exactly.
+    Malformed where they do not fill it exactly.
     """
     while at < end:
         number, wire, start, stop, at = one(data, at, end)
@@ -105,12 +103,9 @@ def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]
 
 
 def verify_message(data: bytes, at: int, end: int, message: MessageShape, newer: list[int]) -> None:
-    """Check that the message at [at, end) has its shape, all the way down.
+    """Raise Malformed unless the message at [at, end) has its shape, all the way down.
 
     `newer` gets the numbers that only a newer ncu can have written.
-
-    Raises:
-        Malformed: It does not have that shape.
     """
     seen = set()
     for number, wire, start, stop in fields(data, at, end):

@@ -154,11 +154,7 @@ def stall_shares(launch: Launch) -> dict[str, float]:
 
 
 def stalled(launch: Launch, *states: str) -> float:
-    """Share of the warps' time in these states; 0 for one that this architecture does not have.
-
-    Raises:
-        NotCollected: No warp state was collected.
-    """
+    """Share of the warps' time in these states; 0 for one that this architecture does not have."""
     launch.need("stall_selected")
     return sum(launch[f"stall_{s}"] for s in states if f"stall_{s}" in launch)
 
