@@ -13,7 +13,7 @@ from math import isnan
 from typing import Any, Literal
 
 from profkit.evidence.runs import Run, record_again
-from profkit.records.record import Record
+from profkit.records.record import Record, known
 from profkit.reports.figures import seconds
 
 Refused = Literal["wrong", "sanitizer", "same-binary", "device", "clocks", "ncu", "case", "stale"]
@@ -88,8 +88,7 @@ def _show(value: Any) -> str:
 
 
 def _device(run: Run) -> Any:
-    recorded = run.record.gpu.name if run.record and run.record.gpu else None
-    return recorded or run.column("device")
+    return known(run, "record.gpu.name") or run.column("device")
 
 
 def clock_of(run: Run) -> float | None:
@@ -97,13 +96,14 @@ def clock_of(run: Run) -> float | None:
     clock = run.column("sm_clock")
     if isinstance(clock, float) and not isnan(clock):
         return clock
-    return run.record.sm_clock if run.record else None
+    value: float | None = known(run, "record.sm_clock")
+    return value
 
 
 _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (
     ("device", "GPUs", _device),
     ("clocks", "SM clocks", clock_of),
-    ("clocks", "clock controls", lambda run: run.record.clock_control if run.record else None),
+    ("clocks", "clock controls", lambda run: known(run, "record.clock_control")),
     ("ncu", "Nsight Compute versions", lambda run: run.column("ncu_version")),
 )
 
@@ -114,7 +114,7 @@ _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (
 def method_differences(before: Record, after: Record) -> list[str]:
     """Why the times of two records are not of one kind: two timers, or a cold L2 and a warm one."""
     found = []
-    if methods := _differing(lambda r: (r.timing and r.timing.method) or None, before, after):
+    if methods := _differing(lambda r: known(r, "timing.method") or None, before, after):
         found.append("BASE was timed by {}, HEAD by {}".format(*methods))
     states = [{word for word in ("warm", "cold") if getattr(r, word)} for r in (before, after)]
     if all(states) and not states[0] & states[1]:
@@ -126,14 +126,14 @@ def machine_differences(before: Record, after: Record) -> list[str]:
     """What of the machine differs between two records of one kind of GPU."""
     if before.session is not None and before.session == after.session:
         return []
-    gpu = (after.gpu and after.gpu.name) or "GPU"
+    gpu = known(after, "gpu.name") or "GPU"
     each = ((_differing(get, before, after), text) for get, text in _MACHINE)
     return [text.format(*sides, gpu=gpu) for sides, text in each if sides]
 
 
 def gpu_uuid(record: Record | None) -> str | None:
     """Which GPU a record was timed on; None where it is not known."""
-    return (record.gpu.uuid or None) if record and record.gpu else None
+    return known(record, "gpu.uuid") or None
 
 
 def _held(record: Record) -> str | None:
@@ -146,11 +146,8 @@ def _held(record: Record) -> str | None:
 
 _MACHINE: tuple[tuple[Callable[[Record], Any], str], ...] = (
     (gpu_uuid, "another {gpu} ({} and {})"),
-    (lambda r: (r.gpu and r.gpu.driver) or None, "driver {} and {}"),
-    (
-        lambda r: r.timing and r.timing.after and r.timing.after.power_limit,
-        "a power limit of {:.0f} and {:.0f} W",
-    ),
+    (lambda r: known(r, "gpu.driver") or None, "driver {} and {}"),
+    (lambda r: known(r, "timing.after.power_limit"), "a power limit of {:.0f} and {:.0f} W"),
     (_held, "clocks held down by {} and by {}"),
 )
 
@@ -193,7 +190,7 @@ def _two_gpus(before: Record, after: Record) -> list[str]:
     """Where two runs are of two GPUs of one name: not refused, and said."""
     if uuids := _differing(gpu_uuid, before, after):
         return ["timed on two GPUs of one name: {} and {}".format(*uuids)]
-    seen = [r.ncu.visible if r.ncu else None for r in (before, after)]
+    seen = [known(r, "ncu.visible") for r in (before, after)]
     if seen[0] == seen[1]:
         return []
     words = [x if x is not None else "the first" for x in seen]

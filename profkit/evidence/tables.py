@@ -15,7 +15,7 @@ from profkit.errors import ProfkitError, needing
 from profkit.evidence.runs import verdict
 from profkit.evidence.stats import median_interval
 from profkit.records.parts import RecordedGpu, TimedSide, TimedSides, Timing
-from profkit.records.record import MachineCode, Record
+from profkit.records.record import MachineCode, Record, known
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -191,20 +191,13 @@ def schema_rows() -> list[dict[str, str]]:
 def run_row(record: Record, sha256: str, commit: str | None, origin: str | None) -> HistoryRun:
     """Return the row of a record; `commit` and its `origin` are of a record that does not say."""
     paths = {f.name: f.metadata["path"] for f in fields(HistoryRun) if f.metadata}
-    values = {name: _value(record, path) for name, path in paths.items()}
+    values = {name: known(record, path) for name, path in paths.items()}
     values = {name: value for name, value in values.items() if value not in (None, "")}
     own = "commit" in values
     if commit and not own:
         values["commit"] = commit
     known_from = "record" if own else origin if commit else None
     return HistoryRun(sha256, commit_from=known_from, **values, **_times(record))
-
-
-def _value(record: Record, path: str) -> Any:
-    value: Any = record
-    for name in path.split("."):
-        value = getattr(value, name, None)
-    return value
 
 
 def _times(record: Record) -> dict[str, Any]:

@@ -6,8 +6,9 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 Capability = tuple[int, int]
 Levels = tuple[float, float, float]  # low, expect, high
 
@@ -48,8 +49,11 @@ def exactly(cc: object) -> Gpu | None:
 
 def of_generation(cc: Capability | None) -> Gpu | None:
     """Return the row of the nearest compute capability of the same generation that is no newer."""
-    older = [known for known in table() if cc and known[0] == cc[0] and known <= cc]
-    return table()[max(older)] if older else None
+    return _nearest({known: row for known, row in table().items() if cc and known[0] == cc[0]}, cc)
+
+
+def _nearest(rows: dict[Capability, T], cc: Capability | None) -> T | None:
+    return rows.get(max((known for known in rows if cc and known <= cc), default=(0, 0)))
 
 
 def _by_capability(column: str) -> dict[Capability, Any]:
@@ -60,14 +64,11 @@ def _by_capability(column: str) -> dict[Capability, Any]:
 def levels(column: str, cc: Capability | None) -> Levels:
     """Return what the nearest GPU that is no newer gains; without one, what holds on every GPU."""
     rows = _by_capability(column)
-    if older := [known for known in rows if cc and known <= cc]:
-        return cast("Levels", rows[max(older)])
     low, expect, high = zip(*rows.values(), strict=True)
-    return min(low), min(expect), max(high)
+    return _nearest(rows, cc) or (min(low), min(expect), max(high))
 
 
 def pinned_rate(cc: Capability | None) -> float:
     """Bytes a second of a pinned copy to or from the nearest GPU that is no newer; else the least."""
     rates = _by_capability("pinned")
-    older = [known for known in rates if cc and known <= cc]
-    return float(rates[max(older)] if older else min(rates.values()))
+    return float(_nearest(rates, cc) or min(rates.values()))

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from profkit.errors import ProfkitError
 from profkit.files import read_json, write_text
@@ -22,6 +22,25 @@ from profkit.records.header import Header
 from profkit.records.store import ABSENT, amended, from_json, json_fields
 
 SCHEMA = "profkit.run/1"
+T = TypeVar("T")
+
+
+def known(value: Any, path: str) -> Any:
+    """Return what stands at a path of attributes; None where a part of the way is not known."""
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    return value
+
+
+class Known(Generic[T]):
+    """An attribute of a record that is one of its parts'."""
+
+    def __init__(self, path: str, default: T) -> None:
+        self._path, self._default = path, default
+
+    def __get__(self, record: Record, owner: type) -> T:
+        found = known(record, self._path)
+        return self._default if found is None else found
 
 
 @dataclass(frozen=True)
@@ -83,19 +102,20 @@ class Record:
     # the JSON file, as far as there is one
     path: Path = field(default_factory=Path, metadata={"file": True})
 
+    source_hash = Known[str | None]("source.sha256", None)  # of the code and its headers
+    sass = Known[str | None]("source.sass", None)
+    session = Known[str | None]("timing.session", None)  # of what was timed in turns in one process
+    warm = Known[tuple[float, ...]]("timing.l2.warm.samples", ())  # in the order taken, s per call
+    cold = Known[tuple[float, ...]]("timing.l2.cold.samples", ())
+    sm_clock = Known[float | None]("timing.after.sm_clock", None)  # after the timing, Hz
+    clock_control = Known[str | None]("ncu.clock_control", None)  # whether ncu held the clocks
+    # tool -> "clean", or what it found; tools that were not run are not there
+    sanitizers = Known[Mapping[str, str]]("check.sanitizer", {})
+
     @property
     def reference(self) -> bool:
         """Whether it is a library call, which has no source."""
         return self.source is None
-
-    @property
-    def source_hash(self) -> str | None:
-        """sha256 of the source's code and its headers'; None for a library call."""
-        return self.source.sha256 if self.source else None
-
-    @property
-    def sass(self) -> str | None:
-        return self.source.sass if self.source else None
 
     @property
     def machine_code(self) -> MachineCode:
@@ -139,39 +159,9 @@ class Record:
         return most_of(c.max_rel for c in self.check.cases) if self.check else None
 
     @property
-    def sanitizers(self) -> Mapping[str, str]:
-        """Tool -> "clean", or what it found; tools that were not run are not there."""
-        return self.check.sanitizer if self.check else {}
-
-    @property
     def sanitizer_errors(self) -> tuple[str, ...]:
         """The sanitizer tools that found something."""
         return tuple(tool for tool, verdict in self.sanitizers.items() if verdict != "clean")
-
-    @property
-    def session(self) -> str | None:
-        """Equal for everything that was timed in turns in one process."""
-        return self.timing.session if self.timing else None
-
-    @property
-    def warm(self) -> tuple[float, ...]:
-        """Samples with a warm L2 in the order taken, seconds per call."""
-        return self.timing.l2.warm.samples if self.timing and self.timing.l2.warm else ()
-
-    @property
-    def cold(self) -> tuple[float, ...]:
-        """Samples with a cold L2."""
-        return self.timing.l2.cold.samples if self.timing and self.timing.l2.cold else ()
-
-    @property
-    def sm_clock(self) -> float | None:
-        """The SM clock after the timing, Hz."""
-        return self.timing.after.sm_clock if self.timing and self.timing.after else None
-
-    @property
-    def clock_control(self) -> str | None:
-        """Whether ncu held the clocks."""
-        return self.ncu.clock_control if self.ncu else None
 
     @property
     def most(self) -> parts.Resources:
