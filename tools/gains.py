@@ -27,8 +27,7 @@ from profkit import from_raw
 from profkit.cli.sources import evidence_of
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch
-from profkit.evidence.calibration import edges_today, score_ledger
-from profkit.evidence.ledger import NAME, read_ledger
+from profkit.evidence.ledger import NAME, edges_today, read_ledger, score_ledger
 from profkit.model.scenario import OFFSET, SPREAD, Kind, expectation
 from profkit.reports.metrics import CATALOGUE
 

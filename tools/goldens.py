@@ -323,11 +323,11 @@ def _recorded() -> list[Task]:
 
 
 def _explain() -> list[Task]:
-    from profkit.cli.options import pages
+    from profkit.cli.options import known_pages
 
     return [("command", ("explain",))] + [
         ("command", ("explain", name, *flags))
-        for name, _ in pages("")
+        for name, _ in known_pages("")
         for flags in ([], ["--markdown"])
     ]
 

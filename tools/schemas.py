@@ -31,12 +31,12 @@ import msgspec
 from profkit.diagnosis.launches import HotLine, NvidiaRule
 from profkit.diagnosis.rule import SourceShare
 from profkit.errors import ProfkitError
-from profkit.evidence.calibration import Calibration, Score
 from profkit.evidence.claims import Verified
 from profkit.evidence.compare import Compared
 from profkit.evidence.counters import Both
 from profkit.evidence.gate import GateReport
 from profkit.evidence.ladder import Ladder, Summary
+from profkit.evidence.ledger import Calibration, Score
 from profkit.evidence.noise import HistoryStep, MachineNoise
 from profkit.files import write_text
 from profkit.measure.capture import CapturedEntry

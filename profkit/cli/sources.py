@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from profkit.cli.output import say
 from profkit.errors import ProfkitError
-from profkit.evidence.runs import Evidence, record_again
+from profkit.evidence.runs import Evidence
 from profkit.measure.variants.variants import find_variants, kernels_dir
 from profkit.records.paths import wrong_verb
-from profkit.records.record import SourceFile
+from profkit.records.record import SourceFile, record_again
 
 if TYPE_CHECKING:
     from profkit.evidence.noise import HistoryStep

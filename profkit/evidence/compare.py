@@ -35,7 +35,7 @@ from profkit.evidence.stats import (
     significant,
 )
 from profkit.records.record import Record
-from profkit.records.store import Document, digest
+from profkit.records.store import Document
 
 Untimed = Literal["", "one side", "both sides", "unchanged"]
 SpreadOf = Callable[[str], float | None]  # a GPU (uuid) -> what its processes differ by, measured
@@ -233,8 +233,7 @@ def unchanged(before: Run, after: Run) -> bool:
     """Whether both ran one machine code; without records, whether both are one report."""
     if before.record and after.record:
         return before.record.machine_code.same_as(after.record.machine_code)
-    reports = [digest(run.report) if run.report else "" for run in (before, after)]
-    return reports[0] == reports[1] != ""
+    return before.sha256 == after.sha256 != ""
 
 
 def how_taken(before: Record | None, after: Record | None) -> Taken:

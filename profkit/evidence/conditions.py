@@ -10,11 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from math import isnan
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from profkit.evidence.runs import Run, record_again
-from profkit.records.record import Record, known
+from profkit.records.record import Record, known, record_again
 from profkit.reports.figures import seconds
+
+if TYPE_CHECKING:
+    from profkit.evidence.runs import Run
 
 Refused = Literal["wrong", "sanitizer", "same-binary", "device", "clocks", "ncu", "case", "stale"]
 # Refusals that --anyway sets aside; the others would compare something that is not there.

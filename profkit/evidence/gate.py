@@ -28,7 +28,7 @@ from profkit.evidence.compare import (
     unchanged,
 )
 from profkit.evidence.conditions import machine_differences, method_differences
-from profkit.evidence.runs import Evidence, Run, record_again
+from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.stats import (
     ALPHA,
     POWER,
@@ -38,7 +38,7 @@ from profkit.evidence.stats import (
     smallest_change,
 )
 from profkit.records.paths import RunName
-from profkit.records.record import Record
+from profkit.records.record import Record, record_again
 from profkit.records.store import Document
 
 SEES = 0.02  # what "the same" means: a change of so much would have been seen

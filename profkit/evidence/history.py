@@ -218,7 +218,7 @@ def add_artifacts(
             if run.record is None:
                 continue
             row = run_row(run.record, digest(run.record.path), commit, origin)
-            report = row.report or (digest(run.report) if run.report else None)
+            report = row.report or run.sha256
             if run.report and report and report not in diagnosed:
                 launches += launch_rows(run.launches.to_dict("records"), report)
             runs.append(row)

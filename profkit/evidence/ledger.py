@@ -1,9 +1,8 @@
 """Runs  ->  what each finding predicted, and what its removal was worth: an append-only file.
 
 One JSON document per line. A prediction is a firing rule with a gain on one launch, or several that
-a child means to mend at once, with one joint estimate; an outcome is a child variant measured
-against that parent. Nothing is ever changed or removed: a rule that is
-improved predicts anew under its new version.
+a child means to fix at once, with one joint estimate; an outcome is a child variant measured against
+that parent. Nothing is ever changed or removed: a rule that is improved predicts anew.
 """
 
 from __future__ import annotations
@@ -14,10 +13,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import chain
+from math import exp, log
 from pathlib import Path
+from statistics import median
 from typing import Any, TypeVar
 
 from profkit.diagnosis.rule import Finding
+from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import compare_runs
 from profkit.evidence.runs import Evidence, Run
@@ -42,7 +44,7 @@ class Prediction:
     report: str  # sha256 of the report
     variant: str  # what was profiled
     case: str  # at which case
-    rule: str  # the rule's id; several in a row, "a+b", where a child mends them at once
+    rule: str  # the rule's id; several in a row, "a+b", where a child fixes them at once
     version: str  # hash of the rule's code and thresholds, and of its estimate's
     gain: float | None  # the speed-up factor, an upper bound; None where no counter bounds it
     cause: str  # the finding's line
@@ -69,6 +71,9 @@ class Outcome:
     high: float | None  # NaN is written as null
 
 
+_KINDS: dict[str, type[Prediction | Outcome]] = {"prediction": Prediction, "outcome": Outcome}
+
+
 @dataclass(frozen=True)
 class Ledger:
     """Everything in a ledger file."""
@@ -76,28 +81,23 @@ class Ledger:
     predictions: tuple[Prediction, ...] = ()  # in the order written
     outcomes: tuple[Outcome, ...] = ()  # in the order written
     damaged: tuple[int, ...] = ()  # numbers of lines that are no entry (kept in the file, not read)
-    # of an update: records and reports that could not be read
-    problems: tuple[ProfkitError, ...] = ()
+    problems: tuple[ProfkitError, ...] = ()  # of an update: what could not be read
 
 
 def predictions_of(run: Run) -> list[Prediction]:
     """What the rules predict for a run: the firing ones that give a gain or an expectation."""
-    sha256 = _sha256(run)
     findings = [f for f in _firing(run) if f.gain is not None or f.expect is not None]
-    return [_prediction(run, sha256, [f], Estimate(f.gain, f.expect)) for f in findings]
+    return [_prediction(run, [f], Estimate(f.gain, f.expect)) for f in findings]
 
 
 def joint_prediction(parent: Run, child: Run) -> Prediction | None:
     """What fixing at once all that the child means to fix is worth; None for one or none."""
-    from profkit.diagnosis.rules import BY_ID
-
     meant = meant_rules(child.record)
     findings = [f for f in _firing(parent) if f.rule in meant]
     if len(findings) < 2:
         return None
     fixes = [fix for f in findings if (fix := BY_ID[f.rule].fix)]
-    worth = estimate(parent.launch, *fixes)
-    return _prediction(parent, _sha256(parent), findings, worth)
+    return _prediction(parent, findings, estimate(parent.launch, *fixes))
 
 
 def rule_version(rule: str, package: Path = PACKAGE) -> str:
@@ -113,11 +113,6 @@ def _code(package: Path, *folders: str) -> str:
     return hashlib.sha256(b"".join(p.read_bytes() for p in sorted(files))).hexdigest()
 
 
-def _sha256(run: Run) -> str:
-    """Of a run's report; "" without one, which predicts nothing."""
-    return digest(run.report) if run.report else ""
-
-
 def _firing(run: Run) -> list[Finding]:
     if run.report is None or run.usable.empty or run.case is None:
         return []
@@ -126,18 +121,17 @@ def _firing(run: Run) -> list[Finding]:
 
 def meant_rules(child: Record | None) -> tuple[str, ...]:
     """The rules that a child's header says it fixes, at its case."""
-    if child is None or child.header.case not in (None, child.case):
-        return ()
-    return child.header.fixes
+    said = child is not None and child.header.case in (None, child.case)
+    return child.header.fixes if child and said else ()
 
 
-def _prediction(run: Run, sha256: str, findings: Sequence[Finding], worth: Estimate) -> Prediction:
+def _prediction(run: Run, findings: Sequence[Finding], worth: Estimate) -> Prediction:
     names = sorted(f.rule for f in findings)
     version, *more = [rule_version(name) for name in names]
     if more:
         version = hashlib.sha256("".join([version, *more]).encode()).hexdigest()[:12]
     cause, hope = "; ".join(f.cause for f in findings), worth.expect
-    whose = sha256, run.variant, str(run.case), "+".join(names), version
+    whose = run.sha256, run.variant, str(run.case), "+".join(names), version
     interval = (hope.gain, hope.low, hope.high) if hope else (None, None, None)
     return Prediction(*whose, worth.gain, cause, *interval)
 
@@ -151,16 +145,15 @@ def outcomes_of(parent: Run, child: Run) -> list[Outcome]:
     comparison = compare_runs(parent, child)
     if comparison.time is None or not comparison.launches:
         return []
-    sha256 = digest(child.report)
     findings = chain.from_iterable(launch.findings for launch in comparison.launches)
     became = {f.rule: f.what for f in findings}
-    time, speedup = comparison.time, comparison.time.speedup.to_json()
+    time, sha256 = comparison.time, child.sha256
+    speedup = time.speedup.to_json()
     measured = time.answer, time.speedup.median, speedup["low"], speedup["high"]
     meant, wanted = {*meant_rules(child.record)}, joint.rule if joint else None
     came = []
     for p in predicted:
-        rules = p.rule.split("+")
-        # gone when all are, else what became of the first that is not
+        rules = p.rule.split("+")  # gone when all are, else what became of the first that is not
         what = next((b for b in (became.get(r, "unknown") for r in rules) if b != "gone"), "gone")
         is_meant = p.rule == (wanted or p.rule) and meant.issuperset(rules)
         whose = p.report, p.rule, p.version, child.variant, sha256
@@ -194,15 +187,12 @@ def update(
 ) -> Ledger:
     """Append, and return, what the artifacts say and the ledger does not have yet.
 
-    `only`: variants with their case that were measured just now: their predictions, and the
-    outcomes that they are part of.
+    `only`: of variants with their case the predictions, and the outcomes that they are part of.
     """
     readable, problems = _runs(evidence, only)
     runs = {(run.variant, str(run.case)): run for run in readable}
     measured = [name for name in (runs if only is None else only) if name in runs]
-    predicted: list[Prediction] = []
-    for name in measured:
-        predicted += predictions_of(runs[name])
+    predicted = [*chain.from_iterable(predictions_of(runs[name]) for name in measured)]
     came: list[Outcome] = []
     for (variant, case), child in runs.items():
         parent = ((child.record.header.after or "") if child.record else "", case)
@@ -219,13 +209,23 @@ def add(file: Path, entries: Ledger) -> Ledger:
         known = read_ledger(file) if file.exists() else Ledger()
         predictions = _unknown(entries.predictions, known.predictions)
         outcomes = _unknown(entries.outcomes, known.outcomes)
-        _append(file, [*predictions, *outcomes])
+        new: list[Prediction | Outcome] = [*predictions, *outcomes]
+        kinds = ((type(entry).__name__.lower(), asdict(entry)) for entry in new)
+        plain = ({"schema": SCHEMA, "kind": kind, **fields} for kind, fields in kinds)
+        text = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in plain)
+        try:
+            old = read_bytes(file, _MOST) if text and file.exists() else b""
+        except OSError as error:
+            raise cannot_write(file, error) from error
+        # A line cut off by a crash must not swallow the next one.
+        cut = b"\n" if old and not old.endswith(b"\n") else b""
+        if text:
+            write_bytes(file, old + cut + text.encode())
     return Ledger(predictions, outcomes, problems=entries.problems)
 
 
 def _unknown(entries: Iterable[_Entry], known: Iterable[_Entry]) -> tuple[_Entry, ...]:
-    seen = {_key(entry) for entry in known}
-    fresh: dict[tuple[Any, ...], _Entry] = {}
+    seen, fresh = set(map(_key, known)), dict[tuple[Any, ...], _Entry]()
     for entry in entries:
         fresh.setdefault(_key(entry), entry)
     return tuple(entry for key, entry in fresh.items() if key not in seen)
@@ -234,11 +234,7 @@ def _unknown(entries: Iterable[_Entry], known: Iterable[_Entry]) -> tuple[_Entry
 def _runs(
     evidence: Evidence, only: Collection[RunName] | None
 ) -> tuple[list[Run], list[ProfkitError]]:
-    """The runs to look at: all, or at the cases of those that were measured.
-
-    Reports are read when they are needed; of a case's other variants that are no parent and no
-    child of what was measured, only the record is.
-    """
+    """The runs to look at: all, or those that were measured, with their parents and children."""
     if only is None:
         return evidence.readable()
     cases = {case for _, case in only}
@@ -271,9 +267,6 @@ def read_ledger(path: Path) -> Ledger:
     return Ledger(predictions, outcomes, tuple(damaged))
 
 
-_KINDS: dict[str, type[Prediction | Outcome]] = {"prediction": Prediction, "outcome": Outcome}
-
-
 def _key(entry: Prediction | Outcome) -> tuple[Any, ...]:
     """What makes an entry a new one: not the timing's digits, which differ with the seed."""
     if isinstance(entry, Prediction):
@@ -281,16 +274,127 @@ def _key(entry: Prediction | Outcome) -> tuple[Any, ...]:
     return entry.report, entry.rule, entry.version, entry.child, entry.child_report
 
 
-def _append(path: Path, new: Sequence[Prediction | Outcome]) -> None:
-    if not new:
-        return
-    kinds = {kind: name for name, kind in _KINDS.items()}
-    plain = ({"schema": SCHEMA, "kind": kinds[type(entry)], **asdict(entry)} for entry in new)
-    text = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in plain)
-    try:
-        old = read_bytes(path, _MOST) if path.exists() else b""
-    except OSError as error:
-        raise cannot_write(path, error) from error
-    # A line cut off by a crash must not swallow the next one.
-    cut = b"\n" if old and not old.endswith(b"\n") else b""
-    write_bytes(path, old + cut + text.encode())
+HOLDS = 1.05  # a bound that the measured speed-up passes by less still held: timing's own spread
+CLOSE = 1.5  # an expectation is good if the measured speed-up is within this factor
+FARTHEST = 20.0  # a factor error counts as this at most: one miss is not the mean of all
+ALL = "all"  # the row of the table that is no rule's
+
+# Child and case -> its parent and the rules that its header says it fixes.
+Edges = Mapping[tuple[str, str], tuple[str | None, frozenset[str]]]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One prediction with one outcome; see both for the fields."""
+
+    prediction: Prediction
+    outcome: Outcome
+
+    @property
+    def tried(self) -> bool:
+        """Whether the child meant to remove the cause and did: only then can the gain come true."""
+        return self.outcome.meant and self.outcome.finding == "gone"
+
+    @property
+    def slower(self) -> bool:
+        """Whether the child became slower all the same: something else went wrong in it."""
+        return self.outcome.answer == "slower"
+
+    @property
+    def held(self) -> bool | None:
+        """Whether the bound held; None without one."""
+        gain = self.prediction.gain
+        return None if gain is None else self.outcome.speedup <= gain * HOLDS
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the speed-up is in the interval; None without one."""
+        low, high = self.prediction.low, self.prediction.high
+        return None if low is None or high is None else low <= self.outcome.speedup <= high
+
+    @property
+    def error(self) -> float | None:
+        """Expected over measured gain, what is above 1 of each; None without an expectation."""
+        expect, came = self.prediction.expect, self.outcome.speedup
+        if expect is None or came <= 1:
+            return None
+        return min(FARTHEST, max(1 / FARTHEST, (expect - 1) / (came - 1)))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How one rule's gains came out, over the children that meant to remove its cause and did."""
+
+    rule: str  # its id, several in a row where they were removed at once, or "all"
+    tried: int  # such children that did not become slower
+    bounded: int  # of those with a bound, measured speed-ups at or below it (by 5 %)
+    close: int  # those within a factor of two below it
+    ratio: float | None  # median of measured over bound; None when nothing was tried
+    bounds: int  # how many had a bound
+    expected: int  # how many had an expectation
+    near: int  # of those, measured speed-ups within a factor of 1.5 of it
+    inside: int  # measured speed-ups in their interval
+    # factor error of what is gained, exp(mean |ln((expected - 1) / (measured - 1))|)
+    factor: float | None
+    slower: int  # children that removed the cause and became slower; not counted above
+
+
+def edges_today(evidence: Evidence) -> Edges:
+    """What the headers of today say of every recorded variant: its parent, and what it fixes."""
+    runs, _ = evidence.readable(counters=False)
+    records = filter(None, (run.record for run in runs))
+    return {(r.variant, r.case): (r.header.after, frozenset(meant_rules(r))) for r in records}
+
+
+def score_ledger(ledger: Ledger, today: Edges | None = None) -> list[Score]:
+    """Return every prediction with its outcome: of a variant, case, rule and child only the latest.
+
+    What an older version of a rule said, or of an older report, is not counted again. `today`:
+    outcomes of other steps are left out, and a cause that the header no longer names is not meant.
+    """
+    by_key = {(p.report, p.rule, p.version): p for p in ledger.predictions}
+    latest: dict[tuple[str, ...], Score] = {}
+    for outcome in ledger.outcomes:
+        prediction = by_key.get((outcome.report, outcome.rule, outcome.version))
+        if prediction and (today is None or _still_meant(prediction, outcome, today)):
+            key = prediction.variant, prediction.case, prediction.rule, outcome.child
+            latest[key] = Score(prediction, outcome)
+    return list(latest.values())
+
+
+def _still_meant(prediction: Prediction, outcome: Outcome, today: Edges) -> bool:
+    if prediction.rule.startswith(PROGRAM):
+        return True  # a program has no header
+    parent, fixes = today.get((outcome.child, prediction.case), (None, frozenset()))
+    meant = not outcome.meant or set(prediction.rule.split("+")) <= fixes
+    return meant and parent == prediction.variant
+
+
+def calibration(scores: Iterable[Score]) -> list[Calibration]:
+    """Per rule, how the gains came out, most tried first; before them, all rules together."""
+    by_rule: dict[str, list[Score]] = {ALL: []}
+    for score in scores:
+        by_rule.setdefault(score.prediction.rule, []).append(score)
+        by_rule[ALL].append(score)
+    table = [_calibrated(rule, [s for s in rows if s.tried]) for rule, rows in by_rule.items()]
+    return sorted(table, key=lambda c: (c.rule != ALL, -c.tried, c.rule))
+
+
+def _calibrated(rule: str, tried: list[Score]) -> Calibration:
+    faster = [s for s in tried if not s.slower]
+    ratios = [s.outcome.speedup / s.prediction.gain for s in faster if s.prediction.gain]
+    near = [s.prediction.expect / s.outcome.speedup for s in faster if s.prediction.expect]
+    errors = [abs(log(s.error)) for s in faster if s.error is not None]
+    return Calibration(
+        rule,
+        tried=len(faster),
+        bounded=sum(r <= HOLDS for r in ratios),
+        close=sum(0.5 <= r <= HOLDS for r in ratios),
+        ratio=median(ratios) if ratios else None,
+        bounds=len(ratios),
+        expected=len(near),
+        near=sum(1 / CLOSE <= n <= CLOSE for n in near),
+        inside=sum(s.inside is True for s in faster),
+        factor=exp(sum(errors) / len(errors)) if errors else None,
+        slower=len(tried) - len(faster),
+    )

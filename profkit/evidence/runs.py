@@ -25,7 +25,8 @@ from profkit.records.paths import (
     only_one,
     run_files,
 )
-from profkit.records.record import Record, SourceFile, read_record, with_todays_header
+from profkit.records.record import Record, SourceFile, read_record, record_again, with_todays_header
+from profkit.records.store import digest
 from profkit.reports.frame import without_attrs
 
 if TYPE_CHECKING:
@@ -65,6 +66,11 @@ class Run:
         """Return the run, its report read: a damaged one is said now."""
         _ = self.launches
         return self
+
+    @property
+    def sha256(self) -> str:
+        """Of its report as it is now; "" without one."""
+        return digest(self.report) if self.report else ""
 
     @cached_property
     def usable(self) -> pd.DataFrame:
@@ -130,11 +136,6 @@ class Run:
         if foreign and self.launches["variant"].isna().all():
             return "a report alone has none: time both without a profiler"  # its name is a file's
         return record_again(self.variant, self.case, verb)
-
-
-def record_again(variant: str, case: str | None = None, verb: str = "profile") -> str:
-    """Return the command that measures a variant."""
-    return f"profkit {verb} --variant {variant}" + (f" --case {case}" if case else "")
 
 
 @dataclass(frozen=True)

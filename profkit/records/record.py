@@ -277,3 +277,8 @@ def with_todays_header(record: Record, files: Mapping[str, SourceFile]) -> tuple
     if record.stale(today.sha256):
         return record, True
     return replace(record, header=today.header), False
+
+
+def record_again(variant: str, case: str | None = None, verb: str = "profile") -> str:
+    """Return the command that measures a variant."""
+    return f"profkit {verb} --variant {variant}" + (f" --case {case}" if case else "")

@@ -13,16 +13,18 @@ import pytest
 
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
-from profkit.evidence import calibration as books
-from profkit.evidence.calibration import calibration, edges_today, score_ledger
+from profkit.evidence import ledger as books
 from profkit.evidence.ledger import (
     PACKAGE,
     Ledger,
+    calibration,
+    edges_today,
     joint_prediction,
     outcomes_of,
     predictions_of,
     read_ledger,
     rule_version,
+    score_ledger,
     update,
 )
 from profkit.evidence.runs import Evidence, Run

@@ -10,9 +10,8 @@ import pytest
 from matplotlib.text import Annotation, Text
 
 from profkit.errors import ProfkitError
-from profkit.evidence.calibration import Score
 from profkit.evidence.ladder import build_ladder
-from profkit.evidence.ledger import Outcome, Prediction
+from profkit.evidence.ledger import Outcome, Prediction, Score
 from profkit.show import plots
 from profkit.show.page.draw import chart
 from tests.evidence.made import run, samples

@@ -67,17 +67,17 @@ def _update(path: Path, artifacts: Path) -> int:
 
 
 def _score(path: Path, artifacts: Path, output: Path | None) -> None:
-    from profkit.evidence import calibration, ledger
+    from profkit.evidence import ledger
     from profkit.show.views.comparison import ledger_table
 
     kept = ledger.read_ledger(path)
-    edges = calibration.edges_today(sources.evidence_of(artifacts))
-    scores = calibration.score_ledger(kept, edges or None)
+    edges = ledger.edges_today(sources.evidence_of(artifacts))
+    scores = ledger.score_ledger(kept, edges or None)
     if output:
         from profkit.show import plots
 
         plots.save(plots.ledger(scores), write_to(output))
-    table = calibration.calibration(scores)
+    table = ledger.calibration(scores)
     rows = {"scores": scores, "calibration": table, "damaged": kept.damaged}
     print_blocks(ledger_table(kept, scores, table), {"schema": "profkit.scores/1", **rows})
 

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 
 from profkit.errors import ProfkitError
-from profkit.evidence.calibration import ALL, Score, calibration
 from profkit.evidence.ladder import Ladder, Rung
+from profkit.evidence.ledger import ALL, Score, calibration
 from profkit.evidence.noise import HistoryStep
 from profkit.reports import figures
 from profkit.show.numbers import HistoryPoint, history_points, references_of

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from math import isfinite
 
-from profkit.evidence.calibration import Calibration, Score
 from profkit.evidence.claims import Verified
 from profkit.evidence.compare import Compared, GateResult, ResourceChange, RunComparison
 from profkit.evidence.counters import FindingChange, HeaderPrediction, LaunchChange, Moved
 from profkit.evidence.ladder import Ladder, Rung, Summary
-from profkit.evidence.ledger import Ledger
+from profkit.evidence.ledger import Calibration, Ledger, Score
 from profkit.evidence.runs import Run
 from profkit.model.scenario import Expectation
 from profkit.model.whatif import CounterChange
