@@ -124,7 +124,7 @@ def disagreements(paths: Iterable[Path]) -> tuple[list[tuple[str, str, str, str]
     for path in paths:
         reports = read_report([path])
         for launch in reports.launches.to_dict("records"):
-            said = judge_launch(launch, str(launch["status"]))
+            said = judge_launch(launch)
             theirs = ncu_class(reports.rules[reports.rules["launch"] == launch["launch"]])
             asked += "unknown" not in (theirs, said.bound)
             if theirs != said.bound and "unknown" not in (theirs, said.bound):
@@ -134,7 +134,7 @@ def disagreements(paths: Iterable[Path]) -> tuple[list[tuple[str, str, str, str]
 
 
 def _row(name: str, keys: dict[str, str], launch: Any, rules: Any, took: Any) -> Row:
-    diagnosis = judge_launch({**launch, **declared(keys)}, str(launch["status"]))
+    diagnosis = judge_launch({**launch, **declared(keys)})
     fires = [f for f in diagnosis.findings if f.status == "fires"]
     also = set(keys.get("also", "").replace(",", " ").split())
     sm, memory = launch["sm_busy"], launch["memory_busy"]

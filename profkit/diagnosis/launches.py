@@ -139,7 +139,7 @@ def _of_part(part: Part) -> Iterator[Judged]:
         rules.setdefault(launch, []).append(NvidiaRule(rule, title, message, known, scope))
     for run, values in zip(part.launches(), part.metrics(), strict=True):
         nvidia = tuple(rules.get(run["launch"], ()))
-        yield _judged(run, values, judge_launch(run, run["status"]), nvidia)
+        yield _judged(run, values, judge_launch(run), nvidia)
 
 
 def _judged(
@@ -204,7 +204,7 @@ def diagnose_frame(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
     launches = []
     for row in frame_rows(runs):
         also = OwnColumns(row) if rules else None
-        diagnosis = judge_launch(row, str(row.get("status") or "ok"), rules, also)
+        diagnosis = judge_launch(row, rules, also)
         values = {name: float(row.get(name, nan)) for name in CATALOGUE}
         launches.append(_judged(row, values, diagnosis))
     there = [os.path.isfile(str(run.report)) for run in launches]

@@ -213,18 +213,17 @@ Asked = tuple[Rule, Finding]  # a rule and what it says of the launch
 
 def judge_launch(
     values: Mapping[str, Any],
-    status: str = "ok",
     more: Sequence[Rule] = (),
     also: Mapping[str, float] | None = None,
 ) -> Diagnosis:
     """Return the verdict on one launch with its findings, in the order of Diagnosis.findings.
 
     `values`: short metric name -> SI value, NaN or absent when not collected. Of the other keys (the
-    identity columns of a frame's row) only ncu_version is looked at: what that ncu does not count is not
-    asked for. `status`: ok or failed. `more`: rules of one's own, asked like profkit's; `also`: what
-    these may index besides the metrics: numbers by any name, NaN not collected.
+    identity columns of a frame's row) only status and ncu_version are looked at: what that ncu does not
+    count is not asked for. `more`: rules of one's own, asked like profkit's; `also`: what these may
+    index besides the metrics: numbers by any name, NaN not collected.
     """
-    if status != "ok":
+    if (values.get("status") or "ok") != "ok":
         return Diagnosis("unknown", None, FAILED, missing=(Missing("", FAILED),))
     metrics = {k: float(v) for k, v in values.items() if k in CATALOGUE}
     launch = Launch(metrics)

@@ -123,8 +123,10 @@ class Run:
 
     def verdict(self, row: Row) -> Diagnosis:
         """The verdict on one of `rows`, found once: a parent is compared with each of its children."""
+        from profkit.diagnosis.verdict import judge_launch
+
         if id(row) not in self._verdicts:
-            self._verdicts[id(row)] = verdict(row)
+            self._verdicts[id(row)] = judge_launch(row)
         return self._verdicts[id(row)]
 
     @cached_property
@@ -249,13 +251,6 @@ class Evidence:
         if files.record:
             record, stale = with_todays_header(read_record(files.record), self.headers)
         return Run(variant, case, record, None, files.report, stale)
-
-
-def verdict(row: Mapping[str, Any]) -> Diagnosis:
-    """The verdict on one row of the frame."""
-    from profkit.diagnosis.verdict import judge_launch
-
-    return judge_launch(row, str(row["status"]))
 
 
 def read_launches(reports: list[Path]) -> pd.DataFrame:

@@ -11,8 +11,8 @@ from dataclasses import MISSING, dataclass, field, fields
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
+from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError, needing
-from profkit.evidence.runs import verdict
 from profkit.evidence.stats import median_interval
 from profkit.records.parts import RecordedGpu, TimedSide, TimedSides, Timing
 from profkit.records.record import MachineCode, Record, known
@@ -216,7 +216,7 @@ def launch_rows(rows: Iterable[Mapping[Any, Any]], report: str) -> Iterator[Hist
     for row in rows:
         if row["status"] != "ok":
             continue
-        found = verdict(row)
+        found = judge_launch(row)
         firing = [f for f in found.findings if f.status == "fires"]
         gains = [f.gain for f in firing if f.gain is not None]
         time = float(row["time"])

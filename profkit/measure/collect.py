@@ -20,7 +20,7 @@ from profkit.files import move_file, temporary_folder
 from profkit.measure import ncu_output, process
 from profkit.measure.cuda.library import Plan
 from profkit.measure.variants.toolchain import Tool
-from profkit.reports.frame import base_name
+from profkit.reports.figures import base_name
 
 CLOCKS = "none"  # ncu's default locks them to base: durations would be of another machine
 TIMEOUT = 600.0  # seconds for one report; --timeout changes it

@@ -19,7 +19,7 @@ from profkit.records.parts import RecordedSource
 from profkit.records.paths import run_files
 from profkit.records.record import Record, amend_record, read_record
 from profkit.records.store import Document, JsonObject
-from profkit.reports.frame import base_name
+from profkit.reports.figures import base_name
 
 
 @dataclass(frozen=True)

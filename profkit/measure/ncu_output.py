@@ -15,7 +15,7 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.files import open_log
 from profkit.measure.process import Sink
-from profkit.reports.frame import base_name
+from profkit.reports.figures import base_name
 
 
 class NoCounters(ProfkitError):

@@ -15,7 +15,7 @@ from profkit.program.ranks import Rank
 from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, NOTHING, Change, Range
 from profkit.program.steps.cut import KernelGroup
 from profkit.program.triage import Triage
-from profkit.reports.frame import base_name
+from profkit.reports.figures import base_name
 
 SCHEMA: Final = "profkit.triage/1"
 NAME = "triage.json"

@@ -1,4 +1,4 @@
-"""A value in SI and its unit  ->  three figures and a unit that people read.
+"""A value in SI and its unit  ->  three figures and a unit that people read; a kernel's name likewise.
 
 Every number in a sentence, a table or a picture is written here; nothing is ever computed from the
 text.
@@ -7,6 +7,7 @@ text.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from math import isfinite
 
 NOT_COLLECTED = "not collected"
@@ -20,6 +21,9 @@ _NOUNS = {
 _BEFORE_UNIT = re.compile(
     r"(?<=\d) (?=(?:%|[mnµ]?s|[TGMk]?(?:B|op|Hz)(?:/s)?|[TGMk]|cycles?)(?!\w))"
 )
+
+_LENGTH = re.compile(r"\d{1,4}")
+_SPECIAL = re.compile(r"L[a-z](\d+)E|[ST][\dA-Z]*_")  # a number, or a name that stood before
 
 
 def quantity(value: float | None, unit: str) -> str:
@@ -77,3 +81,40 @@ def counted(number: float, noun: str, plural: str = "") -> str:
 def unbroken(text: str, blank: str = "\u00a0") -> str:
     """Return a sentence with `blank` between a number and its unit, for what wraps lines at blanks."""
     return _BEFORE_UNIT.sub(blank, text)
+
+
+@lru_cache(maxsize=65536)
+def readable(name: str) -> str:
+    """A mangled name as namespace::kernel<words of its arguments>; any other as it is."""
+    if not name.startswith("_Z"):
+        return name
+    head: list[str] = []
+    inside: list[str] = []
+    at = 3 if name[2:3] == "N" else 2
+    words = head
+    while at < len(name):
+        if length := _LENGTH.match(name, at):
+            at = length.end() + int(length[0])
+            word = name[length.end() : at]
+            words.append("(anonymous namespace)" if word.startswith("_GLOBAL__N") else word)
+            continue
+        words = inside
+        special = _SPECIAL.match(name, at)
+        inside += [special[1]] if special and special[1] else []
+        at = special.end() if special else at + 1
+    return "::".join(head) + (f"<{' '.join(inside)}>" if inside else "") if head else name
+
+
+def base_name(name: str) -> str:
+    """Return a kernel's own name, of a demangled or mangled one: no namespaces, no arguments.
+
+    It is what ncu's --kernel-name-base function has.
+    """
+    depth, plain = 0, []
+    name = readable(name).removeprefix("void ").replace("(anonymous namespace)", "_")
+    for c in name.replace("<unnamed>", "_"):
+        depth += c in "<("
+        if not depth:
+            plain.append(c)
+        depth -= c in ">)"
+    return "".join(plain).rsplit("::", 1)[-1].strip().rsplit(" ", 1)[-1]

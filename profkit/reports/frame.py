@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import chain
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any
@@ -30,46 +30,7 @@ Identified = tuple[Text, str, Text, Text, Size, Size, Text, Text, Text, str]  # 
 _ERROR = 4  # MsgType.ERROR: a rule that failed; its text is a traceback, never advice
 _SCOPES = {1: "local", 2: "global"}  # SpeedupType
 _WORKLOADS = {0: "kernel", 1: "range", 2: "cmdlist", 3: "graph", 4: "subgrid"}  # WorkloadType
-_LENGTH = re.compile(r"\d{1,4}")
-_SPECIAL = re.compile(r"L[a-z](\d+)E|[ST][\dA-Z]*_")  # a number, or a name that stood before
 _LINK = re.compile(r"@(?:section|url|sass|source):[^@\n]*@")
-
-
-@lru_cache(maxsize=65536)
-def readable(name: str) -> str:
-    """A mangled name as namespace::kernel<words of its arguments>; any other as it is."""
-    if not name.startswith("_Z"):
-        return name
-    head: list[str] = []
-    inside: list[str] = []
-    at = 3 if name[2:3] == "N" else 2
-    words = head
-    while at < len(name):
-        if length := _LENGTH.match(name, at):
-            at = length.end() + int(length[0])
-            word = name[length.end() : at]
-            words.append("(anonymous namespace)" if word.startswith("_GLOBAL__N") else word)
-            continue
-        words = inside
-        special = _SPECIAL.match(name, at)
-        inside += [special[1]] if special and special[1] else []
-        at = special.end() if special else at + 1
-    return "::".join(head) + (f"<{' '.join(inside)}>" if inside else "") if head else name
-
-
-def base_name(name: str) -> str:
-    """Return a kernel's own name, of a demangled or mangled one: no namespaces, no arguments.
-
-    It is what ncu's --kernel-name-base function has.
-    """
-    depth, plain = 0, []
-    name = readable(name).removeprefix("void ").replace("(anonymous namespace)", "_")
-    for c in name.replace("<unnamed>", "_"):
-        depth += c in "<("
-        if not depth:
-            plain.append(c)
-        depth -= c in ">)"
-    return "".join(plain).rsplit("::", 1)[-1].strip().rsplit(" ", 1)[-1]
 
 
 def raw_of_launch(action: Any, names: Iterable[str]) -> dict[str, float]:

@@ -152,7 +152,7 @@ class Profiler:
 
         rows = chain.from_iterable(part.launches() for part in read_report([report]).parts)
         row = max(rows, key=lambda r: r["time"] if r["time"] == r["time"] else 0.0)
-        diagnosis = judge_launch(row, str(row["status"]))
+        diagnosis = judge_launch(row)
         findings = (
             FiringRule(f.rule, json_safe(f.gain), f.cause, json_safe(f.evidence))
             for f in diagnosis.findings

@@ -36,7 +36,7 @@ from profkit.measure.variants.tunables import (
 from profkit.measure.variants.variants import Variant
 from profkit.measure.worker import Entry
 from profkit.records.store import JsonObject
-from profkit.reports.frame import base_name
+from profkit.reports.figures import base_name
 from profkit.tune.result import TrialResult
 
 

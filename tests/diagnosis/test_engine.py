@@ -102,7 +102,7 @@ def test_without_throughput_it_is_unknown_and_never_zero():
 
 
 def test_a_failed_launch_is_unknown_without_findings():
-    found = judge_launch(BUSY, status="failed")
+    found = judge_launch({**BUSY, "status": "failed"})
     assert (found.bound, found.findings) == ("unknown", ())
 
 

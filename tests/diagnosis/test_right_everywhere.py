@@ -33,13 +33,13 @@ def real(word: str, launch: int = 0) -> Diagnosis:
     if not paths:
         pytest.skip("no reports of others beside the project (../shared/corpus)")
     run = next(r for r in read_report(paths[:1]).parts[0].launches() if r["launch"] == launch)
-    return judge_launch(run, run["status"])
+    return judge_launch(run)
 
 
 def own(name: str) -> Diagnosis:
     (path,) = (ROOT / "artifacts").glob(f"**/{name}.ncu-rep*")
     run = next(read_report([path]).parts[0].launches())
-    return judge_launch(run, run["status"])
+    return judge_launch(run)
 
 
 def on(major: int, minor: int, **units: float) -> dict[str, float]:

@@ -9,9 +9,10 @@ import pytest
 
 from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.diagnosis.rules import BY_ID
+from profkit.diagnosis.verdict import judge_launch
 from profkit.evidence.compare import Policy, compare_runs, how_taken, is_worse, match
 from profkit.evidence.counters import finding_changes, launch_change, moved, moved_by
-from profkit.evidence.runs import Run, pair, verdict
+from profkit.evidence.runs import Run, pair
 from profkit.records.parts import RecordedGpu, Resources
 from tests.evidence.made import frame, record, row, run, samples
 
@@ -161,7 +162,7 @@ def test_more_is_worse_but_of_blocks_and_of_nothing_nothing_is_known(name, befor
 
 def test_what_one_side_does_not_have_has_not_moved():
     before, after = row(l2_hit=0.8), row(tensor_busy=0.5)
-    found = launch_change(before, after, (verdict(before), verdict(after)))
+    found = launch_change(before, after, (judge_launch(before), judge_launch(after)))
     assert found.only_before == ("l2_hit",)
     assert found.only_after == ("tensor_busy",)
     assert found.moved == ()

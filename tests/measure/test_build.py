@@ -13,7 +13,7 @@ from profkit.measure.languages.language import CompileJob
 from profkit.measure.variants import build, variants
 from profkit.measure.variants.variants import Variant
 from profkit.records.header import Header
-from profkit.reports.frame import base_name
+from profkit.reports.figures import base_name
 
 ROOT = Path(__file__).parents[2]
 NVCC = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")

@@ -21,7 +21,7 @@ from profkit.program.ranks import compare_ranks, merged_timelines, only_ranks
 from profkit.program.recorded import judge_recordings
 from profkit.program.timeline import Timeline
 from profkit.program.triage import triage_timeline
-from profkit.reports.frame import base_name
+from profkit.reports.figures import base_name
 from profkit.show.text.markup import to_markdown
 from profkit.show.text.terminal import to_text
 from profkit.show.views.triage import bar, compared_triages, triaged

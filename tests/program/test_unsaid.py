@@ -19,7 +19,7 @@ from profkit.program.document import triage_document
 from profkit.program.readers import torch_trace
 from profkit.program.steps.kinds import kind_of, precision_of
 from profkit.program.triage import triage_timeline
-from profkit.reports.frame import readable
+from profkit.reports.figures import readable
 from tests.program.made import EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, ran
 
 Step = Callable[[Program], None]

@@ -35,7 +35,7 @@ from profkit.program.readers import injected, store
 from profkit.program.recorded import judge_recordings, kept_report
 from profkit.program.timeline import Timeline
 from profkit.program.triage import Triage, triage_timeline
-from profkit.reports.frame import base_name
+from profkit.reports.figures import base_name
 from profkit.show.views.triage import triaged
 
 INSTEAD = {".html": "--page {}", ".json": "--json > {}", ".md": "--markdown > {}"}

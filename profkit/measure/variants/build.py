@@ -27,7 +27,7 @@ from profkit.measure.languages.language import CompileJob, CompilerProgram, Lang
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.variants import Variant, problem_of
 from profkit.records.record import MachineCode
-from profkit.reports.frame import base_name
+from profkit.reports.figures import base_name
 
 # What is built beside the variants: calls that workers need, and no launcher.
 SUPPORT = Path(__file__).resolve().parents[1] / "cuda" / "support.cu"

@@ -15,7 +15,7 @@ from profkit.program.findings.floors import is_native_loop
 from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import KernelGroup
 from profkit.program.steps.kinds import is_librarys
-from profkit.reports.frame import base_name
+from profkit.reports.figures import base_name
 
 SORTS = frozenset({"aten::sort", "aten::argsort"})
 CUTS = frozenset({"aten::slice", "aten::narrow"})

@@ -18,7 +18,7 @@ from profkit.errors import ProfkitError
 from profkit.program.steps.attribution import NOBODY, Maker, makers
 from profkit.program.steps.kinds import kind_of
 from profkit.program.timeline import Activity, Call, Dims, Process
-from profkit.reports.frame import readable
+from profkit.reports.figures import readable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
