@@ -27,7 +27,7 @@ from profkit.records.paths import SUFFIXES
 _UNITS = {"M": 1 << 20, "G": 1 << 30}
 # What the help reads of a verb's file: the first sentence of its docstring, and its group.
 _FIRST_SENTENCE = re.compile(r'^def [a-z].*?^    """(.*?[.?])(?=\s|""")', re.M | re.S)
-_GROUP = re.compile(r'^    group="(.*)"', re.M)
+_GROUP = re.compile(r'^VERB = .*?"(.*?)"', re.M | re.S)
 # The questions by which the help groups the verbs, in its order.
 GROUPS = (
     "Understand a kernel",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,16 +163,21 @@ class _Form:
 FORM = _Form()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Verb:
     """What one file of the command line adds to it, under the file's name."""
 
     # Does it and returns the exit status; its parameters are the flags, its docstring the help.
     run: Callable[..., int]
     group: str  # of the help
-    examples: tuple[str, ...]  # command lines with which the help ends: each flag stands in one
     bad: str = ""  # when the exit status is 1; empty for a verb that never judges
     forms: str = "json quiet"  # those of FORMS that it has
+
+    @property
+    def examples(self) -> list[str]:
+        """The command lines of the file's docstring, with which the help ends: each flag is in one."""
+        lines = (sys.modules[self.run.__module__].__doc__ or "").splitlines()
+        return [line for line in lines if line.startswith("profkit ")]
 
     @property
     def exits(self) -> Mapping[int, str]:

@@ -1,4 +1,11 @@
-"""Variants  ->  times, against every reference, in turns."""
+"""Variants  ->  times, against every reference, in turns.
+
+profkit bench --variant stage2 --variant champion --case B
+profkit bench --aa 20 --variant champion      # what processes differ by
+profkit bench --aa 5 --rounds 60 --variant stage2 --history runs/history
+profkit bench --all --case B --case C --gpus 2 # a case a GPU
+profkit bench --all --kernels mine --build-dir build --json --quiet
+"""
 
 from __future__ import annotations
 
@@ -74,15 +81,4 @@ def _time_twins(target: Target, processes: int, rounds: int, folder: str) -> Non
     print_blocks(noise_blocks(noise), {"schema": "profkit.noise/1", "machines": noise})
 
 
-VERB = options.Verb(
-    run=time_variants,
-    group="Your own kernels",
-    bad="a variant is wrong",
-    examples=(
-        "profkit bench --variant stage2 --variant champion --case B",
-        "profkit bench --aa 20 --variant champion      # what processes differ by",
-        "profkit bench --aa 5 --rounds 60 --variant stage2 --history runs/history",
-        "profkit bench --all --case B --case C --gpus 2 # a case a GPU",
-        "profkit bench --all --kernels mine --build-dir build --json --quiet",
-    ),
-)
+VERB = options.Verb(time_variants, "Your own kernels", bad="a variant is wrong")

@@ -1,4 +1,11 @@
-"""A running program  ->  its Triton kernels as problems of a folder, each with a variant."""
+"""A running program  ->  its Triton kernels as problems of a folder, each with a variant.
+
+profkit capture --kernel layer_norm -- python train.py
+profkit capture --all --limit 2048 -o captured -- python train.py
+profkit capture --kernel softmax --skip 1 --count 2 --values -- python run.py
+profkit capture --no-try --timeout 900 --quiet -- torchrun train.py
+profkit capture --build-dir build --json -- python train.py
+"""
 
 from __future__ import annotations
 
@@ -67,14 +74,7 @@ def _say_next(kernels: Sequence[CapturedEntry], output: Path) -> int:
 
 
 VERB = options.Verb(
-    run=capture_kernels,
-    group="Your own kernels",
+    capture_kernels,
+    "Your own kernels",
     bad="a captured kernel gives another result here than in the program",
-    examples=(
-        "profkit capture --kernel layer_norm -- python train.py",
-        "profkit capture --all --limit 2048 -o captured -- python train.py",
-        "profkit capture --kernel softmax --skip 1 --count 2 --values -- python run.py",
-        "profkit capture --no-try --timeout 900 --quiet -- torchrun train.py",
-        "profkit capture --build-dir build --json -- python train.py",
-    ),
 )

@@ -1,4 +1,12 @@
-"""Variants  ->  whether they are right, on every case; or only built, within their headers' budgets."""
+"""Variants  ->  whether they are right, on every case; or only built, within their headers' budgets.
+
+profkit check --variant stage2 --sanitize     # compute-sanitizer's four tools too
+profkit check --all --case B --kernels mine --build-dir build
+profkit check --all --gpus 0,1
+profkit check --variant stage2 --json --quiet
+profkit check --build-only --variant stage2 --arch 80,89,90
+profkit check --build-only --all --arch 90 --refresh --artifacts runs
+"""
 
 from __future__ import annotations
 
@@ -107,15 +115,7 @@ def _archs(text: str | None) -> list[str]:
 
 
 VERB = options.Verb(
-    run=check_variants,
-    group="Your own kernels",
+    check_variants,
+    "Your own kernels",
     bad="a variant is wrong or over its budget, or a sanitizer found something",
-    examples=(
-        "profkit check --variant stage2 --sanitize     # compute-sanitizer's four tools too",
-        "profkit check --all --case B --kernels mine --build-dir build",
-        "profkit check --all --gpus 0,1",
-        "profkit check --variant stage2 --json --quiet",
-        "profkit check --build-only --variant stage2 --arch 80,89,90",
-        "profkit check --build-only --all --arch 90 --refresh --artifacts runs",
-    ),
 )

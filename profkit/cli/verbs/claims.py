@@ -1,4 +1,12 @@
-"""Files of claims, or the ledger of predictions  ->  what holds of what was recorded."""
+"""Files of claims, or the ledger of predictions  ->  what holds of what was recorded.
+
+profkit claims analyses/*.py
+profkit claims mine.py --artifacts runs --markdown
+profkit claims mine.py --json --quiet
+profkit claims --ledger                       # gains that rules predicted
+profkit claims --ledger --update --quiet      # after a profile
+profkit claims --ledger other.jsonl --markdown --output ledger.svg
+"""
 
 from __future__ import annotations
 
@@ -83,16 +91,5 @@ def _score(path: Path, artifacts: Path, output: Path | None) -> None:
 
 
 VERB = options.Verb(
-    run=try_claims,
-    group="Did it help",
-    forms="json markdown quiet",
-    bad="a claim fails or a gate is not met",
-    examples=(
-        "profkit claims analyses/*.py",
-        "profkit claims mine.py --artifacts runs --markdown",
-        "profkit claims mine.py --json --quiet",
-        "profkit claims --ledger                       # gains that rules predicted",
-        "profkit claims --ledger --update --quiet      # after a profile",
-        "profkit claims --ledger other.jsonl --markdown --output ledger.svg",
-    ),
+    try_claims, "Did it help", forms="json markdown quiet", bad="a claim fails or a gate is not met"
 )

@@ -1,4 +1,18 @@
-"""Two runs, or a ladder of them  ->  what changed, and whether it is real."""
+"""Two runs, or a ladder of them  ->  what changed, and whether it is real.
+
+profkit compare stage1 stage2 --case B
+profkit compare old.ncu-rep new.ncu-rep --all # every metric that moved
+profkit compare base/artifacts artifacts --fail-on slower --markdown --quiet
+profkit compare base/artifacts artifacts --history runs/history
+profkit compare --ladder --artifacts runs --json
+profkit compare --ladder --case B -o ladder.png
+profkit compare --ladder --case B --brief     # the table alone
+profkit compare h100/ h200/ --anyway          # across GPUs: only to look
+profkit compare before.triage after.triage    # whole programs
+profkit compare stage2.B --decide --markdown  # keep it? for a pull request
+profkit compare stage2 --decide --against stage1 --case B --gate gates.py --json
+profkit compare stage2 --decide --artifacts h100 --anyway
+"""
 
 from __future__ import annotations
 
@@ -244,22 +258,8 @@ def _ladders(artifacts: Path, case: str | None, policy: Policy, output: Path | N
 
 
 VERB = options.Verb(
-    run=judge_change,
-    group="Did it help",
+    judge_change,
+    "Did it help",
     forms="brief json markdown quiet",
     bad="AFTER is wrong, as bad as --fail-on names, or rejected (--decide)",
-    examples=(
-        "profkit compare stage1 stage2 --case B",
-        "profkit compare old.ncu-rep new.ncu-rep --all # every metric that moved",
-        "profkit compare base/artifacts artifacts --fail-on slower --markdown --quiet",
-        "profkit compare base/artifacts artifacts --history runs/history",
-        "profkit compare --ladder --artifacts runs --json",
-        "profkit compare --ladder --case B -o ladder.png",
-        "profkit compare --ladder --case B --brief     # the table alone",
-        "profkit compare h100/ h200/ --anyway          # across GPUs: only to look",
-        "profkit compare before.triage after.triage    # whole programs",
-        "profkit compare stage2.B --decide --markdown  # keep it? for a pull request",
-        "profkit compare stage2 --decide --against stage1 --case B --gate gates.py --json",
-        "profkit compare stage2 --decide --artifacts h100 --anyway",
-    ),
 )

@@ -1,4 +1,19 @@
-"""Reports  ->  what each kernel waits for."""
+"""Reports  ->  what each kernel waits for.
+
+profkit diagnose my.ncu-rep --lines 5         # five source lines of each finding
+profkit diagnose runs/ --top 3 --quiet        # the three worst of a folder
+profkit diagnose runs/ --kernel flash --each  # launches one by one
+profkit diagnose runs/ --all                  # every row in detail
+profkit diagnose runs/ --where 'bound == "memory"' --json
+profkit diagnose runs/ --markdown             # for a pull request
+profkit diagnose raw.csv                      # what ncu --csv --page raw printed
+profkit diagnose runs/ --brief                # for an agent: 500 tokens at most
+profkit diagnose runs/ --history history       # 10,000 reports, a few in memory
+profkit diagnose runs/ --on tcp://host:8786    # on a Dask cluster
+profkit diagnose runs/ --csv runs.csv --parquet runs.parquet
+profkit diagnose stage2 --with "shared_wavefronts*0.25, inst_exp/32" --case B
+profkit diagnose stage3b --with header --artifacts artifacts  # what it says moves
+"""
 
 from __future__ import annotations
 
@@ -219,23 +234,4 @@ def _header_moves(evidence: Evidence, variant: str) -> tuple[str, tuple[CounterC
     return header.after, changes
 
 
-VERB = options.Verb(
-    run=diagnose_reports,
-    group="Understand a kernel",
-    forms="brief json markdown quiet",
-    examples=(
-        "profkit diagnose my.ncu-rep --lines 5         # five source lines of each finding",
-        "profkit diagnose runs/ --top 3 --quiet        # the three worst of a folder",
-        "profkit diagnose runs/ --kernel flash --each  # launches one by one",
-        "profkit diagnose runs/ --all                  # every row in detail",
-        "profkit diagnose runs/ --where 'bound == \"memory\"' --json",
-        "profkit diagnose runs/ --markdown             # for a pull request",
-        "profkit diagnose raw.csv                      # what ncu --csv --page raw printed",
-        "profkit diagnose runs/ --brief                # for an agent: 500 tokens at most",
-        "profkit diagnose runs/ --history history       # 10,000 reports, a few in memory",
-        "profkit diagnose runs/ --on tcp://host:8786    # on a Dask cluster",
-        "profkit diagnose runs/ --csv runs.csv --parquet runs.parquet",
-        'profkit diagnose stage2 --with "shared_wavefronts*0.25, inst_exp/32" --case B',
-        "profkit diagnose stage3b --with header --artifacts artifacts  # what it says moves",
-    ),
-)
+VERB = options.Verb(diagnose_reports, "Understand a kernel", forms="brief json markdown quiet")

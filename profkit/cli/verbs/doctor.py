@@ -1,4 +1,8 @@
-"""This machine  ->  what there is to measure with."""
+"""This machine  ->  what there is to measure with.
+
+profkit doctor
+profkit doctor --json
+"""
 
 from __future__ import annotations
 
@@ -19,12 +23,8 @@ def examine_machine() -> int:
 
 
 VERB = options.Verb(
-    run=examine_machine,
-    group="For agents and CI",
+    examine_machine,
+    "For agents and CI",
     forms="json",
     bad="something is missing that measuring needs",
-    examples=(
-        "profkit doctor",
-        "profkit doctor --json",
-    ),
 )

@@ -1,4 +1,9 @@
-"""A name  ->  what the rule or metric means."""
+"""A name  ->  what the rule or metric means.
+
+profkit explain                               # every rule and every metric
+profkit explain shared-bank-conflicts         # or a word of a verdict, a metric
+profkit explain --markdown                    # the whole reference
+"""
 
 from __future__ import annotations
 
@@ -25,13 +30,4 @@ def explain_name(
     return options.DONE
 
 
-VERB = options.Verb(
-    run=explain_name,
-    group="Understand a kernel",
-    forms="",
-    examples=(
-        "profkit explain                               # every rule and every metric",
-        "profkit explain shared-bank-conflicts         # or a word of a verdict, a metric",
-        "profkit explain --markdown                    # the whole reference",
-    ),
-)
+VERB = options.Verb(explain_name, "Understand a kernel", forms="")

@@ -1,4 +1,11 @@
-"""Two folders of records  ->  may this go in: nothing slower, nothing wrong, nothing untried."""
+"""Two folders of records  ->  may this go in: nothing slower, nothing wrong, nothing untried.
+
+profkit gate base/artifacts artifacts --case B
+profkit gate base/artifacts --markdown        # for the job summary
+profkit gate old/artifacts --strict --quiet --json
+profkit gate ../good/artifacts --bisect        # git bisect run profkit gate ...
+profkit gate base/artifacts --history runs/history
+"""
 
 from __future__ import annotations
 
@@ -52,15 +59,5 @@ def run_gate(
 
 
 VERB = options.Verb(
-    run=run_gate,
-    group="For agents and CI",
-    forms="json markdown quiet",
-    bad="something is slower or wrong",
-    examples=(
-        "profkit gate base/artifacts artifacts --case B",
-        "profkit gate base/artifacts --markdown        # for the job summary",
-        "profkit gate old/artifacts --strict --quiet --json",
-        "profkit gate ../good/artifacts --bisect        # git bisect run profkit gate ...",
-        "profkit gate base/artifacts --history runs/history",
-    ),
+    run_gate, "For agents and CI", forms="json markdown quiet", bad="something is slower or wrong"
 )

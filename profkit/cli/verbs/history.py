@@ -1,4 +1,14 @@
-"""Everything that was ever measured  ->  what changed when, by which commit, and was it real."""
+"""Everything that was ever measured  ->  what changed when, by which commit, and was it real.
+
+profkit history --add                         # after a profile
+profkit history --log --artifacts artifacts   # every record ever committed
+profkit history champion --case B
+profkit history stage2 --case B -o history.png # steps, intervals, machines
+profkit history --add --commit HEAD~2 --quiet --json
+profkit history --history runs/history --markdown
+profkit history --sql                         # the tables and their columns
+profkit history --sql 'SELECT variant, min(median) FROM runs GROUP BY variant'
+"""
 
 from __future__ import annotations
 
@@ -97,18 +107,4 @@ def _from_artifacts(kept: History, artifacts: Path, commit: str | None) -> Itera
     return added.problems
 
 
-VERB = options.Verb(
-    run=show_history,
-    group="Did it help",
-    forms="json markdown quiet",
-    examples=(
-        "profkit history --add                         # after a profile",
-        "profkit history --log --artifacts artifacts   # every record ever committed",
-        "profkit history champion --case B",
-        "profkit history stage2 --case B -o history.png # steps, intervals, machines",
-        "profkit history --add --commit HEAD~2 --quiet --json",
-        "profkit history --history runs/history --markdown",
-        "profkit history --sql                         # the tables and their columns",
-        "profkit history --sql 'SELECT variant, min(median) FROM runs GROUP BY variant'",
-    ),
-)
+VERB = options.Verb(show_history, "Did it help", forms="json markdown quiet")

@@ -1,4 +1,9 @@
-"""The folder of problems  ->  its variants in ladder order."""
+"""The folder of problems  ->  its variants in ladder order.
+
+profkit list
+profkit list --problem attention
+profkit list --kernels mine --build-dir build --artifacts runs --json
+"""
 
 from __future__ import annotations
 
@@ -25,13 +30,4 @@ def list_variants(
     return options.COULD_NOT if problems else options.DONE
 
 
-VERB = options.Verb(
-    run=list_variants,
-    group="Your own kernels",
-    forms="json",
-    examples=(
-        "profkit list",
-        "profkit list --problem attention",
-        "profkit list --kernels mine --build-dir build --artifacts runs --json",
-    ),
-)
+VERB = options.Verb(list_variants, "Your own kernels", forms="json")

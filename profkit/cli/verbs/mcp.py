@@ -1,4 +1,8 @@
-"""An agent's questions over the Model Context Protocol  ->  answers about one folder."""
+"""An agent's questions over the Model Context Protocol  ->  answers about one folder.
+
+profkit mcp                                   # an agent starts this by itself
+profkit mcp --root runs/
+"""
 
 from __future__ import annotations
 
@@ -292,12 +296,4 @@ def _cut(value: Any, most: int | None) -> Any:
     return [_cut(of, most) for of in value[:most]] if isinstance(value, list | tuple) else value
 
 
-VERB = options.Verb(
-    run=serve_agents,
-    group="For agents and CI",
-    forms="",
-    examples=(
-        "profkit mcp                                   # an agent starts this by itself",
-        "profkit mcp --root runs/",
-    ),
-)
+VERB = options.Verb(serve_agents, "For agents and CI", forms="")

@@ -1,4 +1,9 @@
-"""A name  ->  a problem's folder to begin with."""
+"""A name  ->  a problem's folder to begin with.
+
+profkit new row-sum
+profkit new layernorm --language triton --kernels mine
+profkit new decode --json --quiet
+"""
 
 from __future__ import annotations
 
@@ -27,12 +32,4 @@ def new_folder(
     return options.DONE
 
 
-VERB = options.Verb(
-    run=new_folder,
-    group="Your own kernels",
-    examples=(
-        "profkit new row-sum",
-        "profkit new layernorm --language triton --kernels mine",
-        "profkit new decode --json --quiet",
-    ),
-)
+VERB = options.Verb(new_folder, "Your own kernels")

@@ -1,4 +1,14 @@
-"""A variant, or any command  ->  profile: checked, timed, collected, diagnosed."""
+"""A variant, or any command  ->  profile: checked, timed, collected, diagnosed.
+
+profkit profile --variant stage2 --case B
+profkit profile --all --case B --gpus all      # who is free takes it
+profkit profile --all --case A --case B --on tcp://host:8786
+profkit profile --all --kernels mine --build-dir build --artifacts runs
+profkit profile --variant stage2 --set basic --cache-control none --json -q
+profkit profile --kernel softmax -o run.ncu-rep -- python train.py
+profkit profile --skip 10 --count 3 --timeout 1800 -- ./train
+profkit profile --nvtx backward --count 5 -- python train.py
+"""
 
 from __future__ import annotations
 
@@ -183,18 +193,4 @@ def _wrap(command: Sequence[str], output: Path | None, settings: collect.Collect
     return show_reports([str(report)])
 
 
-VERB = options.Verb(
-    run=profile_variants,
-    group="Your own kernels",
-    bad="a variant is wrong",
-    examples=(
-        "profkit profile --variant stage2 --case B",
-        "profkit profile --all --case B --gpus all      # who is free takes it",
-        "profkit profile --all --case A --case B --on tcp://host:8786",
-        "profkit profile --all --kernels mine --build-dir build --artifacts runs",
-        "profkit profile --variant stage2 --set basic --cache-control none --json -q",
-        "profkit profile --kernel softmax -o run.ncu-rep -- python train.py",
-        "profkit profile --skip 10 --count 3 --timeout 1800 -- ./train",
-        "profkit profile --nvtx backward --count 5 -- python train.py",
-    ),
-)
+VERB = options.Verb(profile_variants, "Your own kernels", bad="a variant is wrong")

@@ -1,4 +1,11 @@
-"""Reports, programs, a history  ->  one page for somebody else."""
+"""Reports, programs, a history  ->  one page for somebody else.
+
+profkit report runs/ -o page.html             # one page, to open, send and print
+profkit report *.ncu-rep -o page.html --title 'Attention' --top 20 --quiet
+profkit report runs/ artifacts/history -o page.html  # with all that was measured
+profkit report runs/ --output page.html --kernel flash --where 'time > 1e-5'
+profkit report step.triage step.triage/counters.ncu-rep -o step.html
+"""
 
 from __future__ import annotations
 
@@ -69,15 +76,4 @@ def _is_kept(word: str) -> bool:
     return sources.is_triage(word) or any(Path(word).glob("runs/*.parquet"))
 
 
-VERB = options.Verb(
-    run=write_report,
-    group="Understand a kernel",
-    forms="quiet",
-    examples=(
-        "profkit report runs/ -o page.html             # one page, to open, send and print",
-        "profkit report *.ncu-rep -o page.html --title 'Attention' --top 20 --quiet",
-        "profkit report runs/ artifacts/history -o page.html  # with all that was measured",
-        "profkit report runs/ --output page.html --kernel flash --where 'time > 1e-5'",
-        "profkit report step.triage step.triage/counters.ncu-rep -o step.html",
-    ),
-)
+VERB = options.Verb(write_report, "Understand a kernel", forms="quiet")

@@ -1,4 +1,10 @@
-"""Reports  ->  their launches under the ceilings of the machine; times by shape  ->  who is fastest."""
+"""Reports  ->  their launches under the ceilings of the machine; times by shape  ->  who is fastest.
+
+profkit roofline runs/ --output roof.svg
+profkit roofline runs/ --kernel gemm --where 'time > 1e-5' --quiet
+profkit roofline runs/ artifacts/attention/held.jsonl -o shapes.png
+profkit roofline times.jsonl -o heat.svg      # who is fastest at which shape
+"""
 
 from __future__ import annotations
 
@@ -55,14 +61,4 @@ def draw_roofline(
     return options.DONE if complete else options.COULD_NOT
 
 
-VERB = options.Verb(
-    run=draw_roofline,
-    group="Understand a kernel",
-    forms="quiet",
-    examples=(
-        "profkit roofline runs/ --output roof.svg",
-        "profkit roofline runs/ --kernel gemm --where 'time > 1e-5' --quiet",
-        "profkit roofline runs/ artifacts/attention/held.jsonl -o shapes.png",
-        "profkit roofline times.jsonl -o heat.svg      # who is fastest at which shape",
-    ),
-)
+VERB = options.Verb(draw_roofline, "Understand a kernel", forms="quiet")

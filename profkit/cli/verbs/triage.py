@@ -1,4 +1,14 @@
-"""A program, or a recording of it  ->  where its step goes, and what to do about it first."""
+"""A program, or a recording of it  ->  where its step goes, and what to do about it first.
+
+profkit triage -- python train.py             # watched, then counted
+profkit triage -o step.triage --budget 60 --timeout 300 -- python train.py
+profkit triage trace.json.gz                  # of torch.profiler, no GPU needed
+profkit triage trace.json.gz --step-ms 16.5   # what a plain run takes
+profkit triage run.sqlite --range train_step --json --quiet    # of nsys
+profkit triage rank0.json.gz rank1.json.gz --markdown    # a trace a rank
+profkit triage --ranks all -- torchrun --nproc-per-node 2 train.py
+profkit triage trace.json.gz --page step.html # with the step's timeline
+"""
 
 from __future__ import annotations
 
@@ -171,18 +181,4 @@ def _report_kept(counts: Counts | None, folder: Path, output: Path | None) -> Co
     return replace(counts, report=str(output / report.name) if report else "")
 
 
-VERB = options.Verb(
-    run=triage_program,
-    group="Understand a program",
-    forms="json markdown quiet",
-    examples=(
-        "profkit triage -- python train.py             # watched, then counted",
-        "profkit triage -o step.triage --budget 60 --timeout 300 -- python train.py",
-        "profkit triage trace.json.gz                  # of torch.profiler, no GPU needed",
-        "profkit triage trace.json.gz --step-ms 16.5   # what a plain run takes",
-        "profkit triage run.sqlite --range train_step --json --quiet    # of nsys",
-        "profkit triage rank0.json.gz rank1.json.gz --markdown    # a trace a rank",
-        "profkit triage --ranks all -- torchrun --nproc-per-node 2 train.py",
-        "profkit triage trace.json.gz --page step.html # with the step's timeline",
-    ),
-)
+VERB = options.Verb(triage_program, "Understand a program", forms="json markdown quiet")

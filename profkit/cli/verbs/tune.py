@@ -1,4 +1,13 @@
-"""A variant with tunables  ->  tune: search, decide, write down."""
+"""A variant with tunables  ->  tune: search, decide, write down.
+
+profkit tune --variant v3 --case B
+profkit tune --variant v3 --case B --resume   # after Ctrl-C, a crash or a kill
+profkit tune --variant v3 --trials 200 --time 600 --seed 1 --gpus all --quiet
+profkit tune --variant v3 --storage sqlite:///a.db --no-steer --no-profile
+profkit tune --variant v3 --storage journal:///nfs/v3.log   # several hosts
+profkit tune --variant v3 --min-occupancy 0.5 --timeout 60 -o found --json
+profkit tune --variant mine --kernels mine --build-dir build --artifacts runs
+"""
 
 from __future__ import annotations
 
@@ -121,16 +130,4 @@ def _history(frame: Any, folder: Path) -> Path:
     return file
 
 
-VERB = options.Verb(
-    run=tune_variant,
-    group="Your own kernels",
-    examples=(
-        "profkit tune --variant v3 --case B",
-        "profkit tune --variant v3 --case B --resume   # after Ctrl-C, a crash or a kill",
-        "profkit tune --variant v3 --trials 200 --time 600 --seed 1 --gpus all --quiet",
-        "profkit tune --variant v3 --storage sqlite:///a.db --no-steer --no-profile",
-        "profkit tune --variant v3 --storage journal:///nfs/v3.log   # several hosts",
-        "profkit tune --variant v3 --min-occupancy 0.5 --timeout 60 -o found --json",
-        "profkit tune --variant mine --kernels mine --build-dir build --artifacts runs",
-    ),
-)
+VERB = options.Verb(tune_variant, "Your own kernels")
