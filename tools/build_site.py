@@ -34,9 +34,17 @@ from profkit.reports import figures
 from profkit.reports.metrics import CATALOGUE, FAMILIES
 from profkit.show.plots.base import figure_of
 from profkit.show.text import words
-from profkit.show.text.blocks import Block, Code, Grid, Heading, Paragraph, TextLine, TextSpan
+from profkit.show.text.blocks import (
+    Block,
+    Code,
+    Grid,
+    Heading,
+    Paragraph,
+    TextLine,
+    TextSpan,
+    to_markdown,
+)
 from profkit.show.text.escape import html, markdown
-from profkit.show.text.markup import to_markdown
 from profkit.show.views.explain import explain
 
 sys.path.insert(0, str(Path(__file__).parent))

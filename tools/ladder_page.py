@@ -31,8 +31,7 @@ from profkit.records.record import SourceFile
 from profkit.records.store import json_safe
 from profkit.reports import figures
 from profkit.show.numbers import references_of
-from profkit.show.text.blocks import Grid
-from profkit.show.text.markup import to_markdown
+from profkit.show.text.blocks import Grid, to_markdown
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "analyses"), str(Path(__file__).parent)]
 from arithmetic import CASES  # noqa: E402

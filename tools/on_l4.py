@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.records.record import SourceFile
 from profkit.reports import figures
-from profkit.show.text.blocks import Grid
-from profkit.show.text.markup import to_markdown
+from profkit.show.text.blocks import Grid, to_markdown
 
 if TYPE_CHECKING:
     from profkit.measure.variants.build import Build

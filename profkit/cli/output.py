@@ -108,7 +108,7 @@ def print_blocks(blocks: Iterable[Block], document: object = None) -> None:
     if document is not None and FORM.json:
         print_json(document)
     elif FORM.markdown:
-        from profkit.show.text.markup import to_markdown
+        from profkit.show.text.blocks import to_markdown
 
         print(to_markdown(blocks), end="")
     else:

@@ -30,9 +30,9 @@ from profkit.reports import figures, raw_counters, reader
 from profkit.reports.frame import frame_rows
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import words
-from profkit.show.text.blocks import Block, Grid, TextLine
+from profkit.show.text.blocks import Block, Grid, TextLine, to_html
 from profkit.show.text.escape import short
-from profkit.show.text.markup import ShowsItself, to_html
+from profkit.show.text.terminal import ShowsItself
 from profkit.show.views import comparison as changes
 
 KERNEL = 48  # characters of a kernel name in a table, and in the head of a comparison

@@ -10,7 +10,7 @@ import pytest
 from profkit.evidence.compare import GateResult
 from profkit.evidence.ladder import decide_variant, summarize_variant
 from profkit.evidence.runs import MissingEvidence
-from profkit.show.text.markup import to_markdown
+from profkit.show.text.blocks import to_markdown
 from profkit.show.views.comparison import ladder_summary
 from tests.evidence.made import row, run, samples
 from tests.evidence.test_ladder import folder

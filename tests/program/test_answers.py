@@ -22,7 +22,7 @@ from profkit.program.recorded import judge_recordings
 from profkit.program.timeline import Timeline
 from profkit.program.triage import triage_timeline
 from profkit.reports.figures import base_name
-from profkit.show.text.markup import to_markdown
+from profkit.show.text.blocks import to_markdown
 from profkit.show.text.terminal import to_text
 from profkit.show.views.triage import bar, compared_triages, triaged
 from tests.program.made import GEMM, MUL, Program, ran

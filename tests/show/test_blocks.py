@@ -10,8 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from profkit.show.text.blocks import Grid, Heading, ListItem, Paragraph, TextLine, TextSpan
-from profkit.show.text.markup import to_markdown
+from profkit.show.text.blocks import (
+    Grid,
+    Heading,
+    ListItem,
+    Paragraph,
+    TextLine,
+    TextSpan,
+    to_markdown,
+)
 from profkit.show.text.terminal import console, to_text
 
 HOSTILE = "[red]x[/red] <b>y</b> | `z` \x1b[31m @me \n next"

@@ -7,7 +7,7 @@ import html.parser
 from markdown_it import MarkdownIt
 
 from profkit.diagnosis.launches import HotLine, Row, judged_rows
-from profkit.show.text.markup import to_markdown
+from profkit.show.text.blocks import to_markdown
 from profkit.show.views.diagnosis import diagnosis_blocks
 
 from .conftest import HOSTILE, Made

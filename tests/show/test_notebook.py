@@ -15,8 +15,7 @@ from profkit.errors import ProfkitError
 from profkit.reports import reader
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.notebook import COLUMNS, Frame
-from profkit.show.text.blocks import Grid, Heading, TextLine
-from profkit.show.text.markup import to_html
+from profkit.show.text.blocks import Grid, Heading, TextLine, to_html
 from tests.conftest import ROOT
 
 from .conftest import HOSTILE

@@ -14,7 +14,7 @@ from profkit.cli import main
 from profkit.errors import ProfkitError
 from profkit.records.grid import GridCell, TimeGrid
 from profkit.show.plots import heatmap, roofline
-from profkit.show.plots.heatmap import panels
+from profkit.show.plots.bars import panels
 from tests.conftest import ROOT
 
 

@@ -22,21 +22,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from profkit.cli import options
+from profkit.cli import options, output
 from profkit.cli.launches import choose_launches, expand_patterns, read_patterns
 from profkit.cli.options import flag
-from profkit.cli.output import (
-    note,
-    print_blocks,
-    print_json,
-    print_json_rows,
-    print_plain,
-    progress,
-    refuse,
-    save_frame,
-    say_each,
-    write_to,
-)
 from profkit.cli.signals import stop_on_term
 from profkit.diagnosis.launches import Judged, judged_rows, with_lines
 from profkit.errors import ProfkitError
@@ -106,16 +94,16 @@ def diagnose_reports(
         _ask_whatif(reports[0], changes, case, artifacts)
         return options.DONE
     elsewhere = {"--case": case, "--artifacts": artifacts != options.ARTIFACTS}
-    refuse(elsewhere, "of --with", "profkit diagnose VARIANT --with CHANGES")
+    output.refuse(elsewhere, "of --with", "profkit diagnose VARIANT --with CHANGES")
     if history:
         if csv or parquet or options.FORM.markdown or brief or kernel or where:
             raise ProfkitError("--history keeps every launch and shows none", "leave out the rest")
         return _keep(reports, history, on)
-    files = [write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
+    files = [output.write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
     read, complete = read_patterns(reports, client=None if on is None else cluster_client(on))
     chosen = choose_launches(read, kernel, where)
     for file in files:
-        save_frame(chosen.frame, file, as_csv=file == csv)
+        output.save_frame(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
         print(csv_text(chosen.frame), end="")
     elif options.FORM.json:
@@ -148,20 +136,20 @@ def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
 
     paths, complete = expand_patterns(reports)
     stop_on_term()
-    with progress("reading") as step:
+    with output.progress("reading") as step:
         at = None if on is None else cluster_client(on)
         done = stream_reports(
             paths, History(history), at, lambda n: step(n, len(paths)) if step else None
         )
     unread = (ProfkitError(f"{f.path}: {f.status}: {f.message}", _LEFT) for f in done.not_ok)
-    say_each(unread, quiet=options.FORM.quiet)
+    output.say_each(unread, quiet=options.FORM.quiet)
     added = f"{done.reports} reports and {done.launches} launches added"
     left = f"{done.known} known already, {len(done.not_ok)} not read whole"
-    note(f"{history}: {added}, {left}")
+    output.note(f"{history}: {added}, {left}")
     if options.FORM.json:
         counts = {"reports": done.reports, "known": done.known, "launches": done.launches}
         not_ok = [file.path for file in done.not_ok]
-        print_json({"schema": "profkit.streamed/1", **counts, "not_ok": not_ok})
+        output.print_json({"schema": "profkit.streamed/1", **counts, "not_ok": not_ok})
     return 0 if complete and not done.not_ok else options.COULD_NOT
 
 
@@ -177,7 +165,7 @@ def _show_document(
     if lines != 0:
         launches = with_lines(launches, lines, lines or 0)
     document = diagnosis_document(files, ())
-    print_json_rows(document, "launches", map(launch_entry, launches))
+    output.print_json_rows(document, "launches", map(launch_entry, launches))
 
 
 def _print_rows(
@@ -192,9 +180,9 @@ def _print_rows(
         lined = with_lines([row.shown for row in detailed], lines, lines or 0)
         detailed = [row.replaced(row.shown, run) for row, run in zip(detailed, lined, strict=True)]
     if options.FORM.brief:
-        print_plain(brief_diagnosis([*detailed, *table[len(detailed) :]]))
+        output.print_plain(brief_diagnosis([*detailed, *table[len(detailed) :]]))
         return
-    print_blocks(diagnosis_blocks(table, detailed, full=every))
+    output.print_blocks(diagnosis_blocks(table, detailed, full=every))
 
 
 def _ask_whatif(variant: str, changes: str, case: str | None, artifacts: Path) -> None:
@@ -212,7 +200,9 @@ def _ask_whatif(variant: str, changes: str, case: str | None, artifacts: Path) -
     estimates = [(run, whatif_launch(run.launch, counts)) for run in runs]
     told = [{"case": r.case, "time_s": r.row["time"], "expect": x} for r, x in estimates]
     document = {"variant": variant, "changes": counts, "answers": told}
-    print_blocks(answers(variant, counts, estimates), {"schema": "profkit.whatif/1", **document})
+    output.print_blocks(
+        answers(variant, counts, estimates), {"schema": "profkit.whatif/1", **document}
+    )
 
 
 def _header_moves(evidence: Evidence, variant: str) -> tuple[str, tuple[CounterChange, ...]]:

@@ -36,9 +36,8 @@ from profkit.reports.metrics.warps import MEANING
 from profkit.show.numbers import PIPES, WORDS, history_points, pipe_word, reference_times
 from profkit.show.page import launch
 from profkit.show.page.draw import Bar, by_device, chart, history_pictures, strip
-from profkit.show.text.blocks import plain_words
+from profkit.show.text.blocks import page_html, plain_words
 from profkit.show.text.escape import escaped, short
-from profkit.show.text.markup import page_html
 from profkit.show.text.words import BOUNDS, metric, timed
 from profkit.show.views import triage as screen
 from profkit.show.views.comparison import ladder_steps

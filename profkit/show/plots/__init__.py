@@ -8,9 +8,8 @@ from __future__ import annotations
 from profkit.errors import needing
 
 with needing("matplotlib", "a picture"):
-    from profkit.show.plots.bars import occupancy, pipes, stalls
+    from profkit.show.plots.bars import heatmap, occupancy, pipes, stalls
     from profkit.show.plots.base import png, save
-    from profkit.show.plots.heatmap import heatmap
     from profkit.show.plots.roofline import roofline
     from profkit.show.plots.times import (
         history_steps,

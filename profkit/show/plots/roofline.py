@@ -19,8 +19,8 @@ from profkit.reports.figures import quantity, share
 from profkit.show import numbers
 from profkit.show.numbers import Roof, Row, word
 from profkit.show.plots import base
+from profkit.show.plots.bars import shared_part
 from profkit.show.plots.base import COLOURS, FAINT, INK, clip
-from profkit.show.plots.heatmap import shared_part
 from profkit.show.plots.labels import Boxes, Label, place_labels
 
 if TYPE_CHECKING:

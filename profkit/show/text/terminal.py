@@ -307,3 +307,18 @@ def _narrowest(text: Text, lines: int) -> int:
     longest = max(Text(word).cell_len for word in re.findall(r"^ *\S+|\S+", text.plain))
     widths = range(longest, widest)
     return longest + bisect_left(widths, True, key=lambda w: len(_lines(text, w)) <= lines)
+
+
+class ShowsItself:
+    """Something that is said in blocks: text where it is printed, HTML in a notebook."""
+
+    WIDTH = 100  # of a terminal that prints it
+
+    def blocks(self) -> Iterable[Block]:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return to_text(self.blocks(), console(width=self.WIDTH)).rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        return blocks.to_html(self.blocks())

@@ -20,8 +20,16 @@ from profkit.records.paths import FULL
 from profkit.reports.figures import speedup
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
 from profkit.show.text import blocks, words
-from profkit.show.text.blocks import Block, Columns, TextSpan, Words, grid, on_lines
-from profkit.show.text.markup import ShowsItself, to_markdown
+from profkit.show.text.blocks import (
+    Block,
+    Columns,
+    TextSpan,
+    Words,
+    grid,
+    on_lines,
+    to_markdown,
+)
+from profkit.show.text.terminal import ShowsItself
 
 # Not ncu's: the frame takes it from the record that profkit writes beside a report.
 RECORD = "run record"

@@ -23,8 +23,8 @@ from profkit.show.text.blocks import (
     TextLine,
     TextSpan,
     grid,
+    to_markdown,
 )
-from profkit.show.text.markup import to_markdown
 
 if TYPE_CHECKING:
     import pandas as pd
