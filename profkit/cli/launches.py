@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from profkit.cli.options import COULD_NOT
+from profkit.cli.options import COULD_NOT, DONE
 from profkit.cli.output import progress, say
 from profkit.diagnosis.launches import Judged, judged, table
 from profkit.errors import ProfkitError
@@ -48,13 +48,18 @@ class Chosen:
     """The launches that were asked for."""
 
     reports: Reports
+    complete: bool  # whether all reports were read whole
     everything: list[Judged]
     kept: list[int]
 
     @property
     def launches(self) -> list[Judged]:
-        """Judged, in the order of the files."""
         return [self.everything[i] for i in self.kept]
+
+    @property
+    def status(self) -> int:
+        good = self.complete and any(run.status == "ok" for run in self.launches)
+        return DONE if good else COULD_NOT
 
     @property
     def frame(self) -> DataFrame:
@@ -62,11 +67,16 @@ class Chosen:
         return table(self.reports, self.everything).iloc[self.kept]
 
 
-def read_patterns(patterns: Sequence[str], *, client: Any = None) -> tuple[Reports, bool]:
-    """Read what can be read, say what cannot; return the reports, and if all are whole."""
-    paths, complete = expand_patterns(patterns)
+def read_launches(
+    patterns: Sequence[str],
+    kernel: str | None = None,
+    where: str | None = None,
+    client: Any = None,
+) -> Chosen:
+    """Read what can be read, say what cannot; judge every launch, keep those that are asked for."""
+    paths, complete = expand_patterns(patterns) if patterns else ([], True)
     with progress("reading") as step:
-        reports = reader.read_report(paths, progress=step, client=client)
+        reports = reader.read_report(paths, progress=step, client=client) if paths else Reports(())
     at = COLUMNS.index("status")
     status = {part.file.path: {row[at] for row in part.identity} for part in reports.parts}
     for file in reports.files:
@@ -75,7 +85,21 @@ def read_patterns(patterns: Sequence[str], *, client: Any = None) -> tuple[Repor
             complete = False
         elif status.get(file.path) == {"failed"}:
             say(ProfkitError(f"{file.path}: ncu gave up on every launch in it", _FAILED))
-    return reports, complete
+    launches = judged(reports)
+    chosen = Chosen(reports, complete, launches, list(range(len(launches))))
+    if kernel is not None:
+        matches = by_kernel([run.kernel for run in launches], kernel)
+        chosen = replace(chosen, kept=[i for i in chosen.kept if matches[i]])
+    if where is not None:
+        chosen = replace(chosen, kept=[int(i) for i in matching_rows(chosen.frame, where).index])
+    if launches and not chosen.kept:
+        flags = {"--kernel": kernel, "--where": where}
+        filters = " and ".join(f"{flag} {text}" for flag, text in flags.items() if text)
+        names = list(dict.fromkeys(short(run.kernel, 40) for run in launches))
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        hint = f"there are: {', '.join(names[:5])}{more}"
+        raise ProfkitError(f"no launch matches {filters}", hint)
+    return chosen
 
 
 def expand_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
@@ -113,25 +137,6 @@ _MEND = {
     "damaged": "copy it again or profile again; what could be read is shown",
     "unreadable": "give a report that Nsight Compute wrote (.ncu-rep, .ncu-repz)",
 }
-
-
-def choose_launches(reports: Reports, kernel: str | None, where: str | None) -> Chosen:
-    """Judge every launch and keep those that were asked for."""
-    launches = judged(reports)
-    chosen = Chosen(reports, launches, list(range(len(launches))))
-    if kernel is not None:
-        matches = by_kernel([run.kernel for run in launches], kernel)
-        chosen = replace(chosen, kept=[i for i in chosen.kept if matches[i]])
-    if where is not None:
-        chosen = replace(chosen, kept=[int(i) for i in matching_rows(chosen.frame, where).index])
-    if launches and not chosen.kept:
-        flags = {"--kernel": kernel, "--where": where}
-        filters = " and ".join(f"{flag} {text}" for flag, text in flags.items() if text)
-        names = list(dict.fromkeys(short(run.kernel, 40) for run in launches))
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        hint = f"there are: {', '.join(names[:5])}{more}"
-        raise ProfkitError(f"no launch matches {filters}", hint)
-    return chosen
 
 
 def by_kernel(names: Sequence[str], pattern: str) -> list[bool]:

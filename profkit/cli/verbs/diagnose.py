@@ -23,15 +23,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from profkit.cli import options, output
-from profkit.cli.launches import choose_launches, expand_patterns, read_patterns
+from profkit.cli.launches import Chosen, expand_patterns, read_launches
 from profkit.cli.options import flag
 from profkit.cli.signals import stop_on_term
-from profkit.diagnosis.launches import Judged, judged_rows, with_lines
+from profkit.diagnosis.launches import judged_rows, with_lines
 from profkit.errors import ProfkitError
 from profkit.reports.cluster import cluster_client
-from profkit.reports.reader import ReportFile
 from profkit.show.text.escape import csv_text
-from profkit.show.views.diagnosis import brief_diagnosis, diagnosis_blocks
+from profkit.show.views.diagnosis import (
+    brief_diagnosis,
+    diagnosis_blocks,
+    diagnosis_document,
+    launch_entry,
+)
 
 if TYPE_CHECKING:
     from profkit.evidence.runs import Evidence
@@ -100,33 +104,22 @@ def diagnose_reports(
             raise ProfkitError("--history keeps every launch and shows none", "leave out the rest")
         return _keep(reports, history, on)
     files = [output.write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
-    read, complete = read_patterns(reports, client=None if on is None else cluster_client(on))
-    chosen = choose_launches(read, kernel, where)
+    client = None if on is None else cluster_client(on)
+    chosen = read_launches(reports, kernel, where, client)
     for file in files:
         output.save_frame(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
         print(csv_text(chosen.frame), end="")
-    elif options.FORM.json:
-        _show_document(read.files, chosen.launches, top, lines)
-    elif not files:
-        _print_rows(chosen.launches, top, lines, every, each)
-    return _status(complete, chosen.launches)
+    elif options.FORM.json or not files:
+        _show(chosen, top, lines, every, each)
+    return chosen.status
 
 
 def show_reports(reports: Sequence[str]) -> int:
     """Print what the kernels of reports just made wait for; the exit status."""
-    read, complete = read_patterns(reports)
-    launches = choose_launches(read, None, None).launches
-    if options.FORM.json:
-        _show_document(read.files, launches, None, None)
-    else:
-        _print_rows(launches, None, None, False, False)
-    return _status(complete, launches)
-
-
-def _status(complete: bool, launches: Sequence[Judged]) -> int:
-    good = complete and any(run.status == "ok" for run in launches)
-    return options.DONE if good else options.COULD_NOT
+    chosen = read_launches(reports)
+    _show(chosen, None, None, False, False)
+    return chosen.status
 
 
 def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
@@ -153,36 +146,27 @@ def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
     return 0 if complete and not done.not_ok else options.COULD_NOT
 
 
-def _show_document(
-    files: Sequence[ReportFile], launches: list[Judged], top: int | None, lines: int | None
-) -> None:
-    from profkit.show.views.diagnosis import diagnosis_document, launch_entry
-
-    if top is not None:
-        rows = judged_rows(launches)[:top]
-        worst = set(map(id, chain.from_iterable(row.launches for row in rows)))
-        launches = [run for run in launches if id(run) in worst]
-    if lines != 0:
-        launches = with_lines(launches, lines, lines or 0)
-    document = diagnosis_document(files, ())
-    output.print_json_rows(document, "launches", map(launch_entry, launches))
-
-
-def _print_rows(
-    launches: list[Judged], top: int | None, lines: int | None, every: bool, each: bool
-) -> None:
-    """The answer, the table, and the first rows in detail."""
-    table = judged_rows(launches, every=each)
-    detailed = table if every else table[: top or DETAILS]
-    if not table:
-        return
-    if lines != 0:
-        lined = with_lines([row.shown for row in detailed], lines, lines or 0)
-        detailed = [row.replaced(row.shown, run) for row, run in zip(detailed, lined, strict=True)]
-    if options.FORM.brief:
-        output.print_plain(brief_diagnosis([*detailed, *table[len(detailed) :]]))
-        return
-    output.print_blocks(diagnosis_blocks(table, detailed, full=every))
+def _show(chosen: Chosen, top: int | None, lines: int | None, every: bool, each: bool) -> None:
+    """Print the document; or the answer, the table, and the first rows in detail."""
+    launches = chosen.launches
+    if options.FORM.json:
+        if top is not None:
+            worst = chain.from_iterable(row.launches for row in judged_rows(launches)[:top])
+            kept = set(map(id, worst))
+            launches = [run for run in launches if id(run) in kept]
+        launches = launches if lines == 0 else with_lines(launches, lines, lines or 0)
+        document = diagnosis_document(chosen.reports.files, ())
+        output.print_json_rows(document, "launches", map(launch_entry, launches))
+    elif table := judged_rows(launches, every=each):
+        detailed = table if every else table[: top or DETAILS]
+        if lines != 0:
+            lined = with_lines([row.shown for row in detailed], lines, lines or 0)
+            pairs = zip(detailed, lined, strict=True)
+            detailed = [row.replaced(row.shown, run) for row, run in pairs]
+        if options.FORM.brief:
+            output.print_plain(brief_diagnosis([*detailed, *table[len(detailed) :]]))
+        else:
+            output.print_blocks(diagnosis_blocks(table, detailed, full=every))
 
 
 def _ask_whatif(variant: str, changes: str, case: str | None, artifacts: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profkit.cli import options, sources
-from profkit.cli.launches import choose_launches, read_patterns
+from profkit.cli.launches import read_launches
 from profkit.cli.options import argument, flag
 from profkit.cli.output import note, say_each, write_to
 from profkit.errors import ProfkitError
@@ -21,7 +21,6 @@ from profkit.files import write_text
 from profkit.program import readers as recordings
 from profkit.program.document import read_document
 from profkit.program.triage import triage_timeline
-from profkit.reports.reader import Reports
 
 if TYPE_CHECKING:
     pass
@@ -59,16 +58,15 @@ def write_report(
             steps, problems = sources.read_steps(word)
             say_each(problems)
             histories.append((word, steps))
-    reports, complete = read_patterns(patterns) if patterns else (Reports(()), True)
-    chosen = choose_launches(reports, kernel, where).launches
-    page = pages.render(reports, chosen, title or pages.TITLE, top or ROWS, programs, histories)
+    chosen = read_launches(patterns, kernel, where)
+    shown = chosen.reports, chosen.launches
+    page = pages.render(*shown, title or pages.TITLE, top or ROWS, programs, histories)
     write_text(output, page.html)
     say_each((ProfkitError(line) for line in page.notes), quiet=options.FORM.quiet)
     left = f"; {page.left_out} more with --top {page.launches + page.left_out}"
     size = len(page.html.encode()) / 1e6
     note(f"{output}: {page.launches} rows, {size:.1f} MB{left * bool(page.left_out)}")
-    good = complete and (folders or any(run.status == "ok" for run in chosen))
-    return options.DONE if good else options.COULD_NOT
+    return options.DONE if folders and chosen.complete else chosen.status
 
 
 def _is_kept(word: str) -> bool:

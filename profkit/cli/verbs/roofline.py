@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from profkit.cli import options
-from profkit.cli.launches import choose_launches, read_patterns
+from profkit.cli.launches import read_launches
 from profkit.cli.options import argument, flag
 from profkit.cli.output import note, write_to
 from profkit.errors import ProfkitError
@@ -49,8 +49,7 @@ def draw_roofline(
         plots.save(plots.heatmap(shapes), output)
         note(f"{output}: {len(shapes.cells)} shapes")
         return options.DONE
-    read, complete = read_patterns(patterns)
-    chosen = choose_launches(read, kernel, where)
+    chosen = read_launches(patterns, kernel, where)
     devices = sorted({run.device for run in chosen.launches if run.device})
     if len(devices) > 1:
         hint = f"draw one at a time: --where 'device == \"{devices[0]}\"'"
@@ -58,7 +57,7 @@ def draw_roofline(
     plots.save(plots.roofline(chosen.frame, grid=shapes), output)
     beside = f" and {len(shapes.cells)} shapes" if shapes else ""
     note(f"{output}: {len(chosen.frame)} launches{beside}")
-    return options.DONE if complete else options.COULD_NOT
+    return options.DONE if chosen.complete else options.COULD_NOT
 
 
 VERB = options.Verb(draw_roofline, "Understand a kernel", forms="quiet")

@@ -53,7 +53,9 @@ def place_labels(
     anchors = [ax.transData.transform(label.spots) for label in labels]
     tries = []
     for i, label in enumerate(labels):
-        wide = _measure(ax, label.text, size) + 2 * _GAP
+        probe = ax.text(0, 0, label.text, fontsize=size, parse_math=False, linespacing=1.15)
+        wide = np.array(probe.get_window_extent().size) + 2 * _GAP
+        probe.remove()
         one = _tries(anchors[i], wide, ax.figure.dpi / 72, inside, hard, soft)
         foreign = [a for j, a in enumerate(anchors) if j != i]
         tries.append(replace(one, cost=one.cost + _misleading(one, foreign)))
@@ -106,13 +108,6 @@ def _misleading(tries: Tries, foreign: Sequence[Boxes]) -> Boxes:
     return cost
 
 
-def _measure(ax: Axes, text: str, size: float) -> Boxes:
-    probe = ax.text(0, 0, text, fontsize=size, parse_math=False, linespacing=1.15)
-    box = probe.get_window_extent()
-    probe.remove()
-    return np.array([box.width, box.height])
-
-
 def _candidates(anchor: Boxes, size: Boxes, point: float) -> Boxes:
     """Boxes round an anchor: on rays at every reach, and stacked in columns left and right."""
     reach = np.repeat(np.array(_REACHES) * point, len(_ANGLES))
@@ -135,7 +130,15 @@ def _settle(tries: list[Tries], order: Sequence[int]) -> tuple[float, list[int |
         before = list(chosen)
         for i in order:
             others = [(tries[j], c) for j, c in enumerate(chosen) if c is not None and j != i]
-            total = _beside(tries[i], others) if others else tries[i].cost
+            total = tries[i].cost
+            if others:  # what each place costs beside the labels already there
+                boxes = np.array([t.boxes[c] for t, c in others])
+                leaders = np.array([t.leaders[c] for t, c in others])
+                crossed = 45.0 * crossings(tries[i].leaders, leaders).sum(axis=1)
+                covered = through(leaders, tries[i].boxes, back=True)
+                covered += through(tries[i].leaders, boxes)
+                total = total + crossed + _ON_TEXT * covered
+                total[overlaps(tries[i].boxes, boxes).any(axis=1)] = np.inf
             best = int(np.argmin(total))
             placed = np.isfinite(total[best])
             chosen[i], paid[i] = (best, float(total[best])) if placed else (None, _LEFT_OUT)
@@ -144,23 +147,12 @@ def _settle(tries: list[Tries], order: Sequence[int]) -> tuple[float, list[int |
     return sum(paid), chosen
 
 
-def _beside(tries: Tries, others: Sequence[tuple[Tries, int]]) -> Boxes:
-    """What each place costs beside the labels already there."""
-    boxes = np.array([t.boxes[c] for t, c in others])
-    leaders = np.array([t.leaders[c] for t, c in others])
-    crossed = 45.0 * crossings(tries.leaders, leaders).sum(axis=1)
-    covered = through(tries.leaders, boxes) + through(leaders, tries.boxes, back=True)
-    total: Boxes = tries.cost + crossed + _ON_TEXT * covered
-    total[overlaps(tries.boxes, boxes).any(axis=1)] = np.inf
-    return total
-
-
 def _nearest(boxes: Boxes, points: Boxes) -> Boxes:
     return np.clip(points, boxes[:, :2], boxes[:, 2:])
 
 
 def overlaps(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
-    """Which boxes of a touch which of b (len(a) x len(b))."""
+    """Return which boxes of a touch which of b (len(a) x len(b))."""
     a, b = a[:, None], b[None, :]
     across = (a[..., 0] < b[..., 2]) & (a[..., 2] > b[..., 0])
     touching: NDArray[np.bool_] = across & (a[..., 1] < b[..., 3]) & (a[..., 3] > b[..., 1])
@@ -168,7 +160,7 @@ def overlaps(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
 
 
 def crossings(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
-    """Which segments of a cross which of b (rows are x0, y0, x1, y1)."""
+    """Return which segments of a cross which of b (rows are x0, y0, x1, y1)."""
 
     def side(p: Boxes, q: Boxes, r: Boxes) -> Boxes:
         u, v = q - p, r - p
@@ -180,7 +172,7 @@ def crossings(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
 
 
 def through(segments: Boxes, boxes: Boxes, back: bool = False) -> NDArray[np.int_]:
-    """How many boxes each segment runs through; with back, how many segments each box lies on."""
+    """Return how many boxes each segment runs through; `back`: how many segments a box lies on."""
     steps = np.linspace(0, 1, 15)[None, :, None]
     points = segments[:, None, :2] + steps * (segments[:, None, 2:] - segments[:, None, :2])
     x, y = points[:, None, :, 0], points[:, None, :, 1]
