@@ -83,7 +83,6 @@ class Verbs(TyperGroup):
         return verb_names()
 
     def get_command(self, ctx: Any, name: str) -> Any:  # noqa: ARG002
-        """The verb of this name, for which only its own file is imported; None without one."""
         if name not in verb_names():
             return None
         return import_module(f"profkit.cli.verbs.{name}").VERB.command(name)

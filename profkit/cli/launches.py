@@ -118,7 +118,6 @@ def expand_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def _mend(file: ReportFile) -> str:
-    """What to do about a file; where there is none of that name, which one may be meant."""
     path = Path(file.path)
     if other := wrong_verb(path, "diagnose"):
         return f"it is {other[0]}: {other[1]}"
@@ -177,7 +176,6 @@ def within(seconds: float, what: str) -> Iterator[None]:
 
 
 def matching_rows(frame: DataFrame, expression: str) -> DataFrame:
-    """The launches for which an expression over the columns holds."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     texts = {str(c) for c in frame.columns if not is_numeric_dtype(frame[c])}

@@ -82,7 +82,6 @@ def _begin(incomplete: str, known: Iterable[tuple[str, str]]) -> Described:
 
 
 def _recorded(ctx: typer.Context, part: int) -> list[str]:
-    """The variants (part 0) or cases (1) of the records in the folder of artifacts."""
     from profkit.records.paths import run_files
 
     folder = Path(ctx.params.get("artifacts") or "artifacts")
@@ -181,7 +180,6 @@ class Verb:
 
     @property
     def exits(self) -> Mapping[int, str]:
-        """Exit status -> when."""
         judged = {BAD: self.bad} if self.bad else {}
         return {DONE: "done", **judged, COULD_NOT: "profkit could not do it"}
 
@@ -209,7 +207,6 @@ class _Command(TyperCommand):
     verb: Verb
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb; what it returns is the exit status."""
         FORM.choose({name: ctx.params.pop(name) for name in self.verb.forms.split()})
         raise typer.Exit(super().invoke(ctx))
 

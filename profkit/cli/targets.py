@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 def on_gpus(target: Target, gpus: str | None) -> Target:
-    """The target on the GPUs that --gpus names."""
     if gpus is None:
         return target
     return replace(target, visible=tuple(visible_devices(gpus, device.count_gpus())))

@@ -64,7 +64,6 @@ def _try(files: Sequence[Path], artifacts: Path) -> int:
 
 
 def _update(path: Path, artifacts: Path) -> int:
-    """Append what the artifacts say anew to the ledger; the exit status."""
     from profkit.evidence import ledger
 
     new = ledger.update(sources.evidence_of(artifacts), path)

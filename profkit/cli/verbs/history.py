@@ -85,7 +85,6 @@ def _ask(kept: History, question: str | None) -> list[ProfkitError]:
 
 
 def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
-    """Add every record in the git log; what could not be read."""
     from profkit.measure.commits import committed_runs
 
     runs, problems = committed_runs(artifacts)
@@ -96,7 +95,6 @@ def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
 
 
 def _from_artifacts(kept: History, artifacts: Path, commit: str | None) -> Iterable[ProfkitError]:
-    """Add the records and reports of a folder; what could not be read."""
     from profkit.evidence.history import add_artifacts
     from profkit.measure.commits import commit_at_hand, commit_named
 

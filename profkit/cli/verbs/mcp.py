@@ -246,7 +246,6 @@ class Answers:
         return side
 
     def _path(self, name: str) -> Path:
-        """A path in the folder, links followed."""
         try:
             path = (self.root / name).resolve()
         except (ValueError, OSError, RuntimeError) as error:  # a NUL, too long, links in a circle

@@ -114,7 +114,6 @@ def _may_write(output: Path | None, page: Path | None, what: Sequence[str]) -> N
 
 
 def _recordings(what: Sequence[str]) -> list[Path]:
-    """Return the recordings that are named; none where it is a command."""
     paths = [Path(word) for word in what]
     known = [p for p in paths if p.suffix in RECORDINGS or p.is_dir()]
     recorded = len(known) == len(paths)

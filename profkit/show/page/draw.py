@@ -52,7 +52,6 @@ def words(text: str, **attributes: object) -> Markup:
 
 
 def across(share: float) -> str:
-    """Return a place across: 0.5 -> 50%."""
     return f"{round(100 * share, 3):g}%"
 
 
@@ -184,7 +183,6 @@ def _roofs(frame: _Frame, roofs: Sequence[numbers.Roof], tilt: str) -> Iterator[
 
 
 def _tied(frame: _Frame, launch: Numbered, points: Sequence[model.Point], single: bool) -> str:
-    """Return the points of a launch, tied in the order of their intensity."""
     number, label, run = launch
     placed = numbers.placed_points(points, frame.left, frame.right)
     at = [(frame.x(x), frame.y(y), point) for x, y, point in placed]
@@ -284,7 +282,6 @@ def history_pictures(
 
 
 def _history(points: Sequence[HistoryPoint], looks: dict[str, str]) -> Iterator[str]:
-    """Yield the median and interval of each run on a logarithmic axis; a line within a machine."""
     low, high = min(p.low for p in points), max(p.high for p in points)
     place, wide = logarithmic(low, high), max(1, len(points) - 1)
 

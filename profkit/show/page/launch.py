@@ -239,7 +239,6 @@ def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
 
 
 def rule_names(several: Sequence[PageRow]) -> list[str]:
-    """Return every rule that was asked of the launches; ours first, in their order."""
     findings = chain.from_iterable(row.run.diagnosis.findings for row in several)
     rules = dict.fromkeys(finding.rule for finding in findings)
     return [rule for rule in {**dict.fromkeys(BY_ID), **rules} if rule in rules]

@@ -185,7 +185,6 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
 
 
 def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str:
-    """Return what the colours mean, and what became of the pipes that are not there."""
     rest = [p for p in PIPES if p not in shown]
     idle = [pipe_word(p) for p in rest if any(_collected(row, p) for row in rows)]
     unknown = [pipe_word(p) for p in rest if not any(_collected(row, p) for row in rows)]
@@ -197,7 +196,6 @@ def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str
 def _cell(
     ax: Axes, at: tuple[int, int], both: tuple[float, float], marked: bool, room: float
 ) -> None:
-    """Draw a pair of bars in a column one unit wide; `room` of it is 100 %."""
     column, y = at
     if all(isnan(v) for v in both):
         ax.text(column + 0.02, y, "?", fontsize=9.5, color=FAINT, va="center")

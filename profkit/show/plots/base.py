@@ -194,7 +194,6 @@ def note(
 
 
 def scales(ax: Axes, x: str, y: str = "", **looks: Any) -> None:
-    """Name what the axes show."""
     ax.set_xlabel(x, **{"fontsize": 12, "color": INK, **looks})
     ax.set_ylabel(y, fontsize=12, color=INK)
 
@@ -207,7 +206,6 @@ def log_axis(axis: Axis, text: Callable[[float], str]) -> None:
 
 
 def sample(label: str, marker: str, colour: str, **looks: Any) -> Line2D:
-    """Return the entry of a legend for points."""
     return Line2D([], [], marker=marker, color=colour, linestyle="", label=label, **looks)
 
 

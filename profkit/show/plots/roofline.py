@@ -89,7 +89,6 @@ def roofline(
 
 
 def _with_ceilings(rows: Sequence[Row], ceilings: Mapping[str, float]) -> list[Row]:
-    """Return the launches with these roofs instead of their report's."""
     known = (*model.LEVELS, *model.FAMILIES)
     for name, value in ceilings.items():
         if name not in known:
@@ -216,7 +215,6 @@ def _say_why(ax: Axes, rows: Sequence[Row]) -> None:
 def _named(
     ax: Axes, groups: Sequence[base.AlikeLaunches], launches: Sequence[Sequence[Points]]
 ) -> list[Label]:
-    """Return the names of the groups with their places, the longest-running first."""
     labels = []
     order = sorted(range(len(groups)), key=lambda i: -base.time_of(groups[i].rows[0]))
     for i in order:

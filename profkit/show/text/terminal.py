@@ -103,7 +103,6 @@ def _column(grid: blocks.Grid, i: int) -> TableColumn:
 
 
 def _whole(line: str, indent: int) -> str:
-    """Return a line unchanged, however long: whoever copies it gets it whole."""
     return f"{' ' * indent}{escaped(line)}".rstrip() + "\n"
 
 

@@ -238,7 +238,6 @@ def verified(files: Iterable[Verified]) -> Iterator[Block]:
 
 
 def gate_line(result: GateResult) -> TextLine:
-    """Return an acceptance gate: met or not, and what does not hold."""
     binding = "" if result.binding else " (reported, not required)"
     failing = f": not holding are {', '.join(result.failing)}" if result.failing else ""
     return TextLine(f"gate {result.name}{binding}{failing}", "met" if result.met else "not met")
@@ -247,7 +246,6 @@ def gate_line(result: GateResult) -> TextLine:
 def ledger_table(
     kept: Ledger, scores: Sequence[Score], table: Sequence[Calibration]
 ) -> Iterator[Block]:
-    """Yield predicted against measured, and how each rule's gains came out."""
     yield Heading("Predicted against measured")
     tried = [score for score in scores if score.tried]
     of_scores: Columns[Score] = {
@@ -305,7 +303,6 @@ def _came_out(score: Score) -> str:
 def answers(
     variant: str, changes: Iterable[CounterChange], estimates: Sequence[tuple[Run, Expectation]]
 ) -> Iterator[Block]:
-    """Yield one row per case: its time now, and what to expect of the changes."""
     condition = ", ".join(f"{c.metric} {c.op} {c.value:g}" for c in changes)
     yield Heading(f"{variant}, if {condition}")
     columns: Columns[tuple[Run, Expectation]] = {

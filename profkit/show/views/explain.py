@@ -225,7 +225,6 @@ _CAREFUL = {
 
 
 def _limiter(word: str, behind: list[Rule]) -> Parts:
-    """Return what a limiter's plainest rule says of it, and the rules that can be behind it."""
     limiter = BY_LIMITER.get(word)
     plain = BY_ID.get(limiter.rule or "" if limiter else "") or min(
         behind, key=lambda rule: len(rule.explains)
@@ -243,7 +242,6 @@ def _limiter(word: str, behind: list[Rule]) -> Parts:
 
 
 def _bound(word: str) -> Parts:
-    """Return what a bound says, how it is decided, and the limiters that go with it."""
     page = pages.word_page(word)
     named = {"latency": list(words.WAITS), "launch": list(words.SHAPES)}
     limiters = named.get(word, [r.limiter for r in RESOURCES if r.group == word])

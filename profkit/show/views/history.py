@@ -40,7 +40,6 @@ def _percent(share: float | None, unknown: str = "") -> str:
 
 
 def noise_blocks(machines: Sequence[MachineNoise]) -> Iterator[Block]:
-    """Yield what A/A runs found on each GPU."""
     if not machines:
         yield TextLine("no A/A comparison: nothing was timed twice")
         return

@@ -118,7 +118,6 @@ def builds_table(rows: Iterable[Entry]) -> Iterator[Block]:
 
 
 def checks(rows: Iterable[Entry]) -> Iterator[Block]:
-    """Yield verdicts on variants, each a check.Check as JSON."""
     head = ("variant", "status", "cases", ">max error", ">tolerance", "sanitizer")
     yield Grid(head, tuple(_checked(row) for row in rows), wraps=5)
 
@@ -222,7 +221,6 @@ def conditions(gpu: Entry, timing: Entry) -> str:
 
 
 def without_counters(name: str, record: Record) -> Iterator[Block]:
-    """Yield what a record says of a launch without a report: floors, blocks, waves."""
     yield Heading(f"{name}, without counters")
     took, floors = median(record.warm) if record.warm else None, record.work.floors
     if took and floors:
