@@ -69,16 +69,11 @@ def _choose(facts: _Facts, launch: Launch) -> Diagnosis:
         if hot and launch.get("l2_atomic_sectors", 0) > 0:
             # One hot slice: every average reads near zero while all warps are in its queue.
             return Diagnosis("memory", "atomics", hot.cause)
-    if not _enough(launch):
+    # Without both halves of the machine a full unit may go unseen.
+    units = launch.known("dram_busy", "l2_cache_busy", "l1_busy", "issue_busy")
+    if not (units or launch.known("memory_busy")):
         return _partial(launch, facts.usages)
     return _latency(launch, facts.usages)
-
-
-def _enough(launch: Launch) -> bool:
-    """Return whether both halves of the machine were measured: else a full unit may go unseen."""
-    return launch.known("memory_busy") or (
-        launch.known("dram_busy", "l2_cache_busy", "l1_busy") and launch.known("issue_busy")
-    )
 
 
 def _partial(launch: Launch, usages: Sequence[Use]) -> Diagnosis:

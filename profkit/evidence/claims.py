@@ -205,8 +205,11 @@ def _try_all(path: Path, module: ModuleType, evidence: Evidence) -> Verified:
     own = [c for c in members if isinstance(c, Claim) and c.check.__module__ == module.__name__]
     claims = dict.fromkeys([*own, *chain.from_iterable(g.claims for g in gates)])
     judged = {c: _judge(c, evidence, path) for c in claims}
-    results = tuple(_gate_result(g, judged) for g in gates)
-    return Verified(path, title, tuple(judged.values()), results)
+    results = []
+    for g in gates:
+        failing = tuple(c.name for c in g.claims if judged[c].outcome != "holds")
+        results.append(GateResult(g.name, not failing, g.binding, failing))
+    return Verified(path, title, tuple(judged.values()), tuple(results))
 
 
 def _load(path: Path) -> ModuleType:
@@ -265,11 +268,6 @@ def _not_collected(metric: str) -> Answer:
         return undecided(f"no metric is called {metric}", "profkit explain --list")
     section = f"profkit profile --section {known.section}" if known.section else ""
     return undecided(f"{metric} was not collected", *filter(None, [section]))
-
-
-def _gate_result(gate: Gate, judged: Mapping[Claim, TriedClaim]) -> GateResult:
-    failing = tuple(c.name for c in gate.claims if judged[c].outcome != "holds")
-    return GateResult(gate.name, not failing, gate.binding, failing)
 
 
 def _last_line(error: BaseException, path: Path) -> str:

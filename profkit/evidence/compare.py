@@ -125,6 +125,7 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
     if any(not (policy.anyway and r.code in WAIVABLE) for r in refusals):
         return RunComparison(before.name, after.name, refusals, compared=False)
     time, time_note = _time(before, after, policy)
+    untimed = _untimed(before, after)
     pairs, unmatched = match(before, after)
     once = ["both sides are one measurement: nothing was recorded anew"]
     return RunComparison(
@@ -135,8 +136,8 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
         time=time,
         time_note=time_note,
         between_processes=between_processes(before.record, after.record, policy),
-        bad_samples=_bad(before, after, time),
-        untimed=_untimed(before, after),
+        bad_samples=not untimed and (time is None or time.reason == "too-few"),
+        untimed=untimed,
         launches=tuple(
             launch_change(b, a, (before.verdict(b), after.verdict(a))) for b, a in pairs
         ),
@@ -215,11 +216,6 @@ def taken_once(before: Record | None, after: Record | None) -> bool:
         return False
     same = len(before.warm) == len(after.warm)
     return same and all(map(eq, before.warm, after.warm))
-
-
-def _bad(before: Run, after: Run, time: TimeComparison | None) -> bool:
-    there = all(run.record and run.record.warm for run in (before, after))
-    return there and (time is None or time.reason == "too-few")
 
 
 def _untimed(before: Run, after: Run) -> Untimed:

@@ -260,11 +260,11 @@ def next_limit(launch: Launch, *without: str) -> Limit | None:
     if "dram" in without:
         shares.pop("l2", None)
         shares |= {} if links is None else {"l2": links}
-    limits = [
-        Limit(unit, part, _room(unit, part, launch))
-        for unit, part in shares.items()
-        if unit not in (*without, ENTRY)
-    ]
+    limits = []
+    for unit, part in shares.items():
+        most = SCATTERED if unit == "dram" and scattered(launch) else 1.0
+        if unit not in (*without, ENTRY):
+            limits.append(Limit(unit, part, most / part if part > 0 else inf))
     return min(limits, key=lambda limit: limit.room, default=None)
 
 
@@ -276,11 +276,6 @@ def scattered(launch: Launch) -> bool:
 def reach(unit: str, launch: Launch) -> float:
     """Return the share of its peak that a unit can get to in a launch with this access pattern."""
     return SCATTERED if unit == "dram" and scattered(launch) else REACH[unit]
-
-
-def _room(limiter: str, elapsed: float, launch: Launch) -> float:
-    most = SCATTERED if limiter == "dram" and scattered(launch) else 1.0
-    return most / elapsed if elapsed > 0 else inf
 
 
 def _queues(resource: Resource, launch: Launch) -> bool:

@@ -123,19 +123,15 @@ def whatif_launch(launch: Launch, changes: Iterable[CounterChange]) -> Expectati
     those change too. A ProfkitError where a count or what the model needs was not collected.
     """
     try:
-        return _whatif(launch, tuple(changes))
+        launch.need("instructions")
+        if not loads(launch):
+            launch.need("issue_busy")
+        gain = modelled_speedup(launch, _scenario(launch, changed(launch, changes)))
+        return expectation(gain, SPREAD, offset=OFFSET)
     except NotCollected as absent:
         section = CATALOGUE[absent.metric].section or "every report"
         message = f"{absent.metric} was not collected, and the cost model needs it"
         raise ProfkitError(message, f"--section {section}") from absent
-
-
-def _whatif(launch: Launch, changes: tuple[CounterChange, ...]) -> Expectation:
-    launch.need("instructions")
-    if not loads(launch):
-        launch.need("issue_busy")
-    gain = modelled_speedup(launch, _scenario(launch, changed(launch, changes)))
-    return expectation(gain, SPREAD, offset=OFFSET)
 
 
 def _scenario(launch: Launch, after: Launch) -> Scenario:

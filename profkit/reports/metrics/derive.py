@@ -98,7 +98,8 @@ def read_from(text: str) -> Source:
     if several := re.fullmatch("(max|sum) of those collected: (.+)", text):
         return collected(max if several[1] == "max" else sum, several[2].split(", "), text)
     if executed := re.fullmatch(f"{OPCODES} of (.+)", text):
-        return Source((OPCODES,), _executed(executed[1].split(", ")), text)
+        opcodes = [_opcode(word) for word in executed[1].split(", ")]
+        return Source((OPCODES,), lambda raw: sum(raw.get(x, 0.0) for x in opcodes), text)
     if " " not in text:  # a raw name, as most are: it needs no parser
         return _source((text,), _si_value(text), text)
     formula, _, otherwise = text.partition(" else ")
@@ -153,11 +154,6 @@ def _opcode(word: str) -> str:
     return f"{OPCODES} of {word}"
 
 
-def _executed(opcodes: list[str]) -> Value:
-    names = [_opcode(word) for word in opcodes]
-    return lambda raw: sum(raw.get(name, 0.0) for name in names)
-
-
 _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -176,7 +172,8 @@ def _compiled(node: ast.expr, names: dict[str, None]) -> Value:
             return _si_value(name)
         case ast.BinOp(left=left, op=ast.Div(), right=right):
             top, bottom = _compiled(left, names), _compiled(right, names)
-            return lambda raw: _divided(top(raw), bottom(raw))
+            # What is not positive divides like zero.
+            return lambda raw: top(raw) / max(bottom(raw), 0.0)
         case ast.BinOp(left=left, op=op, right=right):
             a, b, does = _compiled(left, names), _compiled(right, names), _OPERATORS[type(op)]
             return lambda raw: does(a(raw), b(raw))
@@ -194,12 +191,6 @@ def _dotted(node: ast.expr) -> str:
         case ast.Name(id=name):
             return name
     raise ValueError(f"no name: {ast.unparse(node)}")
-
-
-def _divided(top: float, bottom: float) -> float:
-    if bottom <= 0:
-        raise ZeroDivisionError
-    return top / bottom
 
 
 def _si_value(name: str) -> Value:
