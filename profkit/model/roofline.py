@@ -17,7 +17,7 @@ from typing import Literal
 from profkit.model.launch import Missing, Row, cache_resident, collected_metrics
 from profkit.records.gpus import exactly
 from profkit.reports.metrics import CATALOGUE
-from profkit.reports.metrics.peaks import TENSOR_TYPES
+from profkit.reports.metrics.compute import TENSOR_TYPES
 
 Values = Mapping[str, float]
 Level = Literal["dram", "l2", "l1"]

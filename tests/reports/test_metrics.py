@@ -5,10 +5,9 @@ from math import isnan, nan
 import pytest
 
 from profkit.reports.metrics import CATALOGUE, OPCODES, RAW_NAMES, evaluate
-from profkit.reports.metrics.compute import INSTRUCTIONS, PIPES
+from profkit.reports.metrics.compute import INSTRUCTIONS, PEAKS, PIPES
 from profkit.reports.metrics.launch import LAUNCH, OCCUPANCY
 from profkit.reports.metrics.memory import ACCESS, MEMORY
-from profkit.reports.metrics.peaks import PEAKS
 from profkit.reports.metrics.warps import WARPS
 
 FAMILIES = (ACCESS, INSTRUCTIONS, LAUNCH, MEMORY, OCCUPANCY, PEAKS, PIPES, WARPS)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from itertools import chain
 
-from profkit.reports.metrics.compute import INSTRUCTIONS, PIPES
+from profkit.reports.metrics.compute import INSTRUCTIONS, PEAKS, PIPES
 from profkit.reports.metrics.derive import OPCODES, Metric, Raw, by_opcode
 from profkit.reports.metrics.launch import LAUNCH, OCCUPANCY
 from profkit.reports.metrics.memory import ACCESS, MEMORY
-from profkit.reports.metrics.peaks import PEAKS
 from profkit.reports.metrics.warps import WARPS
 
 __all__ = ["OPCODES", "Metric"]
