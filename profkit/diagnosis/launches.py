@@ -101,7 +101,6 @@ class Row:
 
     @property
     def total(self) -> float:
-        """All of its time in s."""
         return sum(self.times)
 
     @property

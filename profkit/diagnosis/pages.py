@@ -158,7 +158,6 @@ def _measured() -> dict[str, Any]:
 
 
 def measured_on() -> str:
-    """Return the GPU that the pairs were measured on."""
     return str(_measured()["gpu"])
 
 

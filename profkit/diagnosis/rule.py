@@ -171,8 +171,6 @@ class NearBorder:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The verdict on one launch."""
-
     bound: Bound
     limiter: str | None  # which level, pipe, stall or shape; None when unknown
     because: str  # one sentence with the two numbers that decide

@@ -84,8 +84,6 @@ def undecided(because: str, *collect: str, **numbers: Number) -> Answer:
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence and how to try it."""
-
     name: str
     sentence: str  # the first paragraph of its docstring: the sentence as it was meant
     who: str
@@ -100,8 +98,6 @@ class Claim:
 
 @dataclass(frozen=True)
 class Gate:
-    """Claims that must all hold."""
-
     name: str  # what is let through
     claims: tuple[Claim, ...]  # all have to hold; undecided is not through
     # false for a gate that is only reported (one that nothing could ever meet)
@@ -126,7 +122,6 @@ def claim(who: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Evidence],
 
 
 def gate(name: str, claims: Sequence[Claim], binding: bool = True) -> Gate:
-    """Make an acceptance gate of claims."""
     if not claims:
         raise ProfkitError(f"the gate {name!r} has no claims", "a gate that asks nothing is open")
     return Gate(name, tuple(claims), binding)

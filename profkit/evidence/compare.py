@@ -74,7 +74,6 @@ class BetweenProcesses:
 
     @property
     def sentence(self) -> str:
-        """The same for people."""
         differ = f"processes differ by {self.sigma * 100:.2g} %"
         return f"{differ}, measured" if self.measured else f"{differ}, assumed"
 
@@ -120,7 +119,6 @@ class RunComparison(Document):
 
 
 def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunComparison:
-    """Compare two runs."""
     refusals = tuple(refusals_of(before, after))
     if any(not (policy.anyway and r.code in WAIVABLE) for r in refusals):
         return RunComparison(before.name, after.name, refusals, compared=False)

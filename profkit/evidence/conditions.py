@@ -38,7 +38,6 @@ class Incomparable:
 
 
 def refusals_of(before: Run, after: Run) -> list[Incomparable]:
-    """Every reason not to compare these two runs."""
     reasons: list[Incomparable] = []
     for run in (before, after):
         record = run.record

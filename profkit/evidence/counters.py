@@ -64,7 +64,6 @@ Became = Literal["gone", "new", "changed", "unknown", "stays"]
 
 
 def moved_by(metric: str, unit: str, before: float, after: float) -> Moved:
-    """Return how far a metric moved."""
     points = 100 * (after - before) if unit == "share" else None
     return Moved(metric, unit, before, after, points, after / before if before else inf)
 
@@ -110,7 +109,6 @@ class LaunchChange(Document):
 def launch_change(
     before: Mapping[str, Any], after: Mapping[str, Any], verdicts: tuple[Diagnosis, Diagnosis]
 ) -> LaunchChange:
-    """Return what changed from one launch to another."""
     one_sided = [m for m in CATALOGUE if isnan(_value(before, m)) != isnan(_value(after, m))]
     return LaunchChange(
         kernel=Both(str(before["kernel"]), str(after["kernel"])),
@@ -182,8 +180,6 @@ _MOVE = re.compile(r"([a-z][a-z0-9_]*)([<>~])(\d+(?:\.\d+)?)x")
 
 @dataclass(frozen=True)
 class Move:
-    """One prediction."""
-
     metric: str  # short name in the catalogue
     # < at most, > at least, ~ within a tenth of `factor` times the parent's value
     way: Literal["<", ">", "~"]
@@ -193,7 +189,6 @@ class Move:
         return f"{self.metric}{self.way}{self.factor:g}x"
 
     def holds(self, before: float, after: float) -> bool:
-        """Whether it moved so."""
         came = _factor(before, after)
         if self.way == "~":
             return abs(came - self.factor) <= ABOUT * self.factor

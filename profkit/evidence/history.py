@@ -71,8 +71,6 @@ class Added:
 
 @dataclass(frozen=True)
 class History:
-    """A folder of tables."""
-
     root: Path | str  # the folder, or a URL that fsspec knows; it need not exist yet
 
     @cached_property

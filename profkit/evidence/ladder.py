@@ -104,7 +104,6 @@ def of_runs(
 
 
 def timed_references(runs: Iterable[Run]) -> list[Run]:
-    """The library calls that were timed."""
     return [r for r in runs if r.record and r.record.reference and r.record.warm]
 
 

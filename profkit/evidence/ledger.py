@@ -76,8 +76,6 @@ _KINDS: dict[str, type[Prediction | Outcome]] = {"prediction": Prediction, "outc
 
 @dataclass(frozen=True)
 class Ledger:
-    """Everything in a ledger file."""
-
     predictions: tuple[Prediction, ...] = ()  # in the order written
     outcomes: tuple[Outcome, ...] = ()  # in the order written
     damaged: tuple[int, ...] = ()  # numbers of lines that are no entry (kept in the file, not read)

@@ -134,7 +134,6 @@ class MachineNoise:
 
 
 def machine_noise(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
-    """What the A/A runs say of each GPU."""
     by_gpu: dict[tuple[str, str], list[HistoryTwin]] = {}
     for twin in twins:
         if twin.samples and len(twin.samples) == len(twin.again):

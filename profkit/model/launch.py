@@ -53,7 +53,6 @@ class Launch(Mapping[str, float]):
             self[metric]
 
     def known(self, *metrics: str) -> bool:
-        """Whether every one of these metrics was collected."""
         return all(m in self for m in metrics)
 
     def present(self, prefix: str) -> list[str]:
@@ -93,8 +92,6 @@ ENDS_MOST = Threshold(5e-6, _ENDS)
 
 @dataclass(frozen=True)
 class Idleness:
-    """Shares of the elapsed time."""
-
     average: float  # in which the average SM had work
     busiest: float  # in which the busiest SM had work; at least the average
     # The busiest SM was not counted (before ncu 2024.1): idle time as long as launches begin and end

@@ -30,8 +30,6 @@ _AXES = 2
 
 @dataclass(frozen=True)
 class GridCell:
-    """One shape."""
-
     at: Mapping[str, float | str]  # axis -> its value there, rows and columns first
     # name -> seconds per call, in the order taken; only of what was timed in full
     warm: Mapping[str, tuple[float, ...]]
@@ -59,8 +57,6 @@ class GridCell:
 
 @dataclass(frozen=True)
 class TimeGrid:
-    """A file of cells."""
-
     gpu: str | None  # the GPU's name; None if the file does not say
     against: frozenset[str]  # names that the others are compared with
     cells: tuple[GridCell, ...]  # one per shape

@@ -82,8 +82,6 @@ def _text(value: str) -> str | None:
 
 @dataclass(frozen=True)
 class Header:
-    """What one header says."""
-
     title: str = ""
     text: str = ""
     # as written. Each known one is an attribute too, read: fixes-not is `fixes_not`
@@ -174,7 +172,6 @@ LONGEST = 64 << 10  # characters that a header may have: the longest seen has 3,
 
 
 def parse_header(source: str, name: str) -> Header:
-    """Read the leading comment of a source file."""
     comment = _LEADING.match(source[:LONGEST])
     if not comment:
         hint = "begin the file with a comment of at most 64 KB: its first line is the title"

@@ -280,5 +280,4 @@ def with_todays_header(record: Record, files: Mapping[str, SourceFile]) -> tuple
 
 
 def record_again(variant: str, case: str | None = None, verb: str = "profile") -> str:
-    """Return the command that measures a variant."""
     return f"profkit {verb} --variant {variant}" + (f" --case {case}" if case else "")

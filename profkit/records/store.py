@@ -78,7 +78,6 @@ def json_fields(value: Any) -> JsonObject:
 
 
 def from_json(kind: Callable[..., T], document: Mapping[str, Any]) -> T:
-    """Return a dataclass of this kind from a JSON object."""
     read = ((name, _read(hint, document.get(name))) for name, hint in _hints(kind))
     return kind(**{name: value for name, value in read if value is not None})
 
@@ -176,6 +175,5 @@ def plain(value: T) -> T:
 
 
 def digest(path: Path) -> str:
-    """Return the sha256 of a file."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

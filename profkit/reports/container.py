@@ -284,7 +284,6 @@ class _Walk:
             self._keep(self._left[-1][0], error.left, whole=False)
 
     def _keep(self, field: int, frame: bytes, whole: bool) -> None:
-        """Write a frame, or what is left of it."""
         if self._out is None:
             return
         left: bytes | None = frame if whole else None

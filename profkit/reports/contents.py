@@ -48,7 +48,6 @@ class BlockHeader:
 
 
 def header(data: bytes, newer: list[int]) -> BlockHeader:
-    """Check a block header."""
     counts, size = dict.fromkeys(wire.COUNTERS, 0), 0
     names: list[bytes] | None = []
     version, about, process, at = None, b"", b"", 0
@@ -327,7 +326,6 @@ class Copies:
         self.size = 0  # bytes of launches that are in no file yet
 
     def start(self, frame: bytes) -> None:
-        """Take the file's header."""
         self._head += MAGIC + _sized(frame)
 
     def about(self, frame: bytes) -> None:

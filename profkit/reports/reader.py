@@ -176,7 +176,6 @@ def _died_of_launches(item: Sequence[Any], _why: str) -> tuple[Rows, list[str | 
 
 
 def remove_copy(item: Sequence[Any]) -> None:
-    """Remove a file that split made, the first of an item, when it was read."""
     os.unlink(item[0])
 
 
@@ -373,7 +372,6 @@ def report_weight(path: str) -> int:
 
 
 def _read_here(path: str) -> Part | Frames:
-    """Read one file in this process, unless it might crash it."""
     frames = None if is_table(path) else check(path)
     # Without memory, the library takes its process with it.
     if frames and frames.size <= LARGE and (frames.risky or is_limited()):
@@ -390,7 +388,6 @@ def _died(path: str, why: str) -> Part:
 
 
 def _lost(path: str, why: str) -> Part:
-    """Say that a child died even so."""
     frames = check(path)
     return Part(file=ReportFile(path, frames.sha256, "damaged", why, 0, frames.ncu_version))
 
