@@ -5,7 +5,7 @@
 
 Probes with their twins, steps of the ladder whose header says what they fix, and other people's kernels
 before and after a fix (artifacts/pairs.json.xz: counters, no code). SPREAD and COVERAGE of
-profkit/model/estimate.py are computed from the last two: each fix is held against an
+profkit/model/scenario.py are computed from the last two: each fix is held against an
 interval that was made without its repository. Probes are left out: their twins remove all of a cause.
 """
 

@@ -28,7 +28,7 @@ class Expectation:
 
     gain: float
     low: float  # four times of five it is to be at least this (one of ten is below),
-    high: float  # and at most this; how often it was on code left out: COVERAGE of estimate.py
+    high: float  # and at most this; how often it was on code left out: COVERAGE below
 
 
 ONCHIP = ("l1", "shared", ENTRY)  # what a load or store goes through inside the SM
