@@ -53,7 +53,7 @@ ONLY_IN = {
     "ncu_report": ("profkit/reports/",),
     "matplotlib": ("profkit/show/plots/",),
     "mpl_toolkits": ("profkit/show/plots/",),
-    "jinja2": ("profkit/show/page/page.py",),
+    "jinja2": ("profkit/show/page.py",),
     "typer": ("profkit/cli/",),
     "click": (),
     "mcp": ("profkit/cli/verbs/mcp.py",),

@@ -265,7 +265,7 @@ def report(
     Raises:
         ProfkitError: Nothing can be read, or the file cannot be written.
     """
-    from profkit.show.page import page
+    from profkit.show import page
 
     files, chosen = given_reports(runs, artifacts)
     reports = reader.read_report(files)

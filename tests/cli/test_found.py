@@ -11,7 +11,7 @@ from profkit.errors import did_you_mean
 from profkit.evidence.compare import compare_runs
 from profkit.evidence.runs import Run
 from profkit.measure.variants import toolchain as doctor
-from profkit.show.page.launch import levels
+from profkit.show.launch import levels
 from tests.conftest import ROOT
 from tests.evidence.made import frame, row
 

@@ -252,7 +252,7 @@ def test_triage_says_what_it_takes(given: object, says: str) -> None:
 def test_the_page_needs_nothing_and_runs_nothing(tmp_path: Path) -> None:
     import xml.etree.ElementTree as Tree
 
-    from profkit.show.page.page import PageProgram, program_page
+    from profkit.show.page import PageProgram, program_page
 
     evil = "<script>alert(1)</script>\x1b[31m_kernel"
 
@@ -281,7 +281,7 @@ def test_the_page_needs_nothing_and_runs_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", TRACES[::4])
 def test_the_page_of_a_triage_has_the_parts_of_a_page_of_launches(name: str) -> None:
     """Bar, legend, cards, table; finding, timeline and kernel lead to each other."""
-    from profkit.show.page.page import PageProgram, program_page
+    from profkit.show.page import PageProgram, program_page
 
     answer = triage_timeline(recordings.read_timeline(DATA / name))
     of = triage_document(answer)
@@ -304,7 +304,7 @@ def test_the_page_of_a_triage_has_the_parts_of_a_page_of_launches(name: str) -> 
 
 
 def test_ten_thousand_launches_are_few_bars(tmp_path: Path) -> None:
-    from profkit.show.page.page import timeline
+    from profkit.show.page import timeline
 
     def step(p: Program) -> None:
         for _ in range(10_000):

@@ -10,7 +10,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence.noise import steps
 from profkit.show import plots
 from profkit.show.numbers import history_points
-from profkit.show.page.page import history_section
+from profkit.show.page import history_section
 from tests.evidence.test_history import row
 
 pytest.importorskip("pyarrow")

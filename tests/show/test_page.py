@@ -21,7 +21,7 @@ from profkit.evidence import counters as changes
 from profkit.files import write_text
 from profkit.reports.figures import share
 from profkit.reports.frame import Part, ReportFile, Reports
-from profkit.show.page import page as pages
+from profkit.show import page as pages
 from profkit.show.text.escape import escaped
 from profkit.show.views.diagnosis import diagnosis_document, headline
 from tests.conftest import ROOT

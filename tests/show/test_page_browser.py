@@ -23,7 +23,7 @@ from profkit.reports.frame import Reports
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
 from profkit.reports.reader import read_report
-from profkit.show.page import page as pages
+from profkit.show import page as pages
 from profkit.show.text.escape import escaped
 from profkit.show.views.comparison import _finding, _moved
 from profkit.show.views.diagnosis import diagnosis_document

@@ -13,7 +13,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence.ladder import build_ladder
 from profkit.evidence.ledger import Outcome, Prediction, Score
 from profkit.show import plots
-from profkit.show.page.draw import chart
+from profkit.show.draw import chart
 from tests.evidence.made import run, samples
 from tests.evidence.test_ladder import folder
 

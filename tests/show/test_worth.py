@@ -16,7 +16,7 @@ from profkit.diagnosis.verdict import judge_launch
 from profkit.model.scenario import Expectation
 from profkit.reports import figures
 from profkit.reports.reader import read_report
-from profkit.show.page.launch import PageRow, row_summary
+from profkit.show.launch import PageRow, row_summary
 from profkit.show.text import words
 from profkit.show.views.diagnosis import brief_diagnosis, diagnosis, diagnosis_document, headline
 from tests.conftest import committed, others

@@ -44,7 +44,7 @@ def write_report(
     """
     if output is None:
         raise ProfkitError(f"{what[0]}: a page of reports needs a place", "-o page.html")
-    from profkit.show.page import page as pages
+    from profkit.show import page as pages
 
     folders = [word for word in what if _is_kept(word)]
     patterns = [word for word in what if word not in folders]

@@ -73,7 +73,7 @@ def triage_program(
             store.write(answer.timeline, folder)
             files.write_text(folder / NAME, dumps(content, indent=1, allow_nan=False))
     if page:
-        from profkit.show.page.page import PageProgram, program_page
+        from profkit.show.page import PageProgram, program_page
 
         name = content["program"]["command"] or content["program"]["how"]
         files.write_text(page, program_page(PageProgram(name, answer, content)))

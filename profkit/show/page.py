@@ -33,9 +33,9 @@ from profkit.reports.figures import seconds
 from profkit.reports.frame import without_attrs
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
+from profkit.show import launch
+from profkit.show.draw import Bar, by_device, chart, history_pictures, strip
 from profkit.show.numbers import PIPES, WORDS, history_points, pipe_word, reference_times
-from profkit.show.page import launch
-from profkit.show.page.draw import Bar, by_device, chart, history_pictures, strip
 from profkit.show.text.blocks import page_html, plain_words
 from profkit.show.text.escape import escaped, short
 from profkit.show.text.words import BOUNDS, metric, timed

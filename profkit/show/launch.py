@@ -17,9 +17,9 @@ from profkit.reports.figures import share
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.derive import SECTOR
 from profkit.reports.metrics.warps import MEANING
+from profkit.show.draw import Bar, picture_of, row_of
 from profkit.show.numbers import PIPES, block_limits, block_needs, pipe_word, shares
 from profkit.show.numbers import word as roof_word
-from profkit.show.page.draw import Bar, picture_of, row_of
 from profkit.show.text import words
 from profkit.show.text.escape import escaped, middle, short
 from profkit.show.text.words import BOUNDS, device_of, in_report, named

@@ -1,1 +1,0 @@
-"""Judged launches  ->  one HTML file that needs nothing else."""
