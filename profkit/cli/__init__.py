@@ -22,6 +22,4 @@ def main() -> None:
     except KeyboardInterrupt:  # between the verb and the end
         raise SystemExit(signals.INTERRUPTED) from None
     except OSError as error:
-        if not signals.is_lost(error):
-            raise
         raise SystemExit(signals.say_lost(error)) from error

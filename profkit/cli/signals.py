@@ -78,15 +78,15 @@ def open_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def is_lost(error: OSError) -> bool:
-    """Whether an error is that of a stream that takes nothing more."""
-    return error.errno in _LOST and error.filename is None
-
-
 def say_lost(error: OSError) -> int:
-    """The exit status of an answer that did not get out; why, unless its reader went away."""
+    """Say why an answer did not get out, unless its reader went away; return the exit status.
+
+    An error that is not of a stream that takes nothing more is raised again.
+    """
     from profkit.cli.options import COULD_NOT
 
+    if error.errno not in _LOST or error.filename is not None:
+        raise error
     gone = error.errno == errno.EPIPE
     if not gone:
         with contextlib.suppress(OSError):

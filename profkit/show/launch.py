@@ -236,9 +236,3 @@ def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
         },
         "clear": [n for n, rule in enumerate(rules) if rule in clear],
     }
-
-
-def rule_names(several: Sequence[PageRow]) -> list[str]:
-    findings = chain.from_iterable(row.run.diagnosis.findings for row in several)
-    rules = dict.fromkeys(finding.rule for finding in findings)
-    return [rule for rule in {**dict.fromkeys(BY_ID), **rules} if rule in rules]

@@ -20,6 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from profkit.diagnosis.launches import LINES, Judged, judged_rows, with_known_lines
+from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.evidence import counters as changes
 from profkit.evidence.ladder import Ladder, of_runs
@@ -123,7 +124,9 @@ def _payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict
         known = {step.variant: step.time for step in ladder.steps}
         for name, time in {**known, **reference_times(ladder.steps)}.items():
             times[name, ladder.case] = timed(time)
-    rules = launch.rule_names(shown)
+    findings = chain.from_iterable(row.run.diagnosis.findings for row in shown)
+    asked = dict.fromkeys(finding.rule for finding in findings)
+    rules = [rule for rule in {**dict.fromkeys(BY_ID), **asked} if rule in asked]  # ours first
     pipes = {pipe_word(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES}
     metrics = CATALOGUE.values()
     return {

@@ -9,10 +9,10 @@ from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import words
-from profkit.show.text.blocks import Code, plain_words
+from profkit.show.text.blocks import Code, plain_words, to_markdown
 from profkit.show.text.escape import markdown
 from profkit.show.text.terminal import console, to_text
-from profkit.show.views.explain import explain, index, reference_document
+from profkit.show.views.explain import explain, index, reference
 from tests.conftest import ROOT
 
 
@@ -76,7 +76,7 @@ def test_a_name_near_nothing_gets_the_list() -> None:
 
 
 def test_index_and_reference_hold_everything() -> None:
-    listed, written = to_text(index(), console(width=80)), reference_document()
+    listed, written = to_text(index(), console(width=80)), to_markdown(reference())
     for name in (*(r.id for r in ALL), *CATALOGUE, *words.BOUNDS, *words.WAITS):
         assert f"- {name}:" in listed
     for name in (*(r.id for r in ALL), *CATALOGUE):
@@ -85,7 +85,7 @@ def test_index_and_reference_hold_everything() -> None:
 
 def test_the_committed_reference_is_current() -> None:
     page = ROOT / "profkit" / "REFERENCE.md"
-    assert page.read_text("utf-8") == reference_document(), "make readme writes it anew"
+    assert page.read_text("utf-8") == to_markdown(reference()), "make readme writes it anew"
 
 
 @pytest.mark.parametrize(

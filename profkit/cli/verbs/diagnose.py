@@ -30,12 +30,7 @@ from profkit.diagnosis.launches import judged_rows, with_lines
 from profkit.errors import ProfkitError
 from profkit.reports.cluster import cluster_client
 from profkit.show.text.escape import csv_text
-from profkit.show.views.diagnosis import (
-    brief_diagnosis,
-    diagnosis_blocks,
-    diagnosis_document,
-    launch_entry,
-)
+from profkit.show.views import diagnosis as views
 
 if TYPE_CHECKING:
     from profkit.evidence.runs import Evidence
@@ -155,8 +150,8 @@ def _show(chosen: Chosen, top: int | None, lines: int | None, every: bool, each:
             kept = set(map(id, worst))
             launches = [run for run in launches if id(run) in kept]
         launches = launches if lines == 0 else with_lines(launches, lines, lines or 0)
-        document = diagnosis_document(chosen.reports.files, ())
-        output.print_json_rows(document, "launches", map(launch_entry, launches))
+        document = views.diagnosis_document(chosen.reports.files, ())
+        output.print_json_rows(document, "launches", map(views.launch_entry, launches))
     elif table := judged_rows(launches, every=each):
         detailed = table if every else table[: top or DETAILS]
         if lines != 0:
@@ -164,9 +159,9 @@ def _show(chosen: Chosen, top: int | None, lines: int | None, every: bool, each:
             pairs = zip(detailed, lined, strict=True)
             detailed = [row.replaced(row.shown, run) for row, run in pairs]
         if options.FORM.brief:
-            output.print_plain(brief_diagnosis([*detailed, *table[len(detailed) :]]))
+            output.print_plain(views.brief_diagnosis([*detailed, *table[len(detailed) :]]))
         else:
-            output.print_blocks(diagnosis_blocks(table, detailed, full=every))
+            output.print_blocks(views.diagnosis_blocks(table, detailed, full=every))
 
 
 def _ask_whatif(variant: str, changes: str, case: str | None, artifacts: Path) -> None:

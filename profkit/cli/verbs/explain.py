@@ -23,10 +23,8 @@ def explain_name(
     options.FORM.markdown = markdown
     if name is not None:
         print_blocks(pages.explain(name).blocks())
-    elif markdown:
-        print(pages.reference_document(), end="")
     else:
-        print_blocks(pages.index())
+        print_blocks(pages.reference() if markdown else pages.index())
     return options.DONE
 
 

@@ -257,9 +257,8 @@ class Answers:
 
 def told_error(error: ProfkitError) -> str:
     """What is wrong and what to do about it, for an agent: a tool where the hint has a command."""
-    return _short(
-        "\n".join(filter(None, [error.message, _COMMAND.sub(r"call \1(\2)", error.hint)]))
-    )
+    hint = _COMMAND.sub(r"call \1(\2)", error.hint)
+    return _short("\n".join(filter(None, [error.message, hint])))
 
 
 def _told(text: str, content: Mapping[str, Any] | None = None) -> Told:

@@ -20,15 +20,7 @@ from profkit.records.paths import FULL
 from profkit.reports.figures import speedup
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
 from profkit.show.text import blocks, words
-from profkit.show.text.blocks import (
-    Block,
-    Columns,
-    TextSpan,
-    Words,
-    grid,
-    on_lines,
-    to_markdown,
-)
+from profkit.show.text.blocks import Block, Columns, TextSpan, Words, grid
 from profkit.show.text.terminal import ShowsItself
 
 # Not ncu's: the frame takes it from the record that profkit writes beside a report.
@@ -62,7 +54,7 @@ class Explanation(ShowsItself):
 
     @property
     def markdown(self) -> str:
-        return to_markdown(self.blocks()).rstrip("\n")
+        return blocks.to_markdown(self.blocks()).rstrip("\n")
 
     def _repr_markdown_(self) -> str:
         return self.markdown
@@ -286,12 +278,8 @@ def index() -> Iterator[Block]:
     yield from (blocks.ListItem(_about(metric)) for metric in CATALOGUE.values())
 
 
-def reference_document() -> str:
-    """Return every rule's page and a table of every metric, as one Markdown document."""
-    return to_markdown(_reference())
-
-
-def _reference() -> Iterator[Block]:
+def reference() -> Iterator[Block]:
+    """Yield every rule's page and a table of every metric: one Markdown document."""
     yield blocks.Heading("Rules and metrics", 0)
     yield blocks.Paragraph(_HEAD)
     yield blocks.Heading("Rules")
@@ -308,7 +296,7 @@ def _reference() -> Iterator[Block]:
         "unit": lambda metric: metric.unit,
         "meaning": lambda metric: metric.meaning,
         "section": lambda metric: metric.section,
-        "sources": lambda metric: on_lines(TextSpan(x.text, "code") for x in metric.sources),
+        "sources": lambda metric: blocks.on_lines(TextSpan(x.text, "code") for x in metric.sources),
     }
     yield grid(CATALOGUE.values(), of_metrics)
 

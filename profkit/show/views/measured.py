@@ -13,18 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.records.record import Record
 from profkit.reports import figures
-from profkit.show.text.blocks import (
-    Block,
-    Columns,
-    Grid,
-    Heading,
-    Image,
-    Paragraph,
-    TextLine,
-    TextSpan,
-    grid,
-    to_markdown,
-)
+from profkit.show.text import blocks
+from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, TextSpan, grid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -256,7 +246,7 @@ def ended(search: Entry) -> Iterator[Block]:
 
 
 def search_summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> str:
-    return to_markdown(_summary(search, history, pictures))
+    return blocks.to_markdown(_summary(search, history, pictures))
 
 
 def _summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> Iterator[Block]:
@@ -264,7 +254,7 @@ def _summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> I
     yield _decision(search)
     yield _times(search)
     gpu = search["gpu"].get("name", "?")
-    yield Paragraph(f"{_counted(search)} GPU: {gpu}. Seed {search['seed']}.")
+    yield blocks.Paragraph(f"{_counted(search)} GPU: {gpu}. Seed {search['seed']}.")
     yield Heading("The champion")
     yield from _champion(search)
     if refusals := list(_refusals(search)):
@@ -278,10 +268,10 @@ def _summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> I
     if search["importances"]:
         ranked = sorted(search["importances"].items(), key=lambda item: -item[1])
         yield Heading("What mattered")
-        yield Paragraph("Importance for being among the fastest:")
+        yield blocks.Paragraph("Importance for being among the fastest:")
         rows = tuple((TextSpan(macro, "code"), figures.share(part)) for macro, part in ranked)
         yield Grid(("tunable", ">importance"), rows)
-    yield from map(Image, pictures)
+    yield from map(blocks.Image, pictures)
 
 
 def _decision(search: Entry) -> TextLine:
@@ -339,10 +329,10 @@ def _champion(search: Entry) -> Iterator[Block]:
 
     comparison, champion = search["comparison"], search["champion"]
     if champion["number"] == search["default"]["number"]:
-        yield Paragraph("The defaults: nothing was confirmed faster.")
+        yield blocks.Paragraph("The defaults: nothing was confirmed faster.")
         return
     effect = words.effect(comparison["hedges_g"], comparison["p_value"])
-    yield Paragraph(
+    yield blocks.Paragraph(
         f"Trial {champion['number']}, proposed by {champion['source']}. "
         f"{'; '.join((comparison['sentence'], *effect))}."
     )
@@ -359,7 +349,7 @@ def _label(verdict: Mapping[Any, Any]) -> str:
 def _path(history: pd.DataFrame) -> Block:
     steps = history[history["became_incumbent"] | (history["source"] == "default")]
     if steps.empty:
-        return Paragraph("No incumbent.")
+        return blocks.Paragraph("No incumbent.")
     columns: Columns[Mapping[Any, Any]] = {
         ">trial": lambda row: str(row["number"]),
         "proposed by": lambda row: str(row["source"]),
