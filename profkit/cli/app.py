@@ -170,18 +170,14 @@ def _profkit(
     """What is this CUDA kernel waiting for, how do you know, and did my change fix it?"""
     if trust:
         os.environ["PROFKIT_TRUST"] = "1"  # of the build room; workers inherit it
-    if max_memory is not None:
-        limit_memory(max_memory)
-
-
-def limit_memory(size: str) -> None:
-    """Hold this process, and each that it starts, to so much memory of its own."""
+    if max_memory is None:
+        return
     import resource
 
-    digits, unit = size[:-1], size[-1:].upper()
+    digits, unit = max_memory[:-1], max_memory[-1:].upper()
     if unit not in _UNITS or not (digits.isascii() and digits.isdigit()) or len(digits) > 6:
-        raise ProfkitError(f"--max-memory {size}: not understood", "say 800M or 4G")
-    most = int(digits) * _UNITS[unit]
+        raise ProfkitError(f"--max-memory {max_memory}: not understood", "say 800M or 4G")
+    most = int(digits) * _UNITS[unit]  # of this process, and of each that it starts
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))

@@ -1,4 +1,4 @@
-"""Launches  ->  bars: what the warps waited for, how busy each pipe was, occupancy."""
+"""Launches  ->  bars: states of the warps, pipes, occupancy; times by shape  ->  coloured cells."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def _settle(tries: list[Tries], order: Sequence[int]) -> tuple[float, list[int |
             if others:  # what each place costs beside the labels already there
                 boxes = np.array([t.boxes[c] for t, c in others])
                 leaders = np.array([t.leaders[c] for t, c in others])
-                crossed = 45.0 * crossings(tries[i].leaders, leaders).sum(axis=1)
+                crossed = 45.0 * _crossings(tries[i].leaders, leaders).sum(axis=1)
                 covered = through(leaders, tries[i].boxes, back=True)
                 covered += through(tries[i].leaders, boxes)
                 total = total + crossed + _ON_TEXT * covered
@@ -159,7 +159,7 @@ def overlaps(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
     return touching
 
 
-def crossings(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
+def _crossings(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
     """Return which segments of a cross which of b (rows are x0, y0, x1, y1)."""
 
     def side(p: Boxes, q: Boxes, r: Boxes) -> Boxes:

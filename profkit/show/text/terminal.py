@@ -86,7 +86,7 @@ def _grid(grid: blocks.Grid, on: Console, indent: int) -> str:
     fits = on.is_terminal or grid.wraps is not None or grid.bands or grid.narrow
     room = on if fits else console(width=_WIDEST)
     columns = [_column(grid, i) for i in grid.telling()]
-    lines = table_lines(columns, room.width - indent, banded=grid.bands, trims=on.is_terminal)
+    lines = _table_lines(columns, room.width - indent, banded=grid.bands, trims=on.is_terminal)
     return "".join(_printed(room, line, indent) for line in lines)
 
 
@@ -215,7 +215,7 @@ class _ColumnGroup:
             yield line
 
 
-def table_lines(
+def _table_lines(
     columns: Sequence[TableColumn], width: int, *, banded: bool = False, trims: bool = True
 ) -> list[Text]:
     """Return the lines of a table in a terminal of this width.
