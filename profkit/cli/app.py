@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from profkit.cli import signals
-from profkit.cli.options import COULD_NOT, FORM, flag
+from profkit.cli.options import COULD_NOT, FORM, Verb, flag
 from profkit.cli.output import note, say
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.records.paths import SUFFIXES
@@ -27,7 +27,7 @@ from profkit.records.paths import SUFFIXES
 _UNITS = {"M": 1 << 20, "G": 1 << 30}
 # What the help reads of a verb's file: the first sentence of its docstring, and its group.
 _FIRST_SENTENCE = re.compile(r'^def [a-z].*?^    """(.*?[.?])(?=\s|""")', re.M | re.S)
-_GROUP = re.compile(r'^VERB = .*?"(.*?)"', re.M | re.S)
+_GROUP = re.compile(r'^@options.verb\(\s*"(.*?)"', re.M)
 # The questions by which the help groups the verbs, in its order.
 GROUPS = (
     "Understand a kernel",
@@ -85,7 +85,8 @@ class Verbs(TyperGroup):
     def get_command(self, ctx: Any, name: str) -> Any:  # noqa: ARG002
         if name not in verb_names():
             return None
-        return import_module(f"profkit.cli.verbs.{name}").VERB.command(name)
+        module = import_module(f"profkit.cli.verbs.{name}")
+        return next(x for x in vars(module).values() if isinstance(x, Verb)).command(name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """A verb and what follows it; a report where a verb should be means diagnose."""

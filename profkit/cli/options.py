@@ -217,3 +217,10 @@ class _Command(TyperCommand):
         with formatter.section("Examples"):
             for line in self.verb.examples:
                 formatter.write(f"  {line}\n")
+
+
+def verb(
+    group: str, *, bad: str = "", forms: str = "json quiet"
+) -> Callable[[Callable[..., int]], Verb]:
+    """Return what makes the verb of its file of a function."""
+    return lambda run: Verb(run, group, bad, forms)

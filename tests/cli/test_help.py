@@ -40,7 +40,7 @@ def test_the_list_of_verbs_has_each_in_its_group() -> None:
 
 def test_every_file_with_a_verb_is_one() -> None:
     package = ROOT / "profkit" / "cli"
-    files = [p.stem for p in sorted(package.rglob("*.py")) if "\nVERB = " in p.read_text()]
+    files = [p.stem for p in sorted(package.rglob("*.py")) if "\n@options.verb(" in p.read_text()]
     assert files == verb_names(), "a folder of verbs holds nothing else"
 
 

@@ -23,6 +23,7 @@ from profkit.records.paths import HISTORY
 from profkit.show.views import measured
 
 
+@options.verb("Your own kernels", bad="a variant is wrong")
 def time_variants(
     variant: options.Names = None,
     every: options.Every = False,
@@ -79,6 +80,3 @@ def _time_twins(target: Target, processes: int, rounds: int, folder: str) -> Non
     note(f"{folder}: {len(comparisons)} A/A comparisons added")
     noise = machine_noise(comparisons)
     print_blocks(noise_blocks(noise), {"schema": "profkit.noise/1", "machines": noise})
-
-
-VERB = options.Verb(time_variants, "Your own kernels", bad="a variant is wrong")

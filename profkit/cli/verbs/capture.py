@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from profkit.measure.capture import CapturedEntry
 
 
+@options.verb(
+    "Your own kernels", bad="a captured kernel gives another result here than in the program"
+)
 def capture_kernels(
     command: list[str] = argument("-- COMMAND...", "A Python program, as you run it.", ...),
     kernel: str = flag("REGEX", "Kernels of this name.", ".", show_default=False),
@@ -71,10 +74,3 @@ def _say_next(kernels: Sequence[CapturedEntry], output: Path) -> int:
     for kernel in untried:
         say(ProfkitError(f"{kernel.kernel}: {kernel.notes[-1]}"))
     return options.COULD_NOT if untried else options.DONE
-
-
-VERB = options.Verb(
-    capture_kernels,
-    "Your own kernels",
-    bad="a captured kernel gives another result here than in the program",
-)

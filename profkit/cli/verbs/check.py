@@ -28,6 +28,9 @@ from profkit.show.views import measured
 _ONLY = "--build-only: "  # of flags that mean nothing without it
 
 
+@options.verb(
+    "Your own kernels", bad="a variant is wrong or over its budget, or a sanitizer found something"
+)
 def check_variants(
     variant: options.Names = None,
     every: options.Every = False,
@@ -112,10 +115,3 @@ def _archs(text: str | None) -> list[str]:
         hint = "compute capabilities without a point: --arch 80,89,90"
         raise ProfkitError(f"--arch {', '.join(bad) or text}: not an architecture", hint)
     return [number[1] for number in numbers if number]
-
-
-VERB = options.Verb(
-    check_variants,
-    "Your own kernels",
-    bad="a variant is wrong or over its budget, or a sanitizer found something",
-)

@@ -20,6 +20,7 @@ from profkit.cli.output import note, print_blocks, refuse, say_each, write_to
 from profkit.errors import ProfkitError
 
 
+@options.verb("Did it help", forms="json markdown quiet", bad="a claim fails or a gate is not met")
 def try_claims(
     files: list[Path] | None = argument(
         "FILES...", "Your own Python files of claims; with --ledger, its file.", None
@@ -87,8 +88,3 @@ def _score(path: Path, artifacts: Path, output: Path | None) -> None:
     table = ledger.calibration(scores)
     rows = {"scores": scores, "calibration": table, "damaged": kept.damaged}
     print_blocks(ledger_table(kept, scores, table), {"schema": "profkit.scores/1", **rows})
-
-
-VERB = options.Verb(
-    try_claims, "Did it help", forms="json markdown quiet", bad="a claim fails or a gate is not met"
-)

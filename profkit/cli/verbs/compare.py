@@ -82,6 +82,11 @@ FailOn = Annotated[
 ]
 
 
+@options.verb(
+    "Did it help",
+    forms="brief json markdown quiet",
+    bad="AFTER is wrong, as bad as --fail-on names, or rejected (--decide)",
+)
 def judge_change(
     before: Before = None,
     after: str | None = argument(
@@ -255,11 +260,3 @@ def _ladders(artifacts: Path, case: str | None, policy: Policy, output: Path | N
     judged = [rung.change for rung in rungs if rung.change]
     document = {"schema": "profkit.ladders/1", "ladders": ladders}
     return blocks, document, problems, judged
-
-
-VERB = options.Verb(
-    judge_change,
-    "Did it help",
-    forms="brief json markdown quiet",
-    bad="AFTER is wrong, as bad as --fail-on names, or rejected (--decide)",
-)

@@ -68,6 +68,7 @@ With = Annotated[
 ]
 
 
+@options.verb("Understand a kernel", forms="brief json markdown quiet")
 def diagnose_reports(
     reports: options.Paths,
     csv: Path | None = flag("FILE", "Write the frame as CSV; - is stdout.", None),
@@ -201,6 +202,3 @@ def _header_moves(evidence: Evidence, variant: str) -> tuple[str, tuple[CounterC
         why = f"{variant}: its header has no parent, or moves no count that the model knows"
         raise ProfkitError(why, "say what changes: --with 'shared_wavefronts*0.25'")
     return header.after, changes
-
-
-VERB = options.Verb(diagnose_reports, "Understand a kernel", forms="brief json markdown quiet")

@@ -13,6 +13,7 @@ from profkit.cli.output import print_blocks
 from profkit.show.views import explain as pages
 
 
+@options.verb("Understand a kernel", forms="")
 def explain_name(
     name: str | None = argument(
         "RULE-or-METRIC", "All of them when left out.", None, autocompletion=options.known_pages
@@ -26,6 +27,3 @@ def explain_name(
     else:
         print_blocks(pages.reference() if markdown else pages.index())
     return options.DONE
-
-
-VERB = options.Verb(explain_name, "Understand a kernel", forms="")

@@ -20,6 +20,7 @@ from profkit.records.paths import HISTORY
 _SKIP = 125  # git bisect run: this commit cannot be tested
 
 
+@options.verb("For agents and CI", forms="json markdown quiet", bad="something is slower or wrong")
 def run_gate(
     base: Path = argument("", "The artifacts of the branch that this goes into.", ...),
     head: Path = argument("", "The artifacts of what is proposed.", Path("artifacts")),
@@ -56,8 +57,3 @@ def run_gate(
     reasons = (ProfkitError(f"exit status {left}: {reason}") for reason in report.reasons)
     say_each([*known.problems, *reasons], quiet=options.FORM.quiet)
     return left
-
-
-VERB = options.Verb(
-    run_gate, "For agents and CI", forms="json markdown quiet", bad="something is slower or wrong"
-)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from profkit.evidence.history import History
 
 
+@options.verb("Did it help", forms="json markdown quiet")
 def show_history(
     subject: str | None = argument(
         "", "A variant, or stage2.B; without it, all. Or a question.", None
@@ -103,6 +104,3 @@ def _from_artifacts(kept: History, artifacts: Path, commit: str | None) -> Itera
     added = add_artifacts(kept, sources.evidence_of(artifacts), named, origin)
     note(f"{kept.root}: {added.runs} runs and {added.launches} launches added")
     return added.problems
-
-
-VERB = options.Verb(show_history, "Did it help", forms="json markdown quiet")

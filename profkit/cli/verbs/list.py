@@ -16,6 +16,7 @@ from profkit.measure import ladder, targets
 from profkit.show.views import measured
 
 
+@options.verb("Your own kernels", forms="json")
 def list_variants(
     problem: str | None = flag("NAME", "Only this one: a folder of --kernels.", None),
     kernels: options.Kernels = None,
@@ -28,6 +29,3 @@ def list_variants(
     print_blocks(measured.variants_table(rows), {"schema": "profkit.list/1", "variants": rows})
     say_each(problems)
     return options.COULD_NOT if problems else options.DONE
-
-
-VERB = options.Verb(list_variants, "Your own kernels", forms="json")

@@ -48,6 +48,7 @@ _LAUNCH = ("report", "index", "kernel", "time_s", "bound", "limiter", "saves_s")
 _FINDING = ("rule", "cause", "gain", "expect", "where", "try")
 
 
+@options.verb("For agents and CI", forms="")
 def serve_agents(
     root: Path = flag("--root DIR", "Only what is in here can be read.", Path()),
 ) -> int:
@@ -292,6 +293,3 @@ def _cut(value: Any, most: int | None) -> Any:
     if isinstance(value, Mapping):
         return {key: _cut(of, most) for key, of in value.items()}
     return [_cut(of, most) for of in value[:most]] if isinstance(value, list | tuple) else value
-
-
-VERB = options.Verb(serve_agents, "For agents and CI", forms="")

@@ -16,6 +16,7 @@ from profkit.measure.variants import problem as problems
 from profkit.show.views import measured
 
 
+@options.verb("Your own kernels")
 def new_folder(
     problem: str = argument("PROBLEM", "Its name: row-sum.", ...),
     language: str = flag("--language NAME", "Of its first variant: cuda, triton.", "cuda"),
@@ -30,6 +31,3 @@ def new_folder(
     if not options.FORM.json:
         note(f"next: profkit check --variant {problem}/first{place}")
     return options.DONE
-
-
-VERB = options.Verb(new_folder, "Your own kernels")

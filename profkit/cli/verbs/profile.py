@@ -64,6 +64,7 @@ On = Annotated[
 ]
 
 
+@options.verb("Your own kernels", bad="a variant is wrong")
 def profile_variants(
     command: list[str] | None = argument("[-- COMMAND...]", "Any command at all.", None),
     variant: options.Names = None,
@@ -191,6 +192,3 @@ def _wrap(command: Sequence[str], output: Path | None, settings: collect.Collect
         say(ProfkitError(f"{command[0]} failed after its kernels were profiled: {done.note}"))
     note(f"{report}: {len(done.kernels)} launches, {done.seconds:.1f} s")
     return show_reports([str(report)])
-
-
-VERB = options.Verb(profile_variants, "Your own kernels", bad="a variant is wrong")

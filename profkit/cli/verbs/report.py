@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 ROWS = 50  # on a page; about 40 kB each
 
 
+@options.verb("Understand a kernel", forms="quiet")
 def write_report(
     what: list[str] = argument(
         "REPORTS...", "Reports, folders and globs; what triage -o keeps; a history.", ...
@@ -72,6 +73,3 @@ def write_report(
 def _is_kept(word: str) -> bool:
     """Whether it is a whole program or a history."""
     return sources.is_triage(word) or any(Path(word).glob("runs/*.parquet"))
-
-
-VERB = options.Verb(write_report, "Understand a kernel", forms="quiet")

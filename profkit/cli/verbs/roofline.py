@@ -19,6 +19,7 @@ from profkit.records.grid import read_grid
 from profkit.records.paths import kind_of
 
 
+@options.verb("Understand a kernel", forms="quiet")
 def draw_roofline(
     reports: list[str] = argument(
         "REPORTS...",
@@ -58,6 +59,3 @@ def draw_roofline(
     beside = f" and {len(shapes.cells)} shapes" if shapes else ""
     note(f"{output}: {len(chosen.frame)} launches{beside}")
     return options.DONE if chosen.complete else options.COULD_NOT
-
-
-VERB = options.Verb(draw_roofline, "Understand a kernel", forms="quiet")

@@ -45,6 +45,7 @@ INSTEAD[".htm"] = INSTEAD[".html"]
 RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep"}
 
 
+@options.verb("Understand a program", forms="json markdown quiet")
 def triage_program(
     what: list[str] = argument("RECORDING or -- COMMAND...", "A trace, or what to run.", ...),
     range_: str = flag("--range NAME", "The NVTX range that is a step.", ""),
@@ -170,6 +171,3 @@ def _report_kept(counts: Counts | None, folder: Path, output: Path | None) -> Co
         files.write_bytes(folder / read.name, read.read_bytes())
     report = kept_report(folder)
     return replace(counts, report=str(output / report.name) if report else "")
-
-
-VERB = options.Verb(triage_program, "Understand a program", forms="json markdown quiet")

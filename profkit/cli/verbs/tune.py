@@ -39,6 +39,7 @@ Occupancy = Annotated[
 ]
 
 
+@options.verb("Your own kernels")
 def tune_variant(
     variant: str = flag(
         "--variant ID", "What to tune.", ..., autocompletion=options.known_variants
@@ -128,6 +129,3 @@ def _history(frame: Any, folder: Path) -> Path:
     file = folder / ("history.csv" if as_csv else "history.parquet")
     save_frame(frame, file, as_csv=as_csv)
     return file
-
-
-VERB = options.Verb(tune_variant, "Your own kernels")
