@@ -23,16 +23,8 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from profkit.cli import options, sources
+from profkit.cli import output as out
 from profkit.cli.options import argument, flag
-from profkit.cli.output import (
-    note,
-    print_blocks,
-    print_plain,
-    refuse,
-    say,
-    say_each,
-    write_to,
-)
 from profkit.errors import ProfkitError
 from profkit.program.change import change
 from profkit.program.document import NAME, read_document
@@ -112,11 +104,11 @@ def judge_change(
     if decide:
         others = {"--ladder": ladder, "--fail-on": fail_on, "--all": every, "-o": output}
         others["--brief"] = options.FORM.brief
-        refuse(others, "not with --decide", "profkit compare ID --decide")
+        out.refuse(others, "not with --decide", "profkit compare ID --decide")
         if not before or after:
             raise ProfkitError("--decide takes one variant", "the other one is --against ID")
         return _decide(before, against, case, gate or (), artifacts, anyway)
-    refuse({"--against": against, "--gate": gate}, "of --decide", "profkit compare ID --decide")
+    out.refuse({"--against": against, "--gate": gate}, "of --decide", "profkit compare ID --decide")
     known = KnownSpreads(history)
     policy = Policy(spread_of=known, anyway=anyway)
     if ladder:
@@ -129,12 +121,12 @@ def judge_change(
             return _compare_triages(sides, fail_if)
         blocks, document, problems, judged = _compared(sides, case, artifacts, policy, every)
     if blocks is not None:
-        print_blocks(blocks, document)
-    say_each([*problems, *known.problems], quiet=options.FORM.quiet)
+        out.print_blocks(blocks, document)
+    out.say_each([*problems, *known.problems], quiet=options.FORM.quiet)
     worst = options.COULD_NOT if problems else options.DONE
     for code, reason in closing(judged, fail_if) if fail_if or not ladder else ():
         worst = max(worst, code)
-        note(f"exit status {code}: {reason}" if code else f"not judged: {reason}")
+        out.note(f"exit status {code}: {reason}" if code else f"not judged: {reason}")
     return worst
 
 
@@ -157,7 +149,7 @@ def _compared(
     blocks = changes.compared_runs(compared, 10_000 if every else changes.MOVED_SHOWN)
     brief = options.FORM.brief and not options.FORM.json
     if brief:
-        print_plain(changes.brief_comparison(compared))
+        out.print_plain(changes.brief_comparison(compared))
     return None if brief else blocks, compared, compared.problems, compared.changes
 
 
@@ -183,7 +175,7 @@ def _decide(
     policy = Policy(anyway=anyway)
     found = [summarize_variant(evidence, *name, against, gates, policy) for name in names]
     blocks = chain.from_iterable(map(ladder_summary, found))
-    print_blocks(blocks, {"schema": "profkit.summary/1", "summaries": found})
+    out.print_blocks(blocks, {"schema": "profkit.summary/1", "summaries": found})
     return max(_STATUS[summary.decision] for summary in found)
 
 
@@ -231,8 +223,8 @@ def _compare_triages(sides: tuple[str, str], fail_if: set[str]) -> int:
         entries = ledger.entries_of_program(before / NAME, after / NAME, comparison)
         ledger.add(after / ledger.NAME, entries)
     except ProfkitError as error:  # what was compared is told all the same
-        say(error)
-    print_blocks(compared_triages(comparison), comparison)
+        out.say(error)
+    out.print_blocks(compared_triages(comparison), comparison)
     slower = "slower" in fail_if and comparison["answer"] == "slower"
     return options.BAD if slower or ("finding" in fail_if and comparison["new"]) else options.DONE
 
@@ -252,7 +244,7 @@ def _ladders(artifacts: Path, case: str | None, policy: Policy, output: Path | N
     if output:
         from profkit.show import plots
 
-        plots.save(plots.ladder(ladders[0]), write_to(output))
+        plots.save(plots.ladder(ladders[0]), out.write_to(output))
     tables = changes.ladder_table if options.FORM.brief else changes.ladder_steps
     blocks = chain.from_iterable(map(tables, ladders))
     problems = list(chain.from_iterable(x.problems for x in ladders))

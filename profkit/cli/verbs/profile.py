@@ -18,17 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from profkit.cli import options
+from profkit.cli import output as out
 from profkit.cli.options import argument, flag, one_of
-from profkit.cli.output import (
-    note,
-    print_blocks,
-    print_json,
-    say,
-    say_all,
-    say_each,
-    spinner,
-    write_to,
-)
 from profkit.cli.signals import stop_on_term
 from profkit.cli.targets import named_or_all, on_gpus, say_gpus, watched
 from profkit.cli.verbs.diagnose import show_reports
@@ -102,13 +93,13 @@ def profile_variants(
         how = ["--set", set_, "--cache-control", cache, "--timeout", str(timeout)]
         return _profile_on(on, target, at, how, gpus)
     target = on_gpus(target, gpus)
-    with spinner() as progress:
+    with out.spinner() as progress:
 
         def finished(result: Profiled) -> None:  # what could not be done, as soon as it is known
             progress("")
             if result.problem:
                 first, _, rest = result.problem.message.partition("\n")
-                say_all(f"{result.name} {result.case}: {first}", rest or result.problem.hint)
+                out.say_all(f"{result.name} {result.case}: {first}", rest or result.problem.hint)
 
         runs = pipeline.profile(target, at.artifacts_dir(), settings, progress, finished)
     say_gpus(runs.measured)
@@ -133,7 +124,7 @@ def _profile_on(
 
     def finished(result: HostResult) -> None:
         where = f"case {result.case} on {result.host or 'no host'}"
-        say_all(f"{where}: exit status {result.status}", result.errors)
+        out.say_all(f"{where}: exit status {result.status}", result.errors)
 
     client = cluster_client(address)
     results = profile_on_hosts(client, [*chain.from_iterable(flags), *how], target.cases, finished)
@@ -151,9 +142,9 @@ def _remember(results: Sequence[Profiled], artifacts: Path) -> None:
     try:
         new = ledger.update(sources.evidence_of(artifacts), only=measured)
     except ProfkitError as error:  # the report is there all the same
-        say(error)
+        out.say(error)
         return
-    say_each(new.problems, quiet=options.FORM.quiet)
+    out.say_each(new.problems, quiet=options.FORM.quiet)
 
 
 def _show(results: Sequence[Profiled]) -> int:
@@ -164,14 +155,14 @@ def _show(results: Sequence[Profiled]) -> int:
             {**r.record.to_json(), "problem_message": r.problem and r.problem.message}
             for r in results
         ]
-        print_json({"schema": "profkit.profile/1", "runs": runs})
+        out.print_json({"schema": "profkit.profile/1", "runs": runs})
     else:
         if reports:
             unread = show_reports(reports)
         for result in results:
             if not result.report and result.record.timing:
                 name = f"{result.name} {result.case}"
-                print_blocks(measured.without_counters(name, result.record))
+                out.print_blocks(measured.without_counters(name, result.record))
     faulty = [r for r in results if r.wrong]
     if unread or any(r.problem for r in results if r not in faulty):
         return options.COULD_NOT
@@ -186,9 +177,9 @@ def _wrap(command: Sequence[str], output: Path | None, settings: collect.Collect
         raise ProfkitError(f"{report} is there already", "say -o NAME.ncu-rep, also to replace it")
     ncu = toolchain.Tool(toolchain.need_tool("ncu"), None)
     stop_on_term()
-    with watched(write_to(report.with_suffix(LOG))) as words:
+    with watched(out.write_to(report.with_suffix(LOG))) as words:
         done = collect.wrap(command, report, ncu, settings, words)
     if done.note:
-        say(ProfkitError(f"{command[0]} failed after its kernels were profiled: {done.note}"))
-    note(f"{report}: {len(done.kernels)} launches, {done.seconds:.1f} s")
+        out.say(ProfkitError(f"{command[0]} failed after its kernels were profiled: {done.note}"))
+    out.note(f"{report}: {len(done.kernels)} launches, {done.seconds:.1f} s")
     return show_reports([str(report)])
