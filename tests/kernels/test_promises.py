@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from profkit.cli.sources import headers
+from profkit.cli.sources import evidence_of
 from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.counters import HeaderPrediction, header_predictions
 from profkit.evidence.runs import Evidence, Run
@@ -19,7 +19,7 @@ from profkit.measure.variants.problem import load_problem
 from tests.conftest import ROOT
 
 ARTIFACTS = ROOT / "artifacts"
-HEADERS = headers(ARTIFACTS)
+HEADERS = evidence_of(ARTIFACTS).headers
 EVIDENCE = Evidence(ARTIFACTS)
 NAMES = frozenset(EVIDENCE.names())
 # Of every problem: runs are told apart by variant and case, so ids differ between problems too.
