@@ -110,24 +110,15 @@ def near_its_peak(limiter: str) -> Decides:
 
 def rule_page(rule: str) -> WrittenPage:
     """Return the page of a rule; a ProfkitError where there is none, or a part of it is missing."""
-    page = _written(f"{rule}.md")
+    page = written_page(f"{rule}.md")
     if page.before is None or page.after is None or not page.false_alarms:
         raise ProfkitError(f"{rule}.md: a part is missing", "Before, After, False alarms")
     return page
 
 
-def word_page(word: str) -> WrittenPage:
-    """Return the page of a bound: memory, latency, unknown."""
-    return _written(f"words/{word}.md")
-
-
-def family_page(family: str) -> WrittenPage:
-    """Return the page of a file of the metrics catalogue: memory, warps."""
-    return _written(f"metrics/{family}.md")
-
-
 @cache
-def _written(name: str) -> WrittenPage:
+def written_page(name: str) -> WrittenPage:
+    """Return a page: of a bound (words/latency.md), of a family of metrics (metrics/warps.md)."""
     file = FOLDER / name
     if not file.is_file():
         raise ProfkitError(f"there is no rules/pages/{name}", "write it; its neighbours say how")

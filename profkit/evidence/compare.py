@@ -39,10 +39,7 @@ from profkit.records.store import Document
 
 Untimed = Literal["", "one side", "both sides", "unchanged"]
 SpreadOf = Callable[[str], float | None]  # a GPU (uuid) -> what its processes differ by, measured
-
-
-def nobody_measured(_: str) -> None:
-    """What processes differ by on a GPU that has no history."""
+nobody_measured: SpreadOf = dict[str, float]().get  # where there is no history
 
 
 @dataclass(frozen=True)

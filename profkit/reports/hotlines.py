@@ -22,7 +22,7 @@ from profkit.records.record import record_beside, recorded_sha256
 from profkit.reports.addresses import LaunchedCode, Place
 from profkit.reports.container import check, split
 from profkit.reports.cubin import functions
-from profkit.reports.instruction import COUNTERS, Counter, samples_metric
+from profkit.reports.instruction import COUNTERS, RAW_SAMPLES, Counter
 from profkit.reports.isolated import is_limited, isolated, processors
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import (
@@ -255,7 +255,7 @@ def _stalled(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
     """
     sums: dict[Place, _Sum] = defaultdict(_Sum)
     for state in counter.states:
-        for pc, value in (kernel.values({samples_metric(state): 1.0}) or {}).items():
+        for pc, value in (kernel.values({RAW_SAMPLES[state]: 1.0}) or {}).items():
             sources = {kernel.place(p): p for p in kernel.producers(pc, state)}
             if state == _FIXED or not sources:
                 sums[kernel.place(pc)].add(value, pc, next(iter(sources.values()), None), state)

@@ -202,7 +202,7 @@ _EXECUTED = "inst_executed"
 _WAITS = "long_scoreboard short_scoreboard lg_throttle mio_throttle tex_throttle drain membar"
 MEMORY = tuple(_WAITS.split())
 ACTIVE = ("selected", "not_selected")  # the warp was issuing, or could have
-_RAW_OF = {state: raw for raw, state in SAMPLES.items()}
+RAW_SAMPLES = {state: raw for raw, state in SAMPLES.items()}
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,3 @@ COUNTERS: dict[str, Counter] = {
     "stalls memory": Counter("samples of warps that wait for memory", states=MEMORY),
     "stalls": Counter("samples of waiting warps", states=_WAITING),
 }
-
-
-def samples_metric(state: str) -> str:
-    return _RAW_OF[state]

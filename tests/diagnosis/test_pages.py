@@ -13,11 +13,10 @@ import pytest
 from profkit.diagnosis.pages import (
     FOLDER,
     decides,
-    family_page,
     measured_pairs,
     rule_page,
     seen,
-    word_page,
+    written_page,
 )
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
@@ -40,7 +39,7 @@ def test_a_rule_has_its_page(rule: str) -> None:
 
 @pytest.mark.parametrize("word", WORDS)
 def test_a_bound_has_its_page(word: str) -> None:
-    page = word_page(word)
+    page = written_page(f"words/{word}.md")
     assert page.thresholds
     assert page.false_alarms
     _holds_for_all(page.hardware, page.official)
@@ -48,7 +47,7 @@ def test_a_bound_has_its_page(word: str) -> None:
 
 @pytest.mark.parametrize("family", METRICS)
 def test_a_family_of_metrics_has_its_page(family: str) -> None:
-    page = family_page(family)
+    page = written_page(f"metrics/{family}.md")
     _holds_for_all(page.hardware, page.official)
 
 

@@ -13,7 +13,7 @@ import pytest
 from profkit.reports import frame, hotlines
 from profkit.reports.addresses import LaunchedCode
 from profkit.reports.cubin import Function, LineRow, LineTable
-from profkit.reports.instruction import COUNTERS, samples_metric
+from profkit.reports.instruction import COUNTERS, RAW_SAMPLES
 from profkit.reports.metrics import IDENTITY, OPCODES
 
 
@@ -372,7 +372,7 @@ def test_beyond_the_ideal_by_any_of_its_names(kind: str) -> None:
 
 
 def test_a_wait_is_laid_to_what_is_waited_for() -> None:
-    name = samples_metric("long_scoreboard")
+    name = RAW_SAMPLES["long_scoreboard"]
     held = {name: Metric(None, {32: 6.0, 48: 2.0})}
     lines = _answered("stall long_scoreboard", held).counters["rule"]
     # The FADD waits for the load; of the store nothing slow is known: it is where it waits.
@@ -383,7 +383,7 @@ def test_a_wait_is_laid_to_what_is_waited_for() -> None:
 
 
 def test_a_fixed_latency_is_where_it_is_waited() -> None:
-    (line,) = _answered("stall wait", {samples_metric("wait"): Metric(None, {32: 6.0})}).counters[
+    (line,) = _answered("stall wait", {RAW_SAMPLES["wait"]: Metric(None, {32: 6.0})}).counters[
         "rule"
     ]
     assert (line.line, line.pc, line.producer_pc) == (3, 32, 16)
@@ -400,9 +400,9 @@ def test_the_first_counter_that_is_not_zero() -> None:
 
 
 def test_lines_by_all_samples_and_the_code_around() -> None:
-    held = {samples_metric("selected"): Metric(None, {32: 9.0, 0: 1.0}),
-            samples_metric("wait"): Metric(None, {32: 2.0}),
-            samples_metric("barrier"): Metric(None, {16: 4.0})}  # fmt: skip
+    held = {RAW_SAMPLES["selected"]: Metric(None, {32: 9.0, 0: 1.0}),
+            RAW_SAMPLES["wait"]: Metric(None, {32: 2.0}),
+            RAW_SAMPLES["barrier"]: Metric(None, {16: 4.0})}  # fmt: skip
     found = _answered("", held, sampled=2).sampled
     assert [(x.line, x.value, round(x.share, 4), x.stall, round(x.stall_share, 3), x.source)
             for x in found] == [
@@ -420,6 +420,6 @@ def test_lines_by_all_samples_and_the_code_around() -> None:
 
 
 def test_equal_lines_stand_in_the_order_of_the_file() -> None:
-    held = {samples_metric("wait"): Metric(None, {48: 2.0, 0: 2.0, 64: 2.0, 32: 3.0})}
+    held = {RAW_SAMPLES["wait"]: Metric(None, {48: 2.0, 0: 2.0, 64: 2.0, 32: 3.0})}
     found = _answered("", held, sampled=9).sampled
     assert [(x.line, x.pc) for x in found] == [(3, 32), (None, 64), (2, 0), (4, 48)]

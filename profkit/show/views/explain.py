@@ -174,7 +174,7 @@ def _worth(rule: Rule) -> tuple[Words, ...]:
 
 
 def _metric(metric: Metric) -> Parts:
-    page = pages.family_page(FAMILIES[metric.name])
+    page = pages.written_page(f"metrics/{FAMILIES[metric.name]}.md")
     users = [r for r in ALL if any(metric.name in values for values in (*r.fires, *r.clear))]
     seen = pages.seen(metric.name)
     ends = (seen.low, seen.high) if seen else ()
@@ -234,7 +234,7 @@ def _limiter(word: str, behind: list[Rule]) -> Parts:
 
 
 def _bound(word: str) -> Parts:
-    page = pages.word_page(word)
+    page = pages.written_page(f"words/{word}.md")
     named = {"latency": list(words.WAITS), "launch": list(words.SHAPES)}
     limiters = named.get(word, [r.limiter for r in RESOURCES if r.group == word])
     return {
