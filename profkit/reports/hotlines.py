@@ -282,31 +282,22 @@ def _lines(kernel: LaunchedCode, name: str, sums: Mapping[Place, _Sum]) -> list[
     """Return sums as lines, the largest first."""
     total, lines = sum(x.value for x in sums.values()), []
     for x in sums.values():
-        file, line = kernel.place(x.pc)
         waiting = Tally({state: n for state, n in x.states.items() if state != _ISSUING})
         stall, samples_there = next(iter((waiting or x.states).most_common(1)), ("", 0))
-        found = CounterLine(
-            counter=name,
-            file=file,
-            line=line if file else None,
-            pc=x.pc,
-            opcode=kernel.opcode(x.pc),
-            share=x.value / total,
-            value=x.value,
-            stall=stall,
-            stall_share=samples_there / x.value,
-        )
-        if x.producer is not None:
-            file, line = kernel.place(x.producer)
-            found = replace(
-                found,
-                producer_file=file,
-                producer_line=line if file else None,
-                producer_pc=x.producer,
-                producer_opcode=kernel.opcode(x.producer),
-            )
-        lines.append(found)
+        stalled = x.value / total, x.value, stall, samples_there / x.value
+        producer = _instruction(kernel, x.producer)
+        lines.append(CounterLine(name, *_instruction(kernel, x.pc), *stalled, *producer))
     return sorted(lines, key=lambda x: (-x.value, x.file or "", x.line or 0, x.pc or 0))
+
+
+def _instruction(
+    kernel: LaunchedCode, pc: int | None
+) -> tuple[str | None, int | None, int | None, str]:
+    """Return file, line, address and opcode; of none, that nothing is known."""
+    if pc is None:
+        return None, None, None, ""
+    file, line = kernel.place(pc)
+    return file, line if file else None, pc, kernel.opcode(pc)
 
 
 def _sourced(kernel: LaunchedCode, line: CounterLine, *, strip: bool = True) -> CounterLine:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import starmap
+
 from profkit.reports.metrics.derive import metrics
 
 _ACCESS = """\
@@ -19,7 +21,7 @@ _KINDS = (
     ("local", "load", "ld"),
     ("local", "store", "st"),
 )
-_ACCESSES = "".join(_ACCESS.format(*kind) for kind in _KINDS)
+_ACCESSES = "".join(starmap(_ACCESS.format, _KINDS))
 # Nothing counted means nothing wasted.
 _CONFLICT = """\
 shared_{0}_conflicts | share | Shared-memory {1} bank conflicts per wavefront
