@@ -8,7 +8,7 @@ nothing that was written; a report that is in the history already is not read ag
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,7 @@ from profkit.evidence.tables import HistoryLaunch, HistoryReport, HistoryRow, la
 from profkit.records.store import digest
 from profkit.reports.cluster import each_report
 from profkit.reports.frame import Part
-from profkit.reports.isolated import isolated
-from profkit.reports.reader import prepare_child, read_large, read_metrics_only, read_part
+from profkit.reports.reader import prepare_child, read_large, read_part, read_what_is_left
 
 __all__ = ["Streamed", "diagnose_file", "prepare_child", "stream_reports"]  # children prepare
 BATCH = 500  # reports of one file of the history
@@ -88,16 +87,7 @@ def diagnose_file(path: str) -> Found:
 
 def died_file(path: str, why: str) -> Found:
     """What is known of a report whose process died: at most its metrics."""
-    report, found = isolated(f"{__name__}:metrics_of_file", [path], 1, lost_file)[0]
-    return replace(report, status="damaged", message=why), found
-
-
-def metrics_of_file(path: str) -> Found:
-    return _rows(read_metrics_only(path))
-
-
-def lost_file(path: str, why: str) -> Found:
-    return HistoryReport(path, status="damaged", message=why, launches=0), []
+    return _rows(read_what_is_left(path, why))
 
 
 def _rows(part: Part) -> Found:

@@ -268,7 +268,9 @@ def _read_each(
         from profkit.reports.cluster import each_report
 
         most = min(jobs or processors(), len(names))
-        yield from each_report(f"{__name__}:read_part", names, f"{__name__}:_died", client, most)
+        yield from each_report(
+            f"{__name__}:read_part", names, f"{__name__}:read_what_is_left", client, most
+        )
     else:
         for name in names:
             yield name, _read_here(name)
@@ -375,12 +377,12 @@ def _read_here(path: str) -> Part | Frames:
     frames = None if is_table(path) else check(path)
     # Without memory, the library takes its process with it.
     if frames and frames.size <= LARGE and (frames.risky or is_limited()):
-        return isolated(f"{__name__}:read_part", [path], 1, _died)[0]  # type: ignore[no-any-return]
+        return isolated(f"{__name__}:read_part", [path], 1, read_what_is_left)[0]  # type: ignore[no-any-return]
     return read_part(path)
 
 
-def _died(path: str, why: str) -> Part:
-    """Read only the metrics of a file that a child died of."""
+def read_what_is_left(path: str, why: str) -> Part:
+    """Read only the metrics of a file that a child died of, and say so."""
     part: Part = isolated(f"{__name__}:read_metrics_only", [path], 1, _lost)[0]
     if part.file.status == "damaged":
         return part
