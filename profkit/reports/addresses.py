@@ -121,7 +121,7 @@ def _awaited(program: Program, at: int) -> set[int]:
     sources = _holders(program, at)
     if not sources:
         for n in program.before[at]:
-            if _is(program, n, "DEPBAR"):
+            if program.instructions[n].opcode == "DEPBAR":
                 sources |= _holders(program, n)
     return sources
 
@@ -180,16 +180,13 @@ def _stores(program: Program, at: int) -> set[int]:
 
 def _of_groups(program: Program, sources: set[int]) -> set[int]:
     """Return the copies of a group (cp.async) in the place of the instruction that closes it."""
+    code = program.instructions
+    closing = {n for n in sources if code[n].opcode == _GROUP}
     copies: set[int] = set()
-    for n in sources:
-        if _is(program, n, _GROUP):
-            walk = _walk(program, n, lambda m: _is(program, m, _GROUP))
-            copies |= {m for m in walk if program.instructions[m].opcode in GROUPED}
-    return {n for n in sources if not _is(program, n, _GROUP)} | copies if copies else sources
-
-
-def _is(program: Program, n: int, opcode: str) -> bool:
-    return program.instructions[n].opcode == opcode
+    for n in closing:
+        walk = _walk(program, n, lambda m: code[m].opcode == _GROUP)
+        copies |= {m for m in walk if code[m].opcode in GROUPED}
+    return sources - closing | copies if copies else sources
 
 
 # A line is (file, line); an instruction without one is its own: (None, address).
