@@ -37,7 +37,7 @@ _SIDES = {".json", ".ncu-rep", ".ncu-repz"}
 
 
 def known_variants(ctx: typer.Context, incomplete: str) -> Described:
-    """Variants in the folder of problems, and whatever was known_recorded (references too)."""
+    """Return the variants of the folder of problems, and whatever was recorded, references too."""
     from profkit.measure.variants.variants import kernels_dir, survey
 
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,37 +75,31 @@ def watched(log: Path, program: bool = True) -> Iterator[NcuWords]:
     `program`: whether the program's own words are passed on.
     """
     aloud = program and not FORM.quiet
-    if FORM.quiet or not sys.stderr.isatty():
-        sink = NcuWords(log, sys.stderr.buffer if aloud else None)
-        with _closed(sink):
+    with ExitStack() as stack:
+        if FORM.quiet or not sys.stderr.isatty():
+            sink = NcuWords(log, sys.stderr.buffer if aloud else None)
+        else:
+            from rich.progress import BarColumn, Progress, TextColumn
+
+            from profkit.show.text.terminal import console
+
+            columns = (TextColumn("{task.description}", markup=False), BarColumn())
+            bar = Progress(*columns, console=(on := console(stderr=True)), transient=True)
+            stack.enter_context(bar)
+            task = bar.add_task("ncu starts the program", total=None)
+
+            def at(number: int, of: int | None, name: str) -> None:
+                where = f"[{number}/{of}]" if of else f"[{number}]"
+                bar.update(task, description=f"{where} {escaped(name)}", completed=number, total=of)
+
+            sink = NcuWords(log, _Above(on) if aloud else None, at)
+        try:
             yield sink
-        return
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    from profkit.show.text.terminal import console
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn())
-    with Progress(*columns, console=(on := console(stderr=True)), transient=True) as bar:
-        task = bar.add_task("ncu starts the program", total=None)
-
-        def at(number: int, of: int | None, name: str) -> None:
-            where = f"[{number}/{of}]" if of else f"[{number}]"
-            bar.update(task, description=f"{where} {escaped(name)}", completed=number, total=of)
-
-        sink = NcuWords(log, _Above(on) if aloud else None, at)
-        with _closed(sink):
-            yield sink
-
-
-@contextmanager
-def _closed(sink: NcuWords) -> Iterator[None]:
-    try:
-        yield
-    except ProfkitError:
-        note(f"{sink.log}: all that ncu said")
-        raise
-    finally:
-        sink.close()
+        except ProfkitError:
+            note(f"{log}: all that ncu said")
+            raise
+        finally:
+            sink.close()
 
 
 class _Above:
@@ -121,4 +115,4 @@ class _Above:
         return len(content)
 
     def flush(self) -> None:
-        """Lines are watched as soon as they are whole."""
+        """Lines are shown as soon as they are whole."""
