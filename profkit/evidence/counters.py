@@ -174,6 +174,8 @@ def _differs(unit: str, before: float, after: float) -> bool:
     return abs(after - before) > RELATIVE * max(abs(before), abs(after))
 
 
+# What the header of the variant predicted.
+
 ABOUT = 0.1  # ~1x is this near to it, relatively
 _MOVE = re.compile(r"([a-z][a-z0-9_]*)([<>~])(\d+(?:\.\d+)?)x")
 

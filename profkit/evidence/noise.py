@@ -162,6 +162,8 @@ def _noise(
     )
 
 
+# What changed at each run of a subject.
+
 StepAnswer = Literal[
     "first", "faster", "slower", "same", "cannot tell", "same code", "other machine", "no time"
 ]

@@ -92,6 +92,8 @@ ENDS_MOST = Threshold(5e-6, _ENDS)
 
 @dataclass(frozen=True)
 class Idleness:
+    """Shares of the elapsed time: the one measure of idleness, without a border in microseconds."""
+
     average: float  # in which the average SM had work
     busiest: float  # in which the busiest SM had work; at least the average
     # The busiest SM was not counted (before ncu 2024.1): idle time as long as launches begin and end
@@ -128,6 +130,8 @@ def _busiest(launch: Launch, average: float) -> float:
     time = launch.get("time", 0.0)
     return 1 - (min(1 - average, ENDS_MOST / time) if time > 0 else 0.0)
 
+
+# How busy each unit was.
 
 Row = Mapping[str, Any]
 HALF = 0.5  # of the sectors that L2 looks up: then atomics are what it does
@@ -296,6 +300,8 @@ def cache_resident(launch: Row, compulsory: float | None = None) -> str:
         return f"cache-resident: DRAM moved {each:.2g} bytes a thread, {hit} hit in L2"
     return ""
 
+
+# Sectors that are wasted, and how busy each level would be without them.
 
 # On the crossbar a store is a header and its sectors: 2 packets for a lone one, 5 for a line of four.
 # Measured: 12.1 and 13.0 times less crossbar work for stores coalesced from 32 sectors to 4.

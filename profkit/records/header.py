@@ -270,6 +270,8 @@ def compile_target(spec: str | None, arch: str, name: str) -> str | None:
     return None
 
 
+# Hashes of the code.
+
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n\0]+)"', re.M)
 _FOLDERS = re.compile(r'^"(?:[^"/]*/)+(?=[^"/]+\.cuh?"$)')
 _LITERAL = r"""

@@ -127,6 +127,8 @@ def _unpacked(head: bytes) -> bytes:
         return b""
 
 
+# The runs in a folder of artifacts.
+
 RunName = tuple[str, str]  # variant and case
 HISTORY = "artifacts/history"  # the tables of all that was measured, where nobody names others
 _WORD = re.compile(r"[A-Za-z0-9][\w-]*")

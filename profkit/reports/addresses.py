@@ -197,8 +197,8 @@ Place = tuple[str | None, int]
 _TOOLKIT = re.compile(
     r"/(?:targets/[^/]+|cuda[^/]*)/include/|/include/(?:cuda|crt|cooperative_groups)"
 )
-_FIRST = 8  # instructions by which a function is known
 _NEAR = 24  # instructions before and behind among which it is looked for
+_FIRST = 8  # instructions by which a function is known
 _OPCODE = re.compile(r"\s*(?:@!?U?P[\dT]\s+)?([A-Z][A-Z0-9_]*)")  # at the start of an instruction
 
 

@@ -10,13 +10,12 @@ says the names of its metrics by their number in the one table that all blocks m
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
 import struct
 from array import array
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -126,7 +125,7 @@ def repair_frame(data: bytes, kind: Kind) -> bytes | None:
             number, wire_type, start, stop, at = one(data, at, len(data))
             if number not in readable:
                 continue
-            with contextlib.suppress(Malformed):
+            with suppress(Malformed):
                 if (
                     number not in kind.message.texts or wire_type != BYTES
                 ):  # a name is one in any bytes
@@ -283,6 +282,8 @@ def _version(data: bytes, at: int, end: int) -> str | None:
             version = ""
     return version
 
+
+# Copies of a report.
 
 MAGIC = b"NVR\0"
 ZSTD = b"\x28\xb5\x2f\xfd"
