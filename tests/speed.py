@@ -103,6 +103,7 @@ import os, resource, sys, time
 from pathlib import Path
 from tests.speed import bare
 import ncu_report
+from profkit.reports.isolated import end_servers
 from profkit.reports.reader import read_report
 who, path = sys.argv[1:]
 began = time.perf_counter()
@@ -111,6 +112,7 @@ if who == "bare":
 else:
     assert read_report([path], jobs=int(who) or None).files[0].status == "ok"
 took = time.perf_counter() - began
+end_servers()  # then their time is counted
 own, children = (resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 print(took, own.ru_utime + own.ru_stime, children.ru_utime + children.ru_stime)
 """

@@ -341,6 +341,7 @@ OWN = {
     "profkit/program/readers/store.py", "profkit/cli/output.py", "profkit/show/plots/base.py",
     "profkit/cli/signals.py", "profkit/cli/options.py",
     "profkit/reports/isolated.py",  # pipes
+    "profkit/reports/serving.py",
 }  # fmt: skip
 WRITES = re.compile(
     r"\.(write_bytes|savefig|to_parquet|to_csv)\((?!index=False\)$)|\w\.write_text\(|os\.(replace|rename)\(|"

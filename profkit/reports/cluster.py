@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from profkit.errors import ProfkitError, needing
-from profkit.reports.isolated import each_isolated, each_kept, isolated, named, processors
+from profkit.reports.isolated import each_isolated, isolated, named, processors
 
 CHUNK = 8  # files of a task: few, so that all workers end together
 _AHEAD = 2  # tasks submitted for each worker that is known
@@ -97,7 +97,7 @@ def _submit(executor: Any, function: str, chunk: list[str], died: str) -> Future
 
 def read_chunk(function: str, paths: Sequence[str], died: str) -> list[tuple[str, Any]]:
     """Do what a worker does: a few files, in a child process of its own."""
-    return list(zip(paths, each_kept(function, paths, named(died)), strict=True))
+    return list(zip(paths, isolated(function, paths, 1, named(died)), strict=True))
 
 
 def _workers(client: Any) -> int:

@@ -2,9 +2,10 @@
 
 The native library under ncu_report can crash on a damaged file and takes its process with it. So
 files are handed one at a time to child processes: the file in a child that died is known exactly,
-the others go on in a fresh child. A server imports once and then forks itself for each child; it
-never reads a file. It is subprocess and not multiprocessing because spawning re-imports the caller's
-__main__, and a five-line script without a main guard has to work.
+the others go on in a fresh child. A server imports once, lives as long as this process and forks
+itself for the children of each call; it never reads a file. It is subprocess and not multiprocessing
+because spawning re-imports the caller's __main__, and a five-line script without a main guard has to
+work.
 
 A child that hostile bytes have taken over must not take its parent too. So an answer is plain data
 (msgpack) of the type that the function says it returns, of at most ANSWER_MOST bytes: anything else
@@ -13,17 +14,21 @@ counts as a child that died. Nothing here unpickles.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
 import queue
 import resource
+import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from itertools import chain, islice
@@ -39,20 +44,17 @@ if TYPE_CHECKING:
 _CHILD = (
     "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "  # Ctrl-C is the parent's
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from profkit.reports.isolated import serve; serve(*sys.argv[2:])"
+    "from profkit.reports.serving import serve; serve(sys.argv[2], int(sys.argv[3]))"
 )
 
-# Bytes that a fork takes before a fresh one goes on: 6 reports of a full set.
-_GROWN = 65e6
 _TUNED = "glibc.malloc.hugetlb=1"  # large pages: else a third of the time goes into small ones
-_AGAIN = 75  # its exit status then
-_FULL = 76  # and that of a child without memory
+FULL = 76  # the exit status of a child without memory
 _KILLED = -9  # SIGKILL, which nothing sends itself: from outside, or the kernel's for memory
 ANSWER_MOST = 128 << 20  # bytes: 10,000 launches in a report of 3 MB give 18 MB
 _HEAD = struct.Struct("<BBQ")  # what an answer begins with: its kind, its form, its bytes
 _ERROR = 0  # the kind of a ProfkitError; the n-th type that the function may return is n + 1
 _MSGPACK, _JSON = 0, 1  # forms
-_NO_MEMORY = {_FULL, 1, -signal.SIGABRT}  # Python at its start, and C++, end like this
+_NO_MEMORY = {FULL, 1, -signal.SIGABRT}  # Python at its start, and C++, end like this
 
 
 def isolated(
@@ -129,34 +131,6 @@ def each_isolated(
                 free.put(None)
 
 
-def each_kept(function: str, items: Iterable[Any], died: Callable[[Any, str], Any]) -> list[Any]:
-    """Return the same, one after the other, in a child that waits a while for the next such call.
-
-    For a worker that gets a few items at a time: starting a child takes as long as reading six
-    reports. Each thread that calls has a child of its own; one that is left ends by itself.
-    """
-    key = os.getpid(), function  # a fork of this process has none
-    with _LEFT_GUARD:
-        child, leaving = _LEFT[key].popitem() if _LEFT.get(key) else (_Child(function), None)
-    if leaving:
-        leaving.cancel()
-    try:
-        return [child.call(item, died) for item in items]
-    finally:
-        leaving = threading.Timer(_IDLE, _leave, (key, child))
-        leaving.daemon = True
-        with _LEFT_GUARD:
-            _LEFT.setdefault(key, {})[child] = leaving
-        leaving.start()
-
-
-def _leave(key: tuple[int, str], child: _Child) -> None:
-    with _LEFT_GUARD:
-        waited = _LEFT[key].pop(child, None)
-    if waited:
-        _end([child])
-
-
 def processors() -> int:
     """Return how many processors this process may use (a container may have fewer than the machine)."""
     affinity = getattr(os, "sched_getaffinity", None)
@@ -164,11 +138,11 @@ def processors() -> int:
 
 
 class _Child:
-    """One child process, started when first needed and again after it died."""
+    """One child process, forked when first needed and again after it died."""
 
     def __init__(self, function: str) -> None:
         self._function = function
-        self.servers: list[subprocess.Popen[bytes]] = []  # the first one's fork it is
+        self.groups: list[_Group] = []  # the last one's it is
         self.ends: tuple[BinaryIO, ...] = ()  # of items, answers, and of its exit status
 
     def call(self, item: Any, died: Callable[[Any, str], Any], again: bool = True) -> Any:
@@ -180,11 +154,11 @@ class _Child:
             items.flush()
             result = _received(answers, self._function)
         except _NotAnAnswer as error:
-            self.servers[0].kill()
+            self.groups[-1].kill()
             self.close()
             return died(item, f"the process that read it gave no answer: {error}")
         except (EOFError, BrokenPipeError):
-            code = int(ended.read() or self.servers[0].wait())  # nothing: the server died
+            code = int(ended.read() or self.groups[-1].server.status())
             self.close()
             if code in _NO_MEMORY and is_limited():
                 raise _too_little(item) from None
@@ -202,37 +176,112 @@ class _Child:
         self.ends = ()
 
 
+class _Server:
+    """What has imported a function and forks at each request, until nobody can ask any more."""
+
+    def __init__(self, function: str) -> None:
+        self.wire, theirs = socket.socketpair()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _CHILD, json.dumps(sys.path), function, str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            # Without memory, the library and Python say so each in its own words; we say it once.
+            stderr=subprocess.DEVNULL if is_limited() else None,
+            env={"GLIBC_TUNABLES": _TUNED, **os.environ},
+            pass_fds=[theirs.fileno()],
+        )
+        theirs.close()
+
+    def end(self) -> None:
+        self.wire.close()
+        self.process.wait()
+
+    def status(self) -> int:
+        """Return how it ended; that of a fork that was killed while the server lives."""
+        return self.process.wait() if _ready(self.wire.fileno(), 0) else _KILLED
+
+
+@dataclass
+class _Group:
+    """The fork of a server that forks the children of one call and waits for them."""
+
+    server: _Server
+    alive: int  # a pipe: its pid comes first, then nothing until it and all its children have ended
+
+    def kill(self) -> None:
+        if pid := os.read(self.alive, 20):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(int(pid), signal.SIGKILL)
+
+    def wait(self) -> None:
+        while _ready(self.alive, _PATIENCE) and os.read(self.alive, 20):
+            pass
+        os.close(self.alive)
+
+
+def _ready(file: int, seconds: float) -> bool:
+    """Return whether there is something to read, or nobody left who could write."""
+    asked = select.poll()
+    asked.register(file, select.POLLIN)
+    return bool(asked.poll(1000 * seconds))
+
+
 def _start(function: str, children: Sequence[_Child]) -> None:
-    """Start a server that becomes these children."""
-    pipes = [(os.pipe(), os.pipe(), os.pipe()) for _ in children]
-    theirs = [(items[0], answers[1], ended[1]) for items, answers, ended in pipes]
-    passed = [*chain.from_iterable(theirs)]
-    server = subprocess.Popen(
-        [sys.executable, "-c", _CHILD, json.dumps(sys.path), function, json.dumps(theirs)],
-        stdin=subprocess.DEVNULL,
-        # Without memory, the library and Python say so each in its own words; we say it once.
-        stderr=subprocess.DEVNULL if is_limited() else None,
-        env={"GLIBC_TUNABLES": _TUNED, **os.environ},
-        pass_fds=passed,
-    )
-    for end in passed:
-        os.close(end)
-    for child, (items, answers, ended) in zip(children, pipes, strict=True):
-        child.servers = [server, *(old for old in child.servers if old.poll() is None)]
-        child.ends = os.fdopen(items[1], "wb"), *(os.fdopen(x[0], "rb") for x in (answers, ended))
+    """Let forks of the function's server become these children."""
+    for first in range(0, len(children), AT_ONCE):
+        some = children[first : first + AT_ONCE]
+        pipes = [(os.pipe(), os.pipe(), os.pipe()) for _ in some]
+        alive, theirs = os.pipe()
+        here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))  # it may have no name any more
+        passed = [here, theirs, *chain.from_iterable((i[0], a[1], e[1]) for i, a, e in pipes)]
+        group = _Group(_asked(function, passed), alive)
+        for end in passed:
+            os.close(end)
+        for child, (items, answers, ended) in zip(some, pipes, strict=True):
+            child.groups.append(group)
+            answered, code = os.fdopen(answers[0], "rb"), os.fdopen(ended[0], "rb")
+            child.ends = os.fdopen(items[1], "wb"), answered, code
 
 
-def _end(children: Sequence[_Child]) -> None:
+def _asked(function: str, passed: list[int]) -> _Server:
+    """Return the server, asked to fork: started where there is none that is as this process is now."""
+    # A fork of this process has none. The rest of its environment each fork is told.
+    key = os.getpid(), function, *sys.path, *resource.getrlimit(resource.RLIMIT_DATA)
+    environment = json.dumps(dict(os.environ)).encode()
+    with _GUARD:
+        if key in _SERVERS and _ready(_SERVERS[key].wire.fileno(), 0):  # somebody killed it
+            _SERVERS.pop(key).end()
+        if key not in _SERVERS:
+            _SERVERS[key] = _Server(function)
+        server = _SERVERS[key]
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its status() says why
+            socket.send_fds(server.wire, [LENGTH.pack(len(environment))], passed)
+            server.wire.sendall(environment)
+    return server
+
+
+@atexit.register
+def end_servers() -> None:
+    """End the servers of this process: what they took of the processor is its children's from then."""
+    with _GUARD:
+        for key in [key for key in _SERVERS if key[0] == os.getpid()]:
+            _SERVERS.pop(key).end()
+
+
+def _end(children: Iterable[_Child]) -> None:
+    groups: dict[int, _Group] = {}
     for child in children:
+        groups |= {group.alive: group for group in child.groups}
         child.close()
-    for server in chain.from_iterable(child.servers for child in children):
-        server.wait()
+    for group in groups.values():
+        group.wait()
 
 
-# Children that wait for the next call, by process and function, each with what will end it.
-_LEFT: dict[tuple[int, str], dict[_Child, threading.Timer]] = {}
-_LEFT_GUARD = threading.Lock()
-_IDLE = 20.0  # seconds
+_SERVERS: dict[tuple[Any, ...], _Server] = {}  # by what they were started with
+_GUARD = threading.Lock()
+# A request: how many bytes the environment has, with open files; then these bytes.
+LENGTH = struct.Struct("<Q")
+AT_ONCE = 80  # children: Linux passes at most 253 open files in a message
+_PATIENCE = 5.0  # seconds until a child that was taken over and hides is left alone
 
 
 class _NotAnAnswer(Exception):
@@ -240,13 +289,13 @@ class _NotAnAnswer(Exception):
 
 
 @cache
-def _kinds(function: str) -> tuple[Any, ...]:
+def kinds_of(function: str) -> tuple[Any, ...]:
     """Return the types that a function says it returns."""
     kind = get_type_hints(named(function)).get("return", Any)
     return get_args(kind) if isinstance(kind, UnionType) else (kind,)
 
 
-def _sent(result: Any, kinds: tuple[Any, ...]) -> bytes:
+def sent(result: Any, kinds: tuple[Any, ...]) -> bytes:
     """Return the bytes of an answer: of a result, or of a ProfkitError."""
     import msgspec
 
@@ -275,7 +324,7 @@ def _received(stdout: BinaryIO, function: str) -> Any:
     if len(head) < _HEAD.size:
         raise EOFError
     kind, form, size = _HEAD.unpack(head)
-    kinds = tuple[str, str], *_kinds(function)
+    kinds = tuple[str, str], *kinds_of(function)
     if size > ANSWER_MOST or kind >= len(kinds):
         raise _NotAnAnswer(f"kind {kind}, {size} bytes")
     body = stdout.read(size)
@@ -308,64 +357,3 @@ def _how(returncode: int) -> str:
     if returncode < 0:
         return f"Nsight Compute's library crashed on it: {signal.Signals(-returncode).name}"
     return f"the process that read it ended with exit status {returncode}"
-
-
-def serve(function: str, children: str) -> None:
-    """Serve as forks of this process, each with its (items, answers, exit status) in JSON.
-
-    The native library never gives back what it took for a report. So a fork that has grown ends, and
-    a fresh one goes on. What the function's module does in its prepare_child() is done before, once for
-    all. Whose fork died is told how: its ends are closed.
-    """
-    os.dup2(2, 1)  # what the native library prints must not get into what the parent prints
-    call = named(function)
-    getattr(sys.modules[function.partition(":")[0]], "prepare_child", int)()
-    kinds = _kinds(function)
-    import msgspec  # noqa: F401 - once for all forks
-
-    waiting: list[list[int]] = json.loads(children)
-    running: dict[int, list[int]] = {}
-    while waiting or running:
-        while waiting:
-            own = waiting.pop()
-            if (pid := os.fork()) == 0:
-                for end in (own[2], *chain.from_iterable((*waiting, *running.values()))):
-                    os.close(end)
-                os._exit(_AGAIN if _answer(call, kinds, *own[:2]) else 0)
-            running[pid] = own
-        pid, status = os.wait()
-        own, code = running.pop(pid), os.waitstatus_to_exitcode(status)
-        if code == _AGAIN:
-            waiting.append(own)
-            continue
-        with contextlib.suppress(BrokenPipeError):  # closed: it had no more to do
-            os.write(own[2], b"%d" % code)
-        for end in own:
-            os.close(end)
-    os._exit(0)  # what the library holds goes with the process, not piece by piece
-
-
-def _answer(call: Callable[[Any], Any], kinds: tuple[Any, ...], source: int, target: int) -> bool:
-    """Answer items until this process has grown; whether there may be more."""
-    before = _taken()
-    answers = os.fdopen(target, "wb")
-    for line in os.fdopen(source, "rb"):
-        try:
-            result = call(json.loads(line))
-        except ProfkitError as error:
-            result = error
-        except MemoryError:
-            os._exit(_FULL)
-        try:
-            answers.write(_sent(result, kinds))
-            answers.flush()
-        except BrokenPipeError:  # the parent was killed
-            return False
-        if _taken() - before > _GROWN:
-            return True
-    return False
-
-
-def _taken() -> float:
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

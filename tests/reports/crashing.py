@@ -42,6 +42,12 @@ def server(item: float) -> tuple[int, int]:
     return os.getpid(), os.getppid()
 
 
+def surroundings(_item: int) -> list[Any]:
+    """Who forked what forked it, a variable of the environment, the folder."""
+    of = Path(f"/proc/{os.getppid()}/stat").read_text()
+    return [int(of.rpartition(")")[2].split()[1]), os.environ.get("COLUMNS"), os.getcwd()]
+
+
 def kills_server(item: str) -> str:
     """Where the item is a file that is not there yet: what forks is killed, and then this."""
     if item and not os.path.exists(item):

@@ -13,10 +13,11 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.reports import cluster, reader
-from profkit.reports.isolated import each_isolated, each_kept, isolated
+from profkit.reports.isolated import each_isolated, isolated
 from tests.reports import made
 
 DIES = "tests.reports.crashing:dies"
+SURROUNDINGS = "tests.reports.crashing:surroundings"
 
 
 def test_answers_in_order_from_as_many_children_as_asked_for() -> None:
@@ -84,27 +85,33 @@ def test_a_mistake_of_the_user_comes_through() -> None:
     assert caught.value.hint == "mend it"
 
 
-def test_a_child_waits_for_the_next_call_and_ends_when_none_comes(
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_next_call_has_the_same_server_as_this_process_is_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profkit.reports.isolated._IDLE", 60)
-    first, again = (each_kept("tests.reports.crashing:pid", [n], lambda *_: None) for n in (1, 2))
-    assert [first[0][0], again[0][0]] == [1, 2]
-    child = first[0][1]
-    assert again[0][1] == child
-    monkeypatch.setattr("profkit.reports.isolated._IDLE", 0.05)
-    each_kept("tests.reports.crashing:pid", [3], lambda *_: None)
-    until = time.monotonic() + 30
-    while Path(f"/proc/{child}").exists():
-        assert time.monotonic() < until, "it was to end by itself"
-        time.sleep(0.02)
-    assert each_kept("tests.reports.crashing:pid", [4], lambda *_: None)[0][1] != child
+    """Imports are paid for once; folder and environment are those of the call."""
+    monkeypatch.setenv("COLUMNS", "16")
+    (before,) = isolated(SURROUNDINGS, [1], 1, lambda *_: None)
+    assert before[1:] == ["16", os.getcwd()]
+    monkeypatch.setenv("COLUMNS", "17")
+    monkeypatch.chdir(tmp_path)
+    after, other = isolated(SURROUNDINGS, [1, 2], 1, lambda *_: None)
+    assert after == other == [before[0], "17", str(tmp_path)]
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert isolated(SURROUNDINGS, [1], 1, lambda *_: None)[0][0] != before[0], "other imports"
 
 
-def test_a_kept_child_that_died_or_was_wrong_costs_one_answer() -> None:
-    with pytest.raises(ProfkitError, match="mend: is wrong"):
-        each_kept(DIES, ["mend"], lambda *_: None)
-    assert each_kept(DIES, ["a", "crash", "b"], lambda item, _: item) == ["A", "crash", "B"]
+def test_a_server_that_was_killed_between_two_calls_is_replaced() -> None:
+    before, after = (isolated(SURROUNDINGS, [1], 1, lambda *_: None)[0][0] for _ in range(2))
+    os.kill(after, signal.SIGKILL)
+    again = isolated(SURROUNDINGS, [1], 1, lambda *_: None)[0][0]
+    assert before == after != again
+
+
+def test_more_children_than_a_request_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profkit.reports.isolated.AT_ONCE", 2)
+    found = isolated("tests.reports.crashing:server", [0.2] * 4, 3, lambda *_: None)
+    pids, groups = map(set, zip(*found, strict=True))
+    assert (len(pids), len(groups)) == (3, 2)
 
 
 HOSTILE = [
