@@ -208,7 +208,8 @@ class _Group:
     alive: int  # a pipe: its pid comes first, then nothing until it and all its children have ended
 
     def kill(self) -> None:
-        if pid := os.read(self.alive, 20):
+        # Killed before, and one hides: then there is nothing to read, and no end either.
+        if _ready(self.alive, _PATIENCE) and (pid := os.read(self.alive, 20)):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(int(pid), signal.SIGKILL)
 
