@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,11 +32,12 @@ def argument(metavar: str, text: str, *default: Any, **more: Any) -> Any:
     return typer.Argument(*default, metavar=metavar or None, help=text, **more)
 
 
+# How a word on the command line could go on: the words that there are; typer takes those that fit.
 Described = list[tuple[str, str]]
 _SIDES = {".json", ".ncu-rep", ".ncu-repz"}
 
 
-def known_variants(ctx: typer.Context, incomplete: str) -> Described:
+def known_variants(ctx: typer.Context) -> Described:
     """Return the variants of the folder of problems, and whatever was recorded, references too."""
     from profkit.measure.variants.variants import kernels_dir, survey
 
@@ -45,40 +46,33 @@ def known_variants(ctx: typer.Context, incomplete: str) -> Described:
         titles = {v.id: v.title for v in known}
     except ProfkitError:
         titles = {}
-    return _begin(incomplete, (dict.fromkeys(_recorded(ctx, 0), "recorded") | titles).items())
+    return [*(dict.fromkeys(known_recorded(ctx), "recorded") | titles).items()]
 
 
 def known_sides(ctx: typer.Context, incomplete: str) -> list[str]:
     folder = Path(incomplete if incomplete.endswith("/") else Path(incomplete).parent)
     paths = [str(p) for p in sorted(folder.glob("*")) if p.is_dir() or p.suffix in _SIDES]
-    return [name for name in (*_recorded(ctx, 0), *paths) if name.startswith(incomplete)]
+    return [*known_recorded(ctx), *paths]
 
 
-def known_recorded(ctx: typer.Context, incomplete: str) -> list[str]:
-    return [name for name in _recorded(ctx, 0) if name.startswith(incomplete)]
+def known_recorded(ctx: typer.Context) -> list[str]:
+    return _recorded(ctx, 0)
 
 
-def known_cases(ctx: typer.Context, incomplete: str) -> list[str]:
-    return [name for name in sorted(_recorded(ctx, 1)) if name.startswith(incomplete)]
+def known_cases(ctx: typer.Context) -> list[str]:
+    return sorted(_recorded(ctx, 1))
 
 
-def known_pages(incomplete: str) -> Described:
+def known_pages() -> Described:
     from profkit.diagnosis.rules import ALL
     from profkit.reports.metrics import CATALOGUE
 
     rules = [(rule.id, rule.title) for rule in ALL]
-    return _begin(incomplete, [*rules, *((m.name, m.meaning) for m in CATALOGUE.values())])
+    return [*rules, *((m.name, m.meaning) for m in CATALOGUE.values())]
 
 
-def one_of(*words: str) -> Callable[[str], list[str]]:
-    def begin(incomplete: str) -> list[str]:
-        return [word for word in words if word.startswith(incomplete)]
-
-    return begin
-
-
-def _begin(incomplete: str, known: Iterable[tuple[str, str]]) -> Described:
-    return [(name, about) for name, about in known if name.startswith(incomplete)]
+def one_of(*words: str) -> Callable[[], list[str]]:
+    return lambda: list(words)
 
 
 def _recorded(ctx: typer.Context, part: int) -> list[str]:

@@ -63,10 +63,7 @@ def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
 
 @contextmanager
 def spinner() -> Iterator[Callable[[str], None]]:
-    """What is being done, on stderr, while somebody looks; a polite kill ends it like Ctrl-C."""
-    from profkit.cli.signals import stop_on_term
-
-    stop_on_term()
+    """What is being done, on stderr, while somebody looks."""
     if FORM.quiet or not sys.stderr.isatty():
         yield lambda _: None
         return

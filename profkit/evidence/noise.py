@@ -209,14 +209,22 @@ def steps(
             mine.append(run)
     found: list[HistoryStep] = []
     for _, mine in sorted(by_subject.items()):
-        found += (_noted(_step(mine[:n], run, policy), had) for n, run in enumerate(mine))
+        found += (_step(mine[:n], run, policy, had) for n, run in enumerate(mine))
     return found
 
 
-def _step(earlier: Sequence[HistoryRun], run: HistoryRun, policy: Policy) -> HistoryStep:
-    """A run against the latest one before it on the same GPU."""
+def _step(
+    earlier: Sequence[HistoryRun],
+    run: HistoryRun,
+    policy: Policy,
+    had: Mapping[tuple[str, str], Sequence[HistoryRun]],
+) -> HistoryStep:
+    """A run against the latest one before it on the same GPU; of a first one, its code's other name."""
     if not earlier:
-        return HistoryStep(run, "first")
+        alike = had.get((run.sass or "", run.case), ())
+        old = next((r for r in alike if r.machine_code.same_as(run.machine_code)), run)
+        renamed = old.subject != run.subject
+        return HistoryStep(run, "first", note=f"the machine code of {old.subject}" * renamed)
     machine = run.gpu_uuid or run.gpu
     before = next((r for r in reversed(earlier) if (r.gpu_uuid or r.gpu) == machine), None)
     same_code = run.machine_code.same_as((before or earlier[-1]).machine_code)
@@ -232,14 +240,3 @@ def _step(earlier: Sequence[HistoryRun], run: HistoryRun, policy: Policy) -> His
         return HistoryStep(run, "same code", note=odd)
     smallest = smallest_change(time)
     return HistoryStep(run, answer, time, None if isnan(smallest) else smallest)
-
-
-def _noted(step: HistoryStep, known: Mapping[tuple[str, str], Sequence[HistoryRun]]) -> HistoryStep:
-    """A subject's first run, where its machine code was measured under another name before."""
-    run = step.run
-    if step.answer != "first":
-        return step
-    alike = known.get((run.sass or "", run.case), ())
-    old = next((r for r in alike if r.machine_code.same_as(run.machine_code)), run)
-    known_by = "" if old.subject == run.subject else f"the machine code of {old.subject}"
-    return replace(step, note=known_by)

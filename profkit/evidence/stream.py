@@ -7,7 +7,7 @@ nothing that was written; a report that is in the history already is not read ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ class Streamed:
 
 
 def stream_reports(
-    paths: Iterable[str],
+    paths: Collection[str],
     kept: History,
     client: Any = None,
     progress: Callable[[int], None] = lambda _: None,
@@ -47,22 +47,14 @@ def stream_reports(
     seen = kept.table("reports")[0].select(["path", "report"]).to_pydict()
     before = set(zip(seen["path"], seen["report"], strict=True))
     named = {path for path, _ in before}
-    known = 0
-
-    def new() -> Iterator[str]:
-        nonlocal known
-        for path in paths:
-            if path in named and (path, digest(Path(path))) in before:
-                known += 1
-            else:
-                yield path
-
+    known = {path for path in paths if path in named and (path, digest(Path(path))) in before}
+    new = (path for path in paths if path not in known)
     here = f"{__name__}:diagnose_file", f"{__name__}:died_file"
     reports = launches = 0
     not_ok: list[HistoryReport] = []
     waiting: list[HistoryRow] = []
     try:
-        for _, (report, found) in each_report(here[0], new(), here[1], client):
+        for _, (report, found) in each_report(here[0], new, here[1], client):
             reports += 1
             launches += len(found)
             not_ok += [report] if report.status != "ok" else []
@@ -73,7 +65,7 @@ def stream_reports(
             progress(reports)
     finally:  # what is known when somebody stops it is kept
         kept.append(waiting)
-    return Streamed(reports, launches, known, tuple(not_ok))
+    return Streamed(reports, launches, len(known), tuple(not_ok))
 
 
 Found = tuple[HistoryReport, list[HistoryLaunch]]

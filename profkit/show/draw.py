@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise, starmap
 from math import atan2, degrees, inf, isfinite, log, log10
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -23,9 +22,6 @@ from profkit.show import numbers
 from profkit.show.numbers import HistoryPoint, reference_times
 from profkit.show.text.escape import html
 from profkit.show.text.words import device_of, factor, timed
-
-if TYPE_CHECKING:
-    pass
 
 HIGH = 34  # of a strip
 THIN = 0.004  # of its width: what is narrower has no edge

@@ -14,7 +14,6 @@ from dataclasses import asdict
 from profkit.cli import options
 from profkit.cli.options import flag
 from profkit.cli.output import note, print_blocks, print_json, spinner
-from profkit.cli.signals import stop_on_term
 from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
 from profkit.errors import ProfkitError
 from profkit.measure import targets
@@ -70,7 +69,6 @@ def _time_twins(target: Target, processes: int, rounds: int, folder: str) -> Non
     from profkit.show.views.history import noise_blocks
 
     comparisons: list[HistoryTwin] = []
-    stop_on_term()
     try:
         with spinner() as progress:
             for twins in run_twins(target, processes, rounds, progress):

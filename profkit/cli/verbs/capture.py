@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from profkit.cli import options
 from profkit.cli.options import argument, flag
 from profkit.cli.output import note, print_blocks, say, spinner
-from profkit.cli.signals import stop_on_term
 from profkit.errors import ProfkitError
 from profkit.measure.variants import build
 from profkit.show.views import measured
@@ -48,7 +47,6 @@ def capture_kernels(
     wanted = capture.CaptureOptions(
         kernel, skip, None if every else count, values, int(limit * 1e6), timeout
     )
-    stop_on_term()
     echo = None if options.FORM.quiet else sys.stderr.buffer
     kernels = capture.capture_program(command, output, wanted, echo)
     if not untried_only:

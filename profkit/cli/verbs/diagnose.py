@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Annotated
 from profkit.cli import options, output
 from profkit.cli.launches import Chosen, expand_patterns, read_launches
 from profkit.cli.options import flag
-from profkit.cli.signals import stop_on_term
 from profkit.diagnosis.launches import judged_rows, with_lines
 from profkit.errors import ProfkitError
 from profkit.reports.cluster import cluster_client
@@ -124,7 +123,6 @@ def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
     from profkit.evidence.stream import stream_reports
 
     paths, complete = expand_patterns(reports)
-    stop_on_term()
     with output.progress("reading") as step:
         at = None if on is None else cluster_client(on)
         done = stream_reports(

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Annotated
 from profkit.cli import options
 from profkit.cli import output as out
 from profkit.cli.options import argument, flag, one_of
-from profkit.cli.signals import stop_on_term
 from profkit.cli.targets import named_or_all, on_gpus, say_gpus, watched
 from profkit.cli.verbs.diagnose import show_reports
 from profkit.errors import ProfkitError
@@ -176,7 +175,6 @@ def _wrap(command: Sequence[str], output: Path | None, settings: collect.Collect
     if report.exists() and output is None:
         raise ProfkitError(f"{report} is there already", "say -o NAME.ncu-rep, also to replace it")
     ncu = toolchain.Tool(toolchain.need_tool("ncu"), None)
-    stop_on_term()
     with watched(out.write_to(report.with_suffix(LOG))) as words:
         done = collect.wrap(command, report, ncu, settings, words)
     if done.note:

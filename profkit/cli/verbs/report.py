@@ -10,7 +10,6 @@ profkit report step.triage step.triage/counters.ncu-rep -o step.html
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from profkit.cli import options, sources
 from profkit.cli.launches import read_launches
@@ -21,9 +20,6 @@ from profkit.files import write_text
 from profkit.program import readers as recordings
 from profkit.program.document import read_document
 from profkit.program.triage import triage_timeline
-
-if TYPE_CHECKING:
-    pass
 
 ROWS = 50  # on a page; about 40 kB each
 

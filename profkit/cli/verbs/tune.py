@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from profkit.cli import options
 from profkit.cli.options import flag
 from profkit.cli.output import print_blocks, save_frame, say, say_each, spinner
-from profkit.cli.signals import stop_on_term
 from profkit.errors import ProfkitError, install_extra
 from profkit.files import write_text
 from profkit.measure import targets
@@ -69,7 +68,6 @@ def tune_variant(
     subject_of(target)  # said also where there is no GPU
     visible = visible_devices(gpus, device.count_gpus())
     search = SearchOptions(trials, time, seed, not no_steer, min_occupancy, timeout, not no_profile)
-    stop_on_term()
     with spinner() as progress:
         progress("build")
         task = task_of(target, search)
