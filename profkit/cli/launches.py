@@ -45,8 +45,6 @@ EXAMPLE = "for example: --where 'bound == \"memory\" and time > 1e-5'"
 
 @dataclass(frozen=True)
 class Chosen:
-    """The launches that were asked for."""
-
     reports: Reports
     complete: bool  # whether all reports were read whole
     everything: list[Judged]

@@ -34,8 +34,6 @@ Number = float | int | str | None
 
 @dataclass(frozen=True)
 class Answer:
-    """What a claim comes to."""
-
     verdict: ClaimVerdict
     because: str  # one sentence with the figures that decide
     # name -> value: a catalogue metric under its short name (SI), or any other under a name
@@ -134,8 +132,6 @@ ClaimOutcome = Literal["holds", "fails", "undecided", "errored"]
 
 @dataclass(frozen=True)
 class TriedClaim(Document):
-    """A claim and its outcome."""
-
     JSON = (
         "claim.name claim.sentence claim.who outcome said.because said.numbers said.collect "
         "said.computed"

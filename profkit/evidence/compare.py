@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from profkit.errors import ProfkitError
+from profkit.evidence import stats
 from profkit.evidence.conditions import WAIVABLE, Incomparable, gpu_uuid, notes_of, refusals_of
 from profkit.evidence.counters import (
     HeaderPrediction,
@@ -23,17 +24,7 @@ from profkit.evidence.counters import (
     launch_change,
 )
 from profkit.evidence.runs import Comparand, Evidence, MissingEvidence, Row, Run, named_runs, pair
-from profkit.evidence.stats import (
-    ALPHA,
-    GATE,
-    THRESHOLDS,
-    Taken,
-    Thresholds,
-    TimeAnswer,
-    TimeComparison,
-    compare_samples,
-    significant,
-)
+from profkit.evidence.stats import Taken, Thresholds, TimeAnswer, TimeComparison
 from profkit.records.record import Record
 from profkit.records.store import Document
 
@@ -46,20 +37,20 @@ nobody_measured: SpreadOf = dict[str, float]().get  # where there is no history
 class Policy:
     """What it takes to call two times different, and to compare two runs at all."""
 
-    thresholds: Thresholds = THRESHOLDS
+    thresholds: Thresholds = stats.THRESHOLDS
     alpha: float | None = None  # false alarms in all comparisons; None: as the interval's level is
     spread_of: SpreadOf = nobody_measured
     anyway: bool = False  # compare across GPUs, clocks, ncu versions and cases all the same
 
     def answer(self, time: TimeComparison) -> TimeAnswer:
         """Return a comparison's answer where it holds at this level too."""
-        if time.answer == "same" or self.alpha is None or significant(time, self.alpha):
+        if time.answer == "same" or self.alpha is None or stats.significant(time, self.alpha):
             return time.answer
         return "cannot tell"
 
 
 COMPARE = Policy()
-STRICT = Policy(GATE, ALPHA)  # of what nobody looks at again: a gate, a history
+STRICT = Policy(stats.GATE, stats.ALPHA)  # of what nobody looks at again: a gate, a history
 
 
 @dataclass(frozen=True)
@@ -257,7 +248,7 @@ def compare_times(before: Record, after: Record, policy: Policy = COMPARE) -> Ti
     if between:
         known = replace(known, process_spread=between.sigma)
     taken = how_taken(before, after)
-    return compare_samples(before.warm, after.warm, taken=taken, thresholds=known)
+    return stats.compare_samples(before.warm, after.warm, taken=taken, thresholds=known)
 
 
 # --- launches ------------------------------------------------------------------------------------

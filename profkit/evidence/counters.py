@@ -36,8 +36,6 @@ NOT_THE_KERNEL = (*_DEVICE, "replay_passes", "limit_blocks", "limit_warps")
 
 @dataclass(frozen=True)
 class Moved:
-    """A metric that differs."""
-
     metric: str
     unit: str  # its unit; "share" is a fraction of 1
     before: float
@@ -80,8 +78,6 @@ class Both(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True)
 class FindingChange(Document):
-    """What became of one rule."""
-
     JSON = "rule what before:status,cause,gain after:status,cause,gain"
 
     rule: str
@@ -92,8 +88,6 @@ class FindingChange(Document):
 
 @dataclass(frozen=True)
 class LaunchChange(Document):
-    """One launch before and after."""
-
     JSON = "kernel bound profiled_time_s moved only_before only_after findings"
 
     kernel: Both[str]

@@ -15,6 +15,7 @@ from math import isnan, nan
 from typing import Literal, get_args
 
 from profkit.errors import ProfkitError
+from profkit.evidence import stats
 from profkit.evidence.compare import (
     STRICT,
     BetweenProcesses,
@@ -29,14 +30,7 @@ from profkit.evidence.compare import (
 )
 from profkit.evidence.conditions import machine_differences, method_differences
 from profkit.evidence.runs import Evidence, Run
-from profkit.evidence.stats import (
-    ALPHA,
-    POWER,
-    TimeComparison,
-    samples_for,
-    significant,
-    smallest_change,
-)
+from profkit.evidence.stats import TimeComparison
 from profkit.records.paths import RunName
 from profkit.records.record import Record, record_again
 from profkit.records.store import Document
@@ -82,8 +76,8 @@ class GateReport(Document):
     subjects: tuple[GateSubject, ...]  # every variant at every case of either side
     problems: tuple[ProfkitError, ...] = ()  # records that cannot be read
     strict: bool = False  # whether "cannot tell" closes the gate too
-    alpha: float = ALPHA
-    power: float = POWER
+    alpha: float = stats.ALPHA
+    power: float = stats.POWER
 
     @property
     def summary(self) -> str:
@@ -282,9 +276,9 @@ def _judged(before: Run, after: Run, control: TimeComparison | None, policy: Pol
         cause: Cause | None = "machine" if codes & _MACHINE else None
         cause = cause or ("method" if codes & _METHOD else None)
         return GateSubject(name, "cannot tell", because, cause)
-    smallest = smallest_change(time)
+    smallest = stats.smallest_change(time)
     fewest = min(len(before.samples), len(after.samples))
-    more = samples_for(SEES, smallest, fewest, time.reason)
+    more = stats.samples_for(SEES, smallest, fewest, time.reason)
     answer: GateAnswer = policy.answer(time)
     because, cause = time.sentence, "noise"
     if answer in ("faster", "slower"):
@@ -317,7 +311,7 @@ def _machine(
     Without references, of two machines nobody can say whose it is.
     """
     if control is not None:
-        if not (significant(control) and _together(time, control)):
+        if not (stats.significant(control) and _together(time, control)):
             return ""
         factor = f"{1 / control.speedup.median:.3g}x their time"
         also = f"so were the references measured with it ({factor})"

@@ -28,21 +28,9 @@ from threading import Timer
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from profkit.errors import ProfkitError, did_you_mean, needing
+from profkit.evidence import tables
 from profkit.evidence.runs import Evidence
-from profkit.evidence.tables import (
-    KEYS,
-    ORIGINS,
-    SCHEMA,
-    TABLES,
-    HistoryLaunch,
-    HistoryRow,
-    HistoryRun,
-    HistoryTwin,
-    certainty,
-    launch_rows,
-    run_row,
-    table_columns,
-)
+from profkit.evidence.tables import HistoryLaunch, HistoryRow, HistoryRun, HistoryTwin
 from profkit.files import open_regular, write_bytes
 from profkit.records.paths import HISTORY
 from profkit.records.store import digest
@@ -129,10 +117,12 @@ class History:
         files, problems = self.files(name)
         every = files.to_table()
         best: dict[tuple[Any, ...], tuple[tuple[int, str], int]] = {}
-        asked = [c for c in every.column_names if c in (*KEYS[name], "commit", "commit_from")]
+        asked = [
+            c for c in every.column_names if c in (*tables.KEYS[name], "commit", "commit_from")
+        ]
         for n, row in enumerate(every.select(asked).to_pylist()):
-            key = tuple(row[column] for column in KEYS[name])
-            rank = certainty(row.get("commit"), row.get("commit_from"))
+            key = tuple(row[column] for column in tables.KEYS[name])
+            rank = tables.certainty(row.get("commit"), row.get("commit_from"))
             best[key] = min(best.get(key, (rank, n)), (rank, n))
         kept = sorted(n for _, n in best.values())
         return every if len(kept) == len(every) else every.take(kept), problems
@@ -158,7 +148,7 @@ class History:
             except (OSError, pa.ArrowException) as error:
                 why = f"{file}: not readable ({str(error).splitlines()[0]})"
                 problems.append(ProfkitError(why, "restore or remove it"))
-        wanted = table_columns(name)
+        wanted = tables.table_columns(name)
         if not good:
             return ds.dataset(wanted.empty_table()), problems
         return ds.dataset(good, schema=wanted, format="parquet", filesystem=store), problems
@@ -184,14 +174,14 @@ class History:
         """Write rows as one file a table; none where there are none."""
         by_table: dict[str, list[dict[str, Any]]] = {}
         for row in rows:
-            name = next(name for name, kind in TABLES.items() if isinstance(row, kind))
+            name = next(name for name, kind in tables.TABLES.items() if isinstance(row, kind))
             by_table.setdefault(name, []).append(asdict(row))
         for name, listed in by_table.items():
             with needing("pyarrow", "the history"):
                 import pyarrow as pa
                 import pyarrow.parquet as pq
             sha256 = hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
-            schema = table_columns(name).with_metadata({"profkit": SCHEMA})
+            schema = tables.table_columns(name).with_metadata({"profkit": tables.SCHEMA})
             into = BytesIO()
             pq.write_table(pa.Table.from_pylist(listed, schema=schema), into, compression="zstd")
             self._write(name, sha256, into.getvalue())
@@ -215,10 +205,10 @@ def add_artifacts(
         try:
             if run.record is None:
                 continue
-            row = run_row(run.record, digest(run.record.path), commit, origin)
+            row = tables.run_row(run.record, digest(run.record.path), commit, origin)
             report = row.report or run.sha256
             if run.report and report and report not in diagnosed:
-                launches += launch_rows(run.launches.to_dict("records"), report)
+                launches += tables.launch_rows(run.launches.to_dict("records"), report)
             runs.append(row)
         except ProfkitError as problem:
             problems.append(problem)
@@ -243,7 +233,7 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
     late.daemon = True
     late.start()
     try:
-        for name in TABLES:
+        for name in tables.TABLES:
             files, wrong = kept.files(name)
             problems += wrong
             connection.register(f"{name}_files", files)
@@ -256,7 +246,9 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
         # SystemError: what DuckDB's bindings make of a MemoryError of numpy's.
         raise _endless(f"needs more than {MEMORY_MOST / 1e9:g} GB of memory") from error
     except duckdb.Error as error:
-        known = "; ".join(f"{name}: {', '.join(table_columns(name).names)}" for name in TABLES)
+        known = "; ".join(
+            f"{name}: {', '.join(tables.table_columns(name).names)}" for name in tables.TABLES
+        )
         raise ProfkitError(f"the question: {str(error).splitlines()[0]}", known) from error
     finally:
         late.cancel()
@@ -303,9 +295,11 @@ def _endless(why: str) -> ProfkitError:
 def _each_once(name: str) -> str:
     """The view of a table in which a row that stands in several files stands once."""
     order = (
-        f"list_position({list(ORIGINS)}, commit_from) NULLS LAST, commit" if name == "runs" else ""
+        f"list_position({list(tables.ORIGINS)}, commit_from) NULLS LAST, commit"
+        if name == "runs"
+        else ""
     )
-    keys = ", ".join(f'"{key}"' for key in KEYS[name])
+    keys = ", ".join(f'"{key}"' for key in tables.KEYS[name])
     window = f"PARTITION BY {keys} {order and 'ORDER BY'} {order}"
     chosen = f"QUALIFY row_number() OVER ({window}) = 1"
     return f"CREATE VIEW {name} AS SELECT * FROM {name}_files {chosen}"  # noqa: S608 - our names
@@ -345,8 +339,8 @@ def history(
     Raises:
         ProfkitError: There is no such table, folder or variant.
     """
-    if table not in TABLES:
-        raise ProfkitError(f"no table {table!r}", f"one of {', '.join(TABLES)}")
+    if table not in tables.TABLES:
+        raise ProfkitError(f"no table {table!r}", f"one of {', '.join(tables.TABLES)}")
     text = given if isinstance(given, str) else ""
     whole = isinstance(given, Path) or "/" in text or os.sep in text or os.path.isdir(text)
     place = given if whole else folder

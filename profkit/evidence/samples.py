@@ -180,8 +180,6 @@ class Spread:
 
 @dataclass(frozen=True)
 class Sample:
-    """What one side's samples say."""
-
     interval: Interval  # of the median; NaN ends when `unusable`
     faults: tuple[SampleFault, ...] = ()  # what widened the interval
     unusable: SampleFault | None = None  # why there is no interval, or None

@@ -26,8 +26,6 @@ BATCH = 500  # reports of one file of the history
 
 @dataclass(frozen=True)
 class Streamed:
-    """What was read."""
-
     reports: int
     launches: int  # how many diagnosed launches they hold
     known: int  # how many were in the history already
