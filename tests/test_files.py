@@ -339,7 +339,7 @@ OWN = {
     "profkit/measure/languages/", "profkit/measure/capture.py", "profkit/measure/inject/",
     "profkit/measure/aot.py",
     "profkit/program/readers/store.py", "profkit/cli/output.py", "profkit/show/plots/base.py",
-    "profkit/cli/signals.py", "profkit/cli/options.py",
+    "profkit/cli/app.py", "profkit/cli/options.py",
     "profkit/reports/isolated.py",  # pipes
     "profkit/reports/serving.py",
 }  # fmt: skip

@@ -1,16 +1,24 @@
-"""The command line  ->  one verb  ->  an exit status.
+"""The command line  ->  one verb  ->  an exit status and an orderly end.
 
 0: done. 1: the answer is bad (a check failed, a gate was not met, slower). 2: profkit could not do
 it, or not write the answer. 130: interrupted. 141: the reader of stdout went away. A mistake that
 the user can mend is two lines on stderr; a bug keeps its traceback. A verb is a file in verbs/, found
 by its name: there is no other list.
+
+Until a verb runs, and after it, a signal ends the process as it always does, silently. While it
+runs, each of SIGINT, SIGTERM and SIGHUP is what Ctrl-C is: everything that was started is ended.
+stdout and stderr are open whatever the shell did, and given up quietly when nobody takes them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
+import signal
+import sys
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,12 +26,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from profkit.cli import signals
-from profkit.cli.options import COULD_NOT, FORM, Verb, flag
+from profkit.cli.options import COULD_NOT, FORM, INTERRUPTED, Verb, flag
 from profkit.cli.output import note, say
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.records.paths import SUFFIXES
 
+PIPE_CLOSED = 141  # what a shell shows for a program that ends because its reader went away
 _UNITS = {"M": 1 << 20, "G": 1 << 30}
 # What the help reads of a verb's file: the first sentence of its docstring, and its group.
 _FIRST_SENTENCE = re.compile(r'^def [a-z].*?^    """(.*?[.?])(?=\s|""")', re.M | re.S)
@@ -110,7 +118,7 @@ class Verbs(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a verb; see the module's first lines for what comes out of it."""
-        signals.stop_on_term()
+        stop_on_term()
         FORM.choose({})
         try:
             result = super().invoke(ctx)
@@ -121,10 +129,10 @@ class Verbs(TyperGroup):
             say(ProfkitError("out of memory", "read fewer reports at a time, or allow more"))
             raise typer.Exit(COULD_NOT) from error
         except KeyboardInterrupt as error:
-            raise typer.Exit(signals.INTERRUPTED) from error
+            raise typer.Exit(INTERRUPTED) from error
         except BrokenPipeError as error:  # `| head`; click would make it a 1
-            signals.drop_streams()
-            raise typer.Exit(signals.PIPE_CLOSED) from error
+            drop_streams()
+            raise typer.Exit(PIPE_CLOSED) from error
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
@@ -132,9 +140,9 @@ class Verbs(TyperGroup):
             say(ProfkitError(f"{name[:60]}...: {error.strerror}", "give the path of a file"))
             raise typer.Exit(COULD_NOT) from error
         finally:
-            signals.die_silently()  # what is left is to end
-            if signals.was_stopped():  # whatever else was raised is of that, of pydantic's too
-                raise typer.Exit(signals.INTERRUPTED)
+            die_silently()  # what is left is to end
+            if _came:  # whatever else was raised is of that, of pydantic's too
+                raise typer.Exit(INTERRUPTED)
         return result
 
 
@@ -189,3 +197,99 @@ def commands() -> dict[str, TyperCommand]:
     group = typer.main.get_command(app)
     assert isinstance(group, Verbs)  # noqa: S101 - that is what the app is made of
     return {name: group.get_command(None, name) for name in group.list_commands(None)}
+
+
+def main() -> None:
+    """Run what the command line asks for; the entry point of the console script."""
+    die_silently()
+    open_streams()
+    try:
+        try:
+            app(prog_name="profkit")
+        finally:
+            die_silently()
+            sys.stdout.flush()
+    except KeyboardInterrupt:  # between the verb and the end
+        raise SystemExit(INTERRUPTED) from None
+    except OSError as error:
+        raise SystemExit(say_lost(error)) from error
+
+
+# Signals and streams.
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_GRACE = 5.0  # seconds in which a second signal does not stop the tidying up after the first
+_came: list[int] = []  # signals that were answered since the process began
+
+
+def die_silently() -> None:
+    """What a signal does by itself: Python's own handler would print where it was."""
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asked for that
+            signal.signal(number, signal.SIG_DFL)
+
+
+def stop_on_term() -> None:
+    """A polite kill ends what was started too, like Ctrl-C; neither is ever lost."""
+    last = 0.0
+
+    def stop(*_: object) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if last and now - last < _GRACE:
+            return
+        last = now
+        _came.append(signal.SIGINT)
+        raise KeyboardInterrupt
+
+    def again(lost: sys.UnraisableHookArgs) -> None:
+        # Raised where an object is cleaned up, Python would print it and go on: raise it again, soon.
+        nonlocal last
+        if lost.exc_type is KeyboardInterrupt:
+            last = 0.0
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+        else:
+            sys.__unraisablehook__(lost)
+
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, stop)
+    signal.signal(signal.SIGALRM, stop)
+    sys.unraisablehook = again
+
+
+# What a write to stdout or stderr fails with when the disk is full or the reader went away. Files
+# are written by profkit.files, whose errors are others.
+_LOST = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, errno.EFBIG, errno.EBADF}
+
+
+def open_streams() -> None:
+    """A name that the terminal's encoding cannot show must not stop the report, nor `>&-`."""
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - till the end
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def say_lost(error: OSError) -> int:
+    """Say why an answer did not get out, unless its reader went away; return the exit status.
+
+    An error that is not of a stream that takes nothing more is raised again.
+    """
+    if error.errno not in _LOST or error.filename is not None:
+        raise error
+    gone = error.errno == errno.EPIPE
+    if not gone:
+        with contextlib.suppress(OSError):
+            print(f"profkit: the answer could not be written: {error.strerror}", file=sys.stderr)
+            sys.stderr.flush()
+    drop_streams()
+    return PIPE_CLOSED if gone else COULD_NOT
+
+
+def drop_streams() -> None:
+    """What is left to print goes nowhere: Python would try again when it ends, and complain."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())

@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperOption
 
 from profkit.errors import ProfkitError
 
-DONE, BAD, COULD_NOT = 0, 1, 2
+DONE, BAD, COULD_NOT, INTERRUPTED = 0, 1, 2, 130
 ARTIFACTS = Path("artifacts")  # where the verbs that judge look
 
 

@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 
 CODE = """
 import os, signal, sys, time
-from profkit.cli.signals import stop_on_term
+from profkit.cli.app import stop_on_term
 
 class Cleaned:
     def __del__(self):

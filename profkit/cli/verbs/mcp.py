@@ -19,7 +19,6 @@ from typing import Any
 
 from profkit.cli import options, sources
 from profkit.cli.options import flag
-from profkit.cli.signals import INTERRUPTED
 from profkit.diagnosis.launches import Judged, judged, judged_rows, launch_lines, with_lines
 from profkit.errors import ProfkitError, needing
 from profkit.program.document import triage_document
@@ -63,7 +62,7 @@ def serve_agents(
     try:
         server.run("stdio")
     except KeyboardInterrupt:
-        os._exit(INTERRUPTED)  # a thread of the library waits for a line of stdin, for ever
+        os._exit(options.INTERRUPTED)  # a thread of the library waits for a line of stdin, for ever
     return options.DONE
 
 

@@ -21,13 +21,21 @@ from json import dumps
 from pathlib import Path
 from tempfile import gettempdir
 
-from profkit import files
 from profkit.cli import options
 from profkit.cli.options import argument, flag
 from profkit.cli.output import note, print_blocks, say, spinner
 from profkit.cli.sources import is_triage, refuse_other
 from profkit.cli.targets import watched
 from profkit.errors import ProfkitError
+from profkit.files import (
+    cannot_write,
+    check_output,
+    make_folder,
+    move_folder,
+    temporary_folder,
+    write_bytes,
+    write_text,
+)
 from profkit.measure import timeline as recorder
 from profkit.program import counts as counting
 from profkit.program.counts import Counts
@@ -72,12 +80,12 @@ def triage_program(
         content = triage_document(answer, counts)
         if output:
             store.write(answer.timeline, folder)
-            files.write_text(folder / NAME, dumps(content, indent=1, allow_nan=False))
+            write_text(folder / NAME, dumps(content, indent=1, allow_nan=False))
     if page:
         from profkit.show.page import PageProgram, program_page
 
         name = content["program"]["command"] or content["program"]["how"]
-        files.write_text(page, program_page(PageProgram(name, answer, content)))
+        write_text(page, program_page(PageProgram(name, answer, content)))
     print_blocks(triaged(content), content)
     return options.DONE
 
@@ -86,24 +94,24 @@ def triage_program(
 def _place(output: Path | None) -> Iterator[Path]:
     """A folder that becomes the output, whole, when the block ends well; gone where none is wanted."""
     if output:
-        files.make_folder(output.parent)
+        make_folder(output.parent)
     with ExitStack() as stack:
         try:
-            place = stack.enter_context(files.temporary_folder(output.parent if output else None))
+            place = stack.enter_context(temporary_folder(output.parent if output else None))
         except OSError as error:
-            raise files.cannot_write(output.parent if output else gettempdir(), error) from error
+            raise cannot_write(output.parent if output else gettempdir(), error) from error
         folder = place / "triage"
         folder.mkdir()
         yield folder
         if output:
-            files.move_folder(folder, output)
+            move_folder(folder, output)
             note(f"{output}: kept")
 
 
 def _may_write(output: Path | None, page: Path | None, what: Sequence[str]) -> None:
     """Raise a ProfkitError where something else would be overwritten, or nothing could be."""
     if page:
-        files.check_output(page, what)
+        check_output(page, what)
     if output and output.suffix.lower() in INSTEAD:
         raise ProfkitError(
             f"-o {output}: keeps a folder, no file of that kind",
@@ -126,7 +134,7 @@ def _recordings(what: Sequence[str]) -> list[Path]:
 
 def _record(command: Sequence[str], timeout: float) -> Timeline:
     echo = None if options.FORM.quiet else sys.stderr.buffer
-    with files.temporary_folder() as folder, spinner() as progress:
+    with temporary_folder() as folder, spinner() as progress:
         progress("timeline")
         done = recorder.record_timeline(command, folder, timeout, echo)
         timeline = injected.read_injected(folder)
@@ -168,6 +176,6 @@ def _report_kept(counts: Counts | None, folder: Path, output: Path | None) -> Co
     if output is None:
         return counts if read.parent != folder else replace(counts, report="")
     if read.parent != folder:
-        files.write_bytes(folder / read.name, read.read_bytes())
+        write_bytes(folder / read.name, read.read_bytes())
     report = kept_report(folder)
     return replace(counts, report=str(output / report.name) if report else "")
