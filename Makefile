@@ -47,12 +47,14 @@ demo: $(READY)
 	$(BIN)/profkit roofline $(REPORTS) --where '$(SHOWN)' -o artifacts/roofline.png
 	$(BIN)/profkit report $(REPORTS) --where '$(PAGE)' -o artifacts/page.html
 
-# The ladder's page, from the committed records; ladder-build compiles for an L4 first (needs nvcc).
+# The ladder's page, from the committed records; ladder-build compiles for an L4 first and writes what
+# nvcc gives every variant for its budget's test (needs nvcc).
 ladder: $(READY)
 	$(BIN)/python tools/ladder_page.py
 
 ladder-build: $(READY)
 	$(BIN)/python tools/ladder_page.py --build
+	$(BIN)/python -m tests.kernels.resources
 
 lint: $(READY)
 	$(BIN)/ruff check .

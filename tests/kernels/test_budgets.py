@@ -1,4 +1,8 @@
-"""Every rung compiles for every architecture that its header allows, within its header's budget."""
+"""Every rung compiles for every architecture that its header allows, within its header's budget.
+
+What nvcc gave stands in resources.json with a hash of what it was made of; what that hash does not
+know is compiled here and now.
+"""
 
 from __future__ import annotations
 
@@ -7,71 +11,69 @@ from dataclasses import replace
 
 import pytest
 
-from profkit.measure import ladder
-from profkit.measure.cuda.resources import CARDS
-from profkit.measure.targets import Places
-from profkit.measure.variants import build, dry, problem, toolchain, variants
-from tests.conftest import ROOT
+from tests.kernels import resources
+from tests.kernels.resources import LADDER, OTHERS, name_of
 
-KERNELS = ROOT / "kernels"
-EVERY = [v for v in variants.find_variants(KERNELS) if not v.language.missing()]
-LADDER = [v for v in EVERY if v.problem == "attention"]
-ARCHS = ("80", "89", "90")
-# One call of nvcc makes them for all three: half of what it does for one is reading and the host's.
-WIDE = [v for v in LADDER if v.language.name == "CUDA" and [*map(v.target, ARCHS)] == [*ARCHS]]
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
-
-
-def built_for_three(monkeypatch):
-    """Architecture -> the builds of WIDE for it, of one call of nvcc a variant."""
-    with monkeypatch.context() as patched:
-        more = " ".join(f"-gencode=arch=compute_{a},code=sm_{a}" for a in ARCHS[:-1])
-        patched.setenv("NVCC_APPEND_FLAGS", more)
-        made = build.compile_variants(WIDE, ARCHS[-1:], Places(KERNELS).build_dir())
-    assert {b.variant.id: b.error for b in made if b.error} == {}
-    return {arch: [_of(fat, arch) for fat in made] for arch in ARCHS}
-
-
-def _of(fat, arch):
-    own = replace(fat, arch=arch, kernels=tuple(k for k in fat.kernels if k.arch == arch))
-    assert own.kernels, (fat.variant.id, arch)
-    return own
+# One for three architectures, one for sm_90a only, one of another problem.
+AGAIN = ("stage2", "champion", "onepass")
 
 
 @pytest.mark.nvcc
 @needs_nvcc
-def test_the_ladder_keeps_its_budgets_on_three_architectures(monkeypatch):
-    assert len(WIDE) >= 20
-    nvcc = toolchain.need_tool("nvcc")
-    cases = problem.load_problem(KERNELS / "attention")
-    values = [cases.module.arguments(case) for case in cases.cases.values()]
-    for arch, made in built_for_three(monkeypatch).items():
-        for one in made:
-            starts = [dry.dry_launches(one, v, CARDS[arch], nvcc) for v in values]
-            assert None not in starts, (one.variant.id, arch)
-            taken = [(x.kernel, x.dynamic_smem) for launches in starts for x in launches or ()]
-            assert build.check_budget(one, dict(sorted(taken, key=lambda row: row[1]))) == []
+def test_the_ladder_keeps_its_budgets_on_three_architectures():
+    _keep_their_budgets([(v, a) for v in LADDER for a in ("80", "89", "90") if v.target(a)], 70)
 
 
-@pytest.mark.nvcc
-@needs_nvcc
-def test_the_ladder_s_other_rungs_keep_their_budgets():
-    _keep_their_budgets([v for v in LADDER if v not in WIDE], ["89", "90"], 15)
-
-
-@pytest.mark.slow
 @pytest.mark.nvcc
 @needs_nvcc
 def test_the_ladders_of_other_problems_keep_their_budgets():
-    _keep_their_budgets([v for v in EVERY if v.problem not in ("attention", "probes")], ["90"], 15)
+    _keep_their_budgets([(v, "90") for v in OTHERS], 15)
 
 
-def _keep_their_budgets(chosen, archs, at_least):
-    made = ladder.compiled(Places(KERNELS), [f"{v.problem}/{v.id}" for v in chosen], archs)
+def _keep_their_budgets(wanted, at_least):
+    kept = resources.kept()
+    made = resources.compiled((v, arch) for v, arch in wanted if name_of(v, arch) not in kept)
     assert {c.variant: c.build.error for c in made if c.build.error} == {}
     assert [c.build.variant.id for c in made if c.launches is None] == []
     assert [line for c in made for line in c.over_budget] == []
-    assert len(made) >= at_least
+    known = [(v, kept[name_of(v, arch)]) for v, arch in wanted if name_of(v, arch) in kept]
+    assert [line for v, row in known for line in resources.over_budget(v, row)] == []
+    assert len(made) + len(known) == len(wanted) >= at_least
+
+
+@pytest.mark.nvcc
+@needs_nvcc
+def test_what_is_kept_is_what_nvcc_gives():
+    kept = resources.kept()
+    some = [(v, arch) for v, arch in resources.HELD if v.id in AGAIN and name_of(v, arch) in kept]
+    if not some:
+        pytest.skip("resources.json is of another nvcc: every variant was compiled")
+    made = resources.compiled(some)
+    assert {name_of(c.build.variant, c.build.arch.rstrip("af")): resources.row_of(c)
+            for c in made} == {name_of(v, arch): kept[name_of(v, arch)] for v, arch in some}  # fmt: skip
+    assert all(c.launches for c in made)
+
+
+def test_a_row_over_its_budget_is_seen():
+    (stage2,) = [v for v in LADDER if v.id == "stage2"]
+    most = {"regs": stage2.budget.regs, "smem": stage2.budget.smem, "spills": 0, "stack": 0}
+    assert resources.over_budget(stage2, most) == []
+    assert resources.over_budget(stage2, {**most, "spills": 4}) == ["stage2: spills=4, budget 0"]
+
+
+@pytest.mark.nvcc
+@needs_nvcc
+def test_what_changes_the_machine_code_or_the_launches_makes_another_hash(monkeypatch, tmp_path):
+    (stage2,) = [v for v in LADDER if v.id == "stage2"]
+    seen = [resources.made_of(stage2, arch) for arch in ("80", "90")]
+    seen.append(resources.made_of(replace(stage2, defines={"X": "1"}), "90"))
+    monkeypatch.setattr(resources.dry, "STUB", tmp_path / "dry.cpp")
+    resources.dry.STUB.write_text("")
+    seen.append(resources.made_of(stage2, "90"))
+    monkeypatch.setattr(type(stage2), "source_hash", "of another text")
+    seen.append(resources.made_of(replace(stage2), "90"))
+    assert len(set(seen)) == len(seen)
 
 
 @pytest.mark.parametrize("variant", [v for v in LADDER if v.after], ids=lambda v: v.id)
