@@ -36,7 +36,7 @@ from profkit.measure.session import GpuPool, Progress, entry_of, measure_run
 from profkit.measure.targets import Target, TargetRun, build_target, plan_of, record_of, with_timing
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.build import Build
-from profkit.measure.worker import TIMEOUT, Prepare, Setup, Worker
+from profkit.measure.worker import TIMEOUT, Setup, Worker
 from profkit.records.parts import Commit, NcuRun, RecordedReport
 from profkit.records.paths import place_for
 from profkit.records.record import Record, write_record
@@ -243,8 +243,7 @@ def run_twins(
     if not builds:
         raise ProfkitError("an A/A run needs variants: references are not timed", "--variant ID")
     checks = tuple((case, 0) for case in target.cases)
-    places = target.problem.path.parent, target.folder, support
-    setup = Setup(Prepare(checks), *map(str, places))
+    setup = Setup(target.problem.path.parent, target.folder, support, checks)
     for number in range(processes):
         progress(f"process {number + 1} of {processes}")
         with closing(Worker(setup, TIMEOUT)) as worker:

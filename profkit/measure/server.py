@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from uuid import uuid4
 
 from profkit.errors import ProfkitError
@@ -41,7 +40,7 @@ def _serve_jobs() -> int:
             match request:
                 case worker.Setup():
                     server = _Server(request, say)
-                    server.prepare(request.prepare)
+                    server.prepare(request)
                 case worker.Judge() if server:
                     server.judge(request)
                 case worker.Measure() if server:
@@ -74,16 +73,16 @@ class _Server:
 
     def __init__(self, request: worker.Setup, say: Say) -> None:
         self.say = say
-        self.problem = problem.load_problem(Path(request.problem))
-        self.folder = Path(request.build)
+        self.problem = problem.load_problem(request.problem)
+        self.folder = request.build
         gpu = device.open_gpu()
-        self.tools = library.Support(Path(request.support), gpu)
+        self.tools = library.Support(request.support, gpu)
         self.session = uuid4().hex  # of this process: what is timed in turns has one
         self.subjects: dict[tuple[str, str], Subject] = {}
         self.gpu = device.identified(gpu)
         say(worker.Opened(self.gpu))
 
-    def prepare(self, request: worker.Prepare) -> None:
+    def prepare(self, request: worker.Setup) -> None:
         for case, seed in request.checks:
             self.say(Begun("inputs and reference", case=case))
             self._at(case, seed, request.grid)
@@ -145,7 +144,7 @@ class _Server:
     def _library(self, entry: Entry) -> ctypes.CDLL:
         if entry.library is None:
             raise ProfkitError(f"{entry.name} is no variant: only variants are checked")
-        return library.load_library(Path(entry.library))  # loaded once: it stays in the process
+        return library.load_library(entry.library)  # loaded once: it stays in the process
 
     def _subject(self, entry: Entry, case: str) -> Subject:
         """An entry, ready to be timed; the values of a reference are judged on the way."""

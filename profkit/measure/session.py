@@ -21,7 +21,7 @@ from profkit.measure.bench import ROUNDS
 from profkit.measure.check import CaseCheck, merged_checks, summed_check
 from profkit.measure.targets import TargetRun
 from profkit.measure.variants.build import Build
-from profkit.measure.worker import TIMEOUT, Entry, Prepare, Setup, Worker, WorkerLost
+from profkit.measure.worker import TIMEOUT, Entry, Setup, Worker, WorkerLost
 
 ItemT = TypeVar("ItemT")
 MemberT = TypeVar("MemberT")
@@ -107,8 +107,7 @@ def measure_run(
     listed only.
     """
     target, measured = run.target, run.measured
-    places = target.problem.path.parent, target.folder, run.support
-    setup = Setup(Prepare(tuple(checks)), *map(str, places))
+    setup = Setup(target.problem.path.parent, target.folder, run.support, tuple(checks))
     workers = [Worker(setup, TIMEOUT, v, progress) for v in target.visible]
     builds = [build for build in run.builds.values() if build.error is None]
     pool, session = GpuPool(list(workers)), _Session(run, builds, checks, time)
@@ -217,5 +216,4 @@ class _Session:
 
 def entry_of(build: Build, again: str = "") -> Entry:
     """A build as the protocol has it; `again` ends the name of one that is timed twice."""
-    library = str(build.library) if build.library else None
-    return Entry(build.variant.id + again, library, build.variant.header.inputs)
+    return Entry(build.variant.id + again, build.library, build.variant.header.inputs)

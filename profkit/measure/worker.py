@@ -14,6 +14,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -37,26 +39,20 @@ class Entry(msgspec.Struct, frozen=True):
     """A variant, or a reference of the problem."""
 
     name: str  # the variant's id or the reference's name
-    library: str | None = None  # the variant's library; None of a reference
+    library: Path | None = None  # the variant's library; None of a reference
     grid: str | None = None  # the variant's `inputs:` key
 
 
-class Prepare(msgspec.Struct, frozen=True):
-    """Compute inputs and references of cases; load `reference` at `case` if there is one."""
-
-    checks: tuple[tuple[str, int], ...]
-    grid: str | None = None
-    case: str | None = None
-    reference: str | None = None
-
-
 class Setup(WorkerMessage, frozen=True):
-    """The first request: take the GPU, load the problem and the tools, prepare."""
+    """The first request: take the GPU, load the problem and the tools, compute inputs and references."""
 
-    prepare: Prepare
-    problem: str  # its folder
-    build: str  # the build folder
-    support: str  # the library of support.cu
+    problem: Path  # its folder
+    build: Path  # the build folder
+    support: Path  # the library of support.cu
+    checks: tuple[tuple[str, int], ...]  # (case, seed)
+    grid: str | None = None  # a variant's `inputs:` key
+    case: str | None = None  # `reference` is loaded at this case, if there is one
+    reference: str | None = None
 
 
 class Judge(WorkerMessage, frozen=True):
@@ -115,12 +111,13 @@ class Ready(WorkerMessage, frozen=True):
 
 Request = Setup | Judge | Measure
 Event = Opened | Begun | Reply | Failed | Ready
-read_request: Callable[[bytes], Request] = msgspec.json.Decoder(Request).decode  # of one line
-read_event: Callable[[bytes], Event] = msgspec.json.Decoder(Event).decode
+_PATHS: dict[str, Any] = {"dec_hook": lambda kind, text: kind(text)}  # what msgspec does not know
+read_request: Callable[[bytes], Request] = msgspec.json.Decoder(Request, **_PATHS).decode  # a line
+read_event: Callable[[bytes], Event] = msgspec.json.Decoder(Event, **_PATHS).decode
 
 
 def encode(message: Request | Event) -> bytes:
-    return msgspec.json.encode(message) + b"\n"
+    return msgspec.json.encode(message, enc_hook=str) + b"\n"
 
 
 class WorkerLost(ProfkitError):

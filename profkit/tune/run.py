@@ -210,7 +210,7 @@ def tune(
     ProfkitError: the header is wrong, the storage has another search, nothing can be measured.
     """
     directions(task.space)
-    known_metrics(task)
+    known_metrics(task.space)
     study = open_study(task, url, resume)
     search = Search(task, study, visible, progress)
     try:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device
 from profkit.measure.process import cores
-from profkit.measure.worker import Prepare, Setup, Worker, WorkerClosed, WorkerLost
+from profkit.measure.worker import Setup, Worker, WorkerClosed, WorkerLost
 from profkit.tune.result import TrialResult
 from profkit.tune.storage import studies
 from profkit.tune.study import Study, Trial
@@ -55,10 +55,8 @@ class Search:
         progress: Callable[[str], None],
     ) -> None:
         self.task, self.study, self.progress = task, study, progress
-        grid = task.variant.header.inputs
-        prepare = Prepare(task.checks(), grid, task.case, task.reference)
-        places = task.problem.path.parent, task.folder, task.support
-        setup = Setup(prepare, *map(str, places))
+        grid, places = task.variant.header.inputs, (task.problem.path.parent, task.folder)
+        setup = Setup(*places, task.support, task.checks(), grid, task.case, task.reference)
         self.workers = [Worker(setup, task.options.timeout, v) for v in visible]
         self.outcome = SearchOutcome(workers=list(self.workers))
         self._queue: deque[_Item] = deque()

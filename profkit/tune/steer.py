@@ -1,4 +1,4 @@
-"""A configuration worth a look  ->  ncu's report of it, its diagnosis, and what that asks to try next.
+"""What a diagnosis found of a configuration  ->  what to try next.
 
 A rule names a tunable where the header's `steer:` says so; rules about what limits occupancy name
 the quantities of `takes:` by themselves. A proposal is one step that way: the untried configuration
@@ -8,21 +8,11 @@ that differs from the incumbent in the fewest tunables.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
-from pathlib import Path
+from dataclasses import dataclass
 
 from profkit.errors import ProfkitError, did_you_mean
-from profkit.measure import collect, targets
-from profkit.measure.cuda.library import GraphLaunch
-from profkit.measure.targets import Measurements
-from profkit.measure.variants import toolchain
 from profkit.measure.variants.tunables import Config, Direction, Space
-from profkit.measure.worker import Worker
-from profkit.records.record import write_record
-from profkit.records.store import json_safe
-from profkit.tune.result import FiringRule, TrialDiagnosis
-from profkit.tune.task import Task
+from profkit.tune.result import FiringRule
 
 # What a rule asks of any kernel, where `takes:` has the quantity and `steer:` says nothing else.
 ALWAYS = (
@@ -97,89 +87,13 @@ def _steps(
     return picked
 
 
-MOVED = 0.05  # relative: what a metric must change by to have moved; run to run it is 1 to 2 %
-
-
-class Profiler:
-    def __init__(self, task: Task, worker: Worker) -> None:
-        self.task, self.worker = task, worker
-        self.without = ""  # why there are no counters, once that is known
-
-    def verdict(self, config: Config, launches: Sequence[GraphLaunch]) -> TrialDiagnosis | None:
-        """Profile one call and diagnose it; None if ncu could not, which `without` then explains."""
-        if self.without:
-            return None
-        try:
-            collected = self._collect(config, launches)
-            diagnosis = self._diagnosed(collected.path)
-            return replace(diagnosis, report=str(collected.path), seconds=collected.seconds)
-        except ProfkitError as error:
-            self.without = error.message.splitlines()[0]
-            return None
-
-    def moved(self, candidate: TrialDiagnosis | None, incumbent: TrialDiagnosis | None) -> bool:
-        """Whether the header's metrics moved as it wants: one at least did, and none went back."""
-        watched = self.task.space.watch
-        if not watched or candidate is None or incumbent is None:
-            return False
-        changes = []
-        for direction in watched:
-            now, was = (d.metrics.get(direction.name) for d in (candidate, incumbent))
-            if now is None or was is None:
-                return False  # not collected is no movement
-            changes.append(direction.way * (now - was) / max(abs(was), 1e-12))
-        return bool(max(changes) >= MOVED and min(changes) > -MOVED)
-
-    def _collect(self, config: Config, launches: Sequence[GraphLaunch]) -> collect.Collected:
-        name = self.task.tuned
-        seen = {(name, self.task.case): tuple(launches)}
-        run = self.task.run(config, Measurements(gpu=self.worker.gpu, launches=seen))
-        report = reports(self.task) / f"{self.task.name(config)}.{self.task.case}.ncu-rep"
-        kernels = [launch.kernel for launch in launches]
-        plan = targets.plan_of(run, name, self.task.case)
-        ncu = toolchain.tool("ncu", self.task.folder)
-        # The worker's GPU, and its own folder for temporary files: ncu locks others out of one.
-        own = report.with_name(f"tmp-{self.worker.visible or 0}")
-        own.mkdir(parents=True, exist_ok=True)
-        options = collect.CollectOptions(env={**self.worker.env, "TMPDIR": str(own)})
-        collected = collect.start_ncu(plan, kernels, report, ncu, options)
-        write_record(report.with_suffix(".json"), targets.record_of(run, name, self.task.case))
-        return collected
-
-    def _diagnosed(self, report: Path) -> TrialDiagnosis:
-        from profkit.diagnosis.verdict import judge_launch
-        from profkit.reports.reader import read_report
-
-        rows = chain.from_iterable(part.launches() for part in read_report([report]).parts)
-        row = max(rows, key=lambda r: r["time"] if r["time"] == r["time"] else 0.0)
-        diagnosis = judge_launch(row)
-        findings = (
-            FiringRule(f.rule, json_safe(f.gain), f.cause, json_safe(f.evidence))
-            for f in diagnosis.findings
-            if f.status == "fires"
-        )
-        watched = sorted({direction.name for direction in self.task.space.watch})
-        return TrialDiagnosis(
-            bound=diagnosis.bound,
-            limiter=diagnosis.limiter,
-            because=diagnosis.because,
-            findings=tuple(findings),
-            metrics=json_safe({name: row[name] for name in watched}),
-        )
-
-
-def reports(task: Task) -> Path:
-    """Where reports of trials go: beside the builds, not in the repository."""
-    return task.folder / "tune" / f"{task.problem.name}.{task.subject}"
-
-
-def known_metrics(task: Task) -> None:
+def known_metrics(space: Space) -> None:
     """Fail if `watch:` names a metric that the catalogue does not have."""
     from profkit.reports.metrics import CATALOGUE
 
-    for direction in task.space.watch:
+    for direction in space.watch:
         if direction.name not in CATALOGUE:
             raise ProfkitError(
-                f"{task.space.file}: 'watch:' names no metric: {direction.name}",
+                f"{space.file}: 'watch:' names no metric: {direction.name}",
                 did_you_mean(direction.name, CATALOGUE, "profkit explain lists the metrics"),
             )

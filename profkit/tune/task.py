@@ -124,7 +124,7 @@ class Task:
         library, name = self.built(config).built.library, self.name(config)
         if library is None:
             raise ProfkitError(f"{name} does not build any more")
-        return Entry(name, str(library), self.variant.header.inputs)
+        return Entry(name, library, self.variant.header.inputs)
 
     def call(self, reference: str) -> Entry:
         return Entry(reference, grid=self.variant.header.inputs)

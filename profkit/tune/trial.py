@@ -10,16 +10,31 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
+from profkit.measure import collect, targets
 from profkit.measure.bench import Times
 from profkit.measure.check import Check
-from profkit.measure.variants.tunables import InvalidConfig
+from profkit.measure.cuda.library import GraphLaunch
+from profkit.measure.targets import Measurements
+from profkit.measure.variants import toolchain
+from profkit.measure.variants.tunables import Config, InvalidConfig
 from profkit.measure.worker import Entry, Reply, Worker, WorkerLost
-from profkit.tune.result import Basis, Challenge, TrialResult, challenge
-from profkit.tune.steer import Profiler, proposals
+from profkit.records.record import write_record
+from profkit.records.store import json_safe
+from profkit.tune.result import (
+    Basis,
+    Challenge,
+    FiringRule,
+    TrialDiagnosis,
+    TrialResult,
+    challenge,
+)
+from profkit.tune.steer import proposals
 from profkit.tune.study import Study, Trial
 from profkit.tune.task import (
     ReadyBuild,
@@ -38,6 +53,7 @@ if TYPE_CHECKING:
 LOOK, QUICK, CONFIRM = (10, 10), (40, 40), (100, 100)  # rounds: at first, and at most
 # What is kept of the quick round, as a trial's result has it.
 _QUICK = ("against", "answer", "sentence", "speedup", "hedges_g", "p_value")
+MOVED = 0.05  # relative: what a metric must change by to have moved; run to run it is 1 to 2 %
 PROMOTE = 1.05  # speed-up over the incumbent from which a quick round is worth confirming
 
 
@@ -56,6 +72,76 @@ class _Attempt:
 
     def note(self, **known: Any) -> None:
         self.result = replace(self.result, **known)
+
+
+class Profiler:
+    def __init__(self, task: Task, worker: Worker) -> None:
+        self.task, self.worker = task, worker
+        self.without = ""  # why there are no counters, once that is known
+
+    def verdict(self, config: Config, launches: Sequence[GraphLaunch]) -> TrialDiagnosis | None:
+        """Profile one call and diagnose it; None if ncu could not, which `without` then explains."""
+        if self.without:
+            return None
+        try:
+            collected = self._collect(config, launches)
+            diagnosis = self._diagnosed(collected.path)
+            return replace(diagnosis, report=str(collected.path), seconds=collected.seconds)
+        except ProfkitError as error:
+            self.without = error.message.splitlines()[0]
+            return None
+
+    def moved(self, candidate: TrialDiagnosis | None, incumbent: TrialDiagnosis | None) -> bool:
+        """Whether the header's metrics moved as it wants: one at least did, and none went back."""
+        watched = self.task.space.watch
+        if not watched or candidate is None or incumbent is None:
+            return False
+        changes = []
+        for direction in watched:
+            now, was = (d.metrics.get(direction.name) for d in (candidate, incumbent))
+            if now is None or was is None:
+                return False  # not collected is no movement
+            changes.append(direction.way * (now - was) / max(abs(was), 1e-12))
+        return bool(max(changes) >= MOVED and min(changes) > -MOVED)
+
+    def _collect(self, config: Config, launches: Sequence[GraphLaunch]) -> collect.Collected:
+        name = self.task.tuned
+        seen = {(name, self.task.case): tuple(launches)}
+        run = self.task.run(config, Measurements(gpu=self.worker.gpu, launches=seen))
+        # Reports of trials go beside the builds, not into the repository.
+        place = self.task.folder / "tune" / f"{self.task.problem.name}.{self.task.subject}"
+        report = place / f"{self.task.name(config)}.{self.task.case}.ncu-rep"
+        kernels = [launch.kernel for launch in launches]
+        plan = targets.plan_of(run, name, self.task.case)
+        ncu = toolchain.tool("ncu", self.task.folder)
+        # The worker's GPU, and its own folder for temporary files: ncu locks others out of one.
+        own = report.with_name(f"tmp-{self.worker.visible or 0}")
+        own.mkdir(parents=True, exist_ok=True)
+        options = collect.CollectOptions(env={**self.worker.env, "TMPDIR": str(own)})
+        collected = collect.start_ncu(plan, kernels, report, ncu, options)
+        write_record(report.with_suffix(".json"), targets.record_of(run, name, self.task.case))
+        return collected
+
+    def _diagnosed(self, report: Path) -> TrialDiagnosis:
+        from profkit.diagnosis.verdict import judge_launch
+        from profkit.reports.reader import read_report
+
+        rows = chain.from_iterable(part.launches() for part in read_report([report]).parts)
+        row = max(rows, key=lambda r: r["time"] if r["time"] == r["time"] else 0.0)
+        diagnosis = judge_launch(row)
+        findings = (
+            FiringRule(f.rule, json_safe(f.gain), f.cause, json_safe(f.evidence))
+            for f in diagnosis.findings
+            if f.status == "fires"
+        )
+        watched = sorted({direction.name for direction in self.task.space.watch})
+        return TrialDiagnosis(
+            bound=diagnosis.bound,
+            limiter=diagnosis.limiter,
+            because=diagnosis.because,
+            findings=tuple(findings),
+            metrics=json_safe({name: row[name] for name in watched}),
+        )
 
 
 class Runner:

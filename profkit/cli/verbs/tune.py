@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from profkit.cli import options
 from profkit.cli.options import flag
 from profkit.cli.output import print_blocks, save_frame, say, say_each, spinner
-from profkit.errors import ProfkitError, install_extra
+from profkit.errors import ProfkitError, install_extra, needing
 from profkit.files import write_text
 from profkit.measure import targets
 from profkit.measure.cuda import device
 from profkit.measure.worker import visible_devices
 from profkit.show.views import measured as views
-from profkit.tune import need_optuna
 from profkit.tune.task import SearchOptions, subject_of, task_of
 
 if TYPE_CHECKING:
@@ -60,8 +59,8 @@ def tune_variant(
     artifacts: options.RecordsDir = None,
 ) -> int:
     """Search the tunables that a header declares."""
-    need_optuna()
-    from profkit.tune import run
+    with needing("optuna", "profkit tune"):
+        from profkit.tune import run
 
     at = targets.Places(kernels, build_dir, artifacts)
     target = targets.choose_target(at, [variant], False, [case] if case else (), False)
