@@ -66,12 +66,10 @@ class Machine:
         chosen = variants.named_variants(ROOT / "kernels", names)
         support = variants.read_variant(build.SUPPORT)
         built = build.compile_variants([*chosen, support], [self.gpu.arch], folder)
-        *made, tools = [build.need_build(b) for b in built]
-        self.builds = {b.variant.id: b for b in made}
-        self.libraries = {
-            n: library.load_library(Path(str(b.library))) for n, b in self.builds.items()
-        }
-        self.tools = library.Support(Path(str(tools.library)), self.gpu)
+        *places, tools = map(build.need_library, built)
+        self.builds = {b.variant.id: b for b in built[:-1]}
+        self.libraries = dict(zip(self.builds, map(library.load_library, places), strict=True))
+        self.tools = library.Support(tools, self.gpu)
 
     def variant(
         self, name: str, values: Mapping[str, Any], inputs: Sequence[Any], outputs: Sequence[Any]

@@ -38,7 +38,8 @@ def built(case: str, made: Sequence[Build] | None = None) -> dict[str, Any]:
     nvcc = toolchain.tool("nvcc", build.build_dir(KERNELS))
     found: dict[str, Any] = {v.id: {"source": v.source_hash, "launches": None} for v in known}
     for one in made:
-        shapes = dry.dry_shapes(build.need_build(one), KERNELS / "attention", nvcc.path) or {}
+        build.need_library(one)
+        shapes = dry.dry_shapes(one, KERNELS / "attention", nvcc.path) or {}
         rows = []
         for x in shapes.get(case, []):
             threads = x.block[0] * x.block[1] * x.block[2]

@@ -104,7 +104,7 @@ def _rung(name: str) -> Any:
     variant = variants.select(variants.find_variants(KERNELS, "attention"), name)
     arch = "{}{}".format(*ARCH)
     (made,) = build.compile_variants([variant], [arch], build.build_dir(KERNELS))
-    return library.load_library(Path(str(build.need_build(made).library)))
+    return library.load_library(build.need_library(made))
 
 
 def _arguments(

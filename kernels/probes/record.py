@@ -30,7 +30,6 @@ from profkit.measure.collect import CollectOptions
 from profkit.measure.cuda import device
 from profkit.measure.variants import build, toolchain, variants
 from profkit.measure.variants.build import SUPPORT
-from profkit.measure.variants.toolchain import Tool
 
 SECTIONS = (
     "SpeedOfLight", "SpeedOfLight_RooflineChart", "ComputeWorkloadAnalysis",
@@ -68,7 +67,7 @@ def build_all(folder: Path, arch: str, only: Sequence[str], twins: bool) -> tupl
     support, *made = build.compile_variants(wanted, [arch], folder)
     items = [_item(b) for b in made if b.library is not None]
     failed = [f"{b.variant.id}: {b.error.splitlines()[0]}" for b in made if b.error]
-    return Task("time", str(build.need_build(support).library), tuple(items)), failed
+    return Task("time", str(build.need_library(support)), tuple(items)), failed
 
 
 def _item(built: build.Build) -> Item:
@@ -134,7 +133,7 @@ def alone(program: list[str], _number: int, timeout: float) -> None:
 
 def under_ncu(out: Path, first: int) -> Child:
     """Run a child under ncu; its report is the first free probes-N.ncu-rep."""
-    ncu = Tool(toolchain.need_tool("ncu"), None)
+    ncu = process.Tool(toolchain.need_tool("ncu"), None)
 
     def run(program: list[str], number: int, timeout: float) -> None:
         marked = ("--profile-from-start", "off")

@@ -88,11 +88,11 @@ def _planned(job: CompileJob) -> CallPlan:
             with recorder.recording(args) as starts:
                 launch(*inputs, *outputs, args)
         except NotImplementedError:  # as CUDA variants say cudaErrorNotSupported
-            plan.cases.append(CasePlan(values))
+            plan.cases.append(CasePlan(name, values))
             continue
         if not starts:
             raise ProfkitError(f"{LAUNCH} started no kernel", "kernel[grid](...) starts one")
-        plan.cases.append(CasePlan(values, tuple(starts), tuple(args.requested)))
+        plan.cases.append(CasePlan(name, values, tuple(starts), tuple(args.requested)))
     return plan
 
 

@@ -19,7 +19,6 @@ from profkit.errors import ProfkitError
 from profkit.files import move_file, temporary_folder
 from profkit.measure import ncu_output, process
 from profkit.measure.cuda.library import Plan
-from profkit.measure.variants.toolchain import Tool
 from profkit.reports.figures import base_name
 
 CLOCKS = "none"  # ncu's default locks them to base: durations would be of another machine
@@ -48,7 +47,7 @@ class Collected:
     note: str = ""  # how the program ended, if it failed after its kernels had been profiled
 
 
-def common(ncu: Tool, options: CollectOptions) -> list[str]:
+def common(ncu: process.Tool, options: CollectOptions) -> list[str]:
     sections = chain.from_iterable(("--section", section) for section in options.sections)
     selection = [*sections] or ["--set", options.set]
     return [
@@ -61,7 +60,7 @@ def start_ncu(
     plan: Plan,
     expected: Sequence[str],
     report: Path,
-    ncu: Tool,
+    ncu: process.Tool,
     options: CollectOptions,
 ) -> Collected:
     """Profile exactly one call of a variant or a reference, which launches the `expected` kernels.
@@ -95,7 +94,7 @@ def verify_captured(expected: Sequence[str], captured: Sequence[str], what: str)
 def wrap(
     program: Sequence[str],
     report: Path,
-    ncu: Tool,
+    ncu: process.Tool,
     options: CollectOptions,
     echo: process.Sink | None = None,
 ) -> Collected:

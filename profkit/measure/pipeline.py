@@ -32,6 +32,7 @@ from profkit.evidence.tables import HistoryTwin
 from profkit.measure import collect, targets
 from profkit.measure.commits import git_commit
 from profkit.measure.ncu_output import NoCounters
+from profkit.measure.process import Tool
 from profkit.measure.session import GpuPool, Progress, entry_of, measure_run
 from profkit.measure.targets import Target, TargetRun, build_target, plan_of, record_of, with_timing
 from profkit.measure.variants import toolchain
@@ -82,7 +83,7 @@ def profile(
     finished: Callable[[Profiled], None],
 ) -> Profiling:
     """Check, time, then collect a report of everything that is right; each is kept when it is done."""
-    ncu: toolchain.Tool | ProfkitError
+    ncu: Tool | ProfkitError
     try:
         ncu = toolchain.tool("ncu", target.folder)
     except ProfkitError as error:
@@ -130,7 +131,7 @@ class _Profiler:
     run: TargetRun
     artifacts: Path
     options: collect.CollectOptions
-    ncu: toolchain.Tool | ProfkitError  # an error: why there are no reports
+    ncu: Tool | ProfkitError  # an error: why there are no reports
     commit: Commit | None
 
     def checked(self, name: str, case: str) -> Profiled:

@@ -27,6 +27,14 @@ _GRACE = 2.0  # seconds between asking and killing
 _WATCH = 0.5  # seconds between two looks at the parent
 
 
+@dataclass(frozen=True)
+class Tool:
+    """A program that profkit starts, found; version is None if it did not say."""
+
+    path: Path
+    version: str | None
+
+
 class Sink(Protocol):
     """Where a command's output is copied to as it comes."""
 

@@ -110,10 +110,7 @@ def build_target(target: Target, arch: str | None = None) -> tuple[list[Build], 
     arch = arch or device.gpu().arch
     support = variants.read_variant(build.SUPPORT)
     *builds, tools = build.compile_variants([*target.variants, support], [arch], target.folder)
-    library = build.need_build(tools).library
-    if library is None:
-        raise ProfkitError(f"{build.SUPPORT} was not built")
-    return builds, library
+    return builds, build.need_library(tools)
 
 
 @dataclass

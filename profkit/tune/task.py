@@ -258,8 +258,7 @@ def kernels_used(build: Build, problem: Problem, case: str, nvcc: Path) -> tuple
     machine = CARDS.get(build.arch.rstrip("af"))
     if machine is None or build.library is None:
         return None
-    values = problem.module.arguments(problem.case(case))
-    launches = dry.dry_launches(build, values, machine, nvcc)
+    launches = dry.dry_launches(build, problem, case, machine, nvcc)
     return None if launches is None else tuple(launch.kernel for launch in launches)
 
 

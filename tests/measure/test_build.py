@@ -164,7 +164,7 @@ def test_a_compile_error_is_shown_whole_and_the_rest_is_built(tmp_path: Path) ->
     assert failed.error
     assert not failed.library
     with pytest.raises(ProfkitError) as caught:
-        build.need_build(failed)
+        build.need_library(failed)
     assert str(bad.path) in caught.value.message
     assert 'identifier "no_such_thing" is undefined' in caught.value.message
     assert not list(tmp_path.glob("tmp-*"))

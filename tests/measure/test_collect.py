@@ -14,11 +14,10 @@ from profkit.errors import ProfkitError
 from profkit.measure import collect, process
 from profkit.measure.collect import CollectOptions
 from profkit.measure.ncu_output import NoCounters
-from profkit.measure.variants import toolchain
 
 from .conftest import HERE, ROOT
 
-NCU = toolchain.Tool(HERE / "standin/ncu", "2025.3.1.0")
+NCU = process.Tool(HERE / "standin/ncu", "2025.3.1.0")
 PROGRAM = [sys.executable, "-c", "print('hello from the program')"]
 
 
@@ -140,11 +139,11 @@ def test_an_interrupt_leaves_nothing(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path]))
     program = (
         "import signal, sys; from pathlib import Path\n"
-        "from profkit.measure.variants import toolchain\n"
+        "from profkit.measure import process\n"
         "from profkit.measure import collect\n"
         "def stop(*_): raise KeyboardInterrupt\n"
         "signal.signal(signal.SIGTERM, stop)\n"
-        f"ncu = toolchain.Tool(Path({str(NCU.path)!r}), None)\n"
+        f"ncu = process.Tool(Path({str(NCU.path)!r}), None)\n"
         f"report = Path({str(tmp_path / 'out/x.ncu-rep')!r})\n"
         "collect.wrap(['true'], report, ncu, collect.CollectOptions())"
     )
@@ -184,6 +183,6 @@ def test_a_command_that_is_not_there(tmp_path: Path) -> None:
         collect.wrap(
             PROGRAM,
             tmp_path / "x.ncu-rep",
-            toolchain.Tool(Path("no-such-ncu"), None),
+            process.Tool(Path("no-such-ncu"), None),
             CollectOptions(),
         )

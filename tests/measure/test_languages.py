@@ -198,18 +198,22 @@ def test_arrays_are_told_by_their_addresses() -> None:
         args.scratch((1,), "half")
 
 
-def test_a_plan_is_looked_up_by_what_a_launcher_is_given() -> None:
+def test_a_plan_says_what_each_case_starts_and_what_its_launcher_is_given() -> None:
     start = plan.KernelStart(0, (3, 2, 1), (128, 1, 1), 512, (), cluster=2)
     values = {"size": (1, 2), "stride": (2, 1), "scale": 0.1, "causal": True}
-    whole = plan.CallPlan([plan.KernelImage("k<N=2>", "k", b"")], [plan.CasePlan(values, (start,))])
-    kept = json.loads(json.dumps(whole.to_json()))
-    assert plan.of_values(kept, values) == [
-        {"kernel": "k<N=2>", "grid": [6, 2, 1], "block": [128, 1, 1], "dynamic_smem": 512}
-    ]
-    assert plan.of_values(kept, {**values, "causal": False}) is None
-    other = plan.CallPlan(whole.images, [plan.CasePlan({**values, "scale": 0.2}, (start,))])
-    assert "PLAN_ID" in whole.to_c()
-    assert whole.to_c() != other.to_c()
+    whole = plan.CallPlan(
+        [plan.KernelImage("k<N=2>", "k", b"")], [plan.CasePlan("B", values, (start,))]
+    )
+    assert json.loads(json.dumps(whole.to_json())) == {
+        "B": [{"kernel": "k<N=2>", "grid": [6, 2, 1], "block": [128, 1, 1], "dynamic_smem": 512}]
+    }
+    tables = whole.to_c()
+    assert "Case CASES[] = {{{1, 2, 0, 0, 0, 0}, {2, 1, 0, 0, 0, 0}, 1036831949, 1, 0, 1," in tables
+    assert "Start STARTS[] = {{0, {3, 2, 1}, {128, 1, 1}, 512, 2, 0, 0, 0, 0}}" in tables
+    assert "PLAN_ID" in tables
+    for changed in ({"scale": 0.2}, {"causal": False}):
+        other = plan.CallPlan(whole.images, [plan.CasePlan("B", {**values, **changed}, (start,))])
+        assert tables != other.to_c()
 
 
 def test_a_traceback_becomes_one_line(tmp_path: Path) -> None:

@@ -91,14 +91,11 @@ def check_flags(flags: Sequence[str], file: str) -> None:
     for word in words:
         value = next(words, "") if word in _JOINED else ""
         if not _SINGLE.fullmatch(f"{word}{_JOINED.get(word, '')}{value}"):
-            raise _refused(f"{word} {value}".strip(), file)
-
-
-def _refused(flag: str, file: str) -> ProfkitError:
-    return ProfkitError(
-        f"{file}: 'flags: {flag}' is none of the flags that only change code",
-        "an nvcc option can run any program; if you trust this folder: profkit --trust ...",
-    )
+            flag = f"{word} {value}".strip()
+            raise ProfkitError(
+                f"{file}: 'flags: {flag}' is none of the flags that only change code",
+                "an nvcc option can run any program; if you trust this folder: profkit --trust ...",
+            )
 
 
 LANGUAGE = Language(

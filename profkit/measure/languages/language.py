@@ -6,6 +6,7 @@ checks, times, profiles and sanitizes a kernel knows no language.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.metadata
@@ -17,6 +18,7 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.files import read_text
 from profkit.measure import languages as folder
+from profkit.measure.process import Tool
 from profkit.records.header import Header
 
 
@@ -32,15 +34,7 @@ class CompileJob:
     sms: int = 0  # how many SMs the GPU has that it is for; 0 where no language asks
 
 
-@dataclass(frozen=True)
-class CompilerProgram:
-    """A program that a language needs, found, with its version."""
-
-    path: Path
-    version: str | None
-
-
-Programs = Mapping[str, CompilerProgram]
+Programs = Mapping[str, Tool]
 
 
 def _first_program(programs: Programs) -> str:
@@ -114,12 +108,19 @@ def is_kernel(path: Path) -> bool:
         return True  # what is no readable file is an error of its reader
     if not fitting or not path.is_file():
         return False
+    with contextlib.suppress(ProfkitError):
+        text = source_text(path)
+        language = language_of(path, text)
+        return language is not None and language.is_meant(path, text)
+    return False
+
+
+def source_text(path: Path) -> str:
     try:
-        text = read_text(path)
-    except (OSError, UnicodeDecodeError, ProfkitError):
-        return False
-    language = language_of(path, text)
-    return language is not None and language.is_meant(path, text)
+        return read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ProfkitError(f"cannot read {path}: {why}", "a kernel's source is text") from error
 
 
 def kernel_files(place: Path) -> list[Path]:

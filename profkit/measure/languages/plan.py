@@ -7,7 +7,6 @@ of, so that a pointer handed to a kernel can be recognised.
 from __future__ import annotations
 
 import hashlib
-import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -64,6 +63,7 @@ class Scratch:
 class CasePlan:
     """What one call starts where ProfkitArgs says this; nothing: the case is not supported."""
 
+    name: str
     values: Mapping[str, Any]
     starts: tuple[KernelStart, ...] = ()
     scratch: tuple[Scratch, ...] = ()
@@ -75,36 +75,32 @@ class CallPlan:
     cases: list[CasePlan] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """What a launch is made of, for those who look without a GPU: see variants/dry.py."""
-        return {"cases": [{**_plain(c.values), "launches": self._launches(c)} for c in self.cases]}
+        """Case -> its launches, for those who look without a GPU: see variants/dry.py."""
+        return {case.name: list(map(self._launch, case.starts)) for case in self.cases}
 
-    def _launches(self, case: CasePlan) -> list[dict[str, Any]]:
-        return [
-            {
-                "kernel": self.images[s.image].name,
-                "grid": (s.grid[0] * s.cluster, *s.grid[1:]),
-                "block": s.block,
-                "dynamic_smem": s.dynamic_smem,
-            }
-            for s in case.starts
-        ]
+    def _launch(self, start: KernelStart) -> dict[str, Any]:
+        return {
+            "kernel": self.images[start.image].name,
+            "grid": (start.grid[0] * start.cluster, *start.grid[1:]),
+            "block": start.block,
+            "dynamic_smem": start.dynamic_smem,
+        }
 
     def to_c(self) -> str:
         """The tables that player.c includes; image i lies next to them as image<i>.cubin."""
-        images = [f'{{image{i}, "{image.symbol}"}}' for i, image in enumerate(self.images)]
-        parameters: list[str] = []
-        starts: list[str] = []
-        scratch: list[str] = []
-        cases: list[str] = []
+        images = [(f"image{i}", f'"{image.symbol}"') for i, image in enumerate(self.images)]
+        parameters: list[Any] = []
+        starts: list[Any] = []
+        scratch: list[Any] = []
+        cases: list[Any] = []
         for case in self.cases:
-            cases.append(_case(case, len(starts), len(scratch)))
-            for start in case.starts:
-                starts.append(_start(start, len(parameters)))
-                parameters += [
-                    f"{{{_WHERE.index(p.where)}, {p.index}, {p.value}ull}}"
-                    for p in start.parameters
-                ]
-            scratch += [f"{{{s.size}ull, {int(s.zero)}}}" for s in case.scratch]
+            counts = len(starts), len(case.starts), len(scratch), len(case.scratch)
+            cases.append((*_numbers(case.values), *counts))
+            scratch += [(s.size, s.zero) for s in case.scratch]
+            for s in case.starts:
+                how = s.dynamic_smem, s.cluster, s.cooperative, s.dependent
+                starts.append((s.image, s.grid, s.block, *how, len(parameters), len(s.parameters)))
+                parameters += [(_WHERE.index(p.where), p.index, p.value) for p in s.parameters]
         tables = {
             "Image IMAGES": images,
             "Parameter PARAMETERS": parameters,
@@ -113,53 +109,27 @@ class CallPlan:
             "Case CASES": cases,
         }
         lines = [f'IMAGE({i}, "image{i}.cubin")' for i in range(len(self.images))]
-        lines += [f"static const {k}[] = {{{', '.join(v) or '{0}'}}};" for k, v in tables.items()]
+        lines += [f"static const {k}[] = {_c_value(v or [(0,)])};" for k, v in tables.items()]
         lines.append(f"enum {{CASE_COUNT = {len(cases)}, IMAGE_COUNT = {max(1, len(images))}}};")
         digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
         return "\n".join([*lines, f"#define PLAN_ID 0x{digest}ull", ""])
 
 
-def of_values(document: Mapping[str, Any], values: Mapping[str, Any]) -> list[Any] | None:
-    """The launches of a plan's JSON for what ProfkitArgs would say; None: no such case."""
-    arguments = json.loads(json.dumps(_plain(values)))
-    for case in document["cases"]:
-        if {k: v for k, v in case.items() if k != "launches"} == arguments:
-            launches: list[Any] = case["launches"]
-            return launches
-    return None
+def _c_value(value: Any) -> str:
+    """A value as an initialiser in C: several in braces, text as it is."""
+    if isinstance(value, list | tuple):
+        return f"{{{', '.join(map(_c_value, value))}}}"
+    if isinstance(value, str):
+        return value
+    return f"{value:d}ull" if value >= 1 << 63 else f"{value:d}"
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+def _numbers(values: Mapping[str, Any]) -> tuple[Any, ...]:
     """size, stride, scale and causal as ProfkitArgs holds them; scale by its bits."""
     numbers = Numbers.of(values)
     (scale,) = struct.unpack("<I", struct.pack("<f", numbers.scale))
-    return {
-        "size": _padded(numbers.size),
-        "stride": _padded(numbers.stride),
-        "scale": int(scale),
-        "causal": int(numbers.causal),
-    }
-
-
-def _padded(numbers: Sequence[int]) -> list[int]:
-    return [*map(int, numbers), *(0,) * (SIZES - len(numbers))]
-
-
-def _start(start: KernelStart, first_parameter: int) -> str:
-    grid, block = (", ".join(map(str, shape)) for shape in (start.grid, start.block))
-    rest = start.cluster, int(start.cooperative), int(start.dependent)
-    numbers = start.dynamic_smem, *rest, first_parameter, len(start.parameters)
-    return f"{{{start.image}, {{{grid}}}, {{{block}}}, {', '.join(map(str, numbers))}}}"
-
-
-def _case(case: CasePlan, first_start: int, first_scratch: int) -> str:
-    plain = _plain(case.values)
-    size, stride = (", ".join(f"{n}ll" for n in plain[k]) for k in ("size", "stride"))
-    counts = first_start, len(case.starts), first_scratch, len(case.scratch)
-    return (
-        f"{{{{{size}}}, {{{stride}}}, {plain['scale']}u, {plain['causal']}, "
-        f"{', '.join(map(str, counts))}}}"
-    )
+    size, stride = ([*n, *(0,) * (SIZES - len(n))] for n in (numbers.size, numbers.stride))
+    return size, stride, scale, int(numbers.causal)
 
 
 _BYTES = {

@@ -30,9 +30,14 @@ from itertools import chain
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.files import read_text
 from profkit.measure import process
-from profkit.measure.languages.language import CompileJob, Language, Programs, package_version
+from profkit.measure.languages.language import (
+    CompileJob,
+    Language,
+    Programs,
+    package_version,
+    source_text,
+)
 from profkit.records import header
 from profkit.records.header import SPEAKS, Header
 
@@ -148,10 +153,10 @@ _NOT_KERNELS = {"problem.py", "conftest.py", "__init__.py"}
 _SHAPE = f"def {LAUNCH}(input, ..., output, ..., args): kernel[grid](input, output, ...)"
 
 
-def _imports_package(path: Path, text: str, package: str) -> bool:
+def _owns(path: Path, text: str) -> bool:
     """Whether a file imports the language and is not about something else."""
-    imports = rf"^[ \t]*(?:import|from)[ \t]+{re.escape(package)}\b"
-    return path.name not in _NOT_KERNELS and re.search(imports, text, re.M) is not None
+    imports = re.search(r"^[ \t]*(?:import|from)[ \t]+triton\b", text, re.M)
+    return path.name not in _NOT_KERNELS and imports is not None
 
 
 def is_meant(path: Path, text: str) -> bool:
@@ -200,12 +205,12 @@ def _read_header(text: str, name: str) -> Header:
 def code_hash(path: Path, keys: Mapping[str, str]) -> str:
     """sha256 of the file without its prose, and of the header's keys that decide the code."""
     decides = {k: v.split() for k, v in sorted(keys.items()) if k not in SPEAKS}
-    code = without_prose(_text(path))
+    code = without_prose(source_text(path))
     return hashlib.sha256(f"{decides or ''}{code}".encode()).hexdigest()
 
 
 def text_hash(path: Path) -> str:
-    return hashlib.sha256(_text(path).encode()).hexdigest()
+    return hashlib.sha256(source_text(path).encode()).hexdigest()
 
 
 def without_prose(text: str) -> str:
@@ -253,21 +258,11 @@ def _assigned(tree: ast.Module) -> set[str]:
     return names
 
 
-def _text(path: Path) -> str:
-    try:
-        return read_text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProfkitError(
-            f"cannot read {path}: {getattr(error, 'strerror', None) or error}",
-            "a kernel's source is text",
-        ) from error
-
-
 LANGUAGE = Language(
     name="Triton",
     suffix=".py",
     needs_sms=True,
-    owns=lambda path, text: _imports_package(path, text, "triton"),
+    owns=_owns,
     is_meant=is_meant,
     header=_read_header,
     code_hash=code_hash,

@@ -23,7 +23,8 @@ from profkit.files import move_file, temporary_folder, write_text
 from profkit.measure.cuda import device
 from profkit.measure.cuda.code_hash import host_hash, sass_hash
 from profkit.measure.cuda.resources import CARDS, KernelResources, parse_ptxas
-from profkit.measure.languages.language import CompileJob, CompilerProgram, Language
+from profkit.measure.languages.language import CompileJob, Language
+from profkit.measure.process import Tool
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.variants import Variant, problem_of
 from profkit.records.record import MachineCode
@@ -110,10 +111,10 @@ def is_built(variant: Variant, folder: Path) -> bool:
     return any(toolchain.kept_json(path).get("text") == text for path in kept)
 
 
-def need_build(built: Build) -> Build:
-    if built.failure:
-        raise built.failure
-    return built
+def need_library(built: Build) -> Path:
+    if built.library is None:
+        raise built.failure or ProfkitError(f"{built.variant.path} was not built")
+    return built.library
 
 
 def _plan(variant: Variant, arch: str, folder: Path) -> Build:
@@ -139,7 +140,7 @@ def _plan(variant: Variant, arch: str, folder: Path) -> Build:
     )
 
 
-def _programs(language: Language, folder: Path) -> dict[str, CompilerProgram]:
+def _programs(language: Language, folder: Path) -> dict[str, Tool]:
     return {name: toolchain.tool(name, folder) for name in language.programs}
 
 

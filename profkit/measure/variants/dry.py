@@ -9,7 +9,7 @@ import functools
 import hashlib
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,10 +17,9 @@ import msgspec
 from profkit.files import move_file, temporary_folder, write_text
 from profkit.measure.cuda.library import GraphLaunch, Numbers
 from profkit.measure.cuda.resources import CARDS, LIMITS, Card, KernelResources, blocks_that_fit
-from profkit.measure.languages.plan import of_values
 from profkit.measure.process import run_command
-from profkit.measure.variants import problem
 from profkit.measure.variants.build import OBJECT, Build
+from profkit.measure.variants.problem import Problem, is_complete, load_problem
 from profkit.measure.variants.toolchain import kept_json
 from profkit.records.store import JsonObject
 
@@ -29,7 +28,7 @@ _NOT_SUPPORTED = 801
 
 
 def dry_launches(
-    built: Build, values: JsonObject, machine: Card, nvcc: Path
+    built: Build, problem: Problem, case: str, machine: Card, nvcc: Path
 ) -> list[GraphLaunch] | None:
     """Return what a launcher would start, in order; empty if it does not support the case there.
 
@@ -38,8 +37,11 @@ def dry_launches(
     if built.library is None:
         return None
     if (ahead := built.library.with_name("plan.json")).is_file():
-        return _planned(ahead, values, built)
+        rows = json.loads(ahead.read_text()).get(case)  # its language knew them when it compiled
+        kernels = {k.name: k for k in built.kernels}
+        return None if rows is None else _launches(rows, kernels, built.arch)
     program = _linked(built.library.parent, nvcc)
+    values = problem.module.arguments(problem.case(case))
     done = run_command([program, *_words(built, values, machine)], timeout=20) if program else None
     return _read(done.output, built) if done and done.status == 0 else None
 
@@ -51,16 +53,15 @@ def dry_shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[GraphLa
     of the CUDA runtime than dry.cpp has.
     """
     machine = CARDS.get(built.arch.rstrip("af"))
-    if built.library is None or machine is None or not problem.is_complete(folder):
+    if built.library is None or machine is None or not is_complete(folder):
         return None
     source = folder / "problem.py"
     memory = built.library.with_name("shapes.json")
     key = hashlib.sha256(source.read_bytes() + _stub_hash().encode()).hexdigest()
     kept = kept_json(memory)
     if kept.get("key") != key or "shapes" not in kept:
-        loaded = problem.load_problem(folder)
-        values = {name: loaded.module.arguments(case) for name, case in loaded.cases.items()}
-        by_case = {name: dry_launches(built, v, machine, nvcc) for name, v in values.items()}
+        loaded = load_problem(folder)
+        by_case = {c: dry_launches(built, loaded, c, machine, nvcc) for c in loaded.cases}
         known = None not in by_case.values()
         kept = {"key": key, "shapes": msgspec.to_builtins(by_case) if known else None}
         write_text(memory, json.dumps(kept))
@@ -121,13 +122,13 @@ def _words(built: Build, values: JsonObject, machine: Card) -> list[str]:
     return [f"{k}={v}" for k, v in answers.items()]
 
 
-def _planned(ahead: Path, values: JsonObject, built: Build) -> list[GraphLaunch] | None:
-    """The launches of a library whose language knew them when it was compiled."""
-    rows = of_values(json.loads(ahead.read_text()), values)
-    kernels = {k.name: k for k in built.kernels}
-    if rows is None or any(row["kernel"] not in kernels for row in rows):
+def _launches(
+    rows: Sequence[JsonObject], kernels: Mapping[str, KernelResources], arch: str
+) -> list[GraphLaunch] | None:
+    """None if one of the kernels is not of the build."""
+    if any(row["kernel"] not in kernels for row in rows):
         return None
-    return [_of_row(row, kernels[row["kernel"]], built.arch) for row in rows]
+    return [_of_row(row, kernels[row["kernel"]], arch) for row in rows]
 
 
 def _of_row(row: JsonObject, kernel: KernelResources, arch: str) -> GraphLaunch:
@@ -139,19 +140,13 @@ def _of_row(row: JsonObject, kernel: KernelResources, arch: str) -> GraphLaunch:
 
 def _read(output: str, built: Build) -> list[GraphLaunch] | None:
     *lines, last = output.splitlines() or [""]
-    if not last.startswith("code|"):
-        return None
     if last == f"code|{_NOT_SUPPORTED}":
         return []
-    rows = [line.split("|") for line in lines]
-    if last != "code|0" or any(len(r) != 5 for r in rows):
+    words = [line.split("|") for line in lines]
+    if last != "code|0" or any(len(w) != 5 for w in words):
         return None
-    kernels = {k.mangled: k for k in built.kernels}
-    launched = []
-    for name, grid, block, dynamic, _cluster in rows:
-        if name not in kernels:
-            return None
+    rows: list[JsonObject] = []
+    for kernel, grid, block, dynamic, _cluster in words:
         shape = {"grid": map(int, grid.split()), "block": map(int, block.split())}
-        row = {**shape, "dynamic_smem": int(dynamic)}
-        launched.append(_of_row(row, kernels[name], built.arch))
-    return launched
+        rows.append({"kernel": kernel, **shape, "dynamic_smem": int(dynamic)})
+    return _launches(rows, {k.mangled: k for k in built.kernels}, built.arch)

@@ -25,7 +25,8 @@ from profkit.errors import ProfkitError
 from profkit.files import write_text
 from profkit.measure import ncu_output
 from profkit.measure.cuda import device
-from profkit.measure.languages.language import CompilerProgram, known_languages
+from profkit.measure.languages.language import known_languages
+from profkit.measure.process import Tool
 
 _VERSION = {
     "nvcc": re.compile(r"release [\d.]+, V(\d+(?:\.\d+)+)"),
@@ -38,9 +39,6 @@ _HINTS = {
     "ncu": "install Nsight Compute (it comes with the CUDA toolkit), or put ncu on PATH",
     "compute-sanitizer": "it comes with the CUDA toolkit; put its folder on PATH",
 }
-
-
-Tool = CompilerProgram  # a program that profkit starts; version is None if it did not say
 
 
 def find_tool(name: str) -> Path | None:

@@ -15,9 +15,14 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.evidence.counters import parse_moves
-from profkit.files import read_text
 from profkit.measure.languages.cuda import LANGUAGE as CUDA
-from profkit.measure.languages.language import Language, is_kernel, kernel_files, language_of
+from profkit.measure.languages.language import (
+    Language,
+    is_kernel,
+    kernel_files,
+    language_of,
+    source_text,
+)
 from profkit.measure.variants import tunables
 from profkit.measure.variants.tunables import Space
 from profkit.records import header
@@ -157,11 +162,7 @@ def problem_of(path: Path) -> Path:
 
 
 def read_variant(path: Path) -> Variant:
-    try:
-        text = read_text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ProfkitError(f"cannot read {path}: {why}") from error
+    text = source_text(path)
     language = language_of(path, text) or CUDA
     name = path.stem.split("_", 1)[0]
     if not _ID.fullmatch(name):
