@@ -14,9 +14,8 @@ import os
 import re
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -68,6 +67,16 @@ def _tensors(arguments: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 @dataclass
+class Alike:
+    """Launches of one function that are alike, and what came of them."""
+
+    kernel: str
+    launches: int = 0
+    folder: str | None = None  # where one was captured
+    why_not: str | None = None
+
+
+@dataclass
 class Session:
     folder: Path
     kernel: re.Pattern[str]
@@ -75,10 +84,8 @@ class Session:
     count: int
     limit: int
     values: bool
-    seen: Counter[str] = field(default_factory=Counter)
-    names: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    captured: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, Alike] = field(default_factory=dict)  # by Seen.key
+    trouble: str | None = None  # the first of ours
     matched: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     inside: threading.local = field(default_factory=threading.local)
@@ -109,7 +116,7 @@ class Session:
         except _TROUBLE as error:
             if failed:
                 raise  # the program's own
-            self.left_out.setdefault("?", f"{type(error).__name__}: {str(error)[:300]}")
+            self.trouble = self.trouble or f"{type(error).__name__}: {str(error)[:300]}"
         return once()
 
     def _look(self, seen: Seen, once: Callable[[], Any]) -> None:
@@ -118,36 +125,37 @@ class Session:
         key = seen.key()
         recording = torch.cuda.is_current_stream_capturing()
         with self.lock:
-            self.seen[key] += 1
-            self.names[key] = seen.name
-            if recording:
-                self.left_out.setdefault(key, _RECORDED)
+            row = self.rows.setdefault(key, Alike(seen.name))
+            row.launches += 1
+            if row.folder or row.why_not not in (None, _RECORDED):
                 return
-            known = key in self.captured or self.left_out.get(key, _RECORDED) != _RECORDED
-            if known or not self.kernel.search(seen.name):
+            if recording:
+                row.why_not = _RECORDED
+            if recording or not self.kernel.search(seen.name):
                 return
             self.matched += 1
-            if self.matched <= self.skip or len(self.captured) >= self.count:
+            captured = sum(row.folder is not None for row in self.rows.values())
+            if self.matched <= self.skip or captured >= self.count:
                 return
-            self.left_out.pop(key, None)
-            self._capture(seen, key, once)
+            row.why_not = None
+            self._capture(seen, row, once)
             self.leave()  # a program that is stopped later has left this
 
-    def _capture(self, seen: Seen, key: str, once: Callable[[], Any]) -> None:
+    def _capture(self, seen: Seen, row: Alike, once: Callable[[], Any]) -> None:
         place = self.folder / f"{os.getpid()}-{self.matched}"
         try:
             reached = launched.reach_of(_tensors(seen.arguments), self.limit)
         except (launched.CannotCapture, RuntimeError) as error:
-            self.left_out[key] = str(error).splitlines()[0][:200]
+            row.why_not = str(error).splitlines()[0][:200]
             return
         once()  # Inductor chooses its configuration at the first launch: it is known only now
         try:
             self._write(seen.start(), reached, place)
-            self.captured[key] = place.name
+            row.folder = place.name
         except launched.CannotCapture as error:
-            self.left_out[key] = str(error)
+            row.why_not = str(error)
         except _TROUBLE as error:
-            self.left_out[key] = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
+            row.why_not = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
 
     def _write(self, start: Start, reached: list[launched.Reach], place: Path) -> None:
         """Launch it again on copies, and write everything down."""
@@ -170,18 +178,9 @@ class Session:
         _write_launch(start, outcome, place, drawn)
 
     def leave(self) -> None:
-        rows = [
-            {
-                "kernel": self.names[key],
-                "launches": count,
-                "folder": self.captured.get(key),
-                "why_not": self.left_out.get(key) if key not in self.captured else None,
-            }
-            for key, count in self.seen.items()
-        ]
-        whole = {"launches": rows, "trouble": self.left_out.get("?")}
+        whole = {"launches": list(map(asdict, self.rows.values())), "trouble": self.trouble}
         path = self.folder / f"seen-{os.getpid()}.json"
-        if rows or whole["trouble"]:
+        if self.rows or self.trouble:
             part = path.with_suffix(".part")
             part.write_text(json.dumps(whole), encoding="utf-8")
             os.replace(part, path)
@@ -200,12 +199,12 @@ def _write_launch(start: Start, outcome: launched.CaptureOutcome, place: Path, d
     for i, array in enumerate(outputs):
         launched.store(array.after, place / f"out{i}.bin")
     begins = [inputs.index(a) if a.works_in_place else None for a in outputs]
-    made = [launched.about_of(a.name, a.tensor, a.after) for a in outputs]
+    made = [a.about(a.after) for a in outputs]
     named = array_names(inputs, outputs)
     about = {
         "kernel": str(start.kernel.fn.__name__),
         "file": start.file,
-        "inputs": [a.about() for a in inputs],
+        "inputs": [a.about(a.before) for a in inputs],
         "outputs": [{**m, "begins": b} for m, b in zip(made, begins, strict=True)],
         "grid": start.grid,
         "grid_text": start.grid_text,

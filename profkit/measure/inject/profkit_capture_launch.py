@@ -43,31 +43,25 @@ class Reach:
     def written(self) -> bool:
         return self.after is not self.before
 
-    def about(self) -> dict[str, Any]:
-        """Format, sizes and statistics: of an input as it was given, of an output as it was made."""
-        made = self.written and not self.works_in_place
-        return about_of(self.name, self.tensor, self.after if made else self.before)
-
-
-def about_of(name: str, tensor: Any, flat: Any) -> dict[str, Any]:
-    """Format, sizes and statistics of what lies where a tensor does."""
-    known: dict[str, Any] = {
-        "name": name,
-        "dtype": str(flat.dtype).removeprefix("torch."),
-        "length": flat.numel(),
-        "bytes": flat.numel() * flat.element_size(),
-        "shape": list(tensor.shape),
-        "stride": list(tensor.stride()),
-    }
-    if flat.is_floating_point() and flat.numel():
-        wide = flat.float()
-        finite = wide[wide.isfinite()]
-        if finite.numel():
-            spread = float(finite.std()) if finite.numel() > 1 else 0.0
-            known |= {"mean": float(finite.mean()), "std": spread}
-            known |= {"min": float(finite.min()), "max": float(finite.max())}
-            known["finite"] = finite.numel() == flat.numel() and math.isfinite(spread)
-    return known
+    def about(self, flat: Any) -> dict[str, Any]:
+        """Format, sizes and statistics of the memory as it was before the launch, or after it."""
+        known: dict[str, Any] = {
+            "name": self.name,
+            "dtype": str(flat.dtype).removeprefix("torch."),
+            "length": flat.numel(),
+            "bytes": flat.numel() * flat.element_size(),
+            "shape": list(self.tensor.shape),
+            "stride": list(self.tensor.stride()),
+        }
+        if flat.is_floating_point():
+            wide = flat.float()
+            finite = wide[wide.isfinite()]
+            if finite.numel():
+                spread = float(finite.std()) if finite.numel() > 1 else 0.0
+                known |= {"mean": float(finite.mean()), "std": spread}
+                known |= {"min": float(finite.min()), "max": float(finite.max())}
+                known["finite"] = finite.numel() == flat.numel() and math.isfinite(spread)
+        return known
 
 
 class CannotCapture(Exception):
@@ -158,7 +152,7 @@ def on_drawn(
     kept: dict[int, Any] = {}
     for i, array in enumerate(inputs_of(outcome.arrays)):
         tensors[array.name] = array.before
-        about = array.about()
+        about = array.about(array.before)
         if about.get("finite") and about["dtype"] in _DRAWN:
             values = torch.from_numpy(drawn(about, i)).to(array.before.device)
             tensors[array.name] = values.view(array.before.dtype)
