@@ -132,7 +132,7 @@ def bench_subjects(
     stream = device.new_stream()
     clock = _clock(stream, tools)
     graphs = [_graphs(s, stream, tools if cold else None, clock) for s in subjects]
-    flush = native_capture(lambda: _times(_COLD_PER_GRAPH, tools.flush, stream), stream)
+    flush = native_capture(lambda: _enqueue(_COLD_PER_GRAPH, stream, tools.flush), stream)
     _warm_up(graphs, stream)
     before = read_state(gpu.pci)
     taken, why = _rounds(graphs, flush, clock, (*rounds, _LIMIT * len(subjects)))
@@ -185,14 +185,8 @@ def _clock(stream: int, tools: Support) -> Clock:
 def _graphs(subject: Subject, stream: int, tools: Support | None, clock: Clock) -> _Graphs:
     """Capture a subject; without tools there is no cold graph."""
 
-    def captured(n: int, flush: Callable[[int], None] | None = None) -> Callable[[], None]:
-        def body() -> None:
-            for _ in range(n):
-                if flush:
-                    flush(stream)
-                subject.call(stream)
-
-        return subject.capture(body, stream)
+    def captured(n: int, *first: Callable[[int], None]) -> Callable[[], None]:
+        return subject.capture(lambda: _enqueue(n, stream, *first, subject.call), stream)
 
     once, few = captured(1), captured(5)
     seconds = min(clock(few, once) for _ in range(3)) / 5
@@ -201,9 +195,11 @@ def _graphs(subject: Subject, stream: int, tools: Support | None, clock: Clock) 
     return _Graphs(subject, once, captured(n), n, cold)
 
 
-def _times(n: int, call: Callable[[int], None], stream: int) -> None:
+def _enqueue(n: int, stream: int, *calls: Callable[[int], None]) -> None:
+    """Enqueue some calls, one after the other, n times."""
     for _ in range(n):
-        call(stream)
+        for call in calls:
+            call(stream)
 
 
 def _warm_up(graphs: Sequence[_Graphs], stream: int) -> None:

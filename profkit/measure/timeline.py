@@ -79,12 +79,9 @@ def find_cupti() -> Cupti:
     major version have one name, and the loader takes the one that is there already.
     """
     places = list(_places())
-    header = _first(places, ("include/cupti.h", "extras/CUPTI/include/cupti.h"))
-    cuda = _first(places, ("include/cuda.h",))
-    library = _first(places, _LIBRARIES)
-    if header is None or cuda is None or library is None:
-        what = "cupti.h" if header is None else "cuda.h" if cuda is None else "libcupti.so"
-        raise ProfkitError(f"{what} was not found: no timeline can be recorded", _INSTALL)
+    header = _first("cupti.h", places, ("include/cupti.h", "extras/CUPTI/include/cupti.h"))
+    cuda = _first("cuda.h", places, ("include/cuda.h",))
+    library = _first("libcupti.so", places, _LIBRARIES)
     return Cupti(header.parent, cuda.parent, library.resolve())
 
 
@@ -103,8 +100,11 @@ def _places() -> Iterator[Path]:
         yield Path(folder) / "cuda_runtime"
 
 
-def _first(places: list[Path], names: tuple[str, ...]) -> Path | None:
-    return next((path for path in starmap(Path, product(places, names)) if path.is_file()), None)
+def _first(what: str, places: list[Path], names: tuple[str, ...]) -> Path:
+    for path in starmap(Path, product(places, names)):
+        if path.is_file():
+            return path
+    raise ProfkitError(f"{what} was not found: no timeline can be recorded", _INSTALL)
 
 
 TIMEOUT = 600.0  # seconds; --timeout changes it

@@ -20,23 +20,22 @@ from profkit.errors import ProfkitError
 from profkit.measure.check import Check
 from profkit.measure.cuda import device
 from profkit.measure.cuda.library import GraphLaunch
-from profkit.measure.cuda.resources import CARDS, LIMITS, REGISTERS
+from profkit.measure.cuda.resources import LIMITS
 from profkit.measure.process import cores
 from profkit.measure.targets import Measurements, Target, TargetRun, build_target
 from profkit.measure.variants import build, dry, toolchain
-from profkit.measure.variants.build import Build
+from profkit.measure.variants.build import Build, over_budget
 from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.tunables import (
     MOST_REGISTERS,
     Config,
     InvalidConfig,
     Space,
-    block_limits,
+    block_refusal,
 )
 from profkit.measure.variants.variants import Variant
 from profkit.measure.worker import Entry
 from profkit.records.store import JsonObject
-from profkit.reports.figures import base_name
 from profkit.tune.result import TrialResult
 
 
@@ -203,35 +202,27 @@ def refuse_build(build: Build, used: Sequence[str] | None) -> InvalidConfig | No
         lines = build.error.splitlines()
         first = next((s for s in lines if "error" in s), lines[-1] if lines else "")
         return InvalidConfig("does not compile", first.strip()[:200])
-    for kernel in build.kernels:
-        if used is not None and kernel.name not in used:
-            continue
-        name = base_name(kernel.name)
-        allowed = build.variant.budget.spills or 0
-        if kernel.spills > allowed:
-            return InvalidConfig("spills", f"{name}: {kernel.spills} bytes of spills")
-        most = build.variant.budget.regs or MOST_REGISTERS
-        if kernel.regs > most:
-            return InvalidConfig(
-                "registers of a thread", f"{name}: {kernel.regs} registers, most {most}"
-            )
-        if (build.variant.budget.stack or kernel.stack) < kernel.stack:
-            return InvalidConfig("stack frame", f"{name}: {kernel.stack} bytes of stack")
+    kernels = [k for k in build.kernels if used is None or k.name in used]
+    budget = build.variant.budget
+    spills, regs = budget.spills or 0, budget.regs or MOST_REGISTERS
+    held_to = replace(budget, spills=spills, regs=regs, smem=None)  # memory is known at the launch
+    for name, what, taken, most in over_budget(kernels, held_to, {}):
+        return InvalidConfig(_KINDS[what], f"{name}: {what}={taken}, at most {most}")
     return None
+
+
+_KINDS = {"spills": "spills", "regs": "registers of a thread", "stack": "stack frame"}
 
 
 def refuse_launches(
     build: Build, launches: Sequence[GraphLaunch], least_occupancy: float | None
 ) -> InvalidConfig | None:
     """Why what the launcher really starts may not be."""
-    most, kind = block_limits(build.arch, build.variant.budget).get("smem", (None, ""))
     for launch in launches:
-        taken = launch.dynamic_smem + launch.static_smem
-        if most is not None and taken > most:
-            return InvalidConfig(kind, f"{taken} bytes of shared memory, at most {most}")
-        if launch.regs * prod(launch.block) > REGISTERS:
-            used = f"{launch.regs} registers, {prod(launch.block)} threads"
-            return InvalidConfig("registers of an SM", used)
+        taken = {"threads": prod(launch.block), "regs": launch.regs}
+        taken["smem"] = launch.dynamic_smem + launch.static_smem
+        if refusal := block_refusal(taken, build.arch, build.variant.budget):
+            return refusal
     share = footprint(build, launches).get("occupancy")
     if least_occupancy is not None and share is not None and share < least_occupancy:
         detail = f"{share:.0%} of an SM's warps, asked for {least_occupancy:.0%}"
@@ -255,10 +246,7 @@ def refuse_check(check: Check, supported: Sequence[str] | None) -> InvalidConfig
 
 def kernels_used(build: Build, problem: Problem, case: str, nvcc: Path) -> tuple[str, ...] | None:
     """Demangled names of the kernels that a case launches, found without a GPU; None: not known."""
-    machine = CARDS.get(build.arch.rstrip("af"))
-    if machine is None or build.library is None:
-        return None
-    launches = dry.dry_launches(build, problem, case, machine, nvcc)
+    launches = dry.dry_launches(build, problem, case, nvcc)
     return None if launches is None else tuple(launch.kernel for launch in launches)
 
 

@@ -24,7 +24,7 @@ def test_what_v3_takes_is_what_its_launcher_asks_for(tmp_path: Path) -> None:
     *good, bad = build.compile_variants(tuned, ["90"], tmp_path)
     for made, config in zip(good, configs, strict=False):
         said = v3.space.numbers(config)
-        (one,) = dry.dry_launches(made, the, "D", dry.CARDS["90"], nvcc)
+        (one,) = dry.dry_launches(made, the, "D", nvcc)
         assert (one.dynamic_smem, one.block[0]) == (said["smem"], said["threads"])
         assert gates.kernels_used(made, the, "B", nvcc) == ("void v3<64>(Attention)",)
         assert min(k.regs for k in made.kernels) >= said["regs"]

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, product
@@ -27,6 +27,7 @@ from profkit.measure.languages.language import CompileJob, Language
 from profkit.measure.process import Tool
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.variants import Variant, problem_of
+from profkit.records.header import Budget
 from profkit.records.record import MachineCode
 from profkit.reports.figures import base_name
 
@@ -254,16 +255,22 @@ def check_budget(built: Build, dynamic: Mapping[str, int] | None = None) -> list
 
     `dynamic`: demangled name -> the most dynamic shared memory that its launcher asks for, in bytes.
     """
-    budget, over = built.variant.budget, []
-    for kernel in built.kernels:
+    where = f"{built.variant.path.name} sm_{built.arch}"
+    over = over_budget(built.kernels, built.variant.budget, dynamic or {})
+    return [f"{where} {name}: {what}={taken}, budget {most}" for name, what, taken, most in over]
+
+
+def over_budget(
+    kernels: Iterable[KernelResources], budget: Budget, dynamic: Mapping[str, int]
+) -> Iterator[tuple[str, str, int, int]]:
+    """(kernel, what of it, how much, the most) of all that is over a budget; `dynamic` as above."""
+    for kernel in kernels:
         taken = {
             "regs": kernel.regs,
-            "smem": kernel.smem + (dynamic or {}).get(kernel.name, 0),
+            "smem": kernel.smem + dynamic.get(kernel.name, 0),
             "spills": kernel.spills,
             "stack": kernel.stack,
         }
         for what, most in asdict(budget).items():
             if most is not None and taken[what] > most:
-                where = f"{built.variant.path.name} sm_{built.arch} {base_name(kernel.name)}"
-                over.append(f"{where}: {what}={taken[what]}, budget {most}")
-    return over
+                yield base_name(kernel.name), what, taken[what], most

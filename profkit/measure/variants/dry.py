@@ -27,14 +27,14 @@ STUB = Path(__file__).with_name("dry.cpp")
 _NOT_SUPPORTED = 801
 
 
-def dry_launches(
-    built: Build, problem: Problem, case: str, machine: Card, nvcc: Path
-) -> list[GraphLaunch] | None:
-    """Return what a launcher would start, in order; empty if it does not support the case there.
+def dry_launches(built: Build, problem: Problem, case: str, nvcc: Path) -> list[GraphLaunch] | None:
+    """Return what a launcher would start on the usual card of its architecture, in order.
 
-    None if it cannot be known: it needs something of the runtime that the stub does not have.
+    Empty if it does not support the case there. None if it cannot be known: no such card here, or it
+    needs something of the runtime that the stub does not have.
     """
-    if built.library is None:
+    machine = CARDS.get(built.arch.rstrip("af"))
+    if built.library is None or machine is None:
         return None
     if (ahead := built.library.with_name("plan.json")).is_file():
         rows = json.loads(ahead.read_text()).get(case)  # its language knew them when it compiled
@@ -47,13 +47,9 @@ def dry_launches(
 
 
 def dry_shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[GraphLaunch]] | None:
-    """Return case -> launches on the usual card of the architecture, kept beside the build.
-
-    None where that cannot be known: no problem.py, no such card here, or a launcher that needs more
-    of the CUDA runtime than dry.cpp has.
-    """
-    machine = CARDS.get(built.arch.rstrip("af"))
-    if built.library is None or machine is None or not is_complete(folder):
+    """Return case -> dry_launches, kept beside the build; None too where there is no problem.py."""
+    known_card = built.arch.rstrip("af") in CARDS
+    if built.library is None or not known_card or not is_complete(folder):
         return None
     source = folder / "problem.py"
     memory = built.library.with_name("shapes.json")
@@ -61,7 +57,7 @@ def dry_shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[GraphLa
     kept = kept_json(memory)
     if kept.get("key") != key or "shapes" not in kept:
         loaded = load_problem(folder)
-        by_case = {c: dry_launches(built, loaded, c, machine, nvcc) for c in loaded.cases}
+        by_case = {c: dry_launches(built, loaded, c, nvcc) for c in loaded.cases}
         known = None not in by_case.values()
         kept = {"key": key, "shapes": msgspec.to_builtins(by_case) if known else None}
         write_text(memory, json.dumps(kept))

@@ -14,10 +14,9 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -115,18 +114,17 @@ class Inspection:
 
 def examine() -> list[Inspection]:
     """Look at everything; nothing here needs a GPU to be there, nor changes anything."""
-    questions: tuple[Callable[[], Iterator[Inspection]], ...] = (
-        _gpu,
-        lambda: _tool("nvcc", "building variants"),
-        lambda: _tool("ninja", "building"),
-        _languages,
-        _torch,
-        lambda: _tool("ncu", "profile; timing works without it"),
-        _counters,
-        _lock,
-        lambda: _tool("compute-sanitizer", "check --sanitize"),
-    )
-    return list(chain.from_iterable(question() for question in questions))
+    return [
+        *_gpu(),
+        *_tool("nvcc", "building variants"),
+        *_tool("ninja", "building"),
+        *_languages(),
+        *_torch(),
+        *_tool("ncu", "profile; timing works without it"),
+        *_counters(),
+        *_lock(),
+        *_tool("compute-sanitizer", "check --sanitize"),
+    ]
 
 
 def _gpu() -> Iterator[Inspection]:

@@ -195,20 +195,11 @@ class Space:
         for condition in self.conditions:
             if not self._value(condition, numbers):
                 return InvalidConfig(condition.text, condition.text)
-        most = block_limits(arch, budget)
-        for name, (limit, kind) in most.items():
-            if name in numbers and numbers[name] > limit:
-                return InvalidConfig(kind, f"{name}={numbers[name]}, at most {limit}")
-        used = numbers.get("regs", 1) * numbers.get("threads", 1)
-        if used > REGISTERS:
-            return InvalidConfig(
-                "registers of an SM", f"{used} registers a block, an SM has {REGISTERS}"
-            )
-        return None
+        return block_refusal(numbers, arch, budget)
 
 
-def block_limits(arch: str, budget: Budget) -> dict[str, tuple[int, str]]:
-    """Return the most that a block may take: name -> (most, what a refusal is counted as)."""
+def block_refusal(taken: Mapping[str, int], arch: str, budget: Budget) -> InvalidConfig | None:
+    """Why no block may take this of `threads`, `regs` a thread and `smem` in bytes, as far as known."""
     most_of = {
         "threads": (MOST_THREADS, "threads of a block"),
         "regs": (MOST_REGISTERS, "registers of a thread"),
@@ -220,7 +211,15 @@ def block_limits(arch: str, budget: Budget) -> dict[str, tuple[int, str]]:
     for name, (most, kind) in promised.items():
         if most is not None and most < most_of.get(name, (most + 1, ""))[0]:
             most_of[name] = most, kind
-    return most_of
+    for name, (most, kind) in most_of.items():
+        if name in taken and taken[name] > most:
+            return InvalidConfig(kind, f"{name}={taken[name]}, at most {most}")
+    used = taken.get("regs", 1) * taken.get("threads", 1)
+    if used > REGISTERS:
+        return InvalidConfig(
+            "registers of an SM", f"{used} registers a block, an SM has {REGISTERS}"
+        )
+    return None
 
 
 def read_space(head: Header, path: Path) -> Space:
