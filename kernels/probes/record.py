@@ -133,7 +133,7 @@ def alone(program: list[str], _number: int, timeout: float) -> None:
 
 def under_ncu(out: Path, first: int) -> Child:
     """Run a child under ncu; its report is the first free probes-N.ncu-rep."""
-    ncu = process.Tool(toolchain.need_tool("ncu"), None)
+    ncu = toolchain.need_tool("ncu")
 
     def run(program: list[str], number: int, timeout: float) -> None:
         marked = ("--profile-from-start", "off")

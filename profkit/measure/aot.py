@@ -27,7 +27,6 @@ from profkit.measure.languages.plan import CallPlan, CasePlan, KernelStart, Laun
 from profkit.measure.languages.triton import CASE, LAUNCH
 from profkit.measure.process import end_with_parent
 from profkit.measure.variants import problem
-from profkit.measure.variants.problem import Problem
 
 Types = Sequence[tuple[Sequence[int], Any]]
 # How a value lies in a kernel's parameters, by Triton's name of its type.
@@ -106,7 +105,7 @@ def like(default: Any, text: str) -> Any:
     return type(default)(value) if hasattr(default, "value") else value
 
 
-def _types_of(loaded: Problem, grid: str | None) -> Callable[[Any], Types]:
+def _types_of(loaded: problem.Problem, grid: str | None) -> Callable[[Any], Types]:
     """Case -> (shape, dtype) of each input.
 
     Without the problem's `input_types`, the types are those of the smallest case, and each has one

@@ -19,7 +19,6 @@ from math import isnan, nan, sqrt
 from statistics import median
 
 from profkit.measure.cuda import device
-from profkit.measure.cuda.device import read_state
 from profkit.measure.cuda.library import GraphLaunch, Support, capture, instantiate, replay
 from profkit.records.parts import GpuState
 from profkit.records.store import JsonObject
@@ -134,9 +133,9 @@ def bench_subjects(
     graphs = [_graphs(s, stream, tools if cold else None, clock) for s in subjects]
     flush = native_capture(lambda: _enqueue(_COLD_PER_GRAPH, stream, tools.flush), stream)
     _warm_up(graphs, stream)
-    before = read_state(gpu.pci)
+    before = device.read_state(gpu.pci)
     taken, why = _rounds(graphs, flush, clock, (*rounds, _LIMIT * len(subjects)))
-    after = read_state(gpu.pci)
+    after = device.read_state(gpu.pci)
     bare = min(tools.bare(_EAGER, stream) for _ in range(4))  # the first one loads the kernel
     results = []
     for g, samples in zip(graphs, taken, strict=True):

@@ -22,7 +22,6 @@ from profkit.measure.pipeline import measure_target, why_not
 from profkit.measure.session import Progress
 from profkit.measure.targets import Target
 from profkit.measure.variants import build, problem, variants
-from profkit.measure.variants.variants import Variant
 from profkit.records.store import Document, JsonObject
 
 CASE, VARIANT = "captured", "captured"
@@ -238,7 +237,7 @@ def tried(
 
 
 def _tried(
-    kernel: CapturedEntry, variant: Variant, folder: Path, progress: Progress
+    kernel: CapturedEntry, variant: variants.Variant, folder: Path, progress: Progress
 ) -> CapturedEntry:
     loaded = problem.load_problem(variants.problem_of(variant.path))
     target = Target(loaded, (variant,), (), (CASE,), folder)

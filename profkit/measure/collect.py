@@ -47,11 +47,11 @@ class Collected:
     note: str = ""  # how the program ended, if it failed after its kernels had been profiled
 
 
-def common(ncu: process.Tool, options: CollectOptions) -> list[str]:
+def common(ncu: Path, options: CollectOptions) -> list[str]:
     sections = chain.from_iterable(("--section", section) for section in options.sections)
     selection = [*sections] or ["--set", options.set]
     return [
-        *(str(ncu.path), *selection, "--clock-control", CLOCKS),
+        *(str(ncu), *selection, "--clock-control", CLOCKS),
         *("--cache-control", options.cache, "--import-source", "yes", "--nvtx"),
     ]
 
@@ -60,7 +60,7 @@ def start_ncu(
     plan: Plan,
     expected: Sequence[str],
     report: Path,
-    ncu: process.Tool,
+    ncu: Path,
     options: CollectOptions,
 ) -> Collected:
     """Profile exactly one call of a variant or a reference, which launches the `expected` kernels.
@@ -94,7 +94,7 @@ def verify_captured(expected: Sequence[str], captured: Sequence[str], what: str)
 def wrap(
     program: Sequence[str],
     report: Path,
-    ncu: process.Tool,
+    ncu: Path,
     options: CollectOptions,
     echo: process.Sink | None = None,
 ) -> Collected:

@@ -16,14 +16,13 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device, library
-from profkit.measure.cuda.library import Args, Plan
 from profkit.measure.process import end_with_parent
 
 
 def _launch_main(arguments: list[str]) -> int:
     """Do what a plan says; what goes wrong is one line on stderr and status 2."""
     end_with_parent()
-    plan = Plan(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
+    plan = library.Plan(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
     try:
         call = _variant(plan) if plan.reference is None else _reference(plan, plan.reference)
         tools = library.Support(Path(plan.support)) if plan.profile else None
@@ -42,14 +41,14 @@ def _launch_main(arguments: list[str]) -> int:
     return 0
 
 
-def _variant(plan: Plan) -> Callable[[], None]:
+def _variant(plan: library.Plan) -> Callable[[], None]:
     device.open_gpu()
     lib = library.load_library(Path(plan.library or ""))
     inputs = [_uploaded(Path(name)) for name in plan.inputs]
     outputs = [device.allocate(size) for size in plan.outputs]
     for out, start in plan.begins:
         device.copy(outputs[out], inputs[start], plan.outputs[out])
-    args = Args.filled(inputs, outputs, plan.values, device.new_stream())
+    args = library.Args.filled(inputs, outputs, plan.values, device.new_stream())
     return lambda: library.start_launcher(lib, args)
 
 
@@ -63,7 +62,7 @@ def _uploaded(path: Path) -> int:
     return pointer
 
 
-def _reference(plan: Plan, name: str) -> Callable[[], None]:
+def _reference(plan: library.Plan, name: str) -> Callable[[], None]:
     from profkit.measure import data, subjects
     from profkit.measure.variants import problem
 

@@ -170,7 +170,7 @@ class _Profiler:
             options = replace(options, env={**os.environ, "CUDA_VISIBLE_DEVICES": visible})
         try:
             plan = plan_of(self.run, *at)
-            collected = collect.start_ncu(plan, kernels, report, ncu, options)
+            collected = collect.start_ncu(plan, kernels, report, ncu.path, options)
         except NoCounters as error:
             self.ncu = error  # the answer is the same for every variant
             return None

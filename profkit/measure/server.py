@@ -17,10 +17,7 @@ from uuid import uuid4
 
 from profkit.errors import ProfkitError
 from profkit.measure import bench, check, data, subjects, worker
-from profkit.measure.bench import Subject
-from profkit.measure.check import CaseCheck
 from profkit.measure.cuda import device, library
-from profkit.measure.data import Data
 from profkit.measure.process import end_with_parent
 from profkit.measure.variants import problem
 from profkit.measure.worker import Begun, Entry, Reply
@@ -78,7 +75,7 @@ class _Server:
         gpu = device.open_gpu()
         self.tools = library.Support(request.support, gpu)
         self.session = uuid4().hex  # of this process: what is timed in turns has one
-        self.subjects: dict[tuple[str, str], Subject] = {}
+        self.subjects: dict[tuple[str, str], bench.Subject] = {}
         self.gpu = device.identified(gpu)
         say(worker.Opened(self.gpu))
 
@@ -117,12 +114,12 @@ class _Server:
             faults = subject.judge() if subject.judge else ()
             if faults:  # right once, but not after many launches: its times are of something else
                 lines = tuple(f"after timing: {fault}" for fault in faults)
-                judged = CaseCheck(request.case, 0, "wrong", faults=lines)
+                judged = check.CaseCheck(request.case, 0, "wrong", faults=lines)
                 self._say_check(subject.name, judged)
             else:
                 self.say(Reply(times={subject.name: replace(times, session=self.session)}))
 
-    def _say_check(self, name: str, judged: CaseCheck) -> None:
+    def _say_check(self, name: str, judged: check.CaseCheck) -> None:
         self.say(Reply(checks={name: check.summed_check(name, self.problem, [judged])}))
 
     @contextlib.contextmanager
@@ -138,7 +135,7 @@ class _Server:
             first = (str(error).splitlines() or ["?"])[0]
             self.say(Reply(refused={entry.name: f"{entry.name} cannot run here: {first}"}))
 
-    def _at(self, case: str, seed: int, grid: str | None) -> Data:
+    def _at(self, case: str, seed: int, grid: str | None) -> data.Data:
         return data.prepare_data(self.problem, case, seed, self.folder, grid)
 
     def _library(self, entry: Entry) -> ctypes.CDLL:
@@ -146,7 +143,7 @@ class _Server:
             raise ProfkitError(f"{entry.name} is no variant: only variants are checked")
         return library.load_library(entry.library)  # loaded once: it stays in the process
 
-    def _subject(self, entry: Entry, case: str) -> Subject:
+    def _subject(self, entry: Entry, case: str) -> bench.Subject:
         """An entry, ready to be timed; the values of a reference are judged on the way."""
         key = entry.name, case
         if key not in self.subjects:

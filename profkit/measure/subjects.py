@@ -21,7 +21,6 @@ from profkit.measure import bench, check
 from profkit.measure.bench import Subject
 from profkit.measure.check import CaseCheck, Check
 from profkit.measure.cuda import device, library
-from profkit.measure.cuda.library import Args
 from profkit.measure.data import Arena, Data, place_arena, tensor_of, values_of_tensor
 from profkit.measure.variants.problem import Problem
 
@@ -138,7 +137,7 @@ def native(
 
 
 def launcher(
-    name: str, lib: ctypes.CDLL, arguments: Callable[[int], Args], tools: library.Support
+    name: str, lib: ctypes.CDLL, arguments: Callable[[int], library.Args], tools: library.Support
 ) -> Subject:
     """A library's one function, run once on what `arguments` gives for a stream.
 

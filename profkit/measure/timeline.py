@@ -20,7 +20,6 @@ from profkit.errors import ProfkitError
 from profkit.files import open_log, part_of
 from profkit.measure import collect, process
 from profkit.measure.variants import toolchain
-from profkit.measure.variants.toolchain import need_tool
 
 SOURCE = Path(__file__).parent / "injection.cpp"
 _LIBRARIES = (
@@ -167,7 +166,7 @@ def count_kernels(
     named = "--kernel-name-base", "function", "--kernel-name", f"regex:^({names})$"
     there = ("--devices", str(device)) if device is not None else ()
     options = collect.CollectOptions("full", "all", budget, (*once, *named, *there))
-    return collect.wrap(command, report, process.Tool(need_tool("ncu"), None), options, echo)
+    return collect.wrap(command, report, toolchain.need_tool("ncu"), options, echo)
 
 
 def packed_report(report: Path) -> Path:

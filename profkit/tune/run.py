@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import nan
 from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,6 @@ from profkit.measure.bench import Times
 from profkit.measure.check import Check
 from profkit.measure.commits import git_commit
 from profkit.measure.cuda.library import GraphLaunch
-from profkit.measure.targets import Measurements
 from profkit.measure.variants import toolchain
 from profkit.records.header import Header
 from profkit.records.parts import RecordedReport
@@ -67,25 +67,24 @@ def _noted_conclusion(study: Study) -> Conclusion | None:
 
 
 def decide_search(study: Study, measured: FinalMeasurement) -> Conclusion:
+    from profkit.evidence.samples import Interval
+
     champion, default = study.trial(measured.champion), study.trial(measured.default)
     comparison = measured.comparison
     if champion.number == default.number:
         tried = sum(t.outcome in ("measured", "pruned") for t in study.trials())
         because = f"of {tried} configurations that ran, none was confirmed faster than the defaults"
         return Conclusion(champion, default, False, because, measured)
-    apart = not _overlap(comparison["before"], comparison["after"])
+    before, after = (
+        Interval(**{name: nan if end is None else end for name, end in comparison[side].items()})
+        for side in ("before", "after")
+    )
+    apart = not before.overlaps(after)
     faster = comparison["answer"] == "faster"
     because = str(comparison["sentence"])
     if faster:
         because += " than the defaults" if apart else ", but the two intervals overlap"
     return Conclusion(champion, default, faster and apart, because, measured)
-
-
-def _overlap(before: JsonObject, after: JsonObject) -> bool:
-    """Whether two intervals share a value; unknown ends count as overlapping."""
-    if None in (before["low"], before["high"], after["low"], after["high"]):
-        return True
-    return not (before["low"] > after["high"] or after["low"] > before["high"])
 
 
 def _finalists(runner: Runner) -> None:
@@ -237,7 +236,7 @@ def champion_record(result: SearchResult, folder: Path) -> Path:
     measured = final.measured
     run = task.run(
         final.champion.config,
-        Measurements(
+        targets.Measurements(
             gpu=measured.gpu,
             checks={name: replace(measured.checks[champion], variant=name)},
             times={(name, task.case): measured.times[champion]},

@@ -23,16 +23,10 @@ from profkit.measure.cuda.library import GraphLaunch
 from profkit.measure.cuda.resources import LIMITS
 from profkit.measure.process import cores
 from profkit.measure.targets import Measurements, Target, TargetRun, build_target
-from profkit.measure.variants import build, dry, toolchain
+from profkit.measure.variants import build, dry, toolchain, tunables
 from profkit.measure.variants.build import Build, over_budget
 from profkit.measure.variants.problem import Problem
-from profkit.measure.variants.tunables import (
-    MOST_REGISTERS,
-    Config,
-    InvalidConfig,
-    Space,
-    block_refusal,
-)
+from profkit.measure.variants.tunables import Config, InvalidConfig, Space
 from profkit.measure.variants.variants import Variant
 from profkit.measure.worker import Entry
 from profkit.records.store import JsonObject
@@ -204,7 +198,7 @@ def refuse_build(build: Build, used: Sequence[str] | None) -> InvalidConfig | No
         return InvalidConfig("does not compile", first.strip()[:200])
     kernels = [k for k in build.kernels if used is None or k.name in used]
     budget = build.variant.budget
-    spills, regs = budget.spills or 0, budget.regs or MOST_REGISTERS
+    spills, regs = budget.spills or 0, budget.regs or tunables.MOST_REGISTERS
     held_to = replace(budget, spills=spills, regs=regs, smem=None)  # memory is known at the launch
     for name, what, taken, most in over_budget(kernels, held_to, {}):
         return InvalidConfig(_KINDS[what], f"{name}: {what}={taken}, at most {most}")
@@ -221,7 +215,7 @@ def refuse_launches(
     for launch in launches:
         taken = {"threads": prod(launch.block), "regs": launch.regs}
         taken["smem"] = launch.dynamic_smem + launch.static_smem
-        if refusal := block_refusal(taken, build.arch, build.variant.budget):
+        if refusal := tunables.block_refusal(taken, build.arch, build.variant.budget):
             return refusal
     share = footprint(build, launches).get("occupancy")
     if least_occupancy is not None and share is not None and share < least_occupancy:

@@ -20,12 +20,12 @@ from profkit.measure import collect, targets
 from profkit.measure.bench import Times
 from profkit.measure.check import Check
 from profkit.measure.cuda.library import GraphLaunch
-from profkit.measure.targets import Measurements
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.tunables import Config, InvalidConfig
 from profkit.measure.worker import Entry, Reply, Worker, WorkerLost
 from profkit.records.record import write_record
 from profkit.records.store import json_safe
+from profkit.tune import task as gates
 from profkit.tune.result import (
     Basis,
     Challenge,
@@ -36,16 +36,7 @@ from profkit.tune.result import (
 )
 from profkit.tune.steer import proposals
 from profkit.tune.study import Study, Trial
-from profkit.tune.task import (
-    ReadyBuild,
-    Task,
-    built_result,
-    footprint,
-    machine_code_identity,
-    refuse_build,
-    refuse_check,
-    refuse_launches,
-)
+from profkit.tune.task import ReadyBuild, Task
 
 if TYPE_CHECKING:
     from profkit.evidence.stats import TimeComparison
@@ -107,13 +98,13 @@ class Profiler:
     def _collect(self, config: Config, launches: Sequence[GraphLaunch]) -> collect.Collected:
         name = self.task.tuned
         seen = {(name, self.task.case): tuple(launches)}
-        run = self.task.run(config, Measurements(gpu=self.worker.gpu, launches=seen))
+        run = self.task.run(config, targets.Measurements(gpu=self.worker.gpu, launches=seen))
         # Reports of trials go beside the builds, not into the repository.
         place = self.task.folder / "tune" / f"{self.task.problem.name}.{self.task.subject}"
         report = place / f"{self.task.name(config)}.{self.task.case}.ncu-rep"
         kernels = [launch.kernel for launch in launches]
         plan = targets.plan_of(run, name, self.task.case)
-        ncu = toolchain.tool("ncu", self.task.folder)
+        ncu = toolchain.need_tool("ncu")
         # The worker's GPU, and its own folder for temporary files: ncu locks others out of one.
         own = report.with_name(f"tmp-{self.worker.visible or 0}")
         own.mkdir(parents=True, exist_ok=True)
@@ -153,7 +144,7 @@ class Runner:
 
     def run(self, trial: Trial, build: ReadyBuild) -> str:
         """Do one trial and write down its outcome, unless the worker is lost; return it."""
-        attempt = _Attempt(trial, build, built_result(build))
+        attempt = _Attempt(trial, build, gates.built_result(build))
         attempt.note(gpu=self.worker.visible)
         began, value = time.monotonic(), None
         try:
@@ -179,8 +170,8 @@ class Runner:
     def _stages(self, attempt: _Attempt) -> float:
         """Through all gates and rounds; seconds per call, normalised by the reference."""
         built, trial = attempt.build.built, attempt.trial
-        _refuse(refuse_build(built, attempt.build.used))
-        attempt.note(code=machine_code_identity(built))
+        _refuse(gates.refuse_build(built, attempt.build.used))
+        attempt.note(code=gates.machine_code_identity(built))
         self._same(trial, attempt.result.code)
         is_default = trial.config == self.task.space.default
         basis = None if is_default else self.basis()
@@ -188,9 +179,9 @@ class Runner:
         reply = self.worker.judge(entry, self.task.checks(), self.task.case)
         check, launches = reply.checks[entry.name], reply.launches.get(entry.name, ())
         attempt.note(max_abs=check.max_abs)
-        _refuse(refuse_check(check, basis.supported if basis else None))
-        attempt.note(launches=launches, **footprint(built, launches))
-        _refuse(refuse_launches(built, launches, self.task.options.occupancy))
+        _refuse(gates.refuse_check(check, basis.supported if basis else None))
+        attempt.note(launches=launches, **gates.footprint(built, launches))
+        _refuse(gates.refuse_launches(built, launches, self.task.options.occupancy))
         if basis is None:
             return self._default(attempt, check)
         return self._measured(attempt, basis)

@@ -17,7 +17,7 @@ from profkit.measure.ncu_output import NoCounters
 
 from .conftest import HERE, ROOT
 
-NCU = process.Tool(HERE / "standin/ncu", "2025.3.1.0")
+NCU = HERE / "standin/ncu"
 PROGRAM = [sys.executable, "-c", "print('hello from the program')"]
 
 
@@ -139,11 +139,10 @@ def test_an_interrupt_leaves_nothing(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path]))
     program = (
         "import signal, sys; from pathlib import Path\n"
-        "from profkit.measure import process\n"
         "from profkit.measure import collect\n"
         "def stop(*_): raise KeyboardInterrupt\n"
         "signal.signal(signal.SIGTERM, stop)\n"
-        f"ncu = process.Tool(Path({str(NCU.path)!r}), None)\n"
+        f"ncu = Path({str(NCU)!r})\n"
         f"report = Path({str(tmp_path / 'out/x.ncu-rep')!r})\n"
         "collect.wrap(['true'], report, ncu, collect.CollectOptions())"
     )
@@ -183,6 +182,6 @@ def test_a_command_that_is_not_there(tmp_path: Path) -> None:
         collect.wrap(
             PROGRAM,
             tmp_path / "x.ncu-rep",
-            process.Tool(Path("no-such-ncu"), None),
+            Path("no-such-ncu"),
             CollectOptions(),
         )

@@ -190,6 +190,9 @@ def test_arrays_are_told_by_their_addresses() -> None:
     assert (x.stride(), x.numel(), x.element_size(), x.size(1)) == ((8, 1), 32, 2, 8)
     assert parameter_of(x.data_ptr() + 64) == plan.Parameter("in", 1, 64)
     assert parameter_of(y.data_ptr()) == plan.Parameter("out", 0, 0)
+    last = {"in": array_of(False, 31, "int8", (1,)), "out": array_of(True, 15, "int8", (1,))}
+    for where, index in (("in", 31), ("out", 15)):  # as many as ProfkitArgs has room for
+        assert parameter_of(last[where].data_ptr()) == plan.Parameter(where, index, 0)
     assert parameter_of(more.data_ptr()) == plan.Parameter("scratch", 0, 0)
     assert args.requested == [plan.Scratch(64, True)]
     with pytest.raises(ProfkitError, match="other memory"):

@@ -23,7 +23,7 @@ from profkit.cli.options import argument, flag, one_of
 from profkit.cli.targets import named_or_all, on_gpus, say_gpus, watched
 from profkit.cli.verbs.diagnose import show_reports
 from profkit.errors import ProfkitError
-from profkit.measure import collect, process, targets
+from profkit.measure import collect, targets
 from profkit.measure.ncu_output import LOG
 from profkit.measure.targets import Places, Target
 from profkit.measure.variants import toolchain
@@ -174,7 +174,7 @@ def _wrap(command: Sequence[str], output: Path | None, settings: collect.Collect
         raise ProfkitError(f"-o {report}: a report ends in .ncu-rep")
     if report.exists() and output is None:
         raise ProfkitError(f"{report} is there already", "say -o NAME.ncu-rep, also to replace it")
-    ncu = process.Tool(toolchain.need_tool("ncu"), None)
+    ncu = toolchain.need_tool("ncu")
     with watched(out.write_to(report.with_suffix(LOG))) as words:
         done = collect.wrap(command, report, ncu, settings, words)
     if done.note:

@@ -139,7 +139,7 @@ _BYTES = {
     **dict.fromkeys(("int64", "uint64", "float64"), 8),
 }
 _STEP = 1 << 40  # between two arrays: none is longer
-_IN, _OUT, _SCRATCH = 1, 17, 33  # the step of the first array of each kind
+_IN, _OUT, _SCRATCH = 1, 33, 49  # the step of the first of 32 inputs, of 16 outputs, of what else
 
 
 class DeviceArray:

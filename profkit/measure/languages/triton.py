@@ -31,15 +31,9 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.measure import process
-from profkit.measure.languages.language import (
-    CompileJob,
-    Language,
-    Programs,
-    package_version,
-    source_text,
-)
+from profkit.measure.languages import language
+from profkit.measure.languages.language import CompileJob, Language, Programs
 from profkit.records import header
-from profkit.records.header import SPEAKS, Header
 
 PLAYER = Path(__file__).with_name("player.c")
 CASE = "at case "  # the compiling process begins a line with it before it runs a case
@@ -68,7 +62,7 @@ def _c_compiler() -> str | None:
 
 
 def _version(_: Programs | None = None) -> str:
-    return f"Triton {package_version('triton') or '?'}"
+    return f"Triton {language.package_version('triton') or '?'}"
 
 
 def _surroundings(job: CompileJob) -> Sequence[str]:
@@ -176,7 +170,7 @@ def _has_launch(text: str) -> bool:
     return any(isinstance(node, ast.FunctionDef) and node.name == LAUNCH for node in body)
 
 
-def _read_header(text: str, name: str) -> Header:
+def _read_header(text: str, name: str) -> header.Header:
     """The module's docstring; what every kernel must have is looked for on the way."""
     tree = _tree(text, name)
     docstring = ast.get_docstring(tree)
@@ -204,13 +198,13 @@ def _read_header(text: str, name: str) -> Header:
 
 def code_hash(path: Path, keys: Mapping[str, str]) -> str:
     """sha256 of the file without its prose, and of the header's keys that decide the code."""
-    decides = {k: v.split() for k, v in sorted(keys.items()) if k not in SPEAKS}
-    code = without_prose(source_text(path))
+    decides = {k: v.split() for k, v in sorted(keys.items()) if k not in header.SPEAKS}
+    code = without_prose(language.source_text(path))
     return hashlib.sha256(f"{decides or ''}{code}".encode()).hexdigest()
 
 
 def text_hash(path: Path) -> str:
-    return hashlib.sha256(source_text(path).encode()).hexdigest()
+    return hashlib.sha256(language.source_text(path).encode()).hexdigest()
 
 
 def without_prose(text: str) -> str:

@@ -15,16 +15,10 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.evidence.counters import parse_moves
+from profkit.measure.languages import language
 from profkit.measure.languages.cuda import LANGUAGE as CUDA
-from profkit.measure.languages.language import (
-    Language,
-    is_kernel,
-    kernel_files,
-    language_of,
-    source_text,
-)
+from profkit.measure.languages.language import Language
 from profkit.measure.variants import tunables
-from profkit.measure.variants.tunables import Space
 from profkit.records import header
 from profkit.records.header import Budget, Header
 
@@ -58,7 +52,7 @@ class Variant:
         return header.read_budget(self.header.budget, self.path.name)
 
     @functools.cached_property
-    def space(self) -> Space:
+    def space(self) -> tunables.Space:
         return tunables.read_space(self.header, self.path)
 
     @functools.cached_property
@@ -114,7 +108,7 @@ def survey(kernels: Path, problem: str | None = None) -> tuple[list[Variant], li
     problems: list[ProfkitError] = []
     for folder in _problems(kernels, problem):
         readable = []
-        for path in kernel_files(folder):
+        for path in language.kernel_files(folder):
             try:
                 readable.append(read_variant(path))
             except ProfkitError as error:
@@ -129,14 +123,13 @@ def survey(kernels: Path, problem: str | None = None) -> tuple[list[Variant], li
 
 def _problems(kernels: Path, problem: str | None) -> list[Path]:
     folders = [d for d in sorted(kernels.iterdir()) if d.is_dir() and d.name != "common"]
-    if problem is not None:
-        folders = [d for d in folders if d.name == problem]
-        if not folders:
-            there = sorted(d.name for d in kernels.iterdir() if d.is_dir() and kernel_files(d))
-            raise ProfkitError(
-                f"{kernels} has no problem '{problem}'", f"there are: {', '.join(there) or 'none'}"
-            )
-    return folders
+    chosen = [d for d in folders if problem in (None, d.name)]
+    if not chosen and problem is not None:
+        there = [d.name for d in folders if language.kernel_files(d)]
+        raise ProfkitError(
+            f"{kernels} has no problem '{problem}'", f"there are: {', '.join(there) or 'none'}"
+        )
+    return chosen
 
 
 def named_variants(kernels: Path, names: Sequence[str]) -> list[Variant]:
@@ -145,9 +138,9 @@ def named_variants(kernels: Path, names: Sequence[str]) -> list[Variant]:
     Other files are read only to say what there is instead.
     """
     ids = {name.rpartition("/")[2] for name in names}
-    files = [f for f in kernels.glob("*/**/*") if f.stem.split("_", 1)[0] in ids and is_kernel(f)]
-    files = [f for f in files if f.relative_to(kernels).parts[0] != "common"]
-    matching = list(map(read_variant, sorted(files)))
+    files = (f for f in kernels.glob("*/**/*") if f.stem.split("_", 1)[0] in ids)
+    files = (f for f in files if f.relative_to(kernels).parts[0] != "common")
+    matching = [read_variant(f) for f in sorted(files) if language.is_kernel(f)]
     try:
         return [select(matching, name) for name in names]
     except ProfkitError:
@@ -162,16 +155,16 @@ def problem_of(path: Path) -> Path:
 
 
 def read_variant(path: Path) -> Variant:
-    text = source_text(path)
-    language = language_of(path, text) or CUDA
+    text = language.source_text(path)
+    written_in = language.language_of(path, text) or CUDA
     name = path.stem.split("_", 1)[0]
     if not _ID.fullmatch(name):
         raise ProfkitError(
             f"{path}: '{name}' is no id",
             f"name the file <id>_<words>{path.suffix}, with letters and digits in the id",
         )
-    head = language.header(text, path.name)
-    variant = Variant(name, problem_of(path).name, path.resolve(), head, language=language)
+    head = written_in.header(text, path.name)
+    variant = Variant(name, problem_of(path).name, path.resolve(), head, language=written_in)
     if len(header.words(head.keys.get("after", ""))) > 1:
         raise ProfkitError(f"{path.name}: 'after:' names more than one variant", "name one")
     parse_moves(" ".join((*head.moves, *head.moves_not)), path.name)
