@@ -79,21 +79,21 @@ ROOMS = {
     "cli": (3105, 2700),
     "diagnosis": (3020, 2700),
     "evidence": (4093, 3300),
-    "measure": (8120, 7000),
+    "measure": (8045, 7000),
     "model": (1350, 900),
     "program": (4720, 4600),
     "records": (1460, 1150),
     "reports": (4810, 4400),
     "show": (5908, 4700),
-    "tune": (2040, 1800),
+    "tune": (1995, 1800),
 }
 WHOLE = {
-    "lines": (39270, 34500),
+    "lines": (39060, 34500),
     "modules": (200, 200),
     "folders": (25, 26),
     "comprehensions with two loops": (0, 0),
     "fmt: skip": (0, 0),
-    "longest chain of imports": (15, 12),
+    "longest chain of imports": (14, 12),
     "public functions used at one place, per cent": (32, 20),
 }
 
