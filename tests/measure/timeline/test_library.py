@@ -106,7 +106,7 @@ def test_ncu_is_asked_for_one_launch_of_each_kernel(
         seen.update(program=program, options=options)
         return "collected"
 
-    monkeypatch.setattr(timeline, "need_tool", lambda name: Path("/opt") / name)
+    monkeypatch.setattr(timeline.toolchain, "need_tool", lambda name: Path("/opt") / name)
     monkeypatch.setattr(timeline.collect, "wrap", wrap)
     timeline.count_kernels(["./train"], ["mm", "f.g[x]", "mm"], tmp_path / "c.ncu-rep", 60.0)
     options = seen["options"]
