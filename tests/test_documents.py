@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from profkit.diagnosis.launches import judged, with_lines
-from profkit.program.document import triage_document
-from profkit.program.recorded import judge_recordings
 from profkit.records.store import json_safe
 from profkit.reports.reader import read_report
 from profkit.show.views.diagnosis import diagnosis_document
 from tests.conftest import ROOT, committed
 from tests.documents import SCHEMAS, held, is_valid, validator
+from tools.programs import document as triage_of
 
 sys.path.insert(0, str(ROOT / "tools"))
 # Written to files with readers of their own, or part of a document: printed by no verb.
@@ -55,7 +54,7 @@ def test_every_committed_run_record_keeps_to_its_schema() -> None:
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda p: p.name)
 def test_the_triage_of_every_recording_keeps_to_its_schema(path: Path) -> None:
-    document = triage_document(*judge_recordings([path]))
+    document = triage_of(str(path.relative_to(DATA)))
     held(json_safe(document))
     for key in document:  # each key is asked for
         without = {k: of for k, of in document.items() if k != key}

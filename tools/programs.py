@@ -16,7 +16,11 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from profkit.program.counts import Counts
+    from profkit.program.triage import Triage
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "tests" / "program" / "data"
@@ -49,12 +53,23 @@ def _is_recorded(name: str, truth: Mapping[str, Any]) -> bool:
 
 
 @cache
-def document(file: str) -> dict[str, Any]:
-    """The triage of a recording, once a process: the table's rows and its score are of the same."""
-    from profkit.program.document import triage_document
+def answer(file: str) -> tuple[Triage, Counts | None]:
+    """What is said of a recording, once a process: all that hold it up to something share it."""
+    return _judged_now(DATA / file)
+
+
+def _judged_now(path: Path) -> tuple[Triage, Counts | None]:
     from profkit.program.recorded import judge_recordings
 
-    return triage_document(*judge_recordings([DATA / file]))
+    return judge_recordings([path])
+
+
+@cache
+def document(file: str) -> dict[str, Any]:
+    """The same as a document."""
+    from profkit.program.document import triage_document
+
+    return triage_document(*answer(file))
 
 
 def without(what: str, file: Path) -> str:
@@ -126,12 +141,14 @@ def _score(truths: Mapping[str, Any]) -> str:
 
 def _said_without(what: str, truths: Mapping[str, Any]) -> list[tuple[Any, Any]]:
     """What is said first of the same recordings without shapes, or without all that names operators."""
+    from profkit.program.document import triage_document
+
     pairs = []
     with tempfile.TemporaryDirectory() as folder:
         for name, truth in truths.items():
             path = Path(folder) / f"{name}.json"
             path.write_text(without(what, DATA / f"{name}.planted.json.gz"))
-            pairs.append((_first(document(str(path))), truth))
+            pairs.append((_first(triage_document(*_judged_now(path))), truth))
     return pairs
 
 

@@ -132,6 +132,8 @@ ClaimOutcome = Literal["holds", "fails", "undecided", "errored"]
 
 @dataclass(frozen=True)
 class TriedClaim(Document):
+    """A claim and its outcome."""
+
     JSON = (
         "claim.name claim.sentence claim.who outcome said.because said.numbers said.collect "
         "said.computed"

@@ -36,6 +36,8 @@ NOT_THE_KERNEL = (*_DEVICE, "replay_passes", "limit_blocks", "limit_warps")
 
 @dataclass(frozen=True)
 class Moved:
+    """A metric that differs."""
+
     metric: str
     unit: str  # its unit; "share" is a fraction of 1
     before: float
@@ -78,6 +80,8 @@ class Both(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True)
 class FindingChange(Document):
+    """What became of one rule."""
+
     JSON = "rule what before:status,cause,gain after:status,cause,gain"
 
     rule: str
@@ -88,6 +92,8 @@ class FindingChange(Document):
 
 @dataclass(frozen=True)
 class LaunchChange(Document):
+    """One launch before and after."""
+
     JSON = "kernel bound profiled_time_s moved only_before only_after findings"
 
     kernel: Both[str]

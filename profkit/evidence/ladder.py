@@ -183,6 +183,8 @@ class SummaryColumn(Document):
 
 @dataclass(frozen=True)
 class Summary(Document):
+    """A variant at one case."""
+
     JSON = "case decision because sides change gates:name,met,failing"
 
     case: str

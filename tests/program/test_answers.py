@@ -26,14 +26,11 @@ from profkit.show.text.blocks import to_markdown
 from profkit.show.text.terminal import to_text
 from profkit.show.views.triage import bar, compared_triages, triaged
 from tests.program.made import GEMM, MUL, Program, ran
+from tools.programs import document as said
 
 DATA = Path(__file__).parent / "data"
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 TRACES = sorted(p.name for p in DATA.glob("*.json.gz"))
-
-
-def said(name: str) -> dict[str, Any]:
-    return triage_document(triage_timeline(recordings.read_timeline(DATA / name)))
 
 
 @pytest.mark.parametrize("name", TRACES)

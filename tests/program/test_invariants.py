@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profkit.program.readers import torch_trace
-from profkit.program.recorded import judge_recordings
 from profkit.program.triage import Triage, triage_timeline
 from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program
+from tools.programs import answer
 
 DATA = Path(__file__).parent / "data"
 
@@ -125,7 +125,7 @@ def holds(of: Triage) -> None:
 
 @pytest.mark.parametrize("file", sorted(p.name for p in DATA.glob("*.json.gz")))
 def test_it_holds_of_every_recorded_program(file: str) -> None:
-    holds(judge_recordings([DATA / file])[0])
+    holds(answer(file)[0])
 
 
 def test_a_host_that_the_queue_hides_needs_no_longer_than_the_step() -> None:
