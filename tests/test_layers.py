@@ -78,7 +78,7 @@ LIMITS = {"file": 400, "function": 50, "arguments": 6, "folder": 20}
 ROOMS = {
     "cli": (3105, 2700),
     "diagnosis": (3020, 2700),
-    "evidence": (4093, 3300),
+    "evidence": (4103, 3300),
     "measure": (8045, 7000),
     "model": (1350, 900),
     "program": (4720, 4600),
@@ -88,7 +88,7 @@ ROOMS = {
     "tune": (1995, 1800),
 }
 WHOLE = {
-    "lines": (39060, 34500),
+    "lines": (39061, 34500),
     "modules": (200, 200),
     "folders": (25, 26),
     "comprehensions with two loops": (0, 0),
