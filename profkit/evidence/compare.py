@@ -270,14 +270,10 @@ def match(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tuple[str, ..
     pairs = [(keyed[0][key], keyed[1][key]) for key in common]
     alone = all(len(side) == 1 for side in usable)
     if not pairs and all(usable) and (marked or alone):
-        pairs = [(max(usable[0], key=_time_of), max(usable[1], key=_time_of))]
+        pairs = [(before.row, after.row)]
     paired = set(map(id, chain.from_iterable(pairs)))
     left = [row for row in chain.from_iterable(usable) if id(row) not in paired]
     return pairs, tuple(str(row["kernel"]) for row in left)
-
-
-def _time_of(row: Row) -> float:
-    return 0.0 if isnan(row["time"]) else float(row["time"])
 
 
 def _keyed(rows: list[Row]) -> dict[tuple[Any, ...], Row]:

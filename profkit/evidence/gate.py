@@ -203,12 +203,9 @@ def _control(
 
 
 def _same_library(before: Record, after: Record) -> bool:
-    both = (before, after)
-    if not all(r.reference and r.warm and not r.faults for r in both):
-        return False
-    if before.session == after.session:
-        return False
-    return (before.versions.torch, before.backend) == (after.versions.torch, after.backend)
+    timed = all(r.reference and r.warm and not r.faults for r in (before, after))
+    called = [(r.versions.torch, r.backend) for r in (before, after)]
+    return timed and before.session != after.session and called[0] == called[1]
 
 
 def _faulty(

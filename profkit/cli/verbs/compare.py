@@ -16,7 +16,7 @@ profkit compare stage2 --decide --artifacts h100 --anyway
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from shlex import quote
@@ -34,12 +34,9 @@ from profkit.show.views.triage import compared_triages
 if TYPE_CHECKING:
     from profkit.evidence.compare import GateResult, Policy, RunComparison
     from profkit.evidence.runs import Evidence
-    from profkit.show.text.blocks import Block
 
-# What was compared: to print (None where it is printed), for --json, what is unreadable, to judge.
-_Found = tuple[
-    "Iterable[Block] | None", object, "Sequence[ProfkitError]", "Sequence[RunComparison]"
-]
+# What cannot be read, and what was compared: the exit status is of both.
+_Found = tuple[Sequence[ProfkitError], "Sequence[RunComparison]"]
 FAIL_ON = ("slower", "finding", "resource")
 _STATUS = {
     "keep": options.DONE,
@@ -114,14 +111,12 @@ def judge_change(
     if ladder:
         if before or after:
             raise ProfkitError("--ladder takes no BEFORE and AFTER", "profkit compare --ladder")
-        blocks, document, problems, judged = _ladders(artifacts, case, policy, output)
+        problems, judged = _ladders(artifacts, case, policy, output)
     else:
         sides = _two(before, after, output)
         if all(map(sources.is_triage, sides)):
             return _compare_triages(sides, fail_if)
-        blocks, document, problems, judged = _compared(sides, case, artifacts, policy, every)
-    if blocks is not None:
-        out.print_blocks(blocks, document)
+        problems, judged = _compared(sides, case, artifacts, policy, every)
     out.say_each([*problems, *known.problems], quiet=options.FORM.quiet)
     worst = options.COULD_NOT if problems else options.DONE
     for code, reason in closing(judged, fail_if) if fail_if or not ladder else ():
@@ -146,11 +141,12 @@ def _compared(
     from profkit.show.views import comparison as changes
 
     compared = compare_sides(*sides, case, sources.evidence_of(artifacts), policy)
-    blocks = changes.compared_runs(compared, 10_000 if every else changes.MOVED_SHOWN)
-    brief = options.FORM.brief and not options.FORM.json
-    if brief:
+    if options.FORM.brief and not options.FORM.json:
         out.print_plain(changes.brief_comparison(compared))
-    return None if brief else blocks, compared, compared.problems, compared.changes
+    else:
+        shown = 10_000 if every else changes.MOVED_SHOWN
+        out.print_blocks(changes.compared_runs(compared, shown), compared)
+    return compared.problems, compared.changes
 
 
 def _decide(
@@ -230,7 +226,7 @@ def _compare_triages(sides: tuple[str, str], fail_if: set[str]) -> int:
 
 
 def _ladders(artifacts: Path, case: str | None, policy: Policy, output: Path | None) -> _Found:
-    """The ladder of each case that was recorded, one of them drawn where that is asked for."""
+    """Print the ladder of each case that was recorded, one of them drawn where that is asked for."""
     from profkit.evidence.ladder import build_ladder
     from profkit.show.views import comparison as changes
 
@@ -247,8 +243,7 @@ def _ladders(artifacts: Path, case: str | None, policy: Policy, output: Path | N
         plots.save(plots.ladder(ladders[0]), out.write_to(output))
     tables = changes.ladder_table if options.FORM.brief else changes.ladder_steps
     blocks = chain.from_iterable(map(tables, ladders))
+    out.print_blocks(blocks, {"schema": "profkit.ladders/1", "ladders": ladders})
     problems = list(chain.from_iterable(x.problems for x in ladders))
     rungs = chain.from_iterable(x.steps for x in ladders)
-    judged = [rung.change for rung in rungs if rung.change]
-    document = {"schema": "profkit.ladders/1", "ladders": ladders}
-    return blocks, document, problems, judged
+    return problems, [rung.change for rung in rungs if rung.change]

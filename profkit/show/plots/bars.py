@@ -343,9 +343,8 @@ def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
         _panel(inset, panel, list(grid.cells[0].at), last=i // _PER_ROW == lines - 1)
     shapes = sum(len(p.leads) for p in drawn)
     title = f"The fastest at {shapes} shapes" + (f" on {clip(grid.gpu)}" if grid.gpu else "")
-    base.titled_figure(ax, title, _below(drawn), above=4, under=40)
+    base.finished(ax, title, _below(drawn), above=4, under=40)
     base.figure_of(ax).draw_without_rendering()
-    base.plain_text(ax)
     return ax
 
 

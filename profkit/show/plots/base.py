@@ -160,10 +160,11 @@ def _kernel_of(row: Row) -> str:
     return short(str(row.get("kernel", "kernel")), LONGEST)
 
 
-def titled_figure(
-    ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46
-) -> None:
-    """Write the title `above` points over the Axes, and small print so many points under it."""
+def finished(ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46) -> Axes:
+    """Return a picture with its title `above` points over it, and small print so many under it.
+
+    Every text that is there is taken literally.
+    """
     looks: Looks = {"fontsize": 14, "fontweight": "bold", "color": INK, "parse_math": False}
     ax.set_title(title, loc="left", pad=above, **looks)
     letters = max(int(_PER_INCH * ax.figure.bbox.width / ax.figure.dpi), 20)
@@ -171,11 +172,6 @@ def titled_figure(
         text = fill(" ".join(below.split()), letters)
         looks = {"fontsize": 9.5, "color": FAINT, "va": "top", "parse_math": False}
         note(ax, text, (0, 0), (0, -under), "axes fraction", annotation_clip=False, **looks)
-
-
-def finished(ax: Axes, title: str, below: str = "", above: float = 12, under: float = 46) -> Axes:
-    """Return a picture with its title and its small print, every text taken literally."""
-    titled_figure(ax, title, below, above, under)
     plain_text(ax)
     return ax
 

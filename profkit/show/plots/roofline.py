@@ -69,7 +69,7 @@ def roofline(
     points = list(chain.from_iterable(every))
     roofs, ax = numbers.ceilings_of(rows, points), base.canvas(ax, 7.5)
     _set_frame(ax, roofs, [*every, *shapes.values()])
-    base.titled_figure(ax, _title(device, rows), _small_print(rows, points, roofs))
+    base.finished(ax, _title(device, rows), _small_print(rows, points, roofs))
     _draw_shapes(ax, shapes.values())
     for colour, group in zip(cycle(COLOURS), launches, strict=False):
         for launch in group:
