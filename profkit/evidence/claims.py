@@ -258,7 +258,7 @@ def _not_collected(metric: str) -> Answer:
 
     known = CATALOGUE.get(metric)
     if known is None:
-        return undecided(f"no metric is called {metric}", "profkit explain --list")
+        return undecided(f"no metric is called {metric}", "profkit explain")
     section = f"profkit profile --section {known.section}" if known.section else ""
     return undecided(f"{metric} was not collected", *filter(None, [section]))
 

@@ -204,18 +204,17 @@ def _factor(before: float, after: float) -> float:
 
 def parse_moves(value: str, name: str) -> tuple[Move, ...]:
     """`stall_barrier<0.5x inst_matrix>2x`  ->  predictions."""
-    return tuple(_parse(word, name) for word in re.split(r"[,\s]+", value) if word)
-
-
-def _parse(word: str, name: str) -> Move:
-    match = _MOVE.fullmatch(word)
-    if not match:
-        hint = "write e.g. stall_long_scoreboard<0.5x inst_matrix>2x instructions~1x"
-        raise ProfkitError(f"{name}: cannot read '{word}' in 'moves:'", hint)
-    if match[1] not in CATALOGUE:
-        hint = "profkit explain lists them"
-        raise ProfkitError(f"{name}: no metric is called '{match[1]}' in 'moves:'", hint)
-    return Move(match[1], cast(Literal["<", ">", "~"], match[2]), float(match[3]))
+    moves = []
+    for word in filter(None, re.split(r"[,\s]+", value)):
+        match = _MOVE.fullmatch(word)
+        if not match:
+            hint = "write e.g. stall_long_scoreboard<0.5x inst_matrix>2x instructions~1x"
+            raise ProfkitError(f"{name}: cannot read '{word}' in 'moves:'", hint)
+        if match[1] not in CATALOGUE:
+            hint = "profkit explain lists them"
+            raise ProfkitError(f"{name}: no metric is called '{match[1]}' in 'moves:'", hint)
+        moves.append(Move(match[1], cast(Literal["<", ">", "~"], match[2]), float(match[3])))
+    return tuple(moves)
 
 
 PredictionKind = Literal["fixes", "fixes-not", "moves", "moves-not"]

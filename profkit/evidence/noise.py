@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from math import isnan, log, nan, sqrt
+from math import isnan, log, sqrt
 from pathlib import Path
 from statistics import median
 from typing import Literal
@@ -139,27 +139,26 @@ def machine_noise(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
         if twin.samples and len(twin.samples) == len(twin.again):
             by_gpu.setdefault((twin.gpu or "", twin.gpu_uuid or ""), []).append(twin)
     spreads = process_spreads((), twins, 0.0)
-    return [_noise(*gpu, mine, spreads.get(gpu[1])) for gpu, mine in sorted(by_gpu.items())]
-
-
-def _noise(
-    gpu: str, uuid: str, twins: Sequence[HistoryTwin], between: Spread | None
-) -> MachineNoise:
-    ratios = [log(median(t.samples) / median(t.again)) for t in twins]
-    found = [compare_samples(t.samples, t.again, taken="interleaved") for t in twins]
-    alarms = [c for c in found if c.answer in ("faster", "slower")]
-    return MachineNoise(
-        gpu,
-        uuid,
-        processes=len({t.session for t in twins}),
-        pairs=len(twins),
-        rounds=min(len(t.samples) for t in twins),
-        within=sqrt(sum(r * r for r in ratios) / len(ratios)) if ratios else nan,
-        between=between.sigma if between else None,
-        between_degrees=between.dof if between else None,
-        compare_alarms=len(alarms),
-        gate_alarms=sum(significant(c) for c in alarms),
-    )
+    machines = []
+    for (gpu, uuid), mine in sorted(by_gpu.items()):
+        ratios = [log(median(t.samples) / median(t.again)) for t in mine]
+        found = [compare_samples(t.samples, t.again, taken="interleaved") for t in mine]
+        alarms = [c for c in found if c.answer in ("faster", "slower")]
+        between = spreads.get(uuid)
+        machine = MachineNoise(
+            gpu,
+            uuid,
+            processes=len({t.session for t in mine}),
+            pairs=len(mine),
+            rounds=min(len(t.samples) for t in mine),
+            within=sqrt(sum(r * r for r in ratios) / len(ratios)),
+            between=between.sigma if between else None,
+            between_degrees=between.dof if between else None,
+            compare_alarms=len(alarms),
+            gate_alarms=sum(significant(c) for c in alarms),
+        )
+        machines.append(machine)
+    return machines
 
 
 # What changed at each run of a subject.

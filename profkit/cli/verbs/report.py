@@ -43,7 +43,8 @@ def write_report(
         raise ProfkitError(f"{what[0]}: a page of reports needs a place", "-o page.html")
     from profkit.show import page as pages
 
-    folders = [word for word in what if _is_kept(word)]
+    # A whole program that triage kept, or a history.
+    folders = [w for w in what if sources.is_triage(w) or any(Path(w).glob("runs/*.parquet"))]
     patterns = [word for word in what if word not in folders]
     write_to(output, patterns)
     programs, histories = [], []
@@ -64,8 +65,3 @@ def write_report(
     size = len(page.html.encode()) / 1e6
     note(f"{output}: {page.launches} rows, {size:.1f} MB{left * bool(page.left_out)}")
     return options.DONE if folders and chosen.complete else chosen.status
-
-
-def _is_kept(word: str) -> bool:
-    """Whether it is a whole program or a history."""
-    return sources.is_triage(word) or any(Path(word).glob("runs/*.parquet"))
