@@ -18,8 +18,7 @@ from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.derive import SECTOR
 from profkit.reports.metrics.warps import MEANING
 from profkit.show.draw import Bar, picture_of, row_of
-from profkit.show.numbers import PIPES, block_limits, block_needs, pipe_word, shares
-from profkit.show.numbers import word as roof_word
+from profkit.show.numbers import PIPES, block_limits, block_needs, shares, word
 from profkit.show.text import words
 from profkit.show.text.escape import escaped, middle, short
 from profkit.show.text.words import BOUNDS, device_of, in_report, named
@@ -87,7 +86,7 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
         "gain": words.top(run.top) or ("at the hardware limit" if at_roof else ""),
         "saved": f"saves {figures.seconds(row.saved)}" if row.saved > 0 else "",
         "saved_of": row.saved,
-        "roof": f"{share(nearest[1])} of {roof_word(nearest[0])}" if nearest else "",
+        "roof": f"{share(nearest[1])} of {word(nearest[0])}" if nearest else "",
         "occupancy": words.metric("occupancy", occupancy),
         "device": device_of(run),
         "case": run.case or "",
@@ -166,7 +165,7 @@ def _pipes(run: Judged) -> list[tuple[str, str, list[float]]]:
     both = {pipe: [v for v in shares(run.values, pipe) if isfinite(v)] for pipe in PIPES}
     busy = {pipe: max(values, default=0.0) for pipe, values in both.items()}
     kept = sorted((p for p in PIPES if busy[p] >= SMALL), key=lambda p: -busy[p])
-    return [(pipe_word(pipe), "pipe", both[pipe]) for pipe in kept]
+    return [(word(pipe), "pipe", both[pipe]) for pipe in kept]
 
 
 def fact(values: Values, name: str, label: str) -> dict[str, Any]:

@@ -27,6 +27,7 @@ Row = Mapping[str, Any]
 # The roofline.
 
 WORDS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "workload": "workload's own"}
+_NAMES = WORDS | {"tensor": "tensor", "uniform": "uniform", "issue": "issue slots"}
 AXES = ("Arithmetic intensity (operations per byte of the level)", "Operations per second")
 _LEFT, _RIGHT = 1e-2, 1e5  # intensities beyond are no place where kernels are
 
@@ -62,10 +63,8 @@ def span(low: float, high: float, per: str) -> str:
 
 
 def word(name: str) -> str:
-    """Return a ceiling's name in a picture."""
-    if name in WORDS:
-        return WORDS[name]
-    return " ".join("tensor" if w == "tensor" else w.upper() for w in name.split("_"))
+    """Return what a ceiling or a pipe is called in a picture."""
+    return " ".join(_NAMES.get(part, part.upper()) for part in name.split("_"))
 
 
 def unit(family: str) -> str:
@@ -169,11 +168,6 @@ PIPES = tuple(
     for m in compute.PIPES
     if m.name.endswith("_busy") and f"{m.name}_active" in CATALOGUE
 )
-_PIPE_WORDS = {"tensor": "tensor", "uniform": "uniform", "issue": "issue slots"}
-
-
-def pipe_word(pipe: str) -> str:
-    return _PIPE_WORDS.get(pipe, pipe.upper())
 
 
 def shares(row: Mapping[str, float], pipe: str) -> tuple[float, float]:

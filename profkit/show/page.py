@@ -36,7 +36,7 @@ from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
 from profkit.show import launch
 from profkit.show.draw import Bar, by_device, chart, history_pictures, strip
-from profkit.show.numbers import PIPES, WORDS, history_points, pipe_word, reference_times
+from profkit.show.numbers import PIPES, WORDS, history_points, reference_times, word
 from profkit.show.text.blocks import page_html, plain_words
 from profkit.show.text.escape import escaped, short
 from profkit.show.text.words import BOUNDS, metric, timed
@@ -127,7 +127,7 @@ def _payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict
     findings = chain.from_iterable(row.run.diagnosis.findings for row in shown)
     asked = dict.fromkeys(finding.rule for finding in findings)
     rules = [rule for rule in {**dict.fromkeys(BY_ID), **asked} if rule in asked]  # ours first
-    pipes = {pipe_word(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES}
+    pipes = {word(pipe): CATALOGUE[f"{pipe}_busy"].meaning for pipe in PIPES}
     metrics = CATALOGUE.values()
     return {
         "metrics": [{"name": m.name, "unit": m.unit, "meaning": m.meaning} for m in metrics],

@@ -18,7 +18,7 @@ from profkit.model.launch import collected_metrics
 from profkit.records.grid import GridCell, TimeGrid
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
-from profkit.show.numbers import LIMITS, PIPES, block_limits, pipe_word, shares
+from profkit.show.numbers import LIMITS, PIPES, block_limits, shares, word
 from profkit.show.plots import base
 from profkit.show.plots.base import COLOURS, FAINT, INK, WIDTH, AlikeLaunches, clip
 
@@ -161,7 +161,7 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     top = {p: max((0.0, *chain.from_iterable(shares(row, p) for row in rows))) for p in PIPES}
     busiest = sorted((p for p in PIPES if top[p] >= 0.005), key=lambda p: -top[p])
     shown = [p for p in PIPES if p in busiest[: 12 if single else 8]]
-    words = [pipe_word(pipe) for pipe in shown]
+    words = [word(pipe) for pipe in shown]
     names = [group.name for group in kept]
     ax = rows_axes(ax, words if single and words else names, 0.4, 1.15)
     for i, row in enumerate(rows):
@@ -186,8 +186,8 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
 
 def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str:
     rest = [p for p in PIPES if p not in shown]
-    idle = [pipe_word(p) for p in rest if any(_collected(row, p) for row in rows)]
-    unknown = [pipe_word(p) for p in rest if not any(_collected(row, p) for row in rows)]
+    idle = [word(p) for p in rest if any(_collected(row, p) for row in rows)]
+    unknown = [word(p) for p in rest if not any(_collected(row, p) for row in rows)]
     text = "Solid elapsed, light active; the busiest pipe in orange."
     text += f" Less or not used: {', '.join(idle)}." if idle else ""
     return text + (f" Not collected: {', '.join(unknown)}." if unknown else "")
