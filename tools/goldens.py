@@ -327,7 +327,7 @@ def _explain() -> list[Task]:
 
     return [("command", ("explain",))] + [
         ("command", ("explain", name, *flags))
-        for name, _ in known_pages("")
+        for name, _ in known_pages()
         for flags in ([], ["--markdown"])
     ]
 
