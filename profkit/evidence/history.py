@@ -34,6 +34,7 @@ from profkit.evidence.tables import HistoryLaunch, HistoryRow, HistoryRun, Histo
 from profkit.files import open_regular, write_bytes
 from profkit.records.paths import HISTORY
 from profkit.records.store import digest
+from profkit.reports.frame import frame_rows
 
 if TYPE_CHECKING:
     import duckdb
@@ -208,7 +209,7 @@ def add_artifacts(
             row = tables.run_row(run.record, digest(run.record.path), commit, origin)
             report = row.report or run.sha256
             if run.report and report and report not in diagnosed:
-                launches += tables.launch_rows(run.launches.to_dict("records"), report)
+                launches += tables.launch_rows(frame_rows(run.launches), report)
             runs.append(row)
         except ProfkitError as problem:
             problems.append(problem)

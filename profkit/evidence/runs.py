@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import chain
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.rule import Diagnosis
 from profkit.errors import ProfkitError, did_you_mean
@@ -27,7 +27,7 @@ from profkit.records.paths import (
 )
 from profkit.records.record import Record, SourceFile, read_record, record_again, with_todays_header
 from profkit.records.store import digest
-from profkit.reports.frame import without_attrs
+from profkit.reports.frame import frame_rows, without_attrs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,8 +79,8 @@ class Run:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The rows of these launches, made once: pandas takes milliseconds for each."""
-        return cast("list[Row]", self.usable.to_dict("records"))
+        """The rows of these launches."""
+        return frame_rows(self.usable)
 
     @cached_property
     def row(self) -> Row:

@@ -209,14 +209,15 @@ def _pairs(line: str, name: str) -> list[tuple[str, str]]:
         return []
     starts: list[re.Match[str]] = []
     for match in _KEY.finditer(line):
-        gap = len(line[: match.start()]) - len(line[: match.start()].rstrip())
-        near = get_close_matches(match[1], KEYS, n=1, cutoff=0.75)
         if match[1] in KEYS:
             starts.append(match)
-        elif near and (not starts or gap >= 2):  # two blanks part pairs; one is inside a value
+            continue
+        gap = len(line[: match.start()]) - len(line[: match.start()].rstrip())
+        begins = not starts or gap >= 2  # two blanks part pairs; one is inside a value
+        if begins and (near := get_close_matches(match[1], KEYS, n=1, cutoff=0.75)):
             hint = f"did you mean '{near[0]}:' ({KEYS[near[0]]})?"
             raise ProfkitError(f"{name}: unknown key '{match[1]}:' in the header", hint)
-        elif not starts:
+        if not starts:
             return []
     ends = [*(s.start() for s in starts[1:]), len(line)]
     return [(s[1], line[s.end() : end].strip()) for s, end in zip(starts, ends, strict=True)]
