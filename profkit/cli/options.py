@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 from profkit.errors import ProfkitError
+from profkit.records.paths import run_files
 
 DONE, BAD, COULD_NOT, INTERRUPTED = 0, 1, 2, 130
 ARTIFACTS = Path("artifacts")  # where the verbs that judge look
@@ -76,8 +77,6 @@ def one_of(*words: str) -> Callable[[], list[str]]:
 
 
 def _recorded(ctx: typer.Context, part: int) -> list[str]:
-    from profkit.records.paths import run_files
-
     folder = Path(ctx.params.get("artifacts") or "artifacts")
     return list(dict.fromkeys(name[part] for name in run_files(folder)))
 

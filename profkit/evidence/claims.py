@@ -27,6 +27,7 @@ from profkit.evidence.runs import Evidence, MissingEvidence
 from profkit.evidence.stats import Interval, TimeComparison
 from profkit.model.launch import NotCollected
 from profkit.records.store import Document
+from profkit.reports.metrics import CATALOGUE
 
 ClaimVerdict = Literal["holds", "fails", "undecided"]
 Number = float | int | str | None
@@ -254,8 +255,6 @@ def _judge(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
 
 
 def _not_collected(metric: str) -> Answer:
-    from profkit.reports.metrics import CATALOGUE
-
     known = CATALOGUE.get(metric)
     if known is None:
         return undecided(f"no metric is called {metric}", "profkit explain")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain
 from math import isnan
@@ -226,8 +227,6 @@ class Evidence:
 
     def _instead(self, variant: str, case: str) -> str:
         """The command that makes the run; before it a variant that may have been meant."""
-        from difflib import get_close_matches
-
         command = record_again(variant, case)
         known = {v for v, _ in self._files}
         near = [] if variant in known else get_close_matches(variant, known, 3, 0.6)

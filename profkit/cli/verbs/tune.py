@@ -12,6 +12,7 @@ profkit tune --variant mine --kernels mine --build-dir build --artifacts runs
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -118,8 +119,6 @@ def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
 
 def _history(frame: Any, folder: Path) -> Path:
     """The history as Parquet; as CSV where pyarrow is not installed."""
-    from importlib.util import find_spec
-
     as_csv = find_spec("pyarrow") is None
     if as_csv:
         say(ProfkitError("no pyarrow: the history is a CSV file", install_extra("pyarrow")))

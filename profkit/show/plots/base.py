@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
@@ -52,8 +53,6 @@ class ShownAxes(Axes):
 
 
 def png(ax: Axes) -> bytes:
-    from io import BytesIO
-
     buffer = BytesIO()
     figure_of(ax).savefig(buffer, format="png", dpi=100)
     return buffer.getvalue()
