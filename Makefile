@@ -66,10 +66,10 @@ test: $(READY)
 	@$(MAKE) --no-print-directory -j 2 lint tests
 
 tests: $(READY)
-	$(TESTS)
+	$(TESTS) $(ONLY)
 
-fast: lint
-	$(TESTS) -m 'not slow and not nvcc and not browser and not gpu'
+fast: $(READY)
+	@$(MAKE) --no-print-directory -j 2 lint tests ONLY="-m 'not slow and not nvcc and not browser and not gpu'"
 
 mutate: $(READY)
 	$(BIN)/python tools/mutate.py
