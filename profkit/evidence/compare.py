@@ -15,14 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from profkit.errors import ProfkitError
-from profkit.evidence import stats
+from profkit.evidence import counters, stats
 from profkit.evidence.conditions import WAIVABLE, Incomparable, gpu_uuid, notes_of, refusals_of
-from profkit.evidence.counters import (
-    HeaderPrediction,
-    LaunchChange,
-    header_predictions,
-    launch_change,
-)
+from profkit.evidence.counters import HeaderPrediction, LaunchChange
 from profkit.evidence.runs import Comparand, Evidence, MissingEvidence, Row, Run, named_runs, pair
 from profkit.evidence.stats import Taken, Thresholds, TimeAnswer, TimeComparison
 from profkit.records.record import Record
@@ -125,11 +120,11 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
         bad_samples=not untimed and (time is None or time.reason == "too-few"),
         untimed=untimed,
         launches=tuple(
-            launch_change(b, a, (before.verdict(b), after.verdict(a))) for b, a in pairs
+            counters.launch_change(b, a, (before.verdict(b), after.verdict(a))) for b, a in pairs
         ),
         unmatched=unmatched,
         resources=_resources(before, after),
-        promises=header_predictions(before, after),
+        promises=counters.header_predictions(before, after),
         notes=(
             *(once if taken_once(before.record, after.record) else ()),
             *notes_of(before, after),

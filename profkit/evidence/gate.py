@@ -15,19 +15,8 @@ from math import isnan, nan
 from typing import Literal, get_args
 
 from profkit.errors import ProfkitError
-from profkit.evidence import stats
-from profkit.evidence.compare import (
-    STRICT,
-    BetweenProcesses,
-    Policy,
-    RunComparison,
-    SpreadOf,
-    compare_runs,
-    compare_times,
-    nobody_measured,
-    taken_once,
-    unchanged,
-)
+from profkit.evidence import compare, stats
+from profkit.evidence.compare import STRICT, BetweenProcesses, Policy, RunComparison, SpreadOf
 from profkit.evidence.conditions import machine_differences, method_differences
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.stats import TimeComparison
@@ -122,7 +111,7 @@ def judge_gate(
     head: Evidence,
     case: str | None = None,
     strict: bool = False,
-    spread_of: SpreadOf = nobody_measured,
+    spread_of: SpreadOf = compare.nobody_measured,
 ) -> GateReport:
     """Return what moved from one folder of artifacts, which has runs, to another.
 
@@ -172,7 +161,7 @@ def _renamed(base: Mapping[RunName, Run], head: Mapping[RunName, Run]) -> dict[R
     pairs: dict[RunName, RunName] = {}
     for name, after in head.items():
         if name not in base and after.record:
-            alike = [n for n in gone if n[1] == name[1] and unchanged(base[n], after)]
+            alike = [n for n in gone if n[1] == name[1] and compare.unchanged(base[n], after)]
             if len(alike) == 1:
                 pairs[name] = alike[0]
     return pairs
@@ -194,7 +183,7 @@ def _control(
         before, after = run.record, head[name].record if name in head else None
         if before and after and _same_library(before, after):
             try:
-                time = compare_times(before, after, policy)
+                time = compare.compare_times(before, after, policy)
                 by_case.setdefault(name[1], []).append(time)
             except ProfkitError as problem:
                 problems.append(ProfkitError(f"{'.'.join(name)}: {problem}", problem.hint))
@@ -241,13 +230,13 @@ def _code(side: Evidence, record: Record) -> str | None:
 def _untimed(name: str, before: Run, after: Run) -> GateSubject | None:
     """A subject that is not judged by two times; None of one that is."""
     old, new = before.record, after.record
-    if (old is None) == (new is None) and unchanged(before, after):
+    if (old is None) == (new is None) and compare.unchanged(before, after):
         code = f"the machine code is unchanged (SASS {(new.sass or '')[:12]})" if new else ""
         return GateSubject(name, "same", code or "the same report")
     if old is None or new is None:
         because = "a report without a run record has no time: profkit profile writes both"
         return GateSubject(name, "no time", because)
-    if taken_once(old, new):
+    if compare.taken_once(old, new):
         return GateSubject(name, "same", "nothing was recorded anew")
     again = record_again(after.variant, after.case)
     if differ := method_differences(old, new):
@@ -261,9 +250,9 @@ def _untimed(name: str, before: Run, after: Run) -> GateSubject | None:
 
 def _judged(before: Run, after: Run, control: TimeComparison | None, policy: Policy) -> GateSubject:
     """A subject whose code changed and that has a time on both sides."""
-    change = compare_runs(before, after, policy)
+    change = compare.compare_runs(before, after, policy)
     if {r.code for r in change.refusals} == {"ncu"}:  # counters do not compare, times do
-        waived = compare_runs(before, after, replace(policy, anyway=True))
+        waived = compare.compare_runs(before, after, replace(policy, anyway=True))
         change = replace(waived, launches=())
     time, codes, name = change.time, {r.code for r in change.refusals}, after.name
     if not change.compared or time is None:

@@ -12,14 +12,8 @@ from math import isnan
 from typing import Literal
 
 from profkit.errors import ProfkitError
-from profkit.evidence.compare import (
-    COMPARE,
-    GateResult,
-    Policy,
-    RunComparison,
-    compare_runs,
-    compare_times,
-)
+from profkit.evidence import compare
+from profkit.evidence.compare import COMPARE, GateResult, Policy, RunComparison
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.samples import Interval, as_groups
 from profkit.evidence.stats import TimeComparison, median_interval
@@ -157,9 +151,11 @@ def _step(
         depth=depth,
         time=median_interval(run.samples) if timed else None,
         bound=verdict.label if verdict else "",
-        change=compare_runs(parent, run, policy) if parent else None,
+        change=compare.compare_runs(parent, run, policy) if parent else None,
         references={
-            r.variant: compare_times(r.timed, run.timed, policy) for r in references if timed
+            r.variant: compare.compare_times(r.timed, run.timed, policy)
+            for r in references
+            if timed
         },
         note="" if parent or not after else f"its parent {after} is not among these runs",
     )
@@ -211,7 +207,7 @@ def summarize_variant(
     run = evidence.load(variant, case)
     name = against or (run.record.header.after if run.record else None)
     baseline = evidence.load(name, case) if name else None
-    change = compare_runs(baseline, run, policy) if baseline else None
+    change = compare.compare_runs(baseline, run, policy) if baseline else None
     sides = [_column(run, "variant", None)]
     if baseline is not None:
         sides.append(_column(baseline, "baseline", change.time if change else None))
@@ -255,7 +251,7 @@ def _fault(run: Run, gates: Sequence[GateResult]) -> str:
 
 def _against(reference: Run, run: Run) -> TimeComparison | None:
     try:
-        return compare_times(reference.timed, run.timed)
+        return compare.compare_times(reference.timed, run.timed)
     except ProfkitError:
         return None
 

@@ -16,16 +16,11 @@ from statistics import median
 from typing import Literal
 
 from profkit.errors import ProfkitError
+from profkit.evidence import stats
 from profkit.evidence.compare import STRICT, Policy, compare_times
 from profkit.evidence.history import History
 from profkit.evidence.samples import THRESHOLDS, Spread, pooled_spread, two_sided
-from profkit.evidence.stats import (
-    ALPHA,
-    TimeComparison,
-    compare_samples,
-    significant,
-    smallest_change,
-)
+from profkit.evidence.stats import ALPHA, TimeComparison
 from profkit.evidence.tables import HistoryRun, HistoryTwin
 from profkit.records.store import Document
 
@@ -142,7 +137,7 @@ def machine_noise(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
     machines = []
     for (gpu, uuid), mine in sorted(by_gpu.items()):
         ratios = [log(median(t.samples) / median(t.again)) for t in mine]
-        found = [compare_samples(t.samples, t.again, taken="interleaved") for t in mine]
+        found = [stats.compare_samples(t.samples, t.again, taken="interleaved") for t in mine]
         alarms = [c for c in found if c.answer in ("faster", "slower")]
         between = spreads.get(uuid)
         machine = MachineNoise(
@@ -155,7 +150,7 @@ def machine_noise(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
             between=between.sigma if between else None,
             between_degrees=between.dof if between else None,
             compare_alarms=len(alarms),
-            gate_alarms=sum(significant(c) for c in alarms),
+            gate_alarms=sum(stats.significant(c) for c in alarms),
         )
         machines.append(machine)
     return machines
@@ -237,5 +232,5 @@ def _step(
         moved = answer in ("faster", "slower")
         odd = f"one machine code, and {time.sentence}: the method or the machine" if moved else ""
         return HistoryStep(run, "same code", note=odd)
-    smallest = smallest_change(time)
+    smallest = stats.smallest_change(time)
     return HistoryStep(run, answer, time, None if isnan(smallest) else smallest)

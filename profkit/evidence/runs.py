@@ -17,15 +17,8 @@ from typing import TYPE_CHECKING, Any
 from profkit.diagnosis.rule import Diagnosis
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.model.launch import Launch
-from profkit.records.paths import (
-    SUFFIXES,
-    RunFiles,
-    RunName,
-    files_of,
-    is_word,
-    only_one,
-    run_files,
-)
+from profkit.records import paths
+from profkit.records.paths import RunFiles, RunName
 from profkit.records.record import Record, SourceFile, read_record, record_again, with_todays_header
 from profkit.records.store import digest
 from profkit.reports.frame import frame_rows, without_attrs
@@ -170,7 +163,7 @@ class Evidence:
 
         A ProfkitError where it is a file's name, or no case of the variant was recorded.
         """
-        if "/" in name or name.endswith((".json", *SUFFIXES)):
+        if "/" in name or name.endswith((".json", *paths.SUFFIXES)):
             raise ProfkitError(f"{name}: no such file", "give a variant, a run record or a report")
         variant, _, own = name.partition(".")
         if own or case:
@@ -223,7 +216,7 @@ class Evidence:
         if (variant, case) not in self._files:
             self._scan()  # perhaps it was recorded since
         files = self._files.get((variant, case))
-        return only_one(files, (variant, case)) if files else None
+        return paths.only_one(files, (variant, case)) if files else None
 
     def _instead(self, variant: str, case: str) -> str:
         """The command that makes the run; before it a variant that may have been meant."""
@@ -234,11 +227,11 @@ class Evidence:
 
     def _scan(self) -> dict[RunName, tuple[RunFiles, ...]]:
         self._files.clear()
-        self._files.update(run_files(self.root))
+        self._files.update(paths.run_files(self.root))
         return self._files
 
     def _find(self, variant: str, case: str) -> Run:
-        if not (is_word(variant) and is_word(case)):
+        if not (paths.is_word(variant) and paths.is_word(case)):
             hint = "for example stage2.B"
             raise ProfkitError(f"{variant!r} at case {case!r}: not a variant and a case", hint)
         files = self.files(variant, case)
@@ -301,7 +294,7 @@ def _of_file(path: Path) -> list[Run]:
     """The runs in one record (with the report beside it) or in one report."""
     if path.suffix == ".json":
         record = read_record(path)
-        report = files_of(path.with_suffix("")).report
+        report = paths.files_of(path.with_suffix("")).report
         return [Run(record.variant, record.case, record, None, report).read()]
     beside = path.with_suffix(".json")
     if beside.is_file():
