@@ -39,7 +39,7 @@ def built(case: str, made: Sequence[Build] | None = None) -> dict[str, Any]:
     found: dict[str, Any] = {v.id: {"source": v.source_hash, "launches": None} for v in known}
     for one in made:
         build.need_library(one)
-        shapes = dry.dry_shapes(one, KERNELS / "attention", nvcc.path) or {}
+        shapes = dry.dry_shapes(one, KERNELS / "attention") or {}
         rows = []
         for x in shapes.get(case, []):
             threads = x.block[0] * x.block[1] * x.block[2]

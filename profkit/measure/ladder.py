@@ -12,7 +12,7 @@ from profkit.errors import ProfkitError
 from profkit.measure.cuda import device
 from profkit.measure.cuda.library import GraphLaunch
 from profkit.measure.targets import Places
-from profkit.measure.variants import build, dry, toolchain, variants
+from profkit.measure.variants import build, dry, variants
 from profkit.measure.variants.build import Build
 from profkit.measure.variants.variants import Variant
 from profkit.records.parts import RecordedSource
@@ -167,12 +167,12 @@ def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) 
     kernels = places.kernels_dir()
     chosen = variants.named_variants(kernels, names) if names else variants.find_variants(kernels)
     archs = archs or [_present()]
-    folder, nvcc = places.build_dir(), toolchain.need_tool("nvcc")
+    folder = places.build_dir()
     with ThreadPoolExecutor() as pool:  # each waits for a program of its own
-        stub = pool.submit(dry.stub_object, folder, nvcc)
+        stub = pool.submit(dry.stub_object, folder)
         made = build.compile_variants(chosen, archs, folder)
         stub.result()
-        shapes = pool.map(lambda b: dry.dry_shapes(b, kernels / b.variant.problem, nvcc), made)
+        shapes = pool.map(lambda b: dry.dry_shapes(b, kernels / b.variant.problem), made)
         return [_held_to_budget(b, shape) for b, shape in zip(made, shapes, strict=True)]
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,12 +93,13 @@ def _sqlite(url: str) -> Callable[[], Any]:
     return connect
 
 
-def reached(url: str, opened: Callable[[], Any]) -> Any:
-    """Return what `opened` gives; ProfkitError if the storage cannot be reached."""
+@contextlib.contextmanager
+def reaching(url: str) -> Iterator[None]:
+    """Round what opens a storage; ProfkitError if it cannot be reached."""
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        return opened()
+        yield
     except (SQLAlchemyError, ImportError, OSError, optuna.exceptions.OptunaError) as error:
         first = (str(getattr(error, "orig", None) or error).splitlines() or ["?"])[0]
         scheme, separator, rest = url.partition("://")
@@ -110,18 +112,13 @@ def reached(url: str, opened: Callable[[], Any]) -> Any:
 
 
 def studies(url: str) -> list[str]:
-    def names() -> list[str]:
+    with warnings.catch_warnings(action="ignore"), reaching(url):
         opened = storage(url)
         try:
             return list(optuna.get_all_study_names(opened))
         finally:
             if hasattr(opened, "engine"):  # a server counts its connections
                 opened.engine.dispose()
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        known: list[str] = reached(url, names)
-    return known
 
 
 def owner() -> str:

@@ -28,7 +28,7 @@ from optuna.trial import FrozenTrial, TrialState
 from profkit.measure.process import is_alive
 from profkit.measure.variants.tunables import Config, Space
 from profkit.tune.result import TrialResult
-from profkit.tune.storage import owner, reached, storage
+from profkit.tune.storage import owner, reaching, storage
 
 _STALE = timedelta(minutes=15)  # a running trial of another host, older than this, is given up
 _SIGNS = 10.0  # seconds within which whoever asks for a trial has put a name to it
@@ -68,13 +68,12 @@ class Study:
         self._dists = {m: IntDistribution(0, len(v) - 1) for m, v in self._ordered.items()}
         self._random = random.Random(seed)  # noqa: S311 - chooses tiles, keeps no secret
         logging.getLogger("optuna").setLevel(logging.ERROR)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"), reaching(url):
             sampler = NearestSampler(self._nearest, self._dists, seed)
             pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0)
             how = {"direction": "minimize", "sampler": sampler, "pruner": pruner}
             how |= {"study_name": name, "load_if_exists": True}
-            self._study = reached(url, lambda: optuna.create_study(storage=storage(url), **how))
+            self._study = optuna.create_study(storage=storage(url), **how)
 
     def trials(self) -> list[Trial]:
         """Everything in the storage, in order; proposals that wait are left out."""
@@ -200,8 +199,8 @@ class Study:
         done = [t for t in self.trials() if t.outcome in ("measured", "pruned")]
         if len(done) < 2 * STARTUP:
             return {}
-        with self._lock, warnings.catch_warnings(), contextlib.suppress(RuntimeError, ValueError):
-            warnings.simplefilter("ignore")
+        ignored = warnings.catch_warnings(action="ignore")
+        with self._lock, ignored, contextlib.suppress(RuntimeError, ValueError):
             evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.25)
             shares = optuna.importance.get_param_importances(self._study, evaluator=evaluator)
             return {m: float(shares.get(m, 0.0)) for m in self.space.macros}

@@ -23,7 +23,7 @@ from profkit.measure.cuda.library import GraphLaunch
 from profkit.measure.cuda.resources import LIMITS
 from profkit.measure.process import cores
 from profkit.measure.targets import Measurements, Target, TargetRun, build_target
-from profkit.measure.variants import build, dry, toolchain, tunables
+from profkit.measure.variants import build, dry, tunables
 from profkit.measure.variants.build import Build, over_budget
 from profkit.measure.variants.problem import Problem
 from profkit.measure.variants.tunables import Config, InvalidConfig, Space
@@ -145,8 +145,7 @@ def _build(task: Task, config: Config) -> ReadyBuild:
     (built,) = build.compile_variants([variant], [task.arch], task.folder, jobs=1)
     if built.error is not None:
         return ReadyBuild(built, None)
-    nvcc = toolchain.need_tool("nvcc")
-    return ReadyBuild(built, kernels_used(built, task.problem, task.case, nvcc))
+    return ReadyBuild(built, kernels_used(built, task.problem, task.case))
 
 
 def subject_of(target: Target) -> tuple[Variant, str]:
@@ -238,9 +237,9 @@ def refuse_check(check: Check, supported: Sequence[str] | None) -> InvalidConfig
     return None
 
 
-def kernels_used(build: Build, problem: Problem, case: str, nvcc: Path) -> tuple[str, ...] | None:
+def kernels_used(build: Build, problem: Problem, case: str) -> tuple[str, ...] | None:
     """Demangled names of the kernels that a case launches, found without a GPU; None: not known."""
-    launches = dry.dry_launches(build, problem, case, nvcc)
+    launches = dry.dry_launches(build, problem, case)
     return None if launches is None else tuple(launch.kernel for launch in launches)
 
 

@@ -66,8 +66,8 @@ def test_a_storage_that_cannot_be_opened_is_refused_at_once(
 
     opened = fails(monkeypatch, *[wrapped("OperationalError", "unable to open database file")] * 9)
     url = f"sqlite:///{tmp_path}/a.db"
-    with pytest.raises(ProfkitError, match="unable to open"):
-        storage.reached(url, lambda: storage.storage(url))
+    with pytest.raises(ProfkitError, match="unable to open"), storage.reaching(url):
+        storage.storage(url)
     assert len(opened) == 1
 
 

@@ -231,8 +231,7 @@ def without_prose(text: str) -> str:
 
 def _tree(text: str, name: str) -> ast.Module:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a text that is only read
+        with warnings.catch_warnings(action="ignore"):  # of a text that is only read
             return ast.parse(text)
     except SyntaxError as error:
         raise ProfkitError(

@@ -18,16 +18,16 @@ from profkit.files import move_file, temporary_folder, write_text
 from profkit.measure.cuda.library import GraphLaunch, Numbers
 from profkit.measure.cuda.resources import CARDS, LIMITS, Card, KernelResources, blocks_that_fit
 from profkit.measure.process import run_command
+from profkit.measure.variants import toolchain
 from profkit.measure.variants.build import OBJECT, Build
 from profkit.measure.variants.problem import Problem, is_complete, load_problem
-from profkit.measure.variants.toolchain import kept_json
 from profkit.records.store import JsonObject
 
 STUB = Path(__file__).with_name("dry.cpp")
 _NOT_SUPPORTED = 801
 
 
-def dry_launches(built: Build, problem: Problem, case: str, nvcc: Path) -> list[GraphLaunch] | None:
+def dry_launches(built: Build, problem: Problem, case: str) -> list[GraphLaunch] | None:
     """Return what a launcher would start on the usual card of its architecture, in order.
 
     Empty if it does not support the case there. None if it cannot be known: no such card here, or it
@@ -40,13 +40,13 @@ def dry_launches(built: Build, problem: Problem, case: str, nvcc: Path) -> list[
         rows = json.loads(ahead.read_text()).get(case)  # its language knew them when it compiled
         kernels = {k.name: k for k in built.kernels}
         return None if rows is None else _launches(rows, kernels, built.arch)
-    program = _linked(built.library.parent, nvcc)
+    program = _linked(built.library.parent)
     values = problem.module.arguments(problem.case(case))
     done = run_command([program, *_words(built, values, machine)], timeout=20) if program else None
     return _read(done.output, built) if done and done.status == 0 else None
 
 
-def dry_shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[GraphLaunch]] | None:
+def dry_shapes(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] | None:
     """Return case -> dry_launches, kept beside the build; None too where there is no problem.py."""
     known_card = built.arch.rstrip("af") in CARDS
     if built.library is None or not known_card or not is_complete(folder):
@@ -54,26 +54,28 @@ def dry_shapes(built: Build, folder: Path, nvcc: Path) -> dict[str, list[GraphLa
     source = folder / "problem.py"
     memory = built.library.with_name("shapes.json")
     key = hashlib.sha256(source.read_bytes() + _stub_hash().encode()).hexdigest()
-    kept = kept_json(memory)
+    kept = toolchain.kept_json(memory)
     if kept.get("key") != key or "shapes" not in kept:
         loaded = load_problem(folder)
-        by_case = {c: dry_launches(built, loaded, c, nvcc) for c in loaded.cases}
+        by_case = {c: dry_launches(built, loaded, c) for c in loaded.cases}
         known = None not in by_case.values()
         kept = {"key": key, "shapes": msgspec.to_builtins(by_case) if known else None}
         write_text(memory, json.dumps(kept))
     return msgspec.convert(kept["shapes"], dict[str, list[GraphLaunch]] | None)
 
 
-def stub_object(folder: Path, nvcc: Path) -> Path | None:
+def stub_object(folder: Path) -> Path | None:
     """Compile dry.cpp, once per build folder; None if this toolkit's headers do not take it."""
-    return _made(folder / f"dry-{_stub_hash()}.o", [nvcc, "-O1", "-std=c++17", "-c", STUB])
+    return _made(folder / f"dry-{_stub_hash()}.o", ["-O1", "-std=c++17", "-c", STUB])
 
 
-def _made(target: Path, command: Sequence[str | Path]) -> Path | None:
+def _made(target: Path, words: Sequence[str | Path]) -> Path | None:
+    """What nvcc makes; None if it does not."""
     if not target.is_file():
         with temporary_folder(target.parent) as folder:
             made = folder / target.name
-            if subprocess.run([*command, "-o", made], capture_output=True, check=False).returncode:
+            command = [toolchain.need_tool("nvcc"), *words, "-o", made]
+            if subprocess.run(command, capture_output=True, check=False).returncode:
                 return None
             move_file(made, target)
     return target
@@ -84,13 +86,13 @@ def _stub_hash() -> str:
     return hashlib.sha256(STUB.read_bytes()).hexdigest()[:12]
 
 
-def _linked(place: Path, nvcc: Path) -> Path | None:
+def _linked(place: Path) -> Path | None:
     """The program of a build; None if it needs more than the stub has."""
     program = place / f"dry-{_stub_hash()}"
     if program.is_file():
         return program
-    stub = stub_object(place.parents[1], nvcc)
-    return stub and _made(program, [nvcc, "--cudart", "none", place / OBJECT, stub])
+    stub = stub_object(place.parents[1])
+    return stub and _made(program, ["--cudart", "none", place / OBJECT, stub])
 
 
 def _words(built: Build, values: JsonObject, machine: Card) -> list[str]:
