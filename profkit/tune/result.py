@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from profkit.measure.bench import Times
 from profkit.measure.check import Check
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.library import GraphLaunch
 from profkit.records.store import JsonObject, json_safe
-
-if TYPE_CHECKING:
-    from profkit.evidence.stats import TimeComparison
 
 _KEPT_AS = {"reference_time": "anchor_time", "reference": "anchor"}  # as JSON has had it
 
@@ -136,9 +133,3 @@ class FinalMeasurement(StoredResult):
     checks: Mapping[str, Check]  # name -> verdict
     launches: Mapping[str, tuple[GraphLaunch, ...]]  # name -> launches of one call
     gpu: Gpu | None
-
-
-def challenge(comparison: TimeComparison, against: int, samples: int | None = None) -> Challenge:
-    plain: JsonObject = {**comparison.to_json()}
-    figures = plain["speedup"], plain["hedges_g"], plain["p_value"], samples
-    return Challenge(against, comparison.answer, comparison.sentence, *figures)

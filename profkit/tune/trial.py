@@ -26,14 +26,7 @@ from profkit.measure.worker import Entry, Reply, Worker, WorkerLost
 from profkit.records.record import write_record
 from profkit.records.store import json_safe
 from profkit.tune import task as gates
-from profkit.tune.result import (
-    Basis,
-    Challenge,
-    FiringRule,
-    TrialDiagnosis,
-    TrialResult,
-    challenge,
-)
+from profkit.tune.result import Basis, Challenge, FiringRule, TrialDiagnosis, TrialResult
 from profkit.tune.steer import proposals
 from profkit.tune.study import Study, Trial
 from profkit.tune.task import ReadyBuild, Task
@@ -243,7 +236,7 @@ class Runner:
             incumbent = self.incumbent()
             comparison, times = self.compare(trial, incumbent, QUICK)
             value = round_ratio(times, name, reference) * unit
-            quick = challenge(comparison, incumbent.number)
+            quick = _challenge(comparison, incumbent.number)
             attempt.note(**{key: getattr(quick, key) for key in _QUICK})
             attempt.note(
                 time=median(times[name].warm), reference_time=median(times[reference].warm)
@@ -268,7 +261,7 @@ class Runner:
 
     def confirm(self, trial: Trial, incumbent: Trial) -> Challenge:
         comparison, times = self.compare(trial, incumbent, CONFIRM)
-        return challenge(comparison, incumbent.number, min(len(t.warm) for t in times.values()))
+        return _challenge(comparison, incumbent.number, min(len(t.warm) for t in times.values()))
 
     def incumbent(self) -> Trial:
         return self.study.trial(self.study.noted("incumbent"))
@@ -343,6 +336,12 @@ def _refuse(refusal: InvalidConfig | None) -> None:
     if refusal is not None:
         outcome = refusal.kind if refusal.kind in ("wrong", "failed") else "refused"
         raise TrialEnded(outcome, refusal.detail, refusal.kind)
+
+
+def _challenge(comparison: TimeComparison, against: int, samples: int | None = None) -> Challenge:
+    plain = comparison.to_json()
+    figures = plain["speedup"], plain["hedges_g"], plain["p_value"], samples
+    return Challenge(against, comparison.answer, comparison.sentence, *figures)
 
 
 def round_ratio(times: Mapping[str, Times], name: str, reference: str) -> float:

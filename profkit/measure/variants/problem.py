@@ -19,17 +19,11 @@ from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.files import read_bytes, write_text
 from profkit.measure.languages.language import known_languages
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.generic]
 
 Case = Any  # whatever the problem says
 
