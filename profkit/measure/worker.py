@@ -21,7 +21,7 @@ import msgspec
 
 from profkit.errors import ProfkitError
 from profkit.measure import process
-from profkit.measure.bench import ROUNDS, Times
+from profkit.measure.bench import Times
 from profkit.measure.check import Check
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.library import GraphLaunch
@@ -200,7 +200,7 @@ class Worker:
         self,
         entries: Sequence[Entry],
         case: str,
-        rounds: tuple[int, int] | None = ROUNDS,
+        rounds: tuple[int, int] | None,
         cold: bool = False,
     ) -> Reply:
         """Time entries in turns; `rounds`: how many at first, and at most; None lists launches only."""

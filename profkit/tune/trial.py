@@ -152,8 +152,7 @@ class Runner:
             outcome = "failed"
             attempt.note(reason=error.message, kind="failed")
         attempt.note(gpu_seconds=time.monotonic() - began)
-        kept = value if outcome != "pruned" else None
-        self.study.finish(trial.number, outcome, kept, attempt.result)
+        self.study.finish(trial.number, outcome, value, attempt.result)
         if outcome == "measured":
             self._consider(attempt)
         return outcome
