@@ -16,7 +16,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +23,7 @@ from profkit.errors import ProfkitError
 from profkit.files import write_text
 from profkit.measure import ncu_output
 from profkit.measure.cuda import device
-from profkit.measure.languages.language import known_languages
+from profkit.measure.languages.language import known_languages, package_version
 from profkit.measure.process import Tool
 
 _VERSION = {
@@ -175,10 +174,9 @@ def _torch() -> Iterator[Inspection]:
     if importlib.util.find_spec("torch") is None:
         detail = "not installed: the SDPA references cannot run, everything else can"
         yield Inspection("torch", "warning", detail, "pip install torch")
-        return
-    try:
-        yield Inspection("torch", "ok", metadata.version("torch"))
-    except metadata.PackageNotFoundError:
+    elif said := package_version("torch"):
+        yield Inspection("torch", "ok", said)
+    else:
         yield Inspection("torch", "warning", "installed without metadata", "reinstall it")
 
 
