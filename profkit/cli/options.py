@@ -44,7 +44,7 @@ def known_variants(ctx: typer.Context) -> Described:
 
     try:
         known, _ = survey(kernels_dir(ctx.params.get("kernels")))
-        titles = {v.id: v.title for v in known}
+        titles = {v.id: v.header.title for v in known}
     except ProfkitError:
         titles = {}
     return [*(dict.fromkeys(known_recorded(ctx), "recorded") | titles).items()]

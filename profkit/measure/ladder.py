@@ -79,8 +79,8 @@ def listing(
         ListedVariant(
             variant=variant.id,
             problem=variant.problem,
-            after=variant.after,
-            title=variant.title,
+            after=variant.header.after,
+            title=variant.header.title,
             file=str(variant.path),
             built=build.is_built(variant, places.build_dir()),
             recorded=_recorded(variant, records.get(variant.id, ())),
@@ -152,7 +152,7 @@ def refresh(places: Places, made: Sequence[Compiled]) -> Refreshed:
 
 
 def _followed(record: Record, source: RecordedSource, built: Build) -> Record:
-    header = replace(record.header, title=built.variant.title)  # it is of the source, too
+    header = replace(record.header, title=built.variant.header.title)  # it is of the source, too
     if record.stale(built.source):
         made_from = source.made_from or source.sha256
         source = replace(source, made_from=made_from, sha256=built.source)

@@ -247,7 +247,7 @@ def champion_record(result: SearchResult, folder: Path) -> Path:
         targets.with_timing(targets.record_of(run, name, task.case), run),
         git=git_commit(task.problem.path.parent),
         # It changes the variant that was tuned, and predicts nothing.
-        header=Header(task.variant.title, keys={"after": task.variant.id}),
+        header=Header(task.variant.header.title, keys={"after": task.variant.id}),
         tune={
             "variant": task.variant.id,
             "config": final.champion.config.named,

@@ -76,6 +76,6 @@ def test_what_changes_the_machine_code_or_the_launches_makes_another_hash(monkey
     assert len(set(seen)) == len(seen)
 
 
-@pytest.mark.parametrize("variant", [v for v in LADDER if v.after], ids=lambda v: v.id)
+@pytest.mark.parametrize("variant", [v for v in LADDER if v.header.after], ids=lambda v: v.id)
 def test_every_rung_has_a_budget(variant):
     assert None not in (variant.budget.regs, variant.budget.smem, variant.budget.spills)

@@ -57,7 +57,7 @@ def write(folder: Path, extra: str = "", text: str = TRITON) -> Path:
 
 def test_a_header_is_read_and_nothing_is_run(tmp_path: Path) -> None:
     read = variants.read_variant(write(tmp_path, "raise SystemExit('the file was run')"))
-    assert (read.id, read.title, read.after) == ("tri", "Doubled by Triton.", "one")
+    assert (read.id, read.header.title, read.header.after) == ("tri", "Doubled by Triton.", "one")
     assert read.header.text == "Reads once, writes once."
     assert read.header.fixes == ("uncoalesced-access",)
     assert read.budget.spills == 0

@@ -38,7 +38,7 @@ def test_ladder_order_and_ids(kernels: Path) -> None:
     assert [v.id for v in found] == ["a", "v1", "v2", "v2tile", "v10"]
     assert {v.problem for v in found} == {"attention"}
     assert variants.select(found, "v2").path.name == "v2_wmma_two.cu"
-    assert variants.select(found, "attention/v2").title == "v2_wmma_two.cu"
+    assert variants.select(found, "attention/v2").header.title == "v2_wmma_two.cu"
 
 
 def test_faults_name_the_file(kernels: Path) -> None:

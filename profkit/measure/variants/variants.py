@@ -36,14 +36,6 @@ class Variant:
     language: Language = CUDA
 
     @property
-    def title(self) -> str:
-        return self.header.title
-
-    @property
-    def after(self) -> str | None:
-        return self.header.after
-
-    @property
     def flags(self) -> tuple[str, ...]:
         return self.language.flags(self.header, self.defines)
 
@@ -184,12 +176,12 @@ def _in_ladder_order(variants: Iterable[Variant]) -> list[Variant]:
         by_id[v.id] = v
     children: dict[str | None, list[Variant]] = {}
     for v in sorted(by_id.values(), key=lambda v: _natural(v.id)):
-        if v.after is not None and v.after not in by_id:
+        if v.header.after is not None and v.header.after not in by_id:
             raise ProfkitError(
-                f"{v.path.name}: 'after: {v.after}' names no variant in {problem_of(v.path)}",
+                f"{v.path.name}: 'after: {v.header.after}' names no variant in {problem_of(v.path)}",
                 f"there are: {', '.join(by_id) or 'none'}",
             )
-        children.setdefault(v.after, []).append(v)
+        children.setdefault(v.header.after, []).append(v)
     _no_circle(by_id)
     ordered: list[Variant] = []
     waiting = children.get(None, [])[::-1]
@@ -203,7 +195,7 @@ def _no_circle(by_id: Mapping[str, Variant]) -> None:
     """Fail if `after:` leads back to where it came from."""
     from graphlib import CycleError, TopologicalSorter
 
-    graph = {v.id: [v.after] if v.after else [] for v in by_id.values()}
+    graph = {v.id: [v.header.after] if v.header.after else [] for v in by_id.values()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
