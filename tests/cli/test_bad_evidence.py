@@ -90,7 +90,7 @@ def checkout(tmp_path, monkeypatch):
     folder.mkdir()
     for v in find_variants(tmp_path / "kernels"):
         time = 2e-5 if v.id == "stage1" else 1e-5
-        write(folder, v.id, time, after=v.after, problem="p")
+        write(folder, v.id, time, after=v.header.after, problem="p")
         edited(folder / f"{v.id}.B.json", lambda r, v=v: r["source"].update(sha256=v.source_hash))
     return tmp_path
 

@@ -42,7 +42,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kept = set(NAMED)
     for variant in reversed(ladder):  # who comes after another stands behind it
         if variant.id in kept:
-            kept |= {variant.after} if variant.after else set()
+            kept |= {variant.header.after} if variant.header.after else set()
         else:
             variant.path.unlink()
     return folder
