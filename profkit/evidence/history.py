@@ -118,10 +118,8 @@ class History:
         files, problems = self.files(name)
         every = files.to_table()
         best: dict[tuple[Any, ...], tuple[tuple[int, str], int]] = {}
-        asked = [
-            c for c in every.column_names if c in (*tables.KEYS[name], "commit", "commit_from")
-        ]
-        for n, row in enumerate(every.select(asked).to_pylist()):
+        surest = ["commit", "commit_from"] if name == "runs" else []
+        for n, row in enumerate(every.select([*tables.KEYS[name], *surest]).to_pylist()):
             key = tuple(row[column] for column in tables.KEYS[name])
             rank = tables.certainty(row.get("commit"), row.get("commit_from"))
             best[key] = min(best.get(key, (rank, n)), (rank, n))
@@ -295,13 +293,9 @@ def _endless(why: str) -> ProfkitError:
 
 def _each_once(name: str) -> str:
     """The view of a table in which a row that stands in several files stands once."""
-    order = (
-        f"list_position({list(tables.ORIGINS)}, commit_from) NULLS LAST, commit"
-        if name == "runs"
-        else ""
-    )
+    surest = f"ORDER BY list_position({list(tables.ORIGINS)}, commit_from) NULLS LAST, commit"
     keys = ", ".join(f'"{key}"' for key in tables.KEYS[name])
-    window = f"PARTITION BY {keys} {order and 'ORDER BY'} {order}"
+    window = f"PARTITION BY {keys} {surest if name == 'runs' else ''}"
     chosen = f"QUALIFY row_number() OVER ({window}) = 1"
     return f"CREATE VIEW {name} AS SELECT * FROM {name}_files {chosen}"  # noqa: S608 - our names
 

@@ -26,6 +26,7 @@ from profkit.cli import options, sources
 from profkit.cli import output as out
 from profkit.cli.options import argument, flag
 from profkit.errors import ProfkitError
+from profkit.evidence.runs import Evidence
 from profkit.program.change import change
 from profkit.program.document import NAME, read_document
 from profkit.records.paths import HISTORY, wrong_verb
@@ -33,7 +34,6 @@ from profkit.show.views.triage import compared_triages
 
 if TYPE_CHECKING:
     from profkit.evidence.compare import GateResult, Policy, RunComparison
-    from profkit.evidence.runs import Evidence
 
 # What cannot be read, and what was compared: the exit status is of both.
 _Found = tuple[Sequence[ProfkitError], "Sequence[RunComparison]"]
@@ -160,7 +160,6 @@ def _decide(
     """Keep a variant or not, at each of its cases; the worst of it is the exit status."""
     from profkit.evidence.compare import Policy
     from profkit.evidence.ladder import summarize_variant
-    from profkit.evidence.runs import Evidence
     from profkit.show.views.comparison import ladder_summary
 
     if "/" in variant or Path(variant).exists():
