@@ -33,19 +33,19 @@ class Policy:
     """What it takes to call two times different, and to compare two runs at all."""
 
     thresholds: Thresholds = stats.THRESHOLDS
-    alpha: float | None = None  # false alarms in all comparisons; None: as the interval's level is
+    strict: bool = False  # whether a difference has to hold at stats.ALPHA too
     spread_of: SpreadOf = nobody_measured
     anyway: bool = False  # compare across GPUs, clocks, ncu versions and cases all the same
 
     def answer(self, time: TimeComparison) -> TimeAnswer:
-        """Return a comparison's answer where it holds at this level too."""
-        if time.answer == "same" or self.alpha is None or stats.significant(time, self.alpha):
+        """Return a comparison's answer; "cannot tell" where it does not hold as strictly."""
+        if time.answer == "same" or not self.strict or stats.significant(time):
             return time.answer
         return "cannot tell"
 
 
 COMPARE = Policy()
-STRICT = Policy(stats.GATE, stats.ALPHA)  # of what nobody looks at again: a gate, a history
+STRICT = Policy(stats.GATE, strict=True)  # of what nobody looks at again: a gate, a history
 
 
 @dataclass(frozen=True)

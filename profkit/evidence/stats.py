@@ -36,8 +36,8 @@ __all__ = ["THRESHOLDS", "Interval", "Samples", "Thresholds", "TimeComparison", 
 TimeAnswer = Literal["faster", "slower", "same", "cannot tell"]
 Reason = SampleFault | Literal["difference", "within", "wide", "identical"]
 Taken = Literal["interleaved", "one process", "apart"]
-ALPHA = 0.001  # one false alarm in a thousand comparisons
-POWER = 0.95
+# Of a gate and a history: one false alarm in a thousand comparisons, and what would have been seen.
+ALPHA, POWER = 0.001, 0.95
 # Relative standard deviation of a median from process to process, where a GPU never measured one
 # machine code in several sessions: assumed at 1 %, processes 3 % apart gave 23 % false alarms.
 PROCESS_SPREAD = 0.03
@@ -268,13 +268,13 @@ def _sentence(
     return f"{ratio}, but {_WHY_NOT[reason].format(n=n)}"
 
 
-def smallest_change(time: TimeComparison, alpha: float = ALPHA, power: float = POWER) -> float:
-    """The smallest relative change (0.02 for 2 %) that a test at this level sees with this power.
+def smallest_change(time: TimeComparison) -> float:
+    """The smallest relative change (0.02 for 2 %) that a test at ALPHA sees with POWER.
 
     From the interval of the comparison itself, so with everything that widened it; NaN without one,
     or of one that would not see a factor of a million.
     """
-    reach = (_critical(time, alpha) + two_sided(2 * power - 1)) * max(_sigmas(time))
+    reach = (_critical(time) + two_sided(2 * POWER - 1)) * max(_sigmas(time))
     return exp(reach) - 1 if reach < _BLIND else nan
 
 
@@ -297,12 +297,12 @@ def samples_for(
     return ceil(many)
 
 
-def significant(time: TimeComparison, alpha: float = ALPHA) -> bool:
-    """Whether the speed-up differs from 1 at this level, with everything that widened it."""
+def significant(time: TimeComparison) -> bool:
+    """Whether the speed-up differs from 1 at ALPHA, with everything that widened it."""
     below, above = _sigmas(time)
     distance = log(time.speedup.median)
     sigma = below if distance > 0 else above
-    return abs(distance) > _critical(time, alpha) * sigma  # false where there is no interval
+    return abs(distance) > _critical(time) * sigma  # false where there is no interval
 
 
 def _sigmas(time: TimeComparison) -> tuple[float, float]:
@@ -314,11 +314,11 @@ def _sigmas(time: TimeComparison) -> tuple[float, float]:
     return log(median / low) / reach, log(high / median) / reach
 
 
-def _critical(time: TimeComparison, alpha: float) -> float:
-    """How many of its standard deviations a difference needs at this level.
+def _critical(time: TimeComparison) -> float:
+    """How many of its standard deviations a difference needs at ALPHA.
 
     The interval is right at its own level, 95 %. Farther out, how wide it is is itself known from
     so few independent samples only: Student's t at 1 in 1,000 is 1.3 times the normal's at 13.
     """
     known = time.effective if time.effective >= 2 else 2.0  # also where it is not known
-    return two_sided(1 - alpha, known - 1)
+    return two_sided(1 - ALPHA, known - 1)
