@@ -76,20 +76,20 @@ LIMITS = {"file": 400, "function": 50, "arguments": 6, "folder": 20}
 # Of the whole: what it may have, and the goal of "one of each". Each is lowered when something goes;
 # raising one needs its line in DECISIONS.md.
 ROOMS = {
-    "cli": (3105, 2700),
+    "cli": (3092, 2700),
     "diagnosis": (3020, 2700),
-    "evidence": (4103, 3300),
+    "evidence": (4055, 3300),
     "measure": (8027, 7000),
     "model": (1350, 900),
     "program": (4720, 4600),
     "records": (1460, 1150),
     "reports": (4811, 4400),
-    "show": (5908, 4700),
+    "show": (5895, 4700),
     "tune": (1978, 1800),
 }
 WHOLE = {
-    "lines": (39045, 34500),
-    "modules": (200, 200),
+    "lines": (38959, 34500),
+    "modules": (199, 200),
     "folders": (25, 26),
     "comprehensions with two loops": (0, 0),
     "fmt: skip": (0, 0),
