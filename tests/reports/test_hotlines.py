@@ -16,6 +16,7 @@ from profkit.reports.metrics.warps import SAMPLES, STATES
 from profkit.reports.reader import raw_frame
 from tests.conftest import ROOT, kinds, others, report_of
 from tests.reports import made
+from tests.reports.child import in_a_child
 from tests.reports.lines import hot_lines
 
 ARTIFACTS = ROOT / "artifacts"
@@ -95,6 +96,7 @@ def test_what_was_not_collected_has_no_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(COUNTERS))
+@in_a_child
 def test_every_counter_adds_up(name: str) -> None:
     lines = _lines(STAGE2, 0, name, count=1_000_000)
     if lines:
@@ -113,6 +115,7 @@ def test_every_counter_adds_up(name: str) -> None:
         assert COUNTERS[name].alternatives
 
 
+@in_a_child
 def test_each_counter_is_found_somewhere() -> None:
     """A misspelt metric or opcode would never be found: each is in one committed report."""
     rare = {
@@ -140,6 +143,7 @@ def test_each_counter_is_found_somewhere() -> None:
 
 
 @pytest.mark.parametrize("path", [*kinds()[::4], *others()], ids=lambda path: path.name[:40])
+@in_a_child
 def test_samples_are_all_there(path: Path) -> None:
     every = hot_lines(path, 0, 1_000_000)
     assert list(every.columns) == list(COLUMNS)

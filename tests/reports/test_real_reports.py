@@ -12,6 +12,7 @@ from profkit.reports.container import check
 from profkit.reports.isolated import isolated, processors
 from profkit.reports.reader import read_report
 from tests.conftest import CORPUS, committed, kinds, others
+from tests.reports.child import in_a_child
 
 ALL = [*committed(), *others()]
 # Those that read in milliseconds, for what is done hundreds of times.
@@ -28,6 +29,7 @@ def _id(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", ALL, ids=_id)
+@in_a_child
 def test_is_whole(path: Path) -> None:
     frames = check(path)
     assert (frames.status, frames.message) == ("ok", "")
@@ -36,6 +38,7 @@ def test_is_whole(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", others(), ids=_id)
+@in_a_child
 def test_versions_and_launches_of_others(path: Path) -> None:
     """Their names say which ncu wrote them, their list how many launches they hold."""
     lines = (CORPUS / "README.md").read_text().splitlines()
