@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from profkit.cli.options import BAD, COULD_NOT, DONE, FORM
 from profkit.cli.output import note, say, say_all, say_each
 from profkit.errors import ProfkitError
-from profkit.measure.cuda import device
 from profkit.measure.ncu_output import NcuWords
 from profkit.measure.targets import Measurements, Target, TargetRun
 from profkit.measure.worker import visible_devices
@@ -24,9 +23,7 @@ if TYPE_CHECKING:
 
 
 def on_gpus(target: Target, gpus: str | None) -> Target:
-    if gpus is None:
-        return target
-    return replace(target, visible=tuple(visible_devices(gpus, device.count_gpus())))
+    return replace(target, visible=tuple(visible_devices(gpus)))
 
 
 def say_gpus(measured: Measurements) -> None:

@@ -23,7 +23,7 @@ from profkit.errors import ProfkitError
 from profkit.measure import process
 from profkit.measure.bench import Times
 from profkit.measure.check import Check
-from profkit.measure.cuda.device import Gpu
+from profkit.measure.cuda import device
 from profkit.measure.cuda.library import GraphLaunch
 
 COMMAND = (sys.executable, "-m", "profkit.measure.server")
@@ -73,7 +73,7 @@ class Measure(WorkerMessage, frozen=True):
 
 
 class Opened(WorkerMessage, frozen=True):
-    gpu: Gpu
+    gpu: device.Gpu
 
 
 class Begun(WorkerMessage, frozen=True):
@@ -151,7 +151,7 @@ class Worker:
         CUDA_VISIBLE_DEVICES; None leaves that as it is.
         """
         self.setup, self.timeout, self.visible = setup, timeout, visible
-        self.gpu: Gpu | None = None
+        self.gpu: device.Gpu | None = None
         self.restarts = -1
         self._progress = progress
         self._process: subprocess.Popen[bytes] | None = None
@@ -282,13 +282,14 @@ def _read(worker: subprocess.Popen[bytes], lines: queue.Queue[bytes | None]) -> 
         worker.stdout.close()
 
 
-def visible_devices(wanted: str | None, count: int) -> Sequence[str | None]:
+def visible_devices(wanted: str | None) -> Sequence[str | None]:
     """What CUDA_VISIBLE_DEVICES each worker gets.
 
-    `wanted` is --gpus: `all`, a number, or a list of indices (0,1); None takes one. CUDA shows `count`.
+    `wanted` is --gpus: `all`, a number, or a list of indices (0,1); None takes one.
     """
     if wanted is None or wanted == "1":
         return [None]
+    count = device.count_gpus()
     listed = [w for w in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if w]
     names = listed[:count] if listed else [str(i) for i in range(count)]
     if "," in wanted:

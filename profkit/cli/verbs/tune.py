@@ -22,7 +22,6 @@ from profkit.cli.output import print_blocks, save_frame, say, say_each, spinner
 from profkit.errors import ProfkitError, install_extra, needing
 from profkit.files import write_text
 from profkit.measure import targets
-from profkit.measure.cuda import device
 from profkit.measure.worker import visible_devices
 from profkit.show.views import measured as views
 from profkit.tune.task import SearchOptions, subject_of, task_of
@@ -66,7 +65,7 @@ def tune_variant(
     at = targets.Places(kernels, build_dir, artifacts)
     target = targets.choose_target(at, [variant], False, [case] if case else (), False)
     subject_of(target)  # said also where there is no GPU
-    visible = visible_devices(gpus, device.count_gpus())
+    visible = visible_devices(gpus)
     search = SearchOptions(trials, time, seed, not no_steer, min_occupancy, timeout, not no_profile)
     with spinner() as progress:
         progress("build")

@@ -102,11 +102,11 @@ def count_gpus() -> int:
 
 
 @functools.cache
-def gpu(index: int = 0) -> Gpu:
-    """Return what a GPU (by CUDA's index) is; nothing is opened, so this takes milliseconds."""
+def gpu() -> Gpu:
+    """Return what the first GPU that CUDA shows is; nothing is opened, so this takes milliseconds."""
     _initialised()
     device, version = c_int(), c_int()
-    call("cuDeviceGet", byref(device), index)
+    call("cuDeviceGet", byref(device), 0)
     call("cuDriverGetVersion", byref(version))
     name, pci = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64)
     call("cuDeviceGetName", name, 256, device)
@@ -130,14 +130,14 @@ def gpu(index: int = 0) -> Gpu:
 
 
 @functools.cache
-def open_gpu(index: int = 0) -> Gpu:
-    """Open a GPU: its primary context becomes this thread's."""
+def open_gpu() -> Gpu:
+    """Open that GPU: its primary context becomes this thread's."""
     _initialised()
     device, context = c_int(), c_void_p()
-    call("cuDeviceGet", byref(device), index)
+    call("cuDeviceGet", byref(device), 0)
     call("cuDevicePrimaryCtxRetain", byref(context), device)
     call("cuCtxSetCurrent", context)
-    return gpu(index)
+    return gpu()
 
 
 def allocate(size: int) -> int:
