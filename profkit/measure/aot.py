@@ -81,8 +81,8 @@ def _planned(job: CompileJob) -> CallPlan:
         sys.stderr.write(f"{CASE}{name}\n")
         values = dict(loaded.module.arguments(case))
         args = LaunchArgs(values, job.arch, job.sms)
-        inputs = [array_of(False, i, str(d), s) for i, (s, d) in enumerate(types_of(case))]
-        outputs = [array_of(True, i, d, s) for i, (s, d) in enumerate(loaded.module.outputs(case))]
+        inputs = [array_of("in", i, str(d), s) for i, (s, d) in enumerate(types_of(case))]
+        outputs = [array_of("out", i, d, s) for i, (s, d) in enumerate(loaded.module.outputs(case))]
         try:
             with recorder.recording(args) as starts:
                 launch(*inputs, *outputs, args)

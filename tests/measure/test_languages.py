@@ -186,13 +186,13 @@ def test_one_more_language_is_one_file(
 def test_arrays_are_told_by_their_addresses() -> None:
     args = LaunchArgs({"size": (4, 8), "scale": 0.5}, "90", 132)
     more = args.scratch((16,), "float32", zero=True)
-    x, y = array_of(False, 1, "float16", (4, 8)), array_of(True, 0, "float16", (4, 8))
+    x, y = array_of("in", 1, "float16", (4, 8)), array_of("out", 0, "float16", (4, 8))
     assert (x.stride(), x.numel(), x.element_size(), x.size(1)) == ((8, 1), 32, 2, 8)
     assert parameter_of(x.data_ptr() + 64) == plan.Parameter("in", 1, 64)
     assert parameter_of(y.data_ptr()) == plan.Parameter("out", 0, 0)
-    last = {"in": array_of(False, 31, "int8", (1,)), "out": array_of(True, 15, "int8", (1,))}
     for where, index in (("in", 31), ("out", 15)):  # as many as ProfkitArgs has room for
-        assert parameter_of(last[where].data_ptr()) == plan.Parameter(where, index, 0)
+        last = array_of(where, index, "int8", (1,))
+        assert parameter_of(last.data_ptr()) == plan.Parameter(where, index, 0)
     assert parameter_of(more.data_ptr()) == plan.Parameter("scratch", 0, 0)
     assert args.requested == [plan.Scratch(64, True)]
     with pytest.raises(ProfkitError, match="other memory"):

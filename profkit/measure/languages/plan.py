@@ -139,7 +139,8 @@ _BYTES = {
     **dict.fromkeys(("int64", "uint64", "float64"), 8),
 }
 _STEP = 1 << 40  # between two arrays: none is longer
-_IN, _OUT, _SCRATCH = 1, 33, 49  # the step of the first of 32 inputs, of 16 outputs, of what else
+# The step of the first of each kind, the last kind first: 32 inputs and 16 outputs (see Args).
+_FIRST: dict[Where, int] = {"scratch": 49, "out": 33, "in": 1}
 
 
 class DeviceArray:
@@ -192,13 +193,13 @@ class LaunchArgs:
 
         Not zeroed unless asked for.
         """
-        array = DeviceArray(dtype, shape, (_SCRATCH + len(self.requested)) * _STEP)
+        array = array_of("scratch", len(self.requested), dtype, shape)
         self.requested.append(Scratch(array.numel() * array.element_size(), zero))
         return array
 
 
-def array_of(output: bool, index: int, dtype: str, shape: Sequence[int]) -> DeviceArray:
-    return DeviceArray(dtype, shape, ((_OUT if output else _IN) + index) * _STEP)
+def array_of(where: Where, index: int, dtype: str, shape: Sequence[int]) -> DeviceArray:
+    return DeviceArray(dtype, shape, (_FIRST[where] + index) * _STEP)
 
 
 def parameter_of(address: int) -> Parameter:
@@ -206,8 +207,7 @@ def parameter_of(address: int) -> Parameter:
     step, offset = divmod(address, _STEP)
     if address == 0:
         return Parameter("value")
-    firsts: tuple[tuple[Where, int], ...] = ("scratch", _SCRATCH), ("out", _OUT), ("in", _IN)
-    for where, first in firsts:
+    for where, first in _FIRST.items():
         if step >= first:
             return Parameter(where, step - first, offset)
     raise ProfkitError(
