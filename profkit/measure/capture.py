@@ -231,8 +231,8 @@ def tried(
     """The same with their verdicts and their times here; the folder is that of builds."""
     progress("build")
     files = {k.file: variants.read_variant(Path(k.file)) for k in kernels if k.file}
-    arch = device.gpu().arch
-    build.compile_variants(files.values(), [arch], folder)  # side by side; later they are there
+    # Side by side; later they are there.
+    build.compile_variants(files.values(), [device.gpu().arch], folder)
     return [_tried(k, files[k.file], folder, progress) if k.file else k for k in kernels]
 
 

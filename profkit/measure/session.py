@@ -207,11 +207,10 @@ class _Session:
 
     def _is_timed(self, build: Build, case: str) -> bool:
         """Only what is correct is timed, and what has not taken a worker with it."""
-        name = build.variant.id
-        check = self.run.measured.checks.get(name)
-        if check is None or name in self.run.measured.failed:
-            return False
-        return check.status == "right" and case in check.correct_cases
+        name, measured = build.variant.id, self.run.measured
+        check = measured.checks.get(name)
+        right = check is not None and check.status == "right" and case in check.correct_cases
+        return right and name not in measured.failed
 
 
 def entry_of(build: Build, again: str = "") -> Entry:
