@@ -184,7 +184,9 @@ def test_without_permission_for_counters_the_timeline_is_the_answer(
 
     timeline = injected.read_injected(DATA / "strided.timeline")
     monkeypatch.setattr(verb, "_record", lambda *_: timeline)
-    monkeypatch.setattr(recorder, "need_tool", lambda _: ROOT / "tests/measure/standin/ncu")
+    monkeypatch.setattr(
+        recorder.toolchain, "need_tool", lambda _: ROOT / "tests/measure/standin/ncu"
+    )
     monkeypatch.setenv("FAKE_NCU", "permission")
     monkeypatch.setenv("FAKE_NCU_LOG", str(tmp_path / "ncu.log"))
     result = run("triage", "-o", str(tmp_path / "t.triage"), "--json", "--quiet", "--", "./strided")
