@@ -36,7 +36,7 @@ SUPPORT = Path(__file__).resolve().parents[1] / "cuda" / "support.cu"
 NO_LAUNCH = 'no profkit_launch: define extern "C" int profkit_launch(const ProfkitArgs*)'
 OBJECT = "variant.o"  # beside the library
 _WARNING = re.compile(r"\bwarning\b", re.IGNORECASE)
-_FORMAT = 4  # part of every key: raise it when what is stored changes
+_FORMAT = 5  # part of every key: raise it when what is stored changes
 
 
 @dataclass(frozen=True)
