@@ -63,7 +63,7 @@ def main() -> None:
     # NVIDIA's library never gives back the memory that a report took: a worker ends after some.
     with get_context("spawn").Pool(asked.jobs, _begin, maxtasksperchild=25) as pool:
         # All tasks at once, so that no processor waits for the end of a group.
-        made = {name: pool.map_async(_make, tasks(), chunksize=1) for name, tasks in groups.items()}
+        made = {name: pool.map_async(make, tasks(), chunksize=1) for name, tasks in groups.items()}
         for name, parts in made.items():
             documents = {k: v for part in parts.get() for k, v in part.items()}
             if asked.accept:
@@ -116,7 +116,8 @@ def _begin() -> None:
     sys.path.insert(0, str(ROOT))
 
 
-def _make(task: Task) -> Documents:
+def make(task: Task) -> Documents:
+    """The documents of a task as they are today."""
     maker, args = task
     return {name: normal(text) for name, text in _MAKERS[maker](*args)}
 

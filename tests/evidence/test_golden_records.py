@@ -1,0 +1,21 @@
+"""Answers about the committed records, whole: ladder, gate, history, ledger, claims."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.golden import held
+
+
+@pytest.mark.parametrize("case", ["B", "16k-8"])
+def test_a_ladder_is_what_it_was(case: str) -> None:
+    held("ladder", ("forms", ("compare", "--ladder", "--case", case)))
+
+
+def test_a_gate_stops_what_it_stopped() -> None:
+    held("gate", ("gate", ("slower by a tenth, other code",)))
+
+
+@pytest.mark.parametrize("words", ["history", "claims --ledger", "claims analyses/gap_38x.py"])
+def test_what_was_recorded_answers_as_it_did(words: str) -> None:
+    held("recorded", ("command", tuple(words.split())))
