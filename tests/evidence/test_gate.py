@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from math import isnan, nan
 from pathlib import Path
@@ -13,8 +14,8 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import BetweenProcesses
 from profkit.evidence.conditions import machine_differences, method_differences
-from profkit.evidence.gate import GateReport, judge_gate
-from profkit.evidence.runs import Evidence
+from profkit.evidence.gate import GateReport, GateSubject, judge_gate
+from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.stats import (
     GATE,
     GATE_ROUNDS,
@@ -37,6 +38,8 @@ from profkit.records.parts import (
     Versions,
 )
 from profkit.records.record import Record, SourceFile, write_record
+from tests.evidence.made import row, samples
+from tests.evidence.made import run as counted
 
 LAUNCH = RecordedLaunch("k", (132, 1, 1), (128, 1, 1), 0, 0, 64, 4)
 
@@ -552,3 +555,183 @@ def test_the_document_is_plain(tmp_path: Path) -> None:
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert (document["schema"], document["status"]) == ("profkit.gate/1", 1)
     assert document["subjects"][0]["smallest_change"] < 0.02
+
+
+def tempered(
+    tmp_path: Path, factor: float, references: dict[str, float], sigma: float, **facts
+) -> GateSubject:
+    """What becomes of changed code that takes `factor` times as long, beside references."""
+    before = made("v1", 1e-5, 1)
+    after = changed(before, factor * 1e-5, 2, "later", **facts)
+    old = [made(name, 2e-5, 3 + i, source=None) for i, name in enumerate(references)]
+    new = [
+        replace(r, timing=timed(2e-5 * times, 13 + i, "later"))
+        for i, (r, times) in enumerate(zip(old, references.values(), strict=True))
+    ]
+    known = {"GPU-1": sigma}.get
+    (subject,) = gated(tmp_path, [before, *old], [after, *new], spread_of=known).subjects
+    return subject
+
+
+@pytest.mark.parametrize(
+    ("factor", "reference", "sigma", "machine"),
+    [
+        (1.4, 1.4 * 1.008, 1e-5, True),  # a per cent is no change of code
+        (1.4, 1.4 / 1.008, 1e-5, True),
+        (1.4, 1.4 * 1.02, 1e-5, False),
+        (1.4, 1.4 / 1.02, 1e-5, False),
+        (1.4, 1.4 * 1.04, 0.02, True),  # within what the processes differ by
+        (1.4, 1.4 / 1.04, 0.02, True),
+        (1.4, 1.4 * 1.09, 0.02, False),
+        (1.4, 1.4 / 1.09, 0.02, False),
+        (0.7, 0.7 * 1.04, 0.02, True),
+        (0.7, 0.7 / 1.09, 0.02, False),
+        (1.4, 1 / 1.4, 1e-5, False),  # the other way
+        (1.2, 1.05, 0.02, False),  # the references may not have moved at all
+    ],
+)
+def test_the_references_explain_what_they_did_too(
+    tmp_path: Path, factor: float, reference: float, sigma: float, machine: bool
+) -> None:
+    subject = tempered(tmp_path, factor, {"sdpa": reference}, sigma)
+    moved = (
+        ("cannot tell", "machine") if machine else ("slower" if factor > 1 else "faster", "code")
+    )
+    assert (subject.answer, subject.cause) == moved
+    said = r"and so were the references measured with it \(([\d.]+)x their time\): the machine, not"
+    found = re.search(said, subject.because)
+    assert bool(found) is machine
+    assert not found or float(found[1]) == pytest.approx(reference, rel=0.01)
+
+
+def test_the_most_typical_reference_speaks_for_the_machine(tmp_path: Path) -> None:
+    most = {"sdpa": 1.4, "cudnn": 1.0, "flash": 1.4}
+    assert tempered(tmp_path / "a", 1.4, most, 1e-5).cause == "machine"
+    few = {"sdpa": 1.0, "cudnn": 1.4, "flash": 1.0}
+    assert tempered(tmp_path / "b", 1.4, few, 1e-5).cause == "code"
+    faster = {"sdpa": 0.5, "cudnn": 1.4, "flash": 3.0}
+    assert tempered(tmp_path / "c", 1.4, faster, 1e-5).cause == "machine"
+
+
+def test_a_reference_of_another_case_or_that_is_wrong_is_no_control(tmp_path: Path) -> None:
+    before = made("v1", 1e-5, 1)
+    after = changed(before, 1.4e-5, 2, "later")
+    for case, status, cause in (("B", "right", "machine"), ("C", "right", "code"),
+                                ("B", "wrong", "code")):  # fmt: skip
+        old = made("sdpa", 2e-5, 3, source=None, case=case, check=CheckResult(status=status))
+        new = replace(old, timing=timed(2.8e-5, 4, "later"), check=CheckResult(status="right"))
+        at = tmp_path / f"{case} {status}"
+        report = gated(at, [before, old], [after, new], spread_of={"GPU-1": 1e-3}.get)
+        assert [s.cause for s in report.subjects] == [cause]
+
+
+class Known(Evidence):
+    """Evidence that has been read already."""
+
+    def names(self):
+        return sorted(self._runs)
+
+
+def known(**runs: Run) -> Known:
+    return Known(Path("nowhere"), {(name, "B"): run for name, run in runs.items()})
+
+
+def test_counters_that_moved_are_named_beside_a_difference_and_never_of_another_ncu() -> None:
+    """Times compare whatever ncu counted; the three that moved farthest are enough of a reason."""
+    more = {"l2_hit": 0.8, "instructions": 5000.0, "tensor_busy": 0.5, "dram_busy": 0.15}
+    less = {"l2_hit": 0.3, "instructions": 1000.0, "tensor_busy": 0.2, "dram_busy": 0.10}
+    before = counted("v1", launches=[row("v1", **less)], warm=samples(1e-4, 120))
+    for version, said in (
+        ("2025.3.1", "; instructions 5x, l2_hit 2.7x, tensor_busy 2.5x"), ("2026.1.0", ""),
+    ):  # fmt: skip
+        launch = row("v1", ncu_version=version, **more)
+        facts = {"source": "other", "sass": "other", "warm": samples(2e-4, 120, 1)}
+        after = counted("v1", launches=[launch], **facts)
+        report = judge_gate(known(v1=before), known(v1=after))
+        (subject,) = report.subjects
+        assert (subject.answer, subject.cause) == ("slower", "code")
+        assert subject.because == f"{subject.time.sentence}{said}"
+    elsewhere = replace(after, record=replace(after.record, gpu=RecordedGpu(name="NVIDIA L4")))
+    (subject,) = judge_gate(known(v1=before), known(v1=elsewhere)).subjects
+    assert (subject.answer, subject.cause) == ("cannot tell", "machine"), "not waived with it"
+
+
+def test_why_nothing_can_be_said_and_what_would_help(tmp_path: Path) -> None:
+    before = made("v1", timing=timed(1e-5, 1, "s", 60, 0.05))
+    after = replace(changed(before, 1e-5, 2), timing=timed(1e-5, 2, "s", 60, 0.05))
+    (noisy,) = gated(tmp_path / "noisy", [before], [after]).subjects
+    assert (noisy.answer, noisy.cause) == ("cannot tell", "noise")
+    assert noisy.samples_needed > 60
+    assert noisy.because == (
+        f"only a change of {noisy.smallest_change:.1%} would have been seen; "
+        f"2% takes {noisy.samples_needed} samples of each"
+    )
+    few = replace(after, timing=timed(1e-5, 2, "s", 3))
+    (subject,) = gated(tmp_path / "few", [before], [few]).subjects
+    assert (subject.answer, subject.because) == ("cannot tell", subject.time.sentence)
+    assert isnan(subject.smallest_change)
+    quiet = [made("v1", timing=timed(1e-5, 5, "s", noise=0.01))]
+    later = [replace(changed(quiet[0], 1e-5, 6), timing=timed(1.001e-5, 6, "s", noise=0.01))]
+    (subject,) = gated(tmp_path / "quiet", quiet, later).subjects
+    assert subject.answer == "same"
+
+
+def test_other_code_with_the_very_same_samples_was_not_recorded_anew(tmp_path: Path) -> None:
+    before = made("v1", 1e-5, 1)
+    after = replace(changed(before, 1e-5, 2), timing=before.timing)
+    (subject,) = gated(tmp_path, [before], [after]).subjects
+    assert (subject.answer, subject.because) == ("same", "nothing was recorded anew")
+
+
+def test_which_side_has_no_time_is_said(tmp_path: Path) -> None:
+    before = made("v1", 1e-5, 1)
+    after = changed(before, 1e-5, 2)
+    untimed = replace(after, timing=None)
+    again = "profkit profile --variant v1 --case B"
+    for name, base, head, side in (("a", before, untimed, "HEAD"),
+                                   ("b", replace(before, timing=None), after, "BASE")):  # fmt: skip
+        report = gated(tmp_path / name, [base], [head])
+        assert report.status == 2
+        assert report.reasons == [f"v1.B: {side} was not timed: {again}"]
+
+
+def test_a_report_beside_a_record_on_one_side_only_is_not_the_same(tmp_path: Path) -> None:
+    base, head = folder(tmp_path / "base", made("v1", 1e-5, 1)), tmp_path / "head"
+    (head / "p" / "B").mkdir(parents=True)
+    for side in (base, head):
+        (side / "p" / "B" / "v1.ncu-rep").write_bytes(b"one report")
+    for sides in ((base, head), (head, base)):
+        report = judge_gate(*map(Evidence, sides))
+        assert [(s.answer, s.cause) for s in report.subjects] == [("no time", None)]
+        assert report.reasons == [
+            "v1.B: a report without a run record has no time: profkit profile writes both"
+        ]
+
+
+def test_two_that_a_new_name_may_have_had_are_gone_and_it_is_new(tmp_path: Path) -> None:
+    one = made("one", seed=1)
+    twin = replace(one, variant="two")
+    report = gated(tmp_path / "a", [one, twin], [replace(one, variant="three")])
+    assert [s.answer for s in report.subjects] == ["gone", "new", "gone"]
+    report = gated(tmp_path / "b", [one], [replace(one, variant="three", case="C")])
+    assert [s.answer for s in report.subjects] == ["gone", "new"], "of another case"
+
+
+def test_a_strict_gate_closes_on_what_cannot_be_told_and_bad_news_comes_first() -> None:
+    answers = ("slower", "cannot tell", "wrong", "stale", "same", "new", "no time", "slower")
+    subjects = tuple(GateSubject(f"v{i}", a, a) for i, a in enumerate(answers))
+    report = GateReport(subjects, (ProfkitError("half a record"),))
+    bad = ["v2: wrong", "v0: slower", "v7: slower"]
+    assert (report.status, report.reasons) == (
+        1, [*bad, "v3: stale", "v6: no time", "half a record"],
+    )  # fmt: skip
+    strict = replace(report, strict=True)
+    assert strict.reasons == [
+        *bad, "v1: cannot tell", "v3: stale", "v6: no time", "half a record",
+    ]  # fmt: skip
+    assert report.summary == (
+        "1 wrong, 2 slower, 0 faster, 1 the same, 1 cannot tell, 1 without a time, 1 stale, 1 new"
+    )
+    assert replace(report, subjects=()).status == 2, "what cannot be read is not tried"
+    assert GateReport((subjects[1],)).status == 0
+    assert GateReport((subjects[1],), strict=True).status == 2

@@ -305,3 +305,144 @@ def test_updates_at_once_double_nothing(tmp_path):
     assert kept.damaged == ()
     keys = [(p.report, p.rule, p.version) for p in kept.predictions]
     assert len(set(keys)) == len(keys)
+
+
+STALLS = ("stall_selected", "stall_wait", *(f"stall_{r.replace('-', '_')}" for r in TWO))
+
+
+@pytest.mark.parametrize(
+    ("left", "became"),
+    [
+        ({}, ("gone", "gone", "gone")),
+        ({"stall_short_scoreboard": 0.3}, ("gone", "changed", "changed")),
+        ({"stall_long_scoreboard": 0.4}, ("changed", "gone", "changed")),
+        ({"stall_short_scoreboard": 0.6, "stall_long_scoreboard": 0.2}, ("changed",) * 3),
+        (dict.fromkeys(STALLS, float("nan")), ("unknown",) * 3),
+    ],
+)
+def test_causes_mended_at_once_are_gone_when_all_are(tmp_path, left, became):
+    """Else the joint estimate has what became of the first that is not; only it was meant."""
+    parent = step(tmp_path, True, "stage1", 1e-4)
+    child = step(tmp_path, False, "stage2", 4e-5, after="stage1", fixes=TWO)
+    child = replace(child, _launches=child.launches.assign(**left))
+    came = {o.rule: (o.finding, o.meant) for o in outcomes_of(parent, child)}
+    names = (*TWO, "+".join(TWO))
+    assert [came[name][0] for name in names] == list(became)
+    assert [name for name, (_, meant) in came.items() if meant] == [names[2]]
+    alone = step(tmp_path, False, "stage2", 4e-5, after="stage1", fixes=TWO[1:])
+    meant = {o.rule for o in outcomes_of(parent, alone) if o.meant}
+    assert meant == {TWO[1]}, "of one cause there is no joint estimate"
+
+
+def test_a_child_that_cannot_be_compared_has_no_outcomes(tmp_path):
+    parent = step(tmp_path, True, "stage1", 1e-4)
+    given = {"after": "stage1", "fixes": TWO}
+    assert outcomes_of(parent, step(tmp_path, False, "stage2", 4e-5, **given))
+    for facts in ({"correct": False}, {"sass": "sass of stage1"}, {"gpu": "NVIDIA L4"}):
+        assert outcomes_of(parent, step(tmp_path, False, "stage2", 4e-5, **given, **facts)) == []
+    child = step(tmp_path, False, "stage2", 4e-5, **given)
+    untimed = replace(child, record=replace(child.record, timing=None))
+    for blind in (untimed, replace(child, report=None), replace(child, record=None)):
+        assert outcomes_of(parent, blind) == []
+    quiet = step(tmp_path, False, "stage1", 1e-4)
+    assert RULE.id not in {o.rule for o in outcomes_of(quiet, child)}, "it predicted nothing"
+
+
+def test_what_a_triage_promised_and_what_a_later_one_says(tmp_path):
+    """Saved seconds become speed-ups of the whole step; what several saved together is no one's."""
+    files = [tmp_path / name / "triage.json" for name in ("before", "after")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text(file.parent.name)
+    host = {"category": "host", "say": "the host is late", "said": (20.0, 0.0, 50.0)}
+    copies = {"category": "copies", "say": "copies", "said": (100.0, 75.0, 120.0)}
+    idle = {"category": "idle", "say": "idle", "said": (50.0, 50.0, 50.0)}
+    states = [{**host, "state": "gone"}, {**copies, "state": "smaller"}, {**idle, "state": "there"}]
+    change = {"before_ms": 100.0, "after_ms": 80.0, "answer": "faster", "promises": states}
+    found = books.entries_of_program(*files, change)
+    assert [p.rule for p in found.predictions] == ["triage:host", "triage:copies", "triage:idle"]
+    first, far, _ = found.predictions
+    assert (first.variant, first.case, first.cause) == ("before", "program", "the host is late")
+    assert (first.gain, first.expect, first.low, first.high) == (None, 1.25, 1.0, 2.0)
+    assert (far.expect, far.low, far.high) == (1000.0, 4.0, 1000.0), "never more than there is"
+    assert [(o.finding, o.meant) for o in found.outcomes] == [
+        ("gone", True), ("changed", False), ("stays", False),
+    ]  # fmt: skip
+    assert {(o.child, o.answer, o.speedup, o.low, o.high) for o in found.outcomes} == {
+        ("after", "faster", 1.25, None, None)
+    }
+    assert {o.report for o in found.outcomes} == {first.report}
+    assert {o.child_report for o in found.outcomes}.isdisjoint({first.report})
+    both = {**change, "promises": [{**s, "state": "gone"} for s in states[:2]]}
+    assert not any(o.meant for o in books.entries_of_program(*files, both).outcomes)
+    assert len(score_ledger(found, {})) == 3, "a program has no header of today"
+    assert [s.prediction.rule for s in score_ledger(found, {}) if s.tried] == ["triage:host"]
+
+
+def scored(rule: str = "r", speedup: float = 2.0, answer: str = "faster", **said) -> books.Score:
+    """A prediction of a removed cause with what came of it."""
+    known = {"gain": None, "expect": None, "low": None, "high": None} | said
+    made_ = books.Prediction("sha", "v1", "B", rule, "1", cause="", **known)
+    came = ("sha", rule, "1", "v2", "sha2", "gone", True, answer, speedup, None, None)
+    return books.Score(made_, books.Outcome(*came))
+
+
+@pytest.mark.parametrize(
+    ("said", "speedup", "held", "inside", "error"),
+    [
+        ({}, 2.0, None, None, None),
+        ({"gain": 2.0}, 2.1, True, None, None),  # 5 % over a bound are timing's own spread
+        ({"gain": 2.0}, 2.11, False, None, None),
+        ({"low": 1.5, "high": 2.0}, 2.0, None, True, None),
+        ({"low": 2.0, "high": 2.5}, 2.0, None, True, None),
+        ({"low": 1.5, "high": 1.9}, 2.0, None, False, None),
+        ({"low": 2.1, "high": 2.5}, 2.0, None, False, None),
+        ({"low": 1.5}, 2.0, None, None, None),
+        ({"high": 2.5}, 2.0, None, None, None),
+        ({"expect": 4.0}, 2.0, None, None, 3.0),
+        ({"expect": 1.5}, 2.0, None, None, 0.5),
+        ({"expect": 90.0}, 2.0, None, None, 20.0),  # one miss is not the mean of all
+        ({"expect": 1.0}, 2.0, None, None, 1 / 20),
+        ({"expect": 4.0}, 1.0, None, None, None),  # nothing was gained: there is no factor
+        ({"expect": 4.0}, 0.5, None, None, None),
+    ],
+)
+def test_how_a_prediction_came_out(said, speedup, held, inside, error):
+    score = scored(speedup=speedup, **said)
+    assert (score.held, score.inside, score.error) == (held, inside, error)
+
+
+def test_the_table_of_rules_has_all_first_and_then_the_most_tried():
+    scores = [
+        scored("b", 1.5, gain=3.0, expect=2.25, low=1.5, high=2.0),  # at the borders: close, near
+        scored("b", 2.1, gain=2.0, expect=1.4, low=1.0, high=2.0),  # bounded
+        scored("b", 2.2, gain=2.0, expect=5.0),  # over its bound, far
+        scored("a", 1.0, gain=4.0),
+        scored("c", 3.0),
+        scored("c", 0.5, "slower", gain=2.0, expect=2.0),
+    ]
+    table = calibration(scores)
+    assert [(c.rule, c.tried, c.slower) for c in table] == [
+        ("all", 5, 1), ("b", 3, 0), ("a", 1, 0), ("c", 1, 1),
+    ]  # fmt: skip
+    b, a, c = table[1:]
+    assert (b.bounds, b.bounded, b.close, b.ratio) == (3, 2, 2, 1.05)
+    assert (b.expected, b.near, b.inside) == (3, 2, 1)
+    errors = (1.25 / 0.5, 1.1 / 0.4, 4.0 / 1.2)  # the larger over the smaller, of what is gained
+    assert b.factor == pytest.approx((errors[0] * errors[1] * errors[2]) ** (1 / 3))
+    assert (a.bounds, a.bounded, a.close, a.ratio, a.factor) == (1, 1, 0, 0.25, None)
+    assert (c.bounds, c.ratio, c.expected, c.near) == (0, None, 0, 0), "slower ones stand apart"
+    assert calibration([])[0].rule == "all"
+
+
+def test_a_line_cut_off_by_a_crash_swallows_no_other(tmp_path):
+    file = tmp_path / "ledger.jsonl"
+    entries = [scored(rule).prediction for rule in ("a", "b", "c")]
+    books.add(file, Ledger((entries[0],)))
+    assert file.read_bytes().count(b"\n") == 1, "no empty line before the next"
+    whole = file.read_bytes()
+    file.write_bytes(whole + whole[:20])
+    new = books.add(file, Ledger((*entries, entries[1])))
+    assert new.predictions == tuple(entries[1:]), "once, and not what is there"
+    kept = read_ledger(file)
+    assert (kept.predictions, kept.damaged) == (tuple(entries), (2,))
