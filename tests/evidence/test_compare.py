@@ -10,7 +10,15 @@ import pytest
 from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch
-from profkit.evidence.compare import Policy, compare_runs, how_taken, is_worse, match
+from profkit.evidence.compare import (
+    Policy,
+    RunComparison,
+    closing,
+    compare_runs,
+    how_taken,
+    is_worse,
+    match,
+)
 from profkit.evidence.counters import finding_changes, launch_change, moved, moved_by
 from profkit.evidence.runs import Run, pair
 from profkit.records.parts import RecordedGpu, Resources
@@ -376,3 +384,201 @@ def test_what_processes_differ_by_is_measured_or_said_to_be_assumed() -> None:
     assert not compare_runs(
         one, elsewhere, Policy(spread_of=both.get)
     ).between_processes.measured, "of two GPUs"
+
+
+def slow(**facts) -> RunComparison:
+    return compare_runs(run(), run("stage2", warm=samples(2e-4, seed=1), **facts))
+
+
+EVERY = ("slower", "finding", "resource")
+
+
+def test_what_closes_a_gate_on_comparisons_and_with_which_status():
+    """1 where AFTER is bad as asked, or wrong; 2 where nothing could be said; each with its reason."""
+    held = slow()
+    assert closing([held], EVERY) == [(1, f"stage2.B: {held.time.sentence}")]
+    assert closing([held], ("finding", "resource")) == [], "nobody asked"
+    more = slow(resources=Resources(96, 0, 40960, 0, 0))
+    assert closing([more], ("resource",)) == [(1, "stage2.B: more registers, shared_dynamic")]
+    assert [status for status, _ in closing([more, held], EVERY)] == [1, 1, 1]
+    less = compare_runs(run(), run("stage2", resources=Resources(32, 0, 32768, 0, 0)))
+    assert closing([less], EVERY) == []
+    found = compare_runs(rule_run("stage1", False), rule_run("stage2", True))
+    ((status, said),) = closing([found], ("finding",))
+    assert (status, said.startswith("stage2.B: new finding ")) == (1, True)
+    assert "long-scoreboard" in said
+    gone = compare_runs(rule_run("stage1", True), rule_run("stage2", False))
+    assert "long-scoreboard" not in str(closing([gone], ("finding",)))
+
+
+def test_what_could_not_be_compared_closes_a_gate_unasked():
+    wrong = compare_runs(run(), run("stage2", correct=False, max_abs=2.5))
+    assert closing([wrong], ()) == [
+        (1, "stage2.B: stage2.B gives wrong results (largest error 2.5)")
+    ]
+    raced = compare_runs(run(), run("stage2", sanitizers={"racecheck": "2 errors"}))
+    assert closing([raced], ()) == [(1, "stage2.B: stage2.B: racecheck found errors")]
+    before = compare_runs(run(correct=False), run("stage2"))
+    assert closing([before], EVERY) == [(2, "stage2.B: stage1.B gives wrong results")]
+    other = compare_runs(run(), run("stage2", gpu="NVIDIA L4", clock_control="base"))
+    assert closing([other], EVERY) == [
+        (2, "stage2.B: GPUs differ: NVIDIA H200 and NVIDIA L4; "
+            "clock controls differ: none and base"),
+    ]  # fmt: skip
+    few = compare_runs(run(), run("stage2", warm=samples(n=3)))
+    assert closing([few], ()) == [(2, f"stage2.B: {few.time.sentence}")]
+    none = compare_runs(run(), run("stage2", warm=(float("nan"),) * 9))
+    assert closing([none], ()) == [(2, f"stage2.B: {none.time_note}")]
+
+
+def test_what_nobody_timed_is_harmless_beside_what_was():
+    same, other = (compare_runs(run(warm=()), run(name, warm=())) for name in ("stage1", "stage2"))
+    lost = compare_runs(run(), run("stage3", warm=()))
+    assert (same.untimed, other.untimed, lost.untimed) == ("unchanged", "both sides", "one side")
+    timed = compare_runs(run(), run("stage4", warm=samples(seed=1)))
+
+    def statuses(*changes: RunComparison, asked=("slower",)) -> list[int]:
+        return [status for status, _ in closing(changes, asked)]
+
+    assert statuses(same) == [0]
+    assert statuses(other) == [2], "a gate on it was not tried"
+    assert statuses(other, timed) == [0]
+    assert statuses(other, same) == [0, 0]
+    assert statuses(lost, timed) == [2]
+    assert statuses(same, other, lost, asked=("finding", "resource")) == []
+    assert closing([lost], ("slower",)) == [(2, f"stage3.B: {lost.time_note}")]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "what"),
+    [
+        (("fires", 2.0), ("fires", 2.0 * 1.1), "stays"),  # by less than a tenth
+        (("fires", 2.0), ("fires", 2.0 / 1.1), "stays"),
+        (("fires", 2.0), ("fires", 2.0 * 1.11), "changed"),
+        (("fires", 2.0), ("fires", 2.0 / 1.11), "changed"),
+        (("fires", 2.0), ("fires", None), "changed"),
+        (("fires", None), ("fires", 2.0), "changed"),
+        (("fires", None), ("fires", None), "stays"),
+        (("fires", 2.0), ("clear", None), "gone"),
+        (("clear", None), ("fires", 2.0), "new"),
+        (("unknown", None), ("fires", 2.0), "unknown"),
+        (("fires", 2.0), ("unknown", None), "unknown"),
+        (("clear", None), ("unknown", None), None),
+        (("unknown", None), ("clear", None), None),
+    ],
+)
+def test_what_became_of_a_finding(was, now, what):
+    sides = [Diagnosis("latency", None, "", (Finding("a", status, "", gain),), ())
+             for status, gain in (was, now)]  # fmt: skip
+    assert [f.what for f in finding_changes(*sides)] == ([what] if what else [])
+    none = Diagnosis("latency", None, "", (), ())
+    assert finding_changes(sides[0], none) == finding_changes(none, sides[1]) == ()
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "after", "shown"),
+    [
+        ("dram_busy", 0.0, 0.01, True), ("dram_busy", 0.0, 0.0099, False),  # a point is a change
+        ("instructions", 100.0, 98.0, False), ("instructions", 98.0, 100.0, False),
+        ("instructions", 100.0, 97.9, True), ("instructions", 0.0, 1e-9, True),
+        ("peak_flops_fp32", 1.0, 2.0, False), ("l2_size", 1.0, 2.0, False),
+        ("replay_passes", 1.0, 9.0, False), ("limit_blocks_registers", 1.0, 9.0, False),
+    ],
+)  # fmt: skip
+def test_a_change_at_its_border_and_facts_that_are_not_the_kernel_s(metric, before, after, shown):
+    assert bool(moved(row(**{metric: before}), row(**{metric: after}))) is shown
+
+
+def test_what_moved_farthest_comes_first():
+    before = row(l2_hit=0.5, instructions=100.0, dram_busy=0.2, shared_wavefronts=0.0)
+    after = row(l2_hit=0.6, instructions=10.0, dram_busy=0.6, shared_wavefronts=1.0)
+    assert [m.metric for m in moved(before, after)] == [
+        "shared_wavefronts", "instructions", "dram_busy", "l2_hit",
+    ]  # fmt: skip
+    assert moved_by("m", "byte", 0.0, 4.0).factor == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("clock", "refused"), [(1.0e9, False), (1.35e9, False), (1.36e9, True), (0.74e9, True)]
+)
+def test_clocks_of_which_one_was_locked_are_refused(clock, refused):
+    after = run("stage2", launches=[row("stage2", sm_clock=clock)])
+    found = compare_runs(run(launches=[row(sm_clock=1e9)]), after)
+    assert [r.sentence for r in found.refusals] == (
+        [f"SM clocks differ: 1000 MHz and {clock / 1e6:.0f} MHz"] if refused else []
+    )
+    bare = compare_runs(run(launches=[], sm_clock=1e9), run("stage2", launches=[], sm_clock=clock))
+    assert [r.code for r in bare.refusals] == ["clocks"] * refused, "else the record's clock"
+
+
+def test_each_refusal_says_why():
+    twin = run("stage2", sass="sass of stage1", host="the launcher", source="source of stage1")
+    assert [r.sentence for r in compare_runs(run(), twin).refusals] == [
+        "stage1 and stage2 are the same binary (SASS sass of stag): "
+        "not a comparison, the change never reached the GPU"
+    ]
+    again = run(source="edited", sass="sass of stage1")
+    assert compare_runs(run(), again).refusals[0].code == "same-binary", "edited to no effect"
+    cases = compare_runs(run(), run("stage2", "C"))
+    assert [r.sentence for r in cases.refusals] == ["two cases: B and C"]
+    assert compare_runs(run(), run("stage2", "C"), Policy(anyway=True)).compared
+    unknown = run("stage2", gpu=None, launches=[])
+    assert compare_runs(run(launches=[]), unknown).refusals == (), "not known is not different"
+
+
+def test_two_runs_without_counters_say_so_and_one_process_needs_no_spread():
+    found = compare_runs(run(launches=[]), run("stage2", warm=samples(seed=1)))
+    assert "stage1.B has no report: no counters" in found.notes
+    assert found.between_processes is None
+    assert found.promises == ()
+    once = "both sides are one measurement: nothing was recorded anew"
+    assert once in compare_runs(run(), run()).notes
+    assert once not in found.notes
+    shorter = run(warm=samples()[:-1])
+    assert once not in compare_runs(run(), shorter).notes
+    assert once not in compare_runs(run(), run(session="two")).notes
+    assert once not in compare_runs(run(warm=()), run(warm=())).notes
+
+
+def test_one_launch_of_several_stands_for_a_variant_whose_kernels_have_other_names():
+    """The longest of each side; the others are left over, in order."""
+    before = run(launches=[row(kernel="a", time=1e-5), row(kernel="b", time=9e-5)])
+    after = run("stage2", launches=[row("stage2", kernel="c", time=3e-5)])
+    pairs, left = match(before, after)
+    assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("b", "c")]
+    assert left == ("a",)
+    three = run("stage2", launches=[row("stage2", kernel=k) for k in ("b", "b", "z")])
+    pairs, left = match(before, three)
+    assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("b", "b")]
+    assert left == ("a", "b", "z")
+    assert match(before, run("stage2", launches=[])) == ([], ("a", "b"))
+
+
+def test_a_resource_is_the_record_s_and_else_the_report_s():
+    bare = run("stage2", launches=[row("stage2", registers=80.0, shared_static=16.0)],
+               resources=Resources(None, None, None, None, None))  # fmt: skip
+    found = {r.name: (r.before, r.after, r.worse) for r in compare_runs(run(), bare).resources}
+    assert found == {
+        "registers": (64.0, 80.0, True), "shared_static": (0.0, 16.0, True),
+        "spills": (0.0, None, False), "stack": (0.0, None, False),
+    }  # fmt: skip
+    blind = run("stage2", launches=[])
+    lost = {r.name: (r.after, r.worse) for r in compare_runs(run(), blind).resources}
+    assert lost == {"blocks_per_sm": (None, False), "occupancy_limit": (None, False)}
+
+
+def test_a_strict_policy_asks_for_one_in_a_thousand():
+    before, after = run(), run("stage2", warm=samples(1e-4 * 0.998, seed=1))
+    time = compare_runs(before, after).time
+    strict = Policy(strict=True)
+    assert strict.answer(replace(time, answer="same")) == "same"
+    wide = replace(time, answer="faster", speedup=replace(time.speedup, median=1.01, low=1.001,
+                                                          high=1.019), effective=1000.0)  # fmt: skip
+    assert (Policy().answer(wide), strict.answer(wide)) == ("faster", "cannot tell")
+    sure = replace(wide, speedup=replace(wide.speedup, low=1.005, high=1.015))
+    assert strict.answer(sure) == "faster"
+    slower = replace(sure, answer="slower", speedup=replace(sure.speedup, median=0.99, low=0.98,
+                                                            high=0.995))  # fmt: skip
+    assert strict.answer(slower) == "slower", "its nearer end decides"
+    assert strict.answer(replace(slower, effective=4.0)) == "cannot tell", "rests on four samples"
+    assert strict.answer(replace(slower, effective=float("nan"))) == "cannot tell"

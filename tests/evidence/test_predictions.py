@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import Policy, compare_runs
 from profkit.evidence.counters import parse_moves
 from profkit.records.record import SourceFile, with_todays_header
+from profkit.reports.metrics import CATALOGUE
 from tests.evidence.made import header, record, row, run
 
 
@@ -107,3 +109,40 @@ def test_a_stale_run_is_refused_until_waived():
     assert [r.code for r in found.refusals] == ["stale"]
     assert "profkit profile --variant stage2 --case B" in found.refusals[0].sentence
     assert compare_runs(run(), after, Policy(anyway=True)).compared
+
+
+@pytest.mark.parametrize(
+    ("rule", "was", "now", "kind", "kept", "because"),
+    [
+        (1, True, False, "fixes", True, "it is clear now"),
+        (1, True, False, "fixes_not", False, "it is clear now"),
+        (1, True, True, "fixes", False, "it still fires"),
+        (1, True, True, "fixes_not", True, "it fires as before"),
+        (1, False, True, "fixes", False, "it did not fire before: there was nothing to fix"),
+        (1, False, False, "fixes_not", False, "it did not fire before: there was nothing to fix"),
+        (1, True, None, "fixes", None, "what the rule needs was not collected"),
+        (1, None, False, "fixes_not", None, "what the rule needs was not collected"),
+        (0, True, False, "fixes", None, "no rule has this name"),
+    ],
+)
+def test_why_a_promise_of_a_rule_was_kept_or_not(rule, was, now, kind, kept, because):
+    known = BY_ID["barrier-wait"]
+    blind = dict.fromkeys(CATALOGUE, float("nan"))
+    metrics = {True: known.fires[0], False: known.clear[0], None: blind}
+    said = {kind: known.id if rule else "no-such-rule"}
+    one = run(launches=[row(**metrics[was])])
+    other = run("stage2", launches=[row("stage2", **metrics[now])], after="stage1", **said)
+    (promise,) = compare_runs(one, other).promises
+    assert (promise.kept, promise.because) == (kept, because)
+    assert promise.said == kind.replace("_", "-")
+
+
+def test_promises_come_in_the_order_of_a_header_and_none_without_counters():
+    said = {"fixes": "barrier-wait", "moves": "instructions<1x", "moves_not": "l2_hit>2x"}
+    other = run("stage2", launches=[], after="stage1", fixes_not="tensor-idle", **said)
+    found = compare_runs(run(), other).promises
+    assert [(p.said, p.kept, p.because) for p in found] == [
+        (kind, None, "no report on both sides")
+        for kind in ("fixes", "fixes-not", "moves", "moves-not")
+    ]
+    assert str(parse_moves("time~1.50x", "x")[0]) == "time~1.5x"
