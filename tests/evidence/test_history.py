@@ -8,29 +8,44 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from math import log, sqrt
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import profkit as pk
+from profkit.diagnosis.rules import BY_ID
+from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
 from profkit.evidence.history import History, add_artifacts, query
-from profkit.evidence.noise import machine_noise, process_spreads, spread_for, steps
+from profkit.evidence.noise import (
+    KnownSpreads,
+    machine_noise,
+    process_spreads,
+    spread_for,
+    steps,
+)
 from profkit.evidence.runs import Evidence
 from profkit.evidence.samples import Spread
 from profkit.evidence.tables import (
     HistoryLaunch,
     HistoryRun,
     HistoryTwin,
+    certainty,
+    launch_rows,
     run_row,
+    schema_rows,
     table_columns,
 )
 from profkit.measure.commits import commit_at_hand, commit_named, committed_runs
-from profkit.records.parts import Commit
+from profkit.records.parts import Commit, RecordedGpu, TimedSide, TimedSides
 from profkit.records.record import write_record
 from profkit.records.store import plain
 from tests.conftest import ROOT
+from tests.evidence.made import row as frame_row
 from tests.evidence.test_gate import changed, folder, made, timed
 
 pa = pytest.importorskip("pyarrow")
@@ -503,3 +518,224 @@ def test_a_pipe_among_the_tables_is_named_and_not_waited_for(tmp_path: Path) -> 
     runs, (problem,) = History(tmp_path).runs()
     assert len(runs) == 1
     assert "x.parquet" in problem.message
+
+
+SUREST = [("b", "record"), ("b", "option"), ("b", "environment"), ("b", "source"), ("a", "log"),
+          ("b", "log"), (None, None)]  # fmt: skip
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_of_two_commits_of_one_record_the_surer_counts(tmp_path: Path, swapped: bool) -> None:
+    """In a frame and in SQL: its own, then what somebody said, then what the log makes likely."""
+    pytest.importorskip("duckdb")
+    kept, pairs = History(tmp_path), list(pairwise(SUREST))
+    for n, pair in enumerate(pairs):
+        for commit, origin in reversed(pair) if swapped else pair:
+            kept.append([row(1e-5, 1, n + 1, commit=commit, commit_from=origin)])
+    surest = [pair[0] for pair in pairs]
+    assert [(r.commit, r.commit_from) for r in kept.runs()[0]] == surest
+    asked = query(kept, "SELECT commit, commit_from FROM runs ORDER BY record")[0]
+    assert [tuple(x) for x in asked.itertuples(index=False)] == surest
+    assert certainty(None, "record") == certainty("", "of tomorrow") == certainty(None, None)
+    assert certainty("a", "log") < certainty("a", "of tomorrow")
+
+
+def test_a_row_has_what_its_record_says_and_null_for_the_rest() -> None:
+    bare = replace(made("v1"), gpu=RecordedGpu(name="", uuid="GPU-1"), timing=None, check=None)
+    found = run_row(bare, "sha", "", "option")
+    assert (found.gpu, found.gpu_uuid, found.driver, found.correct) == (None, "GPU-1", None, None)
+    assert (found.commit, found.commit_from, found.made, found.samples) == (None, None, None, ())
+    assert (found.median, found.low, found.high) == (None, None, None)
+    assert found.launches == ("k 132x1x1 128x1x1 0 0 64 4",)
+    few = run_row(made("v1", timing=timed(1e-5, 1, "s", 3)), "sha", "abc", "option")
+    assert (few.commit, few.commit_from, few.session) == ("abc", "option", "s")
+    assert (len(few.samples), few.median > 0, few.low, few.high) == (3, True, None, None)
+    broken = replace(few.timed, timing=replace(few.timed.timing, l2=TimedSides(
+        warm=TimedSide(samples=(1e-5, float("nan"))))))  # fmt: skip
+    lost = run_row(broken, "sha", None, None)
+    assert (lost.samples, lost.median) == ((), None), "samples that are no times"
+    assert (few.timed.warm, few.timed.gpu.uuid, few.subject) == (few.samples, "GPU-1", "v1.B")
+
+
+def test_launches_that_ncu_finished_are_rows_with_their_dearest_finding() -> None:
+    rule = BY_ID["long-scoreboard"]
+    listed = [
+        frame_row("v1", launch=3, **rule.fires[0]),
+        frame_row("v1", status="failed", launch=4),
+        frame_row(None, None, launch=5, time=float("nan")),
+    ]
+    first, last = launch_rows(listed, "sha")
+    assert (first.report, first.launch, first.variant, first.time) == ("sha", 3, "v1", 1e-4)
+    firing = {f.rule: f.gain for f in judge_launch(listed[0]).findings if f.status == "fires"}
+    assert set(first.findings) == set(firing)
+    assert rule.id in firing
+    assert first.gain == max(g for g in firing.values() if g is not None)
+    assert (last.launch, last.variant, last.time) == (5, None, None)
+
+
+def test_the_columns_say_their_types_and_which_of_them_name_a_row() -> None:
+    rows = schema_rows()
+    assert {r["table"]: [k["column"] for k in rows if k["table"] == r["table"] and k["key"]]
+            for r in rows} == {
+        "runs": ["record"], "launches": ["report", "launch"], "reports": ["path", "report"],
+        "twins": ["session", "variant", "case"],
+    }  # fmt: skip
+    types = {(r["table"], r["column"]): r["type"] for r in rows}
+    assert [types["runs", c] for c in ("median", "dirty", "flags")] == [
+        "double", "bool", "list<item: string>",
+    ]  # fmt: skip
+    assert types["launches", "launch"] == "int64"
+
+
+def test_runs_and_twins_come_oldest_first_and_the_undated_before(tmp_path: Path) -> None:
+    kept = History(tmp_path)
+    kept.append([row(1e-5, 2, 2), row(1e-5, 1, 1), row(1e-5, 3, 3, made=None)])
+    kept.append([row(1e-5, 1, 1, record="other", variant="a")])
+    assert [(r.variant, r.record) for r in kept.runs()[0]] == [
+        ("v1", "record 3"), ("a", "other"), ("v1", "record 1"), ("v1", "record 2"),
+    ]  # fmt: skip
+    kept.append([twin(s, 1e-5, 1e-5, made=at) for s, at in (("c", "2"), ("b", "1"), ("a", "1"))])
+    kept.append([twin("z", 1e-5, 1e-5)])
+    assert [t.session for t in kept.twins()[0]] == ["z", "a", "b", "c"]
+
+
+def test_what_a_history_does_not_know_yet(tmp_path: Path) -> None:
+    kept = History(tmp_path)
+    kept.append([row(1e-5, 1, 1, commit=None), row(1e-5, 2, 2)])
+    asked = [row(1e-5, 1, 1, commit=None), row(1e-5, 1, 1), row(1e-5, 2, 2, commit=None),
+             row(1e-5, 3, 3, commit=None)]  # fmt: skip
+    assert [(r.record, r.commit) for r in kept.unknown(asked)] == [
+        ("record 1", "commit 1"), ("record 3", None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("hours", "least"), [(0, True), (19.9, True), (20, False), (48, False)])
+def test_processes_of_one_sitting_differ_by_less_than_those_of_two_days(hours, least) -> None:
+    first = datetime(2026, 11, 1, tzinfo=UTC)
+    dates = [first, first, first + timedelta(hours=hours)]
+    runs = [row(1e-5 * (1 + i * 1e-4), i, i + 1, made=d.isoformat()) for i, d in enumerate(dates)]
+    runs = [replace(r, median=1e-5 * (1 + i * 1e-4)) for i, r in enumerate(runs)]
+    spread = process_spreads(runs)["GPU-1"]
+    assert spread.dof == 2
+    assert spread.sigma == (0.0025 if least else pytest.approx(1e-4, rel=0.01))
+    assert process_spreads(runs, sitting=0.0)["GPU-1"].sigma == pytest.approx(1e-4, rel=0.01)
+    wide = [replace(r, median=1e-5 * (1 + i * 0.1)) for i, r in enumerate(runs)]
+    assert process_spreads(wide)["GPU-1"].sigma > 0.09, "what was measured, where it is more"
+    undated = [replace(r, made="some day") for r in runs]
+    assert process_spreads(undated)["GPU-1"].sigma == 0.0025, "when is not known: one sitting"
+
+
+def test_only_one_machine_code_at_one_case_on_one_gpu_shows_what_processes_differ_by() -> None:
+    runs = [row(m, i, i + 1) for i, m in enumerate((1.0e-5, 1.1e-5, 0.9e-5))]
+    assert process_spreads(runs)["GPU-1"].dof == 2
+    for facts in ({"case": "C"}, {"sass": "other"}, {"gpu_uuid": "GPU-2"}, {"gpu_uuid": None},
+                  {"session": None}, {"session": runs[0].session}, {"median": None}):  # fmt: skip
+        assert process_spreads([*runs[:2], replace(runs[2], **facts)]) == {}, facts
+    two = [replace(r, gpu_uuid="GPU-2", median=1e-5) for r in runs]
+    assert {u: s.sigma > 0.05 for u, s in process_spreads([*runs, *two]).items()} == {
+        "GPU-1": True, "GPU-2": False,
+    }  # fmt: skip
+
+
+def test_noise_is_told_gpu_by_gpu_of_whole_pairs() -> None:
+    uneven = replace(twin("u", 1e-5, 1e-5), again=(1e-5,))
+    other = [replace(twin(f"o{i}", 1e-5, 1.001e-5), gpu="A100", gpu_uuid="GPU-0",
+                     **({"samples": twin("o0", 1e-5, 1e-5).samples[:50],
+                         "again": twin("o1", 1e-5, 1e-5).again[:50]} if i else {}))
+             for i in range(2)]  # fmt: skip
+    mine = [twin("a", 1e-5, 2e-5), replace(twin("a", 1e-5, 1e-5), case="C")]
+    empty = replace(twin("e", 1e-5, 1e-5), samples=(), again=())
+    found = machine_noise([*mine, uneven, empty, *other])
+    assert [(m.gpu, m.gpu_uuid, m.pairs, m.processes, m.rounds) for m in found] == [
+        ("A100", "GPU-0", 2, 2, 50), ("H200", "GPU-1", 2, 1, 60),
+    ]  # fmt: skip
+    assert (found[1].between, found[1].between_degrees) == (None, None)
+    assert found[1].within == pytest.approx(log(2) / sqrt(2), rel=0.01)
+    assert (found[1].compare_alarms, found[1].gate_alarms) == (1, 1)
+    unnamed = machine_noise([replace(t, gpu=None, gpu_uuid=None) for t in mine])
+    assert [(m.gpu, m.gpu_uuid) for m in unnamed] == [("", "")]
+
+
+def test_a_history_that_is_not_there_or_half_broken_knows_less_and_says_why(tmp_path: Path) -> None:
+    assert KnownSpreads(tmp_path / "none")("GPU-1") is None
+    kept = History(tmp_path / "h")
+    kept.append([row(m, i, i + 1) for i, m in enumerate((1.0e-5, 1.1e-5, 0.9e-5))])
+    (tmp_path / "h" / "runs" / "half.parquet").write_bytes(b"PAR1")
+    known = KnownSpreads(tmp_path / "h").read()
+    assert ["half.parquet" in p.message for p in known.problems] == [True]
+    assert known("GPU-2") is None
+    plain_spread = process_spreads(kept.runs()[0])["GPU-1"]
+    assert known("GPU-1") == spread_for(plain_spread, 0.05)
+    assert KnownSpreads(tmp_path / "h", 0.001)("GPU-1") == spread_for(plain_spread) > known("GPU-1")
+    assert spread_for(Spread(0.01)) == 0.01, "an assumption is not widened"
+
+
+def test_the_latest_run_before_on_the_same_gpu_is_compared_with() -> None:
+    on = {"gpu_uuid": None, "gpu": "H200"}
+    runs = [
+        row(1e-5, 1, 1, **on),
+        row(2e-5, 2, 2, sass="b", **on),
+        row(1e-5, 3, 3, sass="c", gpu_uuid=None, gpu="L4"),
+        row(1e-5, 4, 4, sass="d", **on),
+    ]
+    assert [s.answer for s in steps(runs, {})] == ["first", "slower", "other machine", "faster"]
+    moved = [runs[0], replace(runs[2], sass=runs[0].sass)]
+    assert [s.answer for s in steps(moved)] == ["first", "same code"]
+    untimed = [replace(r, samples=()) for r in (runs[0], replace(runs[1], sass=runs[0].sass))]
+    assert [s.answer for s in steps(untimed)] == ["first", "same code"]
+    for side in (0, 1):
+        half = [replace(r, samples=r.samples if i == side else ()) for i, r in enumerate(runs[:2])]
+        found = steps(half)[1]
+        assert (found.answer, found.time, found.smallest_change) == ("no time", None, None)
+    few = [replace(r, samples=r.samples[:3]) for r in runs[:2]]
+    assert (steps(few)[1].answer, steps(few)[1].smallest_change) == ("cannot tell", None)
+    undated = [replace(r, made=None, session="s") for r in runs[:2]]
+    assert len(steps(undated)) == 2, "of two without a date nobody knows that they are one"
+    other = [row(1e-5, 1, 1, variant="b"), row(1e-5, 2, 2, variant="a", sass="x")]
+    assert [s.run.variant for s in steps(other)] == ["a", "b"], "subject by subject"
+
+
+def test_a_table_by_names_of_frames_with_and_without_cases(tmp_path: Path) -> None:
+    kept = History(tmp_path)
+    kept.append([row(1e-5, 1, 1), row(1e-5, 2, 2, case="C"), row(1e-5, 3, 3, variant="v10")])
+
+    def found(given) -> list[str]:
+        frame = pk.history(given, folder=tmp_path)
+        assert list(frame.index) == list(range(len(frame)))
+        return sorted(frame["variant"] + "." + frame["case"])
+
+    assert found("v1") == ["v1.B", "v1.C"]
+    assert found("v1*") == ["v1.B", "v1.C", "v10.B"]
+    assert found(["v1.C", "v10"]) == ["v1.C", "v10.B"]
+    assert found(("v1.B",)) == ["v1.B"]
+    assert found({"variant": "v1", "case": None}) == ["v1.B", "v1.C"]
+    for given in ([], [1], ["v1", 1], {"case": "B"}):
+        with pytest.raises(ProfkitError, match="names nothing in a history"):
+            found(given)
+    with pytest.raises(ProfkitError, match="v2: not in the history") as raised:
+        found("v2")
+    assert raised.value.hint == "there are: v1, v1.B, v1.C, v10, v10.B"
+    with pytest.raises(ProfkitError, match="int: no folder of a history"):
+        pk.history("v1", folder=3)
+
+
+@pytest.mark.parametrize(("sql", "says"), [("", "there is none in it"), ("-- x", "none in it")])
+def test_a_question_without_one_is_said(tmp_path: Path, sql: str, says: str) -> None:
+    pytest.importorskip("duckdb")
+    with pytest.raises(ProfkitError, match=says):
+        query(History(tmp_path), sql)
+
+
+def test_an_answer_too_large_is_stopped_and_one_without_rows_has_its_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("duckdb")
+    kept = History(tmp_path)
+    none, problems = query(kept, "SELECT record, median FROM runs")
+    assert (list(none.columns), len(none), problems) == (["record", "median"], 0, [])
+    many = query(kept, "SELECT range AS n FROM range(5000)")[0]
+    assert many["n"].tolist() == list(range(5000))
+    monkeypatch.setattr("profkit.evidence.history.MEMORY_MOST", 30_000_000)
+    with pytest.raises(ProfkitError, match=r"larger than 0\.03 GB") as raised:
+        query(kept, "SELECT repeat('x', 2000) AS n FROM range(20000)")
+    assert raised.value.hint == "ask for less: WHERE, GROUP BY or LIMIT"

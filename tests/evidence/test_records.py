@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
+from math import nan
 from pathlib import Path
 
 import pytest
@@ -10,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
-from profkit.evidence.runs import Evidence, MissingEvidence
+from profkit.evidence.runs import Evidence, MissingEvidence, Run, named_runs
 from profkit.records.parts import Resources
 from profkit.records.record import SCHEMA, Record, parse_record, read_record
+from tests.conftest import ROOT
+from tests.evidence.made import frame, row, run
 
 WRITTEN = {
     "schema": SCHEMA,
@@ -127,3 +132,109 @@ def test_evidence_is_read_once_and_says_what_is_missing(tmp_path):
     assert "no run of v9 at case C" in evidence.missing("v9.C").message
     with pytest.raises(ProfkitError, match="not a variant and a case"):
         evidence.load("../etc/passwd", "B")
+
+
+def test_a_run_is_its_longest_launch_and_sums_all():
+    launches = [
+        row(kernel="a", time=1e-5, instructions=1.0),
+        row(kernel="b", time=nan),
+        row(kernel="c", time=9e-5, instructions=2.0),
+        row(status="failed", time=1.0),
+    ]
+    found = run(launches=launches)
+    assert (found.row["kernel"], found.column("kernel"), len(found.rows)) == ("c", "c", 3)
+    assert found.launch["instructions"] == 2.0
+    assert run(launches=[launches[0], launches[2]]).total("instructions") == 3.0
+    with pytest.raises(MissingEvidence, match=r"instructions of stage1\.B was not collected"):
+        found.total("instructions")
+    with pytest.raises(MissingEvidence) as raised:
+        run(launches=[]).total("instructions")
+    assert raised.value.hint == "profkit profile --variant stage1 --case B"
+    assert run(launches=[launches[3]]).column("kernel") is None
+    assert Run("x", None, None, frame()).sha256 == ""
+
+
+def test_what_to_do_about_a_run_without_times():
+    """A record says its variant; a report alone is named by its file, which nobody can profile."""
+    with pytest.raises(MissingEvidence, match=r"no timing of stage1\.B") as raised:
+        _ = run(warm=()).samples
+    assert raised.value.hint == "profkit bench --variant stage1 --case B"
+    foreign = "a report alone has none: time both without a profiler"
+    for launches, hint in (
+        ([row(None, None), row(None, None)], foreign),
+        ([row("stage1"), row(None, None)], "profkit bench --variant some"),
+        ([], "profkit bench --variant some"),
+    ):
+        alone = Run("some", None, None, frame(*launches))
+        with pytest.raises(MissingEvidence, match="no timing of some") as raised:
+            _ = alone.timed
+        assert raised.value.hint == hint
+    recorded = replace(run(warm=()), _launches=frame(row(None, None)))
+    with pytest.raises(MissingEvidence) as raised:
+        _ = recorded.timed
+    assert raised.value.hint == "profkit bench --variant stage1 --case B"
+
+
+def test_a_variant_that_may_have_been_meant_is_named_before_the_command(tmp_path):
+    for name in ("stage2.B", "stage2.C", "sdpa.B"):
+        variant, case = name.split(".")
+        written = {**WRITTEN, "variant": variant, "case": case}
+        (tmp_path / f"{name}.json").write_text(json.dumps(written))
+    (tmp_path / "stage9.D.ncu-rep").write_bytes(b"")
+    evidence = Evidence(tmp_path)
+    assert evidence.recorded_cases() == ["B", "C"], "of a report alone nothing was recorded"
+    again = "profkit profile --variant {} --case {}"
+    for name, hint in (
+        ("stage2.Z", again.format("stage2", "Z")),
+        ("stage22.B", f"did you mean stage2 or stage9? else {again.format('stage22', 'B')}"),
+        ("other.B", again.format("other", "B")),
+    ):
+        assert evidence.missing(name).hint == hint
+    (tmp_path / "later.B.json").write_text(json.dumps({**WRITTEN, "variant": "later"}))
+    assert evidence.load("later", "B").variant == "later", "recorded since it was looked at"
+
+
+def test_one_side_of_a_comparison_is_a_record_a_report_beside_it_or_a_folder(tmp_path):
+    record, report = tmp_path / "stage2.B.json", tmp_path / "stage2.B.ncu-rep"
+    record.write_text(json.dumps(WRITTEN))
+    shutil.copy(ROOT / "artifacts" / "scalar.B.ncu-rep", report)
+    evidence = Evidence(tmp_path / "elsewhere")
+    for side in (record, report, str(report), tmp_path):
+        (found,) = named_runs(side, evidence)
+        assert (found.name, found.record.session, len(found.launches)) == ("stage2.B", "w1", 1)
+    alone = tmp_path / "some.ncu-rep"
+    shutil.move(report, alone)
+    (found,) = named_runs(alone, evidence)
+    assert (found.record, found.report) == (None, alone)
+    assert named_runs(found, evidence) == [found]
+    with pytest.raises(ProfkitError, match="no run at case Z"):
+        named_runs(record, evidence, "Z")
+    with pytest.raises(ProfkitError, match="no run of stage2 in") as raised:
+        named_runs("stage2", evidence)
+    assert raised.value.hint == "profkit profile --variant stage2", "nothing is recorded at all"
+
+
+def test_half_a_folder_is_used_where_somebody_takes_its_problems(tmp_path):
+    (tmp_path / "stage2.B.json").write_text(json.dumps(WRITTEN))
+    (tmp_path / "broken.B.json").write_text("{")
+    with pytest.raises(ProfkitError, match=r"broken\.B\.json: not JSON"):
+        named_runs(tmp_path, Evidence(tmp_path))
+    problems: list[ProfkitError] = []
+    assert [r.name for r in named_runs(tmp_path, Evidence(tmp_path), None, problems)] == [
+        "stage2.B"
+    ]
+    assert len(problems) == 1
+    (tmp_path / "stage2.B.json").unlink()
+    with pytest.raises(ProfkitError, match="not JSON"):
+        named_runs(tmp_path, Evidence(tmp_path), None, [])
+
+
+def test_a_damaged_report_spoils_counters_and_not_the_record(tmp_path):
+    (tmp_path / "stage2.B.json").write_text(json.dumps(WRITTEN))
+    (tmp_path / "stage2.B.ncu-rep").write_bytes(b"no report")
+    (recorded,), problems = Evidence(tmp_path).readable(counters=False)
+    assert (recorded.samples, problems) == ((1e-5, 1.1e-5), [])
+    runs, (problem,) = Evidence(tmp_path).readable()
+    assert runs == []
+    assert "stage2.B.ncu-rep: unreadable: " in problem.message
+    assert problem.hint == "record it again: profkit profile"

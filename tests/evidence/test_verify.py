@@ -9,9 +9,19 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.claims import exit_status, gate, verify_claim_files
-from profkit.evidence.runs import Evidence
+from profkit.evidence.claims import (
+    at_least,
+    decide,
+    exit_status,
+    gate,
+    timed,
+    verify_claim_files,
+)
+from profkit.evidence.runs import Evidence, MissingEvidence
+from profkit.evidence.stats import Interval
 from profkit.records.store import json_safe
+from tests.evidence.made import run, samples
+from tests.evidence.test_ladder import folder as evidence_of
 
 HEAD = """\
 '''Is the kernel as fast as they say?'''
@@ -193,3 +203,36 @@ def test_a_record_that_cannot_be_read_is_an_error_not_a_gap(tmp_path, evidence):
 def test_a_gate_needs_claims():
     with pytest.raises(ProfkitError, match="no claims"):
         gate("open", [])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "bound", "answer"),
+    [
+        (1.0, 2.0, 1.0, True), (1.0, 2.0, 0.9, True), (1.0, 2.0, 1.5, None), (1.0, 2.0, 2.0, None),
+        (1.0, 2.0, 2.1, False), (float("nan"), float("nan"), 1.0, None),
+    ],
+)  # fmt: skip
+def test_a_value_is_at_least_a_bound_when_all_of_its_interval_is(low, high, bound, answer):
+    assert at_least(Interval(1.5, low, high), bound) is answer
+    assert decide(answer, "x").verdict == {True: "holds", False: "fails", None: "undecided"}[answer]
+
+
+def test_times_that_must_not_be_compared_leave_a_claim_undecided():
+    known = evidence_of(
+        run(), run("stage2", warm=samples(5e-5, seed=1)), run("stage3", correct=False)
+    )
+    assert timed(known, "stage1.B", "stage2.B").speedup.median == pytest.approx(2, rel=0.01)
+    with pytest.raises(MissingEvidence, match=r"stage1\.B and stage3\.B are not compared: .*wrong"):
+        timed(known, "stage1.B", "stage3.B")
+
+
+def test_a_gate_takes_claims_of_other_files_and_names_all_that_do_not_hold(tmp_path, evidence):
+    last = "\nGATE = gate('v3', [later, arithmetic, wrong])\nOPEN = gate('v2', [arithmetic])\n"
+    (file,) = verify_claim_files([written(tmp_path, FAILS, HOLDS, MISSING, last)], evidence)
+    assert [(g.name, g.met, g.failing) for g in file.gates] == [
+        ("v3", False, ("later", "wrong")), ("v2", True, ()),
+    ]  # fmt: skip
+    assert [j.claim.name for j in file.claims] == ["wrong", "arithmetic", "later"]
+    assert exit_status([file]) == 1
+    bad = verify_claim_files([tmp_path / "absent.py"], evidence)
+    assert exit_status([file, *bad]) == 2, "what could not be tried is worse"
