@@ -150,3 +150,52 @@ def test_a_folder_is_every_run_in_it(tmp_path, monkeypatch):
     (tmp_path / "README.md").write_text("not a run")
     found = named_runs(tmp_path, Evidence(tmp_path), case="B")
     assert sorted(r.name for r in found) == ["sdpa-cudnn.B", "stage1.B"]
+
+
+def test_nothing_recorded_is_said_and_half_of_it_is_no_nothing():
+    with pytest.raises(ProfkitError, match="no run record at case B in nowhere") as raised:
+        build_ladder(folder(), "B")
+    assert raised.value.hint == "profkit profile --all"
+    library = run("sdpa", source=None, sass=None)
+    with pytest.raises(ProfkitError):
+        build_ladder(folder(library), "B")
+    bare = replace(run("stage0"), record=None)
+    with pytest.raises(ProfkitError):
+        build_ladder(folder(bare), "B")
+
+    class Broken(type(folder())):
+        def load(self, variant, case):
+            raise ProfkitError(f"{variant}: broken")
+
+    found = build_ladder(Broken(folder().root, {("a", "B"): bare, ("b", "C"): bare}), "B")
+    assert (found.steps, [p.message for p in found.problems]) == ((), ["a: broken"])
+    mixed = build_ladder(folder(run("stage0"), replace(run("x"), record=None), library), "B")
+    assert [s.variant for s in mixed.steps] == ["stage0"]
+
+
+def test_a_reference_whose_samples_are_no_times_is_named_and_left_out():
+    bad = run("sdpa", source=None, sass=None, warm=(float("nan"), 1e-5))
+    good = run("cudnn", source=None, sass=None, warm=samples(2e-5, seed=5))
+    untimed = run("flash", source=None, sass=None, warm=())
+    found = build_ladder(folder(run("stage0"), bad, good, untimed), "B")
+    assert [sorted(s.references) for s in found.steps] == [["cudnn"]]
+    assert ["warm samples of sdpa.B: 1 of 2" in p.message for p in found.problems] == [True]
+
+
+def test_a_step_says_its_bound_and_a_racing_kernel_has_no_time():
+    raced = run("stage1", after="stage0", sanitizers={"racecheck": "1 errors"})
+    first = run("stage0", launches=[])
+    found = build_ladder(folder(first, raced, run("sdpa", source=None, sass=None)), "B")
+    one, two = found.steps
+    assert (one.bound, one.time is None, one.depth, one.note) == ("", False, 0, "")
+    assert (two.bound, two.time, two.depth, two.parent) == (
+        raced.diagnosis().label, None, 1, "stage0",
+    )  # fmt: skip
+    assert (two.references, two.change.compared, sorted(one.references)) == ({}, False, ["sdpa"])
+
+
+def test_siblings_and_their_children_stay_in_order():
+    parents = {"z": None, "b": "z", "a": "z", "c": "b", "y": None, "d": "c"}
+    assert ladder_order(parents) == (
+        [("z", 0), ("b", 1), ("c", 2), ("d", 3), ("a", 1), ("y", 0)], [],
+    )  # fmt: skip

@@ -92,3 +92,46 @@ def test_without_counters_the_figures_are_not_collected():
     text = to_markdown(ladder_summary(summarize_variant(folder(run("a", launches=[])), "a", "B")))
     assert "not collected" in text
     assert "0 %" not in text
+
+
+def test_right_comes_before_gates_and_gates_before_time():
+    slow = made(warm=samples(2e-4), correct=False, sanitizers={"racecheck": "1", "memcheck": "2"})
+    closed = (met(False), replace(met(False), name="V4", failing=("a", "b")), met(True))
+    assert summarize_variant(slow, "stage2", "B", gates=closed).because == (
+        "stage2.B gives wrong results"
+    )
+    raced = made(sanitizers={"racecheck": "1", "memcheck": "2", "other": "clean"})
+    assert summarize_variant(raced, "stage2", "B", gates=closed).because == (
+        "racecheck, memcheck found errors"
+    )
+    found = summarize_variant(made(warm=samples(2e-4)), "stage2", "B", gates=closed)
+    assert (found.because, found.gates) == ("gate not met: V3: latency; V4: a, b", closed)
+    lost = summarize_variant(made(after=None), "stage2", "B", gates=closed)
+    assert (lost.decision, lost.change) == ("reject", None)
+
+
+def test_a_reference_without_times_stands_in_the_summary_without_an_answer():
+    known = made()
+    bad = run("cudnn", warm=(float("nan"),) * 9, **SDPA)
+    known._runs[("cudnn", "B")] = bad
+    known._runs[("flash", "C")] = run("flash", "C", **SDPA)
+    found = summarize_variant(known, "stage2", "B")
+    assert [(s.name, s.role, s.time is None, s.against is None) for s in found.sides] == [
+        ("stage2", "variant", False, True), ("stage1", "baseline", False, False),
+        ("cudnn", "reference", True, True), ("sdpa-flash", "reference", False, False),
+        ("sdpa", "reference", False, False),
+    ]  # fmt: skip
+    assert set(found.sides[0].metrics) == {"l2_hit", "tensor_busy", "dram_busy", "registers"}
+    assert found.sides[0].bound
+    blind = folder(run("a", launches=[]))
+    assert (summarize_variant(blind, "a", "B").sides[0].metrics, blind.names()) == (
+        {},
+        [("a", "B")],
+    )
+
+
+def test_a_faster_report_without_a_record_is_undecided():
+    change = summarize_variant(made(), "stage2", "B").change
+    bare = replace(run("stage2"), record=None)
+    assert decide_variant(bare, change)[0] == "undecided"
+    assert decide_variant(run("stage2"), change)[0] == "keep"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
-from math import exp, inf, isnan, log, nan, sqrt
+from dataclasses import astuple, replace
+from math import ceil, exp, inf, isnan, log, nan, sqrt
 
 import numpy as np
 import pytest
@@ -17,18 +17,24 @@ from profkit.evidence.samples import (
     Spread,
     Thresholds,
     as_groups,
+    blocks_p,
     drift_of,
     effective_size,
+    levels_of,
     process_spread,
     summarize_samples,
 )
 from profkit.evidence.stats import (
+    TimeComparison,
     _decide,
     _difference,
     _p_value,
     compare_samples,
     hedges_g,
     median_interval,
+    samples_for,
+    significant,
+    smallest_change,
 )
 
 X = np.array([10.0, 10.4, 9.8, 10.1, 10.3, 9.9, 10.2, 10.0])
@@ -371,3 +377,157 @@ def test_interleaved_is_judged_round_by_round():
     assert found.answer == "faster"
     assert found.speedup.median == pytest.approx(2, rel=0.001)
     assert exp(log(found.speedup.high) - log(found.speedup.low)) < 1.003
+
+
+# --- at one in a thousand
+
+
+def seen(deviations: float, below=0.01, above=0.01, effective=1e9) -> TimeComparison:
+    """A comparison whose speed-up is so many standard deviations of 1 % from none."""
+    z, middle = stats.norm.ppf(0.975), exp(deviations * 0.01)
+    speedup = Interval(middle, middle * exp(-z * below), middle * exp(z * above))
+    made = compare_samples([1.0, 1.1], [1.0, 1.2])
+    return replace(made, speedup=speedup, effective=effective)
+
+
+@pytest.mark.parametrize(
+    ("deviations", "sides", "effective", "answer"),
+    [
+        (3.30, {}, 1e9, True), (3.28, {}, 1e9, False), (-3.30, {}, 1e9, True), (-3.28, {}, 1e9, False),
+        (3.30, {"above": 0.5}, 1e9, True), (3.30, {"below": 0.02}, 1e9, False),
+        (-3.30, {"below": 0.5}, 1e9, True), (-3.30, {"above": 0.02}, 1e9, False),
+        (4.31, {}, 13.0, False), (4.33, {}, 13.0, True),  # Student's t of as few
+        (630.0, {}, 2.0, False), (640.0, {}, 2.0, True), (630.0, {}, 1.0, False),
+        (640.0, {}, nan, True), (0.0, {}, 1e9, False),
+    ],
+)  # fmt: skip
+def test_a_difference_needs_its_nearer_end_and_samples_enough(deviations, sides, effective, answer):
+    assert significant(seen(deviations, effective=effective, **sides)) is answer
+    none = compare_samples([1.0, 1.1], [9.0, 9.2])
+    assert not significant(none), "without an interval nothing is"
+
+
+def test_the_smallest_change_is_what_the_wider_end_would_see():
+    """The critical value of one in a thousand, and what 95 of 100 such changes lie above."""
+    reach = (stats.norm.ppf(0.9995) + stats.norm.ppf(0.95)) * 0.02
+    for sides in ({"below": 0.02}, {"above": 0.02}):
+        assert smallest_change(seen(1.0, **sides)) == pytest.approx(exp(reach) - 1)
+    few = (stats.t.ppf(0.9995, 12) + stats.norm.ppf(0.95)) * 0.01
+    assert smallest_change(seen(0.0, effective=13.0)) == pytest.approx(exp(few) - 1)
+    per = stats.norm.ppf(0.9995) + stats.norm.ppf(0.95)
+    nearly = log(1e6) / per
+    assert smallest_change(seen(0.0, above=0.999 * nearly)) > 9e5
+    assert isnan(smallest_change(seen(0.0, above=1.001 * nearly))), "a factor of a million"
+
+
+@pytest.mark.parametrize("reason", ["drift", "levels", "processes", "constant"])
+def test_more_samples_do_not_help_against(reason):
+    assert samples_for(0.02, 0.04, 100, reason) is None
+
+
+@pytest.mark.parametrize("reason", ["autocorrelated", "unseen", "difference", "within", "too-few"])
+def test_more_samples_help_where(reason):
+    assert samples_for(0.02, 0.02, 120, reason) == 120
+    wider = log(1.04) / log(1.02)
+    assert samples_for(0.02, 0.04, 120, reason) == ceil(120 * wider**2)
+    assert samples_for(0.02, 0.01, 120, reason) < 120
+
+
+# --- what few samples cannot show
+
+
+def halves(n: int, taken: str = "one process", **thresholds: float) -> tuple[float, float, str]:
+    """How far an interval reaches below and above, as logarithms, and why it is not narrower."""
+    noise = np.exp(np.random.default_rng(n).normal(0, 0.002, (2, n)))
+    known = replace(Thresholds(resamples=400, drift_p=0, lag_p=1e-12, level_p=0), **thresholds)
+    found = compare_samples(10 * noise[0], 10 * noise[1], 0.0, taken, known)
+    middle = log(found.speedup.median)
+    return middle - log(found.speedup.low), log(found.speedup.high) - middle, found.reason
+
+
+@pytest.mark.parametrize("taken", ["interleaved", "one process"])
+def test_fewer_than_enough_widen_an_interval_by_as_much(taken):
+    known = {"alone": 0}
+    low, high, reason = halves(40, taken, enough=60, **known)
+    plain = halves(40, taken, enough=40, **known)
+    assert (low, high) == pytest.approx((1.5 * plain[0], 1.5 * plain[1]))
+    assert (reason, plain[2]) == ("unseen", "wide")
+    assert halves(60, taken, enough=60, **known) == halves(60, taken, enough=1, **known)
+
+
+def test_two_clock_states_may_hide_from_few_samples_that_were_not_interleaved():
+    low, high, reason = halves(100, enough=1, alone=120)
+    plain = halves(100, enough=1, alone=100)
+    assert (reason, plain[2]) == ("unseen", "wide")
+    half = stats.norm.ppf(0.975) * sqrt(2) * 0.02
+    assert (low, high) == pytest.approx((np.hypot(plain[0], half), np.hypot(plain[1], half)))
+    turns = [halves(100, "interleaved", enough=1, alone=n) for n in (120, 100)]
+    assert turns[0] == turns[1], "side by side both see them"
+    apart = halves(100, "apart", enough=1, alone=120)
+    assert apart[0] == pytest.approx(np.hypot(halves(100, "apart", enough=1, alone=1)[0], half))
+    noise = np.exp(np.random.default_rng(1).normal(0, 0.002, (2, 3, 20)))
+    several = [compare_samples(list(noise[0]), list(noise[1]), thresholds=replace(
+        FAST, enough=1, alone=n)).speedup for n in (120, 1)]  # fmt: skip
+    assert several[0] == several[1], "measured processes have shown it"
+
+
+def test_an_interval_rests_on_the_fewer_samples_and_on_no_more_than_the_processes():
+    rng = np.random.default_rng(2)
+    x, y = rng.normal(10, 0.01, 90), rng.normal(10, 0.01, 70)
+    plain = Thresholds(resamples=400, lag_p=1e-12)
+    assert compare_samples(x, y, thresholds=plain).effective == 70
+    assert compare_samples(x[:70], y, taken="interleaved", thresholds=plain).effective == 70
+    three = [x[:30], x[30:60], x[60:]]
+    assert summarize_samples(three, plain).effective == 90
+    assert summarize_samples(three, plain, Spread(0.1)).effective == 90
+    assert summarize_samples(three, plain, Spread(0.1, 2)).effective == 3
+
+
+def test_a_round_that_is_missing_in_one_process_is_missing():
+    whole, short = [list(X), list(X)], [list(X), list(X[:-1])]
+    with pytest.raises(ProfkitError, match="differ in number: 16 before, 15 after"):
+        compare_samples(whole, short, taken="interleaved")
+    with pytest.raises(ProfkitError, match="differ in number: 16 before, 16 after"):
+        compare_samples(whole, [[*X, *X]], taken="interleaved")
+    assert compare_samples(whole, short).before.median == pytest.approx(10.05, rel=1e-3)
+
+
+def test_the_least_and_the_most_that_may_be_a_time():
+    for edge, bad in ((1e-15, 0.99e-15), (1e18, 1.01e18)):
+        assert as_groups([edge], "x", positive=True)[0].tolist() == [edge]
+        with pytest.raises(ProfkitError, match="1 of 1 samples are not times"):
+            as_groups([bad], "x", positive=True)
+    ends = compare_samples([1e-15, 1e18] * 6, [1e18, 1e-15] * 6)
+    assert (ends.answer, isnan(ends.speedup.low), isnan(ends.speedup.high)) == (
+        "cannot tell", True, True,
+    )  # fmt: skip
+
+
+# --- levels
+
+
+def test_levels_are_as_far_apart_as_the_medians_of_blocks():
+    rng = np.random.default_rng(5)
+    step = np.repeat([1.0, 2.0], 5) + np.arange(10) % 5 * 0.001
+    assert levels_of(step) == pytest.approx(1.0)
+    assert levels_of(step[:9]) == 0.0, "nine are no two blocks of five"
+    assert levels_of(rng.normal(0, 1, 40)) == 0.0
+    held = np.repeat([0.0, 3.0, 1.0, 2.0, 0.0, 4.0, 1.0, 2.0], 10) + rng.normal(0, 1e-3, 80)
+    assert levels_of(held) == pytest.approx(4.0, abs=0.01)
+    p = blocks_p(np.array_split(step, 2))
+    assert levels_of(step, Thresholds(level_p=p)) == 0.0
+    assert levels_of(step, Thresholds(level_p=p * 1.01)) == pytest.approx(1.0)
+
+
+def test_levels_widen_both_ends_by_all_of_their_distance():
+    rng = np.random.default_rng(6)
+    x = np.repeat([10.0, 10.3, 10.0, 10.3, 10.0, 10.3, 10.0, 10.3], 15) + rng.normal(0, 0.01, 120)
+    found, alone = (
+        summarize_samples([x], replace(FAST, lag_p=1e-12, level_p=p)) for p in (0.05, 0)
+    )
+    assert (found.faults, alone.faults) == (("levels",), ())
+    apart = levels_of(x)
+    assert apart == pytest.approx(0.3, abs=0.02)
+    for end in ("low", "high"):
+        moved = abs(getattr(found.interval, end) - getattr(alone.interval, end))
+        assert moved == pytest.approx(apart)
