@@ -78,6 +78,16 @@ def dies(item: str) -> str:
     return item.upper()
 
 
+def ends(item: Any) -> str:
+    """As the first of the texts in the item says: without memory, by a signal, with a status."""
+    how = item if isinstance(item, str) else item[0]
+    if how == "memory":
+        raise MemoryError
+    if how.startswith("SIG"):
+        os.kill(os.getpid(), signal.Signals[how])
+    os._exit(int(how))
+
+
 def killed(item: tuple[str, int]) -> str:
     """Killed from outside, as often as it is said; each time leaves a byte in a file."""
     path, times = item
@@ -135,7 +145,7 @@ def _hostile(how: str, mark: str) -> bytes:
         "garbage": bytes(range(256)) * 64,
         "nothing": b"",
         "half": _enveloped(pack(part))[:-9],
-        "no such kind": _enveloped(pack(part), kind=9),
+        "no such kind": _enveloped(pack(part), kind=3),
         "another type": _enveloped(pack([1, 2, 3])),
         "another field": _enveloped(pack(part | {"file": file | {"status": "sure"}})),
         "deep": _enveloped(b"\x91" * 100_000 + b"\xc0"),

@@ -9,6 +9,7 @@ import pytest
 import profkit as pk
 from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE, INSTANCED
+from profkit.reports.raw_counters import frame_from_raw
 from profkit.reports.reader import load_reports, raw_frame
 from tests.conftest import committed
 
@@ -76,3 +77,19 @@ def test_a_mistake_names_the_row_and_what_is_wrong(rows, said):
 
 def test_no_rows_are_an_empty_frame():
     assert pk.from_raw([]).empty
+
+
+def test_rows_are_launches_of_no_report():
+    device = "device__attribute_display_name"
+    frame = frame_from_raw([{**COUNTERS, device: "", "kernel": ""}, {**COUNTERS, "case": "c"}])
+    (file,) = frame.attrs["reports"]
+    assert (file.path, file.status, file.launches, file.sha256) == ("", "ok", 2, None)
+    assert frame[["kernel", "device", "case"]].to_numpy().tolist() == [
+        [None, None, None], [None, None, "c"],
+    ]  # fmt: skip
+    with pytest.raises(ProfkitError, match=f"row 1: {device} is 9, not a text"):
+        pk.from_raw([COUNTERS, {**COUNTERS, device: 9}])
+
+
+def test_one_row_with_a_counter_is_enough():
+    assert pk.from_raw([{"kernel": "a"}, COUNTERS]).time.notna().tolist() == [False, True]

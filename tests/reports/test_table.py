@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 
 import pytest
 
 from profkit.errors import ProfkitError
 from profkit.reports import raw_counters as table
+from profkit.reports.frame import ReportFile
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.raw_counters import table_rows
 from profkit.reports.reader import load_reports, raw_frame, read_report
@@ -137,7 +139,9 @@ def test_a_compute_capability_is_two_numbers_or_not_known(cc, known):
 def test_what_stands_before_the_header_is_no_launch():
     head = ["ID", "Kernel Name", "gpu__time_duration.sum"]
     noise = ["epoch", "loss", "0.5"]
-    rows = table_rows(printed([noise, head, ["0", "copy", "12500"], head, noise[:2]]), "raw.csv")
+    likely = [["ID", "loss", "0.5"], ["epoch", "ID", "Kernel Name"]]
+    printed_ = printed([noise, *likely, head, ["0", "copy", "12500"], head, noise[:2]])
+    rows = table_rows(printed_, "raw.csv")
     assert [row["gpu__time_duration.sum"] for row in rows] == [12_500]
 
 
@@ -209,3 +213,96 @@ def test_empty_and_missing_tables_say_so(tmp_path):
     (tmp_path / "e.csv").write_text("")
     files = read_report([tmp_path / "e.csv", tmp_path / "gone.csv"]).files
     assert [f.status for f in files] == ["empty", "unreadable"]
+
+
+def _table(*rows: list[str]) -> str:
+    return printed([["ID", "Process ID", "Kernel Name", *TWO], *rows], noise=False)
+
+
+TWO = ["gpu__time_duration.sum", "launch__grid_size"]
+
+
+def test_launches_of_a_long_table_are_told_apart_by_process_and_number():
+    """Their metrics may stand between each other's: a launch is where its first one is."""
+    head = ["ID", "Process ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value"]
+    time, size = TWO
+    body = [
+        ["1", "7", "b", time, "ns", "2"], ["0", "7", "a", time, "ns", "1"],
+        ["1", "8", "c", time, "us", "3"], ["0", "7", "a", size, "", "10"],
+        ["1", "7", "b", size, "", "20"], ["1", "7", "b", "Duration", "us", "9"],
+    ]  # fmt: skip
+    rows = table_rows(printed([head, *body]), "raw.csv")
+    assert rows == [
+        {"kernel": "b", time: 2.0, size: 20.0}, {"kernel": "a", time: 1.0, size: 10.0},
+        {"kernel": "c", time: pytest.approx(3000.0)},
+    ]  # fmt: skip
+
+
+def test_a_row_that_is_cut_is_no_launch_and_the_others_keep_their_order():
+    text = _table(["0", "7", "a", "1", "2"], ["1", "7", "b", "1"], ["2", "7", "c", "3", "4"])
+    assert table_rows(text, "raw.csv") == [
+        {"kernel": "a", TWO[0]: 1.0, TWO[1]: 2.0}, {"kernel": "c", TWO[0]: 3.0, TWO[1]: 4.0},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [
+        ("+5", 5), ("-5", -5), ("1e9", 1e9), ("1.5E-3", 1.5e-3), (" 7 ", 7), ("0", 0),
+        ("1\u202f056", 1056), ("1\xa0056", 1056), ("1,056.5", 1056.5),
+        ("1.2.3.4", None), (".", None), ("seven", None), ("7 blocks", None), ("-", None),
+    ],
+)  # fmt: skip
+def test_what_is_a_number(cell, value):
+    assert [row.get(TWO[1]) for row in table_rows(_table(["0", "7", "a", "1", cell]), "x")] == [
+        value
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["1,5", "1.056"], [1.5, 1056]),  # one cell says it for the whole table
+        (["1.234.567", "0,125"], [1234567, 0.125]),
+        (["1.056,25", "7"], [1056.25, 7]),
+        (["1,056", "1.056"], [1056, 1.056]),  # neither of these does
+        (["1,056,000", "2.5"], [1056000, 2.5]),
+    ],
+)
+def test_a_comma_is_the_decimal_mark_where_it_can_be_nothing_else(cells, values):
+    (row,) = table_rows(_table(["0", "7", "a", *cells]), "x")
+    assert [row[name] for name in TWO] == values
+
+
+def test_the_instances_of_a_scaled_value_are_scaled_too_and_such_as_are_no_numbers_are_none():
+    head = ["ID", "Kernel Name", "dram__bytes_read.sum"]
+    cell = "2.5 (one: 1.5; two: n/a; three: 1)"
+    (row,) = table_rows(printed([head, ["", "", "Mbyte"], ["0", "a", cell]]), "x")
+    name = head[2]
+    assert row == {"kernel": "a", name: 2.5e6, f"{name}[one]": 1.5e6, f"{name}[three]": 1e6}
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "message", "launches"),
+    [
+        (_table(["0", "7", "a", "1", "2"], ["1", "7", "b", "3", "4"]).encode("utf-8-sig"),
+         "ok", "", 2),
+        (_table(["0", "7", "caf\xe9", "1", "2"]).encode("latin-1"), "ok", "", 1),
+        (_table().encode(), "empty", "a header without launches", 0),
+        (_table(["", "", "", "ns", ""]).encode(), "empty", "a header without launches", 0),
+        (b" \n", "empty", "0 bytes", 0),
+        (b"a,b\n", "unreadable", "has no line with ID and Kernel Name: print it with: ncu --import "
+                                 "REPORT --csv --page raw > FILE.csv", 0),
+        (b"x" * 1001, "unreadable", "is larger than 0 MB", 0),
+    ],
+)  # fmt: skip
+def test_what_a_table_s_file_is(tmp_path, monkeypatch, content, status, message, launches):
+    monkeypatch.setattr(table, "TABLE_MOST", 1000)
+    path = tmp_path / "x.csv"
+    path.write_bytes(content)
+    part = table.read_table(str(path))
+    sha256 = None if len(content) > 1000 else hashlib.sha256(content).hexdigest()
+    assert part.file == ReportFile(str(path), sha256, status, message, launches, None)
+    assert [row["launch"] for row in part.launches()] == [*range(launches)]
+    if b"caf" in content:
+        assert [row["kernel"] for row in part.launches()] == [r"caf\xe9"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import struct
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from profkit.reports import container, wire
 from profkit.reports.container import check, repair
@@ -430,3 +432,165 @@ def test_a_block_may_be_exactly_as_long_as_its_frames_headers(tmp_path: Path) ->
     assert _checked(tmp_path, _file(empty)).status == "empty"
     short = made.frame(made.field(1, 2) + made.field(5, 7)) + made.frame(b"") * 2
     assert _checked(tmp_path, _file(short)).status == "damaged"
+
+
+def _launch_of(*, ran: int | None = 1, kernel: str = "k") -> bytes:
+    """A launch of the source with this id; None: it does not say of which."""
+    said = made.field(15, b"" if ran is None else made.field(1, ran))
+    return made.result(NAMES, kernel=kernel).replace(made.field(15, made.field(1, 1)), said)
+
+
+def _code(number: int, text: str) -> bytes:
+    return made.field(1, number) + made.field(4, text)
+
+
+def _of_process(process: int, block: bytes) -> bytes:
+    ours, theirs = (
+        made.field(6, made.field(1, n) + made.field(2, "127.0.0.1") + made.field(3, "/app"))
+        for n in (42, process)
+    )
+    assert ours in block
+    return block.replace(ours, theirs)
+
+
+def test_a_part_has_the_machine_code_of_the_kernels_in_it_and_of_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By process and number, each once; of a launch that does not say which, all of its process."""
+    path = tmp_path / "made.ncu-rep"
+    path.write_bytes(_file(
+        made.block(sources=[_code(1, "code A"), _code(2, "code B"), _code(1, "code A")]),
+        _of_process(43, made.block(sources=[_code(1, "code C")])),
+        made.block([_launch_of(ran=1), _launch_of(ran=2)], strings=STRINGS),
+        _of_process(43, made.block([_launch_of(ran=1)])),
+        made.block([_launch_of(ran=None), _launch_of(ran=9)]),
+        made.block(session=made.details()),
+    ))  # fmt: skip
+    monkeypatch.setattr(container, "PART", 1)
+    for code in (True, False):
+        held = []
+        for copy, indices in container.split(path, tmp_path, code=code):
+            data, found = copy.read_bytes(), check(copy)
+            assert (found.status, found.launches) == ("ok", 1)
+            held.append(
+                (indices, [(c, n) for c in "ABC" if (n := data.count(b"code %c" % ord(c)))])
+            )
+        codes = [[("A", 1)], [("B", 1)], [("C", 1)], [("A", 1), ("B", 1)], []]
+        assert held == [((n,), has if code else []) for n, has in enumerate(codes)]
+
+
+def test_a_part_is_full_with_the_launch_that_makes_it_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "made.ncu-rep"
+    path.write_bytes(made.report([made.result(NAMES)] * 5, NAMES))
+    single, double = (
+        next(container.split(path, tmp_path, {*range(n)}))[0].stat().st_size for n in (1, 2)
+    )
+    for more, indices in ((0, [(0, 1), (2, 3), (4,)]), (1, [(0, 1, 2), (3, 4)])):
+        monkeypatch.setattr(container, "PART", 2 * (double - single) + more)
+        assert [some for _, some in container.split(path, tmp_path)] == indices
+
+
+def test_a_compressed_file_may_swell_a_hundred_times_or_to_what_is_no_burden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = made.report([made.result(NAMES)] * 3, NAMES)
+    packed = zstandard.compress(whole)
+    path = tmp_path / "made.ncu-repz"
+    path.write_bytes(packed)
+    times = len(whole) // len(packed)  # it swells a little more than that
+    few, many = (times, times + 1), (len(whole) - 1, len(whole))
+    said = {}
+    for ratio, small in ((few[0], many[0]), (few[1], 1), (1, many[1])):
+        monkeypatch.setattr(container, "RATIO", ratio)
+        monkeypatch.setattr(container, "SMALL", small)
+        container._walked.clear()
+        said[ratio, small] = check(path).message
+    assert said == {
+        (few[0], many[0]): f"a frame that should reach byte {len(whole)}, more than the "
+        f"{len(whole) - 1} that may be there",
+        (few[1], 1): "", (1, many[1]): "",
+    }  # fmt: skip
+    path.with_suffix(".ncu-rep").write_bytes(whole)  # as long as it is
+    assert check(path.with_suffix(".ncu-rep")).status == "ok"
+
+
+def test_so_many_blocks_with_nothing_in_them_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(container, "HOLLOW", 5)
+    hollow = made.block(session=made.details())
+    assert _checked(tmp_path, made.report() + hollow * 3).status == "ok"  # two are in it
+    assert _checked(tmp_path, made.report() + hollow * 4).message == (
+        "more than 5 blocks with nothing in them"
+    )
+
+
+def test_the_sha256_and_the_size_are_of_the_whole_file_whatever_is_wrong_in_it(
+    tmp_path: Path,
+) -> None:
+    whole = made.report([made.result(NAMES)] * 2, NAMES)
+    packed = zstandard.compress(whole)
+    sizes = {}
+    for how, data in {
+        "whole": whole, "cut": whole[:-3], "no report": b"text " * 9, "empty": b"", "packed": packed,
+        "a frame too long": whole + b"\xff" * 99, "packed, cut": packed[:-9],
+        "packed, ended": packed[:8],
+    }.items():  # fmt: skip
+        found = _checked(tmp_path, data)
+        assert found.sha256 == hashlib.sha256(data).hexdigest(), how
+        sizes[how] = found.size
+    assert sizes["whole"] == sizes["packed"] == len(whole)  # not compressed
+    assert sizes["empty"] == sizes["no report"] == 4
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"NVR\0", "the file ends before its last block does"),
+        (_file(made.frame(made.field(2, 1) + made.field(5, 8))),
+         "the file ends before its last block does"),
+        (zstandard.compress(b"NVR\0" * 99)[:6], "what is compressed in it ends at once"),
+        (zstandard.compress(made.report())[:9] + b"\xff" * 40,
+         "what is compressed in it is damaged"),
+        (_file(made.block([made.result(NAMES)], strings=STRINGS),
+               made.block(session=made.field(2, 17))),
+         "the session details behind the first launch are damaged"),
+        (made.report([made.result(NAMES, extra=made.field(77, 1))], NAMES),
+         "it holds what ncu 2025.3.1.0 does not write"),
+        (made.report([made.result(NAMES).replace(made.field(8, 3), b"")], NAMES),
+         "launch 0 is damaged: a result that lacks a part"),
+        (made.report([made.result(NAMES, extra=made.field(36, made.field(1, b"\xff")
+                                                          + made.field(2, b"")))], NAMES),
+         "launch 0 is damaged: a text that is not UTF-8"),
+        (_file(made.block(sources=[made.field(4, 7)])),
+         "a kernel's machine code is damaged: field 4 of the wrong type"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(tmp_path: Path, data: bytes, said: str) -> None:
+    found = _checked(tmp_path, data)
+    assert (found.status, found.message.partition(" (and ")[0]) == ("damaged", said)
+
+
+def test_checks_are_remembered_of_so_many_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(container, "REMEMBERED", 2)
+    monkeypatch.setattr(container, "_walked", {})
+    paths = [tmp_path / f"{n}.ncu-rep" for n in range(5)]
+    known = []
+    for path in paths:
+        path.write_bytes(made.report())
+        assert check(path).status == "ok"
+        known.append(len(container._walked))
+    assert known == [1, 2, 1, 2, 1]
+
+
+def test_a_name_that_became_a_number_is_no_name_and_the_launch_is_lost() -> None:
+    whole = made.result(NAMES)
+    name = made.field(6, "scale")
+    assert whole.count(name) == 1
+    assert repair_frame(whole.replace(name, made.field(6, b"\xff")), KERNEL) is not None
+    assert repair_frame(whole.replace(name, made.field(6, 7)), KERNEL) is None
+    assert repair_frame(whole + made.field(6, 7), KERNEL) == repair_frame(whole, KERNEL)

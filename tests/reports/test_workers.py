@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from profkit.errors import ProfkitError
 from profkit.reports import cluster, reader
-from profkit.reports.isolated import each_isolated, isolated
+from profkit.reports.isolated import each_isolated, is_limited, isolated, processors
 from tests.reports import made
 
 DIES = "tests.reports.crashing:dies"
@@ -201,3 +203,81 @@ def test_ctrl_c_ends_without_noise_and_without_children(tmp_path: Path) -> None:
     assert (process.returncode, out, err) == (130, "", "")
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
+
+
+ENDS = "tests.reports.crashing:ends"
+
+
+def test_how_a_child_ended_is_said_in_a_clause() -> None:
+    items = ["76", "memory", "1", "SIGABRT", "SIGBUS", "0"]
+    found = isolated(ENDS, items, 1, lambda item, why: (item, why))
+    assert found == [
+        ("76", "the process that read it ended with exit status 76"),
+        ("memory", "the process that read it ended with exit status 76"),
+        ("1", "the process that read it ended with exit status 1"),
+        ("SIGABRT", "Nsight Compute's library crashed on it: SIGABRT"),
+        ("SIGBUS", "Nsight Compute's library crashed on it: SIGBUS"),
+        ("0", "the process that read it ended with exit status 0"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("item", "named"),
+    [
+        ("memory", "memory"), (["memory"], "memory"), (["SIGABRT", 3], "SIGABRT"),
+        (["1", "the report", 0], "the report"), (["76", "its report", "more"], "its report"),
+        ("SIGSEGV", None), ("3", None), ("0", None),
+    ],
+)  # fmt: skip
+def test_where_memory_is_limited_a_child_without_any_says_nothing_of_its_file(
+    item: str | list[object], named: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is named, and of a copy the report; any other end is the file's all the same."""
+    monkeypatch.setattr("profkit.reports.isolated.is_limited", lambda: True)
+    if named is None:
+        assert isolated(ENDS, [item], 1, lambda item, _why: f"died of {item}") == [
+            f"died of {item}"
+        ]
+        return
+    with pytest.raises(ProfkitError) as caught:
+        isolated(ENDS, [item], 1, lambda *_: None)
+    assert (caught.value.message, caught.value.hint) == (
+        f"{named}: out of memory", "allow more of it",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("soft", "limited"), [(resource.RLIM_INFINITY, False), (1 << 40, True), (0, True)]
+)
+def test_memory_is_limited_by_the_soft_limit(
+    soft: int, limited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _of: (soft, resource.RLIM_INFINITY))
+    assert is_limited() is limited
+
+
+def test_processors_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 5, 9}, raising=False)
+    assert processors() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert processors() == 64
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert processors() == 1
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_few_items_are_taken_ahead_and_each_is_told_when_it_is_done(jobs: int) -> None:
+    """What is taken may be a copy on disk that is removed when it is done."""
+    taken, done, open_ = 0, [], []
+
+    def items() -> Iterator[int]:
+        nonlocal taken
+        for n in range(20):
+            taken += 1
+            open_.append(taken - len(done))
+            yield n
+
+    found = isolated("tests.reports.crashing:pid", items(), jobs, lambda *_: None, done.append)
+    assert [item for item, _ in found] == sorted(done) == [*range(20)]
+    assert max(open_) == jobs + 1
