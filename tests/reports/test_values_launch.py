@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import struct
 from dataclasses import dataclass, field
 from math import isnan, nan
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from profkit.errors import ProfkitError
+from profkit.records.record import SCHEMA
 from profkit.reports import frame, hotlines
 from profkit.reports.addresses import LaunchedCode
 from profkit.reports.cubin import Function, LineRow, LineTable
 from profkit.reports.instruction import COUNTERS, RAW_SAMPLES
 from profkit.reports.metrics import IDENTITY, OPCODES
+from tests.reports import made
 
 
 @dataclass
@@ -423,3 +429,113 @@ def test_equal_lines_stand_in_the_order_of_the_file() -> None:
     held = {RAW_SAMPLES["wait"]: Metric(None, {48: 2.0, 0: 2.0, 64: 2.0, 32: 3.0})}
     found = _answered("", held, sampled=9).sampled
     assert [(x.line, x.pc) for x in found] == [(3, 32), (None, 64), (2, 0), (4, 48)]
+
+
+def test_a_sample_that_waits_for_several_lines_is_divided_among_them() -> None:
+    """Two loads of one line are one of them."""
+    loads = [_bits(0x981, write=n) for n in range(3)]
+    code = b"".join(loads) + _bits(0x221, wait=0b111) + _bits(0x94D)
+    lines = {16 * n: ("a.cu", line) for n, line in enumerate((1, 1, 2, 3, 4))}
+    held = {RAW_SAMPLES["long_scoreboard"]: Metric(None, {48: 6.0})}
+    kernel = _kernel((_function("_Zk", 0, code),), metrics=held, lines=lines)
+    asked = {"one": ("stall long_scoreboard",), "all": ("stalls memory",)}
+    found = hotlines._answer(kernel, hotlines.LinesRequest("", 0, asked)).counters
+    for of in asked:
+        rows = [(x.line, x.value, x.share, x.producer_line, x.producer_pc) for x in found[of]]
+        assert rows == [(3, 3.0, 0.5, 1, 16), (3, 3.0, 0.5, 2, 32)]
+
+
+def test_a_warp_that_issues_waits_for_nothing() -> None:
+    held = {RAW_SAMPLES[state]: Metric(None, {0: 5.0}) for state in ("selected", "not_selected")}
+    assert _first("stalls", **held) == []
+    assert set(COUNTERS["stalls"].states) == {*RAW_SAMPLES} - {"selected", "not_selected"}
+    waits = {RAW_SAMPLES["sleeping"]: Metric(None, {16: 5.0})}
+    assert _first("stalls", **held, **waits) == [(3, 16, 5.0, 1.0)]
+    assert _first("stalls memory", **held, **waits) == []
+
+
+@pytest.mark.parametrize(
+    ("major", "minor", "opcode"),
+    [(9.0, 0.0, "HFMA2"), (9.0, 9.0, "HFMA2"), (10.0, 0.0, "IADD"), (None, 0.0, "HFMA2"),
+     (12.0, None, "HFMA2")],
+)  # fmt: skip
+def test_what_a_code_means_is_said_by_the_gpu_of_the_launch(
+    major: float | None, minor: float | None, opcode: str
+) -> None:
+    said = {"major": major, "minor": minor}
+    cc = {f"device__attribute_compute_capability_{part}": of for part, of in said.items()
+          if of is not None}  # fmt: skip
+    function = _function("_Zk", 0x100, _bits(0x235))
+    assert LaunchedCode(Action(cc), lambda: [function]).opcode(0x100) == opcode
+
+
+def test_a_report_that_crashes_the_library_is_told_and_costs_no_other_its_lines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where what came back is not as many answers as were asked for."""
+    paths = [str(tmp_path / name) for name in ("one.ncu-rep", "two.ncu-rep")]
+    for path in paths:
+        Path(path).write_bytes(b"")
+    asked = [
+        hotlines.LinesRequest(path, n, {"rule": ("sectors",)}) for n in (0, 1) for path in paths
+    ]
+    line = hotlines.CounterLine("sectors", "a.cu", 1, 16, "LDG", 1.0, 2.0)
+    good = [hotlines.HotLines({"rule": (line,)}, (line,)) for _ in range(2)]
+    items: list[Any] = []
+    monkeypatch.setattr(hotlines, "isolated", lambda _f, i, *_: items.extend(i) or [good[:1], good])
+    nothing = hotlines.HotLines({}, ())
+    assert hotlines.lines_of(asked, strict=False) == [nothing, good[0], nothing, good[1]]
+    assert [(path, [of["launch"] for of in some]) for path, some in items] == [
+        (path, [0, 1]) for path in paths
+    ]
+    with pytest.raises(ProfkitError) as caught:
+        hotlines.lines_of(asked)
+    assert (caught.value.message, caught.value.hint) == (
+        f"{paths[0]}: the process that read it answered other requests",
+        "its machine code is damaged: record it again",
+    )
+
+
+def test_a_table_has_no_source_lines() -> None:
+    asked = [hotlines.LinesRequest("x.csv", 0, {"rule": ("sectors",)}, sampled=3)]
+    assert hotlines.lines_of(asked, strict=False) == [hotlines.HotLines({"rule": ()}, ())]
+    with pytest.raises(ProfkitError, match=r"^x\.csv: a table has no source lines") as caught:
+        hotlines.lines_of(asked)
+    assert caught.value.hint == "give the .ncu-rep itself for its hot lines"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "limited", "here"),
+    [("its own", False, True), ("its own", True, False), ("0" * 64, False, False),
+     (None, False, False)],
+)  # fmt: skip
+def test_only_what_is_known_to_be_whole_is_read_in_this_process(
+    recorded: str | None, limited: bool, here: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any other may crash the library; and where memory is limited, may take all of it."""
+    path = tmp_path / "made.ncu-rep"
+    path.write_bytes(made.report())
+    if recorded:
+        sha256 = (
+            hashlib.sha256(path.read_bytes()).hexdigest() if recorded == "its own" else recorded
+        )
+        record = {"schema": SCHEMA, "variant": "v", "case": "c", "report": {"sha256": sha256}}
+        path.with_suffix(".json").write_text(json.dumps(record))
+    monkeypatch.setattr(hotlines, "is_limited", lambda: limited)
+    children: list[Any] = []
+    empty = [hotlines.HotLines({}, ())]
+    monkeypatch.setattr(hotlines, "isolated", lambda _f, i, *_: children.extend(i) or [empty])
+    assert hotlines.lines_of([hotlines.LinesRequest(str(path), 0, sampled=1)]) == empty
+    assert bool(children) is not here
+
+
+def test_a_frame_of_lines_has_whole_numbers_or_nothing() -> None:
+    known = hotlines.CounterLine("samples", "a.cu", 7, 1 << 62, "LDG", 0.5, 2.0, "wait", 1.0)
+    bare = hotlines.CounterLine("samples", None, None, 16, "", 0.5, 2.0)
+    found = hotlines.lines_frame([known, bare])
+    assert found.pc.tolist() == [1 << 62, 16]
+    assert found.line[0] == 7
+    assert found[["file", "line", "producer_line", "producer_pc"]].isna().to_numpy().tolist() == [
+        [False, False, True, True], [True, True, True, True],
+    ]  # fmt: skip
+    assert found.value.sum() == 4.0

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from profkit.reports import addresses
 from profkit.reports.addresses import LaunchedCode, Program, producers
 from profkit.reports.cubin import Function
 from profkit.reports.instruction import Control, Instruction
@@ -147,3 +148,22 @@ def test_a_code_that_is_not_known_has_the_opcode_of_the_text() -> None:
     without = LaunchedCode(_Launch(x1000="MOV, ???, EXIT"), lambda: known)
     assert [without.opcode(0x1000 + 16 * n) for n in range(3)] == ["MOV", "", "EXIT"]
     assert without.producers(0x1010, "wait") == []  # then nothing that follows would be sure
+
+
+def test_a_walk_back_looks_at_so_many_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "BOUND", 4)
+    load: Row = ("LDG", 0, None, ())
+    use: Row = ("FADD", None, None, (0,))
+    assert _of(_made(load, *["NOP"] * 3, use), 4) == ["LDG 0"]
+    assert _of(_made(load, *["NOP"] * 4, use), 5) == []
+
+
+def test_a_function_is_known_by_its_first_instructions() -> None:
+    """To ask the library for the text of all would take as long as to read the report."""
+    cubin: Any = None
+    for same, opcode in ((8, "NOP"), (7, "EXIT")):
+        texts = ", ".join(["NOP"] * same + ["EXIT"] * 4)
+        launch = _Launch(x1000="MOV", x2000=texts)
+        called = Function("called", None, _bits(*[NOP] * 10), cubin)
+        code = LaunchedCode(launch, lambda: [called])  # noqa: B023
+        assert code.opcode(0x2000 + 16 * 9) == opcode

@@ -281,3 +281,34 @@ def test_which_function_a_launch_ran(tmp_path: Path) -> None:
     assert images.launched(two, "kern", {0x900}) is not None  # the same code twice is one
     mixed = [*two, *(f for f in known if f.name == "other")]
     assert images.launched(mixed, "kern", {1}) is not None
+
+
+def test_rows_are_looked_up_by_address_and_callers_by_their_place_in_the_table() -> None:
+    rows = (LineRow(64, "a.cu", 10, 0), LineRow(0, "x.h", 5, 1), LineRow(32, "b.cu", 7, 2))
+    table = LineTable(rows)
+    assert table.stack(0) == table.stack(31) == [("x.h", 5), ("a.cu", 10)]
+    assert table.stack(32) == table.stack(63) == [("b.cu", 7), ("x.h", 5), ("a.cu", 10)]
+    assert table.stack(64) == [("a.cu", 10)]
+    assert LineTable(()).stack(0) == []
+
+
+def test_a_section_without_bytes_in_the_file_has_no_content() -> None:
+    data = bytearray(_elf([(".text.k", b"K" * 8), (".nv.shared.k", b"S" * 4)]))
+    (table,) = struct.unpack_from("<Q", data, 40)
+    fields = 8, 3, 64, 72, 1 << 30, 7, 24  # kind, flags, ..., bytes in memory, info, entry
+    struct.pack_into("<IQ", data, table + 2 * 64 + 4, *fields[:2])
+    struct.pack_into("<Q", data, table + 2 * 64 + 32, fields[4])
+    struct.pack_into("<I", data, table + 2 * 64 + 44, fields[5])
+    struct.pack_into("<Q", data, table + 2 * 64 + 56, fields[6])
+    _, code, shared, _ = images.elf_sections(bytes(data))
+    assert (code.content, code.kind, code.size) == (b"K" * 8, 1, 8)
+    found = shared.name, shared.kind, shared.flags, shared.size, shared.info, shared.entry
+    assert found == (".nv.shared.k", 8, 3, 1 << 30, 7, 24)
+    assert shared.content == b""
+
+
+def test_a_file_of_a_folder_that_is_not_listed_has_its_name_alone() -> None:
+    program = _address() + b"\4\2" + COPY + END
+    unit = _unit(program).replace(b"b.h\0\2", b"b.h\0\3")
+    (row,) = line_tables(unit, {_start(unit, program): "kernel"})["kernel"].rows
+    assert row.file == "b.h"
