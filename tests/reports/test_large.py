@@ -128,12 +128,6 @@ def test_wanted_launches_only(several: str, in_parts: None, tmp_path: Path) -> N
     assert [container.check(path).status for path, _ in made_] == ["ok", "ok"]
 
 
-def test_a_launch_that_is_not_there(several: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hotlines, "LARGE", 1)
-    with pytest.raises(ProfkitError, match="has no launch 7"):
-        hot_lines(several, 7)
-
-
 def test_lines_of_a_large_one(heavy: Path) -> None:
     """The last repetition of a launch, from a part of the report, has the lines of the first."""
     small = heavy.with_name("small.ncu-rep")
@@ -162,3 +156,27 @@ def test_memory_is_at_most_three_times_the_report_and_200_mb(heavy: Path) -> Non
     launches = json.loads(done.stdout)["launches"]
     assert len(launches) == container.check(heavy).launches == 120
     assert float(done.stderr.splitlines()[-1]) < 3 * heavy.stat().st_size + 200e6
+
+
+@pytest.mark.parametrize("part", [1, 1 << 20])
+def test_lines_of_a_large_one_stand_in_the_order_of_the_requests(
+    several: str, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each launch that is asked for is in one copy, with what else is asked of it."""
+    monkeypatch.setattr(hotlines, "LARGE", 1)
+    monkeypatch.setattr(container, "PART", part)
+    asked = [hotlines.LinesRequest(several, n, {f"{n}": (), f"key {at}": ()})
+             for at, n in enumerate((4, 0, 2, 4))]  # fmt: skip
+    answers = hotlines.lines_of(asked)
+    assert [[*of.counters] for of in answers] == [[*of.counters] for of in asked]
+
+
+@pytest.mark.parametrize("launch", [-1, 5])
+def test_launches_of_a_large_one_are_counted_from_0(
+    several: str, launch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hotlines, "LARGE", 1)
+    with pytest.raises(ProfkitError) as caught:
+        hot_lines(several, launch)
+    assert caught.value.message == f"{several}: has no launch {launch}"
+    assert caught.value.hint == "launches are counted from 0"

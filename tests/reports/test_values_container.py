@@ -183,6 +183,7 @@ def test_what_a_block_header_says() -> None:
     [
         (b"", None),
         (made.details(), "2025.3.1.0"),
+        (made.field(9, made.field(1, "Nsight Compute") + made.field(2, "9.9")), None),
         (made.field(8, made.field(1, "CUDA Version") + made.field(2, "13.0")), ""),
     ],
 )
