@@ -91,3 +91,30 @@ def test_a_speed_up_that_is_none_is_no_text(factor, shown):
 )  # fmt: skip
 def test_one_is_singular(number, words, shown):
     assert text.counted(number, *words) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "base"),
+    [
+        ("_Z5scale", "scale", "scale"),
+        ("_ZN2at6native3addIfLi4EEEvPT_S2_", "at::native::add<4>", "add"),
+        ("_Z6stage2ILi128EEv9Attention", "stage2<128 Attention>", "stage2"),
+        ("_ZN12_GLOBAL__N_14kernIfEEvv", "(anonymous namespace)::kern", "kern"),
+        ("_Z", "_Z", "_Z"),
+        ("plain", "plain", "plain"),
+        ("void ns::k<float, (int)4>(float*, int)", None, "k"),
+        ("void (anonymous namespace)::k<a::b>(x)", None, "k"),
+        ("int ns::f<1>::g(int)", None, "g"),
+        ("void <unnamed>::k()", None, "k"),
+    ],
+)
+def test_a_kernel_s_name_is_read_out_of_what_the_compiler_made_of_it(name, shown, base):
+    assert text.readable(name) == (shown or name)
+    assert text.base_name(name) == base
+
+
+def test_a_number_and_its_unit_are_not_parted():
+    said = "1 %, 38.5 µs of 2 blocks, 7 GB/s, 5 cycles, 3 k and 2 steps"
+    whole = "1_%, 38.5_µs of 2 blocks, 7_GB/s, 5_cycles, 3_k and 2 steps"
+    assert text.unbroken(said, "_") == whole
+    assert text.unbroken("7 GB/s") == "7\xa0GB/s"
