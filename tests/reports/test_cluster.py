@@ -88,6 +88,29 @@ def test_two_tasks_a_worker_are_open_and_no_fewer_than_eight(
     assert 1 + len([*found]) == taken == 400
 
 
+class OneAtATime(Executor):
+    """With eight tasks open, the oldest is done."""
+
+    def __init__(self) -> None:
+        super().__init__(_max_workers=1)
+        self.open: list[tuple[Future[Any], list[str]]] = []
+
+    def submit(self, function: Callable[..., Any], *given: Any) -> Future[Any]:
+        self.open.append((Future(), given[1]))
+        task = self.open[-1][0]
+        if len(self.open) == 8:
+            done, chunk = self.open.pop(0)
+            done.set_result(function(given[0], chunk, given[2]))
+        return task
+
+
+def test_a_task_that_is_done_makes_room_for_one() -> None:
+    names = iter(_names(400))
+    found = each_report(READ, names, LOST, OneAtATime())
+    assert [next(found)[0] for _ in range(17)] == _names(17)
+    assert next(names) == f"r{8 * (8 + 2)}"
+
+
 @pytest.mark.parametrize("broken", [False, True])
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_a_task_is_tried_twice_and_then_read_here(

@@ -260,3 +260,68 @@ def test_such_a_name_is_kept_of_a_launch_that_is_damaged_too(write) -> None:
     path = write(made.result(NAMES, kernel=b"k\xff", extra=made.field(21, b"\xff")))
     (kernel,) = reader.read_report([path]).launches.kernel
     assert kernel == r"k\xff"
+
+
+@pytest.mark.parametrize(
+    ("cut", "limited", "child"),
+    [(0, False, False), (5, False, True), (0, True, True), (None, True, False)],
+)
+def test_what_may_take_its_process_with_it_is_read_in_a_child(
+    write, monkeypatch, cut: int | None, limited: bool, child: bool
+) -> None:
+    """A damaged report, and where memory is limited any; a table needs no library."""
+    if cut is None:
+        table = b"ID,Kernel Name,gpu__time_duration.sum\n0,k,1500\n"
+        path = write(data=table, name="made.csv")
+    else:
+        data = made.report([made.result(NAMES)] * 2, NAMES)
+        path = write(data=data[: len(data) - cut])
+    called: list[str] = []
+
+    def isolated(function: str, items: list[str], *_):
+        called.append(function)
+        return [reader.read_part(item) for item in items]
+
+    monkeypatch.setattr(reader, "isolated", isolated)
+    monkeypatch.setattr(reader, "is_limited", lambda: limited)
+    (file,) = reader.read_report([path]).files
+    assert (file.status, file.launches) == ("damaged" if cut else "ok", 1 if cut is None else 2)
+    assert called == [f"{reader.__name__}:read_part"] * child
+
+
+def test_few_small_reports_are_read_here_and_others_in_as_many_children_as_there_are_files(
+    write, monkeypatch
+) -> None:
+    called: list[tuple[int, int]] = []
+
+    def each_report(_function, names, _died, _client, most):
+        called.append((len(names), most))
+        return [(name, reader.read_part(name)) for name in names]
+
+    monkeypatch.setattr(cluster, "each_report", each_report)
+    monkeypatch.setattr(reader, "processors", lambda: 20)
+    paths = [write(made.result(NAMES), name=f"{n}.ncu-rep") for n in range(9)]
+    for some, jobs in (
+        (paths[:8], None),
+        (paths, None),
+        (paths, 3),
+        ([*paths[:8], paths[0]], None),
+    ):
+        assert len(reader.read_report(some, jobs=jobs).launches) == len(some)
+    assert called == [(9, 9), (9, 3)]  # the same file twice is one
+    called.clear()
+    packed = write(data=zstandard.compress(paths[0].read_bytes()), name="packed.ncu-repz")
+    weight = paths[0].stat().st_size + 20 * packed.stat().st_size  # so large it may become
+    for much in (weight, weight - 1):
+        monkeypatch.setattr(reader, "MUCH", much)
+        assert len(reader.read_report([paths[0], packed]).launches) == 2
+    assert called == [(2, 2)]
+
+
+def test_a_launch_that_the_library_does_not_give_is_missed(write, monkeypatch) -> None:
+    path = write(made.result(NAMES), made.result(NAMES), made.result(NAMES))
+    real = reader.actions
+    monkeypatch.setattr(reader, "actions", lambda of: list(real(of))[:2])
+    (file,) = reader.read_report([path]).files
+    assert (file.status, file.launches) == ("damaged", 2)
+    assert file.message == "2 of 3 launches can be read"
