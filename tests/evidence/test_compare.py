@@ -582,3 +582,29 @@ def test_a_strict_policy_asks_for_one_in_a_thousand():
     assert strict.answer(slower) == "slower", "its nearer end decides"
     assert strict.answer(replace(slower, effective=4.0)) == "cannot tell", "rests on four samples"
     assert strict.answer(replace(slower, effective=float("nan"))) == "cannot tell"
+
+
+def test_launches_of_reports_match_by_their_marks_and_those_of_variants_do_not():
+    def marked(variant, *pairs):
+        return [row(variant, None if variant is None else "B", nvtx=n, kernel=k) for n, k in pairs]
+
+    sides = [[("qk", "k"), ("pv", "k")], [("pv", "k"), ("qk", "k"), ("z", "k")]]
+    reports = [Run("x", None, None, frame(*marked(None, *side))) for side in sides]
+    pairs, left = match(*reports)
+    assert [(b["nvtx"], a["nvtx"]) for b, a in pairs] == [("qk", "qk"), ("pv", "pv")]
+    assert left == ("k",)
+    one = run(launches=marked("stage1", ("stage1", "a"), ("stage1", "b")))
+    two = run("stage2", launches=marked("stage2", ("stage2", "b")))
+    assert [(b["kernel"], a["kernel"]) for b, a in match(one, two)[0]] == [("b", "b")]
+
+
+def test_notes_are_of_what_is_known_on_both_sides():
+    bare = [Run(name, "B", None, frame(), None) for name in ("x", "y")]
+    assert compare_runs(*bare).untimed == "both sides", "no report is not one report"
+    known, foreign = run(), Run("y", "B", None, frame(row(None, "B", kernel="other")))
+    assert not [n for n in compare_runs(known, foreign).notes if "no kernel has the same" in n]
+    assert not [n for n in compare_runs(known, run("stage2", launches=[])).notes if "together" in n]
+    near = run("stage2", launches=[row("stage2", sm_clock=1.9e9 * 1.0305)])
+    assert not [n for n in compare_runs(known, near).notes if "the SM ran" in n], "of the faster"
+    sides = on_gpu(run(), ""), on_gpu(run("stage2"), "b")
+    assert not [n for n in compare_runs(*sides).notes if "two GPUs" in n]

@@ -735,3 +735,41 @@ def test_a_strict_gate_closes_on_what_cannot_be_told_and_bad_news_comes_first() 
     assert replace(report, subjects=()).status == 2, "what cannot be read is not tried"
     assert GateReport((subjects[1],)).status == 0
     assert GateReport((subjects[1],), strict=True).status == 2
+
+
+def test_references_of_one_process_or_of_another_library_are_no_control(tmp_path: Path) -> None:
+    """In one session the machine is the same for both sides: what moved is their code."""
+    before, old = made("v1", 1e-5, 1), made("sdpa", 2e-5, 3, source=None)
+    for name, session, backend in (("a", "s", old.backend), ("b", "later", "another")):
+        after = changed(before, 1.4e-5, 2, session)
+        new = replace(old, timing=timed(2.8e-5, 4, session), backend=backend)
+        report = gated(tmp_path / name, [before, old], [after, new], spread_of={"GPU-1": 1e-3}.get)
+        assert [(s.answer, s.cause) for s in report.subjects] == [("slower", "code")]
+
+
+def test_how_many_samples_it_takes_is_counted_from_the_fewer(tmp_path: Path) -> None:
+    before = made("v1", timing=timed(1e-5, 1, "s", 120, 0.05))
+    after = replace(changed(before, 1e-5, 2), timing=timed(1e-5, 2, "s", 60, 0.05))
+    for name, sides in (("a", (before, after)), ("b", (after, before))):
+        (found,) = gated(tmp_path / name, [sides[0]], [sides[1]]).subjects
+        wanted = samples_for(0.02, found.smallest_change, 60, found.time.reason)
+        assert found.samples_needed == wanted > 60
+
+
+def test_a_side_without_any_time_was_not_timed_and_a_library_call_is_never_stale(
+    tmp_path: Path,
+) -> None:
+    before = made("v1", 1e-5, 1)
+    side = before.timing.l2.warm
+    both = replace(before, timing=replace(before.timing, l2=TimedSides(warm=side, cold=side)))
+    (found,) = gated(
+        tmp_path / "a", [both], [replace(changed(both, 1e-5, 2), timing=None)]
+    ).subjects
+    assert found.because.startswith("HEAD was not timed: ")
+    (found,) = gated(tmp_path / "b", [both], [replace(changed(both, 1e-5, 2), timing=replace(
+        both.timing, l2=TimedSides(cold=side)))]).subjects  # fmt: skip
+    assert found.because.startswith("HEAD was timed with a cold L2 only: ")
+    root = folder(tmp_path / "c", made("sdpa", source=None), before)
+    today = {"p/sdpa": SourceFile(Header("x"), "edited")}
+    report = judge_gate(Evidence(root), Evidence(root, headers=today))
+    assert [(s.name, s.answer) for s in report.subjects] == [("v1.B", "same")]

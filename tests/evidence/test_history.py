@@ -715,6 +715,8 @@ def test_a_table_by_names_of_frames_with_and_without_cases(tmp_path: Path) -> No
     with pytest.raises(ProfkitError, match="v2: not in the history") as raised:
         found("v2")
     assert raised.value.hint == "there are: v1, v1.B, v1.C, v10, v10.B"
+    with pytest.raises(ProfkitError, match="no/folder: no history"):
+        pk.history("no/folder", folder=tmp_path)
     with pytest.raises(ProfkitError, match="int: no folder of a history"):
         pk.history("v1", folder=3)
 

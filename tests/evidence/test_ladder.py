@@ -199,3 +199,25 @@ def test_siblings_and_their_children_stay_in_order():
     assert ladder_order(parents) == (
         [("z", 0), ("b", 1), ("c", 2), ("d", 3), ("a", 1), ("y", 0)], [],
     )  # fmt: skip
+
+
+def test_a_report_of_no_variant_is_called_as_its_file_and_beside_variants_left_out(
+    tmp_path, monkeypatch
+):
+    report = tmp_path / "some.ncu-rep"
+    report.write_bytes(b"")
+    for rows, names in (
+        ([], ["some"]),
+        ([row(None, None), row(None, None)], ["some"]),
+        ([row("b"), row(None, None), row("a"), row("b")], ["a.B", "b.B"]),
+        ([row("a", "C"), row("a", "B")], ["a.B", "a.C"]),
+    ):
+        read = frame(*rows).astype({"variant": object, "case": object})
+        for mark in ("variant", "case"):  # as a report's rows have it
+            read[mark] = read[mark].where(read[mark].notna(), None)
+        monkeypatch.setattr(runs_module, "read_launches", lambda _, read=read: read)
+        found = named_runs(report, Evidence(tmp_path))
+        assert [r.name for r in found] == names
+        assert sum(len(r.launches) for r in found) == len([r for r in rows if r["variant"]]) or (
+            names == ["some"] and len(found[0].launches) == len(rows)
+        )

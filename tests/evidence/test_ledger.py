@@ -446,3 +446,38 @@ def test_a_line_cut_off_by_a_crash_swallows_no_other(tmp_path):
     assert new.predictions == tuple(entries[1:]), "once, and not what is there"
     kept = read_ledger(file)
     assert (kept.predictions, kept.damaged) == (tuple(entries), (2,))
+
+
+def test_an_update_of_some_runs_reads_and_writes_nothing_of_others(tmp_path):
+    """Of a parent or of a child their step; a report without a record predicts for itself."""
+    steps = {}
+    for one, two in (("stage1", "stage2"), ("v1", "v2")):
+        steps[(one, "B")] = step(tmp_path, True, one, 1e-4)
+        steps[(two, "B")] = step(tmp_path, False, two, 4e-5, after=one, fixes=TWO)
+    steps[("bare", "B")] = replace(step(tmp_path, True, "bare", 1e-4), record=None)
+
+    class Half(Known):
+        def load(self, variant, case):
+            if variant == "v2":
+                raise ProfkitError("v2.B: broken")
+            return super().load(variant, case)
+
+        def recorded(self, variant, case):
+            return self._runs[variant, case]
+
+    for name, predicted in (("stage1", {"stage1"}), ("stage2", {"stage1"}), ("bare", {"bare"})):
+        file = tmp_path / f"{name}.jsonl"
+        new = update(Half(tmp_path, dict(steps)), file, only=[(name, "B")])
+        assert new.problems == (), "nobody asked for v2"
+        assert predicted <= {p.variant for p in new.predictions}
+        assert {o.child for o in new.outcomes} == (set() if name == "bare" else {"stage2"})
+    every = update(Half(tmp_path, dict(steps)), tmp_path / "all.jsonl")
+    assert [p.message for p in every.problems] == ["v2.B: broken"]
+
+
+def test_what_a_header_says_of_another_case_is_not_meant_at_this_one(tmp_path):
+    parent = step(tmp_path, True, "stage1", 1e-4)
+    for said_of, meant in (("B", ["+".join(TWO)]), ("C", [])):
+        child = step(tmp_path, False, "stage2", 4e-5, after="stage1", fixes=TWO, said_of=said_of)
+        assert [o.rule for o in outcomes_of(parent, child) if o.meant] == meant
+    assert predictions_of(replace(parent, case=None)) == [], "nobody knows of which case"
