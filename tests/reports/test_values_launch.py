@@ -19,7 +19,7 @@ from profkit.reports import frame, hotlines
 from profkit.reports.addresses import LaunchedCode
 from profkit.reports.cubin import Function, LineRow, LineTable
 from profkit.reports.instruction import COUNTERS, RAW_SAMPLES
-from profkit.reports.metrics import IDENTITY, OPCODES
+from profkit.reports.metrics import CATALOGUE, IDENTITY, OPCODES
 from tests.reports import made
 
 
@@ -539,3 +539,24 @@ def test_a_frame_of_lines_has_whole_numbers_or_nothing() -> None:
         [False, False, True, True], [True, True, True, True],
     ]  # fmt: skip
     assert found.value.sum() == 4.0
+
+
+@pytest.mark.parametrize(
+    ("numbers", "refused"),
+    [([0], False), ([(1 << 32) - 1], False), ([1 << 32], True), ([-1], True), ([0, 1 << 32], True),
+     ([], False)],
+)  # fmt: skip
+def test_rows_that_no_frame_can_be_made_of_are_refused(numbers: list[int], refused: bool) -> None:
+    """What a child says its launches are may be anything."""
+    rows: list[Any] = [("x", n, "k", "kernel", *[None] * 7, "ok", None) for n in numbers]
+    rules: list[Any] = [("x", n, "r", "t", "m", 0.5, "") for n in numbers]
+    values = bytes(8 * len(CATALOGUE))
+    for some, held, advice in ((rows, values * len(rows), []), ([], b"", rules)):
+        if refused:
+            with pytest.raises(ValueError, match="a launch's number is none"):
+                frame.Rows(some, held, advice)
+        else:
+            assert frame.Rows(some, held, advice).identity == some
+    for wrong in (values * len(rows) + b"x", values * (len(rows) + 1)):
+        with pytest.raises(ValueError, match="other values than launches"):
+            frame.Rows(rows, wrong)

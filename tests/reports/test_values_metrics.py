@@ -106,6 +106,21 @@ def test_ncus_halved_shares_are_doubled_on_the_gpus_where_it_halves_them():
     assert of(read_from(unit + count), turing | {unit + count: 40.0}) == 40.0
 
 
+def test_a_share_is_doubled_on_no_other_gpu():
+    """A wrong one would be more than everything, or half of what binds."""
+    cc = "device__attribute_compute_capability_"
+    gpus = [(major, minor) for major in range(5, 14) for minor in range(10)]
+    doubled = {}
+    for unit in ("l1tex__data_pipe_lsu_wavefronts", "l1tex__m_l1tex2xbar_req_cycles_active"):
+        name = f"{unit}.avg.pct_of_peak_sustained_elapsed"
+        source = read_from(name)
+        shares = {gpu: of(source, {name: 50.0, cc + "major": gpu[0], cc + "minor": gpu[1]})
+                  for gpu in gpus}  # fmt: skip
+        assert set(shares.values()) == {0.5, 1.0}
+        doubled[unit] = [gpu for gpu in gpus if shares[gpu] == 1.0]
+    assert [*doubled.values()] == [[(7, 5)], [(7, 0), (7, 5), (8, 6), (8, 9), (12, 0)]]
+
+
 def test_a_metric_of_ncus_own_is_read_under_the_first_name_that_is_there():
     (metric,) = metrics(f"[Part since 2024.1]\nm | share | What it is\n  {P}\n  y.pct")
     assert [metric.of(raw) for raw in ({P: 50.0, "y.pct": 20.0}, {"y.pct": 20.0})] == [0.5, 0.2]
