@@ -6,6 +6,7 @@ import hashlib
 import json
 from math import isnan, nan
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import zstandard
@@ -325,3 +326,50 @@ def test_a_launch_that_the_library_does_not_give_is_missed(write, monkeypatch) -
     (file,) = reader.read_report([path]).files
     assert (file.status, file.launches) == ("damaged", 2)
     assert file.message == "2 of 3 launches can be read"
+
+
+@pytest.mark.parametrize("cut", [0, 5])
+def test_raw_values_of_a_damaged_report_are_read_in_a_child(write, monkeypatch, cut: int) -> None:
+    data = made.report([made.result(NAMES)] * 2, NAMES)
+    path = write(data=data[: len(data) - cut])
+    called: list[str] = []
+
+    def isolated(function: str, items, *_):
+        called.append(function)
+        return [reader.raw_rows(item) for item in items]
+
+    monkeypatch.setattr(reader, "isolated", isolated)
+    assert len(reader.raw_frame(path)) == 2
+    assert called == [f"{reader.__name__}:raw_rows"] * bool(cut)
+
+
+def test_launches_are_counted_over_all_ranges_of_a_report(write, monkeypatch) -> None:
+    path = write(made.result(NAMES))
+    groups = [
+        SimpleNamespace(num_actions=lambda n=n: n, action_by_idx=lambda i, n=n: (n, i))
+        for n in (2, 0, 3)
+    ]
+    monkeypatch.setattr(reader, "open_report", lambda _path: groups)
+    with reader.opened_launches(path) as action:
+        assert [action(n) for n in range(5)] == [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]
+        for n in (-1, 5):
+            with pytest.raises(ProfkitError, match=f"has no launch {n}"):
+                action(n)
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_large_packed_report_is_unpacked_in_a_child_where_memory_is_limited(
+    write, monkeypatch, limited: bool
+) -> None:
+    path = write(data=zstandard.compress(made.report()), name="packed.ncu-repz")
+    part = reader.read_part(str(path))
+    called: list[str] = []
+    monkeypatch.setattr(reader, "is_limited", lambda: limited)
+    monkeypatch.setattr(reader, "LARGE", 1)
+    monkeypatch.setattr(reader, "MUCH", 1)
+    monkeypatch.setattr(
+        cluster, "each_report", lambda _f, names, *_: called.extend(names) or [(names[0], part)]
+    )
+    monkeypatch.setattr(reader, "read_large", lambda names, *_: [part for _ in names])
+    assert reader.read_report([path]).files == (part.file,)
+    assert called == [str(path)] * limited
