@@ -76,7 +76,7 @@ LIMITS = {"file": 400, "function": 50, "arguments": 6, "folder": 20}
 # Of the whole: what it may have, and the goal of "one of each". Each is lowered when something goes;
 # raising one needs its line in DECISIONS.md.
 ROOMS = {
-    "cli": (3092, 2700),
+    "cli": (3088, 2700),
     "diagnosis": (3020, 2700),
     "evidence": (4055, 3300),
     "measure": (8027, 7000),
@@ -88,7 +88,7 @@ ROOMS = {
     "tune": (1978, 1800),
 }
 WHOLE = {
-    "lines": (38959, 34500),
+    "lines": (38955, 34500),
     "modules": (199, 200),
     "folders": (25, 26),
     "comprehensions with two loops": (0, 0),
