@@ -25,8 +25,8 @@ HERE = Path(__file__).resolve().parent
 CORPUS = ROOT.parent / "shared" / "corpus"
 
 # What make fast leaves out, said here and nowhere else: tests that take one of these fixtures, and
-# these files, or of a file only what its ":: ..." names. A second of processor time is slow, and so is
-# a file of which most tests start a verb or read a report.
+# these files, or of a file only what its ":: ..." names. About a second of processor time is slow, and
+# so is a file of which most tests start a verb or read a report.
 SLOW_FIXTURES = {"own_runs", "corpus_runs", "driver"}  # driver is compiled
 SLOW = (
     "cli/test_bad_input.py",

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from math import isclose
 
 import pytest
 
 from tests.conftest import ROOT
 from tools import goldens
-
-NUMBER = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
 
 
 def held(group: str, *tasks: goldens.Task) -> None:
@@ -30,7 +27,7 @@ def held(group: str, *tasks: goldens.Task) -> None:
 
 def alike(before: str, after: str) -> bool:
     """Whether texts are equal but for the last digits of floats: each processor has its own."""
-    if NUMBER.sub("#", before) != NUMBER.sub("#", after):
+    if goldens.FLOAT.sub("#", before) != goldens.FLOAT.sub("#", after):
         return False
-    pairs = zip(NUMBER.findall(before), NUMBER.findall(after), strict=True)
+    pairs = zip(goldens.FLOAT.findall(before), goldens.FLOAT.findall(after), strict=True)
     return all(a == b or isclose(float(a), float(b), rel_tol=1e-8) for a, b in pairs)

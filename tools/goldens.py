@@ -41,9 +41,7 @@ TRACES = ROOT / "tests" / "program" / "data"
 FORMS = {"json": ["--json"], "markdown": ["--markdown"], "brief": ["--brief"], "text": []}
 # What `ncu --set basic` collects.
 BASIC = {"", "SpeedOfLight", "LaunchStats", "Occupancy", "WorkloadDistribution"}
-_FLOAT = re.compile(
-    r"(?<![\w.])-?\d+\.\d+(?:e[+-]?\d+)?(?![\w.])|(?<![\w.])-?\d+e[+-]?\d+(?![\w.])"
-)
+FLOAT = re.compile(r"(?<![\w.])-?\d+\.\d+(?:e[+-]?\d+)?(?![\w.])|(?<![\w.])-?\d+e[+-]?\d+(?![\w.])")
 _TEMPORARY = re.compile(re.escape(tempfile.gettempdir()) + r"/\w+")
 
 Task = tuple[str, tuple[str, ...]]  # the name of a maker below, and its arguments
@@ -101,7 +99,7 @@ def differences(group: str, before: Documents, after: Documents, lines: int) -> 
 
 def normal(text: str) -> str:
     """A text with floats of nine significant digits, without this checkout's and temporary folders."""
-    return _TEMPORARY.sub("TMP", _FLOAT.sub(_rounded, text.replace(f"{ROOT}/", "")))
+    return _TEMPORARY.sub("TMP", FLOAT.sub(_rounded, text.replace(f"{ROOT}/", "")))
 
 
 def _rounded(match: re.Match[str]) -> str:

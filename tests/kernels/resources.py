@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from itertools import product
@@ -37,7 +38,10 @@ def made_of(variant: Variant, arch: str) -> str:
     tools = [toolchain.tool(name, folder).version for name in variant.language.programs]
     asked = (KERNELS / variant.problem / "problem.py").read_text(), dry.STUB.read_text()
     flags = (*variant.language.own_flags(arch), *variant.flags)
-    parts = [variant.source_hash, *flags, *tools, *asked, CARDS[arch]]
+    around = [
+        os.environ[k] for k in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS") if os.environ.get(k)
+    ]
+    parts = [variant.source_hash, *flags, *around, *tools, *asked, CARDS[arch]]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
