@@ -22,10 +22,11 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from profkit.cli.app import app
+from tests.found import find_files
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
-PAGES = (README, *sorted((ROOT / "docs").rglob("*.md")))
+PAGES = (README, *find_files(ROOT / "docs", "**/*.md"))
 # Verbs that read stdin to its end, or start processes that outlive what this one catches.
 OF_ITS_OWN = {"mcp", "check"}
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.found import find_files
+
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 LAUNCH, TRACE = (
@@ -43,7 +45,7 @@ def test_each_step_is_called_from_one_before_it_or_from_the_verb_s_inputs(
     file: str, function: str
 ) -> None:
     before = [ROOT / earlier for earlier, _ in LAUNCH]
-    before += sorted((ROOT / "profkit/cli").glob("*.py"))
+    before += find_files(ROOT / "profkit/cli", "*.py")
     called = {
         node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
         for path in before

@@ -15,13 +15,19 @@ from profkit.reports.reader import read_report
 from profkit.show.views.diagnosis import diagnosis_document
 from tests.conftest import ROOT, committed
 from tests.documents import SCHEMAS, held, is_valid, validator
+from tests.found import find_files
 from tools.programs import document as triage_of
 
 sys.path.insert(0, str(ROOT / "tools"))
 # Written to files with readers of their own, or part of a document: printed by no verb.
 FILES = {"grid", "ladder", "ledger", "timeline"}
 DATA = ROOT / "tests" / "program" / "data"
-RECORDINGS = sorted({*DATA.rglob("*.triage"), *DATA.rglob("*.json.gz"), *DATA.rglob("*.sqlite")})
+RECORDINGS = sorted(
+    {
+        *find_files(DATA, "**/*.triage"),
+        *find_files(DATA, "**/*.json.gz"),
+    }
+)
 
 
 def test_the_schemas_are_made_of_the_types() -> None:
@@ -29,19 +35,21 @@ def test_the_schemas_are_made_of_the_types() -> None:
     import schemas
 
     made = {schemas.file_of(name).name: schema for name, schema in schemas.every().items()}
-    assert made == {p.name: json.loads(p.read_text("utf-8")) for p in SCHEMAS.glob("*.json")}
+    assert made == {p.name: json.loads(p.read_text("utf-8")) for p in find_files(SCHEMAS, "*.json")}
     for schema in made.values():
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
 def test_every_document_has_a_schema() -> None:
-    sources = (path.read_text("utf-8") for path in (ROOT / "profkit").rglob("*.py"))
+    sources = (path.read_text("utf-8") for path in find_files(ROOT / "profkit", "**/*.py"))
     named = {name for text in sources for name in re.findall(r'"profkit\.(\w+)/1"', text)}
-    assert named - FILES == {p.name.split(".")[1] for p in SCHEMAS.glob("*.json")}
+    assert named - FILES == {p.name.split(".")[1] for p in find_files(SCHEMAS, "*.json")}
 
 
 def test_every_committed_run_record_keeps_to_its_schema() -> None:
-    records = [json.loads(p.read_text("utf-8")) for p in (ROOT / "artifacts").rglob("*.json")]
+    records = [
+        json.loads(p.read_text("utf-8")) for p in find_files(ROOT / "artifacts", "**/*.json")
+    ]
     runs = [record for record in records if record.get("schema") == "profkit.run/1"]
     assert len(runs) > 100
     for record in runs:

@@ -10,8 +10,9 @@ import pytest
 
 from profkit.errors import EXTRAS
 from tests.conftest import ROOT
+from tests.found import find_files
 
-REPORTS = [str(path) for path in sorted((ROOT / "artifacts").glob("stage2.B.ncu-rep*"))]
+REPORTS = [str(path) for path in find_files(ROOT / "artifacts", "stage2.B.ncu-rep*")]
 NAMES = ("stage1", "stage2")
 # Started as the program is, with these packages as if they were not installed.
 START = """
@@ -43,7 +44,7 @@ def test_without_any_extra_it_diagnoses_and_writes_the_page(tmp_path: Path) -> N
 
 def test_a_page_without_what_judges_times_says_that_the_ladder_is_missing(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    pair = [str(next((ROOT / "artifacts").glob(f"{name}.B.ncu-rep*"))) for name in NAMES]
+    pair = [str(find_files(ROOT / "artifacts", f"{name}.B.ncu-rep*")[0]) for name in NAMES]
     assert without("scipy", "report", *pair, "-o", str(page)).returncode == 0
     assert "no ladder: an interval of measured times needs scipy" in page.read_text()
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.found import find_files
+
 ROOT = Path(__file__).parents[1]
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 PACKAGE = ROOT / "profkit"
@@ -157,11 +159,11 @@ def _walk(node: ast.AST, *, into_functions: bool) -> Iterator[ast.AST]:
         yield from _walk(child, into_functions=into_functions)
 
 
-FILES = [Source(p) for p in sorted(PACKAGE.rglob("*.py"))]
+FILES = [Source(p) for p in find_files(PACKAGE, "**/*.py")]
 MODULES = {f.module for f in FILES}
 # Python beside the package: probes and problems, generators and calibration.
 BESIDE = [
-    Source(p) for folder in ("kernels", "tools") for p in sorted((ROOT / folder).rglob("*.py"))
+    Source(p) for folder in ("kernels", "tools") for p in find_files(ROOT / folder, "**/*.py")
 ]
 
 
@@ -384,3 +386,16 @@ def _name(call: ast.Call) -> str:
 
 def _constant(node: ast.AST) -> object:
     return node.value if isinstance(node, ast.Constant) else None
+
+
+def test_no_test_reads_a_folder_of_the_repository_that_may_be_empty() -> None:
+    """Folders in capitals are the repository's own; CORPUS is other people's and may be absent."""
+    unchecked = []
+    for file in (Source(path) for path in find_files(ROOT / "tests", "**/test_*.py")):
+        for node in file.nodes:
+            if not isinstance(node, ast.Attribute) or node.attr not in {"glob", "rglob"}:
+                continue
+            names = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+            if any(name.isupper() for name in names - {"CORPUS"}):
+                unchecked.append(f"{file.name}:{node.lineno}: tests.found.find_files")
+    assert not unchecked

@@ -15,9 +15,10 @@ from profkit.cli.app import commands
 from profkit.diagnosis.rules import BY_ID
 from profkit.measure.variants.variants import find_variants
 from tests.conftest import ROOT
+from tests.found import find_files
 
 FOLDER = ROOT / "notebooks"
-NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+NOTEBOOKS = find_files(FOLDER, "*.ipynb")
 LONGEST = 10  # lines of a cell
 VERBS = commands()
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
@@ -49,14 +50,14 @@ def test_cells_are_short(path: Path) -> None:
 @each
 def test_it_runs_and_shows_something(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    before = set(FOLDER.rglob("*"))
+    before = set(find_files(FOLDER, "**/*"))
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(FOLDER)}}).execute()
     outputs = [o for cell in notebook.cells if cell.cell_type == "code" for o in cell.outputs]
     kinds = {kind for o in outputs for kind in o.get("data", ())}
     assert "text/html" in kinds or "stream" in {o.output_type for o in outputs}
     assert not [o for o in outputs if o.get("name") == "stderr"]
-    left = {p for p in set(FOLDER.rglob("*")) - before if "__pycache__" not in p.parts}
+    left = {p for p in set(find_files(FOLDER, "**/*")) - before if "__pycache__" not in p.parts}
     assert left == set()
 
 

@@ -17,6 +17,7 @@ import pytest
 from profkit.cli.app import commands
 from tests import readme
 from tests.conftest import ROOT
+from tests.found import find_files
 
 # What cannot be run on any machine is at least read by its parser here; tests/gpu runs it.
 NEEDS_GPU = {"check", "bench", "capture", "profile", "tune"}
@@ -46,7 +47,7 @@ def prepare(folder: Path) -> None:
     (folder / "mine" / "common").mkdir()
     shutil.copy(ROOT / "kernels" / "common" / "variant.cuh", folder / "mine" / "common")
     (folder / "runs").mkdir()
-    for report in (ROOT / "artifacts").glob("sdpa-cudnn.[AB].ncu-rep*"):
+    for report in find_files(ROOT / "artifacts", "sdpa-cudnn.[AB].ncu-rep*"):
         shutil.copy(report, folder / "runs")
     traces = ROOT / "tests" / "program" / "data"
     shutil.copy(traces / "elementwise_chain.planted.json.gz", folder / "trace.json.gz")
@@ -157,7 +158,7 @@ def test_links_lead_somewhere() -> None:
     links = re.findall(r"\]\((?!http)([^)#]+)\)", readme.README.read_text("utf-8"))
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
-    for page in (ROOT / "docs").rglob("*.md"):
+    for page in find_files(ROOT / "docs", "**/*.md"):
         for link in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text("utf-8")):
             # Notebooks and artifacts stand beside the pages in the site; the reference is made there.
             there = (page.parent / link).resolve().relative_to(ROOT / "docs")
@@ -190,7 +191,7 @@ def checkout(tmp_path: Path) -> Path:
         pytest.skip("no git")
     origin = tmp_path / "origin"
     (origin / RECORDED).mkdir(parents=True)
-    for file in (ROOT / RECORDED).glob("stage2swizzle.*"):
+    for file in find_files(ROOT / RECORDED, "stage2swizzle.*"):
         shutil.copy(file, origin / RECORDED)
     _git(origin, "init")
     _git(origin, "add", "--all")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from tests.conftest import ROOT
+from tests.found import find_files
 
 # What is not said -> what is said instead. Contracts (`fixes:`, `moves:`, JSON keys) keep theirs.
 DIALECT = {
@@ -55,21 +56,21 @@ DOCUMENTS = (
 def _prose() -> Iterator[tuple[str, str]]:
     """Place and text of every document and page."""
     files = [ROOT / name for name in DOCUMENTS]
-    files += sorted((ROOT / "docs").rglob("*.md"))
-    files += sorted((ROOT / "profkit" / "diagnosis").rglob("*.md"))
+    files += find_files(ROOT / "docs", "**/*.md")
+    files += find_files(ROOT / "profkit" / "diagnosis", "**/*.md")
     files.append(ROOT / "profkit" / "program" / "findings" / "findings.toml")
     for file in files:
         for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
             if not line.startswith("<!--"):
                 yield f"{file.relative_to(ROOT)}:{number}", line
-    for file in sorted((ROOT / "profkit" / "show" / "page").rglob("*.html")):
+    for file in find_files(ROOT / "profkit" / "show" / "web", "*.html"):
         text = re.sub(r"\{[{%#].*?[}%#]\}|<[^>]*>", " ", file.read_text("utf-8"), flags=re.S)
         yield str(file.relative_to(ROOT)), text
 
 
 def _messages() -> Iterator[tuple[str, str]]:
     """Place and text of every sentence in the source that is no docstring, and of the verbs' help."""
-    for file in sorted((ROOT / "profkit").rglob("*.py")):
+    for file in find_files(ROOT / "profkit", "**/*.py"):
         tree = ast.parse(file.read_text("utf-8"))
         helps = "verbs" in file.parts
         for node in ast.walk(tree):

@@ -14,6 +14,7 @@ from profkit.measure.variants import toolchain as doctor
 from profkit.show.launch import levels
 from tests.conftest import ROOT
 from tests.evidence.made import frame, row
+from tests.found import find_files
 
 from .conftest import REPORT
 
@@ -163,5 +164,5 @@ def test_a_report_of_a_variant_shows_whole_columns_at_80(run, monkeypatch) -> No
 
 
 def test_what_a_record_says_of_champion_is_not_that_racecheck_fails() -> None:
-    for record in (ROOT / "artifacts").rglob("champion.json"):
+    for record in find_files(ROOT / "artifacts", "**/champion.json"):
         assert "racecheck does not" not in record.read_text(), record

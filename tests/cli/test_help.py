@@ -13,6 +13,7 @@ from profkit.cli.app import GROUPS, app, commands, grouped_verbs, verb_names
 from profkit.diagnosis.rules import ALL
 from profkit.reports.metrics import CATALOGUE
 from tests.conftest import ROOT
+from tests.found import find_files
 
 COMMANDS: dict[str, Any] = commands()
 EXAMPLES = {name: command.verb.examples for name, command in COMMANDS.items()}
@@ -84,7 +85,7 @@ CASES = {
     "compare stage2s": {"stage2swizzle"},
     "compare stage1 stage2s": {"stage2swizzle"},
     "compare artifacts/copy.1G": {
-        f"artifacts/{p.name}" for p in (ROOT / "artifacts").glob("copy.1G*")
+        f"artifacts/{p.name}" for p in find_files(ROOT / "artifacts", "copy.1G*")
     },
     "compare --fail-on sl": {"slower"},
     "compare --decide stage2s": {"stage2swizzle"},

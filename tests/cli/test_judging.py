@@ -11,6 +11,7 @@ import pytest
 
 from profkit.records.record import SCHEMA
 from tests.conftest import ROOT, report_of
+from tests.found import find_files
 
 REPORTS = ROOT / "artifacts"
 
@@ -190,7 +191,7 @@ def test_mistakes_are_one_line_and_a_hint(run, ladder, args, said):
 
 
 def test_verify_the_analyses_without_records(run, tmp_path):
-    files = sorted((ROOT / "analyses").glob("*.py"))
+    files = find_files(ROOT / "analyses", "*.py")
     found = run("claims", *files, "--artifacts", tmp_path)
     assert found.exit_code == 1  # V3's gate is not met while nothing is recorded
     assert "would decide more: profkit profile --variant v3 --case B" in found.stdout

@@ -15,6 +15,7 @@ import pytest
 from profkit.cli.verbs.mcp import Answers, told_error
 from profkit.errors import ProfkitError
 from tests.conftest import ROOT
+from tests.found import find_files
 
 REPORT = "artifacts/stage2.B.ncu-rep"
 OTHER = "artifacts/attention/B/stage2swizzle.ncu-repz"
@@ -107,7 +108,7 @@ def served(tmp_path: Path) -> Path:
     (root / "artifacts" / "attention" / "B").mkdir(parents=True)
     (root / "empty").mkdir()
     for name in (REPORT, OTHER):
-        for file in (ROOT / name).parent.glob(f"{Path(name).stem}.*"):
+        for file in find_files((ROOT / name).parent, f"{Path(name).stem}.*"):
             (root / name).with_name(file.name).write_bytes(file.read_bytes())
     trace = "copy_pageable.planted.json.gz"
     (root / "t.json.gz").write_bytes((ROOT / "tests/program/data" / trace).read_bytes())

@@ -23,6 +23,7 @@ from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE, FAMILIES
 from profkit.show.text.words import BOUNDS
 from tests.conftest import ROOT
+from tests.found import find_files
 
 WORDS, METRICS = sorted(BOUNDS), sorted(set(FAMILIES.values()))
 
@@ -57,7 +58,7 @@ def _holds_for_all(hardware: str, official: str) -> None:
 
 
 def test_no_page_is_of_nothing() -> None:
-    assert {p.stem for p in FOLDER.glob("*.md")} == set(BY_ID)
+    assert {p.stem for p in find_files(FOLDER, "*.md")} == set(BY_ID)
     assert [p.stem for p in sorted((FOLDER / "words").iterdir())] == WORDS
     assert [p.stem for p in sorted((FOLDER / "metrics").iterdir())] == METRICS
     assert set(FAMILIES) == set(CATALOGUE)

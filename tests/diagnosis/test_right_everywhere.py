@@ -13,6 +13,7 @@ from profkit.reports.metrics import evaluate
 from profkit.reports.reader import read_report
 from tests.conftest import ROOT, others
 from tests.diagnosis.test_engine import BUSY
+from tests.found import find_files
 
 PCT = ".avg.pct_of_peak_sustained_elapsed"
 STALLS = {k: v for k, v in BUSY.items() if k.startswith("stall_")}
@@ -37,7 +38,7 @@ def real(word: str, launch: int = 0) -> Diagnosis:
 
 
 def own(name: str) -> Diagnosis:
-    (path,) = (ROOT / "artifacts").glob(f"**/{name}.ncu-rep*")
+    (path,) = find_files(ROOT / "artifacts", f"**/{name}.ncu-rep*")
     run = next(read_report([path]).parts[0].launches())
     return judge_launch(run)
 

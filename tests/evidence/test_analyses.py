@@ -13,9 +13,10 @@ from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.stats import Interval
 from profkit.reports.metrics import CATALOGUE
 from tests.evidence.made import frame, record, row, samples
+from tests.found import find_files
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted((ROOT / "analyses").glob("*.py"))
+FILES = find_files(ROOT / "analyses", "*.py")
 # Decided by arithmetic alone, all of them against the documents.
 ARITHMETIC = {
     "amdahl_as_written", "claimed_bandwidth", "claimed_pair_fits_the_shape",

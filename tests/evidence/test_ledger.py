@@ -30,6 +30,7 @@ from profkit.evidence.ledger import (
 from profkit.evidence.runs import Evidence, Run
 from tests.conftest import ROOT
 from tests.evidence.made import frame, row, run, samples
+from tests.found import find_files
 
 RULE = BY_ID["long-scoreboard"]
 
@@ -291,7 +292,7 @@ def test_coverage_and_factor_are_of_what_was_expected(tmp_path):
 
 def test_updates_at_once_double_nothing(tmp_path):
     for name in ("stage0", "stage3a", "stage3b", "v1", "v2"):
-        for file in (ROOT / "artifacts/attention/B").glob(f"{name}.*"):
+        for file in find_files(ROOT / "artifacts/attention/B", f"{name}.*"):
             (tmp_path / "attention/B").mkdir(parents=True, exist_ok=True)
             shutil.copy(file, tmp_path / "attention/B")
     words = ("claims", "--ledger", "--update", "--artifacts", str(tmp_path))

@@ -24,6 +24,7 @@ from profkit.measure.check import judge_values
 from profkit.measure.cuda.device import NOT_SUPPORTED
 from profkit.measure.data import held_as, values_of
 from profkit.measure.variants import problem, variants
+from tests.found import find_files
 
 ROOT = Path(__file__).parents[2]
 KERNELS = ROOT / "kernels"
@@ -168,7 +169,7 @@ def build(source: str, folder: Path, sanitizer: str) -> Path:
     (folder / "common").symlink_to(_scratch() / "common")
     variant, program = family / "variant.cpp", folder / "program"
     variant.write_text(source)
-    for other in (KERNELS / "attention").rglob("*.cu*"):  # a variant may include another one
+    for other in find_files(KERNELS / "attention", "**/*.cu*"):  # a variant may include another one
         shutil.copy(other, family)
     flags = (*FLAGS, *SANITIZERS[sanitizer])
     objects = _object("attention_check"), _object("emulator")

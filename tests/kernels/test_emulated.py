@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.found import find_files
 from tests.kernels.emulated import KERNELS, SCHEDULES, Outcome, build, in_turn, run
 
 ALL = "PROFKIT_EMULATE_ALL" in os.environ  # make emulate: each case at each schedule, longer sums
 # A file that only includes another is that one again, with flags that say what a launcher does.
-FILES = sorted((KERNELS / "attention").rglob("*.cu"))
+FILES = find_files(KERNELS / "attention", "**/*.cu")
 VARIANTS = [f for f in FILES if '.cu"' not in f.read_text()]
 CASES = (
     "1,2,70,64,0,0.125,1",  # two heads, a last tile of 6

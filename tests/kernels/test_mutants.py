@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.found import find_files
 from tests.kernels.emulated import KERNELS, SCHEDULES, build, run
 
 CASES = ("1,1,70,64,1,0.125,2", "1,1,97,64,0,0.125,4")
@@ -71,7 +72,7 @@ def _with_its_block(file: Path) -> str:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_broken_variant_is_noticed(name: str, tmp_path: Path) -> None:
     file, old, new, how = MUTANTS[name]
-    source = _with_its_block(next((KERNELS / "attention").rglob(file)))
+    source = _with_its_block(find_files(KERNELS / "attention", f"**/{file}")[0])
     assert source.count(old) == 1, "the text to break is there once"
     program = build(source.replace(old, new), tmp_path / "mutant", "races")
     outs = (run(program, CASES, **env) for env in SCHEDULES.values())

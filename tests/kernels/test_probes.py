@@ -20,6 +20,7 @@ from profkit.diagnosis.rules import BY_ID
 from profkit.records.header import compile_target
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import read_report
+from tests.found import find_files
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "kernels" / "probes"
@@ -152,7 +153,7 @@ def test_relief_relieves():
 
 
 def test_reports_hold_every_probe_and_twin():
-    reports = read_report(sorted(RECORDED.glob("probes-*.ncu-repz")))
+    reports = read_report(find_files(RECORDED, "probes-*.ncu-repz"))
     assert {f.status for f in reports.files} == {"ok"}
     launches = reports.launches
     assert set(launches["status"]) == {"ok"}

@@ -13,6 +13,7 @@ from profkit.measure import data
 from profkit.measure.check import judge_values
 from profkit.measure.targets import Places, choose_target
 from profkit.measure.variants import problem
+from tests.found import find_files
 from tests.kernels.emulated import KERNELS, SCHEDULES, emulate
 
 Floats = NDArray[np.float32]
@@ -26,7 +27,7 @@ SMALL = {
     "layernorm": ("LN1x1-fp16", "LN3x7-bf16", "RMS65x768-bf16", "LN3x1000-fp16", "LN2x4104-fp16",
                   "LN2x16384-bf16", "LN33x4096-offset"),
 }  # fmt: skip
-FILES = [file for name in SMALL for file in sorted((KERNELS / name).rglob("*.cu"))]
+FILES = [file for name in SMALL for file in find_files(KERNELS / name, "**/*.cu")]
 
 
 @pytest.mark.nvcc

@@ -25,12 +25,13 @@ from profkit.reports.figures import base_name
 from profkit.show.text.blocks import to_markdown
 from profkit.show.text.terminal import to_text
 from profkit.show.views.triage import bar, compared_triages, triaged
+from tests.found import find_files
 from tests.program.made import GEMM, MUL, Program, ran
 from tools.programs import document as said
 
 DATA = Path(__file__).parent / "data"
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-TRACES = sorted(p.name for p in DATA.glob("*.json.gz"))
+TRACES = sorted(p.name for p in find_files(DATA, "*.json.gz"))
 
 
 @pytest.mark.parametrize("name", TRACES)

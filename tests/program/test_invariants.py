@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from profkit.program.readers import torch_trace
 from profkit.program.triage import Triage, triage_timeline
+from tests.found import find_files
 from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program
 from tools.programs import answer
 
@@ -123,7 +124,7 @@ def holds(of: Triage) -> None:
         assert all(finding.saves.low == 0 for finding in of.findings)
 
 
-@pytest.mark.parametrize("file", sorted(p.name for p in DATA.glob("*.json.gz")))
+@pytest.mark.parametrize("file", sorted(p.name for p in find_files(DATA, "*.json.gz")))
 def test_it_holds_of_every_recorded_program(file: str) -> None:
     holds(answer(file)[0])
 

@@ -16,6 +16,7 @@ from profkit.program.readers import injected, store
 from profkit.program.timeline import Process, Timeline
 from profkit.program.triage import triage_timeline
 from tests.conftest import ROOT
+from tests.found import find_files
 from tests.program.made import GEMM, Program, ran
 
 DATA = Path(__file__).parent / "data"
@@ -217,9 +218,9 @@ def test_a_timeline_s_own_recorder_does_not_slow_the_host(tmp_path: Path) -> Non
 
 
 def test_two_processes_are_ranks_and_a_helper_is_none(tmp_path: Path) -> None:
-    (source,) = {p.stem for p in (DATA / "strided.timeline").glob("*.meta")}
+    (source,) = {p.stem for p in find_files(DATA / "strided.timeline", "*.meta")}
     for pid in ("7", "8", "9"):
-        for file in (DATA / "strided.timeline").glob(f"{source}.*"):
+        for file in find_files(DATA / "strided.timeline", f"{source}.*"):
             content = file.read_bytes()
             if pid == "9" and file.suffix == ".kernels":
                 content = content[: 5 * 76]

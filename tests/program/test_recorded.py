@@ -14,6 +14,7 @@ from profkit.program.readers.store import read_store
 from profkit.program.recorded import judge_recordings
 from profkit.program.triage import triage_timeline
 from tests.conftest import ROOT
+from tests.found import find_files
 from tools import programs
 from tools.programs import document as said
 
@@ -177,10 +178,10 @@ def test_most_of_what_is_planted_was_timed() -> None:
 
 
 def test_every_program_has_its_planted_trace() -> None:
-    sources = {p.stem for p in (ROOT / "tests" / "programs").glob("*.py")}
+    sources = {p.stem for p in find_files(ROOT / "tests" / "programs", "*.py")}
     sources -= {"base", "overhead", "record"}
     assert sources <= set(TRUTH)
-    traced = {p.name.split(".")[0] for p in DATA.glob("*.planted.json.gz")}
+    traced = {p.name.split(".")[0] for p in find_files(DATA, "*.planted.json.gz")}
     assert traced == {*PLANTED, *HEALTHY}
     assert sources <= {*traced, *LARGE}
     assert not LARGE & traced

@@ -10,6 +10,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence.runs import Evidence
 from profkit.records.paths import files_of, only_one, place_for, run_files
 from tests.conftest import ROOT
+from tests.found import find_files
 
 RECORD = '{"schema": "profkit.run/1", "variant": "v1", "case": "B"}'
 
@@ -91,7 +92,7 @@ def test_a_run_recorded_since_is_found(tmp_path: Path) -> None:
 def test_the_committed_ones() -> None:
     found = run_files(ROOT / "artifacts")
     assert len(found) >= 101
-    top = {p.name for p in (ROOT / "artifacts").glob("*.ncu-rep")}
+    top = {p.name for p in find_files(ROOT / "artifacts", "*.ncu-rep")}
     assert {"copy.1GiB.ncu-rep", "stage2.B.ncu-rep", "sdpa-cudnn.B.ncu-rep"} < top
     for name, several in found.items():
         files = only_one(several, name)

@@ -13,6 +13,7 @@ from profkit.records.paths import run_files
 from profkit.records.record import SCHEMA, Record, amend_record, read_record
 from profkit.records.store import ABSENT, from_json, json_safe
 from tests.conftest import ROOT
+from tests.found import find_files
 
 RECORDED = [files.record for several in run_files(ROOT / "artifacts").values() for files in several]
 
@@ -126,7 +127,7 @@ def test_no_header_is_written_as_none() -> None:
 
 
 def test_the_schema_and_the_keys_stand_in_one_file() -> None:
-    texts = {p: p.read_text("utf-8") for p in (ROOT / "profkit").rglob("*.py")}
+    texts = {p: p.read_text("utf-8") for p in find_files(ROOT / "profkit", "**/*.py")}
     assert [p.name for p, text in texts.items() if f'"{SCHEMA}"' in text] == ["record.py"]
     for key in ("caught-by", "declares", "relieves"):
         assert [p.name for p, text in texts.items() if f'"{key}"' in text] == []

@@ -9,6 +9,7 @@ from profkit.reports.reader import read_report
 from profkit.show.text.words import BRIEF
 from profkit.show.views.diagnosis import brief_diagnosis
 from tests.conftest import ROOT
+from tests.found import find_files
 
 from .conftest import HOSTILE, Made
 
@@ -31,7 +32,7 @@ PROBES = {
 
 @pytest.fixture(scope="module")
 def probes() -> dict[str, Judged]:
-    files = sorted(map(str, (ROOT / "artifacts" / "probes").glob("*.ncu-rep*")))
+    files = sorted(map(str, find_files(ROOT / "artifacts" / "probes", "*.ncu-rep*")))
     runs = [run for run in judged(read_report(files)) if run.variant in PROBES]
     first = {run.variant: run for run in reversed(runs) if run.variant}
     return dict(zip(first, with_lines(list(first.values()), None, 0), strict=True))
