@@ -167,8 +167,9 @@ def read_once() -> None:
         part = parts[key]
         if not isinstance(part, Part) or part.file.path == path:
             return part
-        identity, rules = (tuple((path, *row[1:]) for row in rows)
-                           for rows in (part.identity, part.rules))  # fmt: skip
+        identity, rules = (
+            tuple((path, *row[1:]) for row in rows) for rows in (part.identity, part.rules)
+        )
         return replace(part, file=replace(part.file, path=path), identity=identity, rules=rules)
 
     reader.read_part = read_part

@@ -69,10 +69,13 @@ def stopped(
     mark = f"{os.getpid()}.{time.monotonic_ns()}"
     with tempfile.TemporaryFile() as said:
         running = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=said,
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
             preexec_fn=_as_in_a_terminal,  # noqa: PLW1509 - it has no threads
             env={**os.environ, **(env or {}), _MARK: mark},
-        )  # fmt: skip
+        )
         time.sleep(after)
         running.send_signal(number)
         try:
@@ -88,8 +91,10 @@ def stopped(
         running.stdin.close()
     if "Traceback" in text:
         # Before the first line of ours runs, the interpreter prints its own.
-        wrong.append(("a traceback:\n" if "profkit/" in text else "the interpreter's traceback: ")
-                     + text[-1500:])  # fmt: skip
+        wrong.append(
+            ("a traceback:\n" if "profkit/" in text else "the interpreter's traceback: ")
+            + text[-1500:]
+        )
     wrong += [f"still runs: {line}" for line in left_of(mark)]
     return running.returncode, wrong
 

@@ -117,8 +117,13 @@ def run(command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     env.pop("FORCE_COLOR", None)
     return subprocess.run(
         [*start.get(program, [program]), *args],
-        cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
 
 
 def _cut(text: str, what: str, *asked: str) -> str:

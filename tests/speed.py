@@ -44,8 +44,10 @@ class Figure:
 
     def __str__(self) -> str:
         side = ">=" if self.at_least else "<="
-        return (f"{'ok    ' if self.met else 'MISSED'} {self.what:<60} "
-                f"{self.value:7.3g} {self.unit} ({side} {self.bar:g})")  # fmt: skip
+        return (
+            f"{'ok    ' if self.met else 'MISSED'} {self.what:<60} "
+            f"{self.value:7.3g} {self.unit} ({side} {self.bar:g})"
+        )
 
 
 def best(rounds: int, *sides: Callable[[], object]) -> list[float]:

@@ -43,10 +43,16 @@ def test_everything_that_a_person_would_give_is_taken(given: str, runs, monkeypa
     monkeypatch.chdir(ROOT)
     row = runs.iloc[1]
     meant = {
-        "path": PAIR[1], "Path": Path(PAIR[1]), "pattern": "artifacts/stage2.B.ncu-rep*",
-        "list": [PAIR[1]], "frame": runs.iloc[[1]], "row": row, "variant": "stage2.B", "case": "stage2",
+        "path": PAIR[1],
+        "Path": Path(PAIR[1]),
+        "pattern": "artifacts/stage2.B.ncu-rep*",
+        "list": [PAIR[1]],
+        "frame": runs.iloc[[1]],
+        "row": row,
+        "variant": "stage2.B",
+        "case": "stage2",
         "mapping": row.to_dict(),
-    }[given]  # fmt: skip
+    }[given]
     found = pk.diagnose(meant)
     assert "shared-bank-conflicts" in set(found.query("status == 'fires' and case == 'B'")["rule"])
     assert found.query("case == 'B'")["time"].iloc[0] == pytest.approx(5.51e-5, rel=0.01)

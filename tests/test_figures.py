@@ -58,12 +58,14 @@ def computed(page: str) -> set[str]:
             f"{bias['planted_ms'] - bias['mended_ms']:.1f} ms",
         },
         "limits.md": {
-            *re.findall(r"\d+ of \d+|\d+ %", blind), two, share(100 * SITTING),
+            *re.findall(r"\d+ of \d+|\d+ %", blind),
+            two,
+            share(100 * SITTING),
             share(100 * PROCESS_SPREAD),
         },
         "statistics.md": {two},
         "tune.md": {share(100 * PROMOTE - 100)},
-    }  # fmt: skip
+    }
     return here.get(page, set()) | set(ELSEWHERE.get(page, {}))
 
 

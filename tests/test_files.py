@@ -335,14 +335,20 @@ def test_a_log_is_a_file_of_its_own(tmp_path: Path) -> None:
 # What is written where nobody else looks: in a folder of this process, in memory, or into a part
 # that files.part_of moves to its place.
 OWN = {
-    "profkit/reports/contents.py", "profkit/measure/cuda/library.py",
-    "profkit/measure/languages/", "profkit/measure/capture.py", "profkit/measure/inject/",
+    "profkit/reports/contents.py",
+    "profkit/measure/cuda/library.py",
+    "profkit/measure/languages/",
+    "profkit/measure/capture.py",
+    "profkit/measure/inject/",
     "profkit/measure/aot.py",
-    "profkit/program/readers/store.py", "profkit/cli/output.py", "profkit/show/plots/base.py",
-    "profkit/cli/app.py", "profkit/cli/options.py",
+    "profkit/program/readers/store.py",
+    "profkit/cli/output.py",
+    "profkit/show/plots/base.py",
+    "profkit/cli/app.py",
+    "profkit/cli/options.py",
     "profkit/reports/isolated.py",  # pipes
     "profkit/reports/serving.py",
-}  # fmt: skip
+}
 WRITES = re.compile(
     r"\.(write_bytes|savefig|to_parquet|to_csv)\((?!index=False\)$)|\w\.write_text\(|os\.(replace|rename)\(|"
     r"shutil\.(copy|move)|open\([^)]*[\"'][wax]b?\+?[\"']"

@@ -27,8 +27,12 @@ main()
 def without(packages: str, *args: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", START, packages, *args],
-        cwd=cwd, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(ROOT)},
+    )
 
 
 def test_without_any_extra_it_diagnoses_and_writes_the_page(tmp_path: Path) -> None:

@@ -117,5 +117,12 @@ def test_the_top_level_is_what_was_agreed() -> None:
         pytest.skip("no checkout")
     folders = {line.split("/")[0] for line in listed.stdout.splitlines() if "/" in line}
     assert {name for name in folders if not name.startswith(".")} == {
-        "analyses", "artifacts", "docs", "kernels", "notebooks", "profkit", "tests", "tools",
-    }  # fmt: skip
+        "analyses",
+        "artifacts",
+        "docs",
+        "kernels",
+        "notebooks",
+        "profkit",
+        "tests",
+        "tools",
+    }

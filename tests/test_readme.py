@@ -148,9 +148,13 @@ def test_outputs_are_what_the_commands_print(output: readme.Output) -> None:
 @pytest.mark.parametrize("code", readme.blocks("python"), ids=lambda code: code[:40])
 def test_the_lines_for_a_notebook_run(code: str, place: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=False,
+        [sys.executable, "-c", code],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -238,9 +242,13 @@ def test_the_workflow_gates(checkout: Path, tmp_path: Path, factor: float, statu
             continue
         assert found == 0, step
         done = subprocess.run(
-            ["bash", "-e", "-o", "pipefail", "-c", step], cwd=checkout, env=env,
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            ["bash", "-e", "-o", "pipefail", "-c", step],
+            cwd=checkout,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         found = done.returncode
     assert found == status, done.stderr
     first = summary.read_text().splitlines()[0]

@@ -165,8 +165,9 @@ class Stage:
         return {"operations": p.operations(self.case), "bytes": p.compulsory_bytes(self.case)}
 
 
-def _made(stage: Stage, names: Iterable[str], make: Callable[[str], Any], line: dict[str, Any]
-          ) -> list[Subject]:  # fmt: skip
+def _made(
+    stage: Stage, names: Iterable[str], make: Callable[[str], Any], line: dict[str, Any]
+) -> list[Subject]:
     """What is right; the error of each, and why one is left out, go into the line."""
     found = []
     for name in names:
@@ -316,9 +317,10 @@ def laws(times: dict[Any, dict[str, float]], sms: int) -> dict[str, Any]:
             made[name] = {
                 "tiling": list(astuple(law.tiling)),
                 "cost": [_short(c) for c in law.cost],
-                "times": [[s.rows, s.heads, _short(t), round(law.off[s], 4)]
-                          for s, t in own.items()],
-            }  # fmt: skip
+                "times": [
+                    [s.rows, s.heads, _short(t), round(law.off[s], 4)] for s, t in own.items()
+                ],
+            }
     return found
 
 
@@ -367,9 +369,12 @@ def write_table() -> None:
     """picks.json, from the recorded grids."""
     head, lines = recorded()
     times = times_at(lines)
-    said = {"from": [p.relative_to(ROOT).as_posix() for p in RECORDS if p.exists()],
-            "gpu": head["gpu"]["name"], "fastest": fastest(times),
-            "laws": laws(times, head["gpu"]["sms"])}  # fmt: skip
+    said = {
+        "from": [p.relative_to(ROOT).as_posix() for p in RECORDS if p.exists()],
+        "gpu": head["gpu"]["name"],
+        "fastest": fastest(times),
+        "laws": laws(times, head["gpu"]["sms"]),
+    }
     text = json.dumps(said, indent=1)
     text = _NUMBERS.sub(lambda m: f"[{' '.join(m[1].split())}]", text)  # a list of them a line
     picks.TABLE.write_text(text + "\n", "utf-8")

@@ -52,8 +52,11 @@ def ranges() -> tuple[str, dict[str, list[tuple[str, float]]]]:
     launches, rows = reports.launches, verdicts.main_launches(reports)
     found = {}
     for metric in CATALOGUE:
-        values = sorted((float(row[metric]), str(name)) for name, row in rows.items()
-                        if metric in row and isfinite(float(row[metric])))  # fmt: skip
+        values = sorted(
+            (float(row[metric]), str(name))
+            for name, row in rows.items()
+            if metric in row and isfinite(float(row[metric]))
+        )
         if values and values[0][0] != values[-1][0]:
             ends = values[0], values[-1]
             found[metric] = [(name, float(f"{value:.4g}")) for value, name in ends]

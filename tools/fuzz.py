@@ -40,11 +40,56 @@ EXPORT = """
 """  # of Nsight Systems: the tables and columns that are read
 LIMIT = 10  # seconds for one input
 MEMORY = 4 << 30  # bytes of the whole search: more for one input is an error too
-WORDS = ("bound", "==", "'memory'", "time", ">", "1e-5", "and", "not", "in", "[", "]", "(", ")", "*",
-         "kernel", "9" * 400, "'a'", "-", "nan", ",", "or", "<=", "\\", "\n", "cc", "1/0")  # fmt: skip
-KEYS = ("after:", "fixes:", "flags:", "tune:", "A=1,2", "budget:", "regs=9", "where:", "A>1",
-        "arch:", "90a", "80+", "\n", "*/", "/*", "//", "takes:", "smem=A*2",
-        "moves:", "x<0.5x")  # fmt: skip
+WORDS = (
+    "bound",
+    "==",
+    "'memory'",
+    "time",
+    ">",
+    "1e-5",
+    "and",
+    "not",
+    "in",
+    "[",
+    "]",
+    "(",
+    ")",
+    "*",
+    "kernel",
+    "9" * 400,
+    "'a'",
+    "-",
+    "nan",
+    ",",
+    "or",
+    "<=",
+    "\\",
+    "\n",
+    "cc",
+    "1/0",
+)
+KEYS = (
+    "after:",
+    "fixes:",
+    "flags:",
+    "tune:",
+    "A=1,2",
+    "budget:",
+    "regs=9",
+    "where:",
+    "A>1",
+    "arch:",
+    "90a",
+    "80+",
+    "\n",
+    "*/",
+    "/*",
+    "//",
+    "takes:",
+    "smem=A*2",
+    "moves:",
+    "x<0.5x",
+)
 
 
 def _container(content: bytes, folder: Path) -> None:
@@ -70,8 +115,14 @@ def _where(content: bytes, _: Path) -> None:
 
     from profkit.cli.launches import matching_rows as where
 
-    frame = pd.DataFrame({"kernel": ["a", "b"], "bound": ["memory", "x"], "time": [1e-5, float("nan")],
-                          "cc": ["9.0", "8.0"]})  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "kernel": ["a", "b"],
+            "bound": ["memory", "x"],
+            "time": [1e-5, float("nan")],
+            "cc": ["9.0", "8.0"],
+        }
+    )
     where(frame, content.decode("utf-8", "replace"))
 
 
@@ -162,20 +213,31 @@ def _base() -> bytes:
             start = round(event["ts"] * 1000)
             end = start + round(event["dur"] * 1000)
             base.execute("INSERT INTO StringIds VALUES (?, ?)", (n, event["name"]))
-            base.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES "
-                         "(?, ?, 0, 7, ?, ?, 704643072, 8, 1, 1, 128, 1, 1, 0, 0, 32)",
-                         (start, end, n, n))  # fmt: skip
-            base.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?, ?)",
-                         (start - 5000, start - 2000, (42 << 24) + 1, n, n))  # fmt: skip
+            base.execute(
+                "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES "
+                "(?, ?, 0, 7, ?, ?, 704643072, 8, 1, 1, 128, 1, 1, 0, 0, 32)",
+                (start, end, n, n),
+            )
+            base.execute(
+                "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?, ?)",
+                (start - 5000, start - 2000, (42 << 24) + 1, n, n),
+            )
         base.commit()
         return base.serialize()
 
 
 TARGETS: dict[str, Callable[[bytes, Path], None]] = {
-    "container": _container, "header": _header, "where": _where, "record": _record,
-    "csv": _csv, "flags": _flags, "trace": _recording(".json"), "packed": _recording(".json.gz"),
-    "nsys": _recording(".sqlite"), "timeline": _timeline,
-}  # fmt: skip
+    "container": _container,
+    "header": _header,
+    "where": _where,
+    "record": _record,
+    "csv": _csv,
+    "flags": _flags,
+    "trace": _recording(".json"),
+    "packed": _recording(".json.gz"),
+    "nsys": _recording(".sqlite"),
+    "timeline": _timeline,
+}
 
 
 def _reports() -> list[bytes]:
@@ -205,10 +267,14 @@ def _folders() -> list[bytes]:
 
 
 SEEDS: dict[str, Callable[[], list[bytes]]] = {
-    "container": _reports, "header": _headers, "record": _records, "trace": _traces,
-    "packed": lambda: [gzip.compress(_traces()[0])], "nsys": lambda: [_base()],
+    "container": _reports,
+    "header": _headers,
+    "record": _records,
+    "trace": _traces,
+    "packed": lambda: [gzip.compress(_traces()[0])],
+    "nsys": lambda: [_base()],
     "timeline": _folders,
-}  # fmt: skip
+}
 
 
 def seeds(target: str) -> list[bytes]:

@@ -98,8 +98,15 @@ def of_pairs(kept: Sequence[Mapping[str, Any]]) -> Iterator[FixOnRecord]:
         found = next((f for f in firing if f.rule in pair["rules"]), None)
         if found and found.expect and pair["speedup"] >= FASTER:
             group = f"pairs, {'looked' if pair['seen'] else 'not looked'} at"
-            yield FixOnRecord(group, pair["repository"], pair["pair"], _kind(found.rule),
-                              pair["speedup"], found.expect.gain, found.gain)  # fmt: skip
+            yield FixOnRecord(
+                group,
+                pair["repository"],
+                pair["pair"],
+                _kind(found.rule),
+                pair["speedup"],
+                found.expect.gain,
+                found.gain,
+            )
 
 
 def told_nothing_came(kept: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
@@ -120,9 +127,14 @@ def keep(folder: Path, *, seen: bool) -> Iterator[dict[str, Any]]:
             came = pair["before_us"] / pair["after_us"]
         else:
             came = before["time"] / launches[pair["after"]]["time"]
-        yield {"pair": pair["id"], "repository": pair["repo"].split()[0], "seen": seen,
-               "rules": pair["expected_rules"], "speedup": float(f"{came:.6g}"),
-               "before": {name: float(f"{value:.6g}") for name, value in before.items()}}  # fmt: skip
+        yield {
+            "pair": pair["id"],
+            "repository": pair["repo"].split()[0],
+            "seen": seen,
+            "rules": pair["expected_rules"],
+            "speedup": float(f"{came:.6g}"),
+            "before": {name: float(f"{value:.6g}") for name, value in before.items()},
+        }
 
 
 def _launch(counters: Mapping[str, Any]) -> dict[str, float]:
@@ -165,8 +177,10 @@ def report(fixes: Sequence[FixOnRecord], say: Callable[[str], object] = print) -
         near = sum(1 / 1.5 <= fix.expected / fix.came <= 1.5 for fix in own)
         errors = [log((fix.expected - 1) / (fix.came - 1)) for fix in own if fix.expected > 1]
         factor = exp(sum(min(abs(e), log(20)) for e in errors) / max(len(errors), 1))
-        say(f"{group}: bound held {held} of {len(bounded)}; expected within 1.5x {near} of "
-            f"{len(own)}; factor error of the gain {factor:.2f}")  # fmt: skip
+        say(
+            f"{group}: bound held {held} of {len(bounded)}; expected within 1.5x {near} of "
+            f"{len(own)}; factor error of the gain {factor:.2f}"
+        )
     claimed, nothing = told_nothing_came(pairs())
     say(f"pairs that brought nothing: {claimed} of {nothing} were promised more than {CLAIMS:g}x")
     own = [fix for fix in fixes if fix.group != PROBES]

@@ -345,8 +345,13 @@ def _pages() -> list[Task]:
 
 
 _MAKERS: dict[str, Callable[..., Iterator[tuple[str, str]]]] = {
-    "command": _command, "forms": _forms, "basic": _basic, "trace": _trace, "gate": _gate, "page": _page,
-}  # fmt: skip
+    "command": _command,
+    "forms": _forms,
+    "basic": _basic,
+    "trace": _trace,
+    "gate": _gate,
+    "page": _page,
+}
 GROUPS: dict[str, Callable[[], list[Task]]] = {
     "ladder": _ladder,
     "page": _pages,

@@ -213,18 +213,36 @@ def main_table(found: Ladder, known: Evidence, rungs: Mapping[str, SourceFile]) 
     for step in found.steps:
         run = known.load(step.variant, found.case)
         file = rungs[step.variant].file if step.variant in rungs else ""
-        rows.append((link(step.variant, step.depth, file), time_of(step, run), *against(step),
-                     step.bound, *taken(run)))  # fmt: skip
-    head = ("rung", ">time", ">vs parent", ">vs SDPA", "bound: limiter", ">registers",
-            ">shared KB", ">blocks/SM")  # fmt: skip
+        rows.append(
+            (
+                link(step.variant, step.depth, file),
+                time_of(step, run),
+                *against(step),
+                step.bound,
+                *taken(run),
+            )
+        )
+    head = (
+        "rung",
+        ">time",
+        ">vs parent",
+        ">vs SDPA",
+        "bound: limiter",
+        ">registers",
+        ">shared KB",
+        ">blocks/SM",
+    )
     return table(head, rows)
 
 
 def taken(run: Run) -> tuple[str, str, str]:
     """Registers, shared memory per block in KB, blocks per SM, of the longest launch."""
     shared = [run.column("shared_static"), run.column("shared_dynamic")]
-    numbers = (run.column("registers"), sum(shared) / 1024 if None not in shared else None,
-               run.column("blocks_per_sm"))  # fmt: skip
+    numbers = (
+        run.column("registers"),
+        sum(shared) / 1024 if None not in shared else None,
+        run.column("blocks_per_sm"),
+    )
     known = [n for n in numbers if isinstance(n, float) and not isnan(n)]
     if len(known) < len(numbers):
         return ("?", "?", "?")
@@ -240,8 +258,7 @@ def small_table(found: Ladder, known: Evidence) -> list[str]:
     return table(("rung", ">time", ">vs parent", ">vs SDPA", "bound: limiter"), rows)
 
 
-def temperatures(cases: list[str], found: Evidence, rungs: Mapping[str, SourceFile]
-                 ) -> list[str]:  # fmt: skip
+def temperatures(cases: list[str], found: Evidence, rungs: Mapping[str, SourceFile]) -> list[str]:
     """Warm and cold times, and how far ahead they are of what took turns with them."""
     rows = []
     for case in sorted(cases):
@@ -365,8 +382,10 @@ def shown() -> Any:
     rows = []
     for step in steps:
         time = step.time and (step.time.median, step.time.low, step.time.high)
-        ahead = [c and (c.answer, c.speedup.median)
-                 for c in (step.change and step.change.time, step.best)]  # fmt: skip
+        ahead = [
+            c and (c.answer, c.speedup.median)
+            for c in (step.change and step.change.time, step.best)
+        ]
         rows.append((step.variant, step.depth, step.parent, time, ahead))
     return json_safe([rows, references_of([s for s in steps if s.time])])
 

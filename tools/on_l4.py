@@ -45,12 +45,18 @@ def built(case: str, made: Sequence[Build] | None = None) -> dict[str, Any]:
             threads = x.block[0] * x.block[1] * x.block[2]
             shared = x.static_smem + x.dynamic_smem
             fits = blocks_that_fit("89", x.regs, threads, shared)
-            rows.append({
-                "registers": x.regs, "shared": shared, "threads": threads,
-                "blocks": x.grid[0] * x.grid[1] * x.grid[2], "blocks_per_sm": fits.blocks,
-                "limiter": fits.limiter, "occupancy": fits.fraction,
-                "waves": waves(x.grid, fits.blocks, sms),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "registers": x.regs,
+                    "shared": shared,
+                    "threads": threads,
+                    "blocks": x.grid[0] * x.grid[1] * x.grid[2],
+                    "blocks_per_sm": fits.blocks,
+                    "limiter": fits.limiter,
+                    "occupancy": fits.fraction,
+                    "waves": waves(x.grid, fits.blocks, sms),
+                }
+            )
         found[one.variant.id]["launches"] = rows
     return {"nvcc": nvcc.version, "rungs": found}
 
@@ -62,17 +68,27 @@ def section(of: Attention, case: str, rungs: Mapping[str, SourceFile]) -> list[s
     slowest = max(floors, key=lambda name: floors[name])
     kept = json.loads(BUILT.read_text("utf-8"))["rungs"] if BUILT.is_file() else {}
     rows = [row for v, h in rungs.items() if v in kept for row in _rows(v, kept[v], h)]
-    head = ("rung", ">registers", ">shared KB", ">blocks/SM", "limited by", ">occupancy", ">blocks",
-            ">waves")  # fmt: skip
+    head = (
+        "rung",
+        ">registers",
+        ">shared KB",
+        ">blocks/SM",
+        "limited by",
+        ">occupancy",
+        ">blocks",
+        ">waves",
+    )
     return [
-        f"## On an L4 (sm_89, {L4.sms} SMs): computed, not measured", "",
+        f"## On an L4 (sm_89, {L4.sms} SMs): computed, not measured",
+        "",
         "The same sources compiled for sm_89 (`make ladder-build`): grid and shared memory are what the",
         "launchers ask for, occupancy follows from the registers that ptxas gives. The roof at case",
         f"{case}, without any launch cost: {named}; {slowest} is the highest: {of.intensity:.0f}",
         f"operations per compulsory byte, the ridge is at {L4.tensor / L4.dram:.0f}. Two rounds of",
-        "blocks take twice the time of one, however few the last has: mind waves just above 1.", "",
+        "blocks take twice the time of one, however few the last has: mind waves just above 1.",
+        "",
         *to_markdown([Grid(head, tuple(rows))]).splitlines(),
-    ]  # fmt: skip
+    ]
 
 
 def _rows(variant: str, said: Mapping[str, Any], file: SourceFile) -> list[tuple[str, ...]]:
@@ -81,8 +97,15 @@ def _rows(variant: str, said: Mapping[str, Any], file: SourceFile) -> list[tuple
         why = "not for sm_89" if said["launches"] is None else "does not start"
         return [(name, why, *[""] * 6)]
     return [
-        (name, f"{x['registers']}", f"{x['shared'] / 1024:.1f}", f"{x['blocks_per_sm']}",
-         x["limiter"], figures.quantity(x["occupancy"], "share"), f"{x['blocks']}",
-         f"{x['waves']:.2f}")
+        (
+            name,
+            f"{x['registers']}",
+            f"{x['shared'] / 1024:.1f}",
+            f"{x['blocks_per_sm']}",
+            x["limiter"],
+            figures.quantity(x["occupancy"], "share"),
+            f"{x['blocks']}",
+            f"{x['waves']:.2f}",
+        )
         for x in said["launches"]
-    ]  # fmt: skip
+    ]

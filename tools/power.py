@@ -67,11 +67,14 @@ def sustained(call: Any, stream: int, pci: str, seconds: float) -> dict[str, Any
     clock = median(s.sm_clock for s in seen if s.sm_clock)
     reasons = sorted({r for s in seen for r in s.throttle or ()})
     return {
-        "seconds": took, "sm_clock": clock, "cycles": took * clock, "looks": len(seen),
+        "seconds": took,
+        "sm_clock": clock,
+        "cycles": took * clock,
+        "looks": len(seen),
         "power": median(s.power for s in seen if s.power),
         "temperature": median(s.temperature for s in seen if s.temperature),
         "throttle": {r: sum(r in (s.throttle or ()) for s in seen) / len(seen) for r in reasons},
-    }  # fmt: skip
+    }
 
 
 def alone(call: Any, stream: int) -> float:

@@ -77,9 +77,10 @@ def without(what: str, file: Path) -> str:
     trace: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes()))
     if what == "operators":
         trace["traceEvents"] = [
-            e for e in trace["traceEvents"]
+            e
+            for e in trace["traceEvents"]
             if e.get("cat") not in OPERATORS or e["name"].startswith("ProfilerStep")
-        ]  # fmt: skip
+        ]
     for event in trace["traceEvents"]:
         for key in SHAPES:
             event.get("args", {}).pop(key, None)
@@ -119,10 +120,13 @@ def _row(name: str, truth: Mapping[str, Any]) -> list[str]:
     first = said["category"] if is_first(said, truth) else f"**{said['category']}**"
     blind = truth.get("blind")
     return [
-        name, truth["category"], first, "" if healthy else _saves(said),
+        name,
+        truth["category"],
+        first,
+        "" if healthy else _saves(said),
         "" if healthy else f"{saved(truth):.3g}",
         f"{blind['category']}{'' if healthy else ', ' + _saves(blind)}" if blind else "",
-    ]  # fmt: skip
+    ]
 
 
 def _saves(said: Mapping[str, Any]) -> str:

@@ -64,13 +64,15 @@ COMPARISONS = (
     Comparison("gqa NVIDIA's", "gqa", _nvidia(False), ("groupwgmma",), ("sdpa",), graph=True),
     Comparison("gqa NVIDIA's causal", "gqa", _nvidia(True), ("groupwgmma",), ("sdpa",), graph=True),
     Comparison("decode 16k-8", "decode", "16k-8", ("earlymerge",), ("sdpa", "copy")),
-    Comparison("layernorm LN4096", "layernorm", "LN4096", ("widerow", "tritonln"), ("compile", "copy")),
+    Comparison(
+        "layernorm LN4096", "layernorm", "LN4096", ("widerow", "tritonln"), ("compile", "copy")
+    ),
     Comparison("blocksparse sparse89", "blocksparse", "sparse89", ("longestfirst",), ("flex",)),
     Comparison("fp8 2k", "fp8", "2k", *FP8),
     Comparison("fp8 2k-causal", "fp8", "2k-causal", *FP8),
     Comparison("fp8 4k", "fp8", "4k", *FP8),
     Comparison("fp8 4k-causal", "fp8", "4k-causal", *FP8),
-)  # fmt: skip
+)
 
 # --- the protocols -------------------------------------------------------------------------------
 
@@ -150,8 +152,9 @@ def cudnn_graph(case: Any, tensors: Sequence[Any]) -> Call:
 
     given, fp32 = [x.bfloat16() for x in tensors], cudnn.data_type.FLOAT
     graph, names = _graph(given, cudnn.data_type.BFLOAT16)
-    o, stats = graph.sdpa(**names, generate_stats=True, attn_scale=case.D**-0.5,
-                          use_causal_mask=case.causal)  # fmt: skip
+    o, stats = graph.sdpa(
+        **names, generate_stats=True, attn_scale=case.D**-0.5, use_causal_mask=case.causal
+    )
     out, rows = torch.empty_like(given[0]), torch.empty(*given[0].shape[:3], 1, device="cuda")
     made = {o: (out, cudnn.data_type.BFLOAT16), stats: (rows, fp32)}
     return _built(graph, dict(zip(names.values(), given, strict=True)), made)
@@ -168,12 +171,18 @@ def cudnn_fp8(case: Any, tensors: Sequence[Any]) -> Call:
     values = torch.stack([*scales, *torch.tensor([1 / 256, 256, 1], device="cuda")]).reshape(
         6, 1, 1, 1, 1
     )
-    sides = dict(zip(("descale_q", "descale_k", "descale_v", "descale_s", "scale_s", "scale_o"),
-                     values, strict=True))  # fmt: skip
+    sides = dict(
+        zip(
+            ("descale_q", "descale_k", "descale_v", "descale_s", "scale_s", "scale_o"),
+            values,
+            strict=True,
+        )
+    )
     one = {"dim": [1] * 4, "stride": [1] * 4, "data_type": fp32}
     scaled = {name: graph.tensor(name=name, **one) for name in sides}
-    o, stats, *most = graph.sdpa_fp8(**names, **scaled, generate_stats=True, attn_scale=128**-0.5,
-                                     use_causal_mask=case.causal)  # fmt: skip
+    o, stats, *most = graph.sdpa_fp8(
+        **names, **scaled, generate_stats=True, attn_scale=128**-0.5, use_causal_mask=case.causal
+    )
     rows = torch.empty(*codes[0].shape[:3], 1, device="cuda")
     made = {o: (torch.empty_like(codes[0]), cudnn.data_type.FP8_E4M3), stats: (rows, fp32)}
     made |= {x: (torch.zeros(1, 1, 1, 1, device="cuda"), fp32) for x in most}
@@ -187,8 +196,10 @@ def _graph(given: Sequence[Any], dtype: Any) -> tuple[Any, dict[str, Any]]:
 
     fp32 = cudnn.data_type.FLOAT
     graph = cudnn.pygraph(io_data_type=dtype, intermediate_data_type=fp32, compute_data_type=fp32)
-    names = {n: graph.tensor(name=n, dim=list(x.shape), stride=list(x.stride()), data_type=dtype)
-             for n, x in zip("qkv", given, strict=True)}  # fmt: skip
+    names = {
+        n: graph.tensor(name=n, dim=list(x.shape), stride=list(x.stride()), data_type=dtype)
+        for n, x in zip("qkv", given, strict=True)
+    }
     return graph, names
 
 
@@ -244,8 +255,12 @@ def compared(machine: Machine, asked: Comparison) -> list[dict[str, Any]]:
     )
     work = {"operations": module.operations(case), "bytes": module.compulsory_bytes(case)}
     every = {name: subject for name, (subject, _) in calls.items()}
-    ours = {t.name: t for t in bench.bench_subjects([*every.values()], asked.name, machine.gpu,
-                                                    machine.tools, False, (30, 60))}  # fmt: skip
+    ours = {
+        t.name: t
+        for t in bench.bench_subjects(
+            [*every.values()], asked.name, machine.gpu, machine.tools, False, (30, 60)
+        )
+    }
     rows = []
     for name, (subject, out) in calls.items():
         first = ours[name]
@@ -253,12 +268,26 @@ def compared(machine: Machine, asked: Comparison) -> list[dict[str, Any]]:
         for protocol, (timed, told) in PROTOCOLS.items():
             samples = timed(lambda s=subject: s.call(torch.cuda.current_stream().cuda_stream))
             times[protocol] = said(told, samples, device.read_state(machine.gpu.pci))
-        off = [((a.float() - b.float()).abs() / (atol + rtol * b.float().abs())).max().item()
-               for a, b in zip(outputs_of(out), right, strict=True)]  # fmt: skip
-        row = {"name": asked.name, "kernel": name, "mine": name in asked.ours, "off": max(off),
-               **work, "launches": len(subject.launches), "times": times}  # fmt: skip
-        print(asked.name, name, f"off {max(off):.2f}",
-              *(f"{p} {t['seconds'] * 1e6:.1f}" for p, t in times.items()), flush=True)  # fmt: skip
+        off = [
+            ((a.float() - b.float()).abs() / (atol + rtol * b.float().abs())).max().item()
+            for a, b in zip(outputs_of(out), right, strict=True)
+        ]
+        row = {
+            "name": asked.name,
+            "kernel": name,
+            "mine": name in asked.ours,
+            "off": max(off),
+            **work,
+            "launches": len(subject.launches),
+            "times": times,
+        }
+        print(
+            asked.name,
+            name,
+            f"off {max(off):.2f}",
+            *(f"{p} {t['seconds'] * 1e6:.1f}" for p, t in times.items()),
+            flush=True,
+        )
         rows.append(row)
     return rows
 

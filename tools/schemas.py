@@ -301,11 +301,31 @@ class WhatifDocument(TypedDict):
 
 FOLDER = Path(__file__).parents[1] / "profkit" / "schemas"
 DOCUMENTS = (
-    BenchDocument, BuildDocument, CaptureDocument, CheckDocument, ClaimsDocument, ColumnsDocument,
-    Compared, DiagnosisDocument, DoctorDocument, GateReport, HistoryDocument, LaddersDocument,
-    ListDocument, NewDocument, NoiseDocument, ProfileDocument, QueryDocument, ScoresDocument,
-    StreamedDocument, SummaryDocument, TriageDocument, TriagesDocument, TuneDocument, WhatifDocument,
-)  # fmt: skip
+    BenchDocument,
+    BuildDocument,
+    CaptureDocument,
+    CheckDocument,
+    ClaimsDocument,
+    ColumnsDocument,
+    Compared,
+    DiagnosisDocument,
+    DoctorDocument,
+    GateReport,
+    HistoryDocument,
+    LaddersDocument,
+    ListDocument,
+    NewDocument,
+    NoiseDocument,
+    ProfileDocument,
+    QueryDocument,
+    ScoresDocument,
+    StreamedDocument,
+    SummaryDocument,
+    TriageDocument,
+    TriagesDocument,
+    TuneDocument,
+    WhatifDocument,
+)
 RUN = "profkit.run/1"
 
 
@@ -388,9 +408,13 @@ def _schema(name: str, types: Iterable[Any], about: str = "") -> dict[str, Any]:
     either = refs[0] if len(refs) == 1 else {"anyOf": list(refs)}
     named = {"type": "object", "properties": {"schema": {"const": name}}, "required": ["schema"]}
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema", "title": name,
-        "description": about, **named, **either, "$defs": _printed(parts),
-    }  # fmt: skip
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": name,
+        "description": about,
+        **named,
+        **either,
+        "$defs": _printed(parts),
+    }
 
 
 def _hook(kind: type) -> dict[str, Any]:

@@ -139,15 +139,19 @@ def _row(name: str, keys: dict[str, str], launch: Any, rules: Any, took: Any) ->
     also = set(keys.get("also", "").replace(",", " ").split())
     sm, memory = launch["sm_busy"], launch["memory_busy"]
     return Row(
-        name, keys["bound"], keys["limiter"], keys["cause"],
+        name,
+        keys["bound"],
+        keys["limiter"],
+        keys["cause"],
         (diagnosis.bound, diagnosis.limiter, fires[0].rule if fires else None),
         tuple(sorted(also - {f.rule for f in fires})),
         fires[0].gain if fires else None,
         fires[0].expect if fires else None,
         took["main"] / took["twin"] if "twin" in took else None,
-        ncu_class(rules), ncu_gain(rules),
+        ncu_class(rules),
+        ncu_gain(rules),
         "unknown" if isnan(sm) or isnan(memory) else "memory" if memory >= sm else "compute",
-    )  # fmt: skip
+    )
 
 
 def good(estimates: Iterable[tuple[float | None, float | None]]) -> tuple[int, int, int]:
@@ -200,13 +204,17 @@ def show(found: list[Row]) -> None:
         bound, limiter, cause = r.right
         verdict = f"{r.said[0]}/{r.said[1]}"
         table.add_row(
-            r.probe, f"{r.bound}/{r.limiter}",
+            r.probe,
+            f"{r.bound}/{r.limiter}",
             verdict if bound and limiter else f"[red]{verdict} <-[/red]",
             str(r.said[2]) if cause else f"[red]{r.said[2]} <- {r.cause}[/red]",
-            _factor(r.estimate), _factor(r.expect.gain if r.expect else None), _factor(r.gain),
-            r.ncu if r.ncu == r.bound else f"[yellow]{r.ncu}[/yellow]", _factor(r.ncu_estimate),
+            _factor(r.estimate),
+            _factor(r.expect.gain if r.expect else None),
+            _factor(r.gain),
+            r.ncu if r.ncu == r.bound else f"[yellow]{r.ncu}[/yellow]",
+            _factor(r.ncu_estimate),
             r.naive if r.naive == r.bound else f"[yellow]{r.naive}[/yellow]",
-        )  # fmt: skip
+        )
     console = Console(width=170)
     console.print(table)
     for name, (right, of) in score(found).items():

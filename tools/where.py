@@ -35,28 +35,51 @@ _GROWN = 12  # lines that a header comment may have grown by
 
 # What a limiter's probe is built round; others (a full pipe, a fixed latency) wait for no access.
 MECHANISMS = {
-    "dram": "global", "l2": "global", "l1": "global", "long_scoreboard": "load",
-    "lg_throttle": "global", "drain": "store", "shared": "shared", "short_scoreboard": "answer",
-    "mio_throttle": "shared", "atomics": "atomic", "constant": "constant", "texture": "fetch",
-    "tex_throttle": "fetch", "barrier": "barrier", "membar": "fence", "sleeping": "sleep",
+    "dram": "global",
+    "l2": "global",
+    "l1": "global",
+    "long_scoreboard": "load",
+    "lg_throttle": "global",
+    "drain": "store",
+    "shared": "shared",
+    "short_scoreboard": "answer",
+    "mio_throttle": "shared",
+    "atomics": "atomic",
+    "constant": "constant",
+    "texture": "fetch",
+    "tex_throttle": "fetch",
+    "barrier": "barrier",
+    "membar": "fence",
+    "sleeping": "sleep",
     "gmma": "wgmma",
-}  # fmt: skip
+}
 # A cause that says more than the limiter.
-CAUSES = {"atomics-contention": "atomic", "wgmma-wait": "wgmma", "register-spills": "local",
-          "local-memory": "local"}  # fmt: skip
+CAUSES = {
+    "atomics-contention": "atomic",
+    "wgmma-wait": "wgmma",
+    "register-spills": "local",
+    "local-memory": "local",
+}
 _CALLS = {
-    "atomic": r"\batomic\w+\(", "barrier": r"__syncthreads\w*\(|\bbar\.sync", "sleep": r"__nanosleep\(",
-    "fence": r"__threadfence\w*\(", "fetch": r"\btex[123]D\w*(?:<\w+>)?\(",
+    "atomic": r"\batomic\w+\(",
+    "barrier": r"__syncthreads\w*\(|\bbar\.sync",
+    "sleep": r"__nanosleep\(",
+    "fence": r"__threadfence\w*\(",
+    "fetch": r"\btex[123]D\w*(?:<\w+>)?\(",
     "wgmma": r"\bwgmma\w*(?:<[^>]*>)?\(",
-}  # fmt: skip
+}
 # What another mechanism is part of.
 _PARTS = {"global": ("load", "store", "atomic"), "answer": ("shared", "answer")}
 _ASSEMBLY = {
-    "load": r"\bld\.(?:\w+\.)*global", "store": r"\bst\.(?:\w+\.)*global",
-    "shared": r"\b(?:ld|st|ldmatrix|stmatrix)\.(?:\w+\.)*shared", "atomic": r"\b(?:atom|red)\.",
-    "wgmma": r"\bwgmma\.", "barrier": r"\bbar\.sync", "answer": r"\b(?:ex2|rcp|lg2|rsqrt)\.approx",
+    "load": r"\bld\.(?:\w+\.)*global",
+    "store": r"\bst\.(?:\w+\.)*global",
+    "shared": r"\b(?:ld|st|ldmatrix|stmatrix)\.(?:\w+\.)*shared",
+    "atomic": r"\b(?:atom|red)\.",
+    "wgmma": r"\bwgmma\.",
+    "barrier": r"\bbar\.sync",
+    "answer": r"\b(?:ex2|rcp|lg2|rsqrt)\.approx",
     "local": r"\b(?:ld|st)\.(?:\w+\.)*local",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -270,13 +293,17 @@ def main(arguments: list[str]) -> int:
         if "--verbose" in arguments or row.part is None or row.part < BAR:
             own = "-" if row.own is None else f"{row.own:.0%}"
             part = "-" if row.part is None else f"{row.part:.1%}"
-            print(f"{row.probe:20} {row.limiter:16} {row.mechanism:9} {part:>7} of {row.samples:6.0f} "
-                  f"samples, shown lines {own:>5}   {row.elsewhere}")  # fmt: skip
+            print(
+                f"{row.probe:20} {row.limiter:16} {row.mechanism:9} {part:>7} of {row.samples:6.0f} "
+                f"samples, shown lines {own:>5}   {row.elsewhere}"
+            )
     good = sum((row.part or 0) >= BAR for row in found)
     mean = sum(row.part or 0 for row in found) / len(found)
     shown = sum((row.own or 0) >= BAR for row in found)
-    print(f"{good} of {len(found)} probes have {BAR:.0%} of their samples on lines whose producer they "
-          f"were built round, {mean:.1%} on average; of {shown} so have the lines shown")  # fmt: skip
+    print(
+        f"{good} of {len(found)} probes have {BAR:.0%} of their samples on lines whose producer they "
+        f"were built round, {mean:.1%} on average; of {shown} so have the lines shown"
+    )
     return 0 if mean >= BAR else 1
 
 

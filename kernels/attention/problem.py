@@ -30,8 +30,14 @@ Half = NDArray[np.float16]
 ATOL = RTOL = 1e-3
 SEEDS = (0, 1)
 REFERENCES = (
-    "sdpa", "sdpa-cudnn", "sdpa-flash", "sdpa-efficient", "sdpa-math", "flex", "triton",
-)  # fmt: skip
+    "sdpa",
+    "sdpa-cudnn",
+    "sdpa-flash",
+    "sdpa-efficient",
+    "sdpa-math",
+    "flex",
+    "triton",
+)
 
 
 @dataclass(frozen=True)
@@ -53,14 +59,16 @@ def _both(cases: Mapping[str, Case]) -> dict[str, Case]:
     return both
 
 
-CASES = _both({
-    "A": Case(2, 8, 256, 64),
-    "B": Case(1, 8, 512, 64),
-    "V": Case(2, 8, 512, 64),
-    "L": Case(1, 8, 2048, 64),
-    "C": Case(4, 16, 2048, 64),
-    "D": Case(4, 16, 2048, 128),
-})  # fmt: skip
+CASES = _both(
+    {
+        "A": Case(2, 8, 256, 64),
+        "B": Case(1, 8, 512, 64),
+        "V": Case(2, 8, 512, 64),
+        "L": Case(1, 8, 2048, 64),
+        "C": Case(4, 16, 2048, 64),
+        "D": Case(4, 16, 2048, 128),
+    }
+)
 # Sizes that no tile divides, one row, one head, and every head dimension.
 CHECKS = _both(
     {f"S{s}": Case(2, 3, s, 64) for s in (1, 17, 128, 255, 300)}

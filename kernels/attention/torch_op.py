@@ -38,9 +38,12 @@ _ANY = [*_BACKENDS.values(), SDPBackend.MATH]
 
 @torch.library.custom_op("profkit::attention", mutates_args=())
 def attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    is_causal: bool = False,
     scale: float | None = None,
-) -> torch.Tensor:  # fmt: skip
+) -> torch.Tensor:
     """Attention: softmax(scale q k^T) v.
 
     Args:
@@ -65,9 +68,12 @@ def attention(
 
 @attention.register_fake
 def _like(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool = False,  # noqa: ARG001
+    q: torch.Tensor,
+    k: torch.Tensor,  # noqa: ARG001
+    v: torch.Tensor,
+    is_causal: bool = False,  # noqa: ARG001
     scale: float | None = None,  # noqa: ARG001
-) -> torch.Tensor:  # fmt: skip
+) -> torch.Tensor:
     """The output's size and type, for torch.compile."""
     return q.new_empty((*q.shape[:-1], v.shape[-1]))
 
@@ -122,9 +128,13 @@ def _arguments(
 
 
 def _library_call(
-    name: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool,
+    name: str,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    is_causal: bool,
     scale: float | None,
-) -> torch.Tensor:  # fmt: skip
+) -> torch.Tensor:
     """PyTorch's own, the backend picked first and any other if that one cannot."""
     if name not in _BACKENDS:
         return scaled_dot_product_attention(q, k, v, is_causal=is_causal, scale=scale).contiguous()

@@ -25,9 +25,22 @@ _CONFIGS = [  # rows, keys, warps, stages
 
 @triton.jit
 def _tiles(  # type: ignore  # noqa: PLR0913, PLR0917
-    acc, total, top, q, k_base, v_base, rows, factor, first, last, length,
-    MASKED: tl.constexpr, CAUSAL: tl.constexpr, N: tl.constexpr, D: tl.constexpr,
-):  # fmt: skip
+    acc,
+    total,
+    top,
+    q,
+    k_base,
+    v_base,
+    rows,
+    factor,
+    first,
+    last,
+    length,
+    MASKED: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    N: tl.constexpr,
+    D: tl.constexpr,
+):
     """Keys first to last; MASKED: some are not seen by all rows."""
     d = tl.arange(0, D)
     for start in tl.range(first, last, N):
@@ -59,9 +72,18 @@ def _tiles(  # type: ignore  # noqa: PLR0913, PLR0917
 @triton.autotune(configs=_CONFIGS, key=["length", "heads", "CAUSAL", "D"])
 @triton.jit
 def _attend(  # type: ignore  # noqa: PLR0913, PLR0917
-    q_all, k_all, v_all, o_all, factor, heads, length,  # noqa: ARG001 (heads: tried for each number)
-    CAUSAL: tl.constexpr, D: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
-):  # fmt: skip
+    q_all,
+    k_all,
+    v_all,
+    o_all,
+    factor,
+    heads,  # noqa: ARG001 (tried for each number)
+    length,
+    CAUSAL: tl.constexpr,
+    D: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+):
     """A block of M rows of one head; q, k, v and o are (heads, length, D), contiguous."""
     head = tl.program_id(1).to(tl.int64) * length * D
     block = tl.num_programs(0) - 1 - tl.program_id(0) if CAUSAL else tl.program_id(0)
@@ -74,10 +96,40 @@ def _attend(  # type: ignore  # noqa: PLR0913, PLR0917
     top = tl.full([M], -1.0e30, tl.float32)
     end = tl.minimum((block + 1) * M, length) if CAUSAL else length
     whole = (tl.minimum(block * M + 1, length) if CAUSAL else length) // N * N
-    acc, total, top = _tiles(acc, total, top, q, k_all + head, v_all + head, rows, factor, 0, whole,
-                             length, False, CAUSAL, N, D)  # fmt: skip
-    acc, total, top = _tiles(acc, total, top, q, k_all + head, v_all + head, rows, factor, whole,
-                             end, length, True, CAUSAL, N, D)  # fmt: skip
+    acc, total, top = _tiles(
+        acc,
+        total,
+        top,
+        q,
+        k_all + head,
+        v_all + head,
+        rows,
+        factor,
+        0,
+        whole,
+        length,
+        False,
+        CAUSAL,
+        N,
+        D,
+    )
+    acc, total, top = _tiles(
+        acc,
+        total,
+        top,
+        q,
+        k_all + head,
+        v_all + head,
+        rows,
+        factor,
+        whole,
+        end,
+        length,
+        True,
+        CAUSAL,
+        N,
+        D,
+    )
     tl.store(o_all + head + at, (acc / total[:, None]).to(tl.float16), mask=inside)
 
 

@@ -32,11 +32,20 @@ from profkit.measure.variants import build, toolchain, variants
 from profkit.measure.variants.build import SUPPORT
 
 SECTIONS = (
-    "SpeedOfLight", "SpeedOfLight_RooflineChart", "ComputeWorkloadAnalysis",
-    "MemoryWorkloadAnalysis", "MemoryWorkloadAnalysis_Chart", "MemoryWorkloadAnalysis_Tables",
-    "LaunchStats", "Occupancy", "SchedulerStats", "WarpStateStats", "InstructionStats",
-    "SourceCounters", "WorkloadDistribution",
-)  # fmt: skip
+    "SpeedOfLight",
+    "SpeedOfLight_RooflineChart",
+    "ComputeWorkloadAnalysis",
+    "MemoryWorkloadAnalysis",
+    "MemoryWorkloadAnalysis_Chart",
+    "MemoryWorkloadAnalysis_Tables",
+    "LaunchStats",
+    "Occupancy",
+    "SchedulerStats",
+    "WarpStateStats",
+    "InstructionStats",
+    "SourceCounters",
+    "WorkloadDistribution",
+)
 START, EACH = 60.0, 20.0  # seconds that a process may take to start, and for each of its items
 PER_REPORT = 40  # launches
 KEPT = Path(__file__).resolve().parents[2] / "artifacts" / "probes"

@@ -30,9 +30,13 @@ def shell() -> Callable[..., subprocess.CompletedProcess[str]]:
     def start(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "profkit", *map(str, args)],
-            capture_output=True, text=True, check=False, cwd=ROOT, timeout=120,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+            timeout=120,
             env={**os.environ, "PYTHONPATH": str(ROOT), **env},
-        )  # fmt: skip
+        )
 
     return start
 

@@ -26,16 +26,20 @@ END = "end of this width"
 
 def _kept(grid: Any, on: Any, indent: int) -> str:
     drawn = DRAW(grid, on, indent)
-    tables.append({
-        "head": [plain_words(title) for title in grid.head],
-        "right": [is_right(title) for title in grid.head],
-        "rows": [[plain_words(cell) for cell in row] for row in grid.rows],
-        "names": [[any(x.role in ("name", "code") for x in spans(cell)) for cell in row]
-                  for row in grid.rows],
-        "wraps": grid.wraps,
-        "bands": grid.bands or grid.asked,  # further tables, of a line a row each
-        "drawn": drawn,
-    })  # fmt: skip
+    tables.append(
+        {
+            "head": [plain_words(title) for title in grid.head],
+            "right": [is_right(title) for title in grid.head],
+            "rows": [[plain_words(cell) for cell in row] for row in grid.rows],
+            "names": [
+                [any(x.role in ("name", "code") for x in spans(cell)) for cell in row]
+                for row in grid.rows
+            ],
+            "wraps": grid.wraps,
+            "bands": grid.bands or grid.asked,  # further tables, of a line a row each
+            "drawn": drawn,
+        }
+    )
     return drawn
 
 

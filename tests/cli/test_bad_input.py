@@ -130,8 +130,14 @@ def test_no_report_at_all(run) -> None:
     assert "REPORTS" in result.stderr
 
 
-NAMES = ("[red]x[/red][link=http://a.b]", "\x1b[2J\x1b]0;owned\x07", "<script>alert(1)</script>",
-         "two\nlines\r\x08", "`code` | **bold** ![x](y)", "\u202egnp.exe")  # fmt: skip
+NAMES = (
+    "[red]x[/red][link=http://a.b]",
+    "\x1b[2J\x1b]0;owned\x07",
+    "<script>alert(1)</script>",
+    "two\nlines\r\x08",
+    "`code` | **bold** ![x](y)",
+    "\u202egnp.exe",
+)
 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))

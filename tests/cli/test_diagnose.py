@@ -25,8 +25,13 @@ def all_reports() -> list[Path]:
 @pytest.fixture(scope="module")
 def few() -> list[Path]:
     """A copy, a matrix product and three of SDPA's backends: small files."""
-    runs = [("copy", "1GiB"), ("matmul", "4096"), ("sdpa-cudnn", "A"), ("sdpa-flash", "A"),
-            ("sdpa-flash", "C")]  # fmt: skip
+    runs = [
+        ("copy", "1GiB"),
+        ("matmul", "4096"),
+        ("sdpa-cudnn", "A"),
+        ("sdpa-flash", "A"),
+        ("sdpa-flash", "C"),
+    ]
     return [report_of(*run) for run in runs]
 
 
@@ -65,8 +70,12 @@ def test_json_has_every_launch_once_and_a_bound_for_each(run) -> None:
     found = json.loads(result.stdout)
     assert len(found["launches"]) == sum(r["launches"] for r in found["reports"])
     assert {x["bound"] for x in found["launches"]} <= {
-        "memory", "compute", "latency", "launch", "balanced",
-    }  # fmt: skip
+        "memory",
+        "compute",
+        "latency",
+        "launch",
+        "balanced",
+    }
     assert {r["status"] for r in found["reports"]} == {"ok"}
     some = kinds()[::9]
     assert run("diagnose", "--json", *some).stdout == run("diagnose", "--json", *some).stdout
@@ -96,8 +105,9 @@ def test_no_match_says_what_there_is(run) -> None:
     result = run("diagnose", REPORT, "--kernel", "nothing_like_it")
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [
-        "profkit: no launch matches --kernel nothing_like_it", "  there are: dram_copy",
-    ]  # fmt: skip
+        "profkit: no launch matches --kernel nothing_like_it",
+        "  there are: dram_copy",
+    ]
 
 
 def test_each_lists_alike_launches_one_by_one(run) -> None:

@@ -148,8 +148,11 @@ def test_a_roof_that_is_named_has_its_line_in_the_frame() -> None:
         words = {text.get_text().split()[0] for text in axes.texts}
         assert words & {"DRAM", "L2", "L1"} == named
         left = axes.get_xlim()[0]
-        slopes = [y[0] / x[0] for x, y in (line.get_data() for line in axes.lines)
-                  if len(x) == 2 and y[1] > y[0] and x[0] == left]  # fmt: skip
+        slopes = [
+            y[0] / x[0]
+            for x, y in (line.get_data() for line in axes.lines)
+            if len(x) == 2 and y[1] > y[0] and x[0] == left
+        ]
         assert len(slopes) == len(named)
 
 

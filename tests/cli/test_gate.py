@@ -106,13 +106,19 @@ def test_compare_takes_what_processes_differ_by_from_the_history(run, tmp_path: 
 
     before = made("v1", 1e-5, 1)
     after = changed(before, 1.015e-5, 2, "another")
-    names = [folder(tmp_path / side, r) / "p" / "B" / "v1.json"
-             for side, r in (("base", before), ("head", after))]  # fmt: skip
+    names = [
+        folder(tmp_path / side, r) / "p" / "B" / "v1.json"
+        for side, r in (("base", before), ("head", after))
+    ]
     words = ("compare", *names, "--history", tmp_path / "h")
     assert "processes differ by 1 %, assumed" in " ".join(run(*words).stdout.split())
     twin = HistoryTwin("", "v1", "B", sass="sass v1", gpu_uuid="GPU-1", made="2026-11-20T08:00:00")
-    days = [replace(twin, session=str(n), made=f"2026-11-2{n % 3}T08:00:00",
-                    samples=(1e-5 + n * 1e-9,) * 3) for n in range(20)]  # fmt: skip
+    days = [
+        replace(
+            twin, session=str(n), made=f"2026-11-2{n % 3}T08:00:00", samples=(1e-5 + n * 1e-9,) * 3
+        )
+        for n in range(20)
+    ]
     History(tmp_path / "h").append(days)
     told = " ".join(run(*words).stdout.split())
     assert "x slower (" in told

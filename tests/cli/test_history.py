@@ -24,8 +24,16 @@ def kept(run, tmp_path: Path) -> Path:
     after = changed(before, 0.5e-5, 2, "b", made="2026-11-02T00:00:00+00:00")
     for number, record in enumerate((before, after)):
         artifacts = folder(tmp_path / str(number), record)
-        added = run("history", "--add", "--artifacts", artifacts, "--history", tmp_path / "h",
-                    "--commit", f"commit{number}")  # fmt: skip
+        added = run(
+            "history",
+            "--add",
+            "--artifacts",
+            artifacts,
+            "--history",
+            tmp_path / "h",
+            "--commit",
+            f"commit{number}",
+        )
         assert added.exit_code == 0
         assert "1 runs and 0 launches added" in added.stderr
     return tmp_path / "h"
@@ -120,8 +128,14 @@ def test_a_picture_and_a_part_of_a_page(run, kept: Path, tmp_path: Path) -> None
 
 def test_a_dirty_tree_and_an_odd_time_are_said(run, tmp_path: Path) -> None:
     for number, median in enumerate((1e-5, 1.5e-5)):
-        record = made("v1", median, number, f"s{number}", made=f"2026-11-0{number + 1}T00:00:00+00:00",
-                      git=Commit("abc", number == 1))  # fmt: skip
+        record = made(
+            "v1",
+            median,
+            number,
+            f"s{number}",
+            made=f"2026-11-0{number + 1}T00:00:00+00:00",
+            git=Commit("abc", number == 1),
+        )
         kept = tmp_path / str(number)
         run("history", "--add", "--artifacts", folder(kept, record), "--history", tmp_path / "h")
     shown = run("history", "v1", "--history", tmp_path / "h").stdout

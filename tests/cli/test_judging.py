@@ -21,16 +21,21 @@ def write(folder: Path, variant: str, time: float = 1e-5, **facts) -> Path:
     rng = np.random.default_rng(sum(variant.encode()))
     samples = [float(x) for x in time * (1 + rng.exponential(0.005, 60))]
     record = {
-        "schema": SCHEMA, "variant": variant, "case": "B",
+        "schema": SCHEMA,
+        "variant": variant,
+        "case": "B",
         "header": {"title": f"The {variant}", "after": facts.pop("after", None)},
-        "source": {"sha256": variant, "sass": facts.pop("sass", f"sass {variant}"),
-                   "host": facts.pop("host", "the launcher")},
+        "source": {
+            "sha256": variant,
+            "sass": facts.pop("sass", f"sass {variant}"),
+            "host": facts.pop("host", "the launcher"),
+        },
         "check": {"status": facts.pop("status", "right"), "cases": []},
         "timing": {"session": "one", "l2": {"warm": {"samples": samples}}},
         "gpu": {"name": "NVIDIA H200"},
         "launches": [{"regs": facts.pop("regs", 64)}],
         **facts,
-    }  # fmt: skip
+    }
     path = folder / f"{variant}.B.json"
     path.write_text(json.dumps(record))
     return path

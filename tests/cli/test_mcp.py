@@ -67,8 +67,13 @@ def test_the_server_has_six_tools_and_none_runs_a_command() -> None:
     server = server_of(ROOT)
     tools = asyncio.run(server.list_tools())
     assert sorted(tool.name for tool in tools) == [
-        "compare", "diagnose", "explain", "lines", "roofline", "triage",
-    ]  # fmt: skip
+        "compare",
+        "diagnose",
+        "explain",
+        "lines",
+        "roofline",
+        "triage",
+    ]
     assert not [tool.name for tool in tools if not tool.description]
 
     def call(name: str, **arguments: Any) -> Any:
@@ -88,9 +93,11 @@ def talked(root: Path, calls: list[tuple[str, dict[str, Any]]]) -> tuple[list[An
 
     async def talk(errors: Any) -> list[Any]:
         server = StdioServerParameters(
-            command=sys.executable, args=["-m", "profkit", "mcp", "--root", str(root)],
-            cwd=root, env={"PYTHONPATH": str(ROOT), "FORCE_COLOR": "1"},
-        )  # fmt: skip
+            command=sys.executable,
+            args=["-m", "profkit", "mcp", "--root", str(root)],
+            cwd=root,
+            env={"PYTHONPATH": str(ROOT), "FORCE_COLOR": "1"},
+        )
         async with stdio_client(server, errors) as pipes, ClientSession(*pipes) as session:
             await session.initialize()
             return [await session.call_tool(name, given) for name, given in calls]

@@ -73,5 +73,6 @@ def test_many_small_launches_stay_small(tmp_path: Path, flags: tuple[str, ...]) 
 def test_what_is_no_size(size: str) -> None:
     done = asked("--max-memory", size, "list")
     assert (done.returncode, done.stderr) == (
-        2, f"profkit: --max-memory {size}: not understood\n  say 800M or 4G\n"
-    )  # fmt: skip
+        2,
+        f"profkit: --max-memory {size}: not understood\n  say 800M or 4G\n",
+    )

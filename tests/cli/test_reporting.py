@@ -37,12 +37,18 @@ def test_one_file_of_less_than_three_megabytes(page: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     "part",
     [
-        "shared-bank-conflicts", "dram at 82.7 % of peak",  # verdicts and findings
-        "stage2.B.ncu-rep launch 0", "L1TEX", "blocks per SM", "Est. Speedup",
+        "shared-bank-conflicts",
+        "dram at 82.7 % of peak",  # verdicts and findings
+        "stage2.B.ncu-rep launch 0",
+        "L1TEX",
+        "blocks per SM",
+        "Est. Speedup",
         "out[i] = in[i];",  # source beside its share
-        "Case B: each step against its parent", "faster", "sdpa-cudnn",  # the ladder
+        "Case B: each step against its parent",
+        "faster",
+        "sdpa-cudnn",  # the ladder
     ],
-)  # fmt: skip
+)
 def test_the_page_has(page: tuple[str, str], part: str) -> None:
     assert part in page[0].split('id="data"')[0]
 

@@ -47,13 +47,33 @@ def test_where(expression: str, kernels: list[str]) -> None:
 @pytest.mark.parametrize(
     "expression",
     [
-        "__import__('os').system('true')", "@pd.io", "kernel.str.len() > 3", "bound.__class__ == 1",
-        "[x for x in kernel] == 1", "(lambda: 1)() == 1", "kernel[0] == 'f'", "time ** 9 ** 9 > 1",
-        "f'{time}' == 'x'", "time := 3", "time = 3", "import os", "eval('1') == 1", "`time` > 1",
-        "bound == 'memory'; time > 1", "exit()", "time if True else 1", "", "time", "1 > 'a' > (",
-        "x" * 5000, "-" * 1500 + "1 > 0", "bound == {'a': 1}", "time > 1_000 @ 3", "nothing > 1",
+        "__import__('os').system('true')",
+        "@pd.io",
+        "kernel.str.len() > 3",
+        "bound.__class__ == 1",
+        "[x for x in kernel] == 1",
+        "(lambda: 1)() == 1",
+        "kernel[0] == 'f'",
+        "time ** 9 ** 9 > 1",
+        "f'{time}' == 'x'",
+        "time := 3",
+        "time = 3",
+        "import os",
+        "eval('1') == 1",
+        "`time` > 1",
+        "bound == 'memory'; time > 1",
+        "exit()",
+        "time if True else 1",
+        "",
+        "time",
+        "1 > 'a' > (",
+        "x" * 5000,
+        "-" * 1500 + "1 > 0",
+        "bound == {'a': 1}",
+        "time > 1_000 @ 3",
+        "nothing > 1",
     ],
-)  # fmt: skip
+)
 def test_anything_else_is_refused(expression: str) -> None:
     with pytest.raises(ProfkitError) as error:
         where(FRAME, expression)
@@ -104,11 +124,15 @@ def test_a_pattern_that_tries_every_way_is_stopped(
 @pytest.mark.parametrize(
     "expression",
     [
-        "'a'*2000000000 == kernel", "2000000000*'a' == kernel", "kernel*2000000000 == 'a'",
-        "kernel in ['a']*2000000000", "kernel in ('a','b')*2000000000", "kernel + kernel == 'a'",
+        "'a'*2000000000 == kernel",
+        "2000000000*'a' == kernel",
+        "kernel*2000000000 == 'a'",
+        "kernel in ['a']*2000000000",
+        "kernel in ('a','b')*2000000000",
+        "kernel + kernel == 'a'",
         "('a' + 'b')*2000000000 == kernel",
     ],
-)  # fmt: skip
+)
 def test_no_arithmetic_with_text(expression: str) -> None:
     with pytest.raises(ProfkitError, match="arithmetic with text"):
         where(FRAME, expression)

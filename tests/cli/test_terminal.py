@@ -39,9 +39,12 @@ def in_terminal(commands: dict[int, list[list[str]]], kept: Path) -> Shown:
     env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "FORCE_COLOR")}
     child = subprocess.Popen(
         [sys.executable, "-m", "tests.cli.in_a_terminal", str(kept), json.dumps(commands)],
-        stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL, cwd=ROOT,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        cwd=ROOT,
         env=env | {"NO_COLOR": "1", "TERM": "xterm", "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    )
     os.close(theirs)
     shown = b""
     try:

@@ -93,11 +93,13 @@ def test_nothing_that_is_there_is_overwritten(run, tmp_path: Path) -> None:
 
 
 needs_cupti = pytest.mark.skipif(
-    shutil.which("g++") is None or (not any(
-        Path(p).is_file() for p in ("/usr/local/cuda/include/cupti.h",)
-    ) and shutil.which("nvcc") is None),
+    shutil.which("g++") is None
+    or (
+        not any(Path(p).is_file() for p in ("/usr/local/cuda/include/cupti.h",))
+        and shutil.which("nvcc") is None
+    ),
     reason="no CUPTI here",
-)  # fmt: skip
+)
 
 
 @needs_cupti
@@ -127,8 +129,11 @@ def test_a_kept_program_is_a_section_of_a_page(run, tmp_path: Path) -> None:
     content = json.loads((folder / "triage.json").read_text())
     report = str(ROOT / "artifacts" / "stage2.B.ncu-rep")
     kernel = json.loads(run("diagnose", report, "--json").stdout)["launches"][0]
-    content["kernels"][0] |= {"name": kernel["kernel"], "grid": kernel["grid"],
-                              "block": kernel["block"]}  # fmt: skip
+    content["kernels"][0] |= {
+        "name": kernel["kernel"],
+        "grid": kernel["grid"],
+        "block": kernel["block"],
+    }
     (folder / "triage.json").write_text(json.dumps(content))
     assert run("report", str(folder), report, "-o", str(page), "--quiet").exit_code == 0
     text = page.read_text()

@@ -37,12 +37,17 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 
 COMMANDS = {
-    "report": "profkit diagnose {}", "trace": "profkit triage {}",
-    "plain trace": "profkit triage {}", "sqlite": "profkit triage {}",
-    "grid": "profkit roofline {}", "record": "profkit compare {} OTHER",
-    "empty": "copy it again", "a.nsys-rep": "nsys export --type sqlite {}",
-    "a.qdrep": "nsys export --type sqlite {}", "train.py": "profkit triage -- python {}",
-}  # fmt: skip
+    "report": "profkit diagnose {}",
+    "trace": "profkit triage {}",
+    "plain trace": "profkit triage {}",
+    "sqlite": "profkit triage {}",
+    "grid": "profkit roofline {}",
+    "record": "profkit compare {} OTHER",
+    "empty": "copy it again",
+    "a.nsys-rep": "nsys export --type sqlite {}",
+    "a.qdrep": "nsys export --type sqlite {}",
+    "train.py": "profkit triage -- python {}",
+}
 READS = {
     "diagnose": {"report"},
     "roofline": {"report", "grid"},

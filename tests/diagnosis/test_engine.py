@@ -7,13 +7,34 @@ import pytest
 from profkit.diagnosis.verdict import judge_launch
 
 BUSY = {  # a launch that fills the machine and is near nothing
-    "time": 1e-4, "cycles": 1.7e5, "sm_active": 0.98, "sm_active_max": 1.0, "grid_size": 4096,
-    "block_size": 256, "sm_count": 132, "waves": 3.9, "memory_busy": 0.3, "dram_busy": 0.2,
-    "l2_cache_busy": 0.2, "l1_busy": 0.2, "lsu_data_busy": 0.2, "texture_busy": 0.0,
-    "constant_busy": 0.0, "l2_atomics_busy": 0.0, "tensor_busy": 0.0, "fma_busy": 0.2,
-    "alu_busy": 0.2, "fp64_busy": 0.0, "fp16_busy": 0.0, "xu_busy": 0.1, "issue_busy": 0.25,
-    "inst_matrix": 0, "stall_selected": 0.1, "stall_long_scoreboard": 0.6, "stall_wait": 0.2,
-}  # fmt: skip
+    "time": 1e-4,
+    "cycles": 1.7e5,
+    "sm_active": 0.98,
+    "sm_active_max": 1.0,
+    "grid_size": 4096,
+    "block_size": 256,
+    "sm_count": 132,
+    "waves": 3.9,
+    "memory_busy": 0.3,
+    "dram_busy": 0.2,
+    "l2_cache_busy": 0.2,
+    "l1_busy": 0.2,
+    "lsu_data_busy": 0.2,
+    "texture_busy": 0.0,
+    "constant_busy": 0.0,
+    "l2_atomics_busy": 0.0,
+    "tensor_busy": 0.0,
+    "fma_busy": 0.2,
+    "alu_busy": 0.2,
+    "fp64_busy": 0.0,
+    "fp16_busy": 0.0,
+    "xu_busy": 0.1,
+    "issue_busy": 0.25,
+    "inst_matrix": 0,
+    "stall_selected": 0.1,
+    "stall_long_scoreboard": 0.6,
+    "stall_wait": 0.2,
+}
 
 
 def verdict(**change):
@@ -58,9 +79,15 @@ def test_shared_memory_is_told_from_l1():
 
 
 def test_a_dram_stream_below_70_percent_is_memory_when_its_loads_queue():
-    stream = {"dram_busy": 0.55, "stall_long_scoreboard": 0.9, "warp_latency": 200.0,
-              "instructions": 1e7, "inst_global_load": 1e6, "inst_async_copy": 0,
-              "inst_texture": 0}  # fmt: skip
+    stream = {
+        "dram_busy": 0.55,
+        "stall_long_scoreboard": 0.9,
+        "warp_latency": 200.0,
+        "instructions": 1e7,
+        "inst_global_load": 1e6,
+        "inst_async_copy": 0,
+        "inst_texture": 0,
+    }
     assert verdict(**stream) == ("memory", "dram")
     assert verdict(**{**stream, "warp_latency": 60.0}) == ("latency", "long_scoreboard")
 

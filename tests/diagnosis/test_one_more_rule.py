@@ -55,9 +55,13 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def said(package: Path, *args: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "profkit", *args],
-        cwd=package, env={**os.environ, "PYTHONPATH": str(package), "COLUMNS": "200"},
-        capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
+        cwd=package,
+        env={**os.environ, "PYTHONPATH": str(package), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
     return done.stdout
 
 

@@ -133,6 +133,8 @@ def test_before_and_after_compile(tmp_path: Path) -> None:
     flags = ("-arch=sm_90a", "-std=c++17", "-O1", "-Werror", "all-warnings", "-Xcompiler", "-Wall")
     done = subprocess.run(
         [nvcc, *flags, "-cubin", "-o", str(tmp_path / "x"), str(file)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[:3000]

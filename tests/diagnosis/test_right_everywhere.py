@@ -52,9 +52,17 @@ def on(major: int, minor: int, **units: float) -> dict[str, float]:
 
 @pytest.mark.parametrize(
     ("cc", "data", "links"),
-    [((7, 5), 0.86, 0.4), ((7, 0), 0.43, 0.4), ((8, 6), 0.43, 0.4), ((8, 9), 0.43, 0.4),
-     ((12, 0), 0.43, 0.4), ((8, 0), 0.43, 0.2), ((9, 0), 0.43, 0.2), ((10, 0), 0.43, 0.2)],
-)  # fmt: skip
+    [
+        ((7, 5), 0.86, 0.4),
+        ((7, 0), 0.43, 0.4),
+        ((8, 6), 0.43, 0.4),
+        ((8, 9), 0.43, 0.4),
+        ((12, 0), 0.43, 0.4),
+        ((8, 0), 0.43, 0.2),
+        ((9, 0), 0.43, 0.2),
+        ((10, 0), 0.43, 0.2),
+    ],
+)
 def test_stages_that_ncu_gives_at_half_count_whole(
     cc: tuple[int, int], data: float, links: float
 ) -> None:
@@ -160,8 +168,16 @@ def test_a_v100_launch_of_13_us_says_what_it_assumes() -> None:
     assert "assumed: the busiest SM was not counted" in diagnosis.because
 
 
-FEW = {"blocks_per_sm": 2, "limit_registers": 2, "limit_shared": 9, "limit_warps": 9,
-       "limit_blocks": 9, "occupancy_limit": 0.33, "occupancy": 0.32, "waves": 8}  # fmt: skip
+FEW = {
+    "blocks_per_sm": 2,
+    "limit_registers": 2,
+    "limit_shared": 9,
+    "limit_warps": 9,
+    "limit_blocks": 9,
+    "occupancy_limit": 0.33,
+    "occupancy": 0.32,
+    "waves": 8,
+}
 
 
 def test_a_basic_set_has_an_occupancy_finding() -> None:
@@ -279,8 +295,15 @@ def test_a_run_record_is_written_by_profkit_and_not_by_a_section() -> None:
 
 
 def test_a_fuller_unit_is_not_called_the_next() -> None:
-    mixed = {"shared_busy": 0.578, "lsu_data_busy": 0.578, "l1_busy": 0.578, "alu_busy": 0.668,
-             "sm_active": 1.0, "stall_mio_throttle": 0.6, "stall_long_scoreboard": 0.1}  # fmt: skip
+    mixed = {
+        "shared_busy": 0.578,
+        "lsu_data_busy": 0.578,
+        "l1_busy": 0.578,
+        "alu_busy": 0.668,
+        "sm_active": 1.0,
+        "stall_mio_throttle": 0.6,
+        "stall_long_scoreboard": 0.1,
+    }
     cause = finding(judge_launch({**BUSY, **mixed}), "shared-bandwidth").cause
     assert cause == "Shared memory at 57.8 % of its peak; int is at 66.8 %"
 

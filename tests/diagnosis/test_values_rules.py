@@ -50,12 +50,21 @@ def test_time_in_states():
 
 # --- waiting
 
-RULE_OF = {"long_scoreboard": "long-scoreboard", "short_scoreboard": "short-scoreboard",
-           "barrier": "barrier-wait", "wait": "fixed-latency", "membar": "membar",
-           "sleeping": "sleeping", "no_instruction": "instruction-cache",
-           "imc_miss": "constant-miss", "mio_throttle": "mio-throttle",
-           "lg_throttle": "lg-throttle", "tex_throttle": "tex-throttle", "drain": "store-drain",
-           "gmma": "gmma-wait"}  # fmt: skip
+RULE_OF = {
+    "long_scoreboard": "long-scoreboard",
+    "short_scoreboard": "short-scoreboard",
+    "barrier": "barrier-wait",
+    "wait": "fixed-latency",
+    "membar": "membar",
+    "sleeping": "sleeping",
+    "no_instruction": "instruction-cache",
+    "imc_miss": "constant-miss",
+    "mio_throttle": "mio-throttle",
+    "lg_throttle": "lg-throttle",
+    "tex_throttle": "tex-throttle",
+    "drain": "store-drain",
+    "gmma": "gmma-wait",
+}
 
 
 @pytest.mark.parametrize("state", RULE_OF)
@@ -106,9 +115,17 @@ def test_a_wait_that_is_a_full_unit_s_queue_is_the_unit_s():
 
 # --- few warps
 
-FEW = {"blocks_per_sm": 2, "limit_registers": 2, "limit_shared": 9, "limit_warps": 9,
-       "limit_blocks": 9, "occupancy_limit": 0.5, "waves": 8, "issue_busy_active": 0.2,
-       "issue_busy": 0.1}  # fmt: skip
+FEW = {
+    "blocks_per_sm": 2,
+    "limit_registers": 2,
+    "limit_shared": 9,
+    "limit_warps": 9,
+    "limit_blocks": 9,
+    "occupancy_limit": 0.5,
+    "waves": 8,
+    "issue_busy_active": 0.2,
+    "issue_busy": 0.1,
+}
 
 
 @pytest.mark.parametrize(
@@ -174,8 +191,13 @@ def test_few_threads_of_a_warp(values, gain):
         )
 
 
-APART = {"fp32_fused": 0.2, "inst_fp32": 50.0, "instructions": 100.0, "issue_busy": 0.5,
-         "fma_busy": 0.5}  # fmt: skip
+APART = {
+    "fp32_fused": 0.2,
+    "inst_fp32": 50.0,
+    "instructions": 100.0,
+    "issue_busy": 0.5,
+    "fma_busy": 0.5,
+}
 
 
 @pytest.mark.parametrize(
@@ -197,8 +219,13 @@ def test_adds_and_multiplies_apart(change, gain):
     assert (found and found.gain) == (gain and pytest.approx(gain))
 
 
-MATRIX = {"inst_matrix": 0.0, "instructions": 100.0, "inst_half": 25.0, "inst_shared_load": 3.0,
-          "inst_ffma": 0.0}  # fmt: skip
+MATRIX = {
+    "inst_matrix": 0.0,
+    "instructions": 100.0,
+    "inst_half": 25.0,
+    "inst_shared_load": 3.0,
+    "inst_ffma": 0.0,
+}
 
 
 @pytest.mark.parametrize(
@@ -241,10 +268,15 @@ def test_exponentials_done_again(executed, busy, gain):
 @pytest.mark.parametrize(
     ("tensor", "xu", "gain"),
     [
-        (0.5, 0.5, 2.0), (0.5, 0.3, 1.6), (0.25, 0.55, 0.8 / 0.55), (0.24, 0.6, None),
-        (0.4, 0.39, None), (0.6, 0.24, None), (0.6, 0.25, 0.85 / 0.6),
+        (0.5, 0.5, 2.0),
+        (0.5, 0.3, 1.6),
+        (0.25, 0.55, 0.8 / 0.55),
+        (0.24, 0.6, None),
+        (0.4, 0.39, None),
+        (0.6, 0.24, None),
+        (0.6, 0.25, 0.85 / 0.6),
     ],
-)  # fmt: skip
+)
 def test_two_pipes_in_turn(tensor, xu, gain):
     found = hit("tensor-xu-serial", tensor_busy=tensor, xu_busy=xu, inst_matrix=1.0)
     assert (found and found.gain) == (gain and pytest.approx(gain))
@@ -262,7 +294,7 @@ def test_two_pipes_in_turn(tensor, xu, gain):
         ({"dram_busy": 0.2, "dram_bytes": 260.0}, None),
         ({"dram_busy": 0.85, "dram_bytes": 260.0, "xu_busy": 0.5}, 2.0),
     ],
-)  # fmt: skip
+)
 def test_l2_misses_while_dram_is_full(values, gain):
     found = hit("low-l2-hit", l2_hit=0.3, declared_bytes=100.0, **values)
     assert (found and found.gain) == (gain and pytest.approx(gain))
@@ -276,9 +308,15 @@ BANKS = {"shared_busy": 0.9, "sm_active": 1.0}
 
 @pytest.mark.parametrize(
     ("waste", "each"),
-    [(0.5, "2 wavefronts"), (0.75, "4 wavefronts"), (0.2, "1.2 wavefronts"), (0.19, ""),
-     (1.0, "32 wavefronts"), (0.99, "32 wavefronts")],
-)  # fmt: skip
+    [
+        (0.5, "2 wavefronts"),
+        (0.75, "4 wavefronts"),
+        (0.2, "1.2 wavefronts"),
+        (0.19, ""),
+        (1.0, "32 wavefronts"),
+        (0.99, "32 wavefronts"),
+    ],
+)
 def test_bank_conflicts(waste, each):
     found = hit("shared-bank-conflicts", **BANKS, excess_shared_wavefronts=waste)
     assert (found is None) is (each == "")
@@ -294,9 +332,17 @@ def test_conflicts_that_nobody_waits_for():
     assert hit("shared-bank-conflicts", **idle, excess_shared_wavefronts=0.9) is None
 
 
-HOT = {"l2_atomic_sectors": 300.0, "l2_sectors": 1000.0, "cycles": 1000.0, "l2_busy": 0.02,
-       "l2_atomics_busy": 0.01, "shared_atomics": 0.0, "instructions": 1e4, **WAITS,
-       "stall_lg_throttle": 0.3}  # fmt: skip
+HOT = {
+    "l2_atomic_sectors": 300.0,
+    "l2_sectors": 1000.0,
+    "cycles": 1000.0,
+    "l2_busy": 0.02,
+    "l2_atomics_busy": 0.01,
+    "shared_atomics": 0.0,
+    "instructions": 1e4,
+    **WAITS,
+    "stall_lg_throttle": 0.3,
+}
 
 
 @pytest.mark.parametrize(
@@ -306,19 +352,33 @@ HOT = {"l2_atomic_sectors": 300.0, "l2_sectors": 1000.0, "cycles": 1000.0, "l2_b
         ({"l2_atomic_sectors": 299.0}, False),
         ({"l2_busy": 0.5}, False),
         ({"stall_lg_throttle": 0.29}, False),
-        ({"cycles": 1500.0}, True), ({"cycles": 1501.0}, False),
-        ({"cycles": 200.0}, True), ({"cycles": 199.0}, False),
-        ({"l2_busy_max": 0.25}, True), ({"l2_busy_max": 0.24}, False),
-        ({"l2_busy_max": 0.4, "l2_busy": 0.2}, True), ({"l2_busy_max": 0.39, "l2_busy": 0.2}, False),
+        ({"cycles": 1500.0}, True),
+        ({"cycles": 1501.0}, False),
+        ({"cycles": 200.0}, True),
+        ({"cycles": 199.0}, False),
+        ({"l2_busy_max": 0.25}, True),
+        ({"l2_busy_max": 0.24}, False),
+        ({"l2_busy_max": 0.4, "l2_busy": 0.2}, True),
+        ({"l2_busy_max": 0.39, "l2_busy": 0.2}, False),
         # Without the loads' wait eight times the average is asked for.
-        ({"stall_lg_throttle": 0.0, "stall_membar": 0.3, "l2_busy_max": 0.4, "l2_busy": 0.05}, True),
+        (
+            {"stall_lg_throttle": 0.0, "stall_membar": 0.3, "l2_busy_max": 0.4, "l2_busy": 0.05},
+            True,
+        ),
         ({"l2_atomic_sectors": 0.0, "shared_atomics": 100.0}, True),
         ({"l2_atomic_sectors": 0.0, "shared_atomics": 99.0}, False),
-        ({"l2_atomic_sectors": 0.0, "shared_atomics": 100.0, "stall_lg_throttle": 0.0,
-          "stall_membar": 0.5}, False),
+        (
+            {
+                "l2_atomic_sectors": 0.0,
+                "shared_atomics": 100.0,
+                "stall_lg_throttle": 0.0,
+                "stall_membar": 0.5,
+            },
+            False,
+        ),
         ({"l2_atomics_busy": 0.9, "l2_atomic_sectors": 0.0}, True),
     ],
-)  # fmt: skip
+)
 def test_atomics_that_queue(change, fires):
     found = hit("atomics-contention", **{**HOT, **change})
     assert (found is not None) is fires
@@ -330,8 +390,13 @@ def test_atomics_that_queue(change, fires):
     [("register-spills", "spill_instructions"), ("local-memory", "local_instructions")],
 )
 def test_local_memory(rule, name):
-    base = {"instructions": 100.0, "local_share": 0.5, **WAITS, "stall_long_scoreboard": 0.6,
-            "spill_instructions": 0.0}  # fmt: skip
+    base = {
+        "instructions": 100.0,
+        "local_share": 0.5,
+        **WAITS,
+        "stall_long_scoreboard": 0.6,
+        "spill_instructions": 0.0,
+    }
     # 10 % of the instructions, and half of the accesses that take 60 % of the time: 40 %.
     assert hit(rule, **{**base, name: 10.0}).gain == pytest.approx(1 / 0.6)
     assert hit(rule, **{**base, name: 2.0}).gain == pytest.approx(1 / 0.68)
@@ -349,10 +414,13 @@ def test_local_memory(rule, name):
 @pytest.mark.parametrize(
     ("counted", "cause"),
     [
-        (1.11e9, "1.11 times the declared operations ran"), (1.1e9, None), (0.92e9, None),
-        (0.9e9, "only 90 % of the declared operations"), (0.0, "only 0 % of the declared"),
+        (1.11e9, "1.11 times the declared operations ran"),
+        (1.1e9, None),
+        (0.92e9, None),
+        (0.9e9, "only 90 % of the declared operations"),
+        (0.0, "only 0 % of the declared"),
     ],
-)  # fmt: skip
+)
 def test_counted_and_declared_operations(counted, cause):
     found = hit(
         "operations-mismatch", declared_operations=1e9, tensor_ops=counted, fp32_rate=0.0, time=1.0
@@ -380,11 +448,15 @@ CLOCKS = {
 @pytest.mark.parametrize(
     ("change", "fires"),
     [
-        ({}, False), ({"sm_clock": 1.8e9}, False), ({"sm_clock": 1.79e9}, True),
-        ({"dram_clock": 0.9e9}, False), ({"dram_clock": 0.89e9}, True),
-        ({"sm_clock": 1e9, "time": 4.9e-6}, False), ({"sm_clock": 1e9, "time": 5e-6}, True),
+        ({}, False),
+        ({"sm_clock": 1.8e9}, False),
+        ({"sm_clock": 1.79e9}, True),
+        ({"dram_clock": 0.9e9}, False),
+        ({"dram_clock": 0.89e9}, True),
+        ({"sm_clock": 1e9, "time": 4.9e-6}, False),
+        ({"sm_clock": 1e9, "time": 5e-6}, True),
     ],
-)  # fmt: skip
+)
 def test_clocks_below_the_machine_s_best(change, fires):
     found = hit("clocks-unsteady", **{**CLOCKS, **change})
     assert (found is not None) is fires
@@ -395,13 +467,16 @@ def test_clocks_below_the_machine_s_best(change, fires):
 @pytest.mark.parametrize(
     ("values", "cause"),
     [
-        ({"l2_hit": 1.03}, None), ({"l2_hit": 1.04}, "out of range: l2_hit 104 %; ncu's 1 passes"),
+        ({"l2_hit": 1.03}, None),
+        ({"l2_hit": 1.04}, "out of range: l2_hit 104 %; ncu's 1 passes"),
         ({"occupancy": 0.5, "occupancy_limit": 0.5}, None),
-        ({"occupancy": 0.52, "occupancy_limit": 0.5, "replay_passes": 7},
-         "out of range: achieved occupancy 52 % over the theoretical 50 %; ncu's 7 passes"),
+        (
+            {"occupancy": 0.52, "occupancy_limit": 0.5, "replay_passes": 7},
+            "out of range: achieved occupancy 52 % over the theoretical 50 %; ncu's 7 passes",
+        ),
         ({"l1_hit": 1.5, "sm_active": 1.2}, "out of range: l1_hit 150 %, sm_active 120 %; "),
     ],
-)  # fmt: skip
+)
 def test_shares_out_of_range(values, cause):
     found = hit("replay-unsteady", time=1.0, **values)
     assert (found is None) is (cause is None)

@@ -15,11 +15,25 @@ from profkit.model.launch import Launch
 
 # Fills the machine; nothing is near its peak.
 BUSY = {
-    "time": 1e-3, "cycles": 1.7e6, "sm_active": 1.0, "sm_active_max": 1.0, "grid_size": 4096.0,
-    "block_size": 256.0, "sm_count": 132.0, "waves": 31.0, "memory_busy": 0.3, "dram_busy": 0.2,
-    "l2_cache_busy": 0.1, "l1_busy": 0.1, "alu_busy": 0.1, "xu_busy": 0.1, "issue_busy": 0.15,
-    "stall_selected": 0.1, "stall_long_scoreboard": 0.5, "stall_wait": 0.2,
-}  # fmt: skip
+    "time": 1e-3,
+    "cycles": 1.7e6,
+    "sm_active": 1.0,
+    "sm_active_max": 1.0,
+    "grid_size": 4096.0,
+    "block_size": 256.0,
+    "sm_count": 132.0,
+    "waves": 31.0,
+    "memory_busy": 0.3,
+    "dram_busy": 0.2,
+    "l2_cache_busy": 0.1,
+    "l1_busy": 0.1,
+    "alu_busy": 0.1,
+    "xu_busy": 0.1,
+    "issue_busy": 0.15,
+    "stall_selected": 0.1,
+    "stall_long_scoreboard": 0.5,
+    "stall_wait": 0.2,
+}
 
 
 def verdict(**change: float) -> tuple[str, str | None, str]:
@@ -30,24 +44,36 @@ def verdict(**change: float) -> tuple[str, str | None, str]:
 @pytest.mark.parametrize(
     ("change", "bound", "limiter", "because"),
     [
-        ({}, "latency", "long_scoreboard",
-         "nothing is near its peak (busiest: dram 20 % and issue 15 %), and the warps spend 50 %"),
-        ({"alu_busy": 0.4}, "latency", "long_scoreboard",
-         "nothing is near its peak (busiest: int 40 % and dram 20 %), and"),
+        (
+            {},
+            "latency",
+            "long_scoreboard",
+            "nothing is near its peak (busiest: dram 20 % and issue 15 %), and the warps spend 50 %",
+        ),
+        (
+            {"alu_busy": 0.4},
+            "latency",
+            "long_scoreboard",
+            "nothing is near its peak (busiest: int 40 % and dram 20 %), and",
+        ),
         ({"stall_wait": 0.51}, "latency", "wait", "nothing is near"),
         ({"dram_busy": 0.9}, "memory", "dram", "dram at 90 % of peak"),
         ({"xu_busy": 0.9}, "compute", "xu", "xu at 90 % of peak"),
         ({"xu_busy": 0.9, "alu_busy": 0.8}, "compute", "xu", "xu at 90 % of peak; int at 80 %"),
         ({"xu_busy": 0.8, "alu_busy": 0.9}, "compute", "int", "int at 90 % of peak; xu at 80 %"),
         # Two groups are balanced when the second is nine tenths of the first.
-        ({"xu_busy": 1.0, "dram_busy": 0.9}, "balanced", "xu+dram",
-         "xu at 100 % of peak and dram at 90 %: both near what they reach"),
+        (
+            {"xu_busy": 1.0, "dram_busy": 0.9},
+            "balanced",
+            "xu+dram",
+            "xu at 100 % of peak and dram at 90 %: both near what they reach",
+        ),
         ({"xu_busy": 1.0, "dram_busy": 0.89}, "compute", "xu", "xu at 100 % of peak"),
         # Of L2 and the DRAM stream that passes it, the busier one.
         ({"dram_busy": 0.86, "l2_cache_busy": 0.86}, "memory", "dram", "dram at 86 % of peak"),
         ({"dram_busy": 0.80, "l2_cache_busy": 0.86}, "memory", "l2", "l2 at 86 % of peak; dram at"),
     ],
-)  # fmt: skip
+)
 def test_what_decides(change, bound, limiter, because):
     found = verdict(**change)
     assert found[:2] == (bound, limiter)
@@ -85,8 +111,15 @@ def test_nothing_at_all_is_unknown():
 
 
 def test_a_hot_slice_is_memory_and_shared_atomics_are_not():
-    hot = {"l2_busy": 0.02, "l2_busy_max": 0.5, "l2_atomics_busy": 0.02, "l2_sectors": 1e6,
-           "shared_atomics": 0.0, "instructions": 1e7, "l2_atomic_sectors": 9e5}  # fmt: skip
+    hot = {
+        "l2_busy": 0.02,
+        "l2_busy_max": 0.5,
+        "l2_atomics_busy": 0.02,
+        "l2_sectors": 1e6,
+        "shared_atomics": 0.0,
+        "instructions": 1e7,
+        "l2_atomic_sectors": 9e5,
+    }
     assert verdict(**hot)[:2] == ("memory", "atomics")
     shared = {**hot, "l2_atomic_sectors": 0.0, "shared_atomics": 1e6, "stall_short_scoreboard": 0.6}
     assert verdict(**shared)[:2] == ("latency", "short_scoreboard")
@@ -105,17 +138,35 @@ def test_firing_findings_come_first_then_what_is_not_known_then_the_clear():
 
 
 def launch(time: float, report: str = "a", kernel: str = "k", **about: Any) -> Judged:
-    given = {"report": report, "index": 0, "kernel": kernel, "device": None, "cc": None,
-             "grid": (1, 1, 1), "block": (32, 1, 1), "variant": None, "case": None, "status": "ok",
-             "values": {"time": time}, "diagnosis": judge_launch({**BUSY, "time": time}),
-             **about}  # fmt: skip
+    given = {
+        "report": report,
+        "index": 0,
+        "kernel": kernel,
+        "device": None,
+        "cc": None,
+        "grid": (1, 1, 1),
+        "block": (32, 1, 1),
+        "variant": None,
+        "case": None,
+        "status": "ok",
+        "values": {"time": time},
+        "diagnosis": judge_launch({**BUSY, "time": time}),
+        **about,
+    }
     return Judged(**given)
 
 
 def test_alike_launches_share_a_row():
-    runs = [launch(3.0), launch(1.0), launch(2.0), launch(5.0, block=(64, 1, 1)),
-            launch(1.0, kernel="other"), launch(1.0, report="b"), launch(1.0, grid=(2, 1, 1)),
-            launch(1.0, status="failed")]  # fmt: skip
+    runs = [
+        launch(3.0),
+        launch(1.0),
+        launch(2.0),
+        launch(5.0, block=(64, 1, 1)),
+        launch(1.0, kernel="other"),
+        launch(1.0, report="b"),
+        launch(1.0, grid=(2, 1, 1)),
+        launch(1.0, status="failed"),
+    ]
     found = judged_rows(runs)
     assert len(found) == 6
     row = next(r for r in found if len(r.launches) == 3)
@@ -126,8 +177,12 @@ def test_alike_launches_share_a_row():
 
 def test_the_row_that_could_save_most_is_first():
     quiet = Diagnosis("unknown", None, "", (), ())
-    runs = [launch(1.0), launch(2.0, kernel="b"), launch(9.0, kernel="c", diagnosis=quiet),
-            launch(10.0, kernel="d", diagnosis=quiet)]  # fmt: skip
+    runs = [
+        launch(1.0),
+        launch(2.0, kernel="b"),
+        launch(9.0, kernel="c", diagnosis=quiet),
+        launch(10.0, kernel="d", diagnosis=quiet),
+    ]
     assert [row.shown.kernel for row in judged_rows(runs)] == ["b", "k", "d", "c"]
     assert runs[2].saved == 0.0
     assert runs[2].top is None

@@ -31,18 +31,32 @@ def test_a_stall_rule_counts_the_stall_that_it_explains() -> None:
 
 def test_launch_shapes_and_doubts_happen_at_no_line() -> None:
     assert {rule for rule, names in CHOICES.items() if not names} == {
-        "grid-too-small", "tail-effect", "workload-imbalance", "short-kernel", "cache-resident",
-        "operations-mismatch", "clocks-unsteady", "replay-unsteady", "hidden-tail", "debug-build",
-        "partial-warps", "short-blocks", "nothing-stands-out",
-    }  # fmt: skip
+        "grid-too-small",
+        "tail-effect",
+        "workload-imbalance",
+        "short-kernel",
+        "cache-resident",
+        "operations-mismatch",
+        "clocks-unsteady",
+        "replay-unsteady",
+        "hidden-tail",
+        "debug-build",
+        "partial-warps",
+        "short-blocks",
+        "nothing-stands-out",
+    }
 
 
 def test_findings_of_stage2() -> None:
     (run,) = with_lines(judged(read_report([STAGE2])))
     where = {f.rule: f.where for f in run.diagnosis.findings}
-    assert [(Path(x.file).name, x.line, round(x.share, 2)) for x in where["shared-bank-conflicts"]] == [
-        ("ptx.cuh", 57, 0.47), ("stage.cuh", 97, 0.21), ("ptx.cuh", 65, 0.16),
-    ]  # fmt: skip
+    assert [
+        (Path(x.file).name, x.line, round(x.share, 2)) for x in where["shared-bank-conflicts"]
+    ] == [
+        ("ptx.cuh", 57, 0.47),
+        ("stage.cuh", 97, 0.21),
+        ("ptx.cuh", 65, 0.16),
+    ]
     exponentials = where["redundant-exp"][0]
     assert (exponentials.opcode, exponentials.counter) == ("MUFU", "instructions exponential")
     assert where["clocks-unsteady"] == ()

@@ -29,19 +29,39 @@ from profkit.reports.metrics import CATALOGUE
 
 # A launch that fills the machine and is near nothing.
 PLAIN = {
-    "time": 1e-4, "sm_clock": 1.9e9, "sm_count": 132.0, "grid_size": 13200.0, "waves": 25.0,
-    "sm_busy": 0.3, "memory_busy": 0.3, "dram_busy": 0.1, "l2_busy": 0.1, "issue_busy": 0.2,
-    "registers": 64.0, "shared_dynamic": 32768.0, "blocks_per_sm": 4.0, "occupancy_limit": 0.5,
-}  # fmt: skip
+    "time": 1e-4,
+    "sm_clock": 1.9e9,
+    "sm_count": 132.0,
+    "grid_size": 13200.0,
+    "waves": 25.0,
+    "sm_busy": 0.3,
+    "memory_busy": 0.3,
+    "dram_busy": 0.1,
+    "l2_busy": 0.1,
+    "issue_busy": 0.2,
+    "registers": 64.0,
+    "shared_dynamic": 32768.0,
+    "blocks_per_sm": 4.0,
+    "occupancy_limit": 0.5,
+}
 
 
 def row(variant: str | None = "stage1", case: str | None = "B", **metrics: float) -> dict:
     """One row of the frame; metrics not named are not collected."""
     identity = {
-        "report": "x.ncu-rep", "launch": 0, "kernel": f"{variant or 'some'}_kernel()",
-        "device": "NVIDIA H200", "cc": "9.0", "grid": (132, 1, 1), "block": (128, 1, 1),
-        "variant": variant, "case": case, "nvtx": None, "status": "ok", "ncu_version": "2025.3.1",
-    }  # fmt: skip
+        "report": "x.ncu-rep",
+        "launch": 0,
+        "kernel": f"{variant or 'some'}_kernel()",
+        "device": "NVIDIA H200",
+        "cc": "9.0",
+        "grid": (132, 1, 1),
+        "block": (128, 1, 1),
+        "variant": variant,
+        "case": case,
+        "nvtx": None,
+        "status": "ok",
+        "ncu_version": "2025.3.1",
+    }
     values = dict.fromkeys(CATALOGUE, nan)
     known = {k: v for k, v in metrics.items() if k not in identity}
     return {
@@ -71,12 +91,22 @@ def header(title: str = "", **keys: str | tuple[str, ...] | None) -> Header:
 
 def record(variant: str = "stage1", case: str = "B", **facts) -> Record:
     """A record of chosen facts, by their short names."""
-    known = {"correct": True, "sass": f"sass of {variant}",
-             "host": "the launcher", "source": f"source of {variant}",
-             "session": "one", "warm": samples(), "gpu": "NVIDIA H200", "clock_control": "none",
-             "sm_clock": None, "sanitizers": {}, "max_abs": None, "max_rel": None,
-             "path": Path(f"{variant}.{case}.json"),
-             "resources": Resources(64, 0, 32768, 0, 0)} | facts  # fmt: skip
+    known = {
+        "correct": True,
+        "sass": f"sass of {variant}",
+        "host": "the launcher",
+        "source": f"source of {variant}",
+        "session": "one",
+        "warm": samples(),
+        "gpu": "NVIDIA H200",
+        "clock_control": "none",
+        "sm_clock": None,
+        "sanitizers": {},
+        "max_abs": None,
+        "max_rel": None,
+        "path": Path(f"{variant}.{case}.json"),
+        "resources": Resources(64, 0, 32768, 0, 0),
+    } | facts
     names = ["title", *(key.replace("-", "_") for key in KEYS)]
     said = {name: known.pop(name) for name in names if name in known}
     if "said_of" in known:

@@ -19,14 +19,24 @@ ROOT = Path(__file__).parents[2]
 FILES = find_files(ROOT / "analyses", "*.py")
 # Decided by arithmetic alone, all of them against the documents.
 ARITHMETIC = {
-    "amdahl_as_written", "claimed_bandwidth", "claimed_pair_fits_the_shape",
-    "exps_take_the_time_on_an_l4", "five_microseconds_on_an_l4", "nine_percent_is_a_register_limit",
-    "occupancy_rose_on_an_l4", "peak_is_242", "registers_limit_stage2_on_an_l4",
-    "row_xor_spreads_the_banks", "saturated_by_the_documents_own_times",
-    "ten_points_of_dram_were_there", "the_gap_is_38x", "thirty_times_remain",
-    "times_are_the_kernels_own", "two_blocks_of_v6a_fit_on_an_l4",
+    "amdahl_as_written",
+    "claimed_bandwidth",
+    "claimed_pair_fits_the_shape",
+    "exps_take_the_time_on_an_l4",
+    "five_microseconds_on_an_l4",
+    "nine_percent_is_a_register_limit",
+    "occupancy_rose_on_an_l4",
+    "peak_is_242",
+    "registers_limit_stage2_on_an_l4",
+    "row_xor_spreads_the_banks",
+    "saturated_by_the_documents_own_times",
+    "ten_points_of_dram_were_there",
+    "the_gap_is_38x",
+    "thirty_times_remain",
+    "times_are_the_kernels_own",
+    "two_blocks_of_v6a_fit_on_an_l4",
     "two_kilobytes_cross_a_step_on_an_l4",
-}  # fmt: skip
+}
 
 # Decided by a file of times over a grid, which is no run's record.
 OF_THE_GRID = {"never_behind_on_the_grid", "never_behind_between"}
@@ -61,14 +71,28 @@ def made_run(need: str, seed: int) -> Run:
         m.name: draw.uniform(0.01, 0.9) if m.unit == "share" else draw.uniform(1, 100)
         for m in CATALOGUE.values()
     }
-    values |= {"time": 1e-4, "cycles": 2e5, "sm_clock": 1.9e9, "waves": 1.1, "registers": 80.0,
-               "shared_static": 0.0, "shared_dynamic": 37120.0, "block_size": 128.0,
-               "grid_size": 128.0, "sm_count": 132.0, "inst_exp": 2e6}  # fmt: skip
+    values |= {
+        "time": 1e-4,
+        "cycles": 2e5,
+        "sm_clock": 1.9e9,
+        "waves": 1.1,
+        "registers": 80.0,
+        "shared_static": 0.0,
+        "shared_dynamic": 37120.0,
+        "block_size": 128.0,
+        "grid_size": 128.0,
+        "sm_count": 132.0,
+        "inst_exp": 2e6,
+    }
     tools = ("memcheck", "racecheck", "initcheck", "synccheck")
     said = record(
-        variant, case, sanitizers=dict.fromkeys(tools, "clean"), max_rel=1e-3, max_abs=1e-4,
+        variant,
+        case,
+        sanitizers=dict.fromkeys(tools, "clean"),
+        max_rel=1e-3,
+        max_abs=1e-4,
         warm=samples(1e-5 * 1.05**seed, seed=seed),  # no two of them alike
-    )  # fmt: skip
+    )
     return Run(variant, case, said, frame(row(variant, case, **values)))
 
 
@@ -136,9 +160,10 @@ def test_a_causal_ratio_without_an_interval_is_not_taken_for_a_good_one(monkeypa
     ):
         known = {**ratios, "D-causal": last}
         monkeypatch.setattr(
-            beating_sdpa, "timed",
+            beating_sdpa,
+            "timed",
             lambda _evidence, _before, after, known=known: SimpleNamespace(
                 speedup=Interval(*known[after.partition(".")[2]])
             ),
-        )  # fmt: skip
+        )
         assert beating_sdpa._causal(None, "wgmma", "CD").verdict == outcome

@@ -136,11 +136,15 @@ def test_a_doubling_weighs_as_much_as_25_points(unit, before, after, weight):
 @pytest.mark.parametrize(
     ("metric", "before", "after", "shown"),
     [
-        ("l2_hit", 0.5, 0.509, False), ("l2_hit", 0.5, 0.515, True), ("l2_hit", 0.5, 0.48, True),
-        ("instructions", 1000.0, 1015.0, False), ("instructions", 1000.0, 1030.0, True),
-        ("instructions", 1030.0, 1000.0, True), ("instructions", 0.0, 0.0, False),
+        ("l2_hit", 0.5, 0.509, False),
+        ("l2_hit", 0.5, 0.515, True),
+        ("l2_hit", 0.5, 0.48, True),
+        ("instructions", 1000.0, 1015.0, False),
+        ("instructions", 1000.0, 1030.0, True),
+        ("instructions", 1030.0, 1000.0, True),
+        ("instructions", 0.0, 0.0, False),
     ],
-)  # fmt: skip
+)
 def test_a_point_of_a_share_and_two_per_cent_of_a_count_are_a_change(metric, before, after, shown):
     assert bool(moved(row(**{metric: before}), row(**{metric: after}))) is shown
 
@@ -158,12 +162,16 @@ def test_clocks_three_per_cent_apart_are_worth_a_word(clock, said):
 @pytest.mark.parametrize(
     ("name", "before", "after", "worse"),
     [
-        ("registers", 64.0, 96.0, True), ("registers", 96.0, 64.0, False),
-        ("blocks_per_sm", 4.0, 3.0, True), ("blocks_per_sm", 3.0, 4.0, False),
-        ("occupancy_limit", 0.5, 0.25, True), ("spills", None, 4.0, False),
-        ("spills", 4.0, None, False), ("spills", None, None, False),
+        ("registers", 64.0, 96.0, True),
+        ("registers", 96.0, 64.0, False),
+        ("blocks_per_sm", 4.0, 3.0, True),
+        ("blocks_per_sm", 3.0, 4.0, False),
+        ("occupancy_limit", 0.5, 0.25, True),
+        ("spills", None, 4.0, False),
+        ("spills", 4.0, None, False),
+        ("spills", None, None, False),
     ],
-)  # fmt: skip
+)
 def test_more_is_worse_but_of_blocks_and_of_nothing_nothing_is_known(name, before, after, worse):
     assert is_worse(name, before, after) is worse
 
@@ -280,8 +288,11 @@ def test_findings_come_by_what_became_of_them_and_the_dearest_first():
 
     found = finding_changes(diagnosis(a=None, b=1.5, d=2.0), diagnosis(c=1.1, d=2.0))
     assert [(f.rule, f.what) for f in found] == [
-        ("b", "gone"), ("a", "gone"), ("c", "new"), ("d", "stays"),
-    ]  # fmt: skip
+        ("b", "gone"),
+        ("a", "gone"),
+        ("c", "new"),
+        ("d", "stays"),
+    ]
     dearer = finding_changes(diagnosis(a=2.0, b=None), diagnosis(a=2.0 * 1.5, b=1.5))
     assert [f.what for f in dearer] == ["changed", "changed"]
 
@@ -367,9 +378,11 @@ def test_what_processes_differ_by_is_measured_or_said_to_be_assumed() -> None:
     one, two, elsewhere = (
         on_gpu(run(name, warm=samples(median, n=120, seed=seed), session=str(seed)), gpu)
         for name, median, seed, gpu in (
-            ("stage1", 1e-4, 1, "GPU-1"), ("stage2", 0.985e-4, 2, "GPU-1"), ("stage2", 1e-4, 3, "GPU-2"),
+            ("stage1", 1e-4, 1, "GPU-1"),
+            ("stage2", 0.985e-4, 2, "GPU-1"),
+            ("stage2", 1e-4, 3, "GPU-2"),
         )
-    )  # fmt: skip
+    )
     assumed = compare_runs(one, two)
     assert (assumed.time.answer, assumed.time.reason) == ("cannot tell", "processes")
     assert assumed.time_note == "warm L2, apart: processes differ by 1 %, assumed"
@@ -422,9 +435,12 @@ def test_what_could_not_be_compared_closes_a_gate_unasked():
     assert closing([before], EVERY) == [(2, "stage2.B: stage1.B gives wrong results")]
     other = compare_runs(run(), run("stage2", gpu="NVIDIA L4", clock_control="base"))
     assert closing([other], EVERY) == [
-        (2, "stage2.B: GPUs differ: NVIDIA H200 and NVIDIA L4; "
-            "clock controls differ: none and base"),
-    ]  # fmt: skip
+        (
+            2,
+            "stage2.B: GPUs differ: NVIDIA H200 and NVIDIA L4; "
+            "clock controls differ: none and base",
+        ),
+    ]
     few = compare_runs(run(), run("stage2", warm=samples(n=3)))
     assert closing([few], ()) == [(2, f"stage2.B: {few.time.sentence}")]
     none = compare_runs(run(), run("stage2", warm=(float("nan"),) * 9))
@@ -468,8 +484,10 @@ def test_what_nobody_timed_is_harmless_beside_what_was():
     ],
 )
 def test_what_became_of_a_finding(was, now, what):
-    sides = [Diagnosis("latency", None, "", (Finding("a", status, "", gain),), ())
-             for status, gain in (was, now)]  # fmt: skip
+    sides = [
+        Diagnosis("latency", None, "", (Finding("a", status, "", gain),), ())
+        for status, gain in (was, now)
+    ]
     assert [f.what for f in finding_changes(*sides)] == ([what] if what else [])
     none = Diagnosis("latency", None, "", (), ())
     assert finding_changes(sides[0], none) == finding_changes(none, sides[1]) == ()
@@ -478,13 +496,18 @@ def test_what_became_of_a_finding(was, now, what):
 @pytest.mark.parametrize(
     ("metric", "before", "after", "shown"),
     [
-        ("dram_busy", 0.0, 0.01, True), ("dram_busy", 0.0, 0.0099, False),  # a point is a change
-        ("instructions", 100.0, 98.0, False), ("instructions", 98.0, 100.0, False),
-        ("instructions", 100.0, 97.9, True), ("instructions", 0.0, 1e-9, True),
-        ("peak_flops_fp32", 1.0, 2.0, False), ("l2_size", 1.0, 2.0, False),
-        ("replay_passes", 1.0, 9.0, False), ("limit_blocks_registers", 1.0, 9.0, False),
+        ("dram_busy", 0.0, 0.01, True),
+        ("dram_busy", 0.0, 0.0099, False),  # a point is a change
+        ("instructions", 100.0, 98.0, False),
+        ("instructions", 98.0, 100.0, False),
+        ("instructions", 100.0, 97.9, True),
+        ("instructions", 0.0, 1e-9, True),
+        ("peak_flops_fp32", 1.0, 2.0, False),
+        ("l2_size", 1.0, 2.0, False),
+        ("replay_passes", 1.0, 9.0, False),
+        ("limit_blocks_registers", 1.0, 9.0, False),
     ],
-)  # fmt: skip
+)
 def test_a_change_at_its_border_and_facts_that_are_not_the_kernel_s(metric, before, after, shown):
     assert bool(moved(row(**{metric: before}), row(**{metric: after}))) is shown
 
@@ -493,8 +516,11 @@ def test_what_moved_farthest_comes_first():
     before = row(l2_hit=0.5, instructions=100.0, dram_busy=0.2, shared_wavefronts=0.0)
     after = row(l2_hit=0.6, instructions=10.0, dram_busy=0.6, shared_wavefronts=1.0)
     assert [m.metric for m in moved(before, after)] == [
-        "shared_wavefronts", "instructions", "dram_busy", "l2_hit",
-    ]  # fmt: skip
+        "shared_wavefronts",
+        "instructions",
+        "dram_busy",
+        "l2_hit",
+    ]
     assert moved_by("m", "byte", 0.0, 4.0).factor == float("inf")
 
 
@@ -555,13 +581,18 @@ def test_one_launch_of_several_stands_for_a_variant_whose_kernels_have_other_nam
 
 
 def test_a_resource_is_the_record_s_and_else_the_report_s():
-    bare = run("stage2", launches=[row("stage2", registers=80.0, shared_static=16.0)],
-               resources=Resources(None, None, None, None, None))  # fmt: skip
+    bare = run(
+        "stage2",
+        launches=[row("stage2", registers=80.0, shared_static=16.0)],
+        resources=Resources(None, None, None, None, None),
+    )
     found = {r.name: (r.before, r.after, r.worse) for r in compare_runs(run(), bare).resources}
     assert found == {
-        "registers": (64.0, 80.0, True), "shared_static": (0.0, 16.0, True),
-        "spills": (0.0, None, False), "stack": (0.0, None, False),
-    }  # fmt: skip
+        "registers": (64.0, 80.0, True),
+        "shared_static": (0.0, 16.0, True),
+        "spills": (0.0, None, False),
+        "stack": (0.0, None, False),
+    }
     blind = run("stage2", launches=[])
     lost = {r.name: (r.after, r.worse) for r in compare_runs(run(), blind).resources}
     assert lost == {"blocks_per_sm": (None, False), "occupancy_limit": (None, False)}
@@ -572,13 +603,18 @@ def test_a_strict_policy_asks_for_one_in_a_thousand():
     time = compare_runs(before, after).time
     strict = Policy(strict=True)
     assert strict.answer(replace(time, answer="same")) == "same"
-    wide = replace(time, answer="faster", speedup=replace(time.speedup, median=1.01, low=1.001,
-                                                          high=1.019), effective=1000.0)  # fmt: skip
+    wide = replace(
+        time,
+        answer="faster",
+        speedup=replace(time.speedup, median=1.01, low=1.001, high=1.019),
+        effective=1000.0,
+    )
     assert (Policy().answer(wide), strict.answer(wide)) == ("faster", "cannot tell")
     sure = replace(wide, speedup=replace(wide.speedup, low=1.005, high=1.015))
     assert strict.answer(sure) == "faster"
-    slower = replace(sure, answer="slower", speedup=replace(sure.speedup, median=0.99, low=0.98,
-                                                            high=0.995))  # fmt: skip
+    slower = replace(
+        sure, answer="slower", speedup=replace(sure.speedup, median=0.99, low=0.98, high=0.995)
+    )
     assert strict.answer(slower) == "slower", "its nearer end decides"
     assert strict.answer(replace(slower, effective=4.0)) == "cannot tell", "rests on four samples"
     assert strict.answer(replace(slower, effective=float("nan"))) == "cannot tell"

@@ -138,7 +138,7 @@ WRONG = {
         for tool in ("memcheck", "racecheck", "initcheck", "synccheck")
     },
     "both": CheckResult(status="wrong", sanitizer={"racecheck": "1 errors, 2 warnings: at k()"}),
-}  # fmt: skip
+}
 BEFORE = made("v1", 1e-5, 1)
 MEASURED = {
     "nothing else is new": BEFORE,
@@ -465,8 +465,10 @@ def test_a_renamed_subject_and_those_of_one_side(tmp_path: Path) -> None:
         [replace(old, variant="new-name"), made("new", seed=3)],
     )
     assert [(s.name, s.answer) for s in report.subjects] == [
-        ("gone.B", "gone"), ("new.B", "new"), ("new-name.B", "same"),
-    ]  # fmt: skip
+        ("gone.B", "gone"),
+        ("new.B", "new"),
+        ("new-name.B", "same"),
+    ]
     assert "old" in report.subjects[2].because
     assert report.status == 0
 
@@ -616,8 +618,11 @@ def test_the_most_typical_reference_speaks_for_the_machine(tmp_path: Path) -> No
 def test_a_reference_of_another_case_or_that_is_wrong_is_no_control(tmp_path: Path) -> None:
     before = made("v1", 1e-5, 1)
     after = changed(before, 1.4e-5, 2, "later")
-    for case, status, cause in (("B", "right", "machine"), ("C", "right", "code"),
-                                ("B", "wrong", "code")):  # fmt: skip
+    for case, status, cause in (
+        ("B", "right", "machine"),
+        ("C", "right", "code"),
+        ("B", "wrong", "code"),
+    ):
         old = made("sdpa", 2e-5, 3, source=None, case=case, check=CheckResult(status=status))
         new = replace(old, timing=timed(2.8e-5, 4, "later"), check=CheckResult(status="right"))
         at = tmp_path / f"{case} {status}"
@@ -642,8 +647,9 @@ def test_counters_that_moved_are_named_beside_a_difference_and_never_of_another_
     less = {"l2_hit": 0.3, "instructions": 1000.0, "tensor_busy": 0.2, "dram_busy": 0.10}
     before = counted("v1", launches=[row("v1", **less)], warm=samples(1e-4, 120))
     for version, said in (
-        ("2025.3.1", "; instructions 5x, l2_hit 2.7x, tensor_busy 2.5x"), ("2026.1.0", ""),
-    ):  # fmt: skip
+        ("2025.3.1", "; instructions 5x, l2_hit 2.7x, tensor_busy 2.5x"),
+        ("2026.1.0", ""),
+    ):
         launch = row("v1", ncu_version=version, **more)
         facts = {"source": "other", "sass": "other", "warm": samples(2e-4, 120, 1)}
         after = counted("v1", launches=[launch], **facts)
@@ -688,8 +694,10 @@ def test_which_side_has_no_time_is_said(tmp_path: Path) -> None:
     after = changed(before, 1e-5, 2)
     untimed = replace(after, timing=None)
     again = "profkit profile --variant v1 --case B"
-    for name, base, head, side in (("a", before, untimed, "HEAD"),
-                                   ("b", replace(before, timing=None), after, "BASE")):  # fmt: skip
+    for name, base, head, side in (
+        ("a", before, untimed, "HEAD"),
+        ("b", replace(before, timing=None), after, "BASE"),
+    ):
         report = gated(tmp_path / name, [base], [head])
         assert report.status == 2
         assert report.reasons == [f"v1.B: {side} was not timed: {again}"]
@@ -723,12 +731,17 @@ def test_a_strict_gate_closes_on_what_cannot_be_told_and_bad_news_comes_first() 
     report = GateReport(subjects, (ProfkitError("half a record"),))
     bad = ["v2: wrong", "v0: slower", "v7: slower"]
     assert (report.status, report.reasons) == (
-        1, [*bad, "v3: stale", "v6: no time", "half a record"],
-    )  # fmt: skip
+        1,
+        [*bad, "v3: stale", "v6: no time", "half a record"],
+    )
     strict = replace(report, strict=True)
     assert strict.reasons == [
-        *bad, "v1: cannot tell", "v3: stale", "v6: no time", "half a record",
-    ]  # fmt: skip
+        *bad,
+        "v1: cannot tell",
+        "v3: stale",
+        "v6: no time",
+        "half a record",
+    ]
     assert report.summary == (
         "1 wrong, 2 slower, 0 faster, 1 the same, 1 cannot tell, 1 without a time, 1 stale, 1 new"
     )
@@ -766,8 +779,11 @@ def test_a_side_without_any_time_was_not_timed_and_a_library_call_is_never_stale
         tmp_path / "a", [both], [replace(changed(both, 1e-5, 2), timing=None)]
     ).subjects
     assert found.because.startswith("HEAD was not timed: ")
-    (found,) = gated(tmp_path / "b", [both], [replace(changed(both, 1e-5, 2), timing=replace(
-        both.timing, l2=TimedSides(cold=side)))]).subjects  # fmt: skip
+    (found,) = gated(
+        tmp_path / "b",
+        [both],
+        [replace(changed(both, 1e-5, 2), timing=replace(both.timing, l2=TimedSides(cold=side)))],
+    ).subjects
     assert found.because.startswith("HEAD was timed with a cold L2 only: ")
     root = folder(tmp_path / "c", made("sdpa", source=None), before)
     today = {"p/sdpa": SourceFile(Header("x"), "edited")}

@@ -138,8 +138,9 @@ def test_files_of_another_version_are_read(tmp_path: Path) -> None:
     rows, problems = History(tmp_path).runs()
     assert problems == []
     assert {(r.record, r.median, r.gpu, r.samples) for r in rows} == {
-        ("r0", 1.0, None, ()), ("r9", 1.0, None, ()),
-    }  # fmt: skip
+        ("r0", 1.0, None, ()),
+        ("r9", 1.0, None, ()),
+    }
 
 
 def test_what_changed_when() -> None:
@@ -153,8 +154,13 @@ def test_what_changed_when() -> None:
     ]
     found = steps(runs)
     assert [s.answer for s in found] == [
-        "first", "same code", "faster", "cannot tell", "other machine", "no time",
-    ]  # fmt: skip
+        "first",
+        "same code",
+        "faster",
+        "cannot tell",
+        "other machine",
+        "no time",
+    ]
     assert found[2].run.commit == "commit 3"
     assert found[3].smallest_change > 0.02, "another process: 1 % assumed"
     assert json.loads(json.dumps(found[2].to_json(), allow_nan=False))["answer"] == "faster"
@@ -168,8 +174,11 @@ def test_what_is_odd_is_kept_and_said() -> None:
     assert "one machine code, and 1.5x slower" in again.note
     renamed = steps([*twice, row(1.5e-5, 3, 3, variant="newname")])
     assert [s.note for s in renamed if s.run.variant == "newname"] == ["the machine code of v1.B"]
-    elsewhere = [row(1e-5, 1, 1), row(2e-5, 2, 2, gpu_uuid="GPU-2", sass="x"),
-                 row(0.5e-5, 3, 3, sass="y")]  # fmt: skip
+    elsewhere = [
+        row(1e-5, 1, 1),
+        row(2e-5, 2, 2, gpu_uuid="GPU-2", sass="x"),
+        row(0.5e-5, 3, 3, sass="y"),
+    ]
     assert [s.answer for s in steps(elsewhere)] == ["first", "other machine", "faster"]
     before, after = row(1e-5, 1, 1, sass="a"), row(1e-5, 2, 2, sass="b")
     halves = tuple(x * (1.2 if i < 60 else 1.0) for i, x in enumerate(after.samples))
@@ -195,13 +204,15 @@ def test_the_commit_is_that_of_the_code_where_its_hash_is_in_the_log(tmp_path: P
     folder(repository / "artifacts", replace(record, source=source), made("v2", 1e-5, 2))
     _git(repository, "add", ".")
     _git(repository, "commit", "-qm", "records")
-    log = subprocess.run(["git", "log", "--format=%H"], cwd=repository, capture_output=True,
-                         text=True, check=True).stdout.split()  # fmt: skip
+    log = subprocess.run(
+        ["git", "log", "--format=%H"], cwd=repository, capture_output=True, text=True, check=True
+    ).stdout.split()
     runs, problems = committed_runs(repository / "artifacts")
     assert problems == []
     assert {r.variant: (r.commit, r.commit_from) for r in runs} == {
-        "v1": (log[1], "source"), "v2": (log[0], "log"),
-    }  # fmt: skip
+        "v1": (log[1], "source"),
+        "v2": (log[0], "log"),
+    }
 
 
 def test_a_commit_that_is_found_afterwards_is_kept_beside_the_row_without(tmp_path: Path) -> None:
@@ -268,8 +279,17 @@ def twin(session: str, median: float, again: float, **facts) -> HistoryTwin:
     """An A/A run of v1 at B with a per mille of noise."""
     rng = np.random.default_rng(list(session.encode()))
     sides = [tuple(m * (1 + rng.exponential(0.001, 60))) for m in (median, again)]
-    return HistoryTwin(session, "v1", "B", sass="a", gpu="H200", gpu_uuid="GPU-1",
-                       samples=sides[0], again=sides[1], **facts)  # fmt: skip
+    return HistoryTwin(
+        session,
+        "v1",
+        "B",
+        sass="a",
+        gpu="H200",
+        gpu_uuid="GPU-1",
+        samples=sides[0],
+        again=sides[1],
+        **facts,
+    )
 
 
 def test_the_spread_of_a_machine_comes_from_its_a_a_runs(tmp_path: Path) -> None:
@@ -397,19 +417,26 @@ def test_as_a_frame(tmp_path: Path) -> None:
     assert pk.history(tmp_path, "launches").empty
     variant, case = frame["variant"][0], frame["case"][0]
     for given in (
-        variant, f"{variant}.{case}", f"{variant[:-1]}*", [variant], frame, frame.iloc[0],
+        variant,
+        f"{variant}.{case}",
+        f"{variant[:-1]}*",
+        [variant],
+        frame,
+        frame.iloc[0],
         {"variant": variant, "case": case},
-    ):  # fmt: skip
+    ):
         found = pk.history(given, folder=tmp_path)
         assert set(found["variant"]) >= {variant}
         assert len(found) <= len(frame)
     only = pk.history(f"{variant}.{case}", folder=tmp_path)
     assert set(only["variant"] + "." + only["case"]) == {f"{variant}.{case}"}
     for given, says in (
-        (f"{variant}x", f"{variant}x: not in the history"), (3, "int: names nothing"),
+        (f"{variant}x", f"{variant}x: not in the history"),
+        (3, "int: names nothing"),
         ([], "list: names nothing"),
-        (frame[["median"]], "DataFrame: names nothing"), (str(tmp_path / "none"), "none: no history"),
-    ):  # fmt: skip
+        (frame[["median"]], "DataFrame: names nothing"),
+        (str(tmp_path / "none"), "none: no history"),
+    ):
         with pytest.raises(ProfkitError, match=says):
             pk.history(given, folder=tmp_path)
     with pytest.raises(ProfkitError, match="the table reports knows no variants"):
@@ -520,8 +547,15 @@ def test_a_pipe_among_the_tables_is_named_and_not_waited_for(tmp_path: Path) -> 
     assert "x.parquet" in problem.message
 
 
-SUREST = [("b", "record"), ("b", "option"), ("b", "environment"), ("b", "source"), ("a", "log"),
-          ("b", "log"), (None, None)]  # fmt: skip
+SUREST = [
+    ("b", "record"),
+    ("b", "option"),
+    ("b", "environment"),
+    ("b", "source"),
+    ("a", "log"),
+    ("b", "log"),
+    (None, None),
+]
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -550,8 +584,12 @@ def test_a_row_has_what_its_record_says_and_null_for_the_rest() -> None:
     few = run_row(made("v1", timing=timed(1e-5, 1, "s", 3)), "sha", "abc", "option")
     assert (few.commit, few.commit_from, few.session) == ("abc", "option", "s")
     assert (len(few.samples), few.median > 0, few.low, few.high) == (3, True, None, None)
-    broken = replace(few.timed, timing=replace(few.timed.timing, l2=TimedSides(
-        warm=TimedSide(samples=(1e-5, float("nan"))))))  # fmt: skip
+    broken = replace(
+        few.timed,
+        timing=replace(
+            few.timed.timing, l2=TimedSides(warm=TimedSide(samples=(1e-5, float("nan"))))
+        ),
+    )
     lost = run_row(broken, "sha", None, None)
     assert (lost.samples, lost.median) == ((), None), "samples that are no times"
     assert (few.timed.warm, few.timed.gpu.uuid, few.subject) == (few.samples, "GPU-1", "v1.B")
@@ -575,15 +613,21 @@ def test_launches_that_ncu_finished_are_rows_with_their_dearest_finding() -> Non
 
 def test_the_columns_say_their_types_and_which_of_them_name_a_row() -> None:
     rows = schema_rows()
-    assert {r["table"]: [k["column"] for k in rows if k["table"] == r["table"] and k["key"]]
-            for r in rows} == {
-        "runs": ["record"], "launches": ["report", "launch"], "reports": ["path", "report"],
+    assert {
+        r["table"]: [k["column"] for k in rows if k["table"] == r["table"] and k["key"]]
+        for r in rows
+    } == {
+        "runs": ["record"],
+        "launches": ["report", "launch"],
+        "reports": ["path", "report"],
         "twins": ["session", "variant", "case"],
-    }  # fmt: skip
+    }
     types = {(r["table"], r["column"]): r["type"] for r in rows}
     assert [types["runs", c] for c in ("median", "dirty", "flags")] == [
-        "double", "bool", "list<item: string>",
-    ]  # fmt: skip
+        "double",
+        "bool",
+        "list<item: string>",
+    ]
     assert types["launches", "launch"] == "int64"
 
 
@@ -592,8 +636,11 @@ def test_runs_and_twins_come_oldest_first_and_the_undated_before(tmp_path: Path)
     kept.append([row(1e-5, 2, 2), row(1e-5, 1, 1), row(1e-5, 3, 3, made=None)])
     kept.append([row(1e-5, 1, 1, record="other", variant="a")])
     assert [(r.variant, r.record) for r in kept.runs()[0]] == [
-        ("v1", "record 3"), ("a", "other"), ("v1", "record 1"), ("v1", "record 2"),
-    ]  # fmt: skip
+        ("v1", "record 3"),
+        ("a", "other"),
+        ("v1", "record 1"),
+        ("v1", "record 2"),
+    ]
     kept.append([twin(s, 1e-5, 1e-5, made=at) for s, at in (("c", "2"), ("b", "1"), ("a", "1"))])
     kept.append([twin("z", 1e-5, 1e-5)])
     assert [t.session for t in kept.twins()[0]] == ["z", "a", "b", "c"]
@@ -602,11 +649,16 @@ def test_runs_and_twins_come_oldest_first_and_the_undated_before(tmp_path: Path)
 def test_what_a_history_does_not_know_yet(tmp_path: Path) -> None:
     kept = History(tmp_path)
     kept.append([row(1e-5, 1, 1, commit=None), row(1e-5, 2, 2)])
-    asked = [row(1e-5, 1, 1, commit=None), row(1e-5, 1, 1), row(1e-5, 2, 2, commit=None),
-             row(1e-5, 3, 3, commit=None)]  # fmt: skip
+    asked = [
+        row(1e-5, 1, 1, commit=None),
+        row(1e-5, 1, 1),
+        row(1e-5, 2, 2, commit=None),
+        row(1e-5, 3, 3, commit=None),
+    ]
     assert [(r.record, r.commit) for r in kept.unknown(asked)] == [
-        ("record 1", "commit 1"), ("record 3", None),
-    ]  # fmt: skip
+        ("record 1", "commit 1"),
+        ("record 3", None),
+    ]
 
 
 @pytest.mark.parametrize(("hours", "least"), [(0, True), (19.9, True), (20, False), (48, False)])
@@ -628,27 +680,48 @@ def test_processes_of_one_sitting_differ_by_less_than_those_of_two_days(hours, l
 def test_only_one_machine_code_at_one_case_on_one_gpu_shows_what_processes_differ_by() -> None:
     runs = [row(m, i, i + 1) for i, m in enumerate((1.0e-5, 1.1e-5, 0.9e-5))]
     assert process_spreads(runs)["GPU-1"].dof == 2
-    for facts in ({"case": "C"}, {"sass": "other"}, {"gpu_uuid": "GPU-2"}, {"gpu_uuid": None},
-                  {"session": None}, {"session": runs[0].session}, {"median": None}):  # fmt: skip
+    for facts in (
+        {"case": "C"},
+        {"sass": "other"},
+        {"gpu_uuid": "GPU-2"},
+        {"gpu_uuid": None},
+        {"session": None},
+        {"session": runs[0].session},
+        {"median": None},
+    ):
         assert process_spreads([*runs[:2], replace(runs[2], **facts)]) == {}, facts
     two = [replace(r, gpu_uuid="GPU-2", median=1e-5) for r in runs]
     assert {u: s.sigma > 0.05 for u, s in process_spreads([*runs, *two]).items()} == {
-        "GPU-1": True, "GPU-2": False,
-    }  # fmt: skip
+        "GPU-1": True,
+        "GPU-2": False,
+    }
 
 
 def test_noise_is_told_gpu_by_gpu_of_whole_pairs() -> None:
     uneven = replace(twin("u", 1e-5, 1e-5), again=(1e-5,))
-    other = [replace(twin(f"o{i}", 1e-5, 1.001e-5), gpu="A100", gpu_uuid="GPU-0",
-                     **({"samples": twin("o0", 1e-5, 1e-5).samples[:50],
-                         "again": twin("o1", 1e-5, 1e-5).again[:50]} if i else {}))
-             for i in range(2)]  # fmt: skip
+    other = [
+        replace(
+            twin(f"o{i}", 1e-5, 1.001e-5),
+            gpu="A100",
+            gpu_uuid="GPU-0",
+            **(
+                {
+                    "samples": twin("o0", 1e-5, 1e-5).samples[:50],
+                    "again": twin("o1", 1e-5, 1e-5).again[:50],
+                }
+                if i
+                else {}
+            ),
+        )
+        for i in range(2)
+    ]
     mine = [twin("a", 1e-5, 2e-5), replace(twin("a", 1e-5, 1e-5), case="C")]
     empty = replace(twin("e", 1e-5, 1e-5), samples=(), again=())
     found = machine_noise([*mine, uneven, empty, *other])
     assert [(m.gpu, m.gpu_uuid, m.pairs, m.processes, m.rounds) for m in found] == [
-        ("A100", "GPU-0", 2, 2, 50), ("H200", "GPU-1", 2, 1, 60),
-    ]  # fmt: skip
+        ("A100", "GPU-0", 2, 2, 50),
+        ("H200", "GPU-1", 2, 1, 60),
+    ]
     assert (found[1].between, found[1].between_degrees) == (None, None)
     assert found[1].within == pytest.approx(log(2) / sqrt(2), rel=0.01)
     assert (found[1].compare_alarms, found[1].gate_alarms) == (1, 1)

@@ -189,16 +189,20 @@ def test_a_step_says_its_bound_and_a_racing_kernel_has_no_time():
     one, two = found.steps
     assert (one.bound, one.time is None, one.depth, one.note) == ("", False, 0, "")
     assert (two.bound, two.time, two.depth, two.parent) == (
-        raced.diagnosis().label, None, 1, "stage0",
-    )  # fmt: skip
+        raced.diagnosis().label,
+        None,
+        1,
+        "stage0",
+    )
     assert (two.references, two.change.compared, sorted(one.references)) == ({}, False, ["sdpa"])
 
 
 def test_siblings_and_their_children_stay_in_order():
     parents = {"z": None, "b": "z", "a": "z", "c": "b", "y": None, "d": "c"}
     assert ladder_order(parents) == (
-        [("z", 0), ("b", 1), ("c", 2), ("d", 3), ("a", 1), ("y", 0)], [],
-    )  # fmt: skip
+        [("z", 0), ("b", 1), ("c", 2), ("d", 3), ("a", 1), ("y", 0)],
+        [],
+    )
 
 
 def test_a_report_of_no_variant_is_called_as_its_file_and_beside_variants_left_out(

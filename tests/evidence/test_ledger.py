@@ -66,9 +66,10 @@ def test_a_firing_rule_with_a_gain_predicts(tmp_path):
 def test_an_outcome_stands_beside_its_prediction(tmp_path):
     evidence = ladder(tmp_path)
     outcome = next(
-        o for o in outcomes_of(evidence.load("stage1", "B"), evidence.load("stage2", "B"))
+        o
+        for o in outcomes_of(evidence.load("stage1", "B"), evidence.load("stage2", "B"))
         if o.rule == RULE.id
-    )  # fmt: skip
+    )
     assert (outcome.child, outcome.finding, outcome.meant) == ("stage2", "gone", True)
     assert outcome.speedup == pytest.approx(1.25, rel=0.01)
     assert outcome.low < outcome.speedup < outcome.high
@@ -163,9 +164,12 @@ def test_only_what_was_measured_is_written(tmp_path):
     evidence._runs[("other", "B")] = other
     for run_ in evidence._runs.values():
         record = {
-            "schema": "profkit.run/1", "variant": run_.variant, "case": "B",
-            "header": {"after": run_.record.header.after}, "source": {"sha256": "x"},
-        }  # fmt: skip
+            "schema": "profkit.run/1",
+            "variant": run_.variant,
+            "case": "B",
+            "header": {"after": run_.record.header.after},
+            "source": {"sha256": "x"},
+        }
         (tmp_path / f"{run_.variant}.B.json").write_text(json.dumps(record))
     first = update(evidence, only=[("stage1", "B")])
     assert {p.variant for p in first.predictions} == {"stage1"}
@@ -248,8 +252,11 @@ def test_only_steps_of_today_and_what_their_headers_mean_count(tmp_path):
     ledger = read_ledger(tmp_path / "ledger.jsonl")
     today = {("stage2", "B"): ("stage1", frozenset(TWO))}
     assert [s.prediction.rule for s in score_ledger(ledger, today) if s.tried] == ["+".join(TWO)]
-    for moved in ({}, {("stage2", "B"): ("stage0", frozenset(TWO))},
-                  {("stage2", "B"): ("stage1", frozenset(TWO[:1]))}):  # fmt: skip
+    for moved in (
+        {},
+        {("stage2", "B"): ("stage0", frozenset(TWO))},
+        {("stage2", "B"): ("stage1", frozenset(TWO[:1]))},
+    ):
         assert [s for s in score_ledger(ledger, moved) if s.tried] == []
 
 
@@ -257,10 +264,15 @@ def test_edges_are_those_of_the_records(tmp_path):
     evidence = pair(tmp_path)
     for (variant, case), run_ in evidence._runs.items():
         record = {
-            "schema": "profkit.run/1", "variant": variant, "case": case,
-            "header": {"after": run_.record.header.after, "fixes": " ".join(run_.record.header.fixes)},
+            "schema": "profkit.run/1",
+            "variant": variant,
+            "case": case,
+            "header": {
+                "after": run_.record.header.after,
+                "fixes": " ".join(run_.record.header.fixes),
+            },
             "source": {"sha256": "x"},
-        }  # fmt: skip
+        }
         (tmp_path / f"{variant}.{case}.json").write_text(json.dumps(record))
     assert edges_today(evidence) == {
         ("stage1", "B"): (None, frozenset()),
@@ -367,8 +379,10 @@ def test_what_a_triage_promised_and_what_a_later_one_says(tmp_path):
     assert (first.gain, first.expect, first.low, first.high) == (None, 1.25, 1.0, 2.0)
     assert (far.expect, far.low, far.high) == (1000.0, 4.0, 1000.0), "never more than there is"
     assert [(o.finding, o.meant) for o in found.outcomes] == [
-        ("gone", True), ("changed", False), ("stays", False),
-    ]  # fmt: skip
+        ("gone", True),
+        ("changed", False),
+        ("stays", False),
+    ]
     assert {(o.child, o.answer, o.speedup, o.low, o.high) for o in found.outcomes} == {
         ("after", "faster", 1.25, None, None)
     }
@@ -424,8 +438,11 @@ def test_the_table_of_rules_has_all_first_and_then_the_most_tried():
     ]
     table = calibration(scores)
     assert [(c.rule, c.tried, c.slower) for c in table] == [
-        ("all", 5, 1), ("b", 3, 0), ("a", 1, 0), ("c", 1, 1),
-    ]  # fmt: skip
+        ("all", 5, 1),
+        ("b", 3, 0),
+        ("a", 1, 0),
+        ("c", 1, 1),
+    ]
     b, a, c = table[1:]
     assert (b.bounds, b.bounded, b.close, b.ratio) == (3, 2, 2, 1.05)
     assert (b.expected, b.near, b.inside) == (3, 2, 1)

@@ -51,12 +51,20 @@ def test_the_figures_stand_beside_it():
 @pytest.mark.parametrize(
     ("move", "before", "after", "holds"),
     [
-        ("time~2x", 10.0, 18.0, True), ("time~2x", 10.0, 21.9, True), ("time~2x", 10.0, 17.9, False),
-        ("time~2x", 10.0, 22.1, False), ("time<0.5x", 10.0, 5.0, True), ("time<0.5x", 10.0, 5.1, False),
-        ("time>2x", 10.0, 20.0, True), ("time>2x", 10.0, 19.9, False), ("time>2x", 0.0, 1.0, True),
-        ("time<2x", 0.0, 1.0, False), ("time~1x", 0.0, 0.0, True), ("time>2x", 0.0, 0.0, False),
+        ("time~2x", 10.0, 18.0, True),
+        ("time~2x", 10.0, 21.9, True),
+        ("time~2x", 10.0, 17.9, False),
+        ("time~2x", 10.0, 22.1, False),
+        ("time<0.5x", 10.0, 5.0, True),
+        ("time<0.5x", 10.0, 5.1, False),
+        ("time>2x", 10.0, 20.0, True),
+        ("time>2x", 10.0, 19.9, False),
+        ("time>2x", 0.0, 1.0, True),
+        ("time<2x", 0.0, 1.0, False),
+        ("time~1x", 0.0, 0.0, True),
+        ("time>2x", 0.0, 0.0, False),
     ],
-)  # fmt: skip
+)
 def test_a_move_holds_up_to_its_border(move, before, after, holds):
     assert parse_moves(move, "x")[0].holds(before, after) is holds
 
@@ -64,14 +72,23 @@ def test_a_move_holds_up_to_its_border(move, before, after, holds):
 @pytest.mark.parametrize(
     ("before", "after", "because"),
     [
-        (8.0, 4.0, "8 -> 4, 0.500x"), (4.0, 8.0, "4 -> 8, 2.00x"), (0.0, 0.0, "0 -> 0, 1.00x"),
-        (0.0, 4.0, "0 -> 4"), (4.0, 0.0, "4 -> 0, 0x"),
+        (8.0, 4.0, "8 -> 4, 0.500x"),
+        (4.0, 8.0, "4 -> 8, 2.00x"),
+        (0.0, 0.0, "0 -> 0, 1.00x"),
+        (0.0, 4.0, "0 -> 4"),
+        (4.0, 0.0, "4 -> 0, 0x"),
     ],
-)  # fmt: skip
+)
 def test_how_far_it_came_is_said_unless_it_came_from_nothing(before, after, because):
-    sides = [run("stage1", launches=[row("stage1", instructions=before)]),
-             run("stage2", launches=[row("stage2", instructions=after)], after="stage1",
-                 moves="instructions<1x")]  # fmt: skip
+    sides = [
+        run("stage1", launches=[row("stage1", instructions=before)]),
+        run(
+            "stage2",
+            launches=[row("stage2", instructions=after)],
+            after="stage1",
+            moves="instructions<1x",
+        ),
+    ]
     assert compare_runs(*sides).promises[0].because == because
 
 

@@ -24,22 +24,48 @@ WRITTEN = {
     "variant": "stage2",
     "problem": "attention",
     "case": "B",
-    "header": {"title": "WMMA for PV", "after": "stage1", "fixes": ["tensor-idle"],
-               "fixes-not": ["barrier-wait"]},
-    "source": {"file": "attention/stage2_wmma.cu", "sha256": "ab" * 32, "sass": "cd" * 32,
-               "arch": "90", "flags": ["-O3"]},
+    "header": {
+        "title": "WMMA for PV",
+        "after": "stage1",
+        "fixes": ["tensor-idle"],
+        "fixes-not": ["barrier-wait"],
+    },
+    "source": {
+        "file": "attention/stage2_wmma.cu",
+        "sha256": "ab" * 32,
+        "sass": "cd" * 32,
+        "arch": "90",
+        "flags": ["-O3"],
+    },
     "resources": [{"name": "k", "regs": 80, "smem": 0, "spills": 8, "stack": 32}],
-    "launches": [{"kernel": "k", "grid": [16, 8, 1], "block": [128, 1, 1], "dynamic_smem": 37120,
-                  "static_smem": 0, "regs": 84, "blocks_per_sm": 5}],
-    "check": {"status": "right", "cases": [{"case": "B", "max_abs": 1e-4, "max_rel": 2e-3},
-                                            {"case": "A", "max_abs": 3e-4, "max_rel": 1e-3}],
-              "sanitizer": {"memcheck": "clean", "racecheck": "2 errors: Race reported"}},
-    "timing": {"session": "w1", "l2": {"warm": {"samples": [1e-5, 1.1e-5]}, "cold": None},
-               "after": {"sm_clock": 1.98e9}},
+    "launches": [
+        {
+            "kernel": "k",
+            "grid": [16, 8, 1],
+            "block": [128, 1, 1],
+            "dynamic_smem": 37120,
+            "static_smem": 0,
+            "regs": 84,
+            "blocks_per_sm": 5,
+        }
+    ],
+    "check": {
+        "status": "right",
+        "cases": [
+            {"case": "B", "max_abs": 1e-4, "max_rel": 2e-3},
+            {"case": "A", "max_abs": 3e-4, "max_rel": 1e-3},
+        ],
+        "sanitizer": {"memcheck": "clean", "racecheck": "2 errors: Race reported"},
+    },
+    "timing": {
+        "session": "w1",
+        "l2": {"warm": {"samples": [1e-5, 1.1e-5]}, "cold": None},
+        "after": {"sm_clock": 1.98e9},
+    },
     "gpu": {"name": "NVIDIA H200", "uuid": "GPU-1", "driver": "580"},
     "ncu": {"clock_control": "none"},
     "work": {"operations": 5.4e8, "compulsory_bytes": 2.1e6, "floors": {}},
-}  # fmt: skip
+}
 
 
 def test_what_a_record_says():
@@ -47,8 +73,10 @@ def test_what_a_record_says():
     header = record.header
     assert (record.variant, record.case, header.title) == ("stage2", "B", "WMMA for PV")
     assert (header.after, header.fixes, header.fixes_not) == (
-        "stage1", ("tensor-idle",), ("barrier-wait",),
-    )  # fmt: skip
+        "stage1",
+        ("tensor-idle",),
+        ("barrier-wait",),
+    )
     assert record.most == Resources(84, 0, 37120, 8, 32)
     assert record.correct is True
     assert (record.max_abs, record.max_rel) == (3e-4, 2e-3)

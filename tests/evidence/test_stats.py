@@ -135,8 +135,10 @@ def test_levels_are_named_and_interleaving_is_the_cure():
     assert compare_samples(before, after, taken="interleaved").answer == "faster"
 
 
-@pytest.mark.parametrize(("n", "taken"), [(10, "one process"), (30, "one process"),
-                                          (10, "interleaved"), (30, "interleaved")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("n", "taken"),
+    [(10, "one process"), (30, "one process"), (10, "interleaved"), (30, "interleaved")],
+)
 def test_correlation_that_few_samples_hide_raises_no_alarm(n, taken):
     rng = np.random.default_rng(22)
     seen = answers(lambda: (correlated(rng, n, 0.8), correlated(rng, n, 0.8)), 150, taken=taken)

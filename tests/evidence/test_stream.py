@@ -47,8 +47,10 @@ def states(kept: History) -> dict[str, str]:
 
 
 EXPECTED = {f"{n:02}": "ok" for n in range(12)} | {
-    "03": "damaged", "07": "unreadable", "09": "empty",
-}  # fmt: skip
+    "03": "damaged",
+    "07": "unreadable",
+    "09": "empty",
+}
 
 
 def test_every_file_is_a_row_and_none_is_read_twice(tmp_path: Path, reports: list[str]) -> None:
@@ -174,9 +176,11 @@ def test_on_a_dask_cluster(tmp_path: Path, reports: list[str]) -> None:
 def test_the_verb_streams(tmp_path: Path, reports: list[str]) -> None:
     words = ("diagnose", tmp_path / "runs", "--history", tmp_path / "h", "--json")
     done = subprocess.run(
-        [sys.executable, "-m", "profkit", *map(str, words)], capture_output=True, text=True,
+        [sys.executable, "-m", "profkit", *map(str, words)],
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 2, "three could not be read whole"
     answer = json.loads(done.stdout)
     assert (answer["reports"], len(answer["not_ok"])) == (12, 3)

@@ -161,8 +161,14 @@ def test_the_ends_of_a_bootstrap_interval():
     found = median_interval(x)
     # Hesterberg's expanded percentiles of the bootstrapped medians, seed 0.
     tail = stats.norm.cdf(-sqrt(10 / 9) * stats.t.ppf(0.975, 9))
-    drawn = stats.bootstrap((x,), np.median, n_resamples=2000, method="percentile",
-                            confidence_level=1 - 2 * tail, rng=np.random.default_rng(0))  # fmt: skip
+    drawn = stats.bootstrap(
+        (x,),
+        np.median,
+        n_resamples=2000,
+        method="percentile",
+        confidence_level=1 - 2 * tail,
+        rng=np.random.default_rng(0),
+    )
     ends = drawn.confidence_interval
     assert (found.low, found.median, found.high) == pytest.approx((ends.low, 10.275, ends.high))
     assert found.low < 9.9 < 10.7 < found.high
@@ -233,8 +239,10 @@ def test_first_order_correlation_with_its_bias():
     assert effective_size(x) == pytest.approx(expected)
     assert effective_size(x, Thresholds(lag_p=1e-12)) == 60
     # The interval is as much wider as fewer samples would make it.
-    found, alone = (summarize_samples([x], Thresholds(resamples=400, drift_p=0, lag_p=lag, level_p=0))
-                    for lag in (0.1, 1e-12))  # fmt: skip
+    found, alone = (
+        summarize_samples([x], Thresholds(resamples=400, drift_p=0, lag_p=lag, level_p=0))
+        for lag in (0.1, 1e-12)
+    )
     assert (found.faults, alone.faults) == (("autocorrelated",), ())
     stretch = sqrt(60 / expected)
     assert found.interval.high - found.interval.median == pytest.approx(
@@ -344,13 +352,19 @@ def test_faster_slower_and_the_same_in_words():
 @pytest.mark.parametrize(
     ("before", "after", "sentence"),
     [
-        ([10.0, 10.1, 10.2], [5.0, 5.1],
-         "2x, but too few samples (3 and 2) for an interval: take at least 6, better 40"),
-        ([10.0] * 9, [5.0] * 9,
-         "2x, but every sample of one side is the same: the timer's step hides the spread, "
-         "time more calls in each sample"),
+        (
+            [10.0, 10.1, 10.2],
+            [5.0, 5.1],
+            "2x, but too few samples (3 and 2) for an interval: take at least 6, better 40",
+        ),
+        (
+            [10.0] * 9,
+            [5.0] * 9,
+            "2x, but every sample of one side is the same: the timer's step hides the spread, "
+            "time more calls in each sample",
+        ),
     ],
-)  # fmt: skip
+)
 def test_why_it_cannot_be_told(before, after, sentence):
     assert compare_samples(before, after).sentence == sentence
 
@@ -358,8 +372,9 @@ def test_why_it_cannot_be_told(before, after, sentence):
 def test_apart_assumes_a_hundredth_and_groups_replace_it():
     rng = np.random.default_rng(2)
     one, two = (10 * np.exp(rng.normal(0, 1e-4, 240)) for _ in range(2))
-    together, apart = (compare_samples(one, two, taken=how, thresholds=FAST)
-                       for how in ("one process", "apart"))  # fmt: skip
+    together, apart = (
+        compare_samples(one, two, taken=how, thresholds=FAST) for how in ("one process", "apart")
+    )
     assert together.speedup.high < 1.001
     # Two sides of 1 % each: 1.96 x sqrt(2) x 1 %.
     assert log(apart.speedup.high) == pytest.approx(1.96 * sqrt(2) * 0.01, rel=0.02)
@@ -393,14 +408,23 @@ def seen(deviations: float, below=0.01, above=0.01, effective=1e9) -> TimeCompar
 @pytest.mark.parametrize(
     ("deviations", "sides", "effective", "answer"),
     [
-        (3.30, {}, 1e9, True), (3.28, {}, 1e9, False), (-3.30, {}, 1e9, True), (-3.28, {}, 1e9, False),
-        (3.30, {"above": 0.5}, 1e9, True), (3.30, {"below": 0.02}, 1e9, False),
-        (-3.30, {"below": 0.5}, 1e9, True), (-3.30, {"above": 0.02}, 1e9, False),
-        (4.31, {}, 13.0, False), (4.33, {}, 13.0, True),  # Student's t of as few
-        (630.0, {}, 2.0, False), (640.0, {}, 2.0, True), (630.0, {}, 1.0, False),
-        (640.0, {}, nan, True), (0.0, {}, 1e9, False),
+        (3.30, {}, 1e9, True),
+        (3.28, {}, 1e9, False),
+        (-3.30, {}, 1e9, True),
+        (-3.28, {}, 1e9, False),
+        (3.30, {"above": 0.5}, 1e9, True),
+        (3.30, {"below": 0.02}, 1e9, False),
+        (-3.30, {"below": 0.5}, 1e9, True),
+        (-3.30, {"above": 0.02}, 1e9, False),
+        (4.31, {}, 13.0, False),
+        (4.33, {}, 13.0, True),  # Student's t of as few
+        (630.0, {}, 2.0, False),
+        (640.0, {}, 2.0, True),
+        (630.0, {}, 1.0, False),
+        (640.0, {}, nan, True),
+        (0.0, {}, 1e9, False),
     ],
-)  # fmt: skip
+)
 def test_a_difference_needs_its_nearer_end_and_samples_enough(deviations, sides, effective, answer):
     assert significant(seen(deviations, effective=effective, **sides)) is answer
     none = compare_samples([1.0, 1.1], [9.0, 9.2])
@@ -466,8 +490,12 @@ def test_two_clock_states_may_hide_from_few_samples_that_were_not_interleaved():
     apart = halves(100, "apart", enough=1, alone=120)
     assert apart[0] == pytest.approx(np.hypot(halves(100, "apart", enough=1, alone=1)[0], half))
     noise = np.exp(np.random.default_rng(1).normal(0, 0.002, (2, 3, 20)))
-    several = [compare_samples(list(noise[0]), list(noise[1]), thresholds=replace(
-        FAST, enough=1, alone=n)).speedup for n in (120, 1)]  # fmt: skip
+    several = [
+        compare_samples(
+            list(noise[0]), list(noise[1]), thresholds=replace(FAST, enough=1, alone=n)
+        ).speedup
+        for n in (120, 1)
+    ]
     assert several[0] == several[1], "measured processes have shown it"
 
 
@@ -499,8 +527,10 @@ def test_the_least_and_the_most_that_may_be_a_time():
             as_groups([bad], "x", positive=True)
     ends = compare_samples([1e-15, 1e18] * 6, [1e18, 1e-15] * 6)
     assert (ends.answer, isnan(ends.speedup.low), isnan(ends.speedup.high)) == (
-        "cannot tell", True, True,
-    )  # fmt: skip
+        "cannot tell",
+        True,
+        True,
+    )
 
 
 # --- levels

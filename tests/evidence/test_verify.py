@@ -208,10 +208,14 @@ def test_a_gate_needs_claims():
 @pytest.mark.parametrize(
     ("low", "high", "bound", "answer"),
     [
-        (1.0, 2.0, 1.0, True), (1.0, 2.0, 0.9, True), (1.0, 2.0, 1.5, None), (1.0, 2.0, 2.0, None),
-        (1.0, 2.0, 2.1, False), (float("nan"), float("nan"), 1.0, None),
+        (1.0, 2.0, 1.0, True),
+        (1.0, 2.0, 0.9, True),
+        (1.0, 2.0, 1.5, None),
+        (1.0, 2.0, 2.0, None),
+        (1.0, 2.0, 2.1, False),
+        (float("nan"), float("nan"), 1.0, None),
     ],
-)  # fmt: skip
+)
 def test_a_value_is_at_least_a_bound_when_all_of_its_interval_is(low, high, bound, answer):
     assert at_least(Interval(1.5, low, high), bound) is answer
     assert decide(answer, "x").verdict == {True: "holds", False: "fails", None: "undecided"}[answer]
@@ -230,8 +234,9 @@ def test_a_gate_takes_claims_of_other_files_and_names_all_that_do_not_hold(tmp_p
     last = "\nGATE = gate('v3', [later, arithmetic, wrong])\nOPEN = gate('v2', [arithmetic])\n"
     (file,) = verify_claim_files([written(tmp_path, FAILS, HOLDS, MISSING, last)], evidence)
     assert [(g.name, g.met, g.failing) for g in file.gates] == [
-        ("v3", False, ("later", "wrong")), ("v2", True, ()),
-    ]  # fmt: skip
+        ("v3", False, ("later", "wrong")),
+        ("v2", True, ()),
+    ]
     assert [j.claim.name for j in file.claims] == ["wrong", "arithmetic", "later"]
     assert exit_status([file]) == 1
     bad = verify_claim_files([tmp_path / "absent.py"], evidence)

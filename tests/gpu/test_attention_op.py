@@ -77,9 +77,11 @@ def test_what_no_rung_handles_goes_to_the_library(op: ModuleType) -> None:
     q, k, v = _drawn(2, 4, 96, 64)
     swapped = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
     for given in (
-        swapped, [x.bfloat16() for x in (q, k, v)], [x[..., :32].contiguous() for x in (q, k, v)],
+        swapped,
+        [x.bfloat16() for x in (q, k, v)],
+        [x[..., :32].contiguous() for x in (q, k, v)],
         [q, k[:, :, :50].contiguous(), v[:, :, :50].contiguous()],
-    ):  # fmt: skip
+    ):
         assert op.chosen(*given, False) == "sdpa"
         out = torch.ops.profkit.attention(*given)
         wide = torch.bfloat16 in {x.dtype for x in given}

@@ -58,8 +58,11 @@ def captured(tmp_path: Path, text: str, *options: str) -> list[dict[str, Any]]:
     words = ["capture", *options, "--json", "-q", "-o", str(tmp_path / "captured")]
     done = subprocess.run(
         [sys.executable, "-m", "profkit", *words, "--", sys.executable, str(program)],
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert done.returncode in (0, 2), done.stderr
     if done.returncode == 2:
         return [{"kernel": "", "why_not": done.stderr, "file": None}]

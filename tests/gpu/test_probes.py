@@ -11,9 +11,17 @@ from tests.kernels.test_verdicts import VERDICTS
 pytestmark = pytest.mark.gpu
 ROOT = Path(__file__).parents[2]
 AGAIN = (
-    "dram-copy", "gather-l2", "conflict8", "xu-convert", "fp64", "icache", "barrier",
-    "occupancy-shared", "tail", "grid-8",
-)  # fmt: skip
+    "dram-copy",
+    "gather-l2",
+    "conflict8",
+    "xu-convert",
+    "fp64",
+    "icache",
+    "barrier",
+    "occupancy-shared",
+    "tail",
+    "grid-8",
+)
 
 
 def test_the_same_verdicts(tmp_path: Path) -> None:

@@ -26,15 +26,21 @@ PLANTED = {
 
 def _python(name: str, *args: str, **env: str) -> str:
     command = [sys.executable, str(PROGRAMS / f"{name}.py"), *args]
-    done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True,
-                          check=True, timeout=300)  # fmt: skip
+    done = subprocess.run(
+        command, env={**os.environ, **env}, capture_output=True, text=True, check=True, timeout=300
+    )
     return done.stdout
 
 
 def _triage(folder: Path, *command: str, budget: int = 0) -> dict[str, Any]:
     args = ["triage", "-o", str(folder), "--budget", str(budget), "--json", "--quiet", "--"]
-    done = subprocess.run([sys.executable, "-m", "profkit", *args, *command], capture_output=True,
-                          text=True, check=True, timeout=400)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "profkit", *args, *command],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=400,
+    )
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 

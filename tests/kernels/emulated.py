@@ -139,8 +139,17 @@ def headers(sanitizer: str = "") -> tuple[str, ...]:
     def read(part: Path) -> None:
         part.mkdir()
         shutil.copy(EMULATOR / "emulator.h", part)
-        _run("g++", *FLAGS, *SANITIZERS[sanitizer], *places, "-x", "c++-header",
-             "-o", str(part / "emulator.h.gch"), str(part / "emulator.h"))  # fmt: skip
+        _run(
+            "g++",
+            *FLAGS,
+            *SANITIZERS[sanitizer],
+            *places,
+            "-x",
+            "c++-header",
+            "-o",
+            str(part / "emulator.h.gch"),
+            str(part / "emulator.h"),
+        )
 
     first = _once(folder / f"headers-{sanitizer}", read)
     return (f"-I{first}", *places, "-include", "emulator.h")
@@ -211,8 +220,19 @@ def emulate(
     folder.mkdir(parents=True, exist_ok=True)
     program, source = folder / "program", _kernels() / file.relative_to(KERNELS)
     objects = _object("problem_check"), _object("emulator")
-    _run("g++", *flags, *headers(sanitizer), "-o", str(program), "-x", "c++", str(source),
-         "-x", "none", *objects)  # fmt: skip
+    _run(
+        "g++",
+        *flags,
+        *headers(sanitizer),
+        "-o",
+        str(program),
+        "-x",
+        "c++",
+        str(source),
+        "-x",
+        "none",
+        *objects,
+    )
     asked = problem.load_problem(variants.problem_of(file))
     each = [data.prepare_data(asked, case, 0, _inputs()) for case in cases]
     work = [(at, folder / f"{at.case}-{n}-out") for n, _ in enumerate(schedules) for at in each]
@@ -220,9 +240,13 @@ def emulate(
     lines = in_turn(*((schedule, [next(told) for _ in each]) for schedule in schedules))
     (folder / "launches").write_text("".join(f"{line}\n" for line in lines))
     done = subprocess.run(
-        [program, folder / "launches"], capture_output=True, text=True, timeout=600, check=False,
+        [program, folder / "launches"],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
         env={**os.environ, **AROUND},
-    )  # fmt: skip
+    )
     text = done.stdout + done.stderr
     errors = [int(x) for x in re.findall(r"launch error=(\d+)", text)]
     faults = [text] if done.returncode or len(errors) != len(work) else []
@@ -249,11 +273,18 @@ def _told(asked: problem.Problem, at: data.Data, out: Path) -> str:
     """A launch as problem_check.cpp reads it."""
     values = asked.module.arguments(asked.case(at.case))
     six = [[*values.get(key, ()), *[0] * 6][:6] for key in ("size", "stride")]
-    files = [(at.folder / f"in{i}", (at.folder / f"in{i}").stat().st_size)
-             for i in range(len(at.shapes))]  # fmt: skip
+    files = [
+        (at.folder / f"in{i}", (at.folder / f"in{i}").stat().st_size) for i in range(len(at.shapes))
+    ]
     files += [(f"{out}{i}", size) for i, size in enumerate(at.output_bytes())]
-    numbers = (values.get("scale", 1.0), int(values.get("causal", False)), *six[0], *six[1],
-               len(at.shapes), len(at.outputs))  # fmt: skip
+    numbers = (
+        values.get("scale", 1.0),
+        int(values.get("causal", False)),
+        *six[0],
+        *six[1],
+        len(at.shapes),
+        len(at.outputs),
+    )
     return " ".join(map(str, (*numbers, *(word for file in files for word in file))))
 
 

@@ -75,8 +75,11 @@ def row_of(one: ladder.Compiled) -> dict[str, int]:
 
 def over_budget(variant: Variant, row: dict[str, int]) -> list[str]:
     most = asdict(variant.budget)
-    return [f"{variant.id}: {k}={row[k]}, budget {n}" for k, n in most.items()
-            if n is not None and row[k] > n]  # fmt: skip
+    return [
+        f"{variant.id}: {k}={row[k]}, budget {n}"
+        for k, n in most.items()
+        if n is not None and row[k] > n
+    ]
 
 
 def write(made: Sequence[ladder.Compiled]) -> None:

@@ -50,8 +50,9 @@ def test_what_is_kept_is_what_nvcc_gives():
     if not some:
         pytest.skip("resources.json knows none of these as it is now: the tests above compile it")
     made = resources.compiled(some)
-    assert {name_of(c.build.variant, c.build.arch.rstrip("af")): resources.row_of(c)
-            for c in made} == {name_of(v, arch): kept[name_of(v, arch)] for v, arch in some}  # fmt: skip
+    assert {
+        name_of(c.build.variant, c.build.arch.rstrip("af")): resources.row_of(c) for c in made
+    } == {name_of(v, arch): kept[name_of(v, arch)] for v, arch in some}
     assert all(c.launches for c in made)
 
 

@@ -49,8 +49,10 @@ def test_no_probe_and_no_step_of_ours_passed_its_bound(fixes):
 
 
 def test_expectations_are_close_to_what_came(fixes):
-    near = {g: [1 / 1.5 <= f.expected / f.came <= 1.5 for f in fixes if f.group == g]
-            for g in (GAINS.PROBES, GAINS.LADDER)}  # fmt: skip
+    near = {
+        g: [1 / 1.5 <= f.expected / f.came <= 1.5 for f in fixes if f.group == g]
+        for g in (GAINS.PROBES, GAINS.LADDER)
+    }
     assert sum(near["probes"]) >= 0.92 * len(near["probes"])
     assert sum(near["ladder"]) >= 0.75 * len(near["ladder"])
     assert len(near["ladder"]) >= 15

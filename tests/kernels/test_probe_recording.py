@@ -93,8 +93,12 @@ def test_probes_are_built_timed_and_profiled(probes: Path, tmp_path: Path) -> No
     assert "--set" not in words
     done = [json.loads(line) for line in (out / "build/profile-0.log").read_text().splitlines()]
     assert [line["done"] for line in done if "done" in line] == [
-        "double.main", "double.twin", "other.main", "unlike.main", "unlike.twin",
-    ]  # fmt: skip
+        "double.main",
+        "double.twin",
+        "other.main",
+        "unlike.main",
+        "unlike.twin",
+    ]
 
 
 @pytest.mark.usefixtures("machine")

@@ -207,8 +207,21 @@ def test_probes_build_into_launchers(name, twin, tmp_path):
         pytest.skip("no twin")
     code, library = compile_target(keys.get("arch"), "90", name), tmp_path / "probe.so"
     done = subprocess.run(
-        ["nvcc", "-std=c++17", "-shared", f"-gencode=arch=compute_{code},code=sm_{code}",
-         "-Xcompiler", "-fPIC", *(["-DPROFKIT_TWIN"] if twin else []), "-o", library, path],
-        capture_output=True, text=True, check=True)  # fmt: skip
+        [
+            "nvcc",
+            "-std=c++17",
+            "-shared",
+            f"-gencode=arch=compute_{code},code=sm_{code}",
+            "-Xcompiler",
+            "-fPIC",
+            *(["-DPROFKIT_TWIN"] if twin else []),
+            "-o",
+            library,
+            path,
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stderr == ""
     assert ctypes.CDLL(str(library)).profkit_launch

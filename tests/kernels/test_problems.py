@@ -21,12 +21,26 @@ Floats = NDArray[np.float32]
 SMALL = {
     "blocksparse": ("S1-w0-g0-D64", "S128-w1-g2-D64", "S300-w1-g2-D64", "S300-w0-g1-D128"),
     "gqa": ("S1-8to1-D64", "S17-8to1-D64-full", "S128-8to1-D64", "S17-8to1-D128"),
-    "decode": ("S1-3to3-D64", "S17-8to1-D128", "S300-16to2-D64-page16", "S300-4to4-D128-page32",
-               "S1000-6to2-D64-page64", "S70-page8", "S5000-8to1"),
+    "decode": (
+        "S1-3to3-D64",
+        "S17-8to1-D128",
+        "S300-16to2-D64-page16",
+        "S300-4to4-D128-page32",
+        "S1000-6to2-D64-page64",
+        "S70-page8",
+        "S5000-8to1",
+    ),
     "fp8": ("S1", "S17-causal", "S255-causal"),
-    "layernorm": ("LN1x1-fp16", "LN3x7-bf16", "RMS65x768-bf16", "LN3x1000-fp16", "LN2x4104-fp16",
-                  "LN2x16384-bf16", "LN33x4096-offset"),
-}  # fmt: skip
+    "layernorm": (
+        "LN1x1-fp16",
+        "LN3x7-bf16",
+        "RMS65x768-bf16",
+        "LN3x1000-fp16",
+        "LN2x4104-fp16",
+        "LN2x16384-bf16",
+        "LN33x4096-offset",
+    ),
+}
 FILES = [file for name in SMALL for file in find_files(KERNELS / name, "**/*.cu")]
 
 

@@ -54,8 +54,9 @@ def score(rows):
 
 def test_the_page_has_the_score(rows):
     of = VERDICTS.score(rows)
-    theirs, held, near = (of[n] for n in ("ncu's rules: held and within 2x", "bound held",
-                                          "bound held and within 2x"))  # fmt: skip
+    theirs, held, near = (
+        of[n] for n in ("ncu's rules: held and within 2x", "bound held", "bound held and within 2x")
+    )
     close, ncu = of["expected within 1.5x"], of["ncu's rule: bound"][0]
     assert of["bound"] == of["cause first"] == (len(rows), len(rows))
     assert held[0] == held[1] == near[1]

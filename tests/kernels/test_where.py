@@ -69,9 +69,15 @@ __global__ void k(const float* in, float* out, unsigned* bins) {
 
 @pytest.mark.parametrize(
     ("mechanism", "lines"),
-    [("load", {6, 8, 9, 10, 11, 12, 13}), ("store", {13}), ("shared", {4, 6, 8}), ("barrier", {7}),
-     ("atomic", {12}), ("fence", set())],
-)  # fmt: skip
+    [
+        ("load", {6, 8, 9, 10, 11, 12, 13}),
+        ("store", {13}),
+        ("shared", {4, 6, 8}),
+        ("barrier", {7}),
+        ("atomic", {12}),
+        ("fence", set()),
+    ],
+)
 def test_sites(where, mechanism: str, lines: set[int]) -> None:
     assert where.sites(SOURCE, mechanism) == lines
 

@@ -32,18 +32,36 @@ from tools import verdicts
 MODULES: tuple[ModuleType, ...] = (resources, units, verdict, shapes, waste)
 # Numbers of these files that decide no verdict: facts of the hardware, and those of gains and causes.
 DECIDE_NO_VERDICT = {
-    "resources.SCATTERED", "resources.PAIRED", "launch.SCHEDULERS", "launch.EMPTY_LAUNCH",
-    "launch.SHARE_OF_ENDS", "waste.LINE", "waste.HOT_ADDRESS",
-    "launch.HIDDEN", "launch.ROUNDS", "launch.ENDS", "launch.SINGLE", "launch.MOVES",
-    "launch.GENERIC", "verdict.BUSY", "verdict.MARGIN",
-    "verdict.HALVINGS", "verdict.WORTH_NAMING", "waste.WASTE",
-    "waste.LOCAL", "waste.SHARED_ATOMIC", "waste.SEES",
-}  # fmt: skip
+    "resources.SCATTERED",
+    "resources.PAIRED",
+    "launch.SCHEDULERS",
+    "launch.EMPTY_LAUNCH",
+    "launch.SHARE_OF_ENDS",
+    "waste.LINE",
+    "waste.HOT_ADDRESS",
+    "launch.HIDDEN",
+    "launch.ROUNDS",
+    "launch.ENDS",
+    "launch.SINGLE",
+    "launch.MOVES",
+    "launch.GENERIC",
+    "verdict.BUSY",
+    "verdict.MARGIN",
+    "verdict.HALVINGS",
+    "verdict.WORTH_NAMING",
+    "waste.WASTE",
+    "waste.LOCAL",
+    "waste.SHARED_ATOMIC",
+    "waste.SEES",
+}
 # Ends of the range that follow from what the number is; the others can go to 0 and to 1, or to 8
 # times the value.
 ENDS = {
     "resources.QUEUED_LOAD_CYCLES": (500.0, 12000.0),  # from the latency of an unloaded DRAM on
-    "resources.CROWDED_DRAM": (resources.DRAM.likely, resources.DRAM.sure),  # decides between the two
+    "resources.CROWDED_DRAM": (
+        resources.DRAM.likely,
+        resources.DRAM.sure,
+    ),  # decides between the two
     "resources.ALONE": (1.0, 8.0),
     "launch.HEAVY": (1.0, 2.0),  # the heavy half over the average of both
     "verdict.MOSTLY": (0.5, 1.0),
@@ -52,9 +70,12 @@ ENDS = {
     "launch.LINE": (1.0, 8.0),  # a gain
     "waste.UNEVEN": (1.0, waste.ONE_OF_MANY),  # likewise; beyond, the other test fires
     "waste.ONE_OF_MANY": (waste.UNEVEN, 128.0),  # to the number of slices
-    **{f"{name}.likely": (0.0, peak.sure) for name, peak in vars(resources).items()
-       if isinstance(peak, resources.Peak)},
-}  # fmt: skip
+    **{
+        f"{name}.likely": (0.0, peak.sure)
+        for name, peak in vars(resources).items()
+        if isinstance(peak, resources.Peak)
+    },
+}
 STEPS = (0.25, 0.5, 0.98)  # of the way to the end of the range: where verdicts are tried
 PRECISION = 1 / 512  # of that way: how closely the turning point is found
 

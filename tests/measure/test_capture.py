@@ -69,8 +69,10 @@ def test_a_launch_becomes_a_problem(tmp_path: Path) -> None:
     read = variants.read_variant(file)
     assert (read.id, read.problem, read.language.name) == ("captured", "add", "Triton")
     assert read.space.values == {
-        "XBLOCK": ("128", "64", "256"), "WARPS": ("4", "2", "8"), "STAGES": ("1", "2"),
-    }  # fmt: skip
+        "XBLOCK": ("128", "64", "256"),
+        "WARPS": ("4", "2", "8"),
+        "STAGES": ("1", "2"),
+    }
     launch = ast.unparse(ast.parse(file.read_text()).body[-1])
     assert "launch(in0, in1, out0, args)" in launch
     assert "triton_poi_fused_add_0[grid](in0, out0, xnumel, XBLOCK, num_warps=WARPS" in launch
@@ -183,9 +185,13 @@ def test_parameters_of_a_kernel_may_have_the_names_of_a_script(tmp_path: Path) -
     imports, definitions = standalone(space["add"], [])
     assert imports.splitlines() == ["import triton", "import triton.language as tl"]
     assert [line for line in definitions.splitlines() if line[:1].strip()] == [
-        "KIND = 'sum'", "SCALE = 2", "@triton.jit", "def helper(a):",
-        "@triton.jit", "def add(x, y, out, n, B: tl.constexpr, kind=KIND):",
-    ]  # fmt: skip
+        "KIND = 'sum'",
+        "SCALE = 2",
+        "@triton.jit",
+        "def helper(a):",
+        "@triton.jit",
+        "def add(x, y, out, n, B: tl.constexpr, kind=KIND):",
+    ]
     space["SCALE"] = object()
     with pytest.raises(CannotCapture, match="it uses SCALE, a object"):
         standalone(space["add"], [])

@@ -13,17 +13,51 @@ from profkit.measure.languages.cuda import TRUST, check_flags
 from .conftest import Machine
 
 HARMLESS = (
-    "-DOVERLAP=0", "-D WARPS=4", "-UNDEBUG", "-O2", "-maxrregcount=128", "--maxrregcount 64",
-    "-use_fast_math", "--use_fast_math", "-std=c++20", "-Xptxas -O3,-dlcm=ca", "-Xptxas=-v",
-    "--ftz=true", "-lineinfo", "--expt-relaxed-constexpr", "-DX=(1<<4)*2",
-)  # fmt: skip
+    "-DOVERLAP=0",
+    "-D WARPS=4",
+    "-UNDEBUG",
+    "-O2",
+    "-maxrregcount=128",
+    "--maxrregcount 64",
+    "-use_fast_math",
+    "--use_fast_math",
+    "-std=c++20",
+    "-Xptxas -O3,-dlcm=ca",
+    "-Xptxas=-v",
+    "--ftz=true",
+    "-lineinfo",
+    "--expt-relaxed-constexpr",
+    "-DX=(1<<4)*2",
+)
 HARMFUL = (
-    "-ccbin /tmp/x", "-ccbin=/tmp/x", "--compiler-bindir /tmp/x", "-Xcompiler -fplugin=/tmp/x.so",
-    "-o /etc/x", "--run", "-run", "--options-file x", "-optf x", "@x", "-Xlinker -rpath=/tmp",
-    "-L/tmp", "-lx", "-I/tmp", "-include /etc/passwd", "-D", "-Xptxas --options-file=x",
-    "-Xptxas -v,--options-file=x", "--keep-dir=/tmp", "x.cu", "-DX=$(id)", "-DX=`id`", "-D X;id",
-    "--dryrun", "-forward-unknown-to-host-compiler", "-maxrregcount x", "-std",
-)  # fmt: skip
+    "-ccbin /tmp/x",
+    "-ccbin=/tmp/x",
+    "--compiler-bindir /tmp/x",
+    "-Xcompiler -fplugin=/tmp/x.so",
+    "-o /etc/x",
+    "--run",
+    "-run",
+    "--options-file x",
+    "-optf x",
+    "@x",
+    "-Xlinker -rpath=/tmp",
+    "-L/tmp",
+    "-lx",
+    "-I/tmp",
+    "-include /etc/passwd",
+    "-D",
+    "-Xptxas --options-file=x",
+    "-Xptxas -v,--options-file=x",
+    "--keep-dir=/tmp",
+    "x.cu",
+    "-DX=$(id)",
+    "-DX=`id`",
+    "-D X;id",
+    "--dryrun",
+    "-forward-unknown-to-host-compiler",
+    "-maxrregcount x",
+    "-std",
+)
 
 
 @pytest.mark.parametrize("flags", HARMLESS)

@@ -65,6 +65,10 @@ def test_letters_match_in_either_case(pattern: str, name: str) -> None:
 def test_a_range_is_given_to_ncu_in_both_of_its_forms() -> None:
     asked = collect.launch_filters(None, 0, 5, "step/1 [a]")
     assert asked == (
-        "--launch-count", "5",
-        "--nvtx-include", r"step\/1 \[a\]/", "--nvtx-include", r"step\/1 \[a\]",
-    )  # fmt: skip
+        "--launch-count",
+        "5",
+        "--nvtx-include",
+        r"step\/1 \[a\]/",
+        "--nvtx-include",
+        r"step\/1 \[a\]",
+    )

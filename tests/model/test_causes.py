@@ -104,33 +104,59 @@ def test_near_its_peak_any_wait_may_be_for_the_unit():
 
 
 def test_coalesced_accesses_leave_the_useful_sectors_and_their_waits():
-    values = {"excess_sectors": 0.75, "dram_busy": 0.8, "l2_tag_busy": 0.4, "l2_to_xbar_busy": 0.6,
-              "xbar_to_l2_busy": 0.1, "l2_cache_busy": 0.6, "l1_busy": 0.5}  # fmt: skip
+    values = {
+        "excess_sectors": 0.75,
+        "dram_busy": 0.8,
+        "l2_tag_busy": 0.4,
+        "l2_to_xbar_busy": 0.6,
+        "xbar_to_l2_busy": 0.1,
+        "l2_cache_busy": 0.6,
+        "l1_busy": 0.5,
+    }
     mend = typical("uncoalesced-access", **values)
     assert mend.units == pytest.approx({"dram": 0.25, "l2": 0.25, "l1": 0.25, "links": 0.25})
     assert mend.waits == pytest.approx(
         {"long_scoreboard": 0.25, "drain": 0.25, "lg_throttle": 0.0, "short_scoreboard": 0.625}
     )
     far = best("uncoalesced-access", **values | {"dram_busy": 0.1})
-    assert set(far.waits) == {"long_scoreboard", "lg_throttle", "drain", "tex_throttle", "membar",
-                              "not_selected"}  # fmt: skip
+    assert set(far.waits) == {
+        "long_scoreboard",
+        "lg_throttle",
+        "drain",
+        "tex_throttle",
+        "membar",
+        "not_selected",
+    }
     assert best("uncoalesced-access", **values | {"dram_busy": 0.93}).waits == NOTHING
 
 
 @pytest.mark.parametrize(
     ("rule", "counts", "waits", "queue"),
     [
-        ("long-scoreboard", {"inst_global_load": 2.0, "inst_texture": 1.0, "inst_async_copy": 1.0},
-         "long_scoreboard", {"lg_throttle": 0.0}),
+        (
+            "long-scoreboard",
+            {"inst_global_load": 2.0, "inst_texture": 1.0, "inst_async_copy": 1.0},
+            "long_scoreboard",
+            {"lg_throttle": 0.0},
+        ),
         ("lg-throttle", {"inst_global_load": 4.0}, "lg_throttle", {}),
-        ("short-scoreboard", {"inst_shared_load": 1.0, "inst_shared_store": 1.0, "inst_xu": 1.0,
-                              "inst_shuffle": 1.0}, "short_scoreboard", {"mio_throttle": 0.0}),
+        (
+            "short-scoreboard",
+            {
+                "inst_shared_load": 1.0,
+                "inst_shared_store": 1.0,
+                "inst_xu": 1.0,
+                "inst_shuffle": 1.0,
+            },
+            "short_scoreboard",
+            {"mio_throttle": 0.0},
+        ),
         ("mio-throttle", {"inst_shared_load": 4.0}, "mio_throttle", {"short_scoreboard": 0.0}),
         ("barrier-wait", {"inst_barrier": 4.0}, "barrier", {}),
         ("membar", {"inst_membar": 4.0}, "membar", {"lg_throttle": 0.0}),
         ("branch-resolving", {"branches": 4.0}, "branch_resolving", {"no_instruction": 0.0}),
     ],
-)  # fmt: skip
+)
 def test_a_wait_takes_its_queue_and_the_issue_of_its_own_instructions(rule, counts, waits, queue):
     """Four of ten instructions are its own: six tenths of what an instruction costs stay."""
     mend = typical(rule, instructions=10.0, **counts)
@@ -160,8 +186,14 @@ def test_warps_that_stand_behind_a_busy_pipe_are_ready_when_it_is_not(rule, stat
 
 
 def test_at_best_no_wait_of_its_family_stays_and_every_other_family_s_does():
-    assert set(best("long-scoreboard").waits) == {"long_scoreboard", "lg_throttle", "drain",
-                                                  "tex_throttle", "membar", *ISSUE}  # fmt: skip
+    assert set(best("long-scoreboard").waits) == {
+        "long_scoreboard",
+        "lg_throttle",
+        "drain",
+        "tex_throttle",
+        "membar",
+        *ISSUE,
+    }
     assert set(best("constant-miss").waits) == {
         "no_instruction",
         "imc_miss",

@@ -26,16 +26,35 @@ from profkit.model.scenario import (
 
 # Nothing is near its peak; half of the warps' time goes to shared memory, a fifth to barriers.
 WAITS = {
-    "sm_active": 1.0, "sm_active_max": 1.0, "dram_busy": 0.2, "l1_busy": 0.2, "lsu_data_busy": 0.2,
-    "lsu_in_busy": 0.1, "shared_busy": 0.2, "issue_busy": 0.2, "stall_selected": 0.1,
-    "stall_wait": 0.2, "stall_short_scoreboard": 0.4, "stall_mio_throttle": 0.1,
-    "stall_barrier": 0.2, "excess_shared_wavefronts": 0.75,
-}  # fmt: skip
+    "sm_active": 1.0,
+    "sm_active_max": 1.0,
+    "dram_busy": 0.2,
+    "l1_busy": 0.2,
+    "lsu_data_busy": 0.2,
+    "lsu_in_busy": 0.1,
+    "shared_busy": 0.2,
+    "issue_busy": 0.2,
+    "stall_selected": 0.1,
+    "stall_wait": 0.2,
+    "stall_short_scoreboard": 0.4,
+    "stall_mio_throttle": 0.1,
+    "stall_barrier": 0.2,
+    "excess_shared_wavefronts": 0.75,
+}
 COPY = {
-    "time": 5e-4, "sm_active": 0.97, "sm_active_max": 1.0, "dram_busy": 0.83, "dram_bytes": 2e9,
-    "dram_rate": 4e12, "l2_cache_busy": 0.5, "l1_busy": 0.15, "issue_busy": 0.05,
-    "memory_busy": 0.83, "stall_selected": 0.02, "stall_long_scoreboard": 0.95,
-}  # fmt: skip
+    "time": 5e-4,
+    "sm_active": 0.97,
+    "sm_active_max": 1.0,
+    "dram_busy": 0.83,
+    "dram_bytes": 2e9,
+    "dram_rate": 4e12,
+    "l2_cache_busy": 0.5,
+    "l1_busy": 0.15,
+    "issue_busy": 0.05,
+    "memory_busy": 0.83,
+    "stall_selected": 0.02,
+    "stall_long_scoreboard": 0.95,
+}
 
 
 def fix(rule: str) -> Fix:
@@ -51,9 +70,14 @@ def launch(**changes: float) -> Launch:
 def test_every_rule_has_an_estimate_or_says_that_nobody_measured_one():
     fixes = {rule.id: rule.fix for rule in ALL if rule.fix and rule.fix.kind}
     assert {rule.id for rule in ALL} - set(fixes) == {
-        "debug-build", "nothing-stands-out", "short-kernel", "cache-resident",
-        "operations-mismatch", "clocks-unsteady", "replay-unsteady",
-    }  # fmt: skip
+        "debug-build",
+        "nothing-stands-out",
+        "short-kernel",
+        "cache-resident",
+        "operations-mismatch",
+        "clocks-unsteady",
+        "replay-unsteady",
+    }
     assert {fix.kind for fix in fixes.values()} == set(SPREAD)
     assert all(fix.formula for fix in fixes.values())
     assert {r.limiter for r in RESOURCES} <= set(REACH)
@@ -108,8 +132,15 @@ def test_a_full_unit_is_all_throughput_and_an_idle_one_all_latency():
     half = Scenario(units={"dram": 0.5}, waits={"long_scoreboard": 0.5})
     full = Launch({**COPY, "dram_busy": 0.92})
     assert modelled_gain(full, half) == pytest.approx(1 / max(0.5, 0.5 / 0.85), rel=0.02)
-    idle = launch(stall_long_scoreboard=0.4, dram_busy=0.01, shared_busy=0.01, l1_busy=0.01,
-                  lsu_data_busy=0.01, lsu_in_busy=0.01, issue_busy=0.01)  # fmt: skip
+    idle = launch(
+        stall_long_scoreboard=0.4,
+        dram_busy=0.01,
+        shared_busy=0.01,
+        l1_busy=0.01,
+        lsu_data_busy=0.01,
+        lsu_in_busy=0.01,
+        issue_busy=0.01,
+    )
     assert modelled_gain(idle, half) == pytest.approx(latency(idle, half), rel=0.01)
 
 
@@ -135,8 +166,15 @@ def test_conflicts_bound_and_expectation():
 
 
 def test_more_blocks_bring_more_warps():
-    values = {**WAITS, "time": 1e-3, "grid_size": 66.0, "sm_count": 132.0, "waves": 0.0625,
-              "block_size": 256.0, "stall_barrier": 0.0}  # fmt: skip
+    values = {
+        **WAITS,
+        "time": 1e-3,
+        "grid_size": 66.0,
+        "sm_count": 132.0,
+        "waves": 0.0625,
+        "block_size": 256.0,
+        "stall_barrier": 0.0,
+    }
     worth = estimate(Launch(values), fix("grid-too-small"))
     # All places are sixteen times as many; the fullest unit at its peak allows five times.
     assert worth.gain == pytest.approx(5.0)
@@ -148,14 +186,30 @@ def test_more_blocks_bring_more_warps():
 
 def test_scattered_stores_cost_packets_and_useful_bytes_cross_dram():
     """A naive transpose: 7.2 times was measured, and every byte is used in the end."""
-    naive = Launch({
-        "sm_active": 1.0, "dram_busy": 0.117, "l2_cache_busy": 0.8136, "l2_tag_busy": 0.66,
-        "l2_to_xbar_busy": 0.0251, "xbar_to_l2_busy": 0.8136, "l1_busy": 0.5, "issue_busy": 0.01,
-        "excess_sectors": 0.7778, "global_load_sectors": 8.389e6, "global_store_sectors": 6.709e7,
-        "global_store_sectors_per_request": 32.0, "l2_read_bytes": 2.684e8, "l2_write_bytes": 2.147e9,
-        "l2_sectors_per_request": 1.09, "dram_bytes": 6.22e8, "dram_read": 3.21e8,
-        "l2_read_hit": 0.0, "stall_selected": 0.02, "stall_long_scoreboard": 0.9,
-    })  # fmt: skip
+    naive = Launch(
+        {
+            "sm_active": 1.0,
+            "dram_busy": 0.117,
+            "l2_cache_busy": 0.8136,
+            "l2_tag_busy": 0.66,
+            "l2_to_xbar_busy": 0.0251,
+            "xbar_to_l2_busy": 0.8136,
+            "l1_busy": 0.5,
+            "issue_busy": 0.01,
+            "excess_sectors": 0.7778,
+            "global_load_sectors": 8.389e6,
+            "global_store_sectors": 6.709e7,
+            "global_store_sectors_per_request": 32.0,
+            "l2_read_bytes": 2.684e8,
+            "l2_write_bytes": 2.147e9,
+            "l2_sectors_per_request": 1.09,
+            "dram_bytes": 6.22e8,
+            "dram_read": 3.21e8,
+            "l2_read_hit": 0.0,
+            "stall_selected": 0.02,
+            "stall_long_scoreboard": 0.9,
+        }
+    )
     worth = estimate(naive, fix("uncoalesced-access"))
     assert worth.gain == pytest.approx(9.0, rel=0.01)
     assert worth.expect is not None
@@ -197,9 +251,14 @@ def test_an_interval_is_around_its_expectation_and_below_the_bound():
 
 def test_a_rule_of_somebody_keeps_its_own_gain():
     rule = Rule(
-        id="mine", title="t", meaning="m", advice="a", check=lambda _: Hit("mine", 1.5, ()),
-        fires=({},), clear=({},),
-    )  # fmt: skip
+        id="mine",
+        title="t",
+        meaning="m",
+        advice="a",
+        check=lambda _: Hit("mine", 1.5, ()),
+        fires=({},),
+        clear=({},),
+    )
     assert rule.ask(launch()) == (Hit("mine", 1.5), Estimate(1.5, None))
 
 

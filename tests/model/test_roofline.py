@@ -22,12 +22,25 @@ from profkit.reports.metrics import CATALOGUE
 
 # A machine of round figures: 1 TB/s DRAM, 4 TB/s L2, 10 TB/s L1, 20 T FP32, 160 T tensor FP16.
 MACHINE = {
-    "peak_dram": 1e12, "peak_l2": 4e12, "peak_l1": 10e12, "peak_fp32": 20e12, "peak_fp64": 1e12,
-    "peak_fp16": 40e12, "peak_tensor_fp16": 160e12, "sm_clock": 1.5e9, "dram_clock": 3e9,
-    "l2_clock": 1.6e9, "time": 1e-3,
-}  # fmt: skip
-NO_OPS = {"fp32_rate": 0.0, "fp64_rate": 0.0, "fp16_rate": 0.0, "tensor_ops_fp16": 0.0,
-          "tensor_ops": 0.0}  # fmt: skip
+    "peak_dram": 1e12,
+    "peak_l2": 4e12,
+    "peak_l1": 10e12,
+    "peak_fp32": 20e12,
+    "peak_fp64": 1e12,
+    "peak_fp16": 40e12,
+    "peak_tensor_fp16": 160e12,
+    "sm_clock": 1.5e9,
+    "dram_clock": 3e9,
+    "l2_clock": 1.6e9,
+    "time": 1e-3,
+}
+NO_OPS = {
+    "fp32_rate": 0.0,
+    "fp64_rate": 0.0,
+    "fp16_rate": 0.0,
+    "tensor_ops_fp16": 0.0,
+    "tensor_ops": 0.0,
+}
 # 8 Tflop/s of FP32 from 500 GB/s of DRAM, 2 TB/s of L2, 4 TB/s of L1.
 FP32 = MACHINE | NO_OPS | {"fp32_rate": 8e12, "dram_rate": 0.5e12, "l2_rate": 2e12, "l1_rate": 4e12}
 
@@ -65,8 +78,15 @@ def test_ceilings_say_their_clock_and_source():
 
 
 def test_device_attributes_only_where_the_report_has_nothing():
-    basic = {"peak_dram_device": 0.9e12, "dram_clock_max": 3e9, "sm_count": 100.0,
-             "sm_clock": 1e9, "sm_clock_max": 2e9, "cc": "9.0", "time": 1e-3}  # fmt: skip
+    basic = {
+        "peak_dram_device": 0.9e12,
+        "dram_clock_max": 3e9,
+        "sm_count": 100.0,
+        "sm_clock": 1e9,
+        "sm_clock_max": 2e9,
+        "cc": "9.0",
+        "time": 1e-3,
+    }
     dram, fp32 = ceilings(basic)
     assert (dram.name, dram.value, dram.clock) == ("dram", 0.9e12, 3e9)
     assert (fp32.name, fp32.value, fp32.clock) == ("fp32", 100 * 128 * 2 * 1e9, 1e9)
@@ -144,11 +164,13 @@ def test_l1_is_no_position_when_asynchronous_copies_pass_it_by():
         (dict.fromkeys(NO_OPS, nan), "SpeedOfLight_RooflineChart"),
         ({"tensor_ops": nan, "inst_matrix": 64.0}, "SpeedOfLight_HierarchicalTensorRooflineChart"),
         ({"tensor_ops": nan, "tensor_busy": 0.3}, "SpeedOfLight_HierarchicalTensorRooflineChart"),
-        ({"fp16_rate": nan, "inst_half": 9.0, "inst_fp32": 2.0, "instructions": 20.0},
-         "SpeedOfLight_HierarchicalHalfRooflineChart"),
+        (
+            {"fp16_rate": nan, "inst_half": 9.0, "inst_fp32": 2.0, "instructions": 20.0},
+            "SpeedOfLight_HierarchicalHalfRooflineChart",
+        ),
         ({"l2_rate": nan, "peak_l2": nan}, "SpeedOfLight_HierarchicalSingleRooflineChart"),
     ],
-)  # fmt: skip
+)
 def test_what_is_missing_is_said_with_its_section(lost, section):
     launch = FP32 | lost
     assert [m.section for m in missing(launch)] == [section]
@@ -158,8 +180,15 @@ def test_what_is_missing_is_said_with_its_section(lost, section):
 
 
 def test_hfma2_constants_are_no_half_precision_work():
-    launch = FP32 | {"fp16_rate": nan, "fp32_rate": 0.0, "inst_half": 2.0, "inst_fp32": 0.0,
-                     "instructions": 1e4, "tensor_ops": nan, "tensor_busy": 0.03}  # fmt: skip
+    launch = FP32 | {
+        "fp16_rate": nan,
+        "fp32_rate": 0.0,
+        "inst_half": 2.0,
+        "inst_fp32": 0.0,
+        "instructions": 1e4,
+        "tensor_ops": nan,
+        "tensor_busy": 0.03,
+    }
     assert missing(launch) == ()
     assert len(points(launch)) == 3
 

@@ -27,13 +27,19 @@ def mix(single: float, half: float, imad: float) -> dict[str, float]:
         (units.tensor, {"tensor_busy": 0.5, "inst_matrix": 0.0}, 0.0),
         (units.tensor, {"tensor_busy": 0.5, "inst_matrix": 1.0}, 0.5),
         # Who is most of what runs on the FMA pipe has it; FP32 where two are equal.
-        (units.fp32_busy, mix(5, 5, 1), 0.4), (units.fp32_busy, mix(4, 5, 1), 0.0),
-        (units.fp32_busy, mix(5, 1, 5), 0.4), (units.fp32_busy, mix(0, 0, 0), 0.4),
-        (units.integer, mix(5, 1, 5), 0.3), (units.integer, mix(4, 1, 5), 0.5),
-        (units.integer, mix(1, 5, 5), 0.3), (units.integer, {**mix(1, 1, 5), "alu_busy": 0.6}, 0.6),
+        (units.fp32_busy, mix(5, 5, 1), 0.4),
+        (units.fp32_busy, mix(4, 5, 1), 0.0),
+        (units.fp32_busy, mix(5, 1, 5), 0.4),
+        (units.fp32_busy, mix(0, 0, 0), 0.4),
+        (units.integer, mix(5, 1, 5), 0.3),
+        (units.integer, mix(4, 1, 5), 0.5),
+        (units.integer, mix(1, 5, 5), 0.3),
+        (units.integer, {**mix(1, 1, 5), "alu_busy": 0.6}, 0.6),
         (units.integer, {"alu_busy": 0.3}, 0.3),
-        (units.fp16, mix(1, 5, 5), 0.1), (units.fp16, mix(1, 5, 4), 0.4),
-        (units.fp16, mix(5, 5, 1), 0.1), (units.fp16, {**mix(1, 5, 1), "fp16_busy": 0.6}, 0.6),
+        (units.fp16, mix(1, 5, 5), 0.1),
+        (units.fp16, mix(1, 5, 4), 0.4),
+        (units.fp16, mix(5, 5, 1), 0.1),
+        (units.fp16, {**mix(1, 5, 1), "fp16_busy": 0.6}, 0.6),
         (units.fp16, FMA, 0.1),
         # Without opcodes: half2 above half of the pipe, or a heavy half 1.6 times as full.
         (units.fp32_busy, FMA, 0.4),
@@ -54,28 +60,75 @@ def mix(single: float, half: float, imad: float) -> dict[str, float]:
         (units.l1, {"l1_busy": 0.8, "shared_busy": 0.55, "lsu_data_busy": 0.8}, 0.8),
         (units.l1, {"l1_busy": 0.8, "shared_busy": 0.57, "lsu_data_busy": 0.8}, 0.0),
         (units.l1, {"l1_busy": 0.8, "shared_busy": 0.7, "lsu_data_busy": 1.0}, 0.0),
-        (units.l1, {"l1_busy": 0.8, "shared_busy": 0.6, "lsu_data_busy": 0.8, "lsu_in_busy": 0.7},
-         0.7),
-        (units.l1, {"l1_busy": 0.8, "shared_busy": 0.6, "lsu_data_busy": 0.8, "lsu_in_busy": 0.9},
-         0.8),
-        (units.l1, {"l1_busy": 0.8, "shared_busy": 0.6, "lsu_data_busy": 0.8, "lsu_in_busy": 0.66},
-         0.0),
+        (
+            units.l1,
+            {"l1_busy": 0.8, "shared_busy": 0.6, "lsu_data_busy": 0.8, "lsu_in_busy": 0.7},
+            0.7,
+        ),
+        (
+            units.l1,
+            {"l1_busy": 0.8, "shared_busy": 0.6, "lsu_data_busy": 0.8, "lsu_in_busy": 0.9},
+            0.8,
+        ),
+        (
+            units.l1,
+            {"l1_busy": 0.8, "shared_busy": 0.6, "lsu_data_busy": 0.8, "lsu_in_busy": 0.66},
+            0.0,
+        ),
         # L2 with atomics: only the links that bring them are its own then.
         (units.l2, {"l2_cache_busy": 0.6}, 0.6),
         (units.l2, {"l2_cache_busy": 0.6, "l2_atomic_sectors": 4, "l2_sectors": 10}, 0.6),
         (units.l2, {"l2_cache_busy": 0.6, "l2_atomic_sectors": 5, "l2_sectors": 10}, 0.0),
-        (units.l2, {"l2_cache_busy": 0.6, "l2_atomic_sectors": 5, "l2_sectors": 10,
-                    "l2_to_xbar_busy": 0.2, "xbar_to_l2_busy": 0.3}, 0.3),
+        (
+            units.l2,
+            {
+                "l2_cache_busy": 0.6,
+                "l2_atomic_sectors": 5,
+                "l2_sectors": 10,
+                "l2_to_xbar_busy": 0.2,
+                "xbar_to_l2_busy": 0.3,
+            },
+            0.3,
+        ),
         (units.l2, {"l2_cache_busy": 0.6, "l2_atomic_sectors": 0.4, "l2_sectors": 0}, 0.6),
         (units.l2, {"l2_cache_busy": 0.6, "l2_atomic_sectors": 0.5, "l2_sectors": 0}, 0.0),
         (units.atomics_busy, {"l2_atomics_busy": 0.1, "l2_cache_busy": 0.6}, 0.1),
-        (units.atomics_busy, {"l2_atomics_busy": 0.1, "l2_cache_busy": 0.6, "l2_atomic_sectors": 5,
-                         "l2_sectors": 10}, 0.6),
-        (units.atomics_busy, {"l2_atomics_busy": 0.1, "l2_cache_busy": 0.6, "l2_atomic_sectors": 5,
-                         "l2_sectors": 10, "l2_to_xbar_busy": 0.9, "xbar_to_l2_busy": 0.3,
-                         "l2_tag_busy": 0.2, "l2_data_busy": 0.4}, 0.4),
-        (units.atomics_busy, {"l2_atomics_busy": 0.1, "l2_cache_busy": 0.6, "l2_atomic_sectors": 5,
-                         "l2_sectors": 10, "l2_to_xbar_busy": 0.9, "xbar_to_l2_busy": 0.3}, 0.1),
+        (
+            units.atomics_busy,
+            {
+                "l2_atomics_busy": 0.1,
+                "l2_cache_busy": 0.6,
+                "l2_atomic_sectors": 5,
+                "l2_sectors": 10,
+            },
+            0.6,
+        ),
+        (
+            units.atomics_busy,
+            {
+                "l2_atomics_busy": 0.1,
+                "l2_cache_busy": 0.6,
+                "l2_atomic_sectors": 5,
+                "l2_sectors": 10,
+                "l2_to_xbar_busy": 0.9,
+                "xbar_to_l2_busy": 0.3,
+                "l2_tag_busy": 0.2,
+                "l2_data_busy": 0.4,
+            },
+            0.4,
+        ),
+        (
+            units.atomics_busy,
+            {
+                "l2_atomics_busy": 0.1,
+                "l2_cache_busy": 0.6,
+                "l2_atomic_sectors": 5,
+                "l2_sectors": 10,
+                "l2_to_xbar_busy": 0.9,
+                "xbar_to_l2_busy": 0.3,
+            },
+            0.1,
+        ),
         (units.links, {"l2_to_xbar_busy": 0.2, "xbar_to_l2_busy": 0.3}, 0.3),
         # DRAM's bytes for each that missed L2, 1 to 2.
         (units.fetched, {}, 1.0),
@@ -84,7 +137,7 @@ def mix(single: float, half: float, imad: float) -> dict[str, float]:
         (units.fetched, {"dram_read": 50.0, "l2_read_hit": 0.5, "l2_read_bytes": 200.0}, 1.0),
         (units.fetched, {"dram_read": 150.0, "l2_read_hit": 1.0, "l2_read_bytes": 200.0}, 1.0),
     ],
-)  # fmt: skip
+)
 def test_how_busy_a_unit_is(unit, values, busy):
     assert unit(Launch(values)) == pytest.approx(busy)
 
@@ -99,10 +152,13 @@ def test_how_busy_a_unit_is(unit, values, busy):
         ({"global_load_sectors_per_request": 32.0}, 0.5, "32 sectors per request"),
         ({"global_load_sectors_per_request": 16.0}, 0.0, "16 sectors per request"),
         ({"global_load_sectors_per_request": 4.0}, 0.0, "4 sectors per request"),
-        ({"global_load_sectors_per_request": 4.0, "global_store_sectors_per_request": 20.0}, 0.2,
-         "20 sectors per request"),
+        (
+            {"global_load_sectors_per_request": 4.0, "global_store_sectors_per_request": 20.0},
+            0.2,
+            "20 sectors per request",
+        ),
     ],
-)  # fmt: skip
+)
 def test_sectors_that_are_wasted(values, waste, text):
     found, said = units.sector_waste(Launch(values))
     assert found == pytest.approx(waste)
@@ -122,7 +178,7 @@ BEHIND = {"global_load_sectors": 60.0, "global_store_sectors": 40.0, "l2_write_b
         ({**BEHIND, "l2_read_bytes": 0.0, "l2_write_bytes": 0.0}, 0.75),
         ({**BEHIND, "l2_read_bytes": 900 * 32.0}, 0.75),  # never more than there is
     ],
-)  # fmt: skip
+)
 def test_waste_that_l1_does_not_catch(values, waste):
     assert units._past_l1(Launch(values), 0.75) == pytest.approx(waste)
 
@@ -135,8 +191,13 @@ def test_lines_that_l2_looks_up(sectors, lines):
     assert units._scatter(Launch(values)) == (1.0, lines)
 
 
-TAGS = {"global_load_requests": 6.0, "global_store_requests": 2.0, "global_load_sectors": 100.0,
-        "global_store_sectors": 60.0, "global_tag_requests": 40.0}  # fmt: skip
+TAGS = {
+    "global_load_requests": 6.0,
+    "global_store_requests": 2.0,
+    "global_load_sectors": 100.0,
+    "global_store_sectors": 60.0,
+    "global_tag_requests": 40.0,
+}
 
 
 @pytest.mark.parametrize(
@@ -168,8 +229,12 @@ def test_work_of_l1_that_stays(values, keep, left):
     ],
 )
 def test_stores_may_have_all_the_waste(loads, stores, per, left):
-    values = {"global_load_sectors": loads, "global_store_sectors": stores,
-              "global_store_sectors_per_request": per, "l2_sectors_per_request": 4.0}  # fmt: skip
+    values = {
+        "global_load_sectors": loads,
+        "global_store_sectors": stores,
+        "global_store_sectors_per_request": per,
+        "l2_sectors_per_request": 4.0,
+    }
     assert units._stores(Launch(values), 0.5) == pytest.approx(left)
 
 
@@ -187,10 +252,11 @@ def test_stores_may_have_all_the_waste(loads, stores, per, left):
         ({"sm_active": 0.4, "grid_size": 66.0, "sm_count": 132.0}, 0.4, 0.8, True),
         ({"sm_active": 0.7, "grid_size": 66.0, "sm_count": 132.0}, 0.7, 1.0, True),
         # Nothing but a duration: 1.5 us of it are ends.
-        ({"time": 3e-6}, 0.5, 0.5, True), ({"time": 1e-6}, 0.0, 0.0, True),
+        ({"time": 3e-6}, 0.5, 0.5, True),
+        ({"time": 1e-6}, 0.0, 0.0, True),
         ({"time": 0.0}, 1.0, 1.0, True),
     ],
-)  # fmt: skip
+)
 def test_how_idle_the_sms_were(values, average, busiest, assumed):
     idle = idleness(Launch(values))
     assert (idle.average, idle.busiest) == pytest.approx((average, busiest))
@@ -202,8 +268,11 @@ def test_how_idle_the_sms_were(values, average, busiest, assumed):
 
 def test_stores_that_travel_alone_are_packets_of_their_own():
     """A lone sector is 2 packets of the crossbar and a line of four is 5: 5/8 a sector."""
-    values = {"global_load_sectors": 0.0, "global_store_sectors": 100.0,
-              "global_store_sectors_per_request": 5.0}  # fmt: skip
+    values = {
+        "global_load_sectors": 0.0,
+        "global_store_sectors": 100.0,
+        "global_store_sectors_per_request": 5.0,
+    }
     for per_request, left in ((1.0, 0.625 * 0.9), (2.4, 0.625 * 0.9), (2.5, 0.9), (4.0, 0.9)):
         scattered = Launch({**values, "l2_sectors_per_request": per_request})
         assert units._stores(scattered, 0.9) == pytest.approx(left)
@@ -213,8 +282,13 @@ def test_stores_that_travel_alone_are_packets_of_their_own():
 
 
 def test_each_level_without_the_waste():
-    busy = {"dram_busy": 0.8, "l2_tag_busy": 0.4, "l2_to_xbar_busy": 0.6, "xbar_to_l2_busy": 0.1,
-            "l1_busy": 0.5}  # fmt: skip
+    busy = {
+        "dram_busy": 0.8,
+        "l2_tag_busy": 0.4,
+        "l2_to_xbar_busy": 0.6,
+        "xbar_to_l2_busy": 0.1,
+        "l1_busy": 0.5,
+    }
     found = units.coalesced(Launch(busy), 0.75)
     assert found == pytest.approx({"dram": 0.2, "l2": 0.15, "l1": 0.125})
     del busy["l2_tag_busy"], busy["l1_busy"]
@@ -272,8 +346,13 @@ def test_a_half_used_scheduler_needs_more():
 
 
 LOADS = {"stall_long_scoreboard": 0.8, "l2_cache_busy": 0.5, "dram_busy": 0.6}
-COUNTS = {"warp_latency": 150.0, "instructions": 1e6, "inst_global_load": 8e4,
-          "inst_async_copy": 0.0, "inst_texture": 0.0}  # fmt: skip
+COUNTS = {
+    "warp_latency": 150.0,
+    "instructions": 1e6,
+    "inst_global_load": 8e4,
+    "inst_async_copy": 0.0,
+    "inst_texture": 0.0,
+}
 
 
 @pytest.mark.parametrize(
@@ -308,9 +387,14 @@ def test_cycles_that_a_load_waits():
 
 @pytest.mark.parametrize(
     ("values", "part"),
-    [({}, 1.0), ({"sm_active": 0.9}, 0.9), ({"sm_active": 0.75}, 0.75), ({"sm_active": 0.2}, 0.75),
-     ({"sm_active": 1.3}, 1.0)],
-)  # fmt: skip
+    [
+        ({}, 1.0),
+        ({"sm_active": 0.9}, 0.9),
+        ({"sm_active": 0.75}, 0.75),
+        ({"sm_active": 0.2}, 0.75),
+        ({"sm_active": 1.3}, 1.0),
+    ],
+)
 def test_time_at_work(values, part):
     assert at_work(Launch(values)) == part
 
@@ -329,8 +413,15 @@ def test_a_use_is_of_the_time_at_work():
 
 
 def test_what_binds_next():
-    launch = Launch({"dram_busy": 0.8, "l2_cache_busy": 0.7, "xu_busy": 0.5, "l2_to_xbar_busy": 0.6,
-                     "xbar_to_l2_busy": 0.1})  # fmt: skip
+    launch = Launch(
+        {
+            "dram_busy": 0.8,
+            "l2_cache_busy": 0.7,
+            "xu_busy": 0.5,
+            "l2_to_xbar_busy": 0.6,
+            "xbar_to_l2_busy": 0.1,
+        }
+    )
     assert [u.resource.limiter for u in uses(launch)][:2] in (["dram", "l2"], ["l2", "dram"])
     first = next_limit(launch)
     assert first is not None
@@ -362,8 +453,17 @@ def test_scattered_sectors_leave_dram_less_room():
 
 
 def test_ceilings_by_the_device_s_attributes():
-    of_cc = {"7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64, "8.6": 128, "8.9": 128, "9.0": 128,
-             "10.0": 128, "12.0": 128}  # fmt: skip
+    of_cc = {
+        "7.0": 64,
+        "7.2": 64,
+        "7.5": 64,
+        "8.0": 64,
+        "8.6": 128,
+        "8.9": 128,
+        "9.0": 128,
+        "10.0": 128,
+        "12.0": 128,
+    }
     for cc, lanes in of_cc.items():
         (fp32,) = ceilings({"cc": cc, "sm_count": 10.0, "sm_clock": 1e9, "sm_clock_max": 2e9})
         assert (fp32.value, fp32.clock, fp32.source) == (20e9 * lanes, 1e9, "device attributes")
@@ -384,8 +484,9 @@ def test_which_precision_leads():
     assert families(rates) == ("tensor_fp16", "fp32")  # half of all is most of it
     assert families({**rates, "tensor_ops_fp16": 4.9}) == ("fp32", "tensor_fp16")
     assert families({**rates, "fp32_rate": 0.0, "tensor_ops_int8": 6.0}) == (
-        "tensor_int8", "tensor_fp16",
-    )  # fmt: skip
+        "tensor_int8",
+        "tensor_fp16",
+    )
     near = {"fp32_rate": 4.0, "peak_fp32": 8.0, "fp64_rate": 3.0, "peak_fp64": 4.0}
     assert families(near) == ("fp64", "fp32")
     assert families({}) == ()
@@ -478,9 +579,17 @@ def test_a_launch_knows_what_was_collected():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.827, "82.7 %"), (1.0, "100 %"), (0.0, "0 %"), (0.9995, "100 %"), (0.9994, "99.9 %"),
-     (0.005, "0.5 %"), (0.0123, "1.23 %"), (2.5, "250 %")],
-)  # fmt: skip
+    [
+        (0.827, "82.7 %"),
+        (1.0, "100 %"),
+        (0.0, "0 %"),
+        (0.9995, "100 %"),
+        (0.9994, "99.9 %"),
+        (0.005, "0.5 %"),
+        (0.0123, "1.23 %"),
+        (2.5, "250 %"),
+    ],
+)
 def test_a_share_in_words(value, text):
     assert share(value) == text
 

@@ -10,11 +10,23 @@ from profkit.model.launch import Launch
 from profkit.model.whatif import CounterChange, changed, parse_changes, whatif_launch
 
 LAUNCH = {
-    "cycles": 1e5, "warps_per_sm": 8.0, "sm_active": 1.0, "sm_count": 132.0, "max_warps": 64.0,
-    "grid_size": 132.0, "waves": 0.25, "instructions": 1e7, "inst_shared_load": 2e6,
-    "inst_shared_store": 0.0, "shared_wavefronts": 8e6, "inst_exp": 1e6, "inst_xu": 1e6,
-    "shared_busy": 0.6, "issue_busy": 0.2, "xu_busy": 0.1,
-}  # fmt: skip
+    "cycles": 1e5,
+    "warps_per_sm": 8.0,
+    "sm_active": 1.0,
+    "sm_count": 132.0,
+    "max_warps": 64.0,
+    "grid_size": 132.0,
+    "waves": 0.25,
+    "instructions": 1e7,
+    "inst_shared_load": 2e6,
+    "inst_shared_store": 0.0,
+    "shared_wavefronts": 8e6,
+    "inst_exp": 1e6,
+    "inst_xu": 1e6,
+    "shared_busy": 0.6,
+    "issue_busy": 0.2,
+    "xu_busy": 0.1,
+}
 
 
 def gain(text: str, **values: float) -> float:
@@ -23,9 +35,11 @@ def gain(text: str, **values: float) -> float:
 
 def test_changes_are_read_with_their_other_names():
     assert parse_changes("inst_mufu/32, shared_wavefronts*0.25; blocks*4, inst_barrier=0") == (
-        CounterChange("inst_exp", "/", 32), CounterChange("shared_wavefronts", "*", 0.25),
-        CounterChange("grid_size", "*", 4), CounterChange("inst_barrier", "=", 0),
-    )  # fmt: skip
+        CounterChange("inst_exp", "/", 32),
+        CounterChange("shared_wavefronts", "*", 0.25),
+        CounterChange("grid_size", "*", 4),
+        CounterChange("inst_barrier", "=", 0),
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,8 +106,15 @@ def test_the_time_in_a_state_goes_as_the_events_that_warps_wait_for_in_it():
 
 
 def test_what_waits_behind_atomics_goes_as_they_do():
-    queue = {"stall_selected": 0.1, "stall_lg_throttle": 0.9, "issue_busy": 0.01, "shared_busy": 0.01,
-             "xu_busy": 0.01, "l2_sectors": 100.0, "l2_atomic_sectors": 80.0}  # fmt: skip
+    queue = {
+        "stall_selected": 0.1,
+        "stall_lg_throttle": 0.9,
+        "issue_busy": 0.01,
+        "shared_busy": 0.01,
+        "xu_busy": 0.01,
+        "l2_sectors": 100.0,
+        "l2_atomic_sectors": 80.0,
+    }
     assert gain("l2_atomic_sectors/8", **queue) == pytest.approx(1 / 0.2125, rel=1e-3)
     assert gain("l2_atomic_sectors/8", **{**queue, "l2_sectors": 900.0}) == pytest.approx(1)
 

@@ -48,17 +48,30 @@ class Program:
         self.steps: list[float] = []
 
     def launch(
-        self, name: str, took: float, *, stream: int = 7, grid: tuple[int, int, int] = (528, 1, 1),
-        after: int | None = None, **more: Any,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        took: float,
+        *,
+        stream: int = 7,
+        grid: tuple[int, int, int] = (528, 1, 1),
+        after: int | None = None,
+        **more: Any,
+    ) -> None:
         """A kernel; `after` is a stream that it waits for, `more` its further arguments."""
         self.now += self.host
         about = {"grid": list(grid), "block": [256, 1, 1], **more}
         self._gpu(name, took, stream, "kernel", after, **about)
         self.now += CALL
 
-    def copy(self, size: int, rate: float, *, direction: str = "HtoD", pageable: bool = True,
-             stream: int = 7) -> None:  # fmt: skip
+    def copy(
+        self,
+        size: int,
+        rate: float,
+        *,
+        direction: str = "HtoD",
+        pageable: bool = True,
+        stream: int = 7,
+    ) -> None:
         """A copy of `size` bytes at `rate` GB/s; a pageable one holds the host until it is done."""
         self.now += self.host
         host = "Pageable" if pageable else "Pinned"
@@ -76,8 +89,14 @@ class Program:
         self.now += 1
         until = max(self.now, self.free.get(stream, 0.0)) + 3
         self.correlation += 1
-        self._event(call, "cuda_runtime", self.now, until - self.now,
-                    {"correlation": self.correlation}, tid=1)  # fmt: skip
+        self._event(
+            call,
+            "cuda_runtime",
+            self.now,
+            until - self.now,
+            {"correlation": self.correlation},
+            tid=1,
+        )
         self.now = until
 
     def work(self, took: float) -> None:
@@ -85,8 +104,13 @@ class Program:
         self.now += took
 
     @contextmanager
-    def op(self, name: str, shapes: list[list[int]] | None = None, kind: str = "cpu_op",
-           types: list[str] | None = None) -> Iterator[None]:  # fmt: skip
+    def op(
+        self,
+        name: str,
+        shapes: list[list[int]] | None = None,
+        kind: str = "cpu_op",
+        types: list[str] | None = None,
+    ) -> Iterator[None]:
         """An operator, or with another kind a range or a Python frame, round what is in it."""
         began = self.now
         args = {"Input Dims": shapes, "Input type": types} if shapes else {}
@@ -103,8 +127,9 @@ class Program:
         with self.op(f"ProfilerStep#{self.step_number}", kind="user_annotation"):
             yield
 
-    def _gpu(self, name: str, took: float, stream: int, kind: str, after: int | None,
-             **more: Any) -> float:  # fmt: skip
+    def _gpu(
+        self, name: str, took: float, stream: int, kind: str, after: int | None, **more: Any
+    ) -> float:
         ready = max(self.free.get(stream, 0.0), self.now + LATENCY)
         if after is not None:
             ready = max(ready, self.free.get(after, 0.0))
@@ -116,10 +141,29 @@ class Program:
         self._event(name, kind, ready, took, {**key, "device": 0, "stream": stream, **more}, pid=0)
         return ready + took
 
-    def _event(self, name: str, kind: str, start: float, took: float, args: dict[str, Any],
-               *, pid: int = 42, tid: int = 7) -> None:  # fmt: skip
-        self.events.append({"ph": "X", "cat": kind, "name": name, "pid": pid, "tid": tid,
-                            "ts": round(start, 3), "dur": round(took, 3), "args": args})  # fmt: skip
+    def _event(
+        self,
+        name: str,
+        kind: str,
+        start: float,
+        took: float,
+        args: dict[str, Any],
+        *,
+        pid: int = 42,
+        tid: int = 7,
+    ) -> None:
+        self.events.append(
+            {
+                "ph": "X",
+                "cat": kind,
+                "name": name,
+                "pid": pid,
+                "tid": tid,
+                "ts": round(start, 3),
+                "dur": round(took, 3),
+                "args": args,
+            }
+        )
 
     def text(self, **header: Any) -> str:
         """The trace."""

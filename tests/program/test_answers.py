@@ -105,8 +105,9 @@ def _rank(number: int, slow: float, tmp_path: Path) -> Timeline:
         p.launch(NCCL, 50.0 + 400.0 - slow, stream=20, after=7)
         p.launch(GEMM, 10.0, after=20)
 
-    path = ran(step).write(tmp_path / f"{number}.json",
-                           distributedInfo={"rank": number, "world_size": 2})  # fmt: skip
+    path = ran(step).write(
+        tmp_path / f"{number}.json", distributedInfo={"rank": number, "world_size": 2}
+    )
     return recordings.read_timeline(path)
 
 
@@ -169,8 +170,9 @@ def test_recordings_of_two_kinds_are_not_one_program(tmp_path: Path) -> None:
 
 
 def test_what_became_of_each_promise() -> None:
-    found = change(said("attention_written_out.planted.json.gz"),
-                   said("attention_written_out.mended.json.gz"))  # fmt: skip
+    found = change(
+        said("attention_written_out.planted.json.gz"), said("attention_written_out.mended.json.gz")
+    )
     assert found["answer"] == "faster"
     assert found["saved_ms"] == pytest.approx(18.5, rel=0.01)
     (promise, *_) = found["promises"]
@@ -208,13 +210,15 @@ def test_what_is_counted_and_what_never_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "function"),
     [
-        ("void at::native::(anonymous namespace)::indexFuncLargeIndex<float, long>(int)",
-         "indexFuncLargeIndex"),
+        (
+            "void at::native::(anonymous namespace)::indexFuncLargeIndex<float, long>(int)",
+            "indexFuncLargeIndex",
+        ),
         ("scale_strided(float const*, float*)", "scale_strided"),
         ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256>(Params)", "Kernel2"),
         (GEMM, GEMM),
     ],
-)  # fmt: skip
+)
 def test_names_as_ncu_filters_them(name: str, function: str) -> None:
     assert base_name(name) == function
 

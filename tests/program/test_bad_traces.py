@@ -213,8 +213,11 @@ def test_work_without_a_launch_is_said_to_be_in_no_step(tmp_path: Path) -> None:
     program = ran(nested)
     whole = triage_timeline(recordings.read_timeline(program.write(tmp_path / "whole.json")))
     gone = {e["args"]["correlation"] for e in program.events if e["name"] == "child_of_a_kernel()"}
-    program.events = [e for e in program.events if e["cat"] != "cuda_runtime"
-                      or e["args"]["correlation"] not in gone]  # fmt: skip
+    program.events = [
+        e
+        for e in program.events
+        if e["cat"] != "cuda_runtime" or e["args"]["correlation"] not in gone
+    ]
     cut = triage_timeline(recordings.read_timeline(program.write(tmp_path / "cut.json")))
     assert any("25% of the GPU's work has no launch in the recording" in n for n in cut.notes)
     assert not any("no launch in" in n for n in whole.notes)

@@ -121,8 +121,11 @@ def converting(p: Program) -> None:
 
 def adding(p: Program) -> None:
     large(p, 2)
-    with p.op("aten::index_add_", [[64, 256], [], [262144], [262144, 256]],
-              types=["float", "Scalar", "long int", "float"]):  # fmt: skip
+    with p.op(
+        "aten::index_add_",
+        [[64, 256], [], [262144], [262144, 256]],
+        types=["float", "Scalar", "long int", "float"],
+    ):
         p.launch(ADD, 900.0, grid=(1056, 1, 1))
 
 
@@ -229,8 +232,11 @@ CAST = (
 
 def casting(p: Program) -> None:
     for _ in range(12):
-        with p.op("aten::copy_", [[4096, 8192], [4096, 8192], []],
-                  types=["c10::BFloat16", "float", "Scalar"]):  # fmt: skip
+        with p.op(
+            "aten::copy_",
+            [[4096, 8192], [4096, 8192], []],
+            types=["c10::BFloat16", "float", "Scalar"],
+        ):
             p.launch(CAST, 60.0)
         p.launch(GEMM, 200.0)
 
@@ -261,8 +267,9 @@ def growing(p: Program) -> None:
 
 def depthwise(p: Program, sizes: tuple[int, ...] = (64, 512, 56, 56), blocks: int = 4096) -> None:
     large(p, 2)
-    with p.op("aten::_conv_depthwise2d", [[*sizes], [sizes[1], 1, 7, 7]],
-              types=["c10::Half", "c10::Half"]):  # fmt: skip
+    with p.op(
+        "aten::_conv_depthwise2d", [[*sizes], [sizes[1], 1, 7, 7]], types=["c10::Half", "c10::Half"]
+    ):
         p.launch(DEPTHWISE, 1200.0, grid=(blocks, 1, 1))
 
 
@@ -284,19 +291,35 @@ def unaligned(p: Program) -> None:
 PLANTED: dict[str, tuple[Step, str]] = {
     f.__name__: (f, category)
     for f, category in (
-        (small, "host-launch"), (host_computes, "host-launch"),
-        (looking, "host-sync"), (allocating, "host-sync"),
-        (copying, "copy"), (reading_back, "copy"), (one_by_one, "optimizer"),
-        (attending, "attention-unfused"), (in_float32, "fp32-matmul"),
-        (chained, "elementwise-chain"), (converting, "layout"), (adding, "atomics"),
-        (few_blocks, "kernel"), (strided_reads, "kernel"), (odd_sizes, "kernel"),
-        (uploading, "copy"), (casting, "elementwise-chain"), (autocasting, "elementwise-chain"),
-        (tailed, "kernel"), (sorting, "kernel"), (sizing, "host-sync"),
-        (reducing, "collective"), (in_doubles, "fp32-matmul"), (growing, "layout"),
-        (depthwise, "kernel"), (rotating, "elementwise-chain"),
+        (small, "host-launch"),
+        (host_computes, "host-launch"),
+        (looking, "host-sync"),
+        (allocating, "host-sync"),
+        (copying, "copy"),
+        (reading_back, "copy"),
+        (one_by_one, "optimizer"),
+        (attending, "attention-unfused"),
+        (in_float32, "fp32-matmul"),
+        (chained, "elementwise-chain"),
+        (converting, "layout"),
+        (adding, "atomics"),
+        (few_blocks, "kernel"),
+        (strided_reads, "kernel"),
+        (odd_sizes, "kernel"),
+        (uploading, "copy"),
+        (casting, "elementwise-chain"),
+        (autocasting, "elementwise-chain"),
+        (tailed, "kernel"),
+        (sorting, "kernel"),
+        (sizing, "host-sync"),
+        (reducing, "collective"),
+        (in_doubles, "fp32-matmul"),
+        (growing, "layout"),
+        (depthwise, "kernel"),
+        (rotating, "elementwise-chain"),
         (unaligned, "kernel"),
     )
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -677,8 +700,9 @@ def test_an_odd_size_that_costs_nothing_is_not_named(tmp_path: Path) -> None:
     assert not [f for f in found.findings if "16-byte" in f.say]
 
 
-@pytest.mark.parametrize(("keys", "width", "attends"), [(4096, 128, True), (8, 2048, False),
-                                                         (4096, 4096, False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("keys", "width", "attends"), [(4096, 128, True), (8, 2048, False), (4096, 4096, False)]
+)
 def test_a_single_head_is_attention_and_a_choice_of_experts_is_none(
     keys: int, width: int, attends: bool, tmp_path: Path
 ) -> None:
@@ -773,8 +797,11 @@ def test_rows_that_are_taken_are_not_held_against_the_table_s_bytes(
 
     def step(p: Program) -> None:
         large(p, 4)
-        with p.op("aten::index_select", [[200_000, 128], [], [rows]],
-                  types=["c10::BFloat16", "Scalar", "long int"]):  # fmt: skip
+        with p.op(
+            "aten::index_select",
+            [[200_000, 128], [], [rows]],
+            types=["c10::BFloat16", "Scalar", "long int"],
+        ):
             p.launch(gather, 400.0)
 
     assert not any("times what the bytes" in f.say for f in judged(step, tmp_path).findings)

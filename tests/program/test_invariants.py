@@ -26,10 +26,12 @@ def judged(program: Program, **how: float) -> Triage:
 
 @settings(max_examples=60)
 @given(
-    pause=st.floats(0, 2e6), where=st.sampled_from(("before", "inside", "behind a wait")),
-    count=st.integers(2, 6), marked=st.booleans(),
+    pause=st.floats(0, 2e6),
+    where=st.sampled_from(("before", "inside", "behind a wait")),
+    count=st.integers(2, 6),
+    marked=st.booleans(),
     took=st.lists(st.floats(396.0, 404.0), min_size=120, max_size=120),
-)  # fmt: skip
+)
 def test_a_pause_before_the_first_step_is_nobody_s_fault(
     pause: float, where: str, count: int, marked: bool, took: list[float]
 ) -> None:
@@ -92,14 +94,21 @@ def _do(program: Program, what: str, name: str, much: float) -> None:
 
 @settings(max_examples=150)
 @given(
-    parts=st.lists(PART, min_size=1, max_size=8), odd=st.lists(PART, max_size=2),
-    at=st.integers(0, 4), count=st.integers(2, 5), host=st.floats(0.5, 60.0),
+    parts=st.lists(PART, min_size=1, max_size=8),
+    odd=st.lists(PART, max_size=2),
+    at=st.integers(0, 4),
+    count=st.integers(2, 5),
+    host=st.floats(0.5, 60.0),
     plain=st.one_of(st.none(), st.floats(0.01, 50.0)),
-)  # fmt: skip
+)
 def test_no_saving_is_more_than_there_is(
-    parts: list[tuple[str, str, float]], odd: list[tuple[str, str, float]], at: int, count: int,
-    host: float, plain: float | None,
-) -> None:  # fmt: skip
+    parts: list[tuple[str, str, float]],
+    odd: list[tuple[str, str, float]],
+    at: int,
+    count: int,
+    host: float,
+    plain: float | None,
+) -> None:
     """Of the step, of all fixes together, of the GPU's idle time; and what is sure comes first."""
     program = Program(host)
     for number in range(count):

@@ -56,8 +56,12 @@ def test_what_a_kernel_of_no_library_saves_is_said_with_counters_only() -> None:
 def test_the_layouts_are_those_of_the_library() -> None:
     source = (ROOT / "profkit" / "measure" / "injection.cpp").read_text()
     width = {"uint64_t": 8, "uint32_t": 4, "int32_t": 4, "uint8_t": 1}
-    for kind, struct in (("kernels", "Kernel"), ("copies", "Copy"), ("calls", "Call"),
-                         ("ranges", "Range")):  # fmt: skip
+    for kind, struct in (
+        ("kernels", "Kernel"),
+        ("copies", "Copy"),
+        ("calls", "Call"),
+        ("ranges", "Range"),
+    ):
         body = source.split(f"struct {struct} {{")[1].split("};")[0]
         size = 0
         for line in body.strip().splitlines():
@@ -131,8 +135,21 @@ def exported(process: Process, path: Path) -> Path:
         """)
         for a in process.activities:
             if a.kind == "kernel" and a.grid and a.block:
-                row = (a.start, a.end, 0, a.stream, a.correlation, pid, number(a.name), *a.grid,
-                       *a.block, 0, a.shared, a.registers, None)  # fmt: skip
+                row = (
+                    a.start,
+                    a.end,
+                    0,
+                    a.stream,
+                    a.correlation,
+                    pid,
+                    number(a.name),
+                    *a.grid,
+                    *a.block,
+                    0,
+                    a.shared,
+                    a.registers,
+                    None,
+                )
                 base.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({'?,' * 16}?)", row)
             elif a.kind == "copy":
                 ends = (0 if a.pageable else 1, 2)
@@ -140,12 +157,16 @@ def exported(process: Process, path: Path) -> Path:
                 row = (a.start, a.end, 0, a.stream, a.correlation, pid, a.bytes, *kinds)
                 base.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({'?,' * 9}?)", row)
         for c in process.calls:
-            base.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?,?,?,?,?)",
-                         (c.start, c.end, pid + 7, c.correlation, number(c.name)))  # fmt: skip
+            base.execute(
+                "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?,?,?,?,?)",
+                (c.start, c.end, pid + 7, c.correlation, number(c.name)),
+            )
         for s in process.spans:
             if s.kind == "step":
-                base.execute("INSERT INTO NVTX_EVENTS VALUES (?,?,?,59,?,NULL)",
-                             (s.start, s.end, pid + 7, "train_step"))  # fmt: skip
+                base.execute(
+                    "INSERT INTO NVTX_EVENTS VALUES (?,?,?,59,?,NULL)",
+                    (s.start, s.end, pid + 7, "train_step"),
+                )
         base.executemany("INSERT INTO StringIds VALUES (?,?)", [(i, n) for n, i in names.items()])
     return path
 

@@ -61,15 +61,35 @@ OFF = {
 OFF_BY_ITSELF = {"sync_accumulation_item"}  # 10.6 to 25.0 % said of 10.4
 # What our own timeline, without operators' sizes, says first instead: no sizes, no attention.
 WITHOUT_SIZES = {"attention_with_bias": "elementwise-chain"}
-MENDED = ["attention_written_out", "copy_results_to_host", "elementwise_chain", "fp32_matmul",
-          "host_launch_small_layers", "host_sync_item", "kernel_triton_small_grid",
-          "chain_entropy_by_hand", "kernel_full_sort", "layout_token_mixing", "optimizer_foreach",
-          "sync_masked_rows", "sync_timers", "kernel_odd_vocabulary", "sync_expert_loop",
-          "copy_offloaded_weights", "copy_checkpoint_each_step", "fp64_inputs",
-          "layout_audio_transposes",
-          "loader_on_main_thread"]  # fmt: skip
-HEALTHY = ["healthy_transformer", "healthy_convnet", "kernel_tile_tail", "healthy_data2vec",
-           "healthy_ranking"]  # fmt: skip
+MENDED = [
+    "attention_written_out",
+    "copy_results_to_host",
+    "elementwise_chain",
+    "fp32_matmul",
+    "host_launch_small_layers",
+    "host_sync_item",
+    "kernel_triton_small_grid",
+    "chain_entropy_by_hand",
+    "kernel_full_sort",
+    "layout_token_mixing",
+    "optimizer_foreach",
+    "sync_masked_rows",
+    "sync_timers",
+    "kernel_odd_vocabulary",
+    "sync_expert_loop",
+    "copy_offloaded_weights",
+    "copy_checkpoint_each_step",
+    "fp64_inputs",
+    "layout_audio_transposes",
+    "loader_on_main_thread",
+]
+HEALTHY = [
+    "healthy_transformer",
+    "healthy_convnet",
+    "kernel_tile_tail",
+    "healthy_data2vec",
+    "healthy_ranking",
+]
 LARGE = {"launch_transducer", "optimizer_lamb_by_hand"}  # traces of 1.7 and 2.7 MB are not kept
 SMALL = {
     "healthy_convnet"
@@ -125,8 +145,9 @@ def test_the_planted_problem_is_first_in_our_own_timeline(folder: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("file", ["own/host_launch_jax_op_by_op.triage",
-                                  "host_launch_jax_op_by_op.planted.json.gz"])  # fmt: skip
+@pytest.mark.parametrize(
+    "file", ["own/host_launch_jax_op_by_op.triage", "host_launch_jax_op_by_op.planted.json.gz"]
+)
 def test_a_program_in_jax_is_not_told_of_pytorch(file: str) -> None:
     of = said(file)
     first = of["findings"][0]

@@ -149,8 +149,15 @@ def test_a_driver_s_call_inside_of_the_runtime_s_is_one(tmp_path: Path) -> None:
     program = ran(lambda p: p.launch(GEMM, 100.0))
     calls = [e for e in program.events if e["cat"] == "cuda_runtime"]
     for call in calls:
-        program.events.append({**call, "cat": "cuda_driver", "name": "cuLaunchKernel",
-                               "ts": call["ts"] + 1, "dur": call["dur"] - 2})  # fmt: skip
+        program.events.append(
+            {
+                **call,
+                "cat": "cuda_driver",
+                "name": "cuLaunchKernel",
+                "ts": call["ts"] + 1,
+                "dur": call["dur"] - 2,
+            }
+        )
     process = recordings.read_timeline(program.write(tmp_path / "t.json")).processes[0]
     assert len(process.calls) == 12
     assert [c.name for c in find_steps(process).typical.calls] == ["cudaLaunchKernel"]
@@ -162,38 +169,58 @@ SCATTERS = (
 )
 KINDS = {
     "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT": ("gemm", "half"),
-    "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize256x64x8_stage3_ffma_execute_kernel__5x_cublas":
-        ("gemm", "fp32"),
-    "sm90_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize128x256x32_execute_segment_k_off_kernel__5x":
-        ("gemm", "tf32"),
+    "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize256x64x8_stage3_ffma_execute_kernel__5x_cublas": (
+        "gemm",
+        "fp32",
+    ),
+    "sm90_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize128x256x32_execute_segment_k_off_kernel__5x": (
+        "gemm",
+        "tf32",
+    ),
     "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256_8x4_nt_align1>(int)": ("gemm", "fp32"),
-    "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_256x64_32x3_nn_align4>(int)":
-        ("gemm", "tf32"),
-    "void cutlass::Kernel2<cutlass_80_tensorop_f16_s16816gemm_relu_f16_256x128>(int)":
-        ("gemm", "half"),
+    "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_256x64_32x3_nn_align4>(int)": (
+        "gemm",
+        "tf32",
+    ),
+    "void cutlass::Kernel2<cutlass_80_tensorop_f16_s16816gemm_relu_f16_256x128>(int)": (
+        "gemm",
+        "half",
+    ),
     "ampere_sgemm_128x64_tn": ("gemm", "fp32"),
     "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn": ("gemm", "half"),
     "volta_dgemm_64x64_nn": ("gemm", "fp64"),
     "sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_cudnn": ("conv", "half"),
-    "void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4> >(Flash_fwd_params)":
-        ("attention", None),
-    "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64": ("attention", None),
+    "void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4> >(Flash_fwd_params)": (
+        "attention",
+        None,
+    ),
+    "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64": (
+        "attention",
+        None,
+    ),
     "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(AttentionKernel::Params)": ("attention", None),
-    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)":
-        ("collective", None),
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)": (
+        "collective",
+        None,
+    ),
     "triton_poi_fused_add_mul_0": ("elementwise", None),
     "triton_red_fused_native_layer_norm_3": ("norm", None),
     "loop_multiply_fusion": ("fused", None),
     "my_kernel(float*, int)": ("unknown", None),
-    "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::OpaqueType<2u> >(int)":
-        ("concat", None),
+    "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::OpaqueType<2u> >(int)": (
+        "concat",
+        None,
+    ),
     SCATTERS.format("false, at::native::OpaqueType<4>, long", "TensorAssign"): ("gather", None),
     SCATTERS.format("true, at::native::OpaqueType<4>, long", "TensorAssign"): ("gather", None),
     SCATTERS.format("true, float, long", "ReduceAdd"): ("scatter", None),
     "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<at::native::"
-    "index_put_kernel_impl<at::native::OpaqueType<2> >(at::TensorIterator&)>(int)": ("gather", None),
+    "index_put_kernel_impl<at::native::OpaqueType<2> >(at::TensorIterator&)>(int)": (
+        "gather",
+        None,
+    ),
     "void at::native::triu_tril_kernel<bool, int, false>(int)": ("other", None),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -63,10 +63,13 @@ def of_operators(*made: Made) -> Step:
 
 
 COMPILED = [
-    "triton_poi_fused_add_gelu_permute_3", "triton_poi_fused_transpose_view_7",
-    "triton_red_fused_add_native_layer_norm_permute_5", "triton_poi_fused_index_put_embedding_2",
-    "triton_per_fused_atomic_add_histogram_1", "triton_poi_fused_nchwToNhwc_cat_0",
-]  # fmt: skip
+    "triton_poi_fused_add_gelu_permute_3",
+    "triton_poi_fused_transpose_view_7",
+    "triton_red_fused_add_native_layer_norm_permute_5",
+    "triton_poi_fused_index_put_embedding_2",
+    "triton_per_fused_atomic_add_histogram_1",
+    "triton_poi_fused_nchwToNhwc_cat_0",
+]
 
 
 @pytest.mark.parametrize("name", COMPILED)
@@ -77,11 +80,19 @@ def test_a_compiled_kernel_is_what_its_template_is(name: str, tmp_path: Path) ->
 
 
 THIRD_PARTY = [
-    "fused_moe_kernel", "_chunk_scan_fwd_kernel", "liger_cross_entropy_kernel", "main_kernel",
-    "_layer_norm_fwd_1pass_kernel", "_ZN4vllm20paged_attention_v1_kIfLi64EEEvPf",
-    "void marlin::Marlin<256, 4, true>(int4 const*)", "physics::transpose_and_scatter<float>(float*)",
-    "my_all_reduce_of_a_block", "segment_csr_kernel", "sgemm_mine", "half64x64_solver",
-]  # fmt: skip
+    "fused_moe_kernel",
+    "_chunk_scan_fwd_kernel",
+    "liger_cross_entropy_kernel",
+    "main_kernel",
+    "_layer_norm_fwd_1pass_kernel",
+    "_ZN4vllm20paged_attention_v1_kIfLi64EEEvPf",
+    "void marlin::Marlin<256, 4, true>(int4 const*)",
+    "physics::transpose_and_scatter<float>(float*)",
+    "my_all_reduce_of_a_block",
+    "segment_csr_kernel",
+    "sgemm_mine",
+    "half64x64_solver",
+]
 
 
 @pytest.mark.parametrize("name", THIRD_PARTY)
@@ -95,9 +106,31 @@ def test_of_a_kernel_known_by_its_name_alone_it_is_said_what_to_record(
     assert re.search(r"profkit profile --kernel \S+ --count 1 -- COMMAND", row["missing"])
 
 
-WORDS = ["fused", "permute", "transpose", "atomic", "softmax", "gather", "scatter", "histogram", "cat",
-         "all_reduce", "elementwise_kernel", "f64", "sgemm", "scan", "dropout", "nchwToNhwc", "conv2d",
-         "direct_copy", "index_add", "attention", "layer_norm", "adam", "embedding"]  # fmt: skip
+WORDS = [
+    "fused",
+    "permute",
+    "transpose",
+    "atomic",
+    "softmax",
+    "gather",
+    "scatter",
+    "histogram",
+    "cat",
+    "all_reduce",
+    "elementwise_kernel",
+    "f64",
+    "sgemm",
+    "scan",
+    "dropout",
+    "nchwToNhwc",
+    "conv2d",
+    "direct_copy",
+    "index_add",
+    "attention",
+    "layer_norm",
+    "adam",
+    "embedding",
+]
 
 
 @settings(
@@ -117,18 +150,28 @@ def test_no_word_in_a_name_of_nobody_s_is_a_finding(
 @pytest.mark.parametrize(
     ("mangled", "kind", "short"),
     [
-        ("_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BinaryFunctorIfffNS0_15binary_internal"
-         "10MulFunctorIfEEEESt5arrayIPcLm3EEEEviT0_T1_", "elementwise",
-         "at::native::vectorized_elementwise_kernel<"),
-        ("_ZN2at6native39_GLOBAL__N__0123abcd_4_copy_cu_0123456719CatArrayBatchedCopyIfEEvPf", "concat",
-         "at::native::(anonymous namespace)::CatArrayBatchedCopy"),
-        ("_ZN17cutlass__5x_cudnn6KernelINS_4conv6kernel23ImplicitGemmConvolutionINS_4gemm9GemmShape"
-         "ILi128EEENS_9transform11PitchLinearE18permuteEEEvNT_6ParamsE", "conv",
-         "cutlass__5x_cudnn::Kernel<"),
+        (
+            "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BinaryFunctorIfffNS0_15binary_internal"
+            "10MulFunctorIfEEEESt5arrayIPcLm3EEEEviT0_T1_",
+            "elementwise",
+            "at::native::vectorized_elementwise_kernel<",
+        ),
+        (
+            "_ZN2at6native39_GLOBAL__N__0123abcd_4_copy_cu_0123456719CatArrayBatchedCopyIfEEvPf",
+            "concat",
+            "at::native::(anonymous namespace)::CatArrayBatchedCopy",
+        ),
+        (
+            "_ZN17cutlass__5x_cudnn6KernelINS_4conv6kernel23ImplicitGemmConvolutionINS_4gemm9GemmShape"
+            "ILi128EEENS_9transform11PitchLinearE18permuteEEEvNT_6ParamsE",
+            "conv",
+            "cutlass__5x_cudnn::Kernel<",
+        ),
         ("_Z9my_kernelPfi", "unknown", "my_kernel"),
-        ("_Z", "unknown", "_Z"), ("_ZN9999", "unknown", ""),
+        ("_Z", "unknown", "_Z"),
+        ("_ZN9999", "unknown", ""),
     ],
-)  # fmt: skip
+)
 def test_a_mangled_name_is_read(mangled: str, kind: str, short: str) -> None:
     assert kind_of(readable(mangled)) == kind
     assert readable(mangled).startswith(short)
@@ -143,12 +186,16 @@ def test_a_mangled_kernel_is_told_as_the_demangled_one(tmp_path: Path) -> None:
 
 X, XT, K = [8192, 64], [64, 8192], [8192, 8192]
 RBF: list[Made] = [
-    ("aten::mm", [X, XT], GEMM, 100.0), ("aten::sub", [K, K], MUL, 400.0),
-    ("aten::exp", [K], EXP, 400.0), ("aten::mean", [K], SUM, 200.0),
-    ("MeanBackward0/aten::div", [K], MUL, 300.0), ("ExpBackward0/aten::mul", [K, K], MUL, 400.0),
-    ("SubBackward0/aten::neg", [K], MUL, 300.0), ("MmBackward0/aten::mm", [K, X], GEMM, 100.0),
+    ("aten::mm", [X, XT], GEMM, 100.0),
+    ("aten::sub", [K, K], MUL, 400.0),
+    ("aten::exp", [K], EXP, 400.0),
+    ("aten::mean", [K], SUM, 200.0),
+    ("MeanBackward0/aten::div", [K], MUL, 300.0),
+    ("ExpBackward0/aten::mul", [K, K], MUL, 400.0),
+    ("SubBackward0/aten::neg", [K], MUL, 300.0),
+    ("MmBackward0/aten::mm", [K, X], GEMM, 100.0),
     ("MmBackward0/aten::mm", [XT, K], GEMM, 100.0),
-]  # fmt: skip
+]
 CONTRASTS: list[Made] = [  # exp and sum of likenesses by hand: a loss
     ("aten::mm", [X, XT], GEMM, 100.0),
     ("aten::exp", [K], EXP, 400.0),
@@ -167,17 +214,25 @@ CLUSTERS: list[Made] = [  # assignments of one flat batch, summed over its membe
 ]
 HIDDEN, HEAD, LOGITS = [8192, 2048], [2048, 32000], [8192, 32000]
 TEACHES: list[Made] = [
-    ("aten::mm", [HIDDEN, HEAD], GEMM, 300.0), ("aten::_softmax", [LOGITS], SOFTMAX, 400.0),
+    ("aten::mm", [HIDDEN, HEAD], GEMM, 300.0),
+    ("aten::_softmax", [LOGITS], SOFTMAX, 400.0),
     ("aten::mul", [LOGITS, LOGITS], MUL, 300.0),
     ("MulBackward0/aten::mul", [LOGITS, LOGITS], MUL, 300.0),
     ("MmBackward0/aten::mm", [LOGITS, [32000, 2048]], GEMM, 300.0),
-]  # fmt: skip
+]
 SAMPLES: list[Made] = [
-    ("aten::mm", [HIDDEN, HEAD], GEMM, 300.0), ("aten::_softmax", [LOGITS], SOFTMAX, 400.0),
+    ("aten::mm", [HIDDEN, HEAD], GEMM, 300.0),
+    ("aten::_softmax", [LOGITS], SOFTMAX, 400.0),
     ("aten::mm", [HIDDEN, [2048, 2048]], GEMM, 300.0),
-]  # fmt: skip
-NO_ATTENTION = {"MMD": RBF, "contrast": CONTRASTS, "DiffPool": POOLS, "clusters": CLUSTERS,
-                "teacher": TEACHES, "sampling": SAMPLES}  # fmt: skip
+]
+NO_ATTENTION = {
+    "MMD": RBF,
+    "contrast": CONTRASTS,
+    "DiffPool": POOLS,
+    "clusters": CLUSTERS,
+    "teacher": TEACHES,
+    "sampling": SAMPLES,
+}
 
 
 @pytest.mark.parametrize("name", NO_ATTENTION)
@@ -257,9 +312,15 @@ def beside(*blocks: int) -> Step:
 
 @pytest.mark.parametrize(
     ("blocks", "idle"),
-    [((66, 66), False), ((33,) * 8, False), ((50, 20, 40), False), ((66, 1056), False),
-     ((66,), True), ((20, 20), True)],
-)  # fmt: skip
+    [
+        ((66, 66), False),
+        ((33,) * 8, False),
+        ((50, 20, 40), False),
+        ((66, 1056), False),
+        ((66,), True),
+        ((20, 20), True),
+    ],
+)
 def test_blocks_are_counted_with_those_of_what_runs_beside(
     blocks: tuple[int, ...], idle: bool, tmp_path: Path
 ) -> None:
@@ -269,9 +330,13 @@ def test_blocks_are_counted_with_those_of_what_runs_beside(
 
 @pytest.mark.parametrize(
     "name",
-    ["ampere_half64x64_gemm_tn", "cutlass_80_wmma_tensorop_half64x64_nn", "sm80_buf64_gemm",
-     "sm90_gemm_bf64x128_nn"],
-)  # fmt: skip
+    [
+        "ampere_half64x64_gemm_tn",
+        "cutlass_80_wmma_tensorop_half64x64_nn",
+        "sm80_buf64_gemm",
+        "sm90_gemm_bf64x128_nn",
+    ],
+)
 def test_a_tile_of_half_precision_is_no_float64(name: str) -> None:
     assert precision_of(name) != "fp64"
 
@@ -309,9 +374,14 @@ def reducing(kernel: str) -> Step:
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 PLAIN = {
-    "float64": named(DGEMM, DGEMM), "float32": named(SGEMM, SGEMM), "copies": copying, "waits": waiting,
-    "pauses": pausing, "launches": launching, "sums": reducing(ALL_REDUCE),
-}  # fmt: skip
+    "float64": named(DGEMM, DGEMM),
+    "float32": named(SGEMM, SGEMM),
+    "copies": copying,
+    "waits": waiting,
+    "pauses": pausing,
+    "launches": launching,
+    "sums": reducing(ALL_REDUCE),
+}
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -355,10 +425,14 @@ def test_what_one_rank_sends_another_is_no_bucket_of_gradients(name: str, tmp_pa
     )
 
 
-@pytest.mark.parametrize(("kernel", "learns", "buckets"), [
-    (ALL_REDUCE, True, True), (ALL_REDUCE, False, False),
-    (ALL_REDUCE.replace("AllReduce_Sum", "AllGather"), True, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kernel", "learns", "buckets"),
+    [
+        (ALL_REDUCE, True, True),
+        (ALL_REDUCE, False, False),
+        (ALL_REDUCE.replace("AllReduce_Sum", "AllGather"), True, False),
+    ],
+)
 def test_buckets_are_for_gradients(
     kernel: str, learns: bool, buckets: bool, tmp_path: Path
 ) -> None:

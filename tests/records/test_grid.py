@@ -13,8 +13,11 @@ from profkit.errors import ProfkitError
 from profkit.records.grid import read_grid
 
 HEAD = {"schema": "profkit.grid/1", "gpu": {"name": "NVIDIA H200"}, "against": ["lib", 7]}
-CELL = {"at": {"S": 64, "BH": 2, "causal": True}, "ran": {"ours": "small"},
-        "warm": {"ours": [1e-6, 3e-6, 2e-6], "lib": [4e-6], "none": []}}  # fmt: skip
+CELL = {
+    "at": {"S": 64, "BH": 2, "causal": True},
+    "ran": {"ours": "small"},
+    "warm": {"ours": [1e-6, 3e-6, 2e-6], "lib": [4e-6], "none": []},
+}
 
 
 def _file(folder: Path, *lines: Any) -> Path:

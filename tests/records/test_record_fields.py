@@ -48,9 +48,14 @@ def test_every_committed_record_is_written_again_to_the_letter(path, tmp_path) -
 def test_only_what_changed_is_written(tmp_path) -> None:
     path = tmp_path / "v1.B.json"
     document = {
-        "schema": SCHEMA, "nobody": {"knows": 1}, "case": "B", "variant": "v1", "backend": "x",
-        "timing": {"why_wide": ""}, "source": {"sha256": "old", "more": [2], "sass": "s"},
-    }  # fmt: skip
+        "schema": SCHEMA,
+        "nobody": {"knows": 1},
+        "case": "B",
+        "variant": "v1",
+        "backend": "x",
+        "timing": {"why_wide": ""},
+        "source": {"sha256": "old", "more": [2], "sass": "s"},
+    }
     path.write_text(json.dumps(document))
     record = read_record(path)
     assert record.timing.why_wide == "", "known to be narrow"

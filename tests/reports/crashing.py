@@ -156,7 +156,7 @@ def _hostile(how: str, mark: str) -> bytes:
         "a huge launch": _enveloped(pack(part | {"identity": [["x", 1 << 63, *row[2:]]]})),
         "too much": struct.pack("<BBQ", 1, 0, 1 << 40) + bytes(1 << 20),
         "far too much": struct.pack("<BBQ", 1, 0, 1 << 63) + bytes(1 << 20),
-    }[how]  # fmt: skip
+    }[how]
 
 
 def hostile_part(path: str) -> reader.Part | Frames:

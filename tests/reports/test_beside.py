@@ -28,14 +28,17 @@ def test_sha256(record: dict, sha256: str | None) -> None:
 @pytest.mark.parametrize(
     ("work", "launches", "found"),
     [
-        ({"operations": 4, "compulsory_bytes": 2.5}, 1,
-         {"declared_operations": 4.0, "declared_bytes": 2.5}),
+        (
+            {"operations": 4, "compulsory_bytes": 2.5},
+            1,
+            {"declared_operations": 4.0, "declared_bytes": 2.5},
+        ),
         ({"operations": 4}, 2, {}),
         ({"operations": True, "compulsory_bytes": "7", "exponentials": None}, 1, {}),
         ({"operations": 10**400, "compulsory_bytes": float("nan")}, 1, {}),
         ([], 1, {}),
     ],
-)  # fmt: skip
+)
 def test_declared(work, launches: int, found: dict) -> None:
     assert declared(parse_record({**NAMED, "work": work}), launches) == found
 

@@ -66,10 +66,13 @@ def test_tasks_are_of_eight_files_and_each_reads_them_in_one_child(children: lis
 @pytest.mark.parametrize(
     ("about", "tasks"),
     [
-        ({"_max_workers": 1}, 8), ({"_max_workers": 6}, 12), ({}, 14), ({"_max_workers": None}, 14),
+        ({"_max_workers": 1}, 8),
+        ({"_max_workers": 6}, 12),
+        ({}, 14),
+        ({"_max_workers": None}, 14),
         ({"nthreads": lambda: {"host a": 2, "host b": 3}}, 10),
     ],
-)  # fmt: skip
+)
 def test_two_tasks_a_worker_are_open_and_no_fewer_than_eight(
     about: dict[str, Any], tasks: int
 ) -> None:

@@ -60,8 +60,10 @@ def test_a_wait_leads_to_the_load() -> None:
 def test_a_barrier_wait_leads_to_the_barrier() -> None:
     lines = _lines(STAGE2, 0, "stall barrier")
     assert [(x.line, x.producer_line, x.producer_opcode) for x in lines] == [
-        (64, 58, "BAR"), (41, 55, "BAR"), (55, 67, "BAR"),
-    ]  # fmt: skip
+        (64, 58, "BAR"),
+        (41, 55, "BAR"),
+        (55, 67, "BAR"),
+    ]
     assert Path(lines[2].file or "").name == "attention.cuh"  # it waits there for a barrier here:
     assert Path(lines[2].producer_file or "").name == "stage2_tensor_pv.cu"
 
@@ -204,9 +206,13 @@ def test_many_at_once() -> None:
 
 @pytest.mark.parametrize(
     ("data", "launch", "said"),
-    [(made.report(), 1, "has no launch 1"), (made.report(), -1, "has no launch -1"),
-     (b"text", 0, "not an Nsight Compute report"), (b"", 0, "has no launch 0")],
-)  # fmt: skip
+    [
+        (made.report(), 1, "has no launch 1"),
+        (made.report(), -1, "has no launch -1"),
+        (b"text", 0, "not an Nsight Compute report"),
+        (b"", 0, "has no launch 0"),
+    ],
+)
 def test_nothing_to_look_at(tmp_path: Path, data: bytes, launch: int, said: str) -> None:
     path = tmp_path / "made.ncu-rep"
     path.write_bytes(data)

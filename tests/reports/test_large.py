@@ -84,11 +84,16 @@ def test_a_large_one_is_walked_once(
 def test_split_says_what_check_says(several: str, tmp_path: Path, how: str) -> None:
     content = Path(several).read_bytes()
     path = tmp_path / "other.ncu-rep"
-    path.write_bytes({
-        "whole": content, "cut": content[:-20], "no report": b"x" * 99, "empty": b"",
-        "overwritten": content[:400] + b"\xff" * 9 + content[409:],
-        "packed": zstandard.ZstdCompressor().compress(content),
-    }[how])  # fmt: skip
+    path.write_bytes(
+        {
+            "whole": content,
+            "cut": content[:-20],
+            "no report": b"x" * 99,
+            "empty": b"",
+            "overwritten": content[:400] + b"\xff" * 9 + content[409:],
+            "packed": zstandard.ZstdCompressor().compress(content),
+        }[how]
+    )
     checked = container.check(path)
     said = []
 
@@ -165,8 +170,10 @@ def test_lines_of_a_large_one_stand_in_the_order_of_the_requests(
     """Each launch that is asked for is in one copy, with what else is asked of it."""
     monkeypatch.setattr(hotlines, "LARGE", 1)
     monkeypatch.setattr(container, "PART", part)
-    asked = [hotlines.LinesRequest(several, n, {f"{n}": (), f"key {at}": ()})
-             for at, n in enumerate((4, 0, 2, 4))]  # fmt: skip
+    asked = [
+        hotlines.LinesRequest(several, n, {f"{n}": (), f"key {at}": ()})
+        for at, n in enumerate((4, 0, 2, 4))
+    ]
     answers = hotlines.lines_of(asked)
     assert [[*of.counters] for of in answers] == [[*of.counters] for of in asked]
 

@@ -50,22 +50,30 @@ def test_names_in_reports_never_start_with_a_prefix():
         ({"lts__t_sectors_srcunit_tex_op_red.sum": nan}, "l2_atomic_sectors", nan),
         ({OPCODES: 9.0, f"{OPCODES}[HMMA.16816]": 5.0}, "inst_matrix", 5.0),
         ({OPCODES: 9.0, f"{OPCODES}[HFMA2.MMA]": 4.0}, "inst_matrix", 0.0),
-        ({"device__attribute_memory_clock_rate": 3201000.0,
-          "device__attribute_global_memory_bus_width": 6016.0}, "peak_dram_device", 4.814304e12),
+        (
+            {
+                "device__attribute_memory_clock_rate": 3201000.0,
+                "device__attribute_global_memory_bus_width": 6016.0,
+            },
+            "peak_dram_device",
+            4.814304e12,
+        ),
     ],
-)  # fmt: skip
+)
 def test_values_are_si_and_fractions(raw, name, value):
     assert evaluate(raw)[name] == pytest.approx(value, nan_ok=True)
 
 
 def test_the_steps_to_one_more_block_are_the_hardware_s_units():
     raw = {
-        "launch__occupancy_limit_registers": 4.0, "launch__block_size": 128.0,
-        "launch__registers_per_thread": 128.0, "launch__occupancy_limit_shared_mem": 2.0,
+        "launch__occupancy_limit_registers": 4.0,
+        "launch__block_size": 128.0,
+        "launch__registers_per_thread": 128.0,
+        "launch__occupancy_limit_shared_mem": 2.0,
         "launch__shared_mem_per_block_allocated": 41984.0,
         "device__attribute_max_registers_per_multiprocessor": 65536.0,
         "device__attribute_max_shared_memory_per_multiprocessor": 102400.0,
-    }  # fmt: skip
+    }
     values = evaluate(raw)
     assert values["registers_step"] == 32  # 96 registers admit 5 blocks of 4 warps
     assert values["shared_step"] == 41984 - 34048  # 3 blocks: 102400 / 3, down to 128 bytes

@@ -85,8 +85,9 @@ def test_rows_are_launches_of_no_report():
     (file,) = frame.attrs["reports"]
     assert (file.path, file.status, file.launches, file.sha256) == ("", "ok", 2, None)
     assert frame[["kernel", "device", "case"]].to_numpy().tolist() == [
-        [None, None, None], [None, None, "c"],
-    ]  # fmt: skip
+        [None, None, None],
+        [None, None, "c"],
+    ]
     with pytest.raises(ProfkitError, match=f"row 1: {device} is 9, not a text"):
         pk.from_raw([COUNTERS, {**COUNTERS, device: 9}])
 

@@ -42,11 +42,20 @@ def test_one_launch(write) -> None:
     runs = reader.read_report([path]).launches
     assert list(runs.columns) == [*COLUMNS, *CATALOGUE]
     assert runs.iloc[0][list(COLUMNS)].to_dict() == {
-        "report": str(path), "launch": 0, "kernel": "void scale<float>(float*, int)",
-        "workload": "kernel", "device": "NVIDIA H200", "cc": "9.0", "grid": (132, 2, 1),
-        "block": (128, 1, 1), "variant": None, "case": None, "nvtx": None, "status": "ok",
+        "report": str(path),
+        "launch": 0,
+        "kernel": "void scale<float>(float*, int)",
+        "workload": "kernel",
+        "device": "NVIDIA H200",
+        "cc": "9.0",
+        "grid": (132, 2, 1),
+        "block": (128, 1, 1),
+        "variant": None,
+        "case": None,
+        "nvtx": None,
+        "status": "ok",
         "ncu_version": "2025.3.1.0",
-    }  # fmt: skip
+    }
     assert runs.time[0] == pytest.approx(1.5e-6)
     assert runs[[name for name in CATALOGUE if "dram" in name]].isna().all(axis=None)
     assert runs.attrs["reports"][0].sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
@@ -137,8 +146,9 @@ def test_instances_by_name(write) -> None:
     (action,) = reader.actions(str(path))
     raw = frame.raw_of_launch(action, action.metric_names())
     assert {k: v for k, v in raw.items() if OPCODES in k} == {
-        OPCODES: 8.0, **{f"{OPCODES}[{key}]": value for key, value in held[OPCODES].items()},
-    }  # fmt: skip
+        OPCODES: 8.0,
+        **{f"{OPCODES}[{key}]": value for key, value in held[OPCODES].items()},
+    }
 
 
 def test_rules_are_advice_not_errors(write) -> None:

@@ -18,18 +18,44 @@ from tests.conftest import committed
 
 REPORT = next(p for p in committed() if p.name == "copy.1GiB.ncu-rep")
 FRONT = {  # columns in front by version, and what stands in them for one launch
-    "2019": {"ID": "0", "Process ID": "7", "Process Name": "a.out", "Host Name": "127.0.0.1",
-             "Kernel Name": "copy(float*)", "Kernel Time": "2020-May-29 12:02:46", "Context": "1",
-             "Stream": "7"},
-    "2022": {"ID": "0", "Process ID": "7", "Process Name": "a.out", "Host Name": "127.0.0.1",
-             "Kernel Name": "copy(float*)", "Context": "1", "Stream": "7",
-             "Block Size": "(256, 1, 1)", "Grid Size": "(1056, 1, 1)", "Device": "0", "CC": "9.0"},
-    "nvtx": {"ID": "0", "Process ID": "7", "Process Name": "a.out", "Host Name": "127.0.0.1",
-             "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg": "",
-             "Kernel Name": "copy(float*)", "Context": "1", "Stream": "7",
-             "Block Size": "256,  1,  1", "Grid Size": "1056,  1,  1", "Device": "NVIDIA H200",
-             "CC": "9.0"},
-}  # fmt: skip
+    "2019": {
+        "ID": "0",
+        "Process ID": "7",
+        "Process Name": "a.out",
+        "Host Name": "127.0.0.1",
+        "Kernel Name": "copy(float*)",
+        "Kernel Time": "2020-May-29 12:02:46",
+        "Context": "1",
+        "Stream": "7",
+    },
+    "2022": {
+        "ID": "0",
+        "Process ID": "7",
+        "Process Name": "a.out",
+        "Host Name": "127.0.0.1",
+        "Kernel Name": "copy(float*)",
+        "Context": "1",
+        "Stream": "7",
+        "Block Size": "(256, 1, 1)",
+        "Grid Size": "(1056, 1, 1)",
+        "Device": "0",
+        "CC": "9.0",
+    },
+    "nvtx": {
+        "ID": "0",
+        "Process ID": "7",
+        "Process Name": "a.out",
+        "Host Name": "127.0.0.1",
+        "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg": "",
+        "Kernel Name": "copy(float*)",
+        "Context": "1",
+        "Stream": "7",
+        "Block Size": "256,  1,  1",
+        "Grid Size": "1056,  1,  1",
+        "Device": "NVIDIA H200",
+        "CC": "9.0",
+    },
+}
 METRICS = {  # name -> (unit, value) scaled, (unit, value) in base units
     "gpu__time_duration.sum": (("usecond", "12.50"), ("nsecond", "12,500")),
     "dram__bytes_read.sum": (("Mbyte", "2,000.25"), ("byte", "2,000,250,000")),
@@ -40,8 +66,15 @@ METRICS = {  # name -> (unit, value) scaled, (unit, value) in base units
     "launch__shared_mem_per_block_allocated": (("Kbyte/block", "49.15"), ("byte/block", "49,152")),
     "smsp__inst_executed.sum": (("inst", "1,000,000"), ("inst", "1,000,000")),
 }
-EXPECTED = {"time": 12.5e-6, "dram_read": 2.00025e9, "dram_busy": 0.805, "sm_clock": 1.98e9,
-            "dram_clock": 2.5e9, "grid_size": 1056, "instructions": 1e6}  # fmt: skip
+EXPECTED = {
+    "time": 12.5e-6,
+    "dram_read": 2.00025e9,
+    "dram_busy": 0.805,
+    "sm_clock": 1.98e9,
+    "dram_clock": 2.5e9,
+    "grid_size": 1056,
+    "instructions": 1e6,
+}
 
 
 def printed(rows: list[list[str]], noise: bool = True) -> str:
@@ -88,8 +121,11 @@ def test_every_layout_gives_the_same_values(tmp_path, layout, base, version):
 def test_a_report_printed_raw_reads_like_the_report(tmp_path):
     values = raw_frame(REPORT).iloc[0].dropna().to_dict()
     front = FRONT["2022"]
-    rows = [[*front, *values], [""] * (len(front) + len(values)),
-            [*front.values(), *map(str, values.values())]]  # fmt: skip
+    rows = [
+        [*front, *values],
+        [""] * (len(front) + len(values)),
+        [*front.values(), *map(str, values.values())],
+    ]
     path = tmp_path / "copy.csv"
     path.write_text(printed(rows))
     made, original = load_reports(path), load_reports(REPORT)
@@ -126,9 +162,17 @@ def test_a_launch_of_no_named_process_is_no_line_of_units():
 
 
 @pytest.mark.parametrize(
-    ("cc", "known"), [("9.0", (9, 0)), ("12.1", (12, 1)), ("9", None), ("9.", None), (".0", None),
-                      ("sm_90", None), ("", None)],
-)  # fmt: skip
+    ("cc", "known"),
+    [
+        ("9.0", (9, 0)),
+        ("12.1", (12, 1)),
+        ("9", None),
+        ("9.", None),
+        (".0", None),
+        ("sm_90", None),
+        ("", None),
+    ],
+)
 def test_a_compute_capability_is_two_numbers_or_not_known(cc, known):
     head = ["ID", "Kernel Name", "CC", "gpu__time_duration.sum"]
     (row,) = table_rows(printed([head, ["0", "copy", cc, "12500"]]), "raw.csv")
@@ -148,12 +192,27 @@ def test_what_stands_before_the_header_is_no_launch():
 @pytest.mark.parametrize(
     ("unit", "factor"),
     [
-        ("byte", 1), ("b", 1), ("Kbyte", 1e3), ("Mbyte/second", 1e6), ("Gb/s", 1e9), ("Pbyte", 1e15),
-        ("second", 1), ("ms", 1e-3), ("usecond", 1e-6), ("nsecond", 1e-9), ("Ghz", 1e9), ("hz", 1),
-        ("cycle/nsecond", 1e9), ("Kbyte/block", 1e3), ("Top/s", 1e12), ("Kinst", 1), ("inst", 1),
-        ("%", 1), ("", 1),
+        ("byte", 1),
+        ("b", 1),
+        ("Kbyte", 1e3),
+        ("Mbyte/second", 1e6),
+        ("Gb/s", 1e9),
+        ("Pbyte", 1e15),
+        ("second", 1),
+        ("ms", 1e-3),
+        ("usecond", 1e-6),
+        ("nsecond", 1e-9),
+        ("Ghz", 1e9),
+        ("hz", 1),
+        ("cycle/nsecond", 1e9),
+        ("Kbyte/block", 1e3),
+        ("Top/s", 1e12),
+        ("Kinst", 1),
+        ("inst", 1),
+        ("%", 1),
+        ("", 1),
     ],
-)  # fmt: skip
+)
 def test_a_unit_with_its_prefix_becomes_si(unit, factor):
     """A prefix counts before a unit that has prefixes: Kinst would be a word of its own."""
     assert table._factor(unit) == pytest.approx(factor)
@@ -162,9 +221,14 @@ def test_a_unit_with_its_prefix_becomes_si(unit, factor):
 def test_numbers_of_another_locale_are_read_by_the_whole_table():
     head = [*FRONT["2022"], "Section Name", "Metric Name", "Metric Unit", "Metric Value"]
     front = [*FRONT["2022"].values(), "s"]
-    text = printed([head, [*front, "gpu__time_duration.sum", "ns", "117.344"],
-                    [*front, "dram__bytes_read.sum", "byte", "27.595.520"],
-                    [*front, "l1tex__t_sector_hit_rate.pct", "%", "1,25"]])  # fmt: skip
+    text = printed(
+        [
+            head,
+            [*front, "gpu__time_duration.sum", "ns", "117.344"],
+            [*front, "dram__bytes_read.sum", "byte", "27.595.520"],
+            [*front, "l1tex__t_sector_hit_rate.pct", "%", "1,25"],
+        ]
+    )
     (row,) = table_rows(text, "raw.csv")
     assert row["gpu__time_duration.sum"] == pytest.approx(117_344)
     assert row["dram__bytes_read.sum"] == 27_595_520
@@ -192,11 +256,18 @@ def test_not_available_is_not_zero():
     ("text", "said"),
     [
         ("a,b\n1,2\n", "has no line with ID and Kernel Name"),
-        (printed([[*FRONT["2022"], "Section Name", "Metric Name", "Metric Unit", "Metric Value"],
-                  [*FRONT["2022"].values(), "Speed", "Duration", "us", "1"]]), "has labels"),
+        (
+            printed(
+                [
+                    [*FRONT["2022"], "Section Name", "Metric Name", "Metric Unit", "Metric Value"],
+                    [*FRONT["2022"].values(), "Speed", "Duration", "us", "1"],
+                ]
+            ),
+            "has labels",
+        ),
         (printed([[*FRONT["2022"]], [*FRONT["2022"].values()]]), "no column is a metric"),
     ],
-)  # fmt: skip
+)
 def test_another_table_is_no_report_and_says_how_to_print_one(tmp_path, text, said):
     with pytest.raises(ProfkitError) as error:
         table_rows(text, "x.csv")
@@ -227,32 +298,48 @@ def test_launches_of_a_long_table_are_told_apart_by_process_and_number():
     head = ["ID", "Process ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value"]
     time, size = TWO
     body = [
-        ["1", "7", "b", time, "ns", "2"], ["0", "7", "a", time, "ns", "1"],
-        ["1", "8", "c", time, "us", "3"], ["0", "7", "a", size, "", "10"],
-        ["1", "7", "b", size, "", "20"], ["1", "7", "b", "Duration", "us", "9"],
-    ]  # fmt: skip
+        ["1", "7", "b", time, "ns", "2"],
+        ["0", "7", "a", time, "ns", "1"],
+        ["1", "8", "c", time, "us", "3"],
+        ["0", "7", "a", size, "", "10"],
+        ["1", "7", "b", size, "", "20"],
+        ["1", "7", "b", "Duration", "us", "9"],
+    ]
     rows = table_rows(printed([head, *body]), "raw.csv")
     assert rows == [
-        {"kernel": "b", time: 2.0, size: 20.0}, {"kernel": "a", time: 1.0, size: 10.0},
+        {"kernel": "b", time: 2.0, size: 20.0},
+        {"kernel": "a", time: 1.0, size: 10.0},
         {"kernel": "c", time: pytest.approx(3000.0)},
-    ]  # fmt: skip
+    ]
 
 
 def test_a_row_that_is_cut_is_no_launch_and_the_others_keep_their_order():
     text = _table(["0", "7", "a", "1", "2"], ["1", "7", "b", "1"], ["2", "7", "c", "3", "4"])
     assert table_rows(text, "raw.csv") == [
-        {"kernel": "a", TWO[0]: 1.0, TWO[1]: 2.0}, {"kernel": "c", TWO[0]: 3.0, TWO[1]: 4.0},
-    ]  # fmt: skip
+        {"kernel": "a", TWO[0]: 1.0, TWO[1]: 2.0},
+        {"kernel": "c", TWO[0]: 3.0, TWO[1]: 4.0},
+    ]
 
 
 @pytest.mark.parametrize(
     ("cell", "value"),
     [
-        ("+5", 5), ("-5", -5), ("1e9", 1e9), ("1.5E-3", 1.5e-3), (" 7 ", 7), ("0", 0),
-        ("1\u202f056", 1056), ("1\xa0056", 1056), ("1,056.5", 1056.5),
-        ("1.2.3.4", None), (".", None), ("seven", None), ("7 blocks", None), ("-", None),
+        ("+5", 5),
+        ("-5", -5),
+        ("1e9", 1e9),
+        ("1.5E-3", 1.5e-3),
+        (" 7 ", 7),
+        ("0", 0),
+        ("1\u202f056", 1056),
+        ("1\xa0056", 1056),
+        ("1,056.5", 1056.5),
+        ("1.2.3.4", None),
+        (".", None),
+        ("seven", None),
+        ("7 blocks", None),
+        ("-", None),
     ],
-)  # fmt: skip
+)
 def test_what_is_a_number(cell, value):
     assert [row.get(TWO[1]) for row in table_rows(_table(["0", "7", "a", "1", cell]), "x")] == [
         value
@@ -285,17 +372,26 @@ def test_the_instances_of_a_scaled_value_are_scaled_too_and_such_as_are_no_numbe
 @pytest.mark.parametrize(
     ("content", "status", "message", "launches"),
     [
-        (_table(["0", "7", "a", "1", "2"], ["1", "7", "b", "3", "4"]).encode("utf-8-sig"),
-         "ok", "", 2),
+        (
+            _table(["0", "7", "a", "1", "2"], ["1", "7", "b", "3", "4"]).encode("utf-8-sig"),
+            "ok",
+            "",
+            2,
+        ),
         (_table(["0", "7", "caf\xe9", "1", "2"]).encode("latin-1"), "ok", "", 1),
         (_table().encode(), "empty", "a header without launches", 0),
         (_table(["", "", "", "ns", ""]).encode(), "empty", "a header without launches", 0),
         (b" \n", "empty", "0 bytes", 0),
-        (b"a,b\n", "unreadable", "has no line with ID and Kernel Name: print it with: ncu --import "
-                                 "REPORT --csv --page raw > FILE.csv", 0),
+        (
+            b"a,b\n",
+            "unreadable",
+            "has no line with ID and Kernel Name: print it with: ncu --import "
+            "REPORT --csv --page raw > FILE.csv",
+            0,
+        ),
         (b"x" * 1001, "unreadable", "is larger than 0 MB", 0),
     ],
-)  # fmt: skip
+)
 def test_what_a_table_s_file_is(tmp_path, monkeypatch, content, status, message, launches):
     monkeypatch.setattr(table, "TABLE_MOST", 1000)
     path = tmp_path / "x.csv"

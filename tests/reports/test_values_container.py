@@ -459,14 +459,16 @@ def test_a_part_has_the_machine_code_of_the_kernels_in_it_and_of_no_other(
 ) -> None:
     """By process and number, each once; of a launch that does not say which, all of its process."""
     path = tmp_path / "made.ncu-rep"
-    path.write_bytes(_file(
-        made.block(sources=[_code(1, "code A"), _code(2, "code B"), _code(1, "code A")]),
-        _of_process(43, made.block(sources=[_code(1, "code C")])),
-        made.block([_launch_of(ran=1), _launch_of(ran=2)], strings=STRINGS),
-        _of_process(43, made.block([_launch_of(ran=1)])),
-        made.block([_launch_of(ran=None), _launch_of(ran=9)]),
-        made.block(session=made.details()),
-    ))  # fmt: skip
+    path.write_bytes(
+        _file(
+            made.block(sources=[_code(1, "code A"), _code(2, "code B"), _code(1, "code A")]),
+            _of_process(43, made.block(sources=[_code(1, "code C")])),
+            made.block([_launch_of(ran=1), _launch_of(ran=2)], strings=STRINGS),
+            _of_process(43, made.block([_launch_of(ran=1)])),
+            made.block([_launch_of(ran=None), _launch_of(ran=9)]),
+            made.block(session=made.details()),
+        )
+    )
     monkeypatch.setattr(container, "PART", 1)
     for code in (True, False):
         held = []
@@ -511,8 +513,9 @@ def test_a_compressed_file_may_swell_a_hundred_times_or_to_what_is_no_burden(
     assert said == {
         (few[0], many[0]): f"a frame that should reach byte {len(whole)}, more than the "
         f"{len(whole) - 1} that may be there",
-        (few[1], 1): "", (1, many[1]): "",
-    }  # fmt: skip
+        (few[1], 1): "",
+        (1, many[1]): "",
+    }
     path.with_suffix(".ncu-rep").write_bytes(whole)  # as long as it is
     assert check(path.with_suffix(".ncu-rep")).status == "ok"
 
@@ -535,10 +538,15 @@ def test_the_sha256_and_the_size_are_of_the_whole_file_whatever_is_wrong_in_it(
     packed = zstandard.compress(whole)
     sizes = {}
     for how, data in {
-        "whole": whole, "cut": whole[:-3], "no report": b"text " * 9, "empty": b"", "packed": packed,
-        "a frame too long": whole + b"\xff" * 99, "packed, cut": packed[:-9],
+        "whole": whole,
+        "cut": whole[:-3],
+        "no report": b"text " * 9,
+        "empty": b"",
+        "packed": packed,
+        "a frame too long": whole + b"\xff" * 99,
+        "packed, cut": packed[:-9],
         "packed, ended": packed[:8],
-    }.items():  # fmt: skip
+    }.items():
         found = _checked(tmp_path, data)
         assert found.sha256 == hashlib.sha256(data).hexdigest(), how
         sizes[how] = found.size
@@ -550,25 +558,47 @@ def test_the_sha256_and_the_size_are_of_the_whole_file_whatever_is_wrong_in_it(
     ("data", "said"),
     [
         (b"NVR\0", "the file ends before its last block does"),
-        (_file(made.frame(made.field(2, 1) + made.field(5, 8))),
-         "the file ends before its last block does"),
+        (
+            _file(made.frame(made.field(2, 1) + made.field(5, 8))),
+            "the file ends before its last block does",
+        ),
         (zstandard.compress(b"NVR\0" * 99)[:6], "what is compressed in it ends at once"),
-        (zstandard.compress(made.report())[:9] + b"\xff" * 40,
-         "what is compressed in it is damaged"),
-        (_file(made.block([made.result(NAMES)], strings=STRINGS),
-               made.block(session=made.field(2, 17))),
-         "the session details behind the first launch are damaged"),
-        (made.report([made.result(NAMES, extra=made.field(77, 1))], NAMES),
-         "it holds what ncu 2025.3.1.0 does not write"),
-        (made.report([made.result(NAMES).replace(made.field(8, 3), b"")], NAMES),
-         "launch 0 is damaged: a result that lacks a part"),
-        (made.report([made.result(NAMES, extra=made.field(36, made.field(1, b"\xff")
-                                                          + made.field(2, b"")))], NAMES),
-         "launch 0 is damaged: a text that is not UTF-8"),
-        (_file(made.block(sources=[made.field(4, 7)])),
-         "a kernel's machine code is damaged: field 4 of the wrong type"),
+        (
+            zstandard.compress(made.report())[:9] + b"\xff" * 40,
+            "what is compressed in it is damaged",
+        ),
+        (
+            _file(
+                made.block([made.result(NAMES)], strings=STRINGS),
+                made.block(session=made.field(2, 17)),
+            ),
+            "the session details behind the first launch are damaged",
+        ),
+        (
+            made.report([made.result(NAMES, extra=made.field(77, 1))], NAMES),
+            "it holds what ncu 2025.3.1.0 does not write",
+        ),
+        (
+            made.report([made.result(NAMES).replace(made.field(8, 3), b"")], NAMES),
+            "launch 0 is damaged: a result that lacks a part",
+        ),
+        (
+            made.report(
+                [
+                    made.result(
+                        NAMES, extra=made.field(36, made.field(1, b"\xff") + made.field(2, b""))
+                    )
+                ],
+                NAMES,
+            ),
+            "launch 0 is damaged: a text that is not UTF-8",
+        ),
+        (
+            _file(made.block(sources=[made.field(4, 7)])),
+            "a kernel's machine code is damaged: field 4 of the wrong type",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said(tmp_path: Path, data: bytes, said: str) -> None:
     found = _checked(tmp_path, data)
     assert (found.status, found.message.partition(" (and ")[0]) == ("damaged", said)

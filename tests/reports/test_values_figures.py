@@ -40,12 +40,21 @@ def test_a_quantity_has_three_figures_and_a_unit(value, unit, shown):
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (None, "not collected"), (nan, "not collected"), (0.0, "0 ns"), (2.5, "2.50 s"),
-        (0.9996, "1.00 s"), (0.9994, "999 ms"), (1e-3, "1.00 ms"), (9.994e-4, "999 µs"),
-        (1.5e-6, "1.50 µs"), (1e-6, "1.00 µs"), (9.994e-7, "999 ns"), (1e-9, "1.00 ns"),
+        (None, "not collected"),
+        (nan, "not collected"),
+        (0.0, "0 ns"),
+        (2.5, "2.50 s"),
+        (0.9996, "1.00 s"),
+        (0.9994, "999 ms"),
+        (1e-3, "1.00 ms"),
+        (9.994e-4, "999 µs"),
+        (1.5e-6, "1.50 µs"),
+        (1e-6, "1.00 µs"),
+        (9.994e-7, "999 ns"),
+        (1e-9, "1.00 ns"),
         (5e-10, "0.500 ns"),
     ],
-)  # fmt: skip
+)
 def test_a_duration_has_the_unit_that_leaves_it_above_one(value, shown):
     assert text.seconds(value) == shown
 
@@ -53,11 +62,22 @@ def test_a_duration_has_the_unit_that_leaves_it_above_one(value, shown):
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (0, "0"), (9.994e-4, "9.99e-04"), (1e-3, "0.00100"), (0.12345, "0.123"), (9.994, "9.99"),
-        (9.996, "10.0"), (99.94, "99.9"), (99.95, "100"), (0.9995, "1.00"), (999.4, "999"),
-        (999.5, "1,000"), (1840, "1,840"), (-1.5, "-1.50"), (8, "8.00"),
+        (0, "0"),
+        (9.994e-4, "9.99e-04"),
+        (1e-3, "0.00100"),
+        (0.12345, "0.123"),
+        (9.994, "9.99"),
+        (9.996, "10.0"),
+        (99.94, "99.9"),
+        (99.95, "100"),
+        (0.9995, "1.00"),
+        (999.4, "999"),
+        (999.5, "1,000"),
+        (1840, "1,840"),
+        (-1.5, "-1.50"),
+        (8, "8.00"),
     ],
-)  # fmt: skip
+)
 def test_three_figures_and_the_point_where_the_rounded_number_has_it(value, shown):
     assert text.figures(value) == shown
 
@@ -65,10 +85,17 @@ def test_three_figures_and_the_point_where_the_rounded_number_has_it(value, show
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (0.0, "0 %"), (0.00012, "0.012 %"), (0.453, "45.3 %"), (0.9994, "99.9 %"), (0.9995, "100 %"),
-        (1.0, "100 %"), (2.5, "250 %"), (-0.5, "-50 %"), (-1.0, "-100 %"),
+        (0.0, "0 %"),
+        (0.00012, "0.012 %"),
+        (0.453, "45.3 %"),
+        (0.9994, "99.9 %"),
+        (0.9995, "100 %"),
+        (1.0, "100 %"),
+        (2.5, "250 %"),
+        (-0.5, "-50 %"),
+        (-1.0, "-100 %"),
     ],
-)  # fmt: skip
+)
 def test_a_share_is_a_percentage(value, shown):
     assert text.share(value) == shown
 
@@ -84,11 +111,14 @@ def test_a_speed_up_that_is_none_is_no_text(factor, shown):
 @pytest.mark.parametrize(
     ("number", "words", "shown"),
     [
-        (0, ("block",), "0 blocks"), (1, ("block",), "1 block"), (2, ("block",), "2 blocks"),
-        (1320, ("block",), "1,320 blocks"), (1, ("launch", "launches"), "1 launch"),
+        (0, ("block",), "0 blocks"),
+        (1, ("block",), "1 block"),
+        (2, ("block",), "2 blocks"),
+        (1320, ("block",), "1,320 blocks"),
+        (1, ("launch", "launches"), "1 launch"),
         (2, ("launch", "launches"), "2 launches"),
     ],
-)  # fmt: skip
+)
 def test_one_is_singular(number, words, shown):
     assert text.counted(number, *words) == shown
 

@@ -66,8 +66,15 @@ class Action:
     def __init__(self, metrics: dict[str, Any] | None = None, **about: Any) -> None:
         given = metrics or {}
         self.metrics = {n: m if isinstance(m, Metric) else Metric(m) for n, m in given.items()}
-        self.about = {"workload": 0, "ranges": None, "names": {1: "void k()", 2: "_Zk"},
-                      "lines": {}, "sources": {}, "sass": {}, **about}  # fmt: skip
+        self.about = {
+            "workload": 0,
+            "ranges": None,
+            "names": {1: "void k()", 2: "_Zk"},
+            "lines": {},
+            "sources": {},
+            "sass": {},
+            **about,
+        }
 
     def metric_by_name(self, name: str) -> Metric | None:
         return self.metrics.get(name)
@@ -112,10 +119,17 @@ def identity(time: float = 1e-6, record: Any = None, **about: Any) -> dict[str, 
 
 def test_identity() -> None:
     assert identity() == {
-        "kernel": "void k()", "workload": "kernel", "device": "H200", "cc": "9.0",
-        "grid": (1, 2, 3), "block": (128, 1, 1), "variant": None, "case": None, "nvtx": None,
+        "kernel": "void k()",
+        "workload": "kernel",
+        "device": "H200",
+        "cc": "9.0",
+        "grid": (1, 2, 3),
+        "block": (128, 1, 1),
+        "variant": None,
+        "case": None,
+        "nvtx": None,
         "status": "ok",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -151,12 +165,20 @@ def test_names_and_marks() -> None:
 
 
 def test_raw_values_are_those_of_the_catalogue_that_have_one() -> None:
-    held = {"gpu__time_duration.sum": 5.0, "dram__bytes_read.sum": Metric(), "unknown": 1.0,
-            OPCODES: Metric(9.0, {"LDG": 2.0, "STG": 3.0})}  # fmt: skip
+    held = {
+        "gpu__time_duration.sum": 5.0,
+        "dram__bytes_read.sum": Metric(),
+        "unknown": 1.0,
+        OPCODES: Metric(9.0, {"LDG": 2.0, "STG": 3.0}),
+    }
     action = Action(held)
     found = frame.raw_of_launch(action, action.metric_names())
-    assert found == {"gpu__time_duration.sum": 5.0, OPCODES: 9.0, f"{OPCODES}[LDG]": 2.0,
-                     f"{OPCODES}[STG]": 3.0}  # fmt: skip
+    assert found == {
+        "gpu__time_duration.sum": 5.0,
+        OPCODES: 9.0,
+        f"{OPCODES}[LDG]": 2.0,
+        f"{OPCODES}[STG]": 3.0,
+    }
     assert frame.raw_of_launch(Action({OPCODES: 9.0}), [OPCODES]) == {OPCODES: 9.0}
     assert frame.raw_of_launch(Action(), []) == {}
 
@@ -168,10 +190,13 @@ def test_scalars_have_texts_and_numbers() -> None:
 
 def _rule(message: Any, speedup: Any = None, name: str = "The Rule") -> Any:
     return SimpleNamespace(
-        has_rule_message=lambda: message is not None, rule_message=lambda: message,
-        has_speedup_estimation=lambda: speedup is not None, speedup_estimation=lambda: speedup,
-        name=lambda: name, rule_identifier=lambda: "Id",
-    )  # fmt: skip
+        has_rule_message=lambda: message is not None,
+        rule_message=lambda: message,
+        has_speedup_estimation=lambda: speedup is not None,
+        speedup_estimation=lambda: speedup,
+        name=lambda: name,
+        rule_identifier=lambda: "Id",
+    )
 
 
 @pytest.mark.parametrize(
@@ -228,8 +253,12 @@ def _kernel(functions: tuple[Function, ...] = (), **about: Any) -> LaunchedCode:
 
 
 def test_sums_of_metrics_by_address() -> None:
-    held = {"a": Metric(None, {16: 1.0, 32: 2.0, 48: 0.0}), "b": Metric(None, {32: 5.0}),
-            "none": Metric(None, {16: 0.0}), "plain": 3.0}  # fmt: skip
+    held = {
+        "a": Metric(None, {16: 1.0, 32: 2.0, 48: 0.0}),
+        "b": Metric(None, {32: 5.0}),
+        "none": Metric(None, {16: 0.0}),
+        "plain": 3.0,
+    }
     kernel = _kernel(metrics=held)
     assert kernel.values({"a": 1.0}) == {16: 1.0, 32: 2.0}
     assert kernel.values({"a": 2.0, "b": -1.0}) == {16: 2.0, 32: -1.0}
@@ -243,8 +272,12 @@ def test_places() -> None:
     lines = {0: ("a.cu", 7), 16: ("a.cu", 0), 32: ("", 5), 64: ("b\udcff.cu", 1)}
     kernel = _kernel(lines=lines)
     assert [kernel.place(pc) for pc in (0, 16, 32, 48, 64)] == [
-        ("a.cu", 7), (None, 16), (None, 32), (None, 48), ("b\\xff.cu", 1),
-    ]  # fmt: skip
+        ("a.cu", 7),
+        (None, 16),
+        (None, 32),
+        (None, 48),
+        ("b\\xff.cu", 1),
+    ]
 
 
 def test_the_toolkit_s_lines_are_the_callers() -> None:
@@ -277,21 +310,38 @@ def test_else_the_nearest_of_somebody_s_own(near: dict[int, str], place: str) ->
 def test_the_text_of_a_line() -> None:
     kernel = _kernel(sources={"a.cu": "one\ntwo\nthree", "empty.cu": "", "b\udcff": "x\udcff"})
     assert [kernel.source("a.cu", n) for n in (None, 0, 1, 3, 4)] == [
-        None, None, "one", "three", None,
-    ]  # fmt: skip
+        None,
+        None,
+        "one",
+        "three",
+        None,
+    ]
     assert kernel.source(None, 1) is None
     assert kernel.source("empty.cu", 1) is None
     assert kernel.source("b\\xff", 1) == "x\\xff"
 
 
 def test_opcodes_of_every_function() -> None:
-    kernel = _kernel((_function("_Zk", 0x100, CODE), _function("dev", 0x200, EXITS),
-                      _function("away", None, EXITS)))  # fmt: skip
+    kernel = _kernel(
+        (
+            _function("_Zk", 0x100, CODE),
+            _function("dev", 0x200, EXITS),
+            _function("away", None, EXITS),
+        )
+    )
     found = {
         pc: kernel.opcode(pc) for pc in (0xF0, 0x100, 0x130, 0x140, 0x200, 0x210, 0x220, 0x108)
     }
-    assert found == {0xF0: "", 0x100: "NOP", 0x130: "NOP", 0x140: "", 0x200: "EXIT",
-                     0x210: "EXIT", 0x220: "", 0x108: ""}  # fmt: skip
+    assert found == {
+        0xF0: "",
+        0x100: "NOP",
+        0x130: "NOP",
+        0x140: "",
+        0x200: "EXIT",
+        0x210: "EXIT",
+        0x220: "",
+        0x108: "",
+    }
 
 
 def test_a_kernel_without_an_address_is_where_it_was_run() -> None:
@@ -340,8 +390,12 @@ def _first(name: str, **metrics: Any) -> list[tuple[int | None, int | None, floa
 
 
 def test_a_line_has_the_sum_of_its_instructions() -> None:
-    assert _first("instructions") == [(3, 16, 8.0, 0.4), (None, 64, 4.0, 0.2), (2, 0, 4.0, 0.2),
-                                      (4, 48, 4.0, 0.2)]  # fmt: skip
+    assert _first("instructions") == [
+        (3, 16, 8.0, 0.4),
+        (None, 64, 4.0, 0.2),
+        (2, 0, 4.0, 0.2),
+        (4, 48, 4.0, 0.2),
+    ]
     assert _first("instructions fp32") == [(3, 32, 4.0, 1.0)]
     assert _first("instructions tensor") == []
 
@@ -369,8 +423,10 @@ def test_beyond_the_ideal_by_any_of_its_names(kind: str) -> None:
     names = [dict(terms) for terms in COUNTERS[kind].alternatives]
     assert [len(terms) for terms in names] == [1, 2, 1, 2]
     for terms in names:
-        held = {name: Metric(None, {0: 9.0 if factor > 0 else 2.0, 32: 3.0 if factor > 0 else 3.5})
-                for name, factor in terms.items()}  # fmt: skip
+        held = {
+            name: Metric(None, {0: 9.0 if factor > 0 else 2.0, 32: 3.0 if factor > 0 else 3.5})
+            for name, factor in terms.items()
+        }
         expected = (
             [(2, 0, 7.0, 1.0)] if len(terms) == 2 else [(2, 0, 9.0, 0.75), (3, 32, 3.0, 0.25)]
         )
@@ -383,8 +439,9 @@ def test_a_wait_is_laid_to_what_is_waited_for() -> None:
     lines = _answered("stall long_scoreboard", held).counters["rule"]
     # The FADD waits for the load; of the store nothing slow is known: it is where it waits.
     assert [(x.line, x.value, x.share, x.producer_line, x.producer_opcode) for x in lines] == [
-        (3, 6.0, 0.75, 2, "LDG"), (4, 2.0, 0.25, None, ""),
-    ]  # fmt: skip
+        (3, 6.0, 0.75, 2, "LDG"),
+        (4, 2.0, 0.25, None, ""),
+    ]
     assert [(x.stall, x.stall_share) for x in lines] == [("long_scoreboard", 1.0)] * 2
 
 
@@ -406,21 +463,26 @@ def test_the_first_counter_that_is_not_zero() -> None:
 
 
 def test_lines_by_all_samples_and_the_code_around() -> None:
-    held = {RAW_SAMPLES["selected"]: Metric(None, {32: 9.0, 0: 1.0}),
-            RAW_SAMPLES["wait"]: Metric(None, {32: 2.0}),
-            RAW_SAMPLES["barrier"]: Metric(None, {16: 4.0})}  # fmt: skip
+    held = {
+        RAW_SAMPLES["selected"]: Metric(None, {32: 9.0, 0: 1.0}),
+        RAW_SAMPLES["wait"]: Metric(None, {32: 2.0}),
+        RAW_SAMPLES["barrier"]: Metric(None, {16: 4.0}),
+    }
     found = _answered("", held, sampled=2).sampled
-    assert [(x.line, x.value, round(x.share, 4), x.stall, round(x.stall_share, 3), x.source)
-            for x in found] == [
+    assert [
+        (x.line, x.value, round(x.share, 4), x.stall, round(x.stall_share, 3), x.source)
+        for x in found
+    ] == [
         (3, 15.0, 0.9375, "barrier", 0.267, "y = x + x;"),
         (2, 1.0, 0.0625, "selected", 1.0, "x = *p;"),
-    ]  # fmt: skip
+    ]
     assert (found[0].pc, found[0].opcode) == (32, "FADD")
     top, *near = _answered("", held, sampled=1, around=1).sampled
     assert (top.line, top.source) == (3, "  y = x + x;")
     assert [(x.line, x.source, x.value, x.share, x.pc, x.stall) for x in near] == [
-        (2, "  x = *p;", 0.0, 0.0, None, ""), (4, "  *p = y;", 0.0, 0.0, None, ""),
-    ]  # fmt: skip
+        (2, "  x = *p;", 0.0, 0.0, None, ""),
+        (4, "  *p = y;", 0.0, 0.0, None, ""),
+    ]
     _, *far = _answered("", held, sampled=1, around=9).sampled
     assert [x.line for x in far] == [1, 2, 4, 5]
 
@@ -456,15 +518,23 @@ def test_a_warp_that_issues_waits_for_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("major", "minor", "opcode"),
-    [(9.0, 0.0, "HFMA2"), (9.0, 9.0, "HFMA2"), (10.0, 0.0, "IADD"), (None, 0.0, "HFMA2"),
-     (12.0, None, "HFMA2")],
-)  # fmt: skip
+    [
+        (9.0, 0.0, "HFMA2"),
+        (9.0, 9.0, "HFMA2"),
+        (10.0, 0.0, "IADD"),
+        (None, 0.0, "HFMA2"),
+        (12.0, None, "HFMA2"),
+    ],
+)
 def test_what_a_code_means_is_said_by_the_gpu_of_the_launch(
     major: float | None, minor: float | None, opcode: str
 ) -> None:
     said = {"major": major, "minor": minor}
-    cc = {f"device__attribute_compute_capability_{part}": of for part, of in said.items()
-          if of is not None}  # fmt: skip
+    cc = {
+        f"device__attribute_compute_capability_{part}": of
+        for part, of in said.items()
+        if of is not None
+    }
     function = _function("_Zk", 0x100, _bits(0x235))
     assert LaunchedCode(Action(cc), lambda: [function]).opcode(0x100) == opcode
 
@@ -506,9 +576,13 @@ def test_a_table_has_no_source_lines() -> None:
 
 @pytest.mark.parametrize(
     ("recorded", "limited", "here"),
-    [("its own", False, True), ("its own", True, False), ("0" * 64, False, False),
-     (None, False, False)],
-)  # fmt: skip
+    [
+        ("its own", False, True),
+        ("its own", True, False),
+        ("0" * 64, False, False),
+        (None, False, False),
+    ],
+)
 def test_only_what_is_known_to_be_whole_is_read_in_this_process(
     recorded: str | None, limited: bool, here: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -536,16 +610,23 @@ def test_a_frame_of_lines_has_whole_numbers_or_nothing() -> None:
     assert found.pc.tolist() == [1 << 62, 16]
     assert found.line[0] == 7
     assert found[["file", "line", "producer_line", "producer_pc"]].isna().to_numpy().tolist() == [
-        [False, False, True, True], [True, True, True, True],
-    ]  # fmt: skip
+        [False, False, True, True],
+        [True, True, True, True],
+    ]
     assert found.value.sum() == 4.0
 
 
 @pytest.mark.parametrize(
     ("numbers", "refused"),
-    [([0], False), ([(1 << 32) - 1], False), ([1 << 32], True), ([-1], True), ([0, 1 << 32], True),
-     ([], False)],
-)  # fmt: skip
+    [
+        ([0], False),
+        ([(1 << 32) - 1], False),
+        ([1 << 32], True),
+        ([-1], True),
+        ([0, 1 << 32], True),
+        ([], False),
+    ],
+)
 def test_rows_that_no_frame_can_be_made_of_are_refused(numbers: list[int], refused: bool) -> None:
     """What a child says its launches are may be anything."""
     rows: list[Any] = [("x", n, "k", "kernel", *[None] * 7, "ok", None) for n in numbers]

@@ -114,8 +114,10 @@ def test_a_share_is_doubled_on_no_other_gpu():
     for unit in ("l1tex__data_pipe_lsu_wavefronts", "l1tex__m_l1tex2xbar_req_cycles_active"):
         name = f"{unit}.avg.pct_of_peak_sustained_elapsed"
         source = read_from(name)
-        shares = {gpu: of(source, {name: 50.0, cc + "major": gpu[0], cc + "minor": gpu[1]})
-                  for gpu in gpus}  # fmt: skip
+        shares = {
+            gpu: of(source, {name: 50.0, cc + "major": gpu[0], cc + "minor": gpu[1]})
+            for gpu in gpus
+        }
         assert set(shares.values()) == {0.5, 1.0}
         doubled[unit] = [gpu for gpu in gpus if shares[gpu] == 1.0]
     assert [*doubled.values()] == [[(7, 5)], [(7, 0), (7, 5), (8, 6), (8, 9), (12, 0)]]
@@ -148,10 +150,14 @@ def test_less_than_nothing_is_nothing_where_something_is_counted(unit, value):
 
 def test_opcodes_are_whole_words_before_their_modifiers():
     counted = {
-        OPCODES: 100.0, f"{OPCODES}[LDG]": 1.0, f"{OPCODES}[LDG.E.128]": 2.0,
-        f"{OPCODES}[LDGSTS.E]": 4.0, f"{OPCODES}[STG]": 8.0, f"{OPCODES}[LDG": 16.0,
+        OPCODES: 100.0,
+        f"{OPCODES}[LDG]": 1.0,
+        f"{OPCODES}[LDG.E.128]": 2.0,
+        f"{OPCODES}[LDGSTS.E]": 4.0,
+        f"{OPCODES}[STG]": 8.0,
+        f"{OPCODES}[LDG": 16.0,
         "x" * len(OPCODES) + "[LDG]": 32.0,
-    }  # fmt: skip
+    }
     assert of(read_from(f"{OPCODES} of LDG"), counted) == 3.0
     assert of(read_from(f"{OPCODES} of LDG, STG"), counted) == 11.0
     assert of(read_from(f"{OPCODES} of NOP"), counted) == 0.0
@@ -170,10 +176,19 @@ SAMPLED = "smsp__pcsamp_warps_issue_stalled_{}"
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
 LIMIT = "launch__occupancy_limit_"
-LIMITS = {LIMIT + "registers": 5.0, LIMIT + "shared_mem": 4.0, LIMIT + "warps": 16.0,
-          LIMIT + "blocks": 32.0}  # fmt: skip
-LOCAL = dict(zip((LSU.format("sectors", space, op) for space in ("local", "global")
-                  for op in ("ld", "st")), (3.0, 1.0, 5.0, 7.0), strict=True))  # fmt: skip
+LIMITS = {
+    LIMIT + "registers": 5.0,
+    LIMIT + "shared_mem": 4.0,
+    LIMIT + "warps": 16.0,
+    LIMIT + "blocks": 32.0,
+}
+LOCAL = dict(
+    zip(
+        (LSU.format("sectors", space, op) for space in ("local", "global") for op in ("ld", "st")),
+        (3.0, 1.0, 5.0, 7.0),
+        strict=True,
+    )
+)
 NOTHING = dict.fromkeys(LOCAL, 0.0)
 FMA = {PER_CYCLE.format(op): value for op, value in (("ffma", 6.0), ("fadd", 1.0), ("fmul", 3.0))}
 HALF = {PER_CYCLE.format("hadd"): 5.0, PER_CYCLE.format("hmul"): 7.0, SMSP: 2.0}
@@ -185,44 +200,104 @@ HFMA = "derived__smsp__sass_thread_inst_executed_op_hfma_pred_on_x{}"
     [
         # Tensor cores: dense peaks where ncu splits by sparsity; GeForce's doubled fp16 sums.
         ({CLOCK: 2.0, f"{OPS}src_fp16{PEAK}": 10.0}, "peak_tensor_fp16", 20.0),
-        ({CLOCK: 2.0, f"{OPS}src_fp16{PEAK}": 10.0,
-          f"{OPS}src_fp16_sparsity_off{PEAK}": 5.0}, "peak_tensor_fp16", 10.0),
-        ({CLOCK: 2.0, f"{OPS}op_hmma_src_fp16_dst_fp16_sparsity_off{PEAK}": 8.0,
-          f"{OPS}op_hmma_src_fp16_dst_fp32_sparsity_off{PEAK}": 4.0}, "peak_tensor_fp16", 8.0),
-        ({CLOCK: 2.0, f"{OPS}op_hmma_src_fp16_dst_fp16_sparsity_off{PEAK}": 8.0,
-          f"{OPS}op_hmma_src_fp16_dst_fp32_sparsity_off{PEAK}": 4.0,
-          f"{OPS}src_fp16_dst_fp16.sum": 1.0}, "peak_tensor_fp16", 16.0),
-        ({CLOCK: 2.0, f"{OPS}op_hmma_src_fp16_dst_fp16_sparsity_off{PEAK}": 8.0},
-         "peak_tensor_fp16", 16.0),
+        (
+            {CLOCK: 2.0, f"{OPS}src_fp16{PEAK}": 10.0, f"{OPS}src_fp16_sparsity_off{PEAK}": 5.0},
+            "peak_tensor_fp16",
+            10.0,
+        ),
+        (
+            {
+                CLOCK: 2.0,
+                f"{OPS}op_hmma_src_fp16_dst_fp16_sparsity_off{PEAK}": 8.0,
+                f"{OPS}op_hmma_src_fp16_dst_fp32_sparsity_off{PEAK}": 4.0,
+            },
+            "peak_tensor_fp16",
+            8.0,
+        ),
+        (
+            {
+                CLOCK: 2.0,
+                f"{OPS}op_hmma_src_fp16_dst_fp16_sparsity_off{PEAK}": 8.0,
+                f"{OPS}op_hmma_src_fp16_dst_fp32_sparsity_off{PEAK}": 4.0,
+                f"{OPS}src_fp16_dst_fp16.sum": 1.0,
+            },
+            "peak_tensor_fp16",
+            16.0,
+        ),
+        (
+            {CLOCK: 2.0, f"{OPS}op_hmma_src_fp16_dst_fp16_sparsity_off{PEAK}": 8.0},
+            "peak_tensor_fp16",
+            16.0,
+        ),
         ({CLOCK: 2.0}, "peak_tensor_fp16", nan),
         ({f"{OPS}src_fp16{PEAK}": 10.0}, "peak_tensor_fp16", nan),
-        ({f"{OPS}src_fp16_dst_fp32.sum": 3.0, f"{OPS}src_fp16_dst_fp16{OFF}": 4.0,
-          f"{OPS}src_fp16_dst_fp16{ON}": 5.0}, "tensor_ops_fp16", 12.0),
+        (
+            {
+                f"{OPS}src_fp16_dst_fp32.sum": 3.0,
+                f"{OPS}src_fp16_dst_fp16{OFF}": 4.0,
+                f"{OPS}src_fp16_dst_fp16{ON}": 5.0,
+            },
+            "tensor_ops_fp16",
+            12.0,
+        ),
         ({f"{OPS}src_int8{ON}": 5.0}, "tensor_ops_int8", 5.0),
         ({f"{OPS}src_int8{ON}": 5.0}, "tensor_ops_fp16", nan),
         ({f"{OPS}src_int8.sum": 5.0, f"{OPS}src_fp64.sum": 2.0}, "tensor_ops", 7.0),
-        ({"sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained": 3.0, CLOCK: 5.0},
-         "peak_fp32", 30.0),
-        ({"sm__sass_thread_inst_executed_op_dfma_pred_on.sum.peak_sustained": 3.0, CLOCK: 5.0},
-         "peak_fp64", 30.0),
-        ({"derived__sm__sass_thread_inst_executed_op_hfma_pred_on_x2": 3.0, CLOCK: 5.0},
-         "peak_fp16", 15.0),
-        ({"dram__bytes.sum.peak_sustained": 4.0, "dram__cycles_elapsed.avg.per_second": 5.0},
-         "peak_dram", 20.0),
-        ({"lts__lts2xbar_cycles_active.sum.peak_sustained": 2.0,
-          "lts__cycles_elapsed.avg.per_second": 3.0}, "peak_l2", 192.0),
+        (
+            {"sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained": 3.0, CLOCK: 5.0},
+            "peak_fp32",
+            30.0,
+        ),
+        (
+            {"sm__sass_thread_inst_executed_op_dfma_pred_on.sum.peak_sustained": 3.0, CLOCK: 5.0},
+            "peak_fp64",
+            30.0,
+        ),
+        (
+            {"derived__sm__sass_thread_inst_executed_op_hfma_pred_on_x2": 3.0, CLOCK: 5.0},
+            "peak_fp16",
+            15.0,
+        ),
+        (
+            {"dram__bytes.sum.peak_sustained": 4.0, "dram__cycles_elapsed.avg.per_second": 5.0},
+            "peak_dram",
+            20.0,
+        ),
+        (
+            {
+                "lts__lts2xbar_cycles_active.sum.peak_sustained": 2.0,
+                "lts__cycles_elapsed.avg.per_second": 3.0,
+            },
+            "peak_l2",
+            192.0,
+        ),
         # Arithmetic rates.
         ({**FMA, SMSP: 2.0}, "fp32_rate", 2.0 * (1 + 3 + 12)),
-        ({PER_CYCLE.format("dfma"): 6.0, PER_CYCLE.format("dadd"): 1.0,
-          PER_CYCLE.format("dmul"): 3.0, SMSP: 2.0}, "fp64_rate", 32.0),
+        (
+            {
+                PER_CYCLE.format("dfma"): 6.0,
+                PER_CYCLE.format("dadd"): 1.0,
+                PER_CYCLE.format("dmul"): 3.0,
+                SMSP: 2.0,
+            },
+            "fp64_rate",
+            32.0,
+        ),
         (FMA, "fp32_rate", nan),
         (FMA, "fp32_fused", 0.6),
         (FMA, "fp64_fused", nan),
         (dict.fromkeys(FMA, 0.0), "fp32_fused", 1.0),
         ({**dict.fromkeys(FMA, 0.0), PER_CYCLE.format("fadd"): 1.0}, "fp32_fused", 0.0),
         # Less than one instruction in a cycle is some.
-        ({PER_CYCLE.format("ffma"): 0.3, PER_CYCLE.format("fadd"): 0.1, PER_CYCLE.format("fmul"): 0.1},
-         "fp32_fused", 0.6),
+        (
+            {
+                PER_CYCLE.format("ffma"): 0.3,
+                PER_CYCLE.format("fadd"): 0.1,
+                PER_CYCLE.format("fmul"): 0.1,
+            },
+            "fp32_fused",
+            0.6,
+        ),
         ({HFMA.format("x4"): 0.0, HFMA.format("4"): 3.0, **HALF}, "fp16_rate", 2 * (3 + 2 * 12.0)),
         ({HFMA.format("2"): 3.0, **HALF}, "fp16_rate", 2 * (3 + 12.0)),
         ({"smsp__inst_executed.sum": 7.0, OPCODES: 9.0}, "instructions", 7.0),
@@ -239,42 +314,72 @@ HFMA = "derived__smsp__sass_thread_inst_executed_op_hfma_pred_on_x{}"
         (LOCAL, "local_share", 0.25),
         (NOTHING, "local_share", 0.0),
         ({**NOTHING, LSU.format("sectors", "local", "ld"): 1.0}, "local_share", 1.0),
-        ({LSU.format("sectors", "global", "ld"): 9.0, LSU.format("requests", "global", "ld"): 2.0},
-         "global_load_sectors_per_request", 4.5),
+        (
+            {
+                LSU.format("sectors", "global", "ld"): 9.0,
+                LSU.format("requests", "global", "ld"): 2.0,
+            },
+            "global_load_sectors_per_request",
+            4.5,
+        ),
         ({"lts__t_sectors_srcunit_tex_op_atom_dot_cas.sum": 3.0}, "l2_atomic_sectors", 3.0),
-        ({"lts__t_sectors_srcunit_tex_op_atom.sum": 2.0,
-          "lts__t_sectors_srcunit_tex_op_red.sum": 3.0,
-          "lts__t_sectors_srcunit_tex_op_atom_dot_cas.sum": 3.0}, "l2_atomic_sectors", 5.0),
-        ({"memory_l2_theoretical_sectors_global": 8.0,
-          "memory_l2_theoretical_sectors_global_ideal": 2.0}, "excess_sectors", 0.75),
+        (
+            {
+                "lts__t_sectors_srcunit_tex_op_atom.sum": 2.0,
+                "lts__t_sectors_srcunit_tex_op_red.sum": 3.0,
+                "lts__t_sectors_srcunit_tex_op_atom_dot_cas.sum": 3.0,
+            },
+            "l2_atomic_sectors",
+            5.0,
+        ),
+        (
+            {
+                "memory_l2_theoretical_sectors_global": 8.0,
+                "memory_l2_theoretical_sectors_global_ideal": 2.0,
+            },
+            "excess_sectors",
+            0.75,
+        ),
         # Warp states: of all that are there, by ratios, else by samples.
         ({STALL.format("wait"): 1.0, STALL.format("barrier"): 3.0}, "stall_wait", 0.25),
         ({STALL.format("wait"): 1.0, STALL.format("barrier"): -3.0}, "stall_wait", 1.0),
         ({STALL.format("wait"): -1.0, STALL.format("barrier"): 3.0}, "stall_wait", 0.0),
         ({STALL.format("wait"): 0.0}, "stall_wait", nan),
-        ({STALL.format("wait"): 1.0, STALL.format("barrier"): 1.0, SAMPLED.format("wait"): 9.0},
-         "stall_wait", 0.5),
-        ({SAMPLED.format("no_instructions"): 100.0, SAMPLED.format("warpgroup_arrive"): 300.0},
-         "stall_no_instruction", 0.25),
-        ({SAMPLED.format("no_instructions"): 100.0, SAMPLED.format("warpgroup_arrive"): 300.0},
-         "stall_gmma", 0.75),
+        (
+            {STALL.format("wait"): 1.0, STALL.format("barrier"): 1.0, SAMPLED.format("wait"): 9.0},
+            "stall_wait",
+            0.5,
+        ),
+        (
+            {SAMPLED.format("no_instructions"): 100.0, SAMPLED.format("warpgroup_arrive"): 300.0},
+            "stall_no_instruction",
+            0.25,
+        ),
+        (
+            {SAMPLED.format("no_instructions"): 100.0, SAMPLED.format("warpgroup_arrive"): 300.0},
+            "stall_gmma",
+            0.75,
+        ),
         # Occupancy.
         (LIMITS, "blocks_per_sm", 4.0),
         ({**LIMITS, LIMIT + "barriers": 2.0}, "blocks_per_sm", 2.0),
         ({LIMIT + "registers": 5.0}, "blocks_per_sm", nan),
         ({"sm__maximum_warps_per_active_cycle_pct": 50.0}, "occupancy_limit", 0.5),
     ],
-)  # fmt: skip
+)
 def test_a_metric_of_raw_values(values, name, result):
     assert evaluate(values)[name] == pytest.approx(result, nan_ok=True)
 
 
 def registers_step(limit, block, used, size=65536.0):
-    return evaluate({
-        LIMIT + "registers": limit, "launch__block_size": block,
-        "launch__registers_per_thread": used,
-        "device__attribute_max_registers_per_multiprocessor": size,
-    })["registers_step"]  # fmt: skip
+    return evaluate(
+        {
+            LIMIT + "registers": limit,
+            "launch__block_size": block,
+            "launch__registers_per_thread": used,
+            "device__attribute_max_registers_per_multiprocessor": size,
+        }
+    )["registers_step"]
 
 
 @pytest.mark.parametrize(
@@ -308,8 +413,11 @@ def test_registers_to_give_up_for_one_more_block(limit, block, used, step):
     ],
 )
 def test_shared_memory_to_give_up_for_one_more_block(limit, used, room, step):
-    found = evaluate({
-        LIMIT + "shared_mem": limit, "launch__shared_mem_per_block_allocated": used,
-        "device__attribute_max_shared_memory_per_multiprocessor": room,
-    })["shared_step"]  # fmt: skip
+    found = evaluate(
+        {
+            LIMIT + "shared_mem": limit,
+            "launch__shared_mem_per_block_allocated": used,
+            "device__attribute_max_shared_memory_per_multiprocessor": room,
+        }
+    )["shared_step"]
     assert found == pytest.approx(step, nan_ok=True)

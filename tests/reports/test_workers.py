@@ -117,10 +117,24 @@ def test_more_children_than_a_request_may_have(monkeypatch: pytest.MonkeyPatch) 
 
 
 HOSTILE = [
-    "a pickle", "an enveloped pickle", "a pickle where bytes may be", "garbage", "nothing", "half",
-    "no such kind", "another type", "another field", "deep", "deep JSON", "a long number",
-    "half a part", "fewer values", "a huge launch", "too much", "far too much",
-]  # fmt: skip
+    "a pickle",
+    "an enveloped pickle",
+    "a pickle where bytes may be",
+    "garbage",
+    "nothing",
+    "half",
+    "no such kind",
+    "another type",
+    "another field",
+    "deep",
+    "deep JSON",
+    "a long number",
+    "half a part",
+    "fewer values",
+    "a huge launch",
+    "too much",
+    "far too much",
+]
 
 
 def test_a_child_that_was_taken_over_takes_nobody(
@@ -132,9 +146,12 @@ def test_a_child_that_was_taken_over_takes_nobody(
         (tmp_path / name).write_bytes(made.report())
     real = f"{reader.__name__}:read_part"
     monkeypatch.setattr(
-        cluster, "each_isolated",
-        lambda f, *rest: each_isolated("tests.reports.crashing:hostile_part" if f == real else f, *rest),
-    )  # fmt: skip
+        cluster,
+        "each_isolated",
+        lambda f, *rest: each_isolated(
+            "tests.reports.crashing:hostile_part" if f == real else f, *rest
+        ),
+    )
     found = reader.read_report([tmp_path / name for name in names], jobs=2)
     states = {Path(file.path).name: file.status for file in found.files}
     assert states == {name: "damaged" if "hostile" in name else "ok" for name in names}
@@ -168,9 +185,13 @@ def test_a_script_without_a_main_guard(tmp_path: Path) -> None:
         f"from profkit.reports import reader\nprint(len(reader.load_reports({str(tmp_path)!r})))\n"
     )
     done = subprocess.run(
-        _script(tmp_path, text), capture_output=True, text=True, check=True, timeout=60,
+        _script(tmp_path, text),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
+    )
     assert done.stdout == "10\n"
 
 
@@ -188,10 +209,13 @@ def test_ctrl_c_ends_without_noise_and_without_children(tmp_path: Path) -> None:
         "    except KeyboardInterrupt:\n        sys.exit(130)\n"
     )
     process = subprocess.Popen(
-        _script(tmp_path, text), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        _script(tmp_path, text),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
         start_new_session=True,
-    )  # fmt: skip
+    )
     assert process.stdout is not None
     process.stdout.readline()
     until = time.monotonic() + 60
@@ -224,11 +248,16 @@ def test_how_a_child_ended_is_said_in_a_clause() -> None:
 @pytest.mark.parametrize(
     ("item", "named"),
     [
-        ("memory", "memory"), (["memory"], "memory"), (["SIGABRT", 3], "SIGABRT"),
-        (["1", "the report", 0], "the report"), (["76", "its report", "more"], "its report"),
-        ("SIGSEGV", None), ("3", None), ("0", None),
+        ("memory", "memory"),
+        (["memory"], "memory"),
+        (["SIGABRT", 3], "SIGABRT"),
+        (["1", "the report", 0], "the report"),
+        (["76", "its report", "more"], "its report"),
+        ("SIGSEGV", None),
+        ("3", None),
+        ("0", None),
     ],
-)  # fmt: skip
+)
 def test_where_memory_is_limited_a_child_without_any_says_nothing_of_its_file(
     item: str | list[object], named: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,8 +271,9 @@ def test_where_memory_is_limited_a_child_without_any_says_nothing_of_its_file(
     with pytest.raises(ProfkitError) as caught:
         isolated(ENDS, [item], 1, lambda *_: None)
     assert (caught.value.message, caught.value.hint) == (
-        f"{named}: out of memory", "allow more of it",
-    )  # fmt: skip
+        f"{named}: out of memory",
+        "allow more of it",
+    )
 
 
 @pytest.mark.parametrize(

@@ -40,13 +40,21 @@ def made() -> Made:
         values |= {"time": time, **BY_ID[rule].fires[0], **changes.pop("values", {})}
         return Judged(
             **{
-                "report": "a.ncu-rep", "index": 0, "kernel": kernel, "device": "NVIDIA H200",
-                "cc": "9.0", "grid": (64, 2, 1), "block": (128, 1, 1), "variant": None,
-                "case": None, "status": status, "values": values,
+                "report": "a.ncu-rep",
+                "index": 0,
+                "kernel": kernel,
+                "device": "NVIDIA H200",
+                "cc": "9.0",
+                "grid": (64, 2, 1),
+                "block": (128, 1, 1),
+                "variant": None,
+                "case": None,
+                "status": status,
+                "values": values,
                 "diagnosis": judge_launch({**values, "status": status}),
                 "nvidia": (NvidiaRule("CPIStall", "Warp Stall", "text", 0.25, "local"),),
             }
             | changes
-        )  # fmt: skip
+        )
 
     return build

@@ -54,8 +54,12 @@ def test_markdown_renders_as_itself():
 @pytest.mark.parametrize("width", range(20, 60))
 def test_no_line_ends_between_a_number_and_its_unit(width):
     told = ("warps wait 53.6 % of 1.25 ms for 3.70 cycles at ", "4.80 TB/s of 6.48 M words")
-    blocks = [Paragraph(told), TextLine(told, "note"), ListItem(told, under=(told,)),
-              Grid(("a", "b"), (("x", told[0] * 3),), wraps=1)]  # fmt: skip
+    blocks = [
+        Paragraph(told),
+        TextLine(told, "note"),
+        ListItem(told, under=(told,)),
+        Grid(("a", "b"), (("x", told[0] * 3),), wraps=1),
+    ]
     text = to_text(blocks, console(width=width))
     assert not re.search(r"\n *(?:%|ms|cycles|TB/s|M)(?!\w)", text)
     assert " ".join(text.split()).count("53.6 % of 1.25 ms") >= 4
@@ -80,10 +84,12 @@ def test_a_table_of_anything_says_its_numbers_whole(width, kinds, rows, random):
     kinds = [k if k != "prose" or i == kinds.index(k) else "words" for i, k in enumerate(kinds)]
     make = {
         "number": lambda: f"{random.uniform(0, 9999):.{random.randrange(4)}f}x",
-        "name": lambda: TextSpan(f"void {'_'.join(['kernel'] * random.randrange(1, 20))}(int)", "name"),
+        "name": lambda: TextSpan(
+            f"void {'_'.join(['kernel'] * random.randrange(1, 20))}(int)", "name"
+        ),
         "words": lambda: " ".join(["words"] * random.randrange(1, 7)),
         "prose": lambda: " ".join(["sentence"] * random.randrange(1, 60)),
-    }  # fmt: skip
+    }
     cells = tuple(tuple(make[kind]() for kind in kinds) for _ in range(rows))
     head = tuple(f"{'>' * (kind == 'number')}{kind} {i}" for i, kind in enumerate(kinds))
     grid = Grid(head, cells, wraps=kinds.index("prose") if "prose" in kinds else None)

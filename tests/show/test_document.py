@@ -27,17 +27,49 @@ def test_the_keys_are_those_of_the_schema(made: Made) -> None:
     assert list(found) == ["schema", "reports", "launches"]
     assert found["schema"] == SCHEMA == "profkit.diagnosis/1"
     assert list(found["reports"][0]) == [
-        "path", "sha256", "status", "message", "launches", "ncu_version",
-    ]  # fmt: skip
+        "path",
+        "sha256",
+        "status",
+        "message",
+        "launches",
+        "ncu_version",
+    ]
     (launch,) = found["launches"]
     assert list(launch) == [
-        "report", "index", "kernel", "device", "cc", "grid", "block", "variant", "case", "status",
-        "time_s", "bound", "limiter", "because", "near_border", "headroom", "saves_s", "metrics",
-        "findings", "missing", "ncu_rules", "lines",
-    ]  # fmt: skip
+        "report",
+        "index",
+        "kernel",
+        "device",
+        "cc",
+        "grid",
+        "block",
+        "variant",
+        "case",
+        "status",
+        "time_s",
+        "bound",
+        "limiter",
+        "because",
+        "near_border",
+        "headroom",
+        "saves_s",
+        "metrics",
+        "findings",
+        "missing",
+        "ncu_rules",
+        "lines",
+    ]
     assert list(launch["findings"][0]) == [
-        "rule", "status", "cause", "gain", "expect", "evidence", "where", "try", "note",
-    ]  # fmt: skip
+        "rule",
+        "status",
+        "cause",
+        "gain",
+        "expect",
+        "evidence",
+        "where",
+        "try",
+        "note",
+    ]
     assert list(launch["ncu_rules"][0]) == ["rule", "title", "message", "speedup", "scope"]
     collected = [name for name in CATALOGUE if name in launch["metrics"]]
     assert list(launch["metrics"]) == collected

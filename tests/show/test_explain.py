@@ -47,9 +47,14 @@ def test_a_metric_shows_where_it_comes_from() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "kind"),
-    [("long_scoreboard", "rule"), ("LONG-SCOREBOARD", "rule"), ("dram", "limiter"),
-     ("gpu__time_duration.sum", "ncu metric"), ("sm-busy", "metric")],
-)  # fmt: skip
+    [
+        ("long_scoreboard", "rule"),
+        ("LONG-SCOREBOARD", "rule"),
+        ("dram", "limiter"),
+        ("gpu__time_duration.sum", "ncu metric"),
+        ("sm-busy", "metric"),
+    ],
+)
 def test_people_need_not_know_the_exact_name(asked: str, kind: str) -> None:
     assert explain(asked).kind == kind
 
@@ -108,8 +113,16 @@ def test_every_word_of_the_verdict_has_a_page(name: str, kind: str, says: str) -
 def test_a_rule_is_told_from_the_hardware_to_the_official_page() -> None:
     page = explain("shared-bank-conflicts")
     headings = list(page.parts)
-    wanted = ["What happens in the hardware", "Before", "After", "Measured on NVIDIA H200",
-              "What fixing it is worth", "What decides", "False alarms", "Official page"]  # fmt: skip
+    wanted = [
+        "What happens in the hardware",
+        "Before",
+        "After",
+        "Measured on NVIDIA H200",
+        "What fixing it is worth",
+        "What decides",
+        "False alarms",
+        "Official page",
+    ]
     assert [heading for heading in headings if heading in wanted] == wanted
     assert isinstance(page.parts["Before"][0], Code)
     assert "27.1x faster" in str(page)

@@ -84,8 +84,10 @@ def test_a_real_copy_is_bound_by_dram(own: tuple[object, list[Judged]]) -> None:
 def test_the_table_has_the_verdict_beside_the_metrics(own: tuple[object, list[Judged]]) -> None:
     frame = table(*own)  # type: ignore[arg-type]
     assert frame.loc[0, ["bound", "limiter", "finding"]].tolist() == [
-        "memory", "dram", "dram-bandwidth",
-    ]  # fmt: skip
+        "memory",
+        "dram",
+        "dram-bandwidth",
+    ]
     assert frame.loc[0, "gain"] > 1
     assert frame.loc[0, "saves"] == 0
     assert frame.loc[0, "headroom"] == pytest.approx(1.11, abs=0.01)

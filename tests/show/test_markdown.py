@@ -12,8 +12,25 @@ from profkit.show.views.diagnosis import diagnosis_blocks
 
 from .conftest import HOSTILE, Made
 
-OURS = {"table", "thead", "tbody", "tr", "th", "td", "code", "p", "ul", "li", "strong", "em",
-        "details", "summary", "br", "b", "h3"}  # fmt: skip
+OURS = {
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "code",
+    "p",
+    "ul",
+    "li",
+    "strong",
+    "em",
+    "details",
+    "summary",
+    "br",
+    "b",
+    "h3",
+}
 
 
 def _rendered(table: list[Row]) -> str:

@@ -158,10 +158,16 @@ def test_a_rule_of_ones_own_is_asked_too(runs: Frame) -> None:
     example = {"dram_busy": 0.9}
     words = {"title": "title", "meaning": "meaning", "advice": "advice"}
     own = [
-        pk.Rule(id="mine", **words, check=check, fires=(example,), clear=({"dram_busy": 0.1},),
-                explains=("dram",)),
+        pk.Rule(
+            id="mine",
+            **words,
+            check=check,
+            fires=(example,),
+            clear=({"dram_busy": 0.1},),
+            explains=("dram",),
+        ),
         pk.Rule(id="not-collected", **words, check=absent, fires=(example,), clear=(example,)),
-    ]  # fmt: skip
+    ]
     found = pk.diagnose(runs, rules=own).set_index("rule")
     assert len(found) == len(BY_ID) + 2
     assert (found.loc["mine", "status"], found.loc["mine", "gain"]) == ("fires", 1.5)

@@ -28,8 +28,15 @@ from tests.conftest import ROOT
 from tests.show.conftest import HOSTILE, Made
 
 NONE = Reports(())
-PLACED = {"fp32_rate": 1e12, "fp16_rate": 0.0, "fp64_rate": 0.0, "tensor_ops": 0.0, "dram_rate": 1e11,
-          "peak_dram": 1e12, "peak_fp32": 2e13}  # fmt: skip
+PLACED = {
+    "fp32_rate": 1e12,
+    "fp16_rate": 0.0,
+    "fp64_rate": 0.0,
+    "tensor_ops": 0.0,
+    "dram_rate": 1e11,
+    "peak_dram": 1e12,
+    "peak_fp32": 2e13,
+}
 
 
 class Read(HTMLParser):
@@ -65,11 +72,17 @@ class Read(HTMLParser):
 @pytest.fixture(scope="module")
 def hostile(made: Made) -> Read:
     runs = [
-        made(kernel=name, report=f"{name[:40]}.ncu-rep", variant=name[:60], case=name[:20],
-             device=name[:50], time=1e-4 * (n + 1),
-             nvidia=(NvidiaRule(name[:50], name[:50], name[:80], 0.25, "local"),))
+        made(
+            kernel=name,
+            report=f"{name[:40]}.ncu-rep",
+            variant=name[:60],
+            case=name[:20],
+            device=name[:50],
+            time=1e-4 * (n + 1),
+            nvidia=(NvidiaRule(name[:50], name[:50], name[:80], 0.25, "local"),),
+        )
         for n, name in enumerate(HOSTILE)
-    ]  # fmt: skip
+    ]
     return Read(pages.render(NONE, runs, title="<b>a title</b>").html)
 
 
@@ -176,8 +189,10 @@ def test_a_failed_launch_has_its_place(made: Made) -> None:
 
 def test_what_no_hand_moves_needs_no_script(made: Made) -> None:
     """Warp states and pipes are elements of the page, and so are the rooflines with their points."""
-    run = made(rule="long-scoreboard", values={**made(rule="long-scoreboard").values,
-                                               "fma_busy": 0.25, "fma_busy_active": 0.5})  # fmt: skip
+    run = made(
+        rule="long-scoreboard",
+        values={**made(rule="long-scoreboard").values, "fma_busy": 0.25, "fma_busy_active": 0.5},
+    )
     html = pages.render(NONE, [run]).html
     named = {s: v for s, v in run.values.items() if s.startswith("stall_") and v >= 0.005}
     assert named
@@ -219,8 +234,10 @@ def test_bounds_of_the_charts_are_the_verdict_s() -> None:
 def test_the_thresholds_are_those_of_compare(made: Made) -> None:
     payload = Read(pages.render(NONE, [made()]).html).payload()
     assert payload["thresholds"] == {
-        "points": changes.POINTS, "relative": changes.RELATIVE, "gain": changes.GAIN,
-    }  # fmt: skip
+        "points": changes.POINTS,
+        "relative": changes.RELATIVE,
+        "gain": changes.GAIN,
+    }
 
 
 def test_a_page_is_written_whole_or_not_at_all(made: Made, tmp_path: Path) -> None:
@@ -245,8 +262,9 @@ def test_the_answer_stands_on_top_and_the_bar_is_all_of_the_time(made: Made) -> 
     bars = re.findall(r'<rect class="fill memory" x="([\d.]+)" y="0" width="([\d.]+)"', html)
     assert bars == [("0.0", "750.0"), ("750.0", "250.0")]
     assert re.findall(r'<rect class="saved" x="[\d.]+" y="0" width="([\d.]+)"', html) == [
-        "656.25", "218.75",
-    ]  # fmt: skip
+        "656.25",
+        "218.75",
+    ]
     assert re.findall(r'<details class="one" id="launch-(\d)"[^>]* open>', html) == ["1"]
 
 

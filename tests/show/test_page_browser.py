@@ -253,8 +253,11 @@ def test_the_comparison_is_that_of_python(
     page.select_option("#before", str(before))
     page.select_option("#after", str(after))
     one, other = runs[before - 1], runs[after - 1]
-    said = launch_change({**one.values, "kernel": one.kernel}, {**other.values, "kernel": other.kernel},
-                  (one.diagnosis, other.diagnosis))  # fmt: skip
+    said = launch_change(
+        {**one.values, "kernel": one.kernel},
+        {**other.values, "kernel": other.kernel},
+        (one.diagnosis, other.diagnosis),
+    )
     assert _cells(page, "#compared .wide:not(.moved) tbody tr") == [
         list(_finding(f)) for f in said.findings
     ]

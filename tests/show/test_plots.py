@@ -22,21 +22,40 @@ from profkit.show.plots.base import alike_groups, clip, names
 
 ALL = [plots.roofline, plots.stalls, plots.pipes, plots.occupancy]
 MACHINE = {
-    "peak_dram": 1e12, "peak_l2": 4e12, "peak_l1": 10e12, "peak_fp32": 20e12, "peak_fp16": 40e12,
-    "peak_tensor_fp16": 160e12, "sm_clock": 1.5e9, "dram_clock": 3e9, "time": 1e-3,
-    "fp64_rate": 0.0, "fp16_rate": 0.0, "tensor_ops": 0.0, "tensor_ops_fp16": 0.0,
-}  # fmt: skip
+    "peak_dram": 1e12,
+    "peak_l2": 4e12,
+    "peak_l1": 10e12,
+    "peak_fp32": 20e12,
+    "peak_fp16": 40e12,
+    "peak_tensor_fp16": 160e12,
+    "sm_clock": 1.5e9,
+    "dram_clock": 3e9,
+    "time": 1e-3,
+    "fp64_rate": 0.0,
+    "fp16_rate": 0.0,
+    "tensor_ops": 0.0,
+    "tensor_ops_fp16": 0.0,
+}
 
 
 def frame(*rows):
     whole = [
         dict.fromkeys(CATALOGUE, nan)
-        | {"report": "r.ncu-rep", "launch": i, "kernel": f"kernel{i}(int)", "device": "GPU",
-           "cc": "9.0", "grid": (i, 1, 1), "block": (32, 1, 1), "variant": None, "case": None,
-           "status": "ok"}
+        | {
+            "report": "r.ncu-rep",
+            "launch": i,
+            "kernel": f"kernel{i}(int)",
+            "device": "GPU",
+            "cc": "9.0",
+            "grid": (i, 1, 1),
+            "block": (32, 1, 1),
+            "variant": None,
+            "case": None,
+            "status": "ok",
+        }
         | row
         for i, row in enumerate(rows)
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(whole)
 
 
@@ -45,11 +64,16 @@ def crowd(n):
     return frame(
         *(
             MACHINE
-            | {"fp32_rate": 1e12 * 1.1 ** (i // 2), "dram_rate": 2e11, "l2_rate": 4e11,
-               "l1_rate": 9e11, "kernel": f"a_rather_long_kernel_name_{i}(int)"}
+            | {
+                "fp32_rate": 1e12 * 1.1 ** (i // 2),
+                "dram_rate": 2e11,
+                "l2_rate": 4e11,
+                "l1_rate": 9e11,
+                "kernel": f"a_rather_long_kernel_name_{i}(int)",
+            }
             for i in range(n)
         )
-    )  # fmt: skip
+    )
 
 
 def labels(ax):
@@ -133,8 +157,13 @@ def test_a_copy_stands_at_the_left_edge_as_far_below_the_roof_as_its_bandwidth()
 
 
 def test_no_position_is_hollow():
-    resident = MACHINE | {"fp32_rate": 1e12, "dram_rate": 1e9, "dram_bytes": 9.0,
-                          "threads": 99.0, "l2_hit": 0.99}  # fmt: skip
+    resident = MACHINE | {
+        "fp32_rate": 1e12,
+        "dram_rate": 1e9,
+        "dram_bytes": 9.0,
+        "threads": 99.0,
+        "l2_hit": 0.99,
+    }
     ax = plots.roofline(frame(resident, MACHINE | {"fp32_rate": 1e12, "dram_rate": 1e11}))
     faces = {line.get_markerfacecolor() for line in ax.get_lines() if line.get_marker() == "o"}
     assert "white" in faces
@@ -161,8 +190,13 @@ def test_the_workloads_own_point_is_tied_to_the_measured_one():
 
 
 def test_without_a_point_the_picture_says_what_to_collect():
-    basic = {"peak_dram_device": 9e11, "dram_clock_max": 3e9, "sm_count": 10.0, "sm_clock": 1e9,
-             "time": 1e-3}  # fmt: skip
+    basic = {
+        "peak_dram_device": 9e11,
+        "dram_clock_max": 3e9,
+        "sm_count": 10.0,
+        "sm_clock": 1e9,
+        "time": 1e-3,
+    }
     ax = plots.roofline(frame(basic))
     text = "\n".join(t.get_text() for t in ax.texts)
     assert "ncu --section SpeedOfLight_RooflineChart" in text
@@ -232,8 +266,17 @@ def test_save_says_what_it_can_write(tmp_path):
         plots.save(ax, tmp_path / "file" / "roof.png")
 
 
-HOSTILE = ["$\\frac{$", "a$b$c(int)", "\N{CJK UNIFIED IDEOGRAPH-65E5}(int)", "x\x1b[31m\ny",
-           "k" * 10_000, "[red]<script>", "", "<<<>>>((", "\u202egnp"]  # fmt: skip
+HOSTILE = [
+    "$\\frac{$",
+    "a$b$c(int)",
+    "\N{CJK UNIFIED IDEOGRAPH-65E5}(int)",
+    "x\x1b[31m\ny",
+    "k" * 10_000,
+    "[red]<script>",
+    "",
+    "<<<>>>((",
+    "\u202egnp",
+]
 
 
 @pytest.mark.parametrize("draw", ALL)
@@ -241,10 +284,16 @@ HOSTILE = ["$\\frac{$", "a$b$c(int)", "\N{CJK UNIFIED IDEOGRAPH-65E5}(int)", "x\
 def test_hostile_names_are_only_letters(draw, tmp_path):
     rows = [
         MACHINE
-        | {"fp32_rate": 1e12 * 1.3**i, "dram_rate": 2e11, "kernel": name, "variant": name or None,
-           "device": HOSTILE[0], "case": HOSTILE[3]}
+        | {
+            "fp32_rate": 1e12 * 1.3**i,
+            "dram_rate": 2e11,
+            "kernel": name,
+            "variant": name or None,
+            "device": HOSTILE[0],
+            "case": HOSTILE[3],
+        }
         for i, name in enumerate(HOSTILE)
-    ]  # fmt: skip
+    ]
     ax = draw(frame(*rows))
     for ending in ("png", "svg", "pdf"):
         plots.save(ax, tmp_path / f"hostile.{ending}")
@@ -283,8 +332,11 @@ def test_drawing_changes_neither_the_frame_nor_the_settings(own_runs):
 
 
 STALLS = {f"stall_{state}": 0.0 for state in STATES} | {
-    "stall_selected": 0.25, "stall_long_scoreboard": 0.5, "stall_wait": 0.24, "stall_misc": 0.01,
-}  # fmt: skip
+    "stall_selected": 0.25,
+    "stall_long_scoreboard": 0.5,
+    "stall_wait": 0.24,
+    "stall_misc": 0.01,
+}
 
 
 def test_stalls_put_issuing_left_and_waiting_right():
@@ -316,9 +368,16 @@ def test_pipes_keep_elapsed_and_active_apart_and_unknown_unknown():
 
 
 def test_occupancy_names_what_decides_and_the_step():
-    row = {"occupancy": 0.146, "occupancy_limit": 0.1875, "limit_registers": 1.0,
-           "limit_shared": 2.0, "limit_warps": 5.0, "limit_blocks": 32.0, "registers_step": 88.0,
-           "shared_step": 2048.0}  # fmt: skip
+    row = {
+        "occupancy": 0.146,
+        "occupancy_limit": 0.1875,
+        "limit_registers": 1.0,
+        "limit_shared": 2.0,
+        "limit_warps": 5.0,
+        "limit_blocks": 32.0,
+        "registers_step": 88.0,
+        "shared_step": 2048.0,
+    }
     ax = plots.occupancy(frame(row, row | {"limit_registers": 5.0, "limit_shared": 5.0}))
     text = [t.get_text() for t in ax.texts]
     assert "15 | 19" in text
@@ -362,9 +421,15 @@ def test_launches_of_two_reports_are_told_apart():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(4.81e12, "4.81 TB/s"), (999.6e9, "1.00 TB/s"), (0.0, "0 B/s"), (nan, "not collected"),
-     (512.0, "512 B/s"), (1.07e15, "1,070 TB/s")],
-)  # fmt: skip
+    [
+        (4.81e12, "4.81 TB/s"),
+        (999.6e9, "1.00 TB/s"),
+        (0.0, "0 B/s"),
+        (nan, "not collected"),
+        (512.0, "512 B/s"),
+        (1.07e15, "1,070 TB/s"),
+    ],
+)
 def test_rates_have_three_figures_and_a_prefix(value, text):
     assert quantity(value, "byte/s") == text
 

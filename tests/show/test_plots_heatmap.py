@@ -26,9 +26,13 @@ def _cell(s: int, bh: int, causal: bool, ours: float, lib: float) -> GridCell:
 GRID = TimeGrid(
     "NVIDIA H200",
     frozenset({"lib"}),
-    (_cell(64, 1, False, 1e-6, 2e-6), _cell(512, 8, False, 3e-6, 2.7e-6),
-     _cell(64, 8, True, 1e-6, 1.5e-6), _cell(2048, 1, True, 1.0, 1.02)),
-)  # fmt: skip
+    (
+        _cell(64, 1, False, 1e-6, 2e-6),
+        _cell(512, 8, False, 3e-6, 2.7e-6),
+        _cell(64, 8, True, 1e-6, 1.5e-6),
+        _cell(2048, 1, True, 1.0, 1.02),
+    ),
+)
 
 
 def _texts(ax: Axes) -> list[str]:
@@ -95,10 +99,24 @@ def test_letters_shrink_with_the_cells() -> None:
     assert sizes[0] > sizes[1] >= sizes[2] >= 5
 
 
-ROOFS = {"device": "GPU", "kernel": "k", "grid": "1", "block": "1", "status": "ok", "time": 1e-3,
-         "sm_clock": 1.5e9, "dram_clock": 3e9, "peak_dram": 1e12, "peak_l2": 4e12, "peak_l1": 1e13,
-         "peak_fp32": 2e13, "fp32_rate": 1e12, "dram_rate": 2e11, "l2_rate": 4e11,
-         "l1_rate": 9e11}  # fmt: skip
+ROOFS = {
+    "device": "GPU",
+    "kernel": "k",
+    "grid": "1",
+    "block": "1",
+    "status": "ok",
+    "time": 1e-3,
+    "sm_clock": 1.5e9,
+    "dram_clock": 3e9,
+    "peak_dram": 1e12,
+    "peak_l2": 4e12,
+    "peak_l1": 1e13,
+    "peak_fp32": 2e13,
+    "fp32_rate": 1e12,
+    "dram_rate": 2e11,
+    "l2_rate": 4e11,
+    "l1_rate": 9e11,
+}
 
 
 def _shapes(gpu: str) -> TimeGrid:

@@ -38,9 +38,11 @@ def test_the_page_draws_every_time_in_the_colour_of_its_verdict(made):
     text = str(chart(made))
     found = re.findall(r'class="(\w+)"><title>([\w-]+),.*?cx="([\d.]+)%"', text)
     assert {name: kind for kind, name, _ in found} == {
-        "stage0": "waiting", "stage1": "faster", "slow": "slower",
+        "stage0": "waiting",
+        "stage1": "faster",
+        "slow": "slower",
         **dict.fromkeys(("sdpa", "sdpa-cudnn", "sdpa-math"), "reference"),
-    }  # fmt: skip
+    }
     places = {name: float(x) for _, name, x in found}
     assert places["stage0"] - places["stage1"] == pytest.approx(
         log(2) / log(8) * (places["sdpa-math"] - places["sdpa"]), rel=0.02
@@ -103,8 +105,19 @@ def test_a_ladder_without_times_is_refused():
 
 def score(rule: str, gain: float, came: float, finding: str = "gone", meant: bool = True) -> Score:
     made = Prediction("sha", "stage1", "B", rule, "v", gain, "")
-    outcome = Outcome("sha", rule, "v", f"after-{rule}", "sha2", finding, meant, "faster", came,
-                      came * 0.99, came * 1.01)  # fmt: skip
+    outcome = Outcome(
+        "sha",
+        rule,
+        "v",
+        f"after-{rule}",
+        "sha2",
+        finding,
+        meant,
+        "faster",
+        came,
+        came * 0.99,
+        came * 1.01,
+    )
     return Score(made, outcome)
 
 

@@ -219,13 +219,16 @@ def test_every_word_of_the_verdict_has_plain_words() -> None:
 @pytest.mark.parametrize(
     ("bound", "limiter", "said"),
     [
-        ("latency", "short_scoreboard",
-         "waits for data from shared memory or special functions (short_scoreboard)"),
+        (
+            "latency",
+            "short_scoreboard",
+            "waits for data from shared memory or special functions (short_scoreboard)",
+        ),
         ("launch", "tail", "is limited by a last wave of blocks that fills few SMs (tail)"),
         ("balanced", "dram+fp32", "is bound by DRAM bandwidth and the FP32 pipe (dram+fp32)"),
         ("latency", None, "waits: nothing is near its peak"),
         ("unknown", None, "waits for something that was not collected"),
     ],
-)  # fmt: skip
+)
 def test_the_verdict_in_plain_words(bound, limiter, said) -> None:
     assert words.bound_by(Diagnosis(bound, limiter, "", (), ())) == said

@@ -14,48 +14,78 @@ from profkit.show.views import measured as tuned
 
 def trials(n: int) -> pd.DataFrame:
     sources = ["default", *["random"] * 3, "steer:grid-too-small", *["tpe"] * n][:n]
-    return pd.DataFrame({
-        "number": range(n),
-        "source": pd.array(sources, dtype="string"),
-        "outcome": pd.array((["measured", "measured", "pruned"] * n)[:n], dtype="string"),
-        "value": [1e-5 * (1 + (7 * i) % 5) for i in range(n)],
-        "M": [16 << i % 3 for i in range(n)],
-        "W": [1 + i % 2 for i in range(n)],
-        "smem": [1024.0 * i for i in range(n)],
-        "regs": [32.0 + i for i in range(n)],
-        "occupancy": [0.25] * n,
-        "became_incumbent": [i == 2 for i in range(n)],
-        "confirmed_speedup": [1.2] * n,
-        "confirmed_low": [1.1] * n,
-        "confirmed_high": [1.3] * n,
-        "bound": pd.array(["launch"] * n, dtype="string"),
-        "limiter": pd.array(["grid_too_small"] * n, dtype="string"),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "number": range(n),
+            "source": pd.array(sources, dtype="string"),
+            "outcome": pd.array((["measured", "measured", "pruned"] * n)[:n], dtype="string"),
+            "value": [1e-5 * (1 + (7 * i) % 5) for i in range(n)],
+            "M": [16 << i % 3 for i in range(n)],
+            "W": [1 + i % 2 for i in range(n)],
+            "smem": [1024.0 * i for i in range(n)],
+            "regs": [32.0 + i for i in range(n)],
+            "occupancy": [0.25] * n,
+            "became_incumbent": [i == 2 for i in range(n)],
+            "confirmed_speedup": [1.2] * n,
+            "confirmed_low": [1.1] * n,
+            "confirmed_high": [1.3] * n,
+            "bound": pd.array(["launch"] * n, dtype="string"),
+            "limiter": pd.array(["grid_too_small"] * n, dtype="string"),
+        }
+    )
 
 
 SAID = {
-    "variant": "v3", "case": "B", "gpu": {"name": "H200"}, "seed": 0, "seconds": 61.0,
-    "ended": "done", "distinct": 12, "outcomes": {"measured": 8, "refused": 4},
-    "refused": {"spills": 4}, "refused_by_arithmetic": {"M % W == 0": 9},
-    "keep": True, "because": "1.3x faster than the defaults", "anchor": "sdpa",
-    "champion": {"config": {"M": "32"}, "number": 7, "source": "steer:grid-too-small",
-                 "name": "v3-32", "said": {}},
-    "default": {"config": {"M": "64"}, "number": 0, "name": "v3-64", "said": {
-        "verdict": {"bound": "launch", "limiter": "grid_too_small", "because": "64 blocks"}}},
-    "times": {n: {"warm": {"median": t, "low": t * 0.99, "high": t * 1.01}}
-              for n, t in (("v3-32", 1e-5), ("v3-64", 1.3e-5), ("sdpa", 9e-6))},
+    "variant": "v3",
+    "case": "B",
+    "gpu": {"name": "H200"},
+    "seed": 0,
+    "seconds": 61.0,
+    "ended": "done",
+    "distinct": 12,
+    "outcomes": {"measured": 8, "refused": 4},
+    "refused": {"spills": 4},
+    "refused_by_arithmetic": {"M % W == 0": 9},
+    "keep": True,
+    "because": "1.3x faster than the defaults",
+    "anchor": "sdpa",
+    "champion": {
+        "config": {"M": "32"},
+        "number": 7,
+        "source": "steer:grid-too-small",
+        "name": "v3-32",
+        "said": {},
+    },
+    "default": {
+        "config": {"M": "64"},
+        "number": 0,
+        "name": "v3-64",
+        "said": {
+            "verdict": {"bound": "launch", "limiter": "grid_too_small", "because": "64 blocks"}
+        },
+    },
+    "times": {
+        n: {"warm": {"median": t, "low": t * 0.99, "high": t * 1.01}}
+        for n, t in (("v3-32", 1e-5), ("v3-64", 1.3e-5), ("sdpa", 9e-6))
+    },
     "comparison": {"sentence": "1.3x faster", "hedges_g": 3.2, "p_value": None},
     "importances": {"M": 0.75},
     "steering": {"proposed": 3, "measured": 2, "incumbents": 1, "by_rule": {"grid-too-small": 3}},
-}  # fmt: skip
+}
 
 
 def _told(search: dict) -> str:
     return to_text(tuned.ended(search), console(width=200))
 
 
-WORTH = {"trials": 12, "best": 1e-5, "plain_best": 1.1e-5, "ratio": 1.1, "near_after": 4,
-         "plain_near_after": None}  # fmt: skip
+WORTH = {
+    "trials": 12,
+    "best": 1e-5,
+    "plain_best": 1.1e-5,
+    "ratio": 1.1,
+    "near_after": 4,
+    "plain_near_after": None,
+}
 
 
 def test_the_end_of_a_search_in_lines() -> None:

@@ -40,11 +40,34 @@ def test_arithmetic(text: str, value: int) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "__import__('os').system('id')", "A.real", "A[0]", "A()", "lambda: 1", "1 if A else 2",
-        "A ** 9", "9 << 9", "A and B", "'x' * 9", "1.5", "True", "[A]", "", "A +", "A = 1", "(" * 150,
-        "A in B", "not A", "(yield)", "f'{A}'", "A * " * 60 + "A", "A == (B == 1)", "~A", "º", "Å + 1",
+        "__import__('os').system('id')",
+        "A.real",
+        "A[0]",
+        "A()",
+        "lambda: 1",
+        "1 if A else 2",
+        "A ** 9",
+        "9 << 9",
+        "A and B",
+        "'x' * 9",
+        "1.5",
+        "True",
+        "[A]",
+        "",
+        "A +",
+        "A = 1",
+        "(" * 150,
+        "A in B",
+        "not A",
+        "(yield)",
+        "f'{A}'",
+        "A * " * 60 + "A",
+        "A == (B == 1)",
+        "~A",
+        "º",
+        "Å + 1",
     ],
-)  # fmt: skip
+)
 def test_nothing_else_is_arithmetic(text: str) -> None:
     with pytest.raises(ProfkitError, match="x: "):
         tunables.read_expression(text, "x")
@@ -136,8 +159,11 @@ def test_v3_declares_its_space() -> None:
     )
     assert set(v3.space.values) == {"BLOCK_M", "BLOCK_N", "WARPS", "STAGES"}
     assert v3.space.default.named == {
-        "BLOCK_M": "64", "BLOCK_N": "64", "WARPS": "4", "STAGES": "2",
-    }  # fmt: skip
+        "BLOCK_M": "64",
+        "BLOCK_N": "64",
+        "WARPS": "4",
+        "STAGES": "2",
+    }
     assert 100 < refused["possible"] < len(v3.space.every())
     assert refused["shared memory of a block"] > 0
     assert max(v3.space.numbers(c)["threads"] for c in v3.space.every()) <= MOST_THREADS

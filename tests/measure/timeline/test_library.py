@@ -33,8 +33,9 @@ def test_it_is_built_once_and_exports_its_entry(tmp_path: Path) -> None:
     assert timeline.build_injection(tmp_path) == first
     assert first.stat().st_mtime_ns == stamp
     assert [p.name for p in tmp_path.iterdir()] == [first.name]
-    symbols = subprocess.run(["nm", "-D", "--defined-only", first], capture_output=True, text=True,
-                             check=True).stdout  # fmt: skip
+    symbols = subprocess.run(
+        ["nm", "-D", "--defined-only", first], capture_output=True, text=True, check=True
+    ).stdout
     assert "InitializeInjection" in symbols.split()
 
 
@@ -46,8 +47,9 @@ def test_loaded_without_being_asked_it_does_nothing(tmp_path: Path) -> None:
     out.mkdir()
     code = f"import ctypes; print(ctypes.CDLL({str(built)!r}).InitializeInjection())"
     env = {k: v for k, v in os.environ.items() if k != "PROFKIT_TIMELINE"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True,
-                          check=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "1\n"
     assert list(out.iterdir()) == []
 
@@ -62,8 +64,9 @@ def test_loaded_without_a_gpu_it_says_so_and_leaves_the_program_alone(tmp_path: 
     out.mkdir()
     code = f"import ctypes; ctypes.CDLL({str(built)!r}).InitializeInjection(); print('on')"
     env = {**os.environ, "PROFKIT_TIMELINE": str(out), "RANK": "3"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True,
-                          check=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "on\n"
     (meta,) = out.glob("*.meta")
     assert "rank\t3" in meta.read_text()
@@ -112,6 +115,11 @@ def test_ncu_is_asked_for_one_launch_of_each_kernel(
     options = seen["options"]
     assert options.timeout == 60.0
     assert options.filters[:6] == (
-        "--filter-mode", "per-launch-config", "--launch-skip", "1", "--launch-count", "1",
-    )  # fmt: skip
+        "--filter-mode",
+        "per-launch-config",
+        "--launch-skip",
+        "1",
+        "--launch-count",
+        "1",
+    )
     assert options.filters[-1] == r"regex:^(f\.g\[x\]|mm)$"

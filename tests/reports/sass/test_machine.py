@@ -118,8 +118,11 @@ def test_cut_machine_code_is_skipped(tmp_path: Path) -> None:
     data = (ARTIFACTS / "stage2.B.ncu-rep").read_bytes()
     at = data.index(b"\x7fELF")
     path = tmp_path / "cut.ncu-rep"
-    for broken in (data[: at + 5000], data[:at] + b"\0" * 64 + data[at + 64 :],
-                   data[: at + 40] + b"\xff" * 8 + data[at + 48 :]):  # fmt: skip
+    for broken in (
+        data[: at + 5000],
+        data[:at] + b"\0" * 64 + data[at + 64 :],
+        data[: at + 40] + b"\xff" * 8 + data[at + 48 :],
+    ):
         path.write_bytes(broken)
         assert images.functions(path) == []
 

@@ -22,8 +22,16 @@ def _signed(number: int) -> bytes:
     return out + bytes([number & 0x7F])
 
 
-def _unit(program: bytes, version: int = 2, *, step: int = 16, base: int = -3, span: int = 8,
-          first: int = 10, lengths: bytes = b"\0\1\1\1\1\0\0\0\1") -> bytes:  # fmt: skip
+def _unit(
+    program: bytes,
+    version: int = 2,
+    *,
+    step: int = 16,
+    base: int = -3,
+    span: int = 8,
+    first: int = 10,
+    lengths: bytes = b"\0\1\1\1\1\0\0\0\1",
+) -> bytes:
     """A unit of .debug_line: two folders, three files, the program."""
     files = [("a.cu", 1), ("b.h", 2), ("c.cu", 0)]
     named = b"".join(
@@ -70,8 +78,10 @@ COPY = b"\1"
         (b"\2\3" + COPY, [LineRow(48, "one/a.cu", 1, 0)]),  # three steps of 16 bytes
         (b"\2\x80\1" + COPY, [LineRow(2048, "one/a.cu", 1, 0)]),
         (b"\3" + _signed(100) + COPY, [LineRow(0, "one/a.cu", 101, 0)]),
-        (b"\3" + _signed(300) + COPY + b"\3" + _signed(-299) + COPY,
-         [LineRow(0, "one/a.cu", 301, 0), LineRow(0, "one/a.cu", 2, 0)]),
+        (
+            b"\3" + _signed(300) + COPY + b"\3" + _signed(-299) + COPY,
+            [LineRow(0, "one/a.cu", 301, 0), LineRow(0, "one/a.cu", 2, 0)],
+        ),
         (b"\3" + _signed(63) + COPY, [LineRow(0, "one/a.cu", 64, 0)]),
         (b"\3" + _signed(64) + COPY, [LineRow(0, "one/a.cu", 65, 0)]),
         (b"\4\2" + COPY, [LineRow(0, "two/b.h", 1, 0)]),
@@ -88,12 +98,14 @@ COPY = b"\1"
         (b"\x11", [LineRow(0, "one/a.cu", 5, 0)]),
         (b"\x12", [LineRow(16, "one/a.cu", -2, 0)]),
         (b"\xff", [LineRow(480, "one/a.cu", 3, 0)]),
-        (COPY + _extended(0x90, b"\1\0") + b"\4\2" + b"\x0e",
-         [LineRow(0, "one/a.cu", 1, 0), LineRow(0, "two/b.h", 2, 1)]),
+        (
+            COPY + _extended(0x90, b"\1\0") + b"\4\2" + b"\x0e",
+            [LineRow(0, "one/a.cu", 1, 0), LineRow(0, "two/b.h", 2, 1)],
+        ),
         (_extended(0x90, b"\x81\1") + COPY, [LineRow(0, "one/a.cu", 1, 129)]),
         (_extended(0x55, b"\1\2\3") + COPY, [LineRow(0, "one/a.cu", 1, 0)]),  # somebody else's
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_each_opcode_of_a_line_program(program: bytes, rows: list[LineRow], version: int) -> None:
     assert list(_rows(program, version)) == rows
@@ -121,13 +133,16 @@ def test_units_and_functions_follow_each_other() -> None:
     one, two = _address() + b"\x0e" + END, _address(0) + b"\x0f" + END
     first, second = _unit(one + two), _unit(one)
     relocated = {
-        _start(first, one): "f", _start(first, one + two) + len(one): "g",
+        _start(first, one): "f",
+        _start(first, one + two) + len(one): "g",
         len(first) + _start(second, one): "h",
-    }  # fmt: skip
+    }
     tables = line_tables(first + second, relocated)
     assert {name: [row.line for row in t.rows] for name, t in tables.items()} == {
-        "f": [2], "g": [3], "h": [2],
-    }  # fmt: skip
+        "f": [2],
+        "g": [3],
+        "h": [2],
+    }
     # What is cut off costs only itself; a sequence that nobody names is nobody's.
     assert list(line_tables(first + second[:-5], relocated)) == ["f", "g"]
     assert line_tables(first, {}) == {}
@@ -135,8 +150,12 @@ def test_units_and_functions_follow_each_other() -> None:
 
 
 def test_who_called_whom() -> None:
-    rows = (LineRow(0, "a.cu", 10, 0), LineRow(16, "x.h", 5, 1), LineRow(32, "y.h", 7, 2),
-            LineRow(48, "a.cu", 11, 9))  # fmt: skip
+    rows = (
+        LineRow(0, "a.cu", 10, 0),
+        LineRow(16, "x.h", 5, 1),
+        LineRow(32, "y.h", 7, 2),
+        LineRow(48, "a.cu", 11, 9),
+    )
     table = LineTable(rows)
     assert table.stack(-1) == []
     assert table.stack(0) == table.stack(15) == [("a.cu", 10)]
@@ -161,8 +180,9 @@ def _elf(sections: list[tuple[str, bytes]]) -> bytes:
         names += name.encode() + b"\0"
     body, rows = b"", [struct.pack("<IIQQQQII", 0, 0, 0, 0, 0, 0, 0, 0) + bytes(16)]
     for name, data in [*sections, (".shstrtab", names)]:
-        rows.append(struct.pack("<IIQQQQII", at[name], 1, 0, 0, 64 + len(body), len(data), 0, 0)
-                    + bytes(16))  # fmt: skip
+        rows.append(
+            struct.pack("<IIQQQQII", at[name], 1, 0, 0, 64 + len(body), len(data), 0, 0) + bytes(16)
+        )
         body += data
     head = b"\x7fELF\x02\x01" + bytes(34) + struct.pack("<Q", 64 + len(body)) + bytes(10)
     head += struct.pack("<HHH", 64, len(rows), len(rows) - 1)
@@ -177,8 +197,15 @@ def _cubin(relocation: str = ".rela.debug_line", extra: bytes = b"") -> bytes:
     entry = struct.pack("<QQ", where, 1 << 32 | 2)
     entry += struct.pack("<q", 0) if relocation.startswith(".rela") else b""
     symbols = bytes(24) + struct.pack("<IBBHQQ", 0, 3, 0, 1, 0, 0)
-    return _elf([(".text.kern", b"K" * 32), (".symtab", symbols), (".debug_line", LINES),
-                 (relocation, entry + extra), (".text.other", b"O" * 16)])  # fmt: skip
+    return _elf(
+        [
+            (".text.kern", b"K" * 32),
+            (".symtab", symbols),
+            (".debug_line", LINES),
+            (relocation, entry + extra),
+            (".text.other", b"O" * 16),
+        ]
+    )
 
 
 @pytest.mark.parametrize("relocation", [".rela.debug_line", ".rel.debug_line"])
@@ -186,8 +213,14 @@ def _cubin(relocation: str = ".rela.debug_line", extra: bytes = b"") -> bytes:
 def test_sections_and_lines_of_a_cubin(relocation: str, extra: bytes) -> None:
     cubin = Cubin(_cubin(relocation, extra))
     assert [section.name for section in cubin.sections] == [
-        "", ".text.kern", ".symtab", ".debug_line", relocation, ".text.other", ".shstrtab",
-    ]  # fmt: skip
+        "",
+        ".text.kern",
+        ".symtab",
+        ".debug_line",
+        relocation,
+        ".text.other",
+        ".shstrtab",
+    ]
     assert cubin.functions == {1: "kern", 5: "other"}
     assert cubin.sections[1].content == b"K" * 32
     assert cubin.sections[5].content == b"O" * 16
@@ -198,8 +231,14 @@ def test_sections_and_lines_of_a_cubin(relocation: str, extra: bytes) -> None:
 
 def test_a_cubin_without_lines() -> None:
     assert Cubin(_elf([(".text.k", b"K")])).lines == {}
-    broken = _elf([(".text.k", b"K"), (".debug_line", LINES), (".symtab", b""),
-                   (".rela.debug_line", struct.pack("<QQq", 0, 5 << 32, 0))])  # fmt: skip
+    broken = _elf(
+        [
+            (".text.k", b"K"),
+            (".debug_line", LINES),
+            (".symtab", b""),
+            (".rela.debug_line", struct.pack("<QQq", 0, 5 << 32, 0)),
+        ]
+    )
     assert Cubin(broken).lines == {}
 
 
@@ -208,9 +247,11 @@ def _place(name: str, address: int) -> bytes:
 
 
 def _source(image: bytes, *places: bytes) -> bytes:
-    return made.field(1, 1) + made.field(4, image) + b"".join(
-        made.field(9, b"".join(made.field(1, p) for p in places)) for _ in [0] if places
-    )  # fmt: skip
+    return (
+        made.field(1, 1)
+        + made.field(4, image)
+        + b"".join(made.field(9, b"".join(made.field(1, p) for p in places)) for _ in [0] if places)
+    )
 
 
 def _report(*sources: bytes) -> bytes:
@@ -234,8 +275,9 @@ def test_functions_and_their_addresses(tmp_path: Path) -> None:
     assert _functions(tmp_path, b"NVX\0" + _report(source)[4:]) == []
     assert _functions(tmp_path, _report(source) + b"\1\0\0") == EVERY  # a size that is cut
     assert _functions(tmp_path, _report(_source(_cubin()))) == [
-        ("kern", None, b"K" * 32), ("other", None, b"O" * 16),
-    ]  # fmt: skip
+        ("kern", None, b"K" * 32),
+        ("other", None, b"O" * 16),
+    ]
 
 
 def test_an_address_has_a_name_and_a_number(tmp_path: Path) -> None:
@@ -266,8 +308,12 @@ def test_a_stream_that_cannot_seek_is_read_on(tmp_path: Path) -> None:
 
 def test_which_function_a_launch_ran(tmp_path: Path) -> None:
     path = tmp_path / "made.ncu-rep"
-    path.write_bytes(_report(_source(_cubin(), _place("kern", 0x500)),
-                             _source(_elf([(".text.kern", b"other build")]))))  # fmt: skip
+    path.write_bytes(
+        _report(
+            _source(_cubin(), _place("kern", 0x500)),
+            _source(_elf([(".text.kern", b"other build")])),
+        )
+    )
     known = images.functions(path)
     placed = images.launched(known, "kern", {0x500, 0x900})
     assert placed is not None

@@ -81,8 +81,10 @@ def _code(*lows: int) -> bytes:
 def test_instructions_are_16_bytes_apart_and_a_rest_is_none() -> None:
     code = machine.decode(_code(0x7918, 0x7918, 0x794D) + b"\x18\x79", 0x100, 90)
     assert [(x.pc, x.opcode, x.guard) for x in code or ()] == [
-        (0x100, "NOP", None), (0x110, "NOP", None), (0x120, "EXIT", None),
-    ]  # fmt: skip
+        (0x100, "NOP", None),
+        (0x110, "NOP", None),
+        (0x120, "EXIT", None),
+    ]
     assert [machine.name(low, 90) for low in (0x7918, 0x71FF, 0x7FFF)] == ["NOP", None, None]
 
 
@@ -120,18 +122,30 @@ def test_who_holds_a_scoreboard() -> None:
 
 def _made(*opcodes: str, **targets: int) -> Program:
     """A P before an opcode: it runs under a predicate; _3=1: the one at 3 jumps to 1."""
-    return Program([
-        Instruction(16 * n, name.removeprefix("P "), guard="P0" if name.startswith("P ") else None,
-                    target=16 * targets[f"_{n}"] if f"_{n}" in targets else None)
-        for n, name in enumerate(opcodes)
-    ])  # fmt: skip
+    return Program(
+        [
+            Instruction(
+                16 * n,
+                name.removeprefix("P "),
+                guard="P0" if name.startswith("P ") else None,
+                target=16 * targets[f"_{n}"] if f"_{n}" in targets else None,
+            )
+            for n, name in enumerate(opcodes)
+        ]
+    )
 
 
 def test_where_control_comes_from() -> None:
     code = _made("NOP", "P BRA", "NOP", "BRA", "NOP", "EXIT", "NOP", _1=4, _3=0)
     assert {n: code.before.get(n, []) for n in range(7)} == {
-        0: [3], 1: [0], 2: [1], 3: [2], 4: [1], 5: [4], 6: [],
-    }  # fmt: skip
+        0: [3],
+        1: [0],
+        2: [1],
+        3: [2],
+        4: [1],
+        5: [4],
+        6: [],
+    }
     assert code.index == {16 * n: n for n in range(7)}
     assert _made("P EXIT", "NOP").before[1] == [0]
 
@@ -166,16 +180,19 @@ def test_exits_look_back_to_a_fence() -> None:
 
 
 def _scheduled(*rows: tuple[str, int | None, int | None, tuple[int, ...]]) -> Program:
-    return Program([
-        Instruction(16 * n, opcode, control=Control(1, write, read, sum(1 << w for w in wait)))
-        for n, (opcode, write, read, wait) in enumerate(rows)
-    ])  # fmt: skip
+    return Program(
+        [
+            Instruction(16 * n, opcode, control=Control(1, write, read, sum(1 << w for w in wait)))
+            for n, (opcode, write, read, wait) in enumerate(rows)
+        ]
+    )
 
 
 def test_every_scoreboard_from_0_to_5() -> None:
     loads = [("LDG", n, None, ()) for n in range(6)]
-    code = _scheduled(*loads, *[("FADD", None, None, (n,)) for n in range(6)],
-                      ("STG", None, None, (0, 5)))  # fmt: skip
+    code = _scheduled(
+        *loads, *[("FADD", None, None, (n,)) for n in range(6)], ("STG", None, None, (0, 5))
+    )
     assert [_found(code, 6 + n, "long_scoreboard") for n in range(6)] == [[n] for n in range(6)]
     # At 12 both were waited for before: nobody can still hold them but who is behind that.
     assert _found(code, 12, "long_scoreboard") == []
