@@ -9,6 +9,8 @@ import pytest
 import profkit as pk
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_names_are_there() -> None:
     assert set(pk.__all__) <= set(dir(pk))

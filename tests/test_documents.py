@@ -30,6 +30,7 @@ RECORDINGS = sorted(
 )
 
 
+@pytest.mark.slow
 def test_the_schemas_are_made_of_the_types() -> None:
     import jsonschema
     import schemas
@@ -60,6 +61,7 @@ def test_every_committed_run_record_keeps_to_its_schema() -> None:
     assert validator("profkit.run/1").is_valid(runs[0]), "by the official validator, too"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda p: p.name)
 def test_the_triage_of_every_recording_keeps_to_its_schema(path: Path) -> None:
     document = triage_of(str(path.relative_to(DATA)))
@@ -69,6 +71,7 @@ def test_the_triage_of_every_recording_keeps_to_its_schema(path: Path) -> None:
         assert not is_valid(json_safe(without), "profkit.triage/1")
 
 
+@pytest.mark.slow
 def test_the_diagnosis_of_every_report_keeps_to_its_schema() -> None:
     reports = read_report(committed())
     runs = judged(reports)

@@ -12,6 +12,8 @@ from profkit.errors import EXTRAS
 from tests.conftest import ROOT
 from tests.found import find_files
 
+pytestmark = pytest.mark.slow
+
 REPORTS = [str(path) for path in find_files(ROOT / "artifacts", "stage2.B.ncu-rep*")]
 NAMES = ("stage1", "stage2")
 # Started as the program is, with these packages as if they were not installed.

@@ -17,6 +17,8 @@ from profkit.measure.variants.variants import find_variants
 from tests.conftest import ROOT
 from tests.found import find_files
 
+pytestmark = pytest.mark.slow
+
 FOLDER = ROOT / "notebooks"
 NOTEBOOKS = find_files(FOLDER, "*.ipynb")
 LONGEST = 10  # lines of a cell

@@ -19,6 +19,8 @@ from tests import readme
 from tests.conftest import ROOT
 from tests.found import find_files
 
+pytestmark = pytest.mark.slow
+
 # What cannot be run on any machine is at least read by its parser here; tests/gpu runs it.
 NEEDS_GPU = {"check", "bench", "capture", "profile", "tune"}
 # Exit status 1 is an answer too: a gate that is not met, a machine without a GPU.

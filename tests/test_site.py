@@ -13,6 +13,8 @@ from profkit.diagnosis.rules import ALL
 from profkit.reports.metrics import CATALOGUE
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 sys.path.insert(0, str(ROOT / "tools"))
 FETCHED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
 

@@ -9,6 +9,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+import pytest
+
 from tests.conftest import ROOT
 from tests.found import find_files
 
@@ -100,6 +102,7 @@ def test_documents_and_pages_are_plain_english() -> None:
     assert not offenders(_prose())
 
 
+@pytest.mark.slow
 def test_messages_and_help_are_plain_english() -> None:
     assert not offenders(_messages())
 

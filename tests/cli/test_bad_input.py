@@ -17,6 +17,8 @@ from tests.conftest import CORPUS
 
 from .conftest import REPORT
 
+pytestmark = pytest.mark.slow
+
 GOOD = "memory: dram"
 
 

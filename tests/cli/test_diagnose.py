@@ -16,6 +16,8 @@ from tests.conftest import ROOT, committed, kinds, report_of
 
 from .conftest import REPORT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def all_reports() -> list[Path]:

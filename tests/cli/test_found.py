@@ -112,6 +112,7 @@ def test_foreign_reports_with_different_kernels_are_not_paired() -> None:
 KINDS = ("full", "partial")
 
 
+@pytest.mark.slow
 def test_a_kernel_without_a_launcher_does_not_build(run, tmp_path) -> None:
     if not shutil.which("nvcc"):
         pytest.skip("no nvcc")
@@ -156,6 +157,7 @@ def test_a_roof_that_is_named_has_its_line_in_the_frame() -> None:
         assert len(slopes) == len(named)
 
 
+@pytest.mark.slow
 def test_a_report_of_a_variant_shows_whole_columns_at_80(run, monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "80")

@@ -58,6 +58,7 @@ def _git(at: Path, *words: str | Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_git_bisect_finds_the_commit(tmp_path: Path) -> None:
     """Eight commits; the fifth made v1 slower, and of the sixth the record cannot be read."""
     repository, good = tmp_path / "r", tmp_path / "good"

@@ -71,6 +71,7 @@ def test_no_question_is_said(run, kept: Path, sql: str) -> None:
     assert asked.stderr.startswith("profkit: the question: there is none in it\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sql",
     [

@@ -111,6 +111,7 @@ def mixed(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [{"stage1"}, {"untimed"}, {"sdpa-flash"}, set()])
 def test_an_unchanged_tree_is_not_slower(run, mixed, left):
     """Whatever of it has a time; what has none is named."""
@@ -157,6 +158,7 @@ def test_compare_as_json_and_markdown(run, ladder):
     assert "| registers | 64 | 80 | worse |" in text
 
 
+@pytest.mark.slow
 def test_the_ladder(run, ladder):
     found = run("compare", "--ladder", "--artifacts", ladder)
     assert found.exit_code == 0
@@ -224,6 +226,7 @@ def test_the_ledger_keeps_what_was_predicted(run, tmp_path):
     assert document["scores"] == []
 
 
+@pytest.mark.slow
 def test_the_ladder_and_the_ledger_are_drawn(run, ladder, tmp_path):
     picture = tmp_path / "ladder.png"
     found = run("compare", "--ladder", "--artifacts", ladder, "-o", picture)

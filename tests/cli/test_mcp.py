@@ -17,6 +17,8 @@ from profkit.errors import ProfkitError
 from tests.conftest import ROOT
 from tests.found import find_files
 
+pytestmark = pytest.mark.slow
+
 REPORT = "artifacts/stage2.B.ncu-rep"
 OTHER = "artifacts/attention/B/stage2swizzle.ncu-repz"
 

@@ -13,6 +13,8 @@ import pytest
 from tests.conftest import ROOT
 from tests.reports import made
 
+pytestmark = pytest.mark.slow
+
 REPORT = ROOT / "artifacts" / "attention" / "C" / "unfused.ncu-repz"
 
 

@@ -12,6 +12,8 @@ import pytest
 from profkit.cli.app import OLD, verb_names
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 GRID = "artifacts/attention/held.jsonl"
 # What was typed -> what it is now. OUT is a picture, its picture is compared too.
 SAME = {

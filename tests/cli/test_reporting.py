@@ -10,6 +10,8 @@ import pytest
 from tests.cli.conftest import REPORT
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 B = ROOT / "artifacts"
 
 

@@ -105,6 +105,7 @@ def test_kernel_is_a_regular_expression() -> None:
         by_kernel(["flash"], "[")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*)*=$"])
 def test_a_pattern_that_tries_every_way_is_stopped(
     pattern: str, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,8 @@ import pytest
 
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 CODE = """
 import os, signal, sys, time
 from profkit.cli.app import stop_on_term

@@ -104,6 +104,7 @@ def _commands(head: Path, before: Path, after: Path) -> list[list[str]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_number_is_cut_and_no_row_is_tall(shown: Shown, width: int) -> None:
     text, found = shown[width]

@@ -13,6 +13,8 @@ from profkit.program.readers import read_timeline, store
 from tests.conftest import ROOT
 from tests.program.made import Program, ran
 
+pytestmark = pytest.mark.slow
+
 DATA = ROOT / "tests" / "program" / "data"
 COPY = str(DATA / "copy_pageable.planted.json.gz")
 

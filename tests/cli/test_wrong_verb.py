@@ -58,6 +58,7 @@ READS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", READS)
 @pytest.mark.parametrize("kind", COMMANDS)
 def test_the_command_that_works_is_named(run, files, tmp_path: Path, verb: str, kind: str) -> None:

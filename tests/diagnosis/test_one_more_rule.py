@@ -65,6 +65,7 @@ def said(package: Path, *args: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_it_is_in_text_page_explain_reference_and_where(package: Path) -> None:
     text = said(package, "diagnose", str(STAGE2), "--where", 'limiter != "dram"', "--lines", "3")
     assert "dropped-in" in text

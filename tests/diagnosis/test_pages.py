@@ -103,6 +103,7 @@ def test_what_is_measured_is_what_was_recorded() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_the_ranges_are_those_of_the_reports() -> None:
     sys.path.insert(0, str(ROOT / "tools"))
     import explained

@@ -15,6 +15,8 @@ from profkit.reports.metrics import CATALOGUE
 from tests.evidence.made import frame, record, row, samples
 from tests.found import find_files
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 FILES = find_files(ROOT / "analyses", "*.py")
 # Decided by arithmetic alone, all of them against the documents.

@@ -32,6 +32,8 @@ from profkit.evidence.tables import HistoryTwin
 from profkit.records.paths import HISTORY, run_files
 from profkit.records.record import read_record
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 GATE = replace(stats.GATE, resamples=300)
 Array = NDArray[np.float64]

@@ -155,6 +155,7 @@ MEASURED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measured", MEASURED)
 @pytest.mark.parametrize("how", WRONG)
 def test_wrong_is_asked_first(tmp_path: Path, how: str, measured: str) -> None:
@@ -503,6 +504,7 @@ def test_one_other_case_and_launch_shape(tmp_path: Path) -> None:
     assert subject.answer == "slower", "the launcher is machine code too"
 
 
+@pytest.mark.slow
 def test_the_smallest_change_is_seen_as_often_as_it_says() -> None:
     rng = np.random.default_rng(5)
     seen, quick = [], replace(GATE, resamples=300)
@@ -525,6 +527,7 @@ def test_bench_takes_what_a_gate_needs() -> None:
     assert ROUNDS[0] >= GATE_ROUNDS
 
 
+@pytest.mark.slow
 def test_noise_that_hangs_together_unshared_raises_no_alarm() -> None:
     """AR(0.8) on each side of interleaved rounds: 0.5 % alarms before; see test_false_alarms.py."""
     rng = np.random.default_rng(3)

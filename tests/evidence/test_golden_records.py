@@ -6,6 +6,8 @@ import pytest
 
 from tests.golden import alike, held
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("case", ["B", "16k-8"])
 def test_a_ladder_is_what_it_was(case: str) -> None:

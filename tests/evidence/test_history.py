@@ -504,6 +504,7 @@ def _python(code: str, *words: object) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-c", code, *map(str, words)], cwd=ROOT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_a_killed_writer_breaks_no_query_and_leaves_nothing(tmp_path: Path, step: str) -> None:
     History(tmp_path).append([row(1e-3, 0, 1)])
@@ -516,6 +517,7 @@ def test_a_killed_writer_breaks_no_query_and_leaves_nothing(tmp_path: Path, step
     assert not list(tmp_path.rglob(".*"))
 
 
+@pytest.mark.slow
 def test_any_number_of_writers_and_readers_with_kills_between(tmp_path: Path) -> None:
     pytest.importorskip("duckdb")
     History(tmp_path).append([row(1e-3, 0, 1)])

@@ -302,6 +302,7 @@ def test_coverage_and_factor_are_of_what_was_expected(tmp_path):
     assert (unbounded.bounds, unbounded.ratio, unbounded.near) == (0, None, 1)
 
 
+@pytest.mark.slow
 def test_updates_at_once_double_nothing(tmp_path):
     for name in ("stage0", "stage3a", "stage3b", "v1", "v2"):
         for file in find_files(ROOT / "artifacts/attention/B", f"{name}.*"):

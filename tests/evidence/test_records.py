@@ -112,6 +112,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(st.sampled_from(sorted(WRITTEN)), JSON))
 def test_any_document_is_a_record_or_a_clear_error(document):

@@ -45,6 +45,7 @@ def alarms(counted: Counter) -> float:
     return (counted["faster"] + counted["slower"]) / counted.total()
 
 
+@pytest.mark.slow
 def test_two_thousand_null_runs_stay_within_the_nominal_level():
     rng = np.random.default_rng(1)
     sizes = [(40, 40), (10, 200), (100, 100), (20, 60)]
@@ -56,6 +57,7 @@ def test_two_thousand_null_runs_stay_within_the_nominal_level():
     assert counted["same"] == 0  # nothing is the same within 0 %
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [10, 40, 100])
 def test_the_interval_covers_the_median_as_often_as_it_says(n):
     rng = np.random.default_rng(2)
@@ -66,6 +68,7 @@ def test_the_interval_covers_the_median_as_often_as_it_says(n):
     assert 0.93 <= covered <= 0.97  # within two points
 
 
+@pytest.mark.slow
 def test_a_real_difference_is_seen():
     rng = np.random.default_rng(3)
     for taken, n in (("interleaved", 60), ("one process", 120)):
@@ -75,12 +78,14 @@ def test_a_real_difference_is_seen():
         assert lost["slower"] >= 190, taken
 
 
+@pytest.mark.slow
 def test_equal_kernels_are_the_same_within_the_tolerance():
     rng = np.random.default_rng(4)
     seen = answers(lambda: (timings(rng, 200), timings(rng, 200)), 100, within=0.02)
     assert seen["same"] >= 95
 
 
+@pytest.mark.slow
 def test_samples_that_hang_together_raise_no_more_alarms():
     rng = np.random.default_rng(5)
     for rho in (0.6, 0.9):
@@ -89,6 +94,7 @@ def test_samples_that_hang_together_raise_no_more_alarms():
 
 
 # A drift as small as the noise (2 %) cannot always be seen; then its shift of the median can be.
+@pytest.mark.slow
 @pytest.mark.parametrize(("total", "allowed"), [(0.02, 0.2), (0.05, 0.05), (0.2, 0.05)])
 def test_a_drift_is_not_a_difference(total, allowed):
     rng = np.random.default_rng(6)
@@ -118,6 +124,7 @@ def states(rng: np.random.Generator, n: int) -> np.ndarray:
     return 10 * (1 + 0.03 * held) * (1 + rng.exponential(0.003, n))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [10, 30, 60, 120, 240])
 def test_clock_states_in_runs_raise_no_alarm(n):
     rng = np.random.default_rng(20)
@@ -149,6 +156,7 @@ def processes(rng: np.random.Generator, k: int) -> list[np.ndarray]:
     return [timings(rng, 30, 10 * np.exp(rng.normal(0, 0.05))) for _ in range(k)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "m"), [(2, 2), (3, 3), (1, 4)])
 def test_processes_that_differ_raise_no_alarm(k, m):
     rng = np.random.default_rng(9)

@@ -53,6 +53,7 @@ EXPECTED = {f"{n:02}": "ok" for n in range(12)} | {
 }
 
 
+@pytest.mark.slow
 def test_every_file_is_a_row_and_none_is_read_twice(tmp_path: Path, reports: list[str]) -> None:
     kept = History(tmp_path / "h")
     done = stream_reports(reports, kept)
@@ -66,6 +67,7 @@ def test_every_file_is_a_row_and_none_is_read_twice(tmp_path: Path, reports: lis
     assert stream_reports(reports, kept).reports == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
 def test_on_an_executor(tmp_path: Path, reports: list[str], pool) -> None:
     kept = History(tmp_path / "h")
@@ -89,6 +91,7 @@ def kill_once(function: str, chunk: list[str], died: str):
     return READ(function, chunk, died)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_nothing(
     tmp_path: Path, reports: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +104,7 @@ def test_a_killed_worker_loses_nothing(
     assert (done.reports, states(kept)) == (12, EXPECTED)
 
 
+@pytest.mark.slow
 def test_what_was_written_stays_when_the_reader_is_killed(
     tmp_path: Path, reports: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +122,7 @@ def test_what_was_written_stays_when_the_reader_is_killed(
     assert states(kept) == EXPECTED
 
 
+@pytest.mark.slow
 def test_a_report_that_kills_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As tests/reports/crashing.py's reports do: what is left of it, and the others are whole."""
     paths = []
@@ -163,6 +168,7 @@ def test_clients_that_are_none() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_on_a_dask_cluster(tmp_path: Path, reports: list[str]) -> None:
     distributed = pytest.importorskip("distributed")
     kept = History(tmp_path / "h")
@@ -173,6 +179,7 @@ def test_on_a_dask_cluster(tmp_path: Path, reports: list[str]) -> None:
     assert states(kept) == EXPECTED
 
 
+@pytest.mark.slow
 def test_the_verb_streams(tmp_path: Path, reports: list[str]) -> None:
     words = ("diagnose", tmp_path / "runs", "--history", tmp_path / "h", "--json")
     done = subprocess.run(

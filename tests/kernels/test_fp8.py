@@ -50,6 +50,7 @@ def _bfloat16(x: NDArray[np.floating]) -> NDArray[np.float32]:
     return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULE.CHECKS)
 def test_the_tolerance_is_within_flash_attention_3s(name: str) -> None:
     """Theirs: twice the error of attention with probabilities in e4m3, and bf16's own rounding."""
@@ -74,6 +75,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", WRONG)
 def test_the_gate_stops_what_is_not_attention(wrong: str, tmp_path: Path) -> None:
     at = data.prepare_data(ASKED, "S255-causal", 0, tmp_path)

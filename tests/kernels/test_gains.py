@@ -15,6 +15,8 @@ from profkit.records.record import read_record
 from profkit.show.views.explain import explain
 from tests.kernels.test_verdicts import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 def _gains():
     spec = importlib.util.spec_from_file_location("gains", ROOT / "tools" / "gains.py")

@@ -20,6 +20,8 @@ from profkit.measure.variants import build, toolchain
 from tests.conftest import ROOT
 from tests.kernels.resources import LADDER
 
+pytestmark = pytest.mark.slow
+
 AGAIN = "the page is old: make ladder"
 
 

@@ -15,6 +15,8 @@ from profkit.measure.variants import variants
 from profkit.records.grid import read_grid
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 AGAIN = "the table is old: python tools/attention_grid.py table"
 
 

@@ -11,6 +11,8 @@ import pytest
 from tests.conftest import ROOT
 from tests.measure.conftest import Machine, driver, machine  # noqa: F401 - fixtures
 
+pytestmark = pytest.mark.slow
+
 SOURCE = """/* {name}
 
    bound: memory   limiter: dram   cause: x   twin: {twin}   output: {output}

@@ -152,6 +152,7 @@ def test_relief_relieves():
             assert gain > (1.05 if name in nearly_same else 1.15), (name, gain)
 
 
+@pytest.mark.slow
 def test_reports_hold_every_probe_and_twin():
     reports = read_report(find_files(RECORDED, "probes-*.ncu-repz"))
     assert {f.status for f in reports.files} == {"ok"}

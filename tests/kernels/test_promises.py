@@ -18,6 +18,8 @@ from profkit.evidence.runs import Evidence, Run
 from profkit.measure.variants.problem import load_problem
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 ARTIFACTS = ROOT / "artifacts"
 HEADERS = evidence_of(ARTIFACTS).headers
 EVIDENCE = Evidence(ARTIFACTS)

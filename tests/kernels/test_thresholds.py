@@ -12,6 +12,8 @@ from tests.kernels import thresholds
 from tests.kernels.test_probes import NO_PROBE
 from tests.kernels.test_verdicts import ROOT
 
+pytestmark = pytest.mark.slow
+
 # Numbers that no probe holds: for reports with fewer sections, other GPUs, real kernels' mixtures.
 NOT_HELD = {
     "L2.queued": "a wait per load of 1,500 cycles comes with it; alone it only spares the question",

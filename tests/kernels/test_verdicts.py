@@ -11,6 +11,8 @@ import pytest
 
 from tests.conftest import others
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

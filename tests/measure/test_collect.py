@@ -53,6 +53,7 @@ def test_a_report_and_nothing_else_is_left(tmp_path: Path) -> None:
     assert "--profile-from-start" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "message", "hint"),
     [
@@ -128,6 +129,7 @@ def test_a_hang_is_stopped_with_all_its_children(
     assert left_in(tmp_path / "out") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_nothing(
     tmp_path: Path,

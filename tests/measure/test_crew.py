@@ -114,6 +114,7 @@ def two(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return machine
 
 
+@pytest.mark.slow
 def test_check_shares_variants_and_one_gpu_may_die(two: Machine) -> None:
     """A crash on one GPU is the variant's fault only if it comes on the other too."""
     crash = "{ __builtin_trap(); }"
@@ -134,6 +135,7 @@ def test_check_shares_variants_and_one_gpu_may_die(two: Machine) -> None:
     assert "bad was given to another GPU: at " in done.stderr
 
 
+@pytest.mark.slow
 def test_profile_of_two_cases_on_two_gpus(two: Machine) -> None:
     pytest.importorskip("ncu_report")
     for name in ("v1", "v2", "v3"):
@@ -152,6 +154,7 @@ def test_profile_of_two_cases_on_two_gpus(two: Machine) -> None:
     assert Path(two.artifacts).is_dir()
 
 
+@pytest.mark.slow
 def test_bench_on_gpus_that_are_not_there(two: Machine) -> None:
     two.write("v1_x.cu")
     done = profkit("bench", "--variant", "v1", "--gpus", "3", status=2)
@@ -163,6 +166,7 @@ def test_bench_on_gpus_that_are_not_there(two: Machine) -> None:
     assert "--aa is of one GPU" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_cases_on_the_gpus_of_a_cluster(machine: Machine, tmp_path: Path) -> None:
     """Each case is one task of a worker that has a GPU; a scheduler without one is told."""

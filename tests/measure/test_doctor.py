@@ -30,6 +30,7 @@ def test_on_a_machine_with_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert found["counters"].status == "warning"
 
 
+@pytest.mark.slow
 def test_on_a_machine_with_a_gpu(machine: Machine) -> None:
     found = by_name()
     assert found["GPU"].detail == "Stand-in GPU, sm_90, 132 SMs"

@@ -80,6 +80,7 @@ def profkit(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.slow
 def test_a_compiler_of_the_header_is_not_run(machine: Machine, tmp_path: Path) -> None:
     path = machine.write("evil_x.cu")
     path.write_text(
@@ -93,6 +94,7 @@ def test_a_compiler_of_the_header_is_not_run(machine: Machine, tmp_path: Path) -
     assert trusted.returncode == 0, trusted.stderr
 
 
+@pytest.mark.slow
 def test_listing_runs_nothing_of_a_folder(machine: Machine, tmp_path: Path) -> None:
     trap = machine.kernels / "doubling/problem.py"
     trap.write_text(trap.read_text() + f"\nopen({str(tmp_path / 'ran')!r}, 'w')\n")
@@ -110,6 +112,7 @@ def test_listing_runs_nothing_of_a_folder(machine: Machine, tmp_path: Path) -> N
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 def test_one_bad_header_does_not_stop_the_list_of_the_others(machine: Machine) -> None:
     machine.write("v1_x.cu")
     machine.write("v2_x.cu", keys="after: v1")

@@ -99,6 +99,7 @@ def bf16(x: np.ndarray) -> np.ndarray:
     return (bits & 0xFFFF0000).astype(np.uint32).view(np.float32).astype(np.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAZY)
 @pytest.mark.parametrize("case", ["S17", "S300", "A", "B"])
 def test_the_gate_stops_what_is_not_attention(name: str, case: str) -> None:

@@ -106,6 +106,7 @@ def test_other_python_files_are_no_variants(tmp_path: Path) -> None:
     assert [v.id for v in variants.find_variants(tmp_path)] == ["tri"]
 
 
+@pytest.mark.slow
 def test_list_shows_what_cannot_be_compiled_here(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +159,7 @@ LANGUAGE = Language(
 '''
 
 
+@pytest.mark.slow
 def test_one_more_language_is_one_file(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +250,7 @@ PLAIN = TRITON.replace("after: one   fixes: uncoalesced-access   ", "").replace(
 PLAIN = PLAIN.replace(": tl.constexpr", "")
 
 
+@pytest.mark.slow
 def test_all_verbs_take_a_variant_in_triton(faked: Machine) -> None:
     """Recorded, compiled, started by player.c: checked, timed, profiled and compared like any other."""
     write(faked.kernels / "doubling", text=PLAIN)
@@ -277,6 +280,7 @@ def test_all_verbs_take_a_variant_in_triton(faked: Machine) -> None:
     assert record["launches"][0]["grid"] == [4, 1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
@@ -301,6 +305,7 @@ def test_what_fails_while_compiling_is_one_line_and_the_rest_goes_on(
     assert re.search(says, done.stderr), done.stderr
 
 
+@pytest.mark.slow
 def test_a_case_that_is_declined_is_not_supported(faked: Machine) -> None:
     refuses = "    if args.size[0] > 550: raise NotImplementedError\n    n = args"
     write(faked.kernels / "doubling", text=PLAIN.replace("    n = args", refuses))

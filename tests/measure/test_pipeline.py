@@ -11,6 +11,8 @@ from profkit.measure.targets import TargetRun
 from profkit.records.store import digest
 from tests.measure.conftest import Machine
 
+pytestmark = pytest.mark.slow
+
 
 def measure(machine: Machine, *names: str, time: bool = False) -> TargetRun:
     target = targets.choose_target(targets.Places(machine.kernels), names, False, (), False)

@@ -63,6 +63,7 @@ def test_the_wheel_brings_what_a_cuda_variant_includes() -> None:
     assert '"kernels/common/variant.cuh" = "profkit/measure/variants/variant.cuh"' in text
 
 
+@pytest.mark.slow
 @pytest.mark.nvcc
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")

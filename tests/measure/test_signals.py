@@ -15,6 +15,8 @@ from profkit.measure import process
 
 from .conftest import Machine
 
+pytestmark = pytest.mark.slow
+
 MOMENTS = 6  # of each signal; profkit's own time to start is 0.2 s
 
 

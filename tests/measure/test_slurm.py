@@ -15,6 +15,8 @@ from tests.conftest import ROOT
 
 from .conftest import Machine
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = ROOT / "tools" / "slurm_array.sh"
 SBATCH = """#!/usr/bin/env bash
 # Runs every task of an array at once and waits, as --wait does.

@@ -12,6 +12,8 @@ import pytest
 
 from .conftest import Machine
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("profkit.cli.options")
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from tests.golden import held
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("number", [3, 4])
 def test_what_the_probes_would_gain_is_what_it_was(number: int) -> None:

@@ -224,6 +224,7 @@ def test_share_and_attainable_agree(rates):
             assert point.share == pytest.approx(point.rate / point.attainable)
 
 
+@pytest.mark.slow
 def test_on_the_recorded_reports(own_runs):
     row = {r["variant"]: r for r in own_runs.to_dict("records") if r["case"] in {"1GiB", "4096"}}
     name, share = nearest_roof(row["copy"])
@@ -239,6 +240,7 @@ def test_on_the_recorded_reports(own_runs):
     assert by_level(row["matmul"])["l1"].note  # TMA writes to shared memory
 
 
+@pytest.mark.slow
 def test_attention_moves_its_compulsory_bytes_once(own_runs):
     rows = own_runs[(own_runs.variant == "sdpa-cudnn") & (own_runs.case == "C")].to_dict("records")
     placed = by_level(
@@ -249,16 +251,19 @@ def test_attention_moves_its_compulsory_bytes_once(own_runs):
     assert 0.9 < placed["dram"].intensity / placed["workload"].intensity < 1.3
 
 
+@pytest.mark.slow
 def test_recorded_with_caches_flushed_nothing_is_resident(own_runs):
     assert not [row["variant"] for row in own_runs.to_dict("records") if cache_resident(row)]
 
 
+@pytest.mark.slow
 def test_no_point_lies_above_its_roof(own_runs, corpus_runs):
     for row in [*own_runs.to_dict("records"), *corpus_runs.to_dict("records")]:
         for point in points(row):
             assert point.share <= TOLERANCE, (row["report"], row["launch"], point)
 
 
+@pytest.mark.slow
 def test_the_guides_table_agrees_with_what_reports_measure(corpus_runs):
     checked = set()
     for row in corpus_runs.to_dict("records"):
@@ -271,6 +276,7 @@ def test_the_guides_table_agrees_with_what_reports_measure(corpus_runs):
     assert len(checked) >= 3
 
 
+@pytest.mark.slow
 def test_every_launch_has_a_point_or_a_reason(own_runs, corpus_runs):
     for row in [*own_runs.to_dict("records"), *corpus_runs.to_dict("records")]:
         assert points(row) or missing(row), row["report"]

@@ -29,6 +29,8 @@ from tests.found import find_files
 from tests.program.made import GEMM, MUL, Program, ran
 from tools.programs import document as said
 
+pytestmark = pytest.mark.slow
+
 DATA = Path(__file__).parent / "data"
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 TRACES = sorted(p.name for p in find_files(DATA, "*.json.gz"))

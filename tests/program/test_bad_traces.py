@@ -70,6 +70,7 @@ def test_what_is_no_trace_is_said_to_be_none(content: bytes, word: str, tmp_path
     assert word in error(path).message
 
 
+@pytest.mark.slow
 def test_a_gzip_bomb_ends_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t.json.gz"
     blanks = b" " * 1_000_000
@@ -181,6 +182,7 @@ def test_two_steps_of_different_length_are_told(tmp_path: Path) -> None:
     assert answer.split.period / 1e6 == pytest.approx(0.5, rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_launches_a_step(tmp_path: Path) -> None:
     from time import monotonic
 

@@ -92,6 +92,7 @@ def _do(program: Program, what: str, name: str, much: float) -> None:
             program.launch(name, much, stream=9 if what == "beside" else 7)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     parts=st.lists(PART, min_size=1, max_size=8),
@@ -133,6 +134,7 @@ def holds(of: Triage) -> None:
         assert all(finding.saves.low == 0 for finding in of.findings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", sorted(p.name for p in find_files(DATA, "*.json.gz")))
 def test_it_holds_of_every_recorded_program(file: str) -> None:
     holds(answer(file)[0])

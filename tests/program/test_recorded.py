@@ -18,6 +18,8 @@ from tests.found import find_files
 from tools import programs
 from tools.programs import document as said
 
+pytestmark = pytest.mark.slow
+
 DATA = Path(__file__).parent / "data"
 TRUTH = json.loads((DATA / "truth.json").read_text())["programs"]
 # Recorded program -> what is planted in it.

@@ -26,11 +26,13 @@ def known(value):
     return [known(v) for v in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in RECORDED if p], ids=lambda p: p.stem + p.parent.name)
 def test_every_committed_record_loses_nothing(path) -> None:
     assert known(read_record(path).to_json()) == known(json.loads(path.read_text()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in RECORDED if p], ids=lambda p: p.stem + p.parent.name)
 def test_every_committed_record_is_written_again_to_the_letter(path, tmp_path) -> None:
     copy = tmp_path / path.name

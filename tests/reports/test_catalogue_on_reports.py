@@ -8,6 +8,8 @@ import pytest
 
 from profkit.reports.metrics import CATALOGUE
 
+pytestmark = pytest.mark.slow
+
 RECORD = {"declared_operations", "declared_bytes", "declared_exps"}
 
 

@@ -38,6 +38,7 @@ def test_whole(at) -> None:
     assert len(frames.sha256) == 64
 
 
+@pytest.mark.slow
 def test_every_truncation_is_seen_but_those_between_launches(at) -> None:
     data = made.report([made.result(NAMES)] * 2, NAMES)
     second = len(made.block([made.result(NAMES)]))
@@ -52,6 +53,7 @@ def test_every_truncation_is_seen_but_those_between_launches(at) -> None:
     assert Counter(verdicts.values()) == {"damaged": len(data) - 6, "empty": 3}
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=60))
 def test_an_overwrite_never_raises_and_ok_keeps_every_launch(offset: int, noise: bytes) -> None:

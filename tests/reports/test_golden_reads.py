@@ -16,6 +16,7 @@ REPORTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REPORTS)
 def test_what_is_read_is_what_was_read(name: str) -> None:
     held("reports", ("forms", ("diagnose", f"artifacts/{name}")))

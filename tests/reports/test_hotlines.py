@@ -97,6 +97,7 @@ def test_what_was_not_collected_has_no_line(tmp_path: Path) -> None:
     assert len(hot_lines(path, 0)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(COUNTERS))
 @in_a_child
 def test_every_counter_adds_up(name: str) -> None:
@@ -117,6 +118,7 @@ def test_every_counter_adds_up(name: str) -> None:
         assert COUNTERS[name].alternatives
 
 
+@pytest.mark.slow
 @in_a_child
 def test_each_counter_is_found_somewhere() -> None:
     """A misspelt metric or opcode would never be found: each is in one committed report."""
@@ -144,6 +146,7 @@ def test_each_counter_is_found_somewhere() -> None:
     assert {f"instructions {family}" for family in FAMILIES} <= set(COUNTERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [*kinds()[::4], *others()], ids=lambda path: path.name[:40])
 @in_a_child
 def test_samples_are_all_there(path: Path) -> None:

@@ -133,6 +133,7 @@ def test_wanted_launches_only(several: str, in_parts: None, tmp_path: Path) -> N
     assert [container.check(path).status for path, _ in made_] == ["ok", "ok"]
 
 
+@pytest.mark.slow
 def test_lines_of_a_large_one(heavy: Path) -> None:
     """The last repetition of a launch, from a part of the report, has the lines of the first."""
     small = heavy.with_name("small.ncu-rep")
@@ -154,6 +155,7 @@ sys.exit(done.returncode)
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_memory_is_at_most_three_times_the_report_and_200_mb(heavy: Path) -> None:
     """Of the largest process; the library alone took six times the report."""
     command = [sys.executable, "-c", MEASURED, "diagnose", "--json", str(heavy)]
@@ -163,6 +165,7 @@ def test_memory_is_at_most_three_times_the_report_and_200_mb(heavy: Path) -> Non
     assert float(done.stderr.splitlines()[-1]) < 3 * heavy.stat().st_size + 200e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [1, 1 << 20])
 def test_lines_of_a_large_one_stand_in_the_order_of_the_requests(
     several: str, part: int, monkeypatch: pytest.MonkeyPatch

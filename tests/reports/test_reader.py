@@ -166,6 +166,7 @@ def test_rules_are_advice_not_errors(write) -> None:
     assert found.scope.tolist() == ["local", ""]
 
 
+@pytest.mark.slow
 def test_every_file_has_its_status_and_the_others_go_on(write, tmp_path: Path) -> None:
     good = write(made.result(NAMES))
     data = good.read_bytes()
@@ -223,6 +224,7 @@ def test_what_is_left_of_a_damaged_report(write) -> None:
     assert reports.launches.device.tolist() == ["NVIDIA H200"] * 3
 
 
+@pytest.mark.slow
 def test_a_crash_of_the_library_takes_one_file(write, tmp_path: Path, monkeypatch) -> None:
     for n in range(10):
         write(made.result(NAMES), name=f"{n}.ncu-rep")

@@ -14,6 +14,8 @@ from profkit.reports.reader import read_report
 from tests.conftest import CORPUS, committed, kinds, others
 from tests.reports.child import in_a_child
 
+pytestmark = pytest.mark.slow
+
 ALL = [*committed(), *others()]
 # Those that read in milliseconds, for what is done hundreds of times.
 SMALL = [

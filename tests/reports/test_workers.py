@@ -18,6 +18,8 @@ from profkit.reports import cluster, reader
 from profkit.reports.isolated import each_isolated, is_limited, isolated, processors
 from tests.reports import made
 
+pytestmark = pytest.mark.slow
+
 DIES = "tests.reports.crashing:dies"
 SURROUNDINGS = "tests.reports.crashing:surroundings"
 

@@ -58,6 +58,7 @@ def probes() -> dict[str, Judged]:
     return dict(zip(first, with_lines(list(first.values()), None, 0), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("probe", PROBES)
 def test_a_probe_s_brief_names_cause_and_line(probes: dict[str, Judged], probe: str) -> None:
     run = probes[probe]

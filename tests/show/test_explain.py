@@ -16,6 +16,7 @@ from profkit.show.views.explain import explain, index, reference
 from tests.conftest import ROOT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*(r.id for r in ALL), *CATALOGUE])
 def test_everything_has_a_page(name: str) -> None:
     page = explain(name)

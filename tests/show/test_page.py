@@ -27,6 +27,8 @@ from profkit.show.views.diagnosis import diagnosis_document, headline
 from tests.conftest import ROOT
 from tests.show.conftest import HOSTILE, Made
 
+pytestmark = pytest.mark.slow
+
 NONE = Reports(())
 PLACED = {
     "fp32_rate": 1e12,

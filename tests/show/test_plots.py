@@ -86,6 +86,7 @@ def boxes(ax, texts):
     return [Text.get_window_extent(t) for t in texts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 4, 20])
 def test_labels_of_a_crowd_cover_neither_each_other_nor_leave_the_frame(n):
     ax = plots.roofline(crowd(n))
@@ -97,6 +98,7 @@ def test_labels_of_a_crowd_cover_neither_each_other_nor_leave_the_frame(n):
     assert all(inside.x0 <= b.x0 and b.x1 <= inside.x1 and inside.y0 <= b.y0 for b in found)
 
 
+@pytest.mark.slow
 def test_labels_keep_off_the_ceilings_words_and_the_legend():
     ax = plots.roofline(crowd(20))
     ceilings = [t for t in ax.texts if t.get_text().startswith(("DRAM", "L1", "L2", "FP32"))]
@@ -105,6 +107,7 @@ def test_labels_keep_off_the_ceilings_words_and_the_legend():
     assert not [1 for a in boxes(ax, labels(ax)) for b in fixed if a.overlaps(b)]
 
 
+@pytest.mark.slow
 def test_real_launches_are_all_named_without_overlap(own_runs):
     ax = plots.roofline(own_runs)
     found = boxes(ax, [t for t in ax.texts if t.get_text().endswith(" %")])
@@ -224,6 +227,7 @@ def test_an_empty_frame_is_refused(draw):
         draw(frame({}).iloc[:0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", ALL)
 @pytest.mark.parametrize("row", [{}, {"status": "failed"}])
 def test_a_launch_of_which_nothing_is_known_is_a_picture_too(draw, row, tmp_path):
@@ -242,6 +246,7 @@ def test_draws_on_the_callers_axes_and_returns_it(draw):
     assert isinstance(draw(crowd(2), ax=subfigure.add_subplot()), Axes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", ALL)
 @pytest.mark.parametrize(
     ("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
@@ -251,6 +256,7 @@ def test_saves(draw, ending, start, tmp_path):
     assert path.read_bytes().startswith(start)
 
 
+@pytest.mark.slow
 def test_saves_at_twice_the_readmes_size(tmp_path):
     path = plots.save(plots.roofline(crowd(1)), tmp_path / "roof.png")
     width, height = (int.from_bytes(path.read_bytes()[i : i + 4]) for i in (16, 20))
@@ -279,6 +285,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", ALL)
 @pytest.mark.filterwarnings("error")
 def test_hostile_names_are_only_letters(draw, tmp_path):
@@ -308,6 +315,7 @@ def test_clip_leaves_nothing_that_acts():
     assert clip("x" * 40, 20) == "x" * 12 + "…" + "x" * 7
 
 
+@pytest.mark.slow
 def test_nothing_of_pyplot_is_touched():
     code = (
         "import sys, pandas as pd; from profkit.show import plots;"
@@ -321,6 +329,7 @@ def test_a_notebook_shows_the_axes_itself():
     assert plots.roofline(crowd(1))._repr_png_().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_drawing_changes_neither_the_frame_nor_the_settings(own_runs):
     from matplotlib import rcParams
 

@@ -35,6 +35,7 @@ def _table(shown: str) -> list[str]:
     return shown.split("\n\n")[1].splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 def test_every_line_fits(made: Made, width: int) -> None:
     table = judged_rows([made(name, index=i) for i, name in enumerate(HOSTILE)])

@@ -74,6 +74,7 @@ def wrong_words(row: Row) -> Iterator[str]:
             yield f"{nonsense} in {everything}"
 
 
+@pytest.mark.slow
 def test_no_launch_at_hand_is_promised_more_than_its_finding_can_bring(
     all_runs: list[Judged],
 ) -> None:
@@ -82,6 +83,7 @@ def test_no_launch_at_hand_is_promised_more_than_its_finding_can_bring(
     assert sum(run.saved > 0 for run in all_runs) > 100
 
 
+@pytest.mark.slow
 def test_every_form_says_the_same_of_every_row_at_hand(all_runs: list[Judged]) -> None:
     rows = [*judged_rows(all_runs), *judged_rows(all_runs, every=True)]
     assert [f"{row.shown.report}: {x}" for row in rows for x in wrong_words(row)] == []

@@ -6,6 +6,8 @@ from profkit.errors import ProfkitError
 
 from .conftest import INSIDE, KEYS, Bench
 
+pytestmark = pytest.mark.slow
+
 SMALL = """tune: TILE=2,1,4 WARPS=1,2
    where: TILE >= WARPS"""
 BAD = "if (TILE == 4 && a->size[0])"

@@ -3,12 +3,14 @@
 import json
 
 import pandas as pd
+import pytest
 
 from profkit.records.record import read_record
 
 from .conftest import Bench
 
 
+@pytest.mark.slow
 def test_the_whole_loop(knob: Bench) -> None:
     said = json.loads(knob.tune("--trials", "12", "--json").stdout)
     assert said["distinct"] == 12

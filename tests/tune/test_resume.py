@@ -12,6 +12,8 @@ from profkit.errors import ProfkitError
 
 from .conftest import INSIDE, Bench
 
+pytestmark = pytest.mark.slow
+
 WIDE = "tune: TILE=4,1,2,8,16 WARPS=2,1,4 MODE=0,1"
 
 

@@ -15,6 +15,8 @@ import pytest
 
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 optuna = pytest.importorskip("optuna")
 exc = pytest.importorskip("sqlalchemy.exc")
 

@@ -43,6 +43,7 @@ def test_what_v3_takes_is_what_its_launcher_asks_for(tmp_path: Path) -> None:
     assert len({gates.machine_code_identity(m) for m in good}) == len(good)
 
 
+@pytest.mark.slow
 def test_nothing_to_tune_is_said_on_any_machine() -> None:
     pytest.importorskip("optuna")
     command = [sys.executable, "-m", "profkit", "tune", "--variant", "stage2", "--case", "B"]

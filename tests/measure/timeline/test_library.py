@@ -79,6 +79,7 @@ def test_without_cupti_it_says_what_else_there_is(monkeypatch: pytest.MonkeyPatc
     assert "torch.profiler or nsys" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_a_program_that_hangs_is_stopped_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ def _functions(path: Path) -> Iterator[tuple[list[str], list[Instruction], int]]
         yield [action.sass_by_pc(x.pc) or "" for x in code], code, start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [*kinds()[::6], *others()], ids=lambda path: path.name[:40])
 def test_bits_say_what_the_text_says(path: Path) -> None:
     for texts, code, _ in _functions(path):
