@@ -15,7 +15,7 @@ nb_execution_mode = "off"  # tools/build_site.py has run them, where they stand
 # Blocks of commands have no language, and no lexer knows CUDA better than C++'s.
 highlight_language = "none"
 suppress_warnings = ["misc.highlighting_failure"]
-exclude_patterns = ["README.md", "decisions"]
+exclude_patterns = ["README.md", "decisions/README.md"]
 
 
 def setup(app: object) -> None:

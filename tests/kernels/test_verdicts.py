@@ -116,7 +116,7 @@ def test_further_rules_of_the_headers_fire(rows):
 
 
 def test_disagreements_with_the_rule_of_other_peoples_reports_are_known():
-    """Who is right on each: DECISIONS.md."""
+    """Who is right on each: docs/decisions/041."""
     if not others():
         pytest.skip("no reports of others beside the project (../shared/corpus)")
     found, asked = VERDICTS.disagreements(others())
