@@ -46,6 +46,11 @@ def is_triage(path: str | Path) -> bool:
     return (Path(path) / "triage.json").is_file()
 
 
+def is_timeline(path: str | Path) -> bool:
+    """Whether it is a program's timeline, kept by a triage that was ended before its answer."""
+    return (Path(path) / "timeline.json").is_file()
+
+
 def stale(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
     """Which runs ("variant.case") are of code that has changed since, as errors to say."""
     evidence, problems = evidence_of(artifacts), []

@@ -9,6 +9,7 @@
 
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -66,6 +67,8 @@ struct State {
   std::unordered_map<uint64_t, uint32_t> calls;  // domain and callback id -> name
 };
 State* state = nullptr;  // never freed: finish() runs after static destructors have
+CUpti_SubscriberHandle subscriber = nullptr;
+uint64_t earliest = 0;  // CUPTI's time before which nothing is kept
 
 FILE* file(Kind kind) {
   FILE*& f = state->files[kind];
@@ -121,6 +124,7 @@ void take(const CUpti_Activity* record) {
     case CUPTI_ACTIVITY_KIND_KERNEL:
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
       const auto& k = *reinterpret_cast<const CUpti_ActivityKernel9*>(record);
+      if (k.start < earliest) break;
       write(kKernels,
             Kernel{k.start, k.end, k.graphNodeId, k.correlationId, k.deviceId, k.streamId,
                    kernel_name(k.name), k.graphId, {k.gridX, k.gridY, k.gridZ},
@@ -131,18 +135,21 @@ void take(const CUpti_Activity* record) {
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
       const auto& c = *reinterpret_cast<const CUpti_ActivityMemcpy5*>(record);
+      if (c.start < earliest) break;
       write(kCopies, Copy{c.start, c.end, c.bytes, c.correlationId, c.deviceId, c.streamId,
                           c.copyKind, c.srcKind, c.dstKind, c.flags});
       break;
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY2: {
       const auto& c = *reinterpret_cast<const CUpti_ActivityMemcpyPtoP4*>(record);
+      if (c.start < earliest) break;
       write(kCopies, Copy{c.start, c.end, c.bytes, c.correlationId, c.deviceId, c.streamId,
                           c.copyKind, c.srcKind, c.dstKind, c.flags});
       break;
     }
     case CUPTI_ACTIVITY_KIND_MEMSET: {
       const auto& m = *reinterpret_cast<const CUpti_ActivityMemset4*>(record);
+      if (m.start < earliest) break;
       write(kCopies, Copy{m.start, m.end, m.bytes, m.correlationId, m.deviceId, m.streamId,
                           kMemset, 0, static_cast<uint8_t>(m.memoryKind), 0});
       break;
@@ -150,6 +157,7 @@ void take(const CUpti_Activity* record) {
     case CUPTI_ACTIVITY_KIND_RUNTIME:
     case CUPTI_ACTIVITY_KIND_DRIVER: {
       const auto& a = *reinterpret_cast<const CUpti_ActivityAPI*>(record);
+      if (a.start < earliest) break;
       const auto domain = a.kind == CUPTI_ACTIVITY_KIND_RUNTIME ? CUPTI_CB_DOMAIN_RUNTIME_API
                                                                 : CUPTI_CB_DOMAIN_DRIVER_API;
       write(kCalls, Call{a.start, a.end, a.correlationId, a.threadId, call_name(domain, a.cbid)});
@@ -157,6 +165,7 @@ void take(const CUpti_Activity* record) {
     }
     case CUPTI_ACTIVITY_KIND_MARKER: {
       const auto& m = *reinterpret_cast<const CUpti_ActivityMarker2*>(record);
+      if (m.timestamp < earliest) break;
       write(kRanges, Range{m.timestamp, m.id, m.objectId.pt.threadId,
                            m.name ? number(m.name) : UINT32_MAX, static_cast<uint32_t>(m.flags)});
       break;
@@ -255,6 +264,30 @@ void say(const char* what, CUptiResult status) {
   }
 }
 
+// CUPTI has one subscription a process. Whoever has it keeps others (torch.profiler, which starts
+// later) from taking the activity records away from us. Nothing is ever called back through it.
+void CUPTIAPI called(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
+
+void subscribe() {
+  const CUptiResult status = cuptiSubscribe(&subscriber, called, nullptr);
+  if (status == CUPTI_SUCCESS) return;
+  say("another tool (torch.profiler, nsys, Proton) holds CUPTI's one subscription, and may take "
+      "records away: run the program without it",
+      status);
+}
+
+// PROFKIT_AFTER: the host's monotonic time, in nanoseconds, at which the recording begins.
+void begin_late() {
+  const char* text = std::getenv("PROFKIT_AFTER");
+  if (text == nullptr) return;
+  timespec clock;
+  clock_gettime(CLOCK_MONOTONIC, &clock);
+  const uint64_t now = clock.tv_sec * 1'000'000'000ull + clock.tv_nsec;
+  const uint64_t begin = std::strtoull(text, nullptr, 10);
+  uint64_t stamp = 0;
+  if (begin > now && cuptiGetTimestamp(&stamp) == CUPTI_SUCCESS) earliest = stamp + (begin - now);
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
@@ -270,6 +303,8 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
     std::fprintf(f, "cupti\t%u\nrank\t%s\n", version, rank ? rank : "");
     std::fflush(f);
   }
+  begin_late();
+  subscribe();
   CUptiResult status = cuptiActivityRegisterCallbacks(requested, completed);
   if (status != CUPTI_SUCCESS) {
     say("another profiler is at work in this process", status);

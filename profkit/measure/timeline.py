@@ -11,6 +11,8 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product, starmap
@@ -107,40 +109,95 @@ def _first(what: str, places: list[Path], names: tuple[str, ...]) -> Path:
 
 
 TIMEOUT = 600.0  # seconds; --timeout changes it
+SIGNALLED = 128  # a shell's status of a command that a signal ended: this and its number
+_INJECTED = Path(__file__).with_name("inject")
+
+
+@dataclass(frozen=True)
+class Window:
+    """Which part of a program's run is recorded, in seconds from its start."""
+
+    after: float = 0.0  # what is before it is not kept
+    seconds: float | None = None  # then the program is ended; None: it ends by itself
+    timeout: float = TIMEOUT  # then it is ended anyway
 
 
 @dataclass(frozen=True)
 class Recorded:
     seconds: float  # how long it ran
     note: str  # how it ended, if not well
+    by_itself: bool = True  # whether it ended; if not, it was ended here
 
 
 def record_timeline(
     command: Sequence[str],
     folder: Path,
-    timeout: float = TIMEOUT,
+    window: Window | None = None,
     echo: process.Sink | None = None,
 ) -> Recorded:
     """Run a command with the injection library in each of its processes that starts CUDA.
 
     The folder, empty, gets a file of each kind for each process (profkit.program.readers.injected
-    reads them). After `timeout` seconds it is stopped; what it did until then is kept.
+    reads them). The program is ended when the window is over, and at Ctrl-C or a polite kill; what it
+    did until then is kept.
+
+    Raises:
+        ProfkitError: It ended badly before any kernel, or cannot be started.
     """
-    injection = build_injection()
-    env = {**os.environ, "CUDA_INJECTION64_PATH": str(injection), "PROFKIT_TIMELINE": str(folder)}
-    done = process.run_command(command, timeout, env, echo)
-    note = ""
+    window = window or Window()
+    env = _environment(folder, window)
+    limit = window.timeout
+    if window.seconds is not None:
+        limit = min(limit, window.after + window.seconds)
+    began = time.monotonic()
+    try:
+        done = process.run_command(command, limit, env, echo)
+    except KeyboardInterrupt:
+        note = f"{command[0]} was ended by a signal to profkit: its timeline ends there"
+        return Recorded(time.monotonic() - began, note, by_itself=False)
     if done.status is None:
-        note = f"{command[0]} was stopped after {timeout:.0f} s: its timeline ends there"
-    elif done.status:
-        note = f"{command[0]} ended with status {done.status}: its timeline ends there"
-        if not any(folder.glob("*.kernels")):
-            last = (done.output.strip().splitlines() or [""])[-1]
-            raise ProfkitError(
-                f"{command[0]} ended with status {done.status} before any kernel: {last}",
-                "run it once without profkit triage",
-            )
-    return Recorded(done.seconds, note)
+        return Recorded(done.seconds, _say_ended(command, window, limit), by_itself=False)
+    if done.status == 0:
+        return Recorded(done.seconds, "")
+    how, hint = _say_failed(command, done.status)
+    if not any(folder.glob("*.kernels")):
+        last = (done.output.strip().splitlines() or [""])[-1]
+        raise ProfkitError(f"{how} before any kernel: {last}", hint)
+    return Recorded(done.seconds, f"{how}: its timeline ends there; {hint}")
+
+
+def _environment(folder: Path, window: Window) -> dict[str, str]:
+    injection = build_injection()
+    paths = [str(_INJECTED)]
+    if own := os.environ.get("PYTHONPATH"):
+        paths.append(own)
+    env = dict(os.environ)
+    env["CUDA_INJECTION64_PATH"] = str(injection)
+    env["PROFKIT_TIMELINE"] = str(folder)
+    env["PYTHONPATH"] = os.pathsep.join(paths)
+    if window.after:
+        env["PROFKIT_AFTER"] = str(time.monotonic_ns() + round(window.after * 1e9))
+    return env
+
+
+def _say_ended(command: Sequence[str], window: Window, limit: float) -> str:
+    asked = window.seconds is not None and limit < window.timeout
+    why = "as --seconds asks" if asked else "at --timeout"
+    return f"{command[0]} was ended after {limit:g} s, {why}: its timeline ends there"
+
+
+def _say_failed(command: Sequence[str], status: int) -> tuple[str, str]:
+    """How a program ended badly, and what to try."""
+    number = -status if status < 0 else status - SIGNALLED  # a shell says it so
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"{command[0]} ended with status {status}", "run it once without profkit triage"
+    hint = (
+        "run it once without profkit triage; if it is ended so only while it is recorded, record "
+        "it with torch.profiler or nsys and give profkit triage that file"
+    )
+    return f"{command[0]} was ended by {name}", hint
 
 
 BUDGET = 180.0  # seconds; --budget changes it

@@ -185,12 +185,12 @@ def test_counters_that_were_kept_are_read_again(run, tmp_path: Path) -> None:
 def test_without_permission_for_counters_the_timeline_is_the_answer(
     run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from profkit.cli.verbs import triage as verb
+    from profkit.cli import watching
     from profkit.measure import timeline as recorder
     from profkit.program.readers import injected
 
     timeline = injected.read_injected(DATA / "strided.timeline")
-    monkeypatch.setattr(verb, "_record", lambda *_: timeline)
+    monkeypatch.setattr(watching, "record_program", lambda *_: (timeline, True))
     monkeypatch.setattr(
         recorder.toolchain, "need_tool", lambda _: ROOT / "tests/measure/standin/ncu"
     )

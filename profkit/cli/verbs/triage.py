@@ -2,6 +2,7 @@
 
 profkit triage -- python train.py             # watched, then counted
 profkit triage -o step.triage --budget 60 --timeout 300 -- python train.py
+profkit triage --after 30 --seconds 10 -- python serve.py   # a server: ended then
 profkit triage trace.json.gz                  # of torch.profiler, no GPU needed
 profkit triage trace.json.gz --step-ms 16.5   # what a plain run takes
 profkit triage run.sqlite --range train_step --json --quiet    # of nsys
@@ -16,37 +17,37 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from json import dumps
 from pathlib import Path
-from tempfile import gettempdir
+from typing import TYPE_CHECKING
 
 from profkit.cli import options
 from profkit.cli.options import argument, flag
-from profkit.cli.output import note, print_blocks, say, spinner
-from profkit.cli.sources import is_triage, refuse_other
-from profkit.cli.targets import watched
+from profkit.cli.output import note, print_blocks
+from profkit.cli.sources import is_timeline, is_triage, refuse_other
 from profkit.errors import ProfkitError
 from profkit.files import (
     cannot_write,
     check_output,
+    copy_file,
     make_folder,
     move_folder,
     temporary_folder,
-    write_bytes,
     write_text,
 )
-from profkit.measure import timeline as recorder
-from profkit.program import counts as counting
 from profkit.program.counts import Counts
-from profkit.program.document import NAME, triage_document
-from profkit.program.ranks import gpu_of, only_ranks
-from profkit.program.readers import injected, store
-from profkit.program.recorded import judge_recordings, kept_report
-from profkit.program.timeline import Timeline
+from profkit.program.document import NAME, TriageDocument, triage_document
+from profkit.program.ranks import only_ranks
+from profkit.program.readers import store
+from profkit.program.recorded import judge_recordings
 from profkit.program.triage import Triage, triage_timeline
-from profkit.reports.figures import base_name
+from profkit.show.text.blocks import TextLine
 from profkit.show.views.triage import triaged
+
+if TYPE_CHECKING:
+    from profkit.measure.timeline import Window
+    from profkit.program.timeline import Timeline
 
 INSTEAD = {".html": "--page {}", ".json": "--json > {}", ".md": "--markdown > {}"}
 INSTEAD[".htm"] = INSTEAD[".html"]
@@ -61,51 +62,151 @@ def triage_program(
     ranks: str = flag("all|N,...", "Of a distributed program: which ranks.", "all"),
     budget: float = flag("S", "Seconds for counters; 0 takes none.", 180.0, min=0),
     timeout: float = flag("S", "Seconds for the run that is watched.", 600.0, min=1),
+    after: float = flag("S", "Seconds of the run that are not recorded.", 0.0, min=0),
+    seconds: float | None = flag("S", "Seconds to record; then it is ended.", None, min=0.1),
     output: Path | None = flag("--output -o DIR", "Keep timeline and answer there.", None),
     page: Path | None = flag("FILE", "Write it as an HTML page too.", None),
 ) -> int:
     """Where a whole program's step goes, and what to do first."""
     _may_write(output, page, what)
     recordings = _recordings(what)
-    with _place(output) as folder:
-        if recordings:
-            answer, counts = judge_recordings(recordings, ranks, range_, step_ms)
-        else:
-            timeline = only_ranks(_record(what, timeout), ranks)
-            answer, counts = triage_timeline(timeline, range_, step_ms), None
-        if budget and not recordings:
-            counts = _count(what, answer, budget, folder / "counters.ncu-rep")
-            answer = triage_timeline(answer.timeline, range_, step_ms, counts.gains)
-        counts = _report_kept(counts, folder, output)
-        content = triage_document(answer, counts)
-        if output:
-            store.write(answer.timeline, folder)
-            write_text(folder / NAME, dumps(content, indent=1, allow_nan=False))
-    if page:
-        from profkit.show.page import PageProgram, program_page
+    kept = _Kept(output, page)
+    if recordings:
+        answer, counts = judge_recordings(recordings, ranks, range_, step_ms)
+        content = triage_document(answer, kept.place_report(counts or Counts()))
+        kept.keep_recording(answer.timeline, content, counts)
+        kept.write_page(answer, content)
+        print_blocks(triaged(content), content)
+        return options.DONE
+    from profkit.measure.timeline import Window
 
-        name = content["program"]["command"] or content["program"]["how"]
-        write_text(page, program_page(PageProgram(name, answer, content)))
-    print_blocks(triaged(content), content)
+    asked = _Asked(ranks, range_, step_ms, budget)
+    return _triage_command(what, Window(after, seconds, timeout), asked, kept)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What of a program is judged, and how."""
+
+    ranks: str
+    step: str
+    step_ms: float | None
+    budget: float
+
+
+def _triage_command(command: Sequence[str], window: Window, asked: _Asked, kept: _Kept) -> int:
+    """Record, judge and say; then count, and say it again, sharper."""
+    from profkit.cli import watching
+
+    timeline, ended = watching.record_program(command, window)
+    timeline = only_ranks(timeline, asked.ranks)
+    kept.keep_timeline(timeline)
+    answer = triage_timeline(timeline, asked.step, asked.step_ms)
+    counts = None
+    if asked.budget and not ended:
+        counts = Counts(notes=(watching.UNENDED,))
+    content = triage_document(answer, counts)
+    kept.keep_answer(answer, content)
+    if not asked.budget or not ended:
+        print_blocks(triaged(content), content)
+        return options.DONE
+    # One document is one answer: it waits for the counters, unless they do not come.
+    one_document = options.FORM.json or options.FORM.markdown
+    if not one_document:
+        print_blocks(triaged(content))
+        sys.stdout.flush()
+        note("now the kernels that matter are counted; Ctrl-C ends it, and this answer stays")
+    counted = False
+    try:
+        with kept.open_report_folder() as folder:
+            report = folder / "counters.ncu-rep"
+            counts = watching.count_program(command, answer, asked.budget, report)
+        counted = True
+    finally:
+        if one_document and not counted:  # whatever ends it, what is known is said
+            print_blocks(triaged(content), content)
+    if kept.output is None:  # the report went with its folder
+        counts = replace(counts, report="")
+    answer = triage_timeline(timeline, asked.step, asked.step_ms, counts.gains)
+    content = triage_document(answer, counts)
+    kept.keep_answer(answer, content)
+    if one_document or counts.groups:
+        print_blocks(triaged(content), content)
+    else:
+        print_blocks([TextLine(text, "note") for text in counts.notes])
     return options.DONE
 
 
+class _Kept:
+    """What is kept of an answer, as soon as it is known: each file whole, or not there."""
+
+    def __init__(self, output: Path | None, page: Path | None) -> None:
+        self.output = output
+        self.page = page
+
+    def keep_timeline(self, timeline: Timeline) -> None:
+        """Keep what was recorded, before anything is made of it."""
+        if self.output:
+            with _place(self.output) as folder:
+                store.write(timeline, folder)
+
+    def keep_answer(self, answer: Triage, content: TriageDocument) -> None:
+        """Keep what is known now with the timeline, in place of what was known before."""
+        if self.output:
+            write_text(self.output / NAME, dumps(content, indent=1, allow_nan=False))
+        self.write_page(answer, content)
+
+    def keep_recording(
+        self, timeline: Timeline, content: TriageDocument, counts: Counts | None
+    ) -> None:
+        """Keep a recording that was read, its answer, and the report that its counters are from."""
+        if self.output is None:
+            return
+        with _place(self.output) as folder:
+            store.write(timeline, folder)
+            if counts and counts.report:
+                copy_file(counts.report, folder / Path(counts.report).name)
+            write_text(folder / NAME, dumps(content, indent=1, allow_nan=False))
+
+    def place_report(self, counts: Counts) -> Counts:
+        """Return the counters with the place where their report will be found."""
+        if not counts.report or self.output is None:
+            return counts
+        return replace(counts, report=str(self.output / Path(counts.report).name))
+
+    @contextmanager
+    def open_report_folder(self) -> Iterator[Path]:
+        """A folder for the counters: the one that is kept, or one that goes."""
+        if self.output:
+            yield self.output
+            return
+        with temporary_folder() as folder:
+            yield folder
+
+    def write_page(self, answer: Triage, content: TriageDocument) -> None:
+        """Write the page, where one is wanted."""
+        if self.page is None:
+            return
+        from profkit.show.page import PageProgram, program_page
+
+        name = content["program"]["command"] or content["program"]["how"]
+        write_text(self.page, program_page(PageProgram(name, answer, content)))
+
+
 @contextmanager
-def _place(output: Path | None) -> Iterator[Path]:
-    """A folder that becomes the output, whole, when the block ends well; gone where none is wanted."""
-    if output:
-        make_folder(output.parent)
+def _place(output: Path) -> Iterator[Path]:
+    """A folder that becomes the output, whole, when the block ends well."""
+    make_folder(output.parent)
     with ExitStack() as stack:
         try:
-            place = stack.enter_context(temporary_folder(output.parent if output else None))
+            place = stack.enter_context(temporary_folder(output.parent))
         except OSError as error:
-            raise cannot_write(output.parent if output else gettempdir(), error) from error
+            raise cannot_write(output.parent, error) from error
         folder = place / "triage"
         folder.mkdir()
         yield folder
-        if output:
-            move_folder(folder, output)
-            note(f"{output}: kept")
+        move_folder(folder, output)
+        note(f"{output}: kept")
 
 
 def _may_write(output: Path | None, page: Path | None, what: Sequence[str]) -> None:
@@ -118,7 +219,7 @@ def _may_write(output: Path | None, page: Path | None, what: Sequence[str]) -> N
             f"for the file: {INSTEAD[output.suffix.lower()].format(output)}; for the folder: -o "
             f"{output.with_suffix('.triage')}",
         )
-    if output and output.exists() and not is_triage(output):
+    if output and output.exists() and not (is_triage(output) or is_timeline(output)):
         raise ProfkitError(f"-o {output}: is there already", "name a folder that is not there")
 
 
@@ -130,52 +231,3 @@ def _recordings(what: Sequence[str]) -> list[Path]:
         if recorded or not os.access(path, os.X_OK):  # what may be run is a command
             refuse_other(path, "triage")
     return paths if recorded else []
-
-
-def _record(command: Sequence[str], timeout: float) -> Timeline:
-    echo = None if options.FORM.quiet else sys.stderr.buffer
-    with temporary_folder() as folder, spinner() as progress:
-        progress("timeline")
-        done = recorder.record_timeline(command, folder, timeout, echo)
-        timeline = injected.read_injected(folder)
-    notes = (*timeline.notes, done.note) if done.note else timeline.notes
-    note(f"timeline: {done.seconds:.1f} s")
-    return replace(timeline, command=" ".join(command), notes=notes)
-
-
-def _count(command: Sequence[str], answer: Triage, budget: float, report: Path) -> Counts:
-    """Return counters of the groups that matter; why there are none, where there are none."""
-    groups = answer.groups
-    device = gpu_of(answer.process) if len(answer.timeline.processes) > 1 else None
-    names = [base_name(g.name) for g in counting.wanted(groups)]
-    if not names:
-        return Counts(notes=("no kernel to count",))
-    try:
-        with watched(report.with_suffix(".log"), program=False) as words:
-            done = recorder.count_kernels(command, names, report, budget, words, device)
-            note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s")
-            counted = counting.read_counts(report, groups)
-        recorder.packed_report(report)
-    except ProfkitError as error:  # the timeline is an answer too
-        say(error)
-        return Counts(notes=(f"nothing was counted: {error.message}",))
-    if device is None:
-        return counted
-    text = (
-        f"counters are rank {answer.process.rank}'s (GPU {device}); the other ranks waited in "
-        "their collectives, which were not replayed; NCCL's watchdog allows 10 minutes"
-    )
-    return replace(counted, notes=(*counted.notes, text))
-
-
-def _report_kept(counts: Counts | None, folder: Path, output: Path | None) -> Counts | None:
-    """Return the counters with the place of their report: beside the answer, or where it was."""
-    if counts is None or not counts.report:
-        return counts
-    read = Path(counts.report)
-    if output is None:
-        return counts if read.parent != folder else replace(counts, report="")
-    if read.parent != folder:
-        write_bytes(folder / read.name, read.read_bytes())
-    report = kept_report(folder)
-    return replace(counts, report=str(output / report.name) if report else "")

@@ -1,5 +1,5 @@
-"""What runs inside the program that is captured: the standard library, numpy, torch and Triton alone.
+"""What runs inside of the program that is captured or recorded.
 
-The program's Python need not have profkit: this folder is put on its path, and Python imports
-sitecustomize at its start.
+It imports the standard library, numpy, torch and Triton alone: the program's Python need not have
+profkit. This folder is put on its path, and Python imports sitecustomize at its start.
 """

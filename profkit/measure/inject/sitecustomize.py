@@ -1,4 +1,4 @@
-"""Python starts in a captured program  ->  the hooks are in place; then the machine's own file runs."""
+"""Python starts in a captured or recorded program  ->  the machine's own file runs, then our hooks."""
 
 import importlib
 import importlib.machinery
@@ -20,3 +20,5 @@ def _own_file_of_this_machine() -> None:
 _own_file_of_this_machine()
 if os.environ.get("PROFKIT_CAPTURE"):
     importlib.import_module("profkit_capture_hook").install()
+if os.environ.get("PROFKIT_TIMELINE"):
+    importlib.import_module("profkit_recorder_hook").install_recorder()

@@ -78,7 +78,7 @@ def _ranked(processes: Sequence[Process]) -> list[Process]:
 
 def _process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     about: dict[str, list[str]] = {}
-    for line in _lines(folder / f"{pid}.meta"):
+    for line in (*_lines(folder / f"{pid}.meta"), *_lines(folder / f"{pid}.hook")):
         key, _, value = line.partition("\t")
         about.setdefault(key, []).append(value)
     rows = {kind: _rows(folder / f"{pid}.{kind}", kind) for kind in LAYOUTS}
@@ -103,6 +103,11 @@ def _notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
     notes = [f"process {pid}: {text}" for text in about.get("error", ())]
     if dropped := about.get("dropped"):
         notes.append(f"process {pid}: CUPTI dropped {dropped[-1]} records")
+    if "profiler" in about:
+        notes.append(
+            "the program uses torch.profiler itself: while profkit records it, its own profile has "
+            "no GPU events"
+        )
     if "whole" not in about:
         notes.append(f"process {pid} was ended before its end: its last half second may be missing")
     return notes

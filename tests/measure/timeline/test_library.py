@@ -79,15 +79,56 @@ def test_without_cupti_it_says_what_else_there_is(monkeypatch: pytest.MonkeyPatc
     assert "torch.profiler or nsys" in caught.value.hint
 
 
+SLEEPS = "import time; time.sleep(60)"
+
+
 @pytest.mark.slow
-def test_a_program_that_hangs_is_stopped_and_said(
+@pytest.mark.parametrize(
+    ("window", "words"),
+    [
+        (timeline.Window(timeout=1.0), "was ended after 1 s, at --timeout"),
+        (timeline.Window(after=0.5, seconds=0.5), "was ended after 1 s, as --seconds asks"),
+        (timeline.Window(after=0.5, seconds=30.0, timeout=1.0), "after 1 s, at --timeout"),
+    ],
+)
+def test_a_program_that_does_not_end_is_ended_and_said(
+    window: timeline.Window, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "build_injection", lambda: tmp_path / "none.so")
+    done = timeline.record_timeline([sys.executable, "-c", SLEEPS], tmp_path, window)
+    assert words in done.note
+    assert not done.by_itself
+
+
+def test_a_signal_ends_the_recording_and_keeps_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timeline, "build_injection", lambda: tmp_path / "none.so")
-    done = timeline.record_timeline(
-        [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path, 1.0
-    )
-    assert "was stopped after 1 s" in done.note
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(timeline.process, "run_command", stopped)
+    done = timeline.record_timeline(["serve"], tmp_path)
+    assert "serve was ended by a signal to profkit" in done.note
+    assert not done.by_itself
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "raise SystemExit(128 + 11)"],
+)
+def test_a_crash_names_its_signal_and_how_to_record_less(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "build_injection", lambda: tmp_path / "none.so")
+    with pytest.raises(ProfkitError, match="was ended by SIGSEGV before any kernel") as caught:
+        timeline.record_timeline([sys.executable, "-c", code], tmp_path)
+    assert "torch.profiler or nsys" in caught.value.hint
+    (tmp_path / "1.kernels").touch()
+    done = timeline.record_timeline([sys.executable, "-c", code], tmp_path)
+    assert "was ended by SIGSEGV: its timeline ends there" in done.note
+    assert done.by_itself
 
 
 def test_a_program_s_environment_names_library_and_folder(
@@ -96,7 +137,7 @@ def test_a_program_s_environment_names_library_and_folder(
     monkeypatch.setattr(timeline, "build_injection", lambda: tmp_path / "lib.so")
     code = "import os; print(os.environ['CUDA_INJECTION64_PATH'], os.environ['PROFKIT_TIMELINE'])"
     echo = (tmp_path / "echo").open("wb")
-    timeline.record_timeline([sys.executable, "-c", code], tmp_path, 60.0, echo)
+    timeline.record_timeline([sys.executable, "-c", code], tmp_path, None, echo)
     echo.close()
     assert (tmp_path / "echo").read_text() == f"{tmp_path / 'lib.so'} {tmp_path}\n"
 

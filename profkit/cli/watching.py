@@ -1,0 +1,69 @@
+"""A command  ->  its timeline, recorded here, and counters of the kernels that matter in it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from profkit.cli import options
+from profkit.cli.output import note, say, spinner
+from profkit.cli.targets import watched
+from profkit.errors import ProfkitError
+from profkit.files import temporary_folder
+from profkit.measure import timeline as recorder
+from profkit.program import counts as counting
+from profkit.program.counts import Counts
+from profkit.program.ranks import gpu_of
+from profkit.program.readers import injected
+from profkit.program.timeline import Timeline
+from profkit.program.triage import Triage
+from profkit.reports.figures import base_name
+
+UNENDED = (
+    "nothing was counted: the program did not end by itself, and counters are taken of a run that "
+    "does; for one kernel of it: profkit profile --kernel NAME --count 1 -- COMMAND"
+)
+
+
+def record_program(command: Sequence[str], window: recorder.Window) -> tuple[Timeline, bool]:
+    """Record a command's timeline; also say whether it ended by itself."""
+    echo = None if options.FORM.quiet else sys.stderr.buffer
+    with temporary_folder() as folder, spinner() as progress:
+        progress("timeline")
+        done = recorder.record_timeline(command, folder, window, echo)
+        timeline = injected.read_injected(folder)
+    notes = timeline.notes
+    if done.note:
+        notes = (*notes, done.note)
+    note(f"timeline: {done.seconds:.1f} s")
+    return replace(timeline, command=" ".join(command), notes=notes), done.by_itself
+
+
+def count_program(command: Sequence[str], answer: Triage, budget: float, report: Path) -> Counts:
+    """Return counters of the groups that matter; why there are none, where there are none."""
+    groups = answer.groups
+    device = None
+    if len(answer.timeline.processes) > 1:
+        device = gpu_of(answer.process)
+    names = [base_name(g.name) for g in counting.wanted(groups)]
+    if not names:
+        return Counts(notes=("no kernel to count",))
+    try:
+        with watched(report.with_suffix(".log"), program=False) as words:
+            done = recorder.count_kernels(command, names, report, budget, words, device)
+            note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s")
+            counted = counting.read_counts(report, groups)
+        packed = recorder.packed_report(report)
+    except ProfkitError as error:  # the timeline is an answer too
+        say(error)
+        return Counts(notes=(f"nothing was counted: {error.message}",))
+    counted = replace(counted, report=str(packed))
+    if device is None:
+        return counted
+    text = (
+        f"counters are rank {answer.process.rank}'s (GPU {device}); the other ranks waited in "
+        "their collectives, which were not replayed; NCCL's watchdog allows 10 minutes"
+    )
+    return replace(counted, notes=(*counted.notes, text))
