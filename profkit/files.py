@@ -11,9 +11,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import fnmatch
+import glob
 import json
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -26,11 +27,9 @@ from typing import Any, BinaryIO
 from profkit.errors import ProfkitError
 
 TEXT_LIMIT = 16 << 20  # bytes of a source, a record or a header: the largest seen is 1/20 of it
+_LONG_PATH = 1000  # characters of a path that an error names whole
 _NAME = 30  # characters kept of a long name, of up to 4 bytes: a folder takes 255 bytes
 _YOUNG = 60.0  # seconds in which a leftover may be somebody's who is just about to lock it
-_PART = re.compile(
-    r"\..*\.[0-9a-f]{16}\.part(\..*)?", re.DOTALL
-)  # up to 0.2.0, with its file's ending
 _SYSTEM = ("/dev/", "/proc/")
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -39,6 +38,293 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
+
+# --- looking -------------------------------------------------------------------------------------
+
+# What the system says of a name that nothing is behind. Everything else (no permission, a disk that
+# fails, a server that is gone) leaves open what is there: that is an error, never "no such file".
+_NOTHING_THERE = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EBADF}
+)
+
+
+def cannot_read(path: str | Path, error: OSError) -> ProfkitError:
+    """Return what a user is told of a name that the system does not let profkit look at."""
+    why = error.strerror or str(error)
+    if error.errno in (errno.EACCES, errno.EPERM):
+        hint = "ask its owner, or have it copied to where you may read (ls -ld shows who may)"
+    else:
+        hint = "check the path, and the disk that it is on"
+    return ProfkitError(f"{shorten_path(path)}: {why}", hint)
+
+
+def shorten_path(path: str | Path) -> str:
+    """Return a path as an error names it: of a very long one, the beginning."""
+    name = os.fspath(path)
+    return name if len(name) <= _LONG_PATH else f"{name[:60]}..."
+
+
+_INSIDE = "PROFKIT_INSIDE"  # the one folder that may be read, for the children of this process too
+
+
+@contextlib.contextmanager
+def reading_only(folder: str | Path) -> Iterator[None]:
+    """Read nothing but what really lies in a folder, in this process and in those that it starts.
+
+    A link that leads out of it is refused when it is looked at or opened, however it is reached.
+    """
+    before = os.environ.get(_INSIDE)
+    os.environ[_INSIDE] = os.path.realpath(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_INSIDE, None)
+        else:
+            os.environ[_INSIDE] = before
+
+
+def _refuse_outside(path: str | Path, real: str) -> None:
+    """Raise an OSError where reading is confined to a folder, and `real` is the path of none in it."""
+    inside = os.environ.get(_INSIDE)
+    if not inside or Path(real).is_relative_to(inside):
+        return
+    temporary = Path(os.path.realpath(tempfile.gettempdir()))
+    if Path(real).is_relative_to(temporary):
+        # What is unpacked of a report lies in a folder of our own for a while.
+        first, *_ = (*Path(real).relative_to(temporary).parts, "")
+        if first and _has_token(temporary / first):
+            return
+    raise OSError(errno.EACCES, "leads out of the folder that may be read", os.fspath(path))
+
+
+def look_at(path: str | Path) -> os.stat_result | None:
+    """Return what is at a path, links followed; None where nothing is.
+
+    Raises:
+        ProfkitError: The system does not say: a folder above it may not be entered, say.
+    """
+    try:
+        found = os.stat(path)
+        _refuse_outside(path, os.path.realpath(path))
+        return found
+    except ValueError:  # a NUL, or what is no character: no file has such a name
+        return None
+    except OSError as error:
+        if error.errno in _NOTHING_THERE:
+            return None
+        raise cannot_read(path, error) from error
+
+
+def is_there(path: str | Path) -> bool:
+    """Return whether something is at a path; a ProfkitError as look_at."""
+    return look_at(path) is not None
+
+
+def is_file(path: str | Path) -> bool:
+    """Return whether a regular file is at a path; a ProfkitError as look_at."""
+    found = look_at(path)
+    return found is not None and stat.S_ISREG(found.st_mode)
+
+
+def is_folder(path: str | Path) -> bool:
+    """Return whether a folder is at a path; a ProfkitError as look_at."""
+    found = look_at(path)
+    return found is not None and stat.S_ISDIR(found.st_mode)
+
+
+def is_link(path: str | Path) -> bool:
+    """Return whether a link is at a path, wherever it leads."""
+    return os.path.islink(path)
+
+
+def is_readable(path: str | Path) -> bool:
+    """Return whether this user may read what is at a path."""
+    return _is_allowed(path, os.R_OK)
+
+
+def is_writable(path: str | Path) -> bool:
+    """Return whether this user may write what is at a path."""
+    return _is_allowed(path, os.W_OK)
+
+
+def is_executable(path: str | Path) -> bool:
+    """Return whether this user may run what is at a path."""
+    return _is_allowed(path, os.X_OK)
+
+
+def _is_allowed(path: str | Path, use: int) -> bool:
+    try:
+        return os.access(path, use)
+    except ValueError:  # a NUL, or what is no character
+        return False
+
+
+def get_size(path: str | Path) -> int:
+    """Return the bytes of a file; 0 where there is none. A ProfkitError as look_at."""
+    found = look_at(path)
+    return found.st_size if found is not None else 0
+
+
+def list_folder(folder: str | Path) -> list[Path]:
+    """Return what a folder holds, sorted; nothing where there is no such folder.
+
+    Raises:
+        ProfkitError: It may not be read.
+    """
+    try:
+        names = os.listdir(folder)
+        _refuse_outside(folder, os.path.realpath(folder))
+    except ValueError:
+        return []
+    except OSError as error:
+        if error.errno in _NOTHING_THERE:
+            return []
+        raise cannot_read(folder, error) from error
+    return [Path(folder, name) for name in sorted(names)]
+
+
+def walk_folder(folder: str | Path) -> tuple[list[Path], list[Path]]:
+    """Return everything below a folder that is no folder, sorted, and what may not be looked at.
+
+    Links to folders are not followed, links to files are; those that lead nowhere are left out.
+    """
+    files: list[Path] = []
+    unread: list[Path] = []
+    waiting = [Path(folder)]
+    while waiting:
+        place = waiting.pop()
+        try:
+            entries = list_folder(place)
+        except ProfkitError:
+            unread.append(place)
+            continue
+        for entry in entries:
+            try:
+                state = look_at(entry)
+                if state is None:
+                    continue
+                if not stat.S_ISDIR(state.st_mode):
+                    files.append(entry)
+                elif not is_link(entry):
+                    waiting.append(entry)
+            except ProfkitError:
+                unread.append(entry)
+    return sorted(files), sorted(unread)
+
+
+def match_pattern(pattern: str | Path) -> list[str]:
+    """Return what a pattern of a shell matches, sorted; `**` stands for any folders, or none.
+
+    No folder is looked into twice for the same part of the pattern: links that lead in a circle
+    would give one file any number of names. What may not be read matches nothing.
+    """
+    parts = Path(pattern).parts
+    start = parts[0] if Path(pattern).is_absolute() else ""
+    pattern_parts = parts[1:] if start else parts
+    matched: list[str] = []
+    seen: set[tuple[int, int, int]] = set()
+    waiting = [(start, 0)]
+    behind_links: list[tuple[str, int]] = []  # a file gets its own name before that of a link
+    while waiting or behind_links:
+        place, at = waiting.pop() if waiting else behind_links.pop()
+        if at == len(pattern_parts):
+            matched.append(place)
+            continue
+        if not _is_new_place(place or ".", at, seen):
+            continue
+        for step, link in _match_part(place, pattern_parts, at):
+            (behind_links if link else waiting).append(step)
+    return sorted(set(matched))
+
+
+def _is_new_place(place: str, at: int, seen: set[tuple[int, int, int]]) -> bool:
+    """Return whether a folder is looked into for the first time with this part of a pattern."""
+    with contextlib.suppress(OSError, ValueError):
+        state = os.stat(place)
+        _refuse_outside(place, os.path.realpath(place))
+        key = state.st_dev, state.st_ino, at
+        if stat.S_ISDIR(state.st_mode) and key not in seen:
+            seen.add(key)
+            return True
+    return False
+
+
+def _match_part(
+    place: str, parts: tuple[str, ...], at: int
+) -> Iterator[tuple[tuple[str, int], bool]]:
+    """Yield where one part of a pattern leads from a folder, and whether through a link."""
+    part = parts[at]
+    if part == "**":
+        if at + 1 < len(parts):
+            yield (place, at + 1), False
+    elif not glob.has_magic(part):
+        path = os.path.join(place, part)
+        if os.path.lexists(path):
+            yield (path, at + 1), False
+        return
+    with contextlib.suppress(OSError):
+        names = os.listdir(place or ".")
+        if part == "**":
+            fitting = [name for name in names if not name.startswith(".")]
+        else:
+            shown = [n for n in names if part.startswith(".") or not n.startswith(".")]
+            fitting = fnmatch.filter(shown, part)
+        for name in sorted(fitting, reverse=True):
+            path = os.path.join(place, name)
+            link = os.path.islink(path)
+            if part != "**":
+                yield (path, at + 1), link
+                continue
+            yield (path, at), link
+            if at + 1 == len(parts):
+                yield (path, at + 1), link
+
+
+def expand_home(path: str | Path) -> Path:
+    """Return a path with `~` or `~user` at its beginning made the home folder.
+
+    A file may be called `~$notes` or `~x.ncu-rep`: where there is such a file, or no such user, the
+    name is a name.
+    """
+    name = os.fspath(path)
+    if not name.startswith("~"):
+        return Path(path)
+    of_another = not name.startswith("~/") and name != "~"
+    if of_another and os.path.lexists(name):
+        return Path(path)
+    return Path(os.path.expanduser(name))
+
+
+def get_home_folder() -> Path:
+    """Return the home folder of this user; a ProfkitError where the system knows none."""
+    home = os.path.expanduser("~")
+    if home == "~":
+        raise ProfkitError("this user has no home folder", "set HOME")
+    return Path(home)
+
+
+def resolve_path(path: str | Path) -> Path:
+    """Return the absolute path that links lead to; of links in a circle the name itself.
+
+    Raises:
+        ProfkitError: It is no path, or relative to a current folder that is gone.
+    """
+    try:
+        return Path(os.path.realpath(path))
+    except FileNotFoundError as error:
+        raise ProfkitError("the current folder is gone", "cd to one that is there") from error
+    except ValueError as error:
+        why = f"{shorten_path(path)!r}: cannot be a path: {error}"
+        raise ProfkitError(why, "give the path of a file") from error
+    except OSError as error:
+        raise cannot_read(path, error) from error
+
+
+def get_current_folder() -> Path:
+    """Return the current folder; a ProfkitError where it is gone."""
+    return resolve_path(".")
+
 
 # --- reading -------------------------------------------------------------------------------------
 
@@ -50,11 +336,18 @@ def open_regular(path: str | Path) -> BufferedReader:
         OSError: It cannot be opened, or is no regular file; strerror says which.
     """
     # Without O_NONBLOCK, a pipe that nobody writes to hangs before it can be looked at.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    kind = _kind(os.fstat(handle).st_mode)
-    if kind:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except ValueError as error:  # a NUL, or what is no character
+        raise OSError(errno.EINVAL, f"cannot be a path: {error}", repr(path)) from error
+    try:
+        if kind := _kind(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, f"is {kind}, not a file", os.fspath(path))
+        if os.environ.get(_INSIDE):  # of what is open: a link may be another one by now
+            _refuse_outside(path, os.path.realpath(f"/proc/self/fd/{handle}"))
+    except OSError:
         os.close(handle)
-        raise OSError(errno.EINVAL, f"is {kind}, not a file", os.fspath(path))
+        raise
     return os.fdopen(handle, "rb")
 
 
@@ -148,15 +441,14 @@ def part_of(path: str | Path) -> Iterator[Path]:
         folder = Path(tempfile.gettempdir()) if _is_through(target) else target.parent
         folder.mkdir(parents=True, exist_ok=True)
         _check_access(target)
-        _sweep_parts(folder)
-        part, handle = _new_part(folder, target)
-        try:
-            yield part
-            _replace(target, part, handle)
-        finally:
-            with contextlib.suppress(OSError):  # moved; or the disk is as it is: the error counts
-                part.unlink()
-            os.close(handle)
+        with temporary_folder(folder) as place:
+            part = place / f".{target.stem[:_NAME]}.part"  # no reader's ending
+            handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            try:
+                yield part
+                _replace(target, part, handle)
+            finally:
+                os.close(handle)
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
@@ -229,7 +521,7 @@ def move_folder(made: str | Path, path: str | Path) -> None:
         ProfkitError: It cannot be written there; what was there stays.
     """
     with _writing(path) as target:
-        for entry in filter(Path.is_file, Path(made).rglob("*")):
+        for entry in walk_folder(made)[0]:
             with open_regular(entry) as file:
                 os.fsync(file.fileno())
         old = Path(made).with_name(f"{Path(made).name}.old")
@@ -291,16 +583,6 @@ def _is_through(target: Path) -> bool:
     return target.exists() and (special or not target.is_file())
 
 
-def _new_part(folder: Path, target: Path) -> tuple[Path, int]:
-    """A new file, and a handle whose lock says that somebody is at it."""
-    name = f".{target.stem[:_NAME]}.{os.urandom(8).hex()}.part"  # no reader's ending
-    part = folder / name
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    handle = os.open(part, flags, 0o666)
-    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return part, handle
-
-
 def _check_access(target: Path) -> None:
     if not _is_through(target) and target.exists() and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, "may not be written")  # a rename would not ask
@@ -352,32 +634,68 @@ def temporary_folder(parent: str | Path | None = None) -> Iterator[Path]:
     place, prefix = (
         (Path(parent), ".profkit-") if parent else (Path(tempfile.gettempdir()), "profkit-")
     )
-    for left in place.glob(f"{prefix}*"):
-        if _is_left(left / ".lock", left):
-            shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(dir=place, prefix=prefix) as name:
-        handle = os.open(Path(name) / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    _sweep_folders(place, prefix)
+    made = tempfile.TemporaryDirectory(dir=place, prefix=prefix, ignore_cleanup_errors=True)
+    with made as name:
+        handle = os.open(Path(name) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
+            os.write(handle, _write_token(os.stat(name)))
             yield Path(name)
         finally:
             os.close(handle)
 
 
-def _sweep_parts(folder: Path) -> None:
-    """Remove the parts of whatever file that nobody writes any more."""
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(folder):
-            if _PART.fullmatch(entry.name) and _is_left(Path(entry.path)):
-                os.unlink(entry.path)
+_LOCK = ".lock"  # in a temporary folder: held while its process lives, and says whose folder it is
 
 
-def _is_left(lock: Path, thing: Path | None = None) -> bool:
-    """Whether nobody holds the lock of a file that is not just being made."""
+def _write_token(folder: os.stat_result) -> bytes:
+    """Return what only profkit writes into a folder that it made, and of no other folder is true."""
+    text = (
+        "profkit made this folder for a while; what is in it can be removed.\n"
+        f"folder {folder.st_dev}:{folder.st_ino} of user {folder.st_uid}\n"
+    )
+    return text.encode()
+
+
+def _has_token(folder: Path) -> bool:
+    """Return whether profkit made a folder: a name proves nothing, nor does a file called .lock.
+
+    A copy of such a folder, or one that was moved to another disk, is somebody's own.
+    """
     try:
-        if time.time() - (thing or lock).lstat().st_mtime < _YOUNG:
+        state = os.lstat(folder)
+        token = _write_token(state)
+        if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
             return False
-        handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return False
+    try:
+        is_plain = stat.S_ISREG(os.fstat(handle).st_mode)
+        return is_plain and os.read(handle, len(token) + 1) == token
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+
+
+def _sweep_folders(place: Path, prefix: str) -> None:
+    """Remove the folders of profkit in whose process nobody lives any more."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(place):
+            folder = place / name
+            if name.startswith(prefix) and _has_token(folder) and _is_left(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_left(folder: Path) -> bool:
+    """Return whether nobody holds the lock of a folder that is not just being made."""
+    try:
+        if time.time() - folder.lstat().st_mtime < _YOUNG:
+            return False
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        handle = os.open(folder / _LOCK, flags)
     except OSError:
         return False
     try:

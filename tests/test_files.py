@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import socket
 import stat
 import subprocess
@@ -272,15 +273,65 @@ def test_a_part_has_no_reader_s_ending(tmp_path: Path) -> None:
             assert (part.name[0], part.suffix) == (".", ".part")
 
 
-def test_parts_of_other_files_go_too_and_nothing_else(tmp_path: Path) -> None:
-    """A history's names are hashes: none is written twice."""
-    left = {f".{x}.{'0a' * 8}.part{e}" for x in ("ab12", "x.B") for e in ("", ".parquet", ".json")}
-    mine = {".notes.part", "x.part", ".a.0123.part", ".x.parquet", f"a.{'0a' * 8}.part"}
-    for name in left | mine:
-        (tmp_path / name).write_text("half")
-        os.utime(tmp_path / name, (0, 0))
-    files.write_text(tmp_path / "new.parquet", "whole")
-    assert set(os.listdir(tmp_path)) == mine | {"new.parquet"}
+# What a user may have in a folder for temporary files under a name that looks like profkit's.
+LOCKS: dict[str, Callable[[Path], object]] = {
+    "no lock": lambda lock: None,
+    "an empty one": lambda lock: lock.touch(),
+    "a text": lambda lock: lock.write_text("profkit made this folder for a while"),
+    "a package manager's": lambda lock: lock.write_text("version = 1\n"),
+    "a folder": lambda lock: lock.mkdir(),
+    "a pipe": os.mkfifo,
+    "a link to nothing": lambda lock: lock.symlink_to("nothing"),
+    "a link to a token": lambda lock: lock.symlink_to(lock.parents[1] / "token"),
+    "a token of another folder": lambda lock: lock.write_bytes(
+        files._write_token(lock.parents[1].stat())
+    ),
+    "a token and more": lambda lock: lock.write_bytes(
+        files._write_token(lock.parent.stat()) + b"mine"
+    ),
+}
+PREFIXES = ("profkit-", "profkit-mine", ".profkit-", ".profkit-0123456789abcdef", ".profkit-x.part")
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_what_others_made_stays_whatever_it_is_called(
+    lock: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each lock under each name, and each name as a file and as a link: 10 x 5 + 10."""
+    monkeypatch.setattr(files, "_YOUNG", 0.0)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "precious").touch()
+    for name in PREFIXES:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "precious").touch()
+        (tmp_path / "token").write_bytes(files._write_token(folder.stat()))
+        LOCKS[lock](folder / ".lock")
+        (tmp_path / f"{name}-link").symlink_to("elsewhere")
+        (tmp_path / f"{name}-file").write_text("precious")
+    for part in (".ab12", ".x.B", ".x", ""):
+        for ending in ("", ".parquet", ".json"):
+            (tmp_path / f"{part}.{'0a' * 8}.part{ending}").write_text("precious")
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (0, 0), follow_symlinks=False)
+    before = {path for path in tmp_path.rglob("*") if path.name != "token"}
+    with files.temporary_folder(), files.temporary_folder(tmp_path):
+        files.write_text(tmp_path / "new.parquet", "whole")
+    (tmp_path / "new.parquet").unlink()
+    assert {path for path in tmp_path.rglob("*") if path.name != "token"} == before
+
+
+def test_what_profkit_made_and_somebody_copied_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_YOUNG", 0.0)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with files.temporary_folder() as folder:
+        (folder / "result").touch()
+        shutil.copytree(folder, tmp_path / "profkit-copy")
+    with files.temporary_folder():
+        assert (tmp_path / "profkit-copy" / "result").exists()
 
 
 def test_a_copy_of_a_pipe_is_refused(tmp_path: Path) -> None:

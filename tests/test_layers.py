@@ -289,6 +289,68 @@ def test_nothing_is_caught_blindly_evaluated_or_given_to_a_shell() -> None:
     assert not [*blind, *calls]
 
 
+# What touches the file system: in profkit/files.py only, where every error of the system is known.
+# There, /proc apart, names come from whoever uses profkit; a file and a call stand here with the reason
+# why that place asks the system itself.
+TOUCHES = frozenset(
+    "is_dir is_file exists stat lstat iterdir glob rglob resolve expanduser open read_text read_bytes "
+    "absolute is_symlink readlink samefile cwd home is_fifo is_socket is_mount touch".split()
+)
+TOUCHES_OF_OS = frozenset(
+    "open os.open os.stat os.lstat os.scandir os.listdir os.walk os.access os.readlink os.getcwd "
+    "os.path.exists os.path.lexists os.path.isfile os.path.isdir os.path.islink os.path.getsize "
+    "os.path.getmtime os.path.realpath os.path.abspath os.path.expanduser os.path.samefile "
+    "glob.glob glob.iglob".split()
+)
+_PACKAGE = "a file of the package itself"
+_OWN = "a file that this process, or its child for it, has just written in a folder of its own"
+TOUCHES_ITSELF = {
+    "profkit/cli/app.py": (_PACKAGE, "glob read_text open"),  # and the null device
+    "profkit/diagnosis/pages.py": (_PACKAGE, "read_text"),
+    "profkit/evidence/ledger.py": (_PACKAGE, "rglob read_bytes"),
+    "profkit/measure/languages/triton.py": (_PACKAGE, "read_bytes"),
+    "profkit/measure/variants/dry.py": (_PACKAGE, "read_bytes"),
+    "profkit/measure/variants/problem.py": (_PACKAGE, "iterdir read_text"),
+    "profkit/measure/variants/variants.py": (_PACKAGE, "resolve"),
+    "profkit/program/findings/case.py": (_PACKAGE, "read_text"),
+    "profkit/records/gpus.py": (_PACKAGE, "read_text"),
+    "profkit/show/page.py": (_PACKAGE, "read_text"),
+    "profkit/measure/aot.py": (_OWN, "read_text"),
+    "profkit/measure/capture.py": (_OWN, "glob"),
+    "profkit/measure/cuda/code_hash.py": (_OWN, "read_bytes"),
+    "profkit/measure/languages/cuda.py": (_OWN, "glob read_text"),
+    "profkit/measure/launch.py": (_OWN, "stat open read_text"),
+    "profkit/measure/timeline.py": (_OWN, "glob read_bytes"),  # and of the package
+    "profkit/measure/variants/build.py": (_OWN, "read_text read_bytes resolve"),
+    "profkit/program/readers/injected.py": (_OWN, "glob read_text read_bytes"),
+    "profkit/reports/contents.py": (_OWN, "open"),
+    "profkit/measure/process.py": ("/proc", "listdir read_text"),
+    "profkit/evidence/history.py": ("/proc; and what fsspec lists of a URL", "read_text glob"),
+    "profkit/measure/commits.py": ("an archive in memory", "open"),
+    "profkit/measure/session.py": ("opens a worker, no file", "open"),
+    "profkit/measure/inject/": (
+        "in the user's program, where profkit is not",
+        "resolve is_file read_text abspath",
+    ),
+    "profkit/reports/container.py": ("turns errors into a file's status", "stat abspath"),
+    "profkit/reports/isolated.py": ("a current folder that may have no name any more", "open"),
+    "profkit/tune/storage.py": ("a journal that Optuna opens by itself", "touch"),
+}
+
+
+def test_only_one_file_touches_the_file_system() -> None:
+    found: dict[str, set[str]] = {}
+    for file, call in _calls(*FILES):
+        name = _name(call)
+        last = name.rpartition(".")[2]
+        is_method = isinstance(call.func, ast.Attribute) and last in TOUCHES
+        if file.name != "profkit/files.py" and (is_method or name in TOUCHES_OF_OS):
+            place = next((x for x in TOUCHES_ITSELF if file.name.startswith(x)), file.name)
+            found.setdefault(place, set()).add(last)
+    allowed = {place: set(calls.split()) for place, (_, calls) in TOUCHES_ITSELF.items()}
+    assert found == allowed
+
+
 def test_only_cli_and_show_print() -> None:
     assert not [
         f"{file.name}:{call.lineno}"

@@ -29,6 +29,7 @@ from typer.core import TyperCommand, TyperGroup
 from profkit.cli.options import COULD_NOT, FORM, INTERRUPTED, Verb, flag
 from profkit.cli.output import note, say
 from profkit.errors import ProfkitError, did_you_mean
+from profkit.files import cannot_read, get_current_folder, is_folder
 from profkit.records.paths import SUFFIXES
 
 PIPE_CLOSED = 141  # what a shell shows for a program that ends because its reader went away
@@ -58,7 +59,7 @@ OLD = {
 
 
 def _names_a_report(word: str) -> bool:
-    return word.endswith(SUFFIXES) or os.sep in word or Path(word).is_dir()
+    return word.endswith(SUFFIXES) or os.sep in word or is_folder(Path(word))
 
 
 def _asks_of_a_variant(args: list[str]) -> bool:
@@ -125,6 +126,11 @@ class Verbs(TyperGroup):
         except ProfkitError as error:
             say(error)
             raise typer.Exit(COULD_NOT) from error
+        except RuntimeError as error:
+            if "can't start new thread" not in str(error):
+                raise
+            say(ProfkitError("no thread can be started", "a limit is low: ulimit -u shows it"))
+            raise typer.Exit(COULD_NOT) from error
         except MemoryError as error:
             say(ProfkitError("out of memory", "read fewer reports at a time, or allow more"))
             raise typer.Exit(COULD_NOT) from error
@@ -134,16 +140,29 @@ class Verbs(TyperGroup):
             drop_streams()
             raise typer.Exit(PIPE_CLOSED) from error
         except OSError as error:
-            if error.errno != errno.ENAMETOOLONG:
+            is_of_stream = error.errno in _LOST and error.filename is None
+            if error.errno is None or is_of_stream:
                 raise
-            name = str(error.filename or "a name")
-            say(ProfkitError(f"{name[:60]}...: {error.strerror}", "give the path of a file"))
+            say(explain_system_error(error))
             raise typer.Exit(COULD_NOT) from error
         finally:
             die_silently()  # what is left is to end
             if _came:  # whatever else was raised is of that, of pydantic's too
                 raise typer.Exit(INTERRUPTED)
         return result
+
+
+def explain_system_error(error: OSError) -> ProfkitError:
+    """Return what a user is told of an error of the system that no verb foresaw."""
+    if error.filename is None:
+        try:
+            get_current_folder()
+        except ProfkitError as gone:
+            return gone
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM):
+            return ProfkitError(f"{error.strerror}", "a limit is low: ulimit -a shows which")
+        return ProfkitError(f"{error.strerror}", "the system refused; is the disk there?")
+    return cannot_read(os.fsdecode(str(error.filename)), error)
 
 
 app = typer.Typer(

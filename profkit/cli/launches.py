@@ -20,6 +20,7 @@ from profkit.cli.options import COULD_NOT, DONE
 from profkit.cli.output import progress, say
 from profkit.diagnosis.launches import Judged, judged, table
 from profkit.errors import ProfkitError
+from profkit.files import is_there, list_folder
 from profkit.records.paths import FULL, SUFFIXES, expand, wrong_verb
 from profkit.reports import reader
 from profkit.reports.frame import COLUMNS
@@ -119,9 +120,13 @@ def _mend(file: ReportFile) -> str:
     path = Path(file.path)
     if other := wrong_verb(path, "diagnose"):
         return f"it is {other[0]}: {other[1]}"
-    if path.exists():
-        return _MEND[file.status]
-    reports = (other for other in path.parent.glob("*") if other.suffix in SUFFIXES)
+    try:
+        if is_there(path):
+            return _MEND[file.status]
+        beside = list_folder(path.parent)
+    except ProfkitError as error:
+        return error.hint
+    reports = [other for other in beside if other.suffix in SUFFIXES]
     near = get_close_matches(path.name, {other.name: other for other in reports}, 2, 0.6)
     if near:
         return f"did you mean {' or '.join(str(path.with_name(name)) for name in near)}?"

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 from profkit.errors import ProfkitError
+from profkit.files import is_folder, list_folder
 from profkit.records.paths import run_files
 
 DONE, BAD, COULD_NOT, INTERRUPTED = 0, 1, 2, 130
@@ -52,7 +53,10 @@ def known_variants(ctx: typer.Context) -> Described:
 
 def known_sides(ctx: typer.Context, incomplete: str) -> list[str]:
     folder = Path(incomplete if incomplete.endswith("/") else Path(incomplete).parent)
-    paths = [str(p) for p in sorted(folder.glob("*")) if p.is_dir() or p.suffix in _SIDES]
+    try:
+        paths = [str(p) for p in list_folder(folder) if is_folder(p) or p.suffix in _SIDES]
+    except ProfkitError:  # what may not be read is no way to go on
+        paths = []
     return [*known_recorded(ctx), *paths]
 
 
@@ -78,7 +82,7 @@ def one_of(*words: str) -> Callable[[], list[str]]:
 
 def _recorded(ctx: typer.Context, part: int) -> list[str]:
     folder = Path(ctx.params.get("artifacts") or "artifacts")
-    return list(dict.fromkeys(name[part] for name in run_files(folder)))
+    return list(dict.fromkeys(name[part] for name in run_files(folder, problems=[])))
 
 
 # Reports, and which launches of them.

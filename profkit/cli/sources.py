@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from profkit.cli.output import say
 from profkit.errors import ProfkitError
 from profkit.evidence.runs import Evidence
+from profkit.files import is_file, list_folder, resolve_path
 from profkit.measure.variants.variants import find_variants, kernels_dir
 from profkit.records.paths import wrong_verb
 from profkit.records.record import SourceFile, record_again
@@ -27,7 +28,7 @@ def evidence_of(artifacts: Path) -> Evidence:
     with suppress(ProfkitError):
         kernels = kernels_dir()
         # Those of somebody else may have the same names.
-        if kernels.parent in artifacts.resolve().parents:
+        if kernels.parent in resolve_path(artifacts).parents:
             try:
                 headers = _files(kernels)
             except ProfkitError as error:
@@ -42,8 +43,17 @@ def refuse_other(path: str | Path, verb: str) -> None:
 
 
 def is_triage(path: str | Path) -> bool:
-    """Whether it is a whole program, as profkit triage -o keeps it."""
-    return (Path(path) / "triage.json").is_file()
+    """Whether it is a whole program, as profkit triage -o keeps it; not if it may not be looked at."""
+    with suppress(ProfkitError):
+        return is_file(Path(path) / "triage.json")
+    return False
+
+
+def is_history(path: str | Path) -> bool:
+    """Whether it is a folder of the tables of a history; not if it may not be looked at."""
+    with suppress(ProfkitError):
+        return any(file.suffix == ".parquet" for file in list_folder(Path(path) / "runs"))
+    return False
 
 
 def is_timeline(path: str | Path) -> bool:
@@ -68,14 +78,14 @@ def stale(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
 
 def files_beside(artifacts: Path) -> dict[str, SourceFile]:
     """problem/variant -> its file in the kernels folder beside artifacts; none without one."""
-    kernels = artifacts.resolve().parent / "kernels"
-    return _files(kernels) if (kernels / "common" / "variant.cuh").is_file() else {}
+    kernels = resolve_path(artifacts).parent / "kernels"
+    return _files(kernels) if is_file(kernels / "common" / "variant.cuh") else {}
 
 
 def _files(kernels: Path) -> dict[str, SourceFile]:
     found = {}
     for v in find_variants(kernels):
-        file = v.path.relative_to(kernels.resolve()).as_posix()
+        file = v.path.relative_to(resolve_path(kernels)).as_posix()
         found[f"{v.problem}/{v.id}"] = SourceFile(v.header, v.source_hash, file)
     return found
 

@@ -15,6 +15,7 @@ from profkit.diagnosis.rule import Diagnosis, Finding, Producer, Rule, SourceSha
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
+from profkit.files import expand_home, is_file
 from profkit.reports.frame import frame_rows, without_attrs
 from profkit.reports.metrics import CATALOGUE
 
@@ -206,7 +207,7 @@ def diagnose_frame(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
         diagnosis = judge_launch(row, rules, also)
         values = {name: float(row.get(name, nan)) for name in CATALOGUE}
         launches.append(_judged(row, values, diagnosis))
-    there = [os.path.isfile(str(run.report)) for run in launches]
+    there = [is_file(str(run.report)) for run in launches]
     lined = iter(with_known_lines(list(compress(launches, there)))[0])
     table = []
     for run in (next(lined) if known else run for run, known in zip(launches, there, strict=True)):
@@ -265,7 +266,7 @@ def _raw_counters(report: str) -> dict[int, dict[str, Any]]:
     """Return launch -> raw name -> value of a report; nothing where it is not there any more."""
     from profkit.reports.reader import raw_frame
 
-    if not os.path.isfile(report):
+    if not is_file(report):
         return {}
     try:
         rows = raw_frame(report).to_dict("records")
@@ -351,7 +352,7 @@ def launch_lines(report: str | Path, launch: int = 0, count: int = 10) -> DataFr
     from profkit.reports.hotlines import LinesRequest, lines_frame, lines_of
     from profkit.reports.reader import read_report
 
-    path = os.path.expanduser(report)
+    path = os.fspath(expand_home(report))
     runs = judged(read_report([path]))
     # The reader of lines says which of them cannot be read or is not there.
     there = 0 <= launch < len(runs)

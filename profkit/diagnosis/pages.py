@@ -17,6 +17,7 @@ from typing import Any
 
 from profkit.diagnosis.rule import Rule
 from profkit.errors import ProfkitError
+from profkit.files import is_file
 from profkit.model.launch import Threshold
 from profkit.model.resources import BY_LIMITER
 
@@ -120,7 +121,7 @@ def rule_page(rule: str) -> WrittenPage:
 def written_page(name: str) -> WrittenPage:
     """Return a page: of a bound (words/latency.md), of a family of metrics (metrics/warps.md)."""
     file = FOLDER / name
-    if not file.is_file():
+    if not is_file(file):
         raise ProfkitError(f"there is no rules/pages/{name}", "write it; its neighbours say how")
     hardware, *rest = re.split(r"^## (.+)\n", file.read_text("utf-8"), flags=re.M)
     parts = dict(zip(rest[::2], rest[1::2], strict=True))

@@ -25,6 +25,7 @@ from profkit.evidence.compare import GateResult, compare_times
 from profkit.evidence.conditions import refusals_of
 from profkit.evidence.runs import Evidence, MissingEvidence
 from profkit.evidence.stats import Interval, TimeComparison
+from profkit.files import is_file, resolve_path
 from profkit.model.launch import NotCollected
 from profkit.records.store import Document
 from profkit.reports.metrics import CATALOGUE
@@ -180,9 +181,9 @@ def exit_status(results: Iterable[Verified]) -> int:
 
 
 def _verify_file(path: Path, evidence: Evidence) -> Verified:
-    if not path.is_file():
+    if not is_file(path):
         return Verified(path, path.stem, error="no such file")
-    with _importable(path.parent.resolve()):
+    with _importable(resolve_path(path.parent)):
         try:
             module = _load(path)
         except ProfkitError as error:

@@ -31,7 +31,7 @@ from profkit.errors import ProfkitError, did_you_mean, needing
 from profkit.evidence import tables
 from profkit.evidence.runs import Evidence
 from profkit.evidence.tables import HistoryLaunch, HistoryRow, HistoryRun, HistoryTwin
-from profkit.files import open_regular, write_bytes
+from profkit.files import is_folder, list_folder, open_regular, write_bytes
 from profkit.records.paths import HISTORY
 from profkit.records.store import digest
 from profkit.reports.frame import frame_rows
@@ -93,7 +93,9 @@ class History:
         """The table's files, sorted; none where there is no such folder yet."""
         store, path = self._store
         if store is None:
-            return sorted(map(str, (Path(path) / table).glob("[!.]*.parquet")))
+            kept = list_folder(Path(path) / table)
+            shown = [file for file in kept if file.suffix == ".parquet" and file.name[0] != "."]
+            return [str(file) for file in shown]
         with self._reached():
             store.invalidate_cache()
             return sorted(map(str, store.glob(f"{PurePosixPath(path) / table}/[!.]*.parquet")))
@@ -337,7 +339,7 @@ def history(
     if table not in tables.TABLES:
         raise ProfkitError(f"no table {table!r}", f"one of {', '.join(tables.TABLES)}")
     text = given if isinstance(given, str) else ""
-    whole = isinstance(given, Path) or "/" in text or os.sep in text or os.path.isdir(text)
+    whole = isinstance(given, Path) or "/" in text or os.sep in text or is_folder(text)
     place = given if whole else folder
     frame: pd.DataFrame = _existing(place).table(table)[0].to_pandas()
     return frame if whole else _of_subjects(frame, given, table)
@@ -346,7 +348,7 @@ def history(
 def _existing(place: object) -> History:
     if not isinstance(place, str | Path):
         raise ProfkitError(f"{type(place).__name__}: no folder of a history", TAKES)
-    if "://" not in str(place) and not os.path.isdir(place):
+    if "://" not in str(place) and not is_folder(place):
         raise ProfkitError(f"{place}: no history", "profkit history --add --history DIR begins one")
     return History(place)
 

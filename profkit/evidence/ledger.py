@@ -23,7 +23,7 @@ from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import compare_runs
 from profkit.evidence.runs import Evidence, Run
-from profkit.files import cannot_write, locked, read_bytes, write_bytes
+from profkit.files import cannot_write, is_there, locked, read_bytes, write_bytes
 from profkit.model.scenario import Estimate, estimate
 from profkit.records.paths import RunName
 from profkit.records.record import Record
@@ -204,7 +204,7 @@ def update(
 def add(file: Path, entries: Ledger) -> Ledger:
     """Append what a ledger, made where there is none, does not have yet; return that."""
     with locked(file):  # two updates at once: the second sees what the first has written
-        known = read_ledger(file) if file.exists() else Ledger()
+        known = read_ledger(file) if is_there(file) else Ledger()
         predictions = _unknown(entries.predictions, known.predictions)
         outcomes = _unknown(entries.outcomes, known.outcomes)
         new: list[Prediction | Outcome] = [*predictions, *outcomes]
@@ -212,7 +212,7 @@ def add(file: Path, entries: Ledger) -> Ledger:
         plain = ({"schema": SCHEMA, "kind": kind, **fields} for kind, fields in kinds)
         text = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in plain)
         try:
-            old = read_bytes(file, _MOST) if text and file.exists() else b""
+            old = read_bytes(file, _MOST) if text and is_there(file) else b""
         except OSError as error:
             raise cannot_write(file, error) from error
         # A line cut off by a crash must not swallow the next one.

@@ -22,6 +22,7 @@ from profkit.evidence.history import History
 from profkit.evidence.samples import THRESHOLDS, Spread, pooled_spread, two_sided
 from profkit.evidence.stats import ALPHA, TimeComparison
 from profkit.evidence.tables import HistoryRun, HistoryTwin
+from profkit.files import is_folder
 from profkit.records.store import Document
 
 _LEAST = 2  # degrees of freedom: one difference is no spread
@@ -80,7 +81,7 @@ class KnownSpreads:
 
     @cached_property
     def _known(self) -> dict[str, Spread]:
-        if "://" not in self._place and not Path(self._place).is_dir():
+        if "://" not in self._place and not is_folder(Path(self._place)):
             return {}
         kept = History(self._place)
         try:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.rule import Diagnosis
 from profkit.errors import ProfkitError, did_you_mean
+from profkit.files import is_file, is_folder
 from profkit.model.launch import Launch
 from profkit.records import paths
 from profkit.records.paths import RunFiles, RunName
@@ -143,6 +144,9 @@ class Evidence:
     # problem/variant -> what its file says today; without it the records say so
     headers: Mapping[str, SourceFile] = field(default_factory=dict, repr=False)
     _files: dict[RunName, tuple[RunFiles, ...]] = field(default_factory=dict, repr=False)
+    _unread: list[ProfkitError] = field(
+        default_factory=list, repr=False
+    )  # what may not be looked at
 
     def load(self, variant: str, case: str) -> Run:
         """Return the run of a variant at a case, its report read.
@@ -170,6 +174,8 @@ class Evidence:
             return [(variant, own or case or "")]
         every = self.names()
         names = [known for known in every if known[0] == variant]
+        if not names and self._unread:
+            raise self._unread[0]
         if not names:
             known = sorted({v for v, _ in every})
             listed = "profkit list shows what is recorded"
@@ -194,8 +200,9 @@ class Evidence:
         `counters`: whether a run whose report is damaged counts as one that cannot be used.
         """
         find = self.load if counters else self.recorded
-        runs, problems = [], []
-        for name in filter(wanted, self.names()):
+        names = self.names()
+        runs, problems = [], list(self._unread)
+        for name in filter(wanted, names):
             try:
                 runs.append(find(*name))
             except ProfkitError as problem:
@@ -227,7 +234,8 @@ class Evidence:
 
     def _scan(self) -> dict[RunName, tuple[RunFiles, ...]]:
         self._files.clear()
-        self._files.update(paths.run_files(self.root))
+        self._unread.clear()
+        self._files.update(paths.run_files(self.root, self._unread))
         return self._files
 
     def _find(self, variant: str, case: str) -> Run:
@@ -235,6 +243,8 @@ class Evidence:
             hint = "for example stage2.B"
             raise ProfkitError(f"{variant!r} at case {case!r}: not a variant and a case", hint)
         files = self.files(variant, case)
+        if files is None and self._unread:
+            raise self._unread[0]
         if files is None:
             raise MissingEvidence(
                 f"no run of {variant} at case {case} in {self.root}", self._instead(variant, case)
@@ -274,13 +284,13 @@ def named_runs(
     if isinstance(side, Run):
         return [side]
     path = Path(side)
-    if path.is_dir():
+    if is_folder(path):
         runs, wrong = Evidence(path).readable(lambda name: case in (None, name[1]))
         if wrong and (problems is None or not runs):
             raise wrong[0]
         if problems is not None:
             problems += wrong
-    elif path.is_file():
+    elif is_file(path):
         runs = [run for run in _of_file(path) if case in (None, run.case)]
     else:
         runs = [evidence.load(*name) for name in evidence.named(str(side), case)]
@@ -297,7 +307,7 @@ def _of_file(path: Path) -> list[Run]:
         report = paths.files_of(path.with_suffix("")).report
         return [Run(record.variant, record.case, record, None, report).read()]
     beside = path.with_suffix(".json")
-    if beside.is_file():
+    if is_file(beside):
         return _of_file(beside)
     frame = Run(path.stem, None, None, None, path).launches
     marks = {(v, c) for v, c in zip(frame["variant"], frame["case"], strict=True)}

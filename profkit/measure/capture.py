@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any, BinaryIO
 
 from profkit.errors import ProfkitError
-from profkit.files import read_json, temporary_folder, write_text
+from profkit.files import list_folder, read_json, temporary_folder, write_text
 from profkit.measure import process
 from profkit.measure.collect import check_regex
 from profkit.measure.cuda import device
@@ -219,7 +219,7 @@ def _written(folder: Path, output: Path, row: JsonObject, program: str) -> Captu
         return CapturedEntry(name, launches, why_not=row["why_not"] or None)
     left = folder / row["folder"]
     about = read_json(left / "capture.json")
-    new = output / folder_name(name, {p.name for p in output.iterdir()})
+    new = output / folder_name(name, {p.name for p in list_folder(output)})
     file = str(write_problem(left, new, program, launches))
     notes = (*about["notes"], *(() if about["bit_equal"] else ("it is not the same each time",)))
     return CapturedEntry(name, launches, file, in_program=about["seconds"], notes=notes)

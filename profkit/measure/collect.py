@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.files import move_file, temporary_folder
+from profkit.files import get_size, is_file, move_file, temporary_folder
 from profkit.measure import ncu_output, process
 from profkit.measure.cuda.library import Plan
 from profkit.reports.figures import base_name
@@ -166,12 +166,12 @@ def _run(
             "or --set basic, which replays it less often",
         )
     known = ncu_output.known_fault(done.output)
-    if known and (done.status or not draft.is_file() or isinstance(known, ncu_output.NoCounters)):
+    if known and (done.status or not is_file(draft) or isinstance(known, ncu_output.NoCounters)):
         raise known
     ended = ncu_output.program_failed(done.output)
-    if done.status and not (ended and draft.is_file()):
+    if done.status and not (ended and is_file(draft)):
         raise _program_failed(ended, done)
-    if not draft.is_file() or draft.stat().st_size == 0:
+    if not is_file(draft) or get_size(draft) == 0:
         raise _none_matched(done)
     return draft, done
 

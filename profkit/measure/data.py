@@ -13,7 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.files import write_bytes, write_text
+from profkit.files import is_file, read_json, write_bytes, write_text
 from profkit.measure.cuda import device
 from profkit.measure.cuda.library import Args
 from profkit.measure.variants.problem import Problem
@@ -66,9 +66,9 @@ def prepare_data(
     key = hashlib.sha256(f"{problem.hash}:{case}:{seed}:{grid}".encode()).hexdigest()[:12]
     place = folder / "data" / problem.name / f"{case}-{seed}-{key}"
     kept = place / "data.json"
-    if not kept.is_file():
+    if not is_file(kept):
         _compute(problem, problem.case(case), seed, grid, place)
-    shapes = json.loads(kept.read_text())
+    shapes = read_json(kept)
     arrays = _tuples(shapes["inputs"]), _tuples(shapes["outputs"])
     begins = tuple((out, source) for out, source in shapes.get("begins", ()))
     return Data(case, seed, place, *arrays, begins)

@@ -29,6 +29,7 @@ from typing import Any
 
 from profkit.errors import ProfkitError, needing
 from profkit.evidence.tables import HistoryTwin
+from profkit.files import is_there
 from profkit.measure import collect, targets
 from profkit.measure.commits import git_commit
 from profkit.measure.ncu_output import NoCounters
@@ -155,7 +156,7 @@ class _Profiler:
         if reported is not None:
             write_record(path, reported)
             return replace(result, record=reported, report=report)
-        if not report.exists():
+        if not is_there(report):
             write_record(path, record)
         why = self.ncu if isinstance(self.ncu, ProfkitError) else None
         return replace(result, record=record, problem=why)

@@ -13,6 +13,7 @@ from math import isnan, prod
 from pathlib import Path
 
 from profkit.errors import ProfkitError
+from profkit.files import list_folder
 from profkit.measure import data
 from profkit.measure.bench import Times, timing
 from profkit.measure.check import Check
@@ -70,7 +71,7 @@ def choose_target(
     the problem's first. References alone are of the problems that have the cases.
     """
     kernels = places.kernels_dir()
-    folders = [d for d in sorted(kernels.iterdir()) if problem.is_complete(d)]
+    folders = [d for d in sorted(list_folder(kernels)) if problem.is_complete(d)]
     known, problems = variants.find_variants(kernels), list(map(problem.load_problem, folders))
     with_cases = [p for p in problems if all(c in p.cases for c in cases)]
     runnable = [v for v in known if v.problem in {p.name for p in problems}]

@@ -19,7 +19,7 @@ from itertools import product, starmap
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.files import open_log, part_of
+from profkit.files import get_home_folder, is_file, open_log, open_regular, part_of, resolve_path
 from profkit.measure import collect, process
 from profkit.measure.variants import toolchain
 
@@ -54,9 +54,9 @@ def build_injection(folder: Path | None = None) -> Path:
     key = hashlib.sha256()
     for part in (SOURCE.read_bytes(), str(cupti).encode(), compiler.encode()):
         key.update(part)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "profkit"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or get_home_folder() / ".cache") / "profkit"
     target = (folder or cache) / f"injection-{key.hexdigest()[:16]}.so"
-    if not target.is_file():
+    if not is_file(target):
         _compile(compiler, cupti, target)
     return target
 
@@ -83,7 +83,7 @@ def find_cupti() -> Cupti:
     header = _first("cupti.h", places, ("include/cupti.h", "extras/CUPTI/include/cupti.h"))
     cuda = _first("cuda.h", places, ("include/cuda.h",))
     library = _first("libcupti.so", places, _LIBRARIES)
-    return Cupti(header.parent, cuda.parent, library.resolve())
+    return Cupti(header.parent, cuda.parent, resolve_path(library))
 
 
 def _places() -> Iterator[Path]:
@@ -92,7 +92,7 @@ def _places() -> Iterator[Path]:
         if os.environ.get(key):
             yield Path(os.environ[key])
     if nvcc := toolchain.find_tool("nvcc"):
-        yield nvcc.resolve().parent.parent
+        yield resolve_path(nvcc).parent.parent
     yield Path("/usr/local/cuda")
     spec = importlib.util.find_spec("nvidia")
     for folder in spec.submodule_search_locations or () if spec else ():
@@ -103,7 +103,7 @@ def _places() -> Iterator[Path]:
 
 def _first(what: str, places: list[Path], names: tuple[str, ...]) -> Path:
     for path in starmap(Path, product(places, names)):
-        if path.is_file():
+        if is_file(path):
             return path
     raise ProfkitError(f"{what} was not found: no timeline can be recorded", _INSTALL)
 
@@ -231,7 +231,7 @@ def packed_report(report: Path) -> Path:
     import zstandard
 
     target = report.with_suffix(".ncu-repz")
-    with report.open("rb") as raw, part_of(target) as part, open_log(part) as out:
+    with open_regular(report) as raw, part_of(target) as part, open_log(part) as out:
         zstandard.ZstdCompressor(level=6).copy_stream(raw, out)
     report.unlink()
     return target

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Any, Final, Literal, TypedDict
 
 from profkit.errors import ProfkitError
-from profkit.files import read_json
+from profkit.files import is_folder, read_json
 from profkit.program.counts import Counts
 from profkit.program.findings.case import ProgramFinding
 from profkit.program.ranks import Rank
@@ -311,7 +311,7 @@ def read_document(path: Path) -> dict[str, Any]:
     Raises:
         ProfkitError: It is none.
     """
-    file = path / NAME if path.is_dir() else path
+    file = path / NAME if is_folder(path) else path
     hint = "profkit triage -o NAME.triage ..."
     try:
         content = read_json(file)

@@ -6,11 +6,11 @@ import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
+from profkit.files import expand_home, is_file, is_there, match_pattern
 from profkit.program import readers as recordings
 from profkit.program.counts import Counts, read_counts
 from profkit.program.ranks import merged_timelines, only_ranks
@@ -76,7 +76,7 @@ def _uncollected() -> Iterator[None]:
 
 def kept_report(folder: Path) -> Path | None:
     """The report of what was counted, where the folder holds one."""
-    return next((folder / name for name in REPORTS if (folder / name).is_file()), None)
+    return next((folder / name for name in REPORTS if is_file(folder / name)), None)
 
 
 def triage(given: Recorded, step_ms: float | None = None, range: str = "") -> ProgramFrames:
@@ -116,10 +116,10 @@ def triage(given: Recorded, step_ms: float | None = None, range: str = "") -> Pr
 def _recordings(given: object) -> list[Path]:
     """The recordings that a path, a pattern or a list names."""
     if isinstance(given, str | Path):
-        path = Path(given).expanduser()
-        paths = [path] if path.exists() else [Path(x) for x in sorted(glob(str(path)))] or [path]
+        path = expand_home(Path(given))
+        paths = [path] if is_there(path) else [Path(x) for x in match_pattern(path)] or [path]
     elif isinstance(given, list | tuple) and all(isinstance(x, str | Path) for x in given):
-        paths = [Path(name).expanduser() for name in given]
+        paths = [expand_home(Path(name)) for name in given]
     else:
         raise ProfkitError(f"{type(given).__name__}: no recording can be read from that", TAKES)
     if not paths:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from profkit.errors import ProfkitError
-from profkit.files import read_bytes
+from profkit.files import look_at, read_bytes, resolve_path
 
 T = TypeVar("T")
 _LEADING = re.compile(r"\A\s*(?:/\*(?P<block>.*?)\*/|(?P<lines>(?:[ \t]*//[^\n]*\n?)+))", re.S)
@@ -228,7 +229,7 @@ def read_budget(value: str, name: str) -> Budget:
     known = [f.name for f in fields(Budget)]
     limits: dict[str, int] = {}
     for word in words(value):
-        part = re.fullmatch(r"([a-z]+)=(\d+)([KM]?)", word)
+        part = re.fullmatch(r"([a-z]+)=(\d{1,12})([KM]?)", word, re.ASCII)
         if not part or part[1] not in known:
             hint = f"write e.g. regs=128 smem=64K spills=0 stack=0 (known: {', '.join(known)})"
             raise ProfkitError(f"{name}: cannot read '{word}' in 'budget:'", hint)
@@ -263,7 +264,7 @@ def compile_target(spec: str | None, arch: str, name: str) -> str | None:
         return arch
     number = int(arch.rstrip("af"))
     for word in words(spec):
-        part = re.fullmatch(r"(?:sm_)?(\d+)([af]?)(\+?)", word)
+        part = re.fullmatch(r"(?:sm_)?(\d{1,4})([af]?)(\+?)", word, re.ASCII)
         if not part:
             raise ProfkitError(f"{name}: cannot read '{word}' in 'arch:'", KEYS["arch"])
         if (part[3] and number >= int(part[1])) or number == int(part[1]):
@@ -299,7 +300,7 @@ def code_hash(path: Path, keys: Mapping[str, str] | None = None) -> str:
     """
     decides = {k: v.split() for k, v in sorted((keys or {}).items()) if k not in SPEAKS}
     digest = hashlib.sha256(repr(decides).encode() if decides else b"")
-    for file in _files(path.resolve(), set()):
+    for file in _files(resolve_path(path), set()):
         digest.update(b"%d:" % len(file[1]) + file[1])
     return digest.hexdigest()
 
@@ -307,7 +308,7 @@ def code_hash(path: Path, keys: Mapping[str, str] | None = None) -> str:
 def text_hash(path: Path) -> str:
     """sha256 of the same files to the letter: line tables follow comments and layout too."""
     digest = hashlib.sha256()
-    for text, *_ in _files(path.resolve(), set()):
+    for text, *_ in _files(resolve_path(path), set()):
         digest.update(b"%d:" % len(text) + text)
     return digest.hexdigest()
 
@@ -337,17 +338,19 @@ def _tokens(text: str) -> Iterator[str]:
 
 def _files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, bytes]]:
     """The text and the code of a file and of all that it includes with quotes, each once."""
-    if file in seen or not file.is_file():
-        return
-    seen.add(file)
-    stat = file.stat()
-    try:
-        text, bare, includes = _content(file, stat.st_mtime_ns, stat.st_size)
-    except OSError as error:
-        raise ProfkitError(f"{file}: {error.strerror}", "a kernel's source is text") from error
-    yield text, bare
-    for included in includes:
-        yield from _files(included, seen)
+    waiting = [file]
+    while waiting:
+        file = waiting.pop()
+        state = look_at(file)
+        if file in seen or state is None or not stat.S_ISREG(state.st_mode):
+            continue
+        seen.add(file)
+        try:
+            text, bare, includes = _content(file, state.st_mtime_ns, state.st_size)
+        except OSError as error:
+            raise ProfkitError(f"{file}: {error.strerror}", "a kernel's source is text") from error
+        yield text, bare
+        waiting += reversed(includes)  # the first of them next, with all that it includes
 
 
 @functools.lru_cache(maxsize=1024)
@@ -355,5 +358,5 @@ def _content(file: Path, _mtime: int, _size: int) -> tuple[bytes, bytes, tuple[P
     text = read_bytes(file)
     decoded = text.decode("utf-8", "replace")
     bare = _COMMENT.sub(lambda m: " " if m["comment"] else m[0], decoded)
-    includes = tuple((file.parent / n).resolve() for n in _INCLUDE.findall(bare))
+    includes = tuple(resolve_path(file.parent / n) for n in _INCLUDE.findall(bare))
     return text, without_comments(decoded).encode(), includes

@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import re
 import shlex
+import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +17,19 @@ from itertools import chain
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.files import open_regular
+from profkit.files import (
+    expand_home,
+    is_file,
+    is_folder,
+    is_link,
+    list_folder,
+    look_at,
+    match_pattern,
+    open_regular,
+    resolve_path,
+    shorten_path,
+    walk_folder,
+)
 
 SUFFIXES = (".ncu-rep", ".ncu-repz")
 FULL = "ncu --set full --import-source yes -o full COMMAND"  # makes a report with everything in it
@@ -43,21 +56,29 @@ def expand(patterns: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
 
 
 def _one(pattern: str) -> list[str]:
-    path = Path(pattern).expanduser()
-    if path.is_dir():
-        return _folder(path)
+    path = expand_home(pattern)
+    try:
+        state = look_at(path)
+    except ProfkitError:
+        return [str(path)]  # it may be there: the reader of it says why it cannot be read
+    if state is not None and stat.S_ISDIR(state.st_mode):
+        return _find_reports(path)
     # A file first: [ and ] are legal in file names.
-    if path.exists() or path.is_symlink() or not glob.has_magic(str(path)):
+    if state is not None or is_link(path) or not glob.has_magic(str(path)):
         return [str(path)]
-    matched = sorted(glob.glob(str(path), recursive=True))
+    matched = match_pattern(path)
     if not matched:
-        raise ProfkitError(f"{pattern}: matches no file", "check the path and the quotes")
-    files = [name for name in matched if not Path(name).is_dir()]
-    return files or list(chain.from_iterable(_folder(Path(folder)) for folder in matched))
+        shown = shorten_path(pattern)
+        raise ProfkitError(f"{shown}: matches no file", "check the path and the quotes")
+    files = [name for name in matched if not is_folder(name)]
+    return files or list(chain.from_iterable(_find_reports(Path(name)) for name in matched))
 
 
-def _folder(folder: Path) -> list[str]:
-    reports = sorted(str(p) for p in folder.rglob("*") if p.suffix in SUFFIXES and p.is_file())
+def _find_reports(folder: Path) -> list[str]:
+    """Return the reports below a folder, and what of it may not be looked at: its reader says why."""
+    files, unread = walk_folder(folder)
+    reports = [str(file) for file in files if file.suffix in SUFFIXES]
+    reports += map(str, unread)
     if not reports:
         hint = f"reports end in {' or '.join(SUFFIXES)}"
         raise ProfkitError(f"{folder}: a folder without reports", hint)
@@ -99,12 +120,12 @@ def wrong_verb(path: str | Path, verb: str) -> tuple[str, str] | None:
 def kind_of(path: str | Path) -> str | None:
     """Return the kind of a file, by its content before its name; None where nobody knows it."""
     path = Path(path)
-    if path.is_dir():
-        return "kept" if (path / "triage.json").is_file() else None
     try:
+        if is_folder(path):
+            return "kept" if is_file(path / "triage.json") else None
         with open_regular(path) as file:
             head = file.read(_HEAD)
-    except OSError:
+    except (OSError, ProfkitError):
         return None
     text = _unpacked(head) if head.startswith(b"\x1f\x8b") else head
     is_json = text.lstrip()[:1] in (b"{", b"[")
@@ -151,21 +172,35 @@ def files_of(stem: Path) -> RunFiles:
     """Return what is there: a record, a report, both or neither."""
     record = stem.with_name(f"{stem.name}.json")
     reports = (stem.with_name(stem.name + suffix) for suffix in SUFFIXES)
-    report = next((r for r in reports if r.is_file()), None)
-    return RunFiles(stem, record if record.is_file() else None, report)
+    report = next((r for r in reports if is_file(r)), None)
+    return RunFiles(stem, record if is_file(record) else None, report)
 
 
-def run_files(root: Path) -> dict[RunName, tuple[RunFiles, ...]]:
+def run_files(
+    root: Path, problems: list[ProfkitError] | None = None
+) -> dict[RunName, tuple[RunFiles, ...]]:
     """Return everything recorded in a folder, by variant and case, sorted by name.
 
-    A name has more than one entry where two folders hold a run of it.
+    A name has more than one entry where two folders hold a run of it. `problems` takes what may not
+    be looked at; without it, that is raised.
     """
+    found: list[ProfkitError] = []
     stems: dict[RunName, set[Path]] = {}
-    for path, depth in _candidates(root):
+    for path, depth in _list_candidates(root, found):
         name = _name(path, depth)
         if name is not None:
             stems.setdefault(name, set()).add(path.with_suffix(""))
-    return {name: tuple(map(files_of, sorted(paths))) for name, paths in sorted(stems.items())}
+    runs: dict[RunName, tuple[RunFiles, ...]] = {}
+    for name, paths in sorted(stems.items()):
+        try:
+            runs[name] = tuple(map(files_of, sorted(paths)))
+        except ProfkitError as problem:
+            found.append(problem)
+    if problems is not None:
+        problems += found
+    elif found:
+        raise found[0]
+    return runs
 
 
 def place_for(root: Path, problem: str, variant: str, case: str) -> tuple[Path, Path]:
@@ -191,19 +226,40 @@ def only_one(files: tuple[RunFiles, ...], name: RunName) -> RunFiles:
     return files[0]
 
 
-def _candidates(root: Path) -> Iterator[tuple[Path, int]]:
-    """Yield records and reports in the folder and two below it, with how deep they are."""
-    for depth, pattern in enumerate(("*.*", "*/*.*", "*/*/*.*")):
-        for path in root.glob(pattern):
-            if path.suffix in (".json", *SUFFIXES):
-                yield path, depth
+def _list_candidates(root: Path, problems: list[ProfkitError]) -> Iterator[tuple[Path, int]]:
+    """Yield records and reports in the folder and two below it, with how deep they are.
+
+    Of a folder that is there by several names, a link to itself say, only the first is looked into.
+    """
+    seen: set[tuple[int, int]] = set()
+    folders = [root]
+    for depth in range(3):
+        below: list[Path] = []
+        for folder in folders:
+            try:
+                state = look_at(folder)
+                if state is None or not stat.S_ISDIR(state.st_mode):
+                    continue
+                entries = list_folder(folder)
+            except ProfkitError as problem:
+                problems.append(problem)
+                continue
+            if (state.st_dev, state.st_ino) in seen:
+                continue
+            seen.add((state.st_dev, state.st_ino))
+            for path in entries:
+                if path.suffix in (".json", *SUFFIXES):
+                    yield path, depth
+                else:
+                    below.append(path)
+        folders = sorted(below, key=is_link)  # a run has its own name before that of a link
 
 
 def _name(path: Path, depth: int) -> RunName | None:
     """Return variant and case of a file, None where it is not a run's."""
     variant, dot, case = path.stem.rpartition(".")
     if not dot:
-        variant, case = path.stem, path.resolve().parent.name
+        variant, case = path.stem, resolve_path(path).parent.name
     elif depth == 2:
         return None  # a folder of something else: a search keeps its champion so
     if not (is_word(variant) and is_word(case)):
@@ -214,7 +270,7 @@ def _name(path: Path, depth: int) -> RunName | None:
 def _has_record(path: Path) -> bool:
     """Return whether the file beside it says that it is a run record: there is other JSON, too."""
     try:
-        with path.with_suffix(".json").open("rb") as file:
+        with open_regular(path.with_suffix(".json")) as file:
             return MARK in file.read(200)
     except OSError:
         return False

@@ -198,7 +198,7 @@ def read_record(path: str | Path) -> Record:
         raise ProfkitError(f"{file}: not JSON ({error})", "record it again") from error
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != SCHEMA:
-        why = f"{file}: not a run record of this version ({schema!r}, not {SCHEMA!r})"
+        why = f"{file}: not a run record of this version: its schema is not {SCHEMA!r}"
         raise ProfkitError(why, "record it again with this profkit")
     return parse_record(document, file)
 

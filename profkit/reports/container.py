@@ -78,6 +78,8 @@ def check(path: str | Path) -> Frames:
             _remember(key, _whole_walk(path, _Walk()))
     except OSError as error:
         return Frames("unreadable", (error.strerror or str(error)).lower())
+    except ValueError:  # a NUL, or what is no character
+        return Frames("unreadable", "cannot be a path")
     return _walked[key]
 
 

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.files import temporary_folder
+from profkit.files import expand_home, temporary_folder
 from profkit.records.paths import is_table
 from profkit.records.record import record_beside, recorded_sha256
 from profkit.reports.addresses import LaunchedCode, Place
@@ -104,7 +104,7 @@ def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[H
                 )
             answers[n] = _no_lines(request.counters)
         else:
-            by_report[os.path.expanduser(request.report)].append(n)
+            by_report[os.fspath(expand_home(request.report))].append(n)
     items = [[path, [vars(requests[n]) for n in numbers]] for path, numbers in by_report.items()]
     # Debug information that was overwritten passes the frame check and crashes the library.
     died = _died if strict else _without

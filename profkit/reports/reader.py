@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.files import temporary_folder, write_bytes
+from profkit.files import expand_home, get_size, is_file, is_readable, temporary_folder, write_bytes
 from profkit.records.paths import expand, is_table
 from profkit.records.record import Record, declared, record_beside, recorded_sha256
 from profkit.reports.container import PART, Frames, Status, check, repair, split
@@ -60,7 +60,7 @@ def prepare_child() -> None:
 
 def actions(path: str) -> Iterator[Any]:
     """Yield the ncu_report actions of a file that is not damaged, over all its ranges."""
-    if os.path.getsize(path):
+    if get_size(path):
         for launches in open_report(path):
             yield from launches
 
@@ -282,8 +282,12 @@ def _bytes_of(path: str) -> int:
     0 of a compressed one, too, where memory is limited: a child unpacks it first, and may run out.
     """
     is_unpacked_in_child = path.endswith(".ncu-repz") and is_limited()
-    readable = not is_table(path) and os.path.isfile(path) and os.access(path, os.R_OK)
-    return os.path.getsize(path) if readable and not is_unpacked_in_child else 0
+    if is_table(path) or is_unpacked_in_child:
+        return 0
+    try:
+        return get_size(path) if is_file(path) and is_readable(path) else 0
+    except ProfkitError:
+        return 0
 
 
 def raw_frame(path: str | Path) -> pd.DataFrame:
@@ -294,7 +298,7 @@ def raw_frame(path: str | Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    path = os.path.expanduser(path)
+    path = os.fspath(expand_home(path))
     frames = check(path)
     if frames.status == "unreadable":
         raise _unreadable(path, frames.message)
@@ -321,7 +325,7 @@ def opened_launches(path: str | Path) -> Iterator[Callable[[int], Any]]:
 
     A ProfkitError where the file cannot be read; from the function: where it has no such launch.
     """
-    path = os.path.expanduser(path)
+    path = os.fspath(expand_home(path))
     frames = check(path)
     if frames.status == "unreadable":
         raise _unreadable(path, frames.message)
@@ -368,8 +372,8 @@ def read_metrics_only(path: str) -> Part:
 def report_weight(path: str) -> int:
     """Return the bytes of a report when it is not compressed, about; 0 when it cannot be opened."""
     try:
-        return os.path.getsize(path) * (_SWELLS if path.endswith(".ncu-repz") else 1)
-    except OSError:
+        return get_size(path) * (_SWELLS if path.endswith(".ncu-repz") else 1)
+    except ProfkitError:
         return 0
 
 

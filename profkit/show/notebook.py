@@ -7,7 +7,6 @@ and verdicts, every text escaped.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from profkit.evidence.claims import Verified, verify_claim_files
 from profkit.evidence.compare import Compared, Policy, compare_sides
 from profkit.evidence.noise import KnownSpreads
 from profkit.evidence.runs import Evidence, Run, named_runs
-from profkit.files import write_text
+from profkit.files import expand_home, is_folder, is_there, write_text
 from profkit.model import whatif as cost_model
 from profkit.model.launch import Launch
 from profkit.records.paths import SUFFIXES, expand
@@ -324,7 +323,7 @@ def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "ar
     Raises:
         ProfkitError: The artifacts are not there, or a pattern matches nothing.
     """
-    if not (folder := Path(artifacts)).is_dir():
+    if not is_folder(folder := Path(artifacts)):
         raise ProfkitError(f"{folder}: no such folder", "it holds the records and reports")
     return Claims(verify_claim_files(expand(files), Evidence(folder)))
 
@@ -364,7 +363,7 @@ def given_launches(given: Given, artifacts: str | Path = "artifacts") -> pd.Data
 
 def _is_path(name: str | Path) -> bool:
     text = str(name)
-    there = os.path.exists(os.path.expanduser(text))
+    there = is_there(expand_home(text))
     return there or any(c in text for c in "*?[/\\") or text.endswith((*SUFFIXES, ".csv"))
 
 

@@ -26,6 +26,7 @@ from profkit.evidence import counters as changes
 from profkit.evidence.ladder import Ladder, of_runs
 from profkit.evidence.noise import HistoryStep
 from profkit.evidence.runs import Run
+from profkit.files import is_file
 from profkit.program.counts import plain_name
 from profkit.program.triage import Triage
 from profkit.records.record import read_record
@@ -298,7 +299,7 @@ def _runs_of(reports: Reports, shown: Collection[str]) -> tuple[list[Run], list[
     for file in reports.files:
         path = Path(file.path)
         beside = path.with_suffix(".json")
-        if file.path not in shown or file.status != "ok" or not beside.is_file():
+        if file.path not in shown or file.status != "ok" or not is_file(beside):
             continue
         try:
             record = read_record(beside)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.files import copy_file
+from profkit.files import copy_file, is_file
 from profkit.measure import targets
 from profkit.measure.bench import Times
 from profkit.measure.check import Check
@@ -259,7 +259,7 @@ def champion_record(result: SearchResult, folder: Path) -> Path:
     report, path = (folder / f"{name}.{task.case}{suffix}" for suffix in (".ncu-rep", ".json"))
     verdict = final.champion.result.verdict
     source = Path((verdict and verdict.report) or os.devnull)
-    if source.is_file():
+    if is_file(source):
         copy_file(source, report)
         ncu = toolchain.tool("ncu", task.folder).version
         kept = RecordedReport(report.name, digest(report))

@@ -18,6 +18,7 @@ from profkit.cli import options
 from profkit.cli.options import argument, flag
 from profkit.cli.output import note, print_blocks, say, spinner
 from profkit.errors import ProfkitError
+from profkit.files import resolve_path
 from profkit.measure.variants import build
 from profkit.show.views import measured
 
@@ -51,7 +52,9 @@ def capture_kernels(
     kernels = capture.capture_program(command, output, wanted, echo)
     if not untried_only:
         with spinner() as progress:
-            kernels = capture.tried(kernels, build.build_dir(output.resolve(), build_dir), progress)
+            kernels = capture.tried(
+                kernels, build.build_dir(resolve_path(output), build_dir), progress
+            )
     rows = [kernel.to_json() for kernel in kernels]
     print_blocks(measured.captured(rows), {"schema": "profkit.capture/1", "kernels": rows})
     return _say_next(kernels, output)

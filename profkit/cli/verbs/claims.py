@@ -18,6 +18,7 @@ from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
 from profkit.cli.output import note, print_blocks, refuse, say_each, write_to
 from profkit.errors import ProfkitError
+from profkit.files import is_there
 
 
 @options.verb("Did it help", forms="json markdown quiet", bad="a claim fails or a gate is not met")
@@ -57,7 +58,7 @@ def _try(files: Sequence[Path], artifacts: Path) -> int:
         tried = chain.from_iterable(file.claims for file in results)
         needs = set(chain.from_iterable(claim.claim.needs for claim in tried))
         say_each(sources.stale(artifacts, needs))
-    lost = [file for file in results if not file.path.exists()]
+    lost = [file for file in results if not is_there(file.path)]
     say_each(ProfkitError(f"{file.path}: {file.error}", "name a file of claims") for file in lost)
     told = [file for file in results if file not in lost]
     print_blocks(verified(told) if told else (), {"schema": "profkit.claims/1", "files": results})

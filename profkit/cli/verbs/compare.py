@@ -27,6 +27,7 @@ from profkit.cli import output as out
 from profkit.cli.options import argument, flag
 from profkit.errors import ProfkitError
 from profkit.evidence.runs import Evidence
+from profkit.files import is_there
 from profkit.program.change import change
 from profkit.program.document import NAME, read_document
 from profkit.records.paths import HISTORY, wrong_verb
@@ -162,7 +163,7 @@ def _decide(
     from profkit.evidence.ladder import summarize_variant
     from profkit.show.views.comparison import ladder_summary
 
-    if "/" in variant or Path(variant).exists():
+    if "/" in variant or is_there(Path(variant)):
         raise ProfkitError(f"{variant}: --decide takes a variant", "stage2 or stage2.B")
     evidence = sources.evidence_of(artifacts)
     names = evidence.named(variant, case)

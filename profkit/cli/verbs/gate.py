@@ -15,6 +15,7 @@ from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
 from profkit.cli.output import print_blocks, say, say_each
 from profkit.errors import ProfkitError
+from profkit.files import is_folder
 from profkit.records.paths import HISTORY
 
 _SKIP = 125  # git bisect run: this commit cannot be tested
@@ -42,7 +43,7 @@ def run_gate(
 
     try:
         for folder in (base, head):
-            if not folder.is_dir():
+            if not is_folder(folder):
                 raise ProfkitError(f"{folder}: no such folder", "git worktree add base origin/main")
         known = KnownSpreads(history, ALPHA).read()
         before, after = (Evidence(x, headers=sources.files_beside(x)) for x in (base, head))

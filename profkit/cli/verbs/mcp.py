@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from functools import wraps
 from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from profkit.cli import options, sources
 from profkit.cli.options import flag
 from profkit.diagnosis.launches import Judged, judged, judged_rows, launch_lines, with_lines
 from profkit.errors import ProfkitError, needing
+from profkit.files import is_folder, is_there, reading_only, resolve_path
 from profkit.program.document import triage_document
 from profkit.program.recorded import judge_recordings
 from profkit.records.paths import expand
@@ -31,6 +32,7 @@ from profkit.show.views.diagnosis import FINDINGS, ROWS, brief_diagnosis, diagno
 from profkit.show.views.explain import explain
 from profkit.show.views.triage import triaged
 
+Answer = TypeVar("Answer")
 ABOUT = (
     "Diagnoses NVIDIA Nsight Compute reports of CUDA kernels. Begin with diagnose; explain says what "
     "a rule means; lines says where; compare says whether a change helped; triage says what to do "
@@ -60,7 +62,8 @@ def serve_agents(
     server = server_of(root)
     _own_stdout()
     try:
-        server.run("stdio")
+        with reading_only(root):
+            server.run("stdio")
     except KeyboardInterrupt:
         os._exit(options.INTERRUPTED)  # a thread of the library waits for a line of stdin, for ever
     return options.DONE
@@ -77,9 +80,9 @@ def server_of(root: Path) -> Any:
     """The server with its six tools, none of which runs a command or writes a file."""
     with needing("mcp", "profkit mcp"):
         from mcp.server.mcpserver import MCPServer
-    if not root.is_dir():
+    if not is_folder(root):
         raise ProfkitError(f"--root {root}: no such folder", "name the folder with the reports")
-    answers = Answers(root.resolve())
+    answers = Answers(resolve_path(root))
     server = MCPServer("profkit", instructions=ABOUT)
     tools = (answers.diagnose, answers.compare, answers.explain, answers.lines, answers.triage)
     for ask in (*tools, answers.roofline):
@@ -99,6 +102,9 @@ def _tool(ask: Callable[..., Told | bytes]) -> Callable[..., Any]:
             told = ask(**given)
         except ProfkitError as error:
             raise ToolError(told_error(error)) from error
+        except (OSError, ValueError, RecursionError, MemoryError) as error:  # the server goes on
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise ToolError(_short(f"{ask.__name__}: {why}")) from error
         if isinstance(told, bytes):
             return Image(data=told, format="png")
         text = TextContent(type="text", text=told.text)
@@ -115,12 +121,24 @@ class Told:
     content: dict[str, Any] | None = None
 
 
+def _confined(ask: Callable[..., Answer]) -> Callable[..., Answer]:
+    """A question whose answer reads nothing outside of the server's folder, whatever links lead to."""
+
+    @wraps(ask)
+    def answer(answers: Answers, *given: Any, **named: Any) -> Answer:
+        with reading_only(answers.root):
+            return ask(answers, *given, **named)
+
+    return answer
+
+
 @dataclass(frozen=True)
 class Answers:
     """The answers about what lies in a folder; whatever leads out of it is refused."""
 
     root: Path  # the folder, resolved
 
+    @_confined
     def diagnose(self, reports: str | list[str]) -> Told:
         """What the kernels of these reports wait for: cause, place, number, next step.
 
@@ -146,6 +164,7 @@ class Answers:
         }
         return _told("\n".join(filter(None, [text, *bad[:5]])), content)
 
+    @_confined
     def compare(self, before: str, after: str, case: str = "") -> Told:
         """What changed from one run to another, and whether it is real.
 
@@ -162,6 +181,7 @@ class Answers:
         compared = compare_sides(*sides, case or None, evidence)
         return _told(brief_comparison(compared), compared.to_json())
 
+    @_confined
     def triage(self, recording: str) -> Told:
         """Where the step of a whole program goes, and what to do first about it.
 
@@ -179,6 +199,7 @@ class Answers:
         shown = triaged(content, "the structured answer has them")
         return _told(to_text(shown, console(width=100)), content)
 
+    @_confined
     def explain(self, name: str) -> Told:
         """What a rule, a metric or a word of the verdict means, and what people do about it.
 
@@ -187,6 +208,7 @@ class Answers:
         """
         return _told(str(explain(name)))
 
+    @_confined
     def lines(self, report: str, launch: int = 0, count: int = 5) -> Told:
         """The source lines where the findings of one launch happen.
 
@@ -211,6 +233,7 @@ class Answers:
             text.append(f"{row['rule']}: {where} {row['share']:.1%}: {row['source']}")
         return _told("\n".join(text), {"lines": rows})
 
+    @_confined
     def roofline(self, reports: str | list[str]) -> bytes:
         """Every launch under the ceilings of its machine, as a picture (PNG).
 
@@ -238,20 +261,21 @@ class Answers:
 
     def _side(self, side: str) -> str:
         path = self._path(side)
-        if path.exists():
+        if is_there(path):
             return str(path)
         # Not a path of another folder, which it would be where the server was started: a variant.
-        if not _VARIANT.fullmatch(side) or Path(side).exists():
+        if not _VARIANT.fullmatch(side) or is_there(Path(side)):
             raise ProfkitError(f"{side}: no such report in the folder of profkit mcp")
         return side
 
     def _path(self, name: str) -> Path:
         try:
-            path = (self.root / name).resolve()
-        except (ValueError, OSError, RuntimeError) as error:  # a NUL, too long, links in a circle
-            raise ProfkitError(f"{name[:WIDTH]}: cannot be a path: {error}") from error
+            path = resolve_path(self.root / name)
+        except ProfkitError as error:
+            raise ProfkitError(error.message[:WIDTH], "give the path of a file") from error
         if not path.is_relative_to(self.root):
-            raise ProfkitError(f"{name}: outside of the folder that profkit mcp was started in")
+            shown = name[:WIDTH]
+            raise ProfkitError(f"{shown}: outside of the folder that profkit mcp was started in")
         return path
 
 

@@ -23,6 +23,7 @@ from profkit.cli.options import argument, flag, one_of
 from profkit.cli.targets import named_or_all, on_gpus, say_gpus, watched
 from profkit.cli.verbs.diagnose import show_reports
 from profkit.errors import ProfkitError
+from profkit.files import is_there, resolve_path
 from profkit.measure import collect, targets
 from profkit.measure.ncu_output import LOG
 from profkit.measure.targets import Places, Target
@@ -119,7 +120,7 @@ def _profile_on(
     folders = (at.kernels_dir(), at.build_dir(), at.artifacts_dir())
     places = zip(("--kernels", "--build-dir", "--artifacts"), folders, strict=True)
     flags = [("--variant", name) for name in names]
-    flags += [(flag, str(path.resolve())) for flag, path in places]
+    flags += [(flag, str(resolve_path(path))) for flag, path in places]
 
     def finished(result: HostResult) -> None:
         where = f"case {result.case} on {result.host or 'no host'}"
@@ -172,7 +173,7 @@ def _wrap(command: Sequence[str], output: Path | None, settings: collect.Collect
     report = output or Path(f"{Path(command[0]).stem}.ncu-rep")
     if report.suffix != ".ncu-rep":
         raise ProfkitError(f"-o {report}: a report ends in .ncu-rep")
-    if report.exists() and output is None:
+    if is_there(report) and output is None:
         raise ProfkitError(f"{report} is there already", "say -o NAME.ncu-rep, also to replace it")
     ncu = toolchain.need_tool("ncu")
     with watched(out.write_to(report.with_suffix(LOG))) as words:

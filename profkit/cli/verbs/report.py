@@ -44,7 +44,7 @@ def write_report(
     from profkit.show import page as pages
 
     # A whole program that triage kept, or a history.
-    folders = [w for w in what if sources.is_triage(w) or any(Path(w).glob("runs/*.parquet"))]
+    folders = [w for w in what if sources.is_triage(w) or sources.is_history(w)]
     patterns = [word for word in what if word not in folders]
     write_to(output, patterns)
     programs, histories = [], []

@@ -13,7 +13,6 @@ profkit triage trace.json.gz --page step.html # with the step's timeline
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -31,6 +30,9 @@ from profkit.files import (
     cannot_write,
     check_output,
     copy_file,
+    is_executable,
+    is_folder,
+    is_there,
     make_folder,
     move_folder,
     temporary_folder,
@@ -219,15 +221,15 @@ def _may_write(output: Path | None, page: Path | None, what: Sequence[str]) -> N
             f"for the file: {INSTEAD[output.suffix.lower()].format(output)}; for the folder: -o "
             f"{output.with_suffix('.triage')}",
         )
-    if output and output.exists() and not (is_triage(output) or is_timeline(output)):
+    if output and is_there(output) and not (is_triage(output) or is_timeline(output)):
         raise ProfkitError(f"-o {output}: is there already", "name a folder that is not there")
 
 
 def _recordings(what: Sequence[str]) -> list[Path]:
     paths = [Path(word) for word in what]
-    known = [p for p in paths if p.suffix in RECORDINGS or p.is_dir()]
+    known = [p for p in paths if p.suffix in RECORDINGS or is_folder(p)]
     recorded = len(known) == len(paths)
     for path in paths if recorded else paths[:1]:
-        if recorded or not os.access(path, os.X_OK):  # what may be run is a command
+        if recorded or not is_executable(path):  # what may be run is a command
             refuse_other(path, "triage")
     return paths if recorded else []

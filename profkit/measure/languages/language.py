@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.files import read_text
+from profkit.files import is_file, list_folder, read_text, walk_folder
 from profkit.measure import languages as folder
 from profkit.measure.process import Tool
 from profkit.records.header import Header
@@ -106,7 +106,7 @@ def is_kernel(path: Path) -> bool:
     fitting = [known for known in known_languages() if known.suffix == path.suffix]
     if any(known.owns is None for known in fitting):
         return True  # what is no readable file is an error of its reader
-    if not fitting or not path.is_file():
+    if not fitting or not is_file(path):
         return False
     with contextlib.suppress(ProfkitError):
         text = source_text(path)
@@ -124,4 +124,8 @@ def source_text(path: Path) -> str:
 
 
 def kernel_files(place: Path) -> list[Path]:
-    return sorted(p for p in place.rglob("*") if is_kernel(p))
+    """Return the kernels below a folder, sorted; a ProfkitError where a part of it may not be read."""
+    files, unread = walk_folder(place)
+    for closed in unread:
+        list_folder(closed)  # says why
+    return [file for file in files if is_kernel(file)]

@@ -30,6 +30,7 @@ from itertools import chain
 from pathlib import Path
 
 from profkit.errors import ProfkitError
+from profkit.files import is_file, is_there, read_bytes
 from profkit.measure import process
 from profkit.measure.languages import language
 from profkit.measure.languages.language import CompileJob, Language, Programs
@@ -51,7 +52,7 @@ def _missing() -> str:
 
 
 def _lacking() -> str:
-    here = any(Path(place).exists() for place in _GPU_FILES)
+    here = any(is_there(Path(place)) for place in _GPU_FILES)
     return _missing() or ("" if here else "no GPU here: it can be built, not checked or timed")
 
 
@@ -68,7 +69,7 @@ def _version(_: Programs | None = None) -> str:
 def _surroundings(job: CompileJob) -> Sequence[str]:
     """The compiler, the cases that it compiles for, and how its kernels are started."""
     try:
-        problem = hashlib.sha256((job.problem / "problem.py").read_bytes()).hexdigest()
+        problem = hashlib.sha256(read_bytes(job.problem / "problem.py")).hexdigest()
     except OSError:
         problem = ""
     player = hashlib.sha256(PLAYER.read_bytes()).hexdigest()[:16]
@@ -155,7 +156,7 @@ def _owns(path: Path, text: str) -> bool:
 
 def is_meant(path: Path, text: str) -> bool:
     """Beside a problem.py, or with its function: scripts and tests import the language too."""
-    beside = any((folder / "problem.py").is_file() for folder in path.parents[:3])
+    beside = any(is_file(folder / "problem.py") for folder in path.parents[:3])
     return beside or _has_launch(text)
 
 

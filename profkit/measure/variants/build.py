@@ -19,7 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.files import move_file, temporary_folder, write_text
+from profkit.files import (
+    get_home_folder,
+    get_size,
+    is_file,
+    is_writable,
+    list_folder,
+    move_file,
+    read_json,
+    resolve_path,
+    temporary_folder,
+    write_text,
+)
 from profkit.measure.cuda import device
 from profkit.measure.cuda.code_hash import host_hash, sass_hash
 from profkit.measure.cuda.resources import CARDS, KernelResources, parse_ptxas
@@ -77,13 +88,13 @@ def build_dir(kernels: Path, given: str | Path | None = None) -> Path:
     """Where libraries go: --build-dir, PROFKIT_BUILD, build/ beside kernels/, or the user's cache."""
     named = given or os.environ.get("PROFKIT_BUILD")
     folder = Path(named) if named else kernels.parent / "build"
-    if not named and not os.access(kernels.parent, os.W_OK):
-        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    if not named and not is_writable(kernels.parent):
+        cache = os.environ.get("XDG_CACHE_HOME") or get_home_folder() / ".cache"
         place = hashlib.sha256(str(kernels).encode()).hexdigest()[:12]
         folder = Path(cache) / "profkit" / place
-    if not (folder / ".gitignore").is_file():
+    if not is_file(folder / ".gitignore"):
         write_text(folder / ".gitignore", "*\n")
-    return folder.resolve()
+    return resolve_path(folder)
 
 
 def compile_variants(
@@ -108,8 +119,9 @@ def compile_variants(
 
 def is_built(variant: Variant, folder: Path) -> bool:
     text = variant.language.text_hash(variant.path)
-    kept = (folder / variant.problem).glob(f"{variant.id}-sm_*/build.json")
-    return any(toolchain.kept_json(path).get("text") == text for path in kept)
+    places = list_folder(folder / variant.problem)
+    own = [place for place in places if place.name.startswith(f"{variant.id}-sm_")]
+    return any(toolchain.kept_json(place / "build.json").get("text") == text for place in own)
 
 
 def need_library(built: Build) -> Path:
@@ -177,8 +189,8 @@ def _load(plan: Build, folder: Path) -> Build | None:
     place = _place(plan, folder)
     library = place / "variant.so"
     try:
-        kept = json.loads((place / "build.json").read_text())
-        if kept["key"] != plan.key or library.stat().st_size != kept["bytes"]:
+        kept = read_json(place / "build.json")
+        if kept["key"] != plan.key or get_size(library) != kept["bytes"]:
             return None
         return _stored(plan, library, kept)
     except (OSError, ValueError, KeyError, TypeError):
@@ -216,8 +228,8 @@ def _compile_group(plans: Sequence[Build], folder: Path, jobs: int | None) -> li
 def _take(plan: Build, stem: Path, folder: Path) -> Build:
     """Read one compiler's log and move its library to its place; build.json comes last."""
     compiled, log = stem.with_suffix(".so"), stem.with_suffix(".log")
-    output = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "not started"
-    if not compiled.is_file():
+    output = log.read_text(encoding="utf-8", errors="replace") if is_file(log) else "not started"
+    if not is_file(compiled):
         return replace(plan, error=output.strip())
     if plan.variant.path != SUPPORT and b"profkit_launch" not in compiled.read_bytes():
         return replace(plan, error=NO_LAUNCH)
@@ -226,7 +238,7 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
     place.mkdir(parents=True, exist_ok=True)
     kept = {
         "key": plan.key,
-        "bytes": compiled.stat().st_size,
+        "bytes": get_size(compiled),
         "kernels": [asdict(k) for k in kernels],
         "sass": _with_resources(sass_hash(compiled), kernels),
         "warnings": [s.strip() for s in output.splitlines() if _WARNING.search(s)],
@@ -234,7 +246,7 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
         "text": plan.text,
     }
     move_file(stem.with_suffix(".o"), place / OBJECT)  # dry.py links it without CUDA
-    if stem.with_suffix(".json").is_file():  # its launches, where they are known ahead
+    if is_file(stem.with_suffix(".json")):  # its launches, where they are known ahead
         move_file(stem.with_suffix(".json"), place / "plan.json")
     move_file(compiled, place / "variant.so")
     write_text(place / "compiler.log", output)

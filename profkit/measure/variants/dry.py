@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from profkit.files import move_file, temporary_folder, write_text
+from profkit.files import is_file, move_file, read_bytes, read_json, temporary_folder, write_text
 from profkit.measure.cuda.library import GraphLaunch, Numbers
 from profkit.measure.cuda.resources import CARDS, LIMITS, Card, KernelResources, blocks_that_fit
 from profkit.measure.process import run_command
@@ -36,8 +36,8 @@ def dry_launches(built: Build, problem: Problem, case: str) -> list[GraphLaunch]
     machine = CARDS.get(built.arch.rstrip("af"))
     if built.library is None or machine is None:
         return None
-    if (ahead := built.library.with_name("plan.json")).is_file():
-        rows = json.loads(ahead.read_text()).get(case)  # its language knew them when it compiled
+    if is_file(ahead := built.library.with_name("plan.json")):
+        rows = read_json(ahead).get(case)  # its language knew them when it compiled
         kernels = {k.name: k for k in built.kernels}
         return None if rows is None else _launches(rows, kernels, built.arch)
     program = _linked(built.library.parent)
@@ -53,7 +53,7 @@ def dry_shapes(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] | Non
         return None
     source = folder / "problem.py"
     memory = built.library.with_name("shapes.json")
-    key = hashlib.sha256(source.read_bytes() + _stub_hash().encode()).hexdigest()
+    key = hashlib.sha256(read_bytes(source) + _stub_hash().encode()).hexdigest()
     kept = toolchain.kept_json(memory)
     if kept.get("key") != key or "shapes" not in kept:
         loaded = load_problem(folder)
@@ -71,7 +71,7 @@ def stub_object(folder: Path) -> Path | None:
 
 def _made(target: Path, words: Sequence[str | Path]) -> Path | None:
     """What nvcc makes; None if it does not."""
-    if not target.is_file():
+    if not is_file(target):
         with temporary_folder(target.parent) as folder:
             made = folder / target.name
             command = [toolchain.need_tool("nvcc"), *words, "-o", made]
@@ -89,7 +89,7 @@ def _stub_hash() -> str:
 def _linked(place: Path) -> Path | None:
     """The program of a build; None if it needs more than the stub has."""
     program = place / f"dry-{_stub_hash()}"
-    if program.is_file():
+    if is_file(program):
         return program
     stub = stub_object(place.parents[1])
     return stub and _made(program, ["--cudart", "none", place / OBJECT, stub])

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from profkit.errors import ProfkitError, did_you_mean
-from profkit.files import read_bytes, write_text
+from profkit.files import is_file, is_there, read_bytes, write_text
 from profkit.measure.languages.language import known_languages
 
 Case = Any  # whatever the problem says
@@ -136,7 +136,7 @@ def import_file(path: Path, name: str) -> ModuleType:
 def load_problem(folder: Path) -> Problem:
     """Import <folder>/problem.py, by path: no package, no installation."""
     path = folder / "problem.py"
-    if not path.is_file():
+    if not is_file(path):
         raise ProfkitError(
             f"{folder} has no problem.py", "it says the cases, inputs and reference of its variants"
         )
@@ -182,7 +182,7 @@ def new_problem(name: str, language: str, kernels: Path) -> list[Path]:
             did_you_mean(language, known, "say " + " or ".join(known)),
         )
     folder = kernels / name
-    if folder.exists():
+    if is_there(folder):
         hint = "choose another name, or another --kernels"
         raise ProfkitError(f"{folder} is there already", hint)
     suffix = known[language].removesuffix(".tmpl").removeprefix(language)
@@ -194,8 +194,8 @@ def new_problem(name: str, language: str, kernels: Path) -> list[Path]:
         _write(folder / "README.md", "README.md.tmpl", words),
     ]
     shared = kernels / "common" / "variant.cuh"
-    if not shared.exists():
-        header = next((path for path in _HEADERS if path.is_file()), None)
+    if not is_there(shared):
+        header = next((path for path in _HEADERS if is_file(path)), None)
         if header is None:
             raise ProfkitError("profkit's variant.cuh is missing", "install profkit again")
         write_text(shared, header.read_text(encoding="utf-8"))

@@ -20,7 +20,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from profkit.errors import ProfkitError
-from profkit.files import write_text
+from profkit.files import (
+    is_executable,
+    is_there,
+    is_writable,
+    list_folder,
+    look_at,
+    read_json,
+    read_text,
+    resolve_path,
+    write_text,
+)
 from profkit.measure import ncu_output
 from profkit.measure.cuda import device
 from profkit.measure.languages.language import known_languages, package_version
@@ -46,13 +56,13 @@ def find_tool(name: str) -> Path | None:
     homes = [os.environ.get(k) for k in ("CUDA_HOME", "CUDA_PATH")]
     folders = [Path(h) / "bin" for h in homes if h] + [Path("/usr/local/cuda/bin")]
     if name == "ncu":
-        folders += sorted(Path("/opt/nvidia/nsight-compute").glob("*"), reverse=True)
+        folders += list_folder("/opt/nvidia/nsight-compute")[::-1]
     if name == "ninja":  # the folder of its PyPI package need not be on PATH
         with contextlib.suppress(ImportError):
             import ninja
 
             folders = [Path(ninja.BIN_DIR)]
-    return next((f / name for f in folders if os.access(f / name, os.X_OK)), None)
+    return next((f / name for f in folders if is_executable(f / name)), None)
 
 
 def need_tool(name: str) -> Path:
@@ -67,8 +77,9 @@ def tool(name: str, cache: Path) -> Tool:
     path = need_tool(name)
     if name not in _VERSION:
         return Tool(path, None)
-    stat = path.resolve().stat()
-    key = f"{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
+    state = look_at(path)
+    changed = f"{state.st_size}:{state.st_mtime_ns}" if state else ""
+    key = f"{resolve_path(path)}:{changed}"
     memory = cache / "tools.json"
     known = kept_json(memory)
     if key not in known:
@@ -91,7 +102,7 @@ def version(name: str, path: Path) -> str | None:
 def kept_json(path: Path) -> dict[str, Any]:
     """What was kept in a file; empty where there is none, or it is no object."""
     try:
-        known = json.loads(path.read_text())
+        known = read_json(path)
     except (OSError, ValueError):
         return {}
     return known if isinstance(known, dict) else {}
@@ -196,7 +207,7 @@ def _counters() -> Iterator[Inspection]:
 def counters_allowed(parameters: Path) -> bool | None:
     """Whether this user may read performance counters; None if the driver does not say."""
     try:
-        text = parameters.read_text()
+        text = read_text(parameters)
     except OSError:
         return None
     admin_only = re.search(r"^RmProfilingAdminOnly:\s*(\d)", text, re.M)
@@ -207,9 +218,9 @@ def counters_allowed(parameters: Path) -> bool | None:
 
 def _lock() -> Iterator[Inspection]:
     lock = Path(tempfile.gettempdir()) / "nsight-compute-lock"
-    if lock.exists() and not os.access(lock, os.W_OK):
+    if is_there(lock) and not is_writable(lock):
         yield Inspection("ncu lock", "missing", f"{lock} belongs to another user", ncu_output.LOCK)
-    elif lock.exists():
+    elif is_there(lock):
         yield Inspection("ncu lock", "ok", f"{lock} is there, and this user may take it")
     else:
         yield Inspection("ncu lock", "ok", "not held")

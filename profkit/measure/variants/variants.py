@@ -15,6 +15,14 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.evidence.counters import parse_moves
+from profkit.files import (
+    get_current_folder,
+    is_file,
+    is_folder,
+    list_folder,
+    resolve_path,
+    walk_folder,
+)
 from profkit.measure.languages import language
 from profkit.measure.languages.cuda import LANGUAGE as CUDA
 from profkit.measure.languages.language import Language
@@ -71,15 +79,15 @@ def kernels_dir(given: str | Path | None = None) -> Path:
     """The folder of problems: --kernels, PROFKIT_KERNELS, ./kernels upwards, then the checkout's."""
     named = given or os.environ.get("PROFKIT_KERNELS")
     if named:
-        if not Path(named).is_dir():
+        if not is_folder(Path(named)):
             flag = "--kernels" if given else "PROFKIT_KERNELS"
             raise ProfkitError(f"{flag} {named}: no such folder", "it holds one folder per problem")
-        return Path(named).resolve()
-    here = Path.cwd()
+        return resolve_path(Path(named))
+    here = get_current_folder()
     above = [folder / "kernels" for folder in (here, *here.parents)]
     for folder in (*above, Path(__file__).resolve().parents[3] / "kernels"):
-        if (folder / "common" / "variant.cuh").is_file():
-            return folder.resolve()
+        if is_file(folder / "common" / "variant.cuh"):
+            return resolve_path(folder)
     raise ProfkitError(
         f"no kernels/ folder in {here} or above it",
         "say where it is with --kernels DIR or PROFKIT_KERNELS",
@@ -114,7 +122,7 @@ def survey(kernels: Path, problem: str | None = None) -> tuple[list[Variant], li
 
 
 def _problems(kernels: Path, problem: str | None) -> list[Path]:
-    folders = [d for d in sorted(kernels.iterdir()) if d.is_dir() and d.name != "common"]
+    folders = [d for d in sorted(list_folder(kernels)) if is_folder(d) and d.name != "common"]
     chosen = [d for d in folders if problem in (None, d.name)]
     if not chosen and problem is not None:
         there = [d.name for d in folders if language.kernel_files(d)]
@@ -130,9 +138,12 @@ def named_variants(kernels: Path, names: Sequence[str]) -> list[Variant]:
     Other files are read only to say what there is instead.
     """
     ids = {name.rpartition("/")[2] for name in names}
-    files = (f for f in kernels.glob("*/**/*") if f.stem.split("_", 1)[0] in ids)
-    files = (f for f in files if f.relative_to(kernels).parts[0] != "common")
-    matching = [read_variant(f) for f in sorted(files) if language.is_kernel(f)]
+    matching = []
+    for file in walk_folder(kernels)[0]:
+        folders = file.relative_to(kernels).parts[:-1]
+        is_one = file.stem.split("_", 1)[0] in ids and folders and folders[0] != "common"
+        if is_one and language.is_kernel(file):
+            matching.append(read_variant(file))
     try:
         return [select(matching, name) for name in names]
     except ProfkitError:
@@ -142,8 +153,8 @@ def named_variants(kernels: Path, names: Sequence[str]) -> list[Variant]:
 
 def problem_of(path: Path) -> Path:
     """Return the nearest folder above a kernel with a problem.py; else the kernel's own folder."""
-    above = path.resolve().parents
-    return next((d for d in above if (d / "problem.py").is_file()), above[0])
+    above = resolve_path(path).parents
+    return next((d for d in above if is_file(d / "problem.py")), above[0])
 
 
 def read_variant(path: Path) -> Variant:
@@ -156,7 +167,7 @@ def read_variant(path: Path) -> Variant:
             f"name the file <id>_<words>{path.suffix}, with letters and digits in the id",
         )
     head = written_in.header(text, path.name)
-    variant = Variant(name, problem_of(path).name, path.resolve(), head, language=written_in)
+    variant = Variant(name, problem_of(path).name, resolve_path(path), head, language=written_in)
     if len(header.words(head.keys.get("after", ""))) > 1:
         raise ProfkitError(f"{path.name}: 'after:' names more than one variant", "name one")
     parse_moves(" ".join((*head.moves, *head.moves_not)), path.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.files import open_regular
+from profkit.files import is_file, is_folder, open_regular
 from profkit.program.timeline import Timeline
 
 
@@ -17,8 +17,8 @@ def read_timeline(path: Path) -> Timeline:
     """
     from profkit.program.readers import nsys, store, torch_trace
 
-    if path.is_dir():
-        if not (path / store.HEAD).is_file():
+    if is_folder(path):
+        if not is_file(path / store.HEAD):
             raise ProfkitError(f"{path}: holds no {store.HEAD}", "name a .triage folder or a trace")
         return store.read_store(path)
     try:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from profkit.errors import ProfkitError
-from profkit.files import open_regular
+from profkit.files import get_size, open_regular
 
 CHUNK = 1 << 22  # characters read at a time
 EVENT_MOST = 1 << 24  # characters of one event: more is no trace
@@ -93,7 +93,7 @@ class _Window:
         raw.seek(0)
         self.unpack = zlib.decompressobj(wbits=31) if head == b"\x1f\x8b" else None
         self.left = b""
-        self.size = max(1, path.stat().st_size)
+        self.size = max(1, get_size(path))
 
     def more(self) -> bool:
         """Read on; False at the end of the file, or where it is damaged."""

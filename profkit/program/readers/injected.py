@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
+from profkit.files import is_file
 from profkit.program.timeline import (
     DIRECTIONS,
     Activity,
@@ -114,7 +115,7 @@ def _notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _lines(path: Path) -> list[str]:
-    return path.read_text("utf-8", "backslashreplace").split("\n") if path.is_file() else []
+    return path.read_text("utf-8", "backslashreplace").split("\n") if is_file(path) else []
 
 
 def layout_of(kind: str) -> np.dtype[Any]:
@@ -128,7 +129,7 @@ def _rows(path: Path, kind: str) -> NDArray[Any]:
     import numpy as np
 
     layout = layout_of(kind)
-    if not path.is_file():
+    if not is_file(path):
         return np.zeros(0, layout)
     content = path.read_bytes()
     return np.frombuffer(content[: len(content) // layout.itemsize * layout.itemsize], layout)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
+from profkit.files import resolve_path
 from profkit.program.timeline import (
     DIRECTIONS,
     FARTHEST,
@@ -57,7 +58,7 @@ def read_nsys(path: Path) -> Timeline:
     try:
         # Immutable: no journal beside it is believed, and none is made.
         with contextlib.closing(
-            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+            sqlite3.connect(f"{resolve_path(path).as_uri()}?mode=ro&immutable=1", uri=True)
         ) as base:
             _bound(base)
             return _timeline(base, path)

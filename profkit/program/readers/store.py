@@ -89,7 +89,7 @@ def read_store(folder: Path) -> Timeline:
         head = read_json(folder / HEAD)
         schema = head.get("schema") if isinstance(head, dict) else None
         if schema != SCHEMA:
-            raise ProfkitError(f"{folder}: is {schema}, not {SCHEMA}", "record it again")
+            raise ProfkitError(f"{folder}: is no {SCHEMA}", "record it again")
         with needing("pyarrow", "a timeline that was kept"):
             tables = {t: _table(folder / f"{t}.parquet", kind) for t, kind in TABLES.items()}
         processes = [_process(row, tables) for row in head["processes"]]
