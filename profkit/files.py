@@ -51,7 +51,9 @@ _NOTHING_THERE = frozenset(
 def cannot_read(path: str | Path, error: OSError) -> ProfkitError:
     """Return what a user is told of a name that the system does not let profkit look at."""
     why = error.strerror or str(error)
-    if error.errno in (errno.EACCES, errno.EPERM):
+    if why == _OUTSIDE:
+        hint = "name what lies in that folder, by no link that leads out of it"
+    elif error.errno in (errno.EACCES, errno.EPERM):
         hint = "ask its owner, or have it copied to where you may read (ls -ld shows who may)"
     else:
         hint = "check the path, and the disk that it is on"
@@ -64,6 +66,8 @@ def shorten_path(path: str | Path) -> str:
     return name if len(name) <= _LONG_PATH else f"{name[:60]}..."
 
 
+_OUTSIDE = "leads out of the folder that may be read"
+_PACKAGE = os.path.dirname(os.path.realpath(__file__))
 _INSIDE = "PROFKIT_INSIDE"  # the one folder that may be read, for the children of this process too
 
 
@@ -87,7 +91,7 @@ def reading_only(folder: str | Path) -> Iterator[None]:
 def _refuse_outside(path: str | Path, real: str) -> None:
     """Raise an OSError where reading is confined to a folder, and `real` is the path of none in it."""
     inside = os.environ.get(_INSIDE)
-    if not inside or Path(real).is_relative_to(inside):
+    if not inside or Path(real).is_relative_to(inside) or Path(real).is_relative_to(_PACKAGE):
         return
     temporary = Path(os.path.realpath(tempfile.gettempdir()))
     if Path(real).is_relative_to(temporary):
@@ -95,7 +99,7 @@ def _refuse_outside(path: str | Path, real: str) -> None:
         first, *_ = (*Path(real).relative_to(temporary).parts, "")
         if first and _has_token(temporary / first):
             return
-    raise OSError(errno.EACCES, "leads out of the folder that may be read", os.fspath(path))
+    raise OSError(errno.EXDEV, _OUTSIDE, os.fspath(path))
 
 
 def look_at(path: str | Path) -> os.stat_result | None:

@@ -141,7 +141,7 @@ def _csv(content: bytes, _: Path) -> None:
 
     from profkit.show.text.escape import csv_text
 
-    cells = content.decode("utf-8", "replace").replace("\0", "").replace("\r", "").split("|")
+    cells = content.decode("utf-8", "replace").replace("\0", "").split("|")
     text = csv_text(pd.DataFrame({"x": cells}))
     reading = {"keep_default_na": False, "dtype": str, "skip_blank_lines": False}
     back = pd.read_csv(io.StringIO(text), **reading)["x"]

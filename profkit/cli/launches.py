@@ -20,7 +20,7 @@ from profkit.cli.options import COULD_NOT, DONE
 from profkit.cli.output import progress, say
 from profkit.diagnosis.launches import Judged, judged, table
 from profkit.errors import ProfkitError
-from profkit.files import is_there, list_folder
+from profkit.files import is_there, list_folder, shorten_path
 from profkit.records.paths import FULL, SUFFIXES, expand, wrong_verb
 from profkit.reports import reader
 from profkit.reports.frame import COLUMNS
@@ -80,7 +80,8 @@ def read_launches(
     status = {part.file.path: {row[at] for row in part.identity} for part in reports.parts}
     for file in reports.files:
         if file.status != "ok":
-            say(ProfkitError(f"{file.path}: {file.status}: {file.message}", _mend(file)))
+            name = shorten_path(file.path)
+            say(ProfkitError(f"{name}: {file.status}: {file.message}", _mend(file)))
             complete = False
         elif status.get(file.path) == {"failed"}:
             say(ProfkitError(f"{file.path}: ncu gave up on every launch in it", _FAILED))

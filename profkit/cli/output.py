@@ -118,7 +118,7 @@ def save_frame(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
     """Write a frame as CSV or Parquet, whole or not at all."""
     with part_of(file) as part:
         if as_csv:
-            part.write_text(csv_text(frame), encoding="utf-8")
+            part.write_bytes(csv_text(frame).encode("utf-8", "backslashreplace"))
             return
         with needing("pyarrow", "--parquet"):
             frame.to_parquet(part, index=False)

@@ -19,7 +19,7 @@ from profkit.errors import ProfkitError
 from profkit.files import read_json, write_text
 from profkit.records import parts
 from profkit.records.header import Header
-from profkit.records.store import ABSENT, amended, from_json, json_fields
+from profkit.records.store import ABSENT, amended, from_json, json_fields, name_schema
 
 SCHEMA = "profkit.run/1"
 T = TypeVar("T")
@@ -198,7 +198,7 @@ def read_record(path: str | Path) -> Record:
         raise ProfkitError(f"{file}: not JSON ({error})", "record it again") from error
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != SCHEMA:
-        why = f"{file}: not a run record of this version: its schema is not {SCHEMA!r}"
+        why = f"{file}: not a run record of this version ({name_schema(schema)}, not {SCHEMA})"
         raise ProfkitError(why, "record it again with this profkit")
     return parse_record(document, file)
 

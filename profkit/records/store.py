@@ -9,6 +9,7 @@ is a number that is not known. A class that reads itself has `of_record`, one th
 from __future__ import annotations
 
 import hashlib
+import re
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
@@ -172,6 +173,17 @@ def plain(value: T) -> T:
     import msgspec
 
     return cast("T", msgspec.to_builtins(value))
+
+
+_SCHEMA = re.compile(r"profkit\.[a-z]{1,20}/\d{1,3}", re.ASCII)
+
+
+def name_schema(schema: object) -> str:
+    """Return what a document says it is, where that is a document of profkit's.
+
+    Anything else stays unsaid: an error would show a part of a file that is none of ours.
+    """
+    return schema if isinstance(schema, str) and _SCHEMA.fullmatch(schema) else "something else"
 
 
 def digest(path: Path) -> str:

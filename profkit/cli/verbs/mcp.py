@@ -264,7 +264,11 @@ class Answers:
         if is_there(path):
             return str(path)
         # Not a path of another folder, which it would be where the server was started: a variant.
-        if not _VARIANT.fullmatch(side) or is_there(Path(side)):
+        try:
+            is_elsewhere = is_there(side)
+        except ProfkitError:
+            is_elsewhere = True
+        if not _VARIANT.fullmatch(side) or is_elsewhere:
             raise ProfkitError(f"{side}: no such report in the folder of profkit mcp")
         return side
 

@@ -51,6 +51,8 @@ def draw_roofline(
         note(f"{output}: {len(shapes.cells)} shapes")
         return options.DONE
     chosen = read_launches(patterns, kernel, where)
+    if not (chosen.complete or chosen.launches or shapes):
+        return options.COULD_NOT  # each was said why
     devices = sorted({run.device for run in chosen.launches if run.device})
     if len(devices) > 1:
         hint = f"draw one at a time: --where 'device == \"{devices[0]}\"'"

@@ -22,6 +22,7 @@ from profkit.program.timeline import (
     Timeline,
     tensor_sizes,
 )
+from profkit.records.store import name_schema
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -89,7 +90,8 @@ def read_store(folder: Path) -> Timeline:
         head = read_json(folder / HEAD)
         schema = head.get("schema") if isinstance(head, dict) else None
         if schema != SCHEMA:
-            raise ProfkitError(f"{folder}: is no {SCHEMA}", "record it again")
+            why = f"{folder}: is {name_schema(schema)}, not {SCHEMA}"
+            raise ProfkitError(why, "record it again")
         with needing("pyarrow", "a timeline that was kept"):
             tables = {t: _table(folder / f"{t}.parquet", kind) for t, kind in TABLES.items()}
         processes = [_process(row, tables) for row in head["processes"]]

@@ -10,13 +10,14 @@ words are left out of the middle; tile shapes (128x64) are left out last.
 
 from __future__ import annotations
 
+import io
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 # Controls (ESC, newlines, C1), formats (right-to-left overrides, zero-width), lone surrogates,
 # line and paragraph separators: all that a terminal or an editor obeys instead of showing.
@@ -63,20 +64,40 @@ def html(text: str) -> str:
 # A spreadsheet takes a cell that begins with one of these for a formula, and a kernel may be called
 # `=cmd|...`. Such a text gets an apostrophe in front, and so does one that begins with an apostrophe:
 # whoever reads the file takes one apostrophe off, and has what was there.
-_BEGINS = ("=", "+", "-", "@", "\t", "\r", "'")
+_BEGINS = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
+# Whatever a reader of CSV may take for the end of a row (str.splitlines takes all of them for one), and
+# the other controls. csv.writer quotes a cell that holds any character of its line end, which is why
+# this is the line end that it is told.
+_ENDS_ROW = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+_CONTROLS = "".join(map(chr, (*range(32), *range(127, 160))))
+_MUST_BE_QUOTED = "".join(dict.fromkeys(_ENDS_ROW + _CONTROLS))
 
 
 def csv_text(frame: DataFrame) -> str:
-    """Return a frame as CSV, without its index, in which no text acts; numbers are left alone."""
-    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+    """Return a frame as CSV, without its index, in which no text acts; numbers are left alone.
 
-    plain = frame.copy()
-    for name in plain.columns:
-        if not (is_numeric_dtype(plain[name]) or is_bool_dtype(plain[name])):
-            plain[name] = plain[name].map(quoted_cell, na_action="ignore")
-    plain.columns = [quoted_cell(name) for name in plain.columns]
-    text: str = plain.to_csv(index=False)
-    return text
+    A cell with a line break or a control in it is quoted: it ends no row, whoever reads it.
+    """
+    import csv
+
+    columns = [_list_cells(frame.iloc[:, at]) for at in range(frame.shape[1])]
+    written = io.StringIO(newline="")
+    writer = csv.writer(written, lineterminator=_MUST_BE_QUOTED)
+    rows: list[str] = []
+    for row in ([quoted_cell(name) for name in frame.columns], *zip(*columns, strict=True)):
+        writer.writerow(row)
+        rows.append(written.getvalue().removesuffix(_MUST_BE_QUOTED))
+        written.seek(0)
+        written.truncate()
+    return "".join(f"{row}\n" for row in rows)
+
+
+def _list_cells(column: Series[Any]) -> list[object]:
+    """Return the cells of a column as CSV has them: nothing for what is not known."""
+    cells = column.tolist()
+    for at, missing in enumerate(column.isna().tolist()):
+        cells[at] = "" if missing else quoted_cell(cells[at])
+    return cells
 
 
 def quoted_cell(value: object) -> object:
