@@ -58,7 +58,9 @@ def is_history(path: str | Path) -> bool:
 
 def is_timeline(path: str | Path) -> bool:
     """Whether it is a program's timeline, kept by a triage that was ended before its answer."""
-    return (Path(path) / "timeline.json").is_file()
+    with suppress(ProfkitError):
+        return is_file(Path(path) / "timeline.json")
+    return False
 
 
 def stale(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
