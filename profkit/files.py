@@ -52,7 +52,7 @@ def cannot_read(path: str | Path, error: OSError) -> ProfkitError:
     """Return what a user is told of a name that the system does not let profkit look at."""
     why = error.strerror or str(error)
     if why == _OUTSIDE:
-        hint = "name what lies in that folder, by no link that leads out of it"
+        hint = "name a file of that folder, by no link that leads out of it"
     elif error.errno in (errno.EACCES, errno.EPERM):
         hint = "ask its owner, or have it copied to where you may read (ls -ld shows who may)"
     else:
