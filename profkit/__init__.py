@@ -8,8 +8,7 @@
 Every name is imported when it is first used, so that `import profkit` costs nothing.
 """
 
-from __future__ import annotations
-
+# No `from __future__` here: that is an import too, and comes before the folder is left.
 import sys
 
 if sys.argv[:1] == ["-m"] or sys.argv[0].endswith(("/profkit", "/profkit.exe")):
@@ -19,6 +18,17 @@ if sys.argv[:1] == ["-m"] or sys.argv[0].endswith(("/profkit", "/profkit.exe")):
 
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    # `python -m` looks for modules in the current folder first: whoever sent it may have put a
+    # json.py there. `python -m profkit` looks there for nothing from here on, as `profkit` does.
+    _begun = sys.orig_argv[1:3] if sys.argv[0] == "-m" else []
+    if _begun[:1] == ["-m"] and _begun[1].partition(".")[0] == "profkit":
+        from os.path import samefile
+
+        _place = __path__[0].rpartition("profkit")[0] or "."
+        if sys.path and samefile(sys.path[0] or ".", "."):
+            _here = sys.path.pop(0)
+            if samefile(_place, "."):  # where profkit itself lies comes last
+                sys.path.append(_here)
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

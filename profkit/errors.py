@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -69,3 +70,25 @@ def needing(package: str, doing: str) -> Iterator[None]:
             raise  # it is there, and something that it needs is not: no extra mends that
         message = f"{doing} needs {package} (profkit[{EXTRAS[package]}]), which is not installed"
         raise ProfkitError(message, install_extra(package)) from error
+
+
+def explain_limit(error: BaseException) -> ProfkitError | None:
+    """Return what a user is told of an error that comes of a limit of this process; None of another.
+
+    Files, processes, threads and memory are limited by whoever starts us (ulimit, a scheduler): that
+    says nothing of what was being read.
+    """
+    number = error.errno if isinstance(error, OSError) else None
+    text = str(error)
+    if number in (errno.EMFILE, errno.ENFILE) or "Too many open files" in text:
+        return ProfkitError("no more files may be open at a time", "allow more: ulimit -n 256")
+    if number == errno.EAGAIN or "can't start new thread" in text:
+        return ProfkitError("no more processes or threads may be started", "allow more: ulimit -u")
+    no_memory = "Cannot allocate memory", "failed to map segment", "cannot allocate memory"
+    if (
+        number == errno.ENOMEM
+        or isinstance(error, MemoryError)
+        or any(x in text for x in no_memory)
+    ):
+        return ProfkitError("out of memory", "read fewer reports at a time, or allow more")
+    return None

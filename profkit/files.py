@@ -442,7 +442,7 @@ def part_of(path: str | Path) -> Iterator[Path]:
         ProfkitError: It cannot be written; an OSError of the block is one of these.
     """
     with _writing(path) as target:
-        folder = Path(tempfile.gettempdir()) if _is_through(target) else target.parent
+        folder = find_temporary_place() if _is_through(target) else target.parent
         folder.mkdir(parents=True, exist_ok=True)
         _check_access(target)
         with temporary_folder(folder) as place:
@@ -635,22 +635,48 @@ def temporary_folder(parent: str | Path | None = None) -> Iterator[Path]:
         parent: Where; None takes the system's folder for temporary files. In another one its name
             begins with a dot.
     """
-    place, prefix = (
-        (Path(parent), ".profkit-") if parent else (Path(tempfile.gettempdir()), "profkit-")
-    )
+    place, prefix = Path(parent or find_temporary_place()), ".profkit-" if parent else "profkit-"
     _sweep_folders(place, prefix)
-    made = tempfile.TemporaryDirectory(dir=place, prefix=prefix, ignore_cleanup_errors=True)
+    try:
+        made = tempfile.TemporaryDirectory(dir=place, prefix=prefix, ignore_cleanup_errors=True)
+    except OSError as error:
+        if parent:
+            raise
+        raise cannot_write(place, error) from error
     with made as name:
-        handle = os.open(Path(name) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = _lock_new_folder(name)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            os.write(handle, _write_token(os.stat(name)))
             yield Path(name)
         finally:
             os.close(handle)
 
 
 _LOCK = ".lock"  # in a temporary folder: held while its process lives, and says whose folder it is
+
+
+def _lock_new_folder(name: str) -> int:
+    """Return the handle whose lock says that a folder is in use; what it holds says whose it is."""
+    try:
+        handle = os.open(Path(name) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        os.write(handle, _write_token(os.stat(name)))
+    except OSError as error:
+        raise cannot_write(name, error) from error
+    return handle
+
+
+def find_temporary_place() -> Path:
+    """Return the system's folder for temporary files.
+
+    Raises:
+        ProfkitError: None can be written.
+    """
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError as error:
+        why = "no folder for temporary files can be written: TMPDIR, /tmp and /var/tmp were tried"
+        hint = "make room in one of them, or name another: TMPDIR=FOLDER"
+        raise ProfkitError(why, hint) from error
 
 
 def _write_token(folder: os.stat_result) -> bytes:

@@ -392,6 +392,7 @@ OWN = {
     "profkit/measure/capture.py",
     "profkit/measure/inject/",
     "profkit/measure/aot.py",
+    "profkit/measure/commits.py",
     "profkit/program/readers/store.py",
     "profkit/cli/output.py",
     "profkit/show/plots/base.py",

@@ -25,12 +25,13 @@ MAY_USE = {
     "errors": set(),
     "files": {"errors"},
     "records": {"errors", "files"},
-    "reports": {"errors", "files", "records"},
+    "interpreter": set(),
+    "reports": {"errors", "files", "interpreter", "records"},
     "model": {"errors", "files", "records", "reports"},
     "diagnosis": {"errors", "files", "records", "reports", "model"},
     "evidence": {"errors", "files", "records", "reports", "model", "diagnosis"},
     "program": {"errors", "files", "records", "reports", "model", "diagnosis"},
-    "measure": {"errors", "files", "records", "reports", "evidence"},
+    "measure": {"errors", "files", "interpreter", "records", "reports", "evidence"},
     "tune": {"errors", "files", "records", "reports", "model", "diagnosis", "evidence", "measure"},
     "show": {"errors", "files", "records", "reports", "model", "diagnosis", "evidence", "program"},
     "api": {"errors", "reports", "model", "diagnosis", "evidence", "show", "program"},
@@ -334,6 +335,11 @@ TOUCHES_ITSELF = {
     ),
     "profkit/reports/container.py": ("turns errors into a file's status", "stat abspath"),
     "profkit/reports/isolated.py": ("a current folder that may have no name any more", "open"),
+    "profkit/cli/pictures.py": ("a current folder that may have no name any more", "open"),
+    "profkit/interpreter.py": (
+        "begins before any other file of profkit can be imported",
+        "isfile abspath samefile open",
+    ),
     "profkit/tune/storage.py": ("a journal that Optuna opens by itself", "touch"),
 }
 

@@ -28,7 +28,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from profkit.cli.options import COULD_NOT, FORM, INTERRUPTED, Verb, flag
 from profkit.cli.output import note, say
-from profkit.errors import ProfkitError, did_you_mean
+from profkit.errors import ProfkitError, did_you_mean, explain_limit
 from profkit.files import cannot_read, get_current_folder, is_folder
 from profkit.records.paths import SUFFIXES
 
@@ -126,13 +126,11 @@ class Verbs(TyperGroup):
         except ProfkitError as error:
             say(error)
             raise typer.Exit(COULD_NOT) from error
-        except RuntimeError as error:
-            if "can't start new thread" not in str(error):
+        except (ImportError, MemoryError, RuntimeError) as error:
+            limit = explain_limit(error)
+            if limit is None:
                 raise
-            say(ProfkitError("no thread can be started", "a limit is low: ulimit -u shows it"))
-            raise typer.Exit(COULD_NOT) from error
-        except MemoryError as error:
-            say(ProfkitError("out of memory", "read fewer reports at a time, or allow more"))
+            say(limit)
             raise typer.Exit(COULD_NOT) from error
         except KeyboardInterrupt as error:
             raise typer.Exit(INTERRUPTED) from error
@@ -159,9 +157,8 @@ def explain_system_error(error: OSError) -> ProfkitError:
             get_current_folder()
         except ProfkitError as gone:
             return gone
-        if error.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM):
-            return ProfkitError(f"{error.strerror}", "a limit is low: ulimit -a shows which")
-        return ProfkitError(f"{error.strerror}", "the system refused; is the disk there?")
+        refused = ProfkitError(f"{error.strerror}", "the system refused; is the disk there?")
+        return explain_limit(error) or refused
     return cannot_read(os.fsdecode(str(error.filename)), error)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 import re
 import subprocess
-import tarfile
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -90,13 +90,35 @@ def _code_at(folder: Path, commit: str) -> dict[str, tuple[str, str]]:
     if not last:
         return {}
     with temporary_folder() as place:
-        with tarfile.open(fileobj=BytesIO(_git(top, "archive", last, KERNELS))) as files:
-            files.extractall(place, filter="data")
+        _write_tree(top, last, Path(place))
         try:
             known, _ = variants.survey(Path(place) / KERNELS)
             return {f"{v.problem}/{v.id}": (v.source_hash, last) for v in known}
         except (ProfkitError, OSError):  # of a layout that nobody reads today
             return {}
+
+
+def _write_tree(top: Path, commit: str, place: Path) -> None:
+    """Write the files of a commit's kernels into a folder, byte by byte as they were committed.
+
+    `git archive` would run the filters that the repository's own configuration names.
+    """
+    paths: list[Path] = []
+    blobs: list[str] = []
+    for entry in _git(top, "ls-tree", "-r", "-z", commit, "--", KERNELS).split(b"\0"):
+        about, _, name = entry.partition(b"\t")
+        mode, _, blob = about.decode().partition(" blob ")
+        path = place / os.fsdecode(name)
+        if mode in ("100644", "100755") and ".." not in path.parts and path.is_relative_to(place):
+            paths.append(path)
+            blobs.append(blob)
+    # Of each: its name, its kind, how many bytes; a line end; these bytes; a line end.
+    content = BytesIO(_git(top, "cat-file", "--batch", given="\n".join(blobs).encode()))
+    for path in paths:
+        size = int(content.readline().split()[2])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.read(size))
+        content.readline()
 
 
 def _changes(folder: Path) -> Iterator[tuple[str, str]]:
@@ -110,10 +132,26 @@ def _changes(folder: Path) -> Iterator[tuple[str, str]]:
             yield commit, line
 
 
-def _git(folder: Path, *words: str) -> bytes:
+# What a repository's own configuration could name to be run: a monitor of its files, hooks, a program
+# that verifies signatures. Nor is anything fetched that a partial clone lacks.
+_QUIET = (
+    *("-c", "core.fsmonitor=false"),
+    *("-c", f"core.hooksPath={os.devnull}"),
+    *("-c", "log.showSignature=false"),
+    "--no-pager",
+)
+_OFFLINE = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
+
+
+def _git(folder: Path, *words: str, given: bytes = b"") -> bytes:
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), *words], capture_output=True, timeout=120, check=True
+            ["git", *_QUIET, "-C", str(folder), *words],
+            input=given,
+            capture_output=True,
+            timeout=120,
+            check=True,
+            env={**os.environ, **_OFFLINE},
         )
     except FileNotFoundError as error:
         raise ProfkitError("git is not installed", "leave out --log") from error

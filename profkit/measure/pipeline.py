@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -223,7 +222,9 @@ def profile_on_hosts(
 
 def _profile_case(words: Sequence[str], case: str) -> HostResult:
     """What a worker does: one case, in a process of its own on the worker's GPU."""
-    command = [sys.executable, "-m", "profkit", "profile", *words, "--case", case, "--quiet"]
+    from profkit.interpreter import make_command
+
+    command = make_command("profkit", "profile", *words, "--case", case, "--quiet")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return HostResult(case, socket.gethostname(), done.returncode, done.stderr.strip())
 

@@ -10,7 +10,6 @@ import contextlib
 import os
 import queue
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -26,7 +25,6 @@ from profkit.measure.check import Check
 from profkit.measure.cuda import device
 from profkit.measure.cuda.library import GraphLaunch
 
-COMMAND = (sys.executable, "-m", "profkit.measure.server")
 TIMEOUT = 120.0  # seconds without a word: no check of one variant takes that long
 FIRST_TIMEOUT = 180.0  # of what is done once: importing torch, computing fp64 references
 
@@ -170,6 +168,8 @@ class Worker:
 
     def start(self) -> None:
         """Start the process and let it prepare inputs, if it is not there."""
+        from profkit.interpreter import make_command
+
         if self._closed:
             raise WorkerClosed
         if self._process is not None and self._process.poll() is None:
@@ -179,7 +179,8 @@ class Worker:
         self._log.truncate()
         self._lines = queue.Queue()
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
-        self._process = process.start(COMMAND, env=self.env, **pipes)
+        command = make_command("profkit.measure.server")
+        self._process = process.start(command, env=self.env, **pipes)
         reading = self._process, self._lines
         threading.Thread(target=_read, args=reading, daemon=True).start()
         self.restarts += 1

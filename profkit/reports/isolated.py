@@ -25,7 +25,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
@@ -35,25 +34,34 @@ from itertools import chain, islice
 from types import UnionType
 from typing import TYPE_CHECKING, Any, BinaryIO, get_args, get_type_hints
 
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, explain_limit
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-# What a server runs: our import path first, so that it sees the same packages as we do.
-_CHILD = (
-    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "  # Ctrl-C is the parent's
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from profkit.reports.serving import serve; serve(sys.argv[2], int(sys.argv[3]))"
-)
-
 _TUNED = "glibc.malloc.hugetlb=1"  # large pages: else a third of the time goes into small ones
 FULL = 76  # the exit status of a child without memory
-_KILLED = -9  # SIGKILL, which nothing sends itself: from outside, or the kernel's for memory
+CANNOT_FORK = 77  # said of a child that could not be made: there may be no more processes
+NO_FILES = 78  # the exit status of a server that may not have so many open files
+# The signals of a native library that runs into something. Every other one came from outside: an
+# operator's, the kernel's for memory. It says nothing of the file.
+_CRASHES = {
+    -number
+    for number in (
+        signal.SIGSEGV,
+        signal.SIGBUS,
+        signal.SIGABRT,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGTRAP,
+        signal.SIGSYS,
+    )
+}
 ANSWER_MOST = 128 << 20  # bytes: 10,000 launches in a report of 3 MB give 18 MB
 _HEAD = struct.Struct("<BBQ")  # what an answer begins with: its kind, its form, its bytes
 _ERROR = 0  # the kind of a ProfkitError; the n-th type that the function may return is n + 1
 _MSGPACK, _JSON = 0, 1  # forms
+_MEMORY = (resource.RLIMIT_DATA, resource.RLIMIT_AS)  # of --max-memory; of ulimit -v
 _NO_MEMORY = {FULL, 1, -signal.SIGABRT}  # Python at its start, and C++, end like this
 
 
@@ -118,7 +126,13 @@ def each_isolated(
         try:
             while True:
                 for number, item in islice(numbered, len(children) + 1 - len(running)):
-                    running[pool.submit(one, item)] = number, item
+                    try:
+                        running[pool.submit(one, item)] = number, item
+                    except RuntimeError as error:  # it could not start a thread
+                        limit = explain_limit(error)
+                        if limit is None:
+                            raise
+                        raise limit from error
                 if not running:
                     return
                 for call in wait(running, return_when=FIRST_COMPLETED).done:
@@ -158,13 +172,19 @@ class _Child:
             self.close()
             return died(item, f"the process that read it gave no answer: {error}")
         except (EOFError, BrokenPipeError):
-            code = int(ended.read() or self.groups[-1].server.status())
+            told = ended.read()  # nothing where those who would tell were killed too
+            code = int(told) if told else self.groups[-1].server.find_status()
             self.close()
             if code in _NO_MEMORY and is_limited():
                 raise _too_little(item) from None
-            if again and code == _KILLED:
+            if code == CANNOT_FORK:
+                raise _cannot_start("no more processes may be started") from None
+            is_of_the_file = bool(told) and (code >= 0 or code in _CRASHES)
+            if is_of_the_file:
+                return died(item, _how(code))
+            if again:
                 return self.call(item, died, again=False)
-            return died(item, _how(code))
+            raise _not_read(item, code) from None
         if isinstance(result, ProfkitError):
             raise result
         return result
@@ -180,24 +200,36 @@ class _Server:
     """What has imported a function and forks at each request, until nobody can ask any more."""
 
     def __init__(self, function: str) -> None:
+        from profkit.interpreter import make_command
+
         self.wire, theirs = socket.socketpair()
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, json.dumps(sys.path), function, str(theirs.fileno())],
-            stdin=subprocess.DEVNULL,
-            # Without memory, the library and Python say so each in its own words; we say it once.
-            stderr=subprocess.DEVNULL if is_limited() else None,
-            env={"GLIBC_TUNABLES": _TUNED, **os.environ},
-            pass_fds=[theirs.fileno()],
-        )
-        theirs.close()
+        # Ctrl-C is the parent's: a child inherits what is blocked, from its first moment on.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.process = subprocess.Popen(
+                make_command("profkit.reports.serving", function, str(theirs.fileno())),
+                stdin=subprocess.DEVNULL,
+                # Without memory, the library and Python say so each in its own words; we say it once.
+                stderr=subprocess.DEVNULL if is_limited() else None,
+                env={"GLIBC_TUNABLES": _TUNED, **os.environ},
+                pass_fds=[theirs.fileno()],
+            )
+        except OSError:
+            self.wire.close()
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            theirs.close()
 
     def end(self) -> None:
         self.wire.close()
         self.process.wait()
 
-    def status(self) -> int:
-        """Return how it ended; that of a fork that was killed while the server lives."""
-        return self.process.wait() if _ready(self.wire.fileno(), 0) else _KILLED
+    def find_status(self) -> int:
+        """Return how it ended; as killed where it lives, and so only a fork of it was."""
+        with _GUARD:
+            has_ended = self.wire.fileno() < 0 or _ready(self.wire.fileno(), 0)
+            return self.process.wait() if has_ended else -signal.SIGKILL
 
 
 @dataclass
@@ -228,6 +260,14 @@ def _ready(file: int, seconds: float) -> bool:
 
 def _start(function: str, children: Sequence[_Child]) -> None:
     """Let forks of the function's server become these children."""
+    try:
+        _start_some(function, children)
+    except OSError as error:
+        limit = explain_limit(error)
+        raise limit or _cannot_start(error.strerror or str(error)) from error
+
+
+def _start_some(function: str, children: Sequence[_Child]) -> None:
     for first in range(0, len(children), AT_ONCE):
         some = children[first : first + AT_ONCE]
         pipes = [(os.pipe(), os.pipe(), os.pipe()) for _ in some]
@@ -245,8 +285,10 @@ def _start(function: str, children: Sequence[_Child]) -> None:
 
 def _asked(function: str, passed: list[int]) -> _Server:
     """Return the server, asked to fork: started where there is none that is as this process is now."""
+    from profkit.interpreter import describe_packages
+
     # A fork of this process has none. The rest of its environment each fork is told.
-    key = os.getpid(), function, *sys.path, *resource.getrlimit(resource.RLIMIT_DATA)
+    key = os.getpid(), function, describe_packages(), *map(resource.getrlimit, _MEMORY)
     environment = json.dumps(dict(os.environ)).encode()
     with _GUARD:
         if key in _SERVERS and _ready(_SERVERS[key].wire.fileno(), 0):  # somebody killed it
@@ -343,18 +385,41 @@ def _received(stdout: BinaryIO, function: str) -> Any:
 
 def is_limited() -> bool:
     """Return whether the memory of this process is limited, by --max-memory or from outside."""
-    return resource.getrlimit(resource.RLIMIT_DATA)[0] != resource.RLIM_INFINITY
+    return any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for kind in _MEMORY)
 
 
 def _too_little(item: Any) -> ProfkitError:
     """Return what is said of an item whose child had too little memory: nothing is known of the file."""
+    return ProfkitError(f"{_name_file(item)}: out of memory", "allow more of it")
+
+
+def _not_read(item: Any, code: int) -> ProfkitError:
+    """Return what is said where the processes that read were ended twice, by something else."""
+    if code == NO_FILES:
+        return _cannot_start("no more files may be open at a time")
+    if code >= 0:
+        return _cannot_start(f"it ended with exit status {code}")
+    name = signal.Signals(-code).name
+    return ProfkitError(
+        f"{_name_file(item)}: not read: the process that reads it was killed twice ({name})",
+        "this says nothing of the file: is memory short, or did somebody end it?",
+    )
+
+
+def _cannot_start(why: str) -> ProfkitError:
+    return ProfkitError(
+        f"no process that reads reports can be started: {why}",
+        "allow more of what is limited here: ulimit -a",
+    )
+
+
+def _name_file(item: Any) -> str:
+    """Return the report that an item is of: itself, or the second text of a copy's."""
     texts = [item] if isinstance(item, str) else [x for x in item if isinstance(x, str)]
-    return ProfkitError(f"{texts[min(1, len(texts) - 1)]}: out of memory", "allow more of it")
+    return str(texts[min(1, len(texts) - 1)])
 
 
 def _how(returncode: int) -> str:
-    if returncode == _KILLED:
-        return "the process that read it was killed, twice"
     if returncode < 0:
         return f"Nsight Compute's library crashed on it: {signal.Signals(-returncode).name}"
     return f"the process that read it ended with exit status {returncode}"

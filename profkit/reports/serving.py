@@ -6,6 +6,7 @@ Plain data in JSON comes in, a line an item; answers go out as isolated.sent() s
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -15,12 +16,32 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
-from profkit.errors import ProfkitError
-from profkit.reports.isolated import AT_ONCE, FULL, LENGTH, kinds_of, named, sent
+from profkit.errors import ProfkitError, explain_limit
+from profkit.files import cannot_write
+from profkit.reports.isolated import (
+    AT_ONCE,
+    CANNOT_FORK,
+    FULL,
+    LENGTH,
+    NO_FILES,
+    kinds_of,
+    named,
+    sent,
+)
 
 # Bytes that a fork takes before a fresh one goes on: 6 reports of a full set.
 _GROWN = 65e6
 _AGAIN = 75  # its exit status then
+# What ends a reading and says nothing of the file: no room, no more open files, processes or memory.
+_OF_THE_MACHINE = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.EAGAIN,
+    errno.ENOMEM,
+}
 
 
 def serve(function: str, wire: int) -> None:
@@ -30,20 +51,27 @@ def serve(function: str, wire: int) -> None:
     """
     os.dup2(2, 1)  # what the native library prints must not get into what the parent prints
     call = named(function)
-    getattr(sys.modules[function.partition(":")[0]], "prepare_child", int)()
+    failure = _prepare(function)
+    if failure is not None:
+        call = _refuse_with(failure)
     kinds = kinds_of(function)
     import msgspec  # noqa: F401 - once for all forks
 
     asked = socket.socket(fileno=wire)
     while True:
-        length, passed, *_ = socket.recv_fds(asked, LENGTH.size, 4 + 3 * AT_ONCE)
+        length, passed, flags, _ = socket.recv_fds(asked, LENGTH.size, 4 + 3 * AT_ONCE)
         if not length:
             break
+        if flags & socket.MSG_CTRUNC:  # some did not come: so many files may not be open
+            os._exit(NO_FILES)
         (size,) = LENGTH.unpack(length)
         environment = bytearray(size)
         if asked.recv_into(environment, size, socket.MSG_WAITALL) < size:  # who asked was killed
             break
-        if os.fork() == 0:
+        child = _fork()
+        if child is None:
+            _tell_cannot_fork(passed[2:])
+        if child == 0:
             asked.close()
             os.environ.clear()
             os.environ.update(json.loads(environment))
@@ -57,6 +85,39 @@ def serve(function: str, wire: int) -> None:
         while True:
             os.wait()
     os._exit(0)  # what the library holds goes with the process, not piece by piece
+
+
+def _prepare(function: str) -> ProfkitError | None:
+    """Do what the function's module does first; what it could not be done for."""
+    try:
+        getattr(sys.modules[function.partition(":")[0]], "prepare_child", int)()
+    except ProfkitError as error:
+        return error
+    except OSError as error:
+        return explain_limit(error) or cannot_write(error.filename or "a temporary file", error)
+    return None
+
+
+def _refuse_with(failure: ProfkitError) -> Callable[[Any], Any]:
+    def refuse(_item: Any) -> Any:
+        raise failure
+
+    return refuse
+
+
+def _fork() -> int | None:
+    """Fork as os.fork does; None where there may be no more processes."""
+    try:
+        return os.fork()
+    except OSError:
+        return None
+
+
+def _tell_cannot_fork(ends: list[int]) -> None:
+    """Tell whoever waits for these children that there will be none."""
+    for ended in ends[2::3]:
+        with contextlib.suppress(BrokenPipeError):
+            os.write(ended, b"%d" % CANNOT_FORK)
 
 
 def _serve_group(call: Callable[[Any], Any], kinds: tuple[Any, ...], passed: list[int]) -> None:
@@ -76,11 +137,19 @@ def _serve_group(call: Callable[[Any], Any], kinds: tuple[Any, ...], passed: lis
     while waiting or running:
         while waiting:
             own = waiting.pop()
-            if (pid := os.fork()) == 0:
+            pid = _fork()
+            if pid is None:
+                _tell_cannot_fork(own)
+                for end in own:
+                    os.close(end)
+                continue
+            if pid == 0:
                 for end in (own[2], *chain.from_iterable((*waiting, *running.values()))):
                     os.close(end)
                 os._exit(_AGAIN if _answer(call, kinds, *own[:2]) else 0)
             running[pid] = own
+        if not running:
+            break
         pid, status = os.wait()
         own, code = running.pop(pid), os.waitstatus_to_exitcode(status)
         if code == _AGAIN:
@@ -104,6 +173,10 @@ def _answer(call: Callable[[Any], Any], kinds: tuple[Any, ...], source: int, tar
             result = error
         except MemoryError:
             os._exit(FULL)
+        except OSError as error:
+            if error.errno not in _OF_THE_MACHINE:
+                raise
+            result = _explain(error)
         try:
             answers.write(sent(result, kinds))
             answers.flush()
@@ -114,6 +187,15 @@ def _answer(call: Callable[[Any], Any], kinds: tuple[Any, ...], source: int, tar
     return False
 
 
+def _explain(error: OSError) -> ProfkitError:
+    """Return what is said of an item that could not be read for a reason that is none of its own."""
+    return explain_limit(error) or cannot_write(error.filename or "a temporary file", error)
+
+
 def _taken() -> float:
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], int(sys.argv[2]))

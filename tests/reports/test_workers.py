@@ -69,18 +69,22 @@ def test_a_crash_costs_one_answer(jobs: int) -> None:
     assert found[3][1].endswith("crashed on it: SIGSEGV")
 
 
-@pytest.mark.parametrize(
-    ("times", "answer"),
-    [(0, "read"), (1, "read"), (2, "the process that read it was killed, twice")],
-)
+@pytest.mark.parametrize("times", [0, 1])
 def test_who_is_killed_from_outside_is_asked_again(
-    tmp_path: Path, times: int, answer: str, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, times: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """kill -9 of a worker says nothing of the file it had in hand."""
     items = [[str(tmp_path / "a"), 0], [str(tmp_path / "b"), times], [str(tmp_path / "c"), 0]]
     found = isolated("tests.reports.crashing:killed", items, 1, lambda _item, why: why)
-    assert found == ["read", answer, "read"]
+    assert found == ["read", "read", "read"]
     assert capfd.readouterr().err == ""
+
+
+def test_who_is_killed_twice_says_nothing_of_its_file(tmp_path: Path) -> None:
+    item = [str(tmp_path / "a"), 2]
+    with pytest.raises(ProfkitError, match=r"not read: .* was killed twice \(SIGKILL\)") as caught:
+        isolated("tests.reports.crashing:killed", [item], 1, lambda *_: "damaged")
+    assert "nothing of the file" in caught.value.hint
 
 
 def test_a_mistake_of_the_user_comes_through() -> None:
@@ -94,13 +98,16 @@ def test_the_next_call_has_the_same_server_as_this_process_is_then(
 ) -> None:
     """Imports are paid for once; folder and environment are those of the call."""
     monkeypatch.setenv("COLUMNS", "16")
+    monkeypatch.chdir(tmp_path.parent)
     (before,) = isolated(SURROUNDINGS, [1], 1, lambda *_: None)
     assert before[1:] == ["16", os.getcwd()]
     monkeypatch.setenv("COLUMNS", "17")
     monkeypatch.chdir(tmp_path)
     after, other = isolated(SURROUNDINGS, [1, 2], 1, lambda *_: None)
     assert after == other == [before[0], "17", str(tmp_path)]
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))  # the current folder is not looked into
+    assert isolated(SURROUNDINGS, [1], 1, lambda *_: None)[0][0] == before[0]
+    monkeypatch.syspath_prepend(str(tmp_path / "packages"))
     assert isolated(SURROUNDINGS, [1], 1, lambda *_: None)[0][0] != before[0], "other imports"
 
 
@@ -284,8 +291,10 @@ def test_where_memory_is_limited_a_child_without_any_says_nothing_of_its_file(
 def test_memory_is_limited_by_the_soft_limit(
     soft: int, limited: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _of: (soft, resource.RLIM_INFINITY))
-    assert is_limited() is limited
+    for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS):
+        limits = {kind: (soft, resource.RLIM_INFINITY)}
+        monkeypatch.setattr(resource, "getrlimit", lambda of, known=limits: known.get(of, (-1, -1)))
+        assert is_limited() is limited
 
 
 def test_processors_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
 from profkit.cli.output import note, print_blocks, refuse, say_each, write_to
+from profkit.cli.pictures import import_plots
 from profkit.errors import ProfkitError
 from profkit.files import is_there
 
@@ -83,7 +84,7 @@ def _score(path: Path, artifacts: Path, output: Path | None) -> None:
     edges = ledger.edges_today(sources.evidence_of(artifacts))
     scores = ledger.score_ledger(kept, edges or None)
     if output:
-        from profkit.show import plots
+        plots = import_plots()
 
         plots.save(plots.ledger(scores), write_to(output))
     table = ledger.calibration(scores)

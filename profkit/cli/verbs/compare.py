@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Annotated
 from profkit.cli import options, sources
 from profkit.cli import output as out
 from profkit.cli.options import argument, flag
+from profkit.cli.pictures import import_plots
 from profkit.errors import ProfkitError
 from profkit.evidence.runs import Evidence
 from profkit.files import is_there
@@ -238,7 +239,7 @@ def _ladders(artifacts: Path, case: str | None, policy: Policy, output: Path | N
         raise ProfkitError(f"one picture of {len(cases)} cases", f"--case {cases[0]} -o {output}")
     ladders = [build_ladder(evidence, c, policy) for c in cases]
     if output:
-        from profkit.show import plots
+        plots = import_plots()
 
         plots.save(plots.ladder(ladders[0]), out.write_to(output))
     tables = changes.ladder_table if options.FORM.brief else changes.ladder_steps

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from profkit.cli import options, sources
 from profkit.cli.options import argument, flag
 from profkit.cli.output import note, print_blocks, refuse, say_each, write_to
+from profkit.cli.pictures import import_plots
 from profkit.errors import ProfkitError
 from profkit.records.paths import HISTORY
 
@@ -61,7 +62,7 @@ def show_history(
         steps, unreadable = sources.read_steps(history, name, at or case or "")
         problems += unreadable
         if output:
-            from profkit.show import plots
+            plots = import_plots()
 
             plots.save(plots.history_steps(steps), write_to(output))
         print_blocks(history_blocks(steps), {"schema": "profkit.history/1", "steps": steps})

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from profkit.cli import options, sources
 from profkit.cli.options import flag
+from profkit.cli.pictures import import_plots
 from profkit.diagnosis.launches import Judged, judged, judged_rows, launch_lines, with_lines
 from profkit.errors import ProfkitError, needing
 from profkit.files import is_folder, is_there, reading_only, resolve_path
@@ -240,9 +241,9 @@ class Answers:
         Args:
             reports: Reports, folders or globs, one or several, relative to the server's folder.
         """
-        from profkit.show import plots
-
-        return plots.png(plots.roofline(load_reports(list(self.inside(reports)))))
+        plots = import_plots()
+        picture: bytes = plots.png(plots.roofline(load_reports(list(self.inside(reports)))))
+        return picture
 
     def inside(self, patterns: str | list[str]) -> tuple[str, ...]:
         """The reports that paths or globs name; a ProfkitError where one is outside."""

@@ -14,6 +14,7 @@ from profkit.cli import options
 from profkit.cli.launches import read_launches
 from profkit.cli.options import argument, flag
 from profkit.cli.output import note, write_to
+from profkit.cli.pictures import import_plots
 from profkit.errors import ProfkitError
 from profkit.records.grid import read_grid
 from profkit.records.paths import kind_of
@@ -38,7 +39,7 @@ def draw_roofline(
 
     Times by shape are drawn next to launches; alone they show who is fastest where, and how far ahead.
     """
-    from profkit.show import plots
+    plots = import_plots()
 
     grids = [Path(word) for word in reports if kind_of(word) == "grid"]
     patterns = [word for word in reports if Path(word) not in grids]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from profkit.cli import options
 from profkit.cli.options import flag
 from profkit.cli.output import print_blocks, save_frame, say, say_each, spinner
+from profkit.cli.pictures import import_plots
 from profkit.errors import ProfkitError, install_extra, needing
 from profkit.files import write_text
 from profkit.measure import targets
@@ -89,7 +90,7 @@ def tune_variant(
 
 
 def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
-    from profkit.show import plots
+    plots = import_plots()
     from profkit.tune import run
 
     folder.mkdir(parents=True, exist_ok=True)

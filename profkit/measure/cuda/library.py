@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_char_p, c_int, c_longlong, c_size_t, c_uint, c_ulonglong, c_void_p
 from dataclasses import asdict, dataclass, field
@@ -264,6 +263,12 @@ class Plan:
 
     def program(self, folder: Path) -> list[str]:
         """The program that makes this call, told by a file that is written into the folder."""
+        from profkit.interpreter import describe_packages, make_short_command
+
         path = folder / "plan.json"
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        return [sys.executable, "-m", "profkit.measure.launch", str(path)]
+        packages = (
+            folder / "packages.json"
+        )  # a record keeps the command: short, and no paths of ours
+        packages.write_text(describe_packages(), encoding="utf-8")
+        return make_short_command(str(packages), "profkit.measure.launch", str(path))

@@ -19,7 +19,6 @@ import json
 import os
 import re
 import shutil
-import sys
 import time
 import tokenize
 import warnings
@@ -38,7 +37,6 @@ from profkit.records import header
 
 PLAYER = Path(__file__).with_name("player.c")
 CASE = "at case "  # the compiling process begins a line with it before it runs a case
-_WORKER = (sys.executable, "-m", "profkit.measure.aot")
 _TIMEOUT = 300.0  # seconds for one file: every case of its problem is compiled
 _GPU_FILES = ("/dev/nvidiactl", "/dev/dxg")  # of Linux, and of Linux under Windows
 
@@ -104,7 +102,10 @@ def _failed(job: CompileJob, stem: Path) -> str:
     limit = float(text) if re.fullmatch(r"\d{1,6}", text) and int(text) else _TIMEOUT
     # A cache of this build's own, and what ptxas says of each kernel.
     own = {"TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_DUMP_PTXAS_LOG": "1"}
-    done = process.run_command([*_WORKER, str(request_file)], limit, {**os.environ, **own})
+    from profkit.interpreter import make_command
+
+    command = make_command("profkit.measure.aot", str(request_file))
+    done = process.run_command(command, limit, {**os.environ, **own})
     if done.status is None:
         return (
             f"{job.path.name} was still compiling after {limit:.0f} s and was stopped\n"
