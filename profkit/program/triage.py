@@ -18,8 +18,8 @@ from profkit.program.timeline import Process, Timeline
 
 LEAST = 0.02  # of the step: a finding that saves less is not worth a line
 WORTH = 0.08  # of the step: if nothing saves as much, the program is healthy
-AS_GOOD = 0.6  # a special fix that saves so much of what the general one does is named before it
-HINDERS = 0.25  # the same of a fix without which the general one cannot be had
+HALF = 0.5  # of what the largest saves: what saves less is not named before it
+AFTER_WAITS = "; what a graph saves is counted after the waits are gone, which no graph can hold"
 SHORTEST, LONGEST = 1e-6, 1e9  # milliseconds that a step may be said to take: 1 ns, 11 days
 
 
@@ -74,10 +74,10 @@ def triage_timeline(
     trains = any("ackward" in maker.top for maker in typical.makers)
     device, spans = process.device, process.spans
     case = Case(typical, split, replayed, groups, device, spans, trains, gains or {})
-    drafts = [replace(draft, saves=_saving(case, draft)) for draft in rules.drafts(case)]
+    drafts = _saved(case, rules.drafts(case))
     found = _ranked(case, drafts)
     if ranks and (uneven := _uneven(case, ranks, sum(f.on_top for f in found))):
-        found = _sure_first(sorted([*found, uneven], key=lambda f: -f.saves.expect))
+        found = _ordered([*found, uneven])
     notes = *timeline.notes, *steps.notes, *(ranks.notes if ranks else ()), *_doubts(timeline, case)
     healthy = _healthy(case, found, drafts)
     return Triage(timeline, process, steps, split, replayed, found, groups, notes, healthy, ranks)
@@ -108,20 +108,35 @@ def _uneven(case: Case, ranks: Ranks, saved: float) -> ProgramFinding | None:
     return replace(finding, saves=saves, on_top=min(expect, plain - saved))
 
 
-def _saving(case: Case, draft: ProgramFinding) -> Range:
+def _saved(case: Case, drafts: Sequence[ProgramFinding]) -> list[ProgramFinding]:
+    """Drafts with what they save; a graph's saving is counted after that without which it cannot be."""
+    hindering = next((draft for draft in drafts if draft.hinders), None)
+    out = []
+    for draft in drafts:
+        if hindering and draft.general:
+            saves = _saving(case, draft, hindering.change)._replace(
+                low=0.0
+            )  # alone it cannot be had
+            out.append(replace(draft, say=draft.say + AFTER_WAITS, saves=saves))
+        else:
+            out.append(replace(draft, saves=_saving(case, draft)))
+    return out
+
+
+def _saving(case: Case, draft: ProgramFinding, after: Change | None = None) -> Range:
     """What a draft saves: at most the step; idle time at most where there is any.
 
     A recorder makes the host slower, never faster: what the host causes costs no more than the time
     in which the recorded GPU computes nothing.
     """
-    saving = case.hosts.saving(draft.change).within(case.hosts.plain.expect)
+    saving = case.hosts.saving(draft.change, after).within(case.hosts.plain.expect)
     return saving.within((case.split.period - case.split.busy) / 1e6) if draft.idle else saving
 
 
 def _ranked(case: Case, drafts: Sequence[ProgramFinding]) -> list[ProgramFinding]:
     """Findings that save something, most first; each again after those before it."""
     plain = case.hosts.plain.expect
-    rows = _ordered([draft for draft in drafts if draft.saves.expect >= LEAST * plain])
+    rows = [draft for draft in drafts if draft.saves.expect >= LEAST * plain]
     if not case.hosts.checked:  # a recorder may have made all of the idle time there is
         rows = [replace(f, saves=f.saves._replace(low=0.0)) if f.idle else f for f in rows]
     names: dict[int, str] = {}
@@ -129,7 +144,7 @@ def _ranked(case: Case, drafts: Sequence[ProgramFinding]) -> list[ProgramFinding
         names |= dict.fromkeys(own.works, own.id)
     out: list[ProgramFinding] = []
     model, shortest, left = case.hosts.usual, case.hosts.usual.period, plain
-    for found in _sure_first(rows):
+    for found in _ordered(rows):
         model = found.change.apply(model, EXPECT)
         more = max(0.0, shortest - model.period) / 1e6 if out else found.saves.expect
         shortest, on_top = min(shortest, model.period), min(more, left)
@@ -141,26 +156,24 @@ def _ranked(case: Case, drafts: Sequence[ProgramFinding]) -> list[ProgramFinding
     return out
 
 
-def _sure_first(found: Sequence[ProgramFinding]) -> list[ProgramFinding]:
-    """Findings with one in front that saves something for sure, where there is any."""
-    sure = next((i for i, row in enumerate(found) if row.saves.low > 0), 0)
-    return [*found[sure : sure + 1], *found[:sure], *found[sure + 1 :]]
-
-
 def _ordered(found: Sequence[ProgramFinding]) -> list[ProgramFinding]:
-    """By what they save; a general fix after special ones that save nearly as much."""
-    special = [
-        (row.saves.expect, HINDERS if row.hinders and row.saves.low > 0 else AS_GOOD)
-        for row in found
-        if not row.general
-    ]
+    """By what they are expected to save; in front the one that is to be done first.
 
-    def weight(row: ProgramFinding) -> float:
-        expect = row.saves.expect
-        before = [0.999 * other for other, share in special if other >= share * expect]
-        return min(expect, *before) if row.general and before else expect
-
-    return sorted(found, key=lambda row: -weight(row))
+    A smaller one stands before the largest only if it is sure, so that its low end is above the larger
+    one's, if it saves at least half as much, and for a reason: the largest may save nothing, or fixes
+    whatever the cause (a captured graph) where a special fix is as good.
+    """
+    rows = sorted(found, key=lambda row: -row.saves.expect)
+    if not rows:
+        return []
+    largest = rows[0]
+    if largest.saves.low > 0 and not largest.general:
+        return rows
+    for row in rows[1:]:
+        enough = row.saves.expect >= HALF * largest.saves.expect
+        if enough and not row.general and row.saves.low > largest.saves.low:
+            return [row, *(other for other in rows if other is not row)]
+    return rows
 
 
 def _cut(case: Case, found: ProgramFinding) -> str:

@@ -110,7 +110,7 @@ def test_no_saving_is_more_than_there_is(
     host: float,
     plain: float | None,
 ) -> None:
-    """Of the step, of all fixes together, of the GPU's idle time; and what is sure comes first."""
+    """Of the step, of all fixes together, of the GPU's idle time; what saves most is first."""
     program = Program(host)
     for number in range(count):
         with program.step():
@@ -130,8 +130,11 @@ def holds(of: Triage) -> None:
             assert saves.high <= idle + 1e-9
     assert all(finding.on_top >= 0 for finding in of.findings)
     assert sum(finding.on_top for finding in of.findings) <= step + 1e-9
-    if of.findings and of.findings[0].saves.low == 0:
-        assert all(finding.saves.low == 0 for finding in of.findings)
+    first, *others = of.findings or (None,)
+    for other in others:
+        sure = first.saves.low > other.saves.low
+        half = first.saves.expect >= 0.5 * other.saves.expect
+        assert first.saves.expect >= other.saves.expect or (sure and half)
 
 
 @pytest.mark.slow

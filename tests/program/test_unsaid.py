@@ -25,6 +25,10 @@ from tests.program.made import EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, ran
 Step = Callable[[Program], None]
 SUM = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, sum_functor> >()"
 DGEMM = "void cutlass::Kernel2<cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1>(Params)"
+# PyTorch's kernel for rows of 2 ** n columns at most, which is the number in its name.
+WARP_SOFTMAX = (
+    "void (anonymous namespace)::softmax_warp_forward<float, float, float, %d, false, false>(float*)"
+)
 BACK = "autograd::engine::evaluate_function: "
 
 
@@ -204,12 +208,12 @@ CONTRASTS: list[Made] = [  # exp and sum of likenesses by hand: a loss
 ]
 POOLS: list[Made] = [
     ("aten::bmm", [[32, 4096, 128], [32, 128, 64]], GEMM, 100.0),
-    ("aten::_softmax", [[32, 4096, 64]], SOFTMAX, 400.0),
+    ("aten::_softmax", [[32, 4096, 64]], WARP_SOFTMAX % 6, 400.0),
     ("aten::bmm", [[32, 64, 4096], [32, 4096, 128]], GEMM, 100.0),
 ]
 CLUSTERS: list[Made] = [  # assignments of one flat batch, summed over its members
     ("aten::mm", [[131072, 128], [128, 256]], GEMM, 100.0),
-    ("aten::_softmax", [[131072, 256]], SOFTMAX, 400.0),
+    ("aten::_softmax", [[131072, 256]], WARP_SOFTMAX % 8, 400.0),
     ("aten::mm", [[256, 131072], [131072, 128]], GEMM, 100.0),
 ]
 HIDDEN, HEAD, LOGITS = [8192, 2048], [2048, 32000], [8192, 32000]
@@ -294,11 +298,22 @@ def test_what_sorts_or_reduces_by_segments_adds_into_no_shared_places(
     assert "atomics" not in categories(said(step, tmp_path))
 
 
-def test_sums_into_places_are_a_finding_only_against_their_bytes(tmp_path: Path) -> None:
+def test_sums_into_places_of_unknown_sizes_may_save_nothing(tmp_path: Path) -> None:
+    """PyTorch's name tells what its kernel does; how contended the places are it does not tell."""
     add = "void at::native::indexFuncLargeIndex<float, long, unsigned int, 2, 2, -2, true>(int)"
     of = said(named(add), tmp_path)
-    assert of["findings"] == []
+    (found,) = of["findings"]
+    assert found["category"] == "atomics"
+    assert found["saves_ms"]["low"] == 0.0
+    assert "not known without the sizes" in found["say"]
     assert "sizes" in next(r["missing"] for r in of["kernels"] if r["category"] == "scatter")
+
+
+@pytest.mark.parametrize(
+    "name", ["my_index_add", "fused_scatter_reduce", "ns::indexFuncLargeIndex"]
+)
+def test_a_name_of_nobody_s_adds_into_no_places(name: str, tmp_path: Path) -> None:
+    assert said(named(name, name), tmp_path)["findings"] == []
 
 
 def beside(*blocks: int) -> Step:

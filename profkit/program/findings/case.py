@@ -16,7 +16,7 @@ from profkit.program.steps.cut import KernelGroup, Step, StepWork
 from profkit.program.steps.idle import Split
 from profkit.program.steps.kinds import is_compiled
 from profkit.program.timeline import Device, HostSpan
-from profkit.records.gpus import Gpu, of_generation
+from profkit.records.gpus import Gpu, levels, of_generation
 
 SHORT = 2_500  # nanoseconds: a kernel that has next to nothing to do takes so long
 REACHED = 0.75  # of the fastest product that fits: what a padded one is expected to reach
@@ -77,6 +77,9 @@ REACH = {
     "optimizer": Range(1.0, 0.7, 0.42),
     # One H200, 50 of 32,000 in bfloat16: topk took a quarter of the sort.
     "sort": Range(0.6, 0.3, 0.1),
+    # Where only names are known: sums into places that may be many, orders that may all be read.
+    "atomics by name": Range(1.0, 0.5, 0.1),
+    "sort by name": Range(1.0, 0.5, 0.1),
 }
 
 
@@ -183,6 +186,16 @@ class Case:
         """Nanoseconds that the bytes of some works' operators need; 0 where no sizes are known."""
         moved = [traffic(self.works[i]) for i in indices]
         return sum(m.reads + m.writes for m in moved if m) / self.bandwidth * 1e9
+
+    def product_rate(self, precision: str) -> float | None:
+        """Operations a second that products of a precision reach at most; None where unknown."""
+        half = self.gpu.half if self.gpu else None
+        if half is None or precision == "unknown":
+            return None
+        # TF32 has half of that rate, the pipes that are no tensor cores what TF32 gains less.
+        return {"half": half, "tf32": half / 2}.get(
+            precision, half / 2 / levels("tensor", self.cc)[1]
+        )
 
     def product_floor(self, product: Product) -> float:
         """Seconds below which a product does not come: its bytes, and the rate that products reach."""

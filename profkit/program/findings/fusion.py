@@ -23,7 +23,7 @@ from profkit.program.findings.floors import BYTES, traffic
 from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
-from profkit.program.steps.kinds import is_compiled
+from profkit.program.steps.kinds import is_compiled, precision_of
 
 BETWEEN = frozenset(
     "elementwise convert set softmax reduce random layout copy gather other concat".split()
@@ -33,6 +33,16 @@ WINDOW = 24  # works between the products on the two sides of a softmax
 LEAST_CHAIN = 3
 NEW = 0.5  # of second operands: new tensors, the others results of the same run
 SLOWER = 1.25  # a fused kernel that computes more a byte than each of its parts
+MANY_KEYS = 256  # at least: classes, experts and clusters are seldom as many
+UNKNOWN = (0, 0)  # the size of a softmax whose operator's sizes were not recorded
+# PyTorch's kernels of a softmax and of its logarithm are the same but for a functor or a flag.
+_LOG_SOFTMAX = re.compile(
+    r"(?i)log_?softmax|softmax_warp_\w+<[^<>]*, (\(int\))?\d+, (true|\(bool\)1)"
+)
+_WARP_SOFTMAX = re.compile(
+    r"softmax_warp_\w+<[^<>]*?, (?:\(int\))?(\d+), (?:\(bool\))?(?:true|false|[01])"
+)
+_SOFTMAX_TYPES = re.compile(r"(?i)softmax\w*<(?:\d+, )?([\w:]+)")
 # What autocast puts into half precision, as the outermost operator.
 _PRODUCT = re.compile(r"aten::(linear|matmul|mm|bmm|addmm|baddbmm|conv|einsum)")
 _HALF = frozenset({"c10::BFloat16", "c10::Half"})
@@ -58,12 +68,15 @@ def _regions(case: Case, taken: frozenset[int]) -> list[list[int]]:
     """From the products before a softmax to those after it, one list a softmax."""
     out: list[list[int]] = []
     used: set[int] = set(taken)
+    repeated = _repeated_softmaxes(case)
     scores: set[tuple[int, int]] = set()  # of attention, on its way forward
     for i, work in enumerate(case.works):
         size = _size(work)
-        if i in used or work.kind != "softmax" or "log" in work.maker.op.lower():
+        if i in used or work.kind != "softmax" or _is_of_logarithms(work):
             continue
-        if goes_back(work) and size not in scores:
+        if size == UNKNOWN and not (_launched_as(work) in repeated or _has_many_keys(work)):
+            continue
+        if _goes_back_by_name(work) and size not in scores:
             continue
         low, high = _side(case, i, -1, used), _side(case, i, 1, used)
         if low is not None and high is not None:
@@ -73,10 +86,46 @@ def _regions(case: Case, taken: frozenset[int]) -> list[list[int]]:
     return out
 
 
+def _launched_as(work: StepWork) -> tuple[object, ...]:
+    """What launches of one softmax in several layers have in common."""
+    return work.activity.name, work.activity.grid, work.activity.block
+
+
+def _repeated_softmaxes(case: Case) -> set[tuple[object, ...]]:
+    """Softmaxes that a step has several times: layers have one each, a loss or a choice comes once."""
+    softmaxes = (work for work in case.works if work.kind == "softmax")
+    counted = Counter(_launched_as(work) for work in softmaxes)
+    return {launched for launched, count in counted.items() if count > 1}
+
+
+def _has_many_keys(softmax: StepWork) -> bool:
+    """Whether it is taken over more than what a choice or clusters have, by its kernel's name.
+
+    PyTorch's kernel of a warp names the power of two that holds the keys, up to 1,024 (2,048 of late);
+    over more a block goes.
+    """
+    warp = _WARP_SOFTMAX.search(softmax.activity.name)
+    if warp:
+        return 1 << (int(warp[1]) - 1) >= MANY_KEYS
+    return "cunn_SoftMax" in softmax.activity.name
+
+
+def _is_of_logarithms(softmax: StepWork) -> bool:
+    """Whether it is the softmax of a loss, by its operator or else by its kernel's flag or functor."""
+    if softmax.maker.op:
+        return "log" in softmax.maker.op.lower()
+    return _LOG_SOFTMAX.search(softmax.activity.name) is not None
+
+
+def _goes_back_by_name(work: StepWork) -> bool:
+    """Whether autograd launched it; where no operator is known, by its kernel's name."""
+    return goes_back(work) or (not work.maker.top and "ackward" in work.activity.name)
+
+
 def _size(softmax: StepWork) -> tuple[int, int]:
     """How many scores a softmax reads, and over how many keys each is taken; zeros if unknown."""
     shape = next(iter(softmax.maker.shapes), ())
-    return (prod(shape), shape[-1]) if shape else (0, 0)
+    return (prod(shape), shape[-1]) if shape else UNKNOWN
 
 
 def _side(case: Case, at: int, way: int, used: set[int]) -> int | None:
@@ -84,7 +133,7 @@ def _side(case: Case, at: int, way: int, used: set[int]) -> int | None:
 
     Forward there is one on each side, backward there are up to two.
     """
-    last, left = None, 2 if goes_back(case.works[at]) else 1
+    last, left = None, 2 if _goes_back_by_name(case.works[at]) else 1
     j = at + way
     while left and 0 <= j < len(case.works) and abs(j - at) <= WINDOW and j not in used:
         kind = case.works[j].kind
@@ -99,13 +148,15 @@ def _side(case: Case, at: int, way: int, used: set[int]) -> int | None:
 def _of_scores(case: Case, i: int, softmax: int) -> bool:
     """Whether a product makes the scores that a softmax reads, or sums values over its keys.
 
-    Its sizes tell: without them, or summed over anything else (as clusters' members are), it is not
-    said. Of a single head the rest is narrow, and narrower than the keys are many.
+    Its sizes tell: summed over anything else (as clusters' members are), it is not said. Of a single
+    head the rest is narrow, and narrower than the keys are many. Without sizes its time tells.
     """
     one, other = case.works[i], case.works[softmax]
+    if _size(other) == UNKNOWN:
+        return not one.maker.shapes and _is_narrow(case, one, other)
     scores, keys = _size(other)
     shapes = [shape for shape in one.maker.shapes if len(shape) > 1][-2:]
-    if not scores or len(shapes) != 2 or goes_back(one) != goes_back(other):
+    if len(shapes) != 2 or goes_back(one) != goes_back(other):
         return False
     (*batch, rows, inner), (*_, across, columns) = shapes
     if inner != across:
@@ -118,6 +169,22 @@ def _of_scores(case: Case, i: int, softmax: int) -> bool:
     width = inner if makes and i < softmax else columns if many * rows * inner == scores else rows
     fits = makes if i < softmax else sums
     return fits and width <= WIDEST_HEAD and (many > 1 or width <= keys)
+
+
+def _is_narrow(case: Case, product: StepWork, softmax: StepWork) -> bool:
+    """Whether a product is too short to sum over more than a head's columns for each score.
+
+    A softmax of PyTorch's reads and writes its scores at the rate of memory, so its time tells how
+    many there are; the product's time, at the rate of its pipe, how many columns it can sum over.
+    """
+    typed = _SOFTMAX_TYPES.search(softmax.activity.name)
+    rate = case.product_rate(precision_of(product.activity.name))
+    if not typed or not rate:
+        return False
+    size = 2 if typed[1].startswith("c10::") or "half" in typed[1] else 4
+    scores = softmax.activity.duration * 1e-9 * case.bandwidth / (2 * size)
+    columns = product.activity.duration * 1e-9 * rate / (2 * max(1.0, scores))
+    return columns <= WIDEST_HEAD
 
 
 def elementwise(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:

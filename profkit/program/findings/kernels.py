@@ -1,10 +1,12 @@
 """One kernel at fault: contended atomics, a grid too small, far from what its bytes need.
 
-Where nothing but a kernel's name and its time is known, nothing is said of it.
+Where nothing but a kernel's name and its time is known, something is said only if it is a name of a
+known library's, and the kernel takes a good part of the step.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from math import prod
@@ -13,7 +15,7 @@ from typing import Any
 from profkit.program.findings.case import REACH, Case, ProgramFinding
 from profkit.program.findings.floors import is_native_loop
 from profkit.program.replay.scenario import Change, Range
-from profkit.program.steps.cut import KernelGroup
+from profkit.program.steps.cut import KernelGroup, StepWork
 from profkit.program.steps.kinds import is_librarys
 from profkit.reports.figures import base_name
 
@@ -23,6 +25,9 @@ NEXT = 8  # cuts after a sort that are looked at
 IDLE = 0.6  # of the multiprocessors: kernels that together have no more blocks leave most idle
 SHARE = 0.05  # of the step, from which on a kernel is worth a sentence
 LEAST = 0.02  # the same of atomics and sorts
+BY_NAME = 0.2  # the same where nothing but a library's name of the kernel is known
+FEW_READ = 0.1  # of a sort's time: reading a whole order takes longer
+_SORT = re.compile(r"(?i)radix_?sort|bitonic_?sort|merge_?sort")
 LONG = 20_000  # nanoseconds: shorter kernels are short for other reasons
 FAR = 4.0  # times what the bytes need, from which on a kernel is called slow
 BOUND_BY_BYTES = frozenset("softmax norm reduce elementwise convert gather concat random".split())
@@ -32,6 +37,9 @@ def contended_atomics(case: Case, taken: frozenset[int]) -> Iterator[ProgramFind
     """Sums into few places, which wait for one another: far from what their bytes need."""
     for group, works in _groups(case, taken, LEAST):
         need, now = case.floor(works), 1e6 * case.time(works)
+        if group.kind == "scatter" and not need and now >= BY_NAME * case.split.period:
+            left, share = REACH["atomics by name"], now / case.split.period
+            yield _of_group(case, "named_atomics", group, works, left, now=now / 1e6, share=share)
         if group.kind != "scatter" or not need or now < 2 * need:
             continue
         floor = min(1.0, 1.5 * need / now)
@@ -95,18 +103,44 @@ def slow(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
 
 def _needed(case: Case, group: KernelGroup, works: Sequence[int]) -> float:
     """Nanoseconds that the bytes of a group need which is bound by them; 0 where nobody knows."""
-    bound = group.kind in BOUND_BY_BYTES or is_native_loop(group.kind, group.name)
-    return case.floor(works) if bound and is_librarys(group.name) else 0.0
+    loop = is_native_loop(group.kind, group.name)
+    if not is_librarys(group.name) or not (loop or group.kind in BOUND_BY_BYTES):
+        return 0.0
+    if loop and group.kind == "conv" and not case.floor(works) and group.grid and group.block:
+        # No sizes are known. A thread of PyTorch's depthwise convolutions makes one value: it reads
+        # another, of four bytes at most (of two, the kernel is farther from its bytes than is said).
+        values = len(works) * prod(group.grid) * prod(group.block)
+        return values * 2 * 4 / case.bandwidth * 1e9
+    return case.floor(works)
 
 
 def sorts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """A whole order where only its beginning is read on: topk finds that without it."""
     found = [i for i in case.chosen(lambda w: w.maker.op in SORTS, taken) if _is_cut(case, i)]
-    if not found or case.time(found) * 1e6 < LEAST * case.split.period:
+    if not found:
+        yield from _sorts_by_name(case, taken)
+        return
+    if case.time(found) * 1e6 < LEAST * case.split.period:
         return
     size = " x ".join(map(str, case.longest(found).maker.shapes[0]))
     change = Change(dict.fromkeys(found, REACH["sort"]))
     yield case.finding("sorts", found, change, size=size)
+
+
+def _sorts_by_name(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+    """Sorts whose operators are not known, where hardly anything is done with the order."""
+    sorting = case.chosen(lambda w: not w.maker.op and _is_sort(w), taken)
+    if case.time(sorting) * 1e6 < BY_NAME * case.split.period:
+        return
+    last = max(sorting)
+    after = range(last + 1, min(last + 1 + NEXT, len(case.works)))
+    if case.time(after) <= FEW_READ * case.time(sorting):
+        change = Change(dict.fromkeys(sorting, REACH["sort by name"]))
+        yield case.finding("named_sorts", sorting, change)
+
+
+def _is_sort(work: StepWork) -> bool:
+    return work.kind == "sort" and _SORT.search(work.activity.name) is not None
 
 
 def _is_cut(case: Case, index: int) -> bool:

@@ -16,6 +16,7 @@ from profkit.records.gpus import pinned_rate
 OWN_STREAM = {"HtoD": -1, "DtoH": -2, "PtoP": -3, "": -4}
 WAYS = {"HtoD": "to the GPU", "DtoH": "to the host"}
 _SENT = re.compile(r"(?i)send|recv|all_?to_?all")
+PRODUCTS = frozenset({"conv", "gemm", "attention"})
 COPIED = {"aten::contiguous", "aten::clone"}
 
 
@@ -66,6 +67,8 @@ def small_copies(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     ops = {case.works[i].maker.ordinal for i in chosen} - {-1}
     around = {n for n, maker in enumerate(case.step.makers) if maker.ordinal in ops}
     around |= {n + 1 for n in pieces if n + 1 < len(events) and case.step.calls[n + 1].waits}
+    if not ops:
+        around |= _calls_between(case, pieces)
 
     # One copy in place of all; the host's work on each stays in part at worst.
     left = REACH["copies in one"]
@@ -79,6 +82,22 @@ def small_copies(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     yield case.finding(
         "small_copies", sorted(chosen), change, where, total=total / 1e6, waited=said
     )
+
+
+def _calls_between(case: Case, pieces: set[int]) -> set[int]:
+    """The calls between two copies with no other launch between them: the copies' own."""
+    between: set[int] = set()
+    since: list[int] = []
+    after_piece = False
+    for number, event in enumerate(case.hosts.usual.events):
+        if number in pieces:
+            between.update(since if after_piece else ())
+            after_piece, since = True, []
+        elif event.items:
+            after_piece, since = False, []
+        else:
+            since.append(number)
+    return between
 
 
 def collectives(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
@@ -114,7 +133,7 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     # program asked for goes, with the biases that convolutions add by themselves where they are
     # products: a product reads either order, and adds a bias on its way.
     convolved = any(w.kind == "conv" for w in case.works)
-    images = [i for i in chosen if convolved and _is_image(case.works[i])]
+    images = [i for i in chosen if convolved and _is_image(case, i)]
     asked = [i for i in chosen if _is_asked_for(case.works[i])]
     scale = dict.fromkeys(chosen, REACH["layout"])
     scale |= dict.fromkeys(asked + _biases(case) if asked else [], REACH["layout of products"])
@@ -126,11 +145,24 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     yield case.finding("layouts", chosen, Change(scale), where, advice, around=around)
 
 
-def _is_image(work: StepWork) -> bool:
-    """A copy of a tensor of four dimensions into one of the same sizes: only its order changes."""
-    shapes = work.maker.shapes
-    same = len(shapes) >= 2 and len(shapes[0]) == 4 and shapes[0] == shapes[1]
-    return same if work.maker.op else is_strided(work)
+def _is_image(case: Case, index: int) -> bool:
+    """A copy of a tensor of four dimensions into one of the same sizes: only its order changes.
+
+    Where no operator is known, a copy whose next product before or after it is a convolution;
+    attention's heads are put into another order too, and have nothing to do with convolutions elsewhere.
+    """
+    work = case.works[index]
+    if work.maker.op:
+        shapes = work.maker.shapes
+        return len(shapes) >= 2 and len(shapes[0]) == 4 and shapes[0] == shapes[1]
+    if not is_strided(work):
+        return False
+    count = len(case.works)
+    kinds = [
+        case.works[(index + n) % count].kind for n in range(1, count)
+    ]  # steps follow each other
+    nearest = (next((kind for kind in way if kind in PRODUCTS), "") for way in (kinds, kinds[::-1]))
+    return "conv" in nearest
 
 
 def _is_asked_for(work: StepWork) -> bool:

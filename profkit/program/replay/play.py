@@ -144,8 +144,10 @@ def _launch_times(
     Behind a full queue each of the step's launches takes as long as the GPU takes for one: then the
     quick ones of the whole process tell, those that found room (the first thousand, at least).
     """
-    taken = [c.end - c.start for c, own in zip(step.calls, launches, strict=True) if own]
-    usual = float(median(taken)) if taken else 0.0
+    launching = [(c, own) for c, own in zip(step.calls, launches, strict=True) if own]
+    free = [call.end - call.start for call, own in launching if not _is_held(step, call, own)]
+    # Where each was held by its copy, none shows what a launch takes by itself.
+    usual = float(median(free)) if free else float(HELD)
     starts = [a.start for a in process.activities]
     first = min(work.activity.start for work in step.works)
     if bisect_left(starts, first) - bisect_left(starts, step.begin) < FULL * DEPTH:
@@ -189,9 +191,7 @@ def _latency(process: Process) -> float:
 def _awaited(step: Step, call: Call, own: Sequence[int], process: Process) -> tuple[int, int]:
     """The item that a call waited for, and how many steps back it was launched; -1 for none."""
     if own:
-        activity = step.works[own[-1]].activity
-        held = activity.kind == "copy" and call.end - call.start > HELD
-        return (own[-1], 0) if held and activity.end <= call.end + NEAR else (-1, 0)
+        return (own[-1], 0) if _is_held(step, call, own) else (-1, 0)
     if not call.waits:
         return -1, 0
     best, index = call.start, -1
@@ -207,6 +207,13 @@ def _awaited(step: Step, call: Call, own: Sequence[int], process: Process) -> tu
     late = [a for a in before if call.start < a.end <= call.end + NEAR and a.start < call.end]
     names = {(w.activity.name, w.activity.grid): i for i, w in enumerate(step.works)}
     return (names.get((late[-1].name, late[-1].grid), -1), 1) if late else (-1, 0)
+
+
+def _is_held(step: Step, call: Call, own: Sequence[int]) -> bool:
+    """Whether a call returned only when the copy that it launched was done."""
+    activity = step.works[own[-1]].activity
+    long = activity.kind == "copy" and call.end - call.start > HELD
+    return long and activity.end <= call.end + NEAR
 
 
 def _items(step: Step, latency: float, busy_until: Mapping[int, int]) -> tuple[ReplayItem, ...]:

@@ -132,11 +132,12 @@ class Hosts:
         times = [min(m.period / 1e6, self.most) for m in (self.usual, *self.others)]
         return Range(min(times), times[0], max(times))
 
-    def saving(self, change: Change) -> Range:
-        """The milliseconds of the step that a change saves."""
+    def saving(self, change: Change, after: Change | None = None) -> Range:
+        """The milliseconds of the step that a change saves, alone or after another one."""
 
         def saved(model: Model, level: int) -> float:
-            return max(0.0, model.period - change.apply(model, level).period) / 1e6
+            before = after.apply(model, level) if after else model
+            return max(0.0, before.period - change.apply(before, level).period) / 1e6
 
         plain, every = self.plain.expect, (self.usual, *self.others)
         expect = min(saved(self.usual, EXPECT), plain)
