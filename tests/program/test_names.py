@@ -21,10 +21,11 @@ from profkit.program.readers import read_timeline
 from profkit.program.steps.kinds import is_librarys
 from profkit.program.timeline import Timeline
 from profkit.program.triage import triage_timeline
+from tests.found import find_files
 from tests.program.made import ADDCDIV, GEMM, MUL, SGEMM, Program, ran
 
 DATA = Path(__file__).parent / "data"
-RECORDED = sorted(DATA.glob("*.json.gz"))
+RECORDED = sorted(find_files(DATA, "*.json.gz"))
 LAYER_NORM = (
     "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int)"
 )
@@ -140,10 +141,15 @@ def update_one_by_one(p: Program, share: float, layers: int) -> None:
 
 
 PLANTED: dict[str, Callable[[Program, float, int], None]] = {
-    "attention-unfused": attend, "atomics": add_into_places, "kernel": sort_and_cut,
-    "fp32-matmul": multiply_in_float32, "copy": copy_from_pageable, "elementwise-chain": chain,
-    "layout": put_in_order, "optimizer": update_one_by_one,
-}  # fmt: skip
+    "attention-unfused": attend,
+    "atomics": add_into_places,
+    "kernel": sort_and_cut,
+    "fp32-matmul": multiply_in_float32,
+    "copy": copy_from_pageable,
+    "elementwise-chain": chain,
+    "layout": put_in_order,
+    "optimizer": update_one_by_one,
+}
 
 
 def run_step(p: Program, what: str, share: float, layers: int, healthy: int) -> None:
@@ -157,9 +163,13 @@ def run_step(p: Program, what: str, share: float, layers: int, healthy: int) -> 
 
 @settings(max_examples=120, deadline=None)
 @given(
-    what=st.sampled_from(sorted(PLANTED)), share=st.floats(1.0, 4.0), layers=st.integers(2, 6),
-    healthy=st.integers(0, 1), steps=st.integers(2, 5), host=st.floats(1.0, 4.0),
-)  # fmt: skip
+    what=st.sampled_from(sorted(PLANTED)),
+    share=st.floats(1.0, 4.0),
+    layers=st.integers(2, 6),
+    healthy=st.integers(0, 1),
+    steps=st.integers(2, 5),
+    host=st.floats(1.0, 4.0),
+)
 def test_a_made_up_program_is_told_by_names_as_by_operators(
     what: str, share: float, layers: int, healthy: int, steps: int, host: float
 ) -> None:
