@@ -26,7 +26,10 @@ Step = Callable[[Program], None]
 SUM = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, sum_functor> >()"
 DGEMM = "void cutlass::Kernel2<cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1>(Params)"
 # PyTorch's kernel for rows of 2 ** n columns at most, which is the number in its name.
-WARP_SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<float, float, float, %d, false, false>(float*)"
+WARP_SOFTMAX = (
+    "void (anonymous namespace)::softmax_warp_forward<float, float, float, %d, false, "
+    "false>(float*)"
+)
 BACK = "autograd::engine::evaluate_function: "
 
 
