@@ -145,8 +145,9 @@ _MEND = {
 def by_kernel(names: Sequence[str], pattern: str) -> list[bool]:
     """Which kernel names match a regular expression anywhere, in either case."""
     try:
-        expression = re.compile(pattern, re.IGNORECASE)
-    except re.error as error:
+        with warnings.catch_warnings(action="ignore"):  # "[[a]" may mean another thing some day
+            expression = re.compile(pattern, re.IGNORECASE)
+    except (re.error, ValueError) as error:
         raise ProfkitError(f"--kernel {pattern}: {error}", "it is a regular expression") from error
     except (RecursionError, OverflowError) as error:
         raise ProfkitError("--kernel: too deep an expression", "write a shorter one") from error

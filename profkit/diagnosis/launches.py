@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.rule import Diagnosis, Finding, Producer, Rule, SourceShare
 from profkit.diagnosis.rules import BY_ID
-from profkit.diagnosis.verdict import judge_launch
+from profkit.diagnosis.verdict import judge_launch, number_or_nan
 from profkit.errors import ProfkitError
 from profkit.files import expand_home, is_file
+from profkit.model.launch import is_impossible
 from profkit.reports.frame import frame_rows, without_attrs
 from profkit.reports.metrics import CATALOGUE
 
@@ -75,8 +76,9 @@ class Judged:
 
     @property
     def time(self) -> float:
-        """Duration under ncu in s; NaN when not collected."""
-        return self.values.get("time", nan)
+        """Duration under ncu in s; NaN when not collected, or when no launch takes that long."""
+        time = self.values.get("time", nan)
+        return nan if is_impossible("time", time) else time
 
     @property
     def top(self) -> Finding | None:
@@ -205,7 +207,7 @@ def diagnose_frame(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
     for row in frame_rows(runs):
         also = OwnColumns(row) if rules else None
         diagnosis = judge_launch(row, rules, also)
-        values = {name: float(row.get(name, nan)) for name in CATALOGUE}
+        values = {name: number_or_nan(row.get(name)) for name in CATALOGUE}
         launches.append(_judged(row, values, diagnosis))
     there = [is_file(str(run.report)) for run in launches]
     lined = iter(with_known_lines(list(compress(launches, there)))[0])

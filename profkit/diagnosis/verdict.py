@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
+from math import nan
 from typing import Any
 
 from profkit.diagnosis.rule import Bound, Diagnosis, Finding, NearBorder, Rule
@@ -220,9 +221,32 @@ def judge_launch(
     """
     if (values.get("status") or "ok") != "ok":
         return Diagnosis("unknown", None, FAILED, missing=(Missing("", FAILED),))
-    metrics = {k: float(v) for k, v in values.items() if k in CATALOGUE}
+    metrics = {k: number_or_nan(v) for k, v in values.items() if k in CATALOGUE}
     launch = Launch(metrics)
-    verdict = decide_bound(launch)
+    try:
+        return _judge_collected(launch, metrics, values, more, also)
+    except ArithmeticError as error:
+        # Each value may be possible, and all of them together not.
+        why = f"the counters of this launch contradict each other: {error}"
+        return Diagnosis("unknown", None, why, missing=(Missing("", why),))
+
+
+def number_or_nan(value: Any) -> float:
+    """Return a cell of anybody's frame as a number; NaN for what is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return nan
+
+
+def _judge_collected(
+    launch: Launch,
+    metrics: Mapping[str, float],
+    values: Mapping[str, Any],
+    more: Sequence[Rule],
+    also: Mapping[str, float] | None,
+) -> Diagnosis:
+    verdict = _name_impossible(decide_bound(launch), launch)
     ncu = str(values.get("ncu_version") or "")
     room = headroom(launch)
     counted = frozenset(CATALOGUE[name].section for name in metrics if name in launch)
@@ -245,13 +269,31 @@ def judge_launch(
     return replace(verdict, findings=findings, headroom=room)
 
 
+def _name_impossible(verdict: Diagnosis, launch: Launch) -> Diagnosis:
+    """Return the verdict with the counters that were left out of it, where there are any."""
+    impossible = launch.find_impossible()
+    if not impossible:
+        return verdict
+    several = [f"{name} is {value:.4g}" for name, value in impossible.items()]
+    more = f" and {len(several) - 3} more" if len(several) > 3 else ""
+    why = f"{', '.join(several[:3])}{more}, which no launch has: not used"
+    missing = (*verdict.missing, Missing("", why))
+    return replace(verdict, because=f"{verdict.because}; {why}", missing=missing)
+
+
 def _ask(rule: Rule, launch: Launch, counted: frozenset[str], ncu: str) -> Finding:
     try:
         asked = rule.ask(launch)
     except NotCollected as absent:
+        if absent.found is not None:
+            why = f"needs {absent.metric}, which is {absent.found:.4g} here: no launch has that"
+            return Finding(rule.id, "unknown", why, evidence={absent.metric: None}, note=rule.note)
         metric = CATALOGUE.get(absent.metric)
         among = metric is not None and metric.section in counted
         return _unknown(rule.id, rule.note, absent.metric, ncu, among)
+    except ArithmeticError as error:
+        why = f"{rule.title}: the counters that it looks at contradict each other ({error})"
+        return Finding(rule.id, "unknown", why, note=rule.note)
     if asked is None:
         return _clear(rule.id, rule.note, rule.title)
     hit, worth = asked

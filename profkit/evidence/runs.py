@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from profkit.diagnosis.rule import Diagnosis
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.files import is_file, is_folder
-from profkit.model.launch import Launch
+from profkit.model.launch import Launch, is_impossible
 from profkit.records import paths
 from profkit.records.paths import RunFiles, RunName
 from profkit.records.record import Record, SourceFile, read_record, record_again, with_todays_header
@@ -83,7 +83,8 @@ class Run:
         usable = self.usable
         if usable.empty:
             raise MissingEvidence(f"no counters of {self.name}", self._command())
-        return self.rows[int(usable["time"].fillna(0).to_numpy().argmax())]
+        times = [0.0 if is_impossible("time", time) else time for time in usable["time"].fillna(0)]
+        return self.rows[times.index(max(times))]
 
     @property
     def launch(self) -> Launch:

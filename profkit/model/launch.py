@@ -13,19 +13,51 @@ from numbers import Real
 from typing import Any
 
 from profkit.reports.figures import share
-from profkit.reports.metrics.derive import SECTOR
+from profkit.reports.metrics.derive import SECTOR, UNITS
+
+# No launch has 0 of these, nor less: what says so was damaged, or is of another program.
+_POSITIVE = frozenset(
+    (
+        "time cycles sm_clock dram_clock sm_clock_max dram_clock_max l2_clock sm_count grid_size "
+        "block_size threads waves max_warps l2_size threads_per_warp threads_per_warp_predicated "
+        "instructions peak_dram peak_dram_device peak_l2 peak_l1 peak_fp32 peak_fp64 peak_fp16"
+    ).split()
+)
+_LEAST = 1e-30  # of what is positive, in SI: shorter than light takes through an atom's nucleus
+_ORDINARY = 1e6  # up to here, nothing is looked up: a verdict asks for a hundred metrics
+_MOST = {"share": 1e6, "s": 1e9, "Hz": 1e15}  # in SI, by unit; a share is 1 when something is full
+_MOST_OF_ALL = 1e30  # of operations, bytes and counts
+
+
+def is_impossible(metric: str, value: float) -> bool:
+    """Return whether no launch can have this value of a metric of the catalogue.
+
+    Every one of them counts something, or is a time, a clock or a share: none is negative.
+    """
+    if _LEAST <= value <= _ORDINARY or metric not in UNITS:
+        return False
+    if value < _LEAST:
+        return value < 0 or metric in _POSITIVE
+    return value > _MOST.get(UNITS[metric], _MOST_OF_ALL)
 
 
 class NotCollected(KeyError):
-    """A rule asked for a metric that the report does not have."""
+    """A rule asked for a metric that the report does not have, or of which no launch has the value.
 
-    def __init__(self, metric: str) -> None:
+    `found` is that impossible value; None where there is none at all.
+    """
+
+    def __init__(self, metric: str, found: float | None = None) -> None:
         super().__init__(metric)
         self.metric = metric
+        self.found = found
 
 
 class Launch(Mapping[str, float]):
-    """One row of the frame as rules see it: indexing a metric that is NaN raises NotCollected."""
+    """One row of the frame as rules see it: indexing a metric that is NaN raises NotCollected.
+
+    So does one that is impossible, a launch of 0 threads say: arithmetic with it means nothing.
+    """
 
     def __init__(self, values: Mapping[str, float]) -> None:
         self._values = values
@@ -35,6 +67,8 @@ class Launch(Mapping[str, float]):
         value = self._values.get(metric)
         if value is None or isnan(value):
             raise NotCollected(metric)
+        if is_impossible(metric, value):
+            raise NotCollected(metric, value)
         return float(value)
 
     def __iter__(self) -> Iterator[str]:
@@ -45,7 +79,16 @@ class Launch(Mapping[str, float]):
 
     def __contains__(self, metric: object) -> bool:
         value = self._values.get(str(metric))
-        return value is not None and not isnan(value)
+        return value is not None and not isnan(value) and not is_impossible(str(metric), value)
+
+    def find_impossible(self) -> dict[str, float]:
+        """Return the metrics that were collected with a value that no launch has."""
+        unusual = (
+            (name, value)
+            for name, value in self._values.items()
+            if not _LEAST <= value <= _ORDINARY
+        )
+        return {name: value for name, value in unusual if is_impossible(name, value)}
 
     def need(self, *metrics: str) -> None:
         """Raise NotCollected unless every one of these metrics was collected."""
@@ -274,8 +317,8 @@ def collected_metrics(launch: Row) -> dict[str, float]:
     """The collected metrics of a row, without its identity and without NaN."""
     pairs = ((name, launch[name]) for name in launch if name in launch)
     # Nearly all are float, and to ask an abstract class takes as long as the rest.
-    numbers = ((n, v) for n, v in pairs if type(v) is float or isinstance(v, Real))
-    return {n: float(v) for n, v in numbers if not isnan(v)}
+    numbers = ((n, float(v)) for n, v in pairs if type(v) is float or isinstance(v, Real))
+    return {n: v for n, v in numbers if not (isnan(v) or is_impossible(n, v))}
 
 
 def cache_resident(launch: Row, compulsory: float | None = None) -> str:

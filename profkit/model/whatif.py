@@ -69,6 +69,8 @@ COUNTS = frozenset(
     {"grid_size", "warps_per_sm", *_PARTS, *_ACCESSES, *chain.from_iterable(_WORK.values())}
     | {*chain.from_iterable(chain(*_EVENTS.values()))}
 )
+_MOST_CHANGE = 1e12  # the factor by which a count may change, and the most that it may become
+_NEVER_NONE = ("grid_size", "warps_per_sm")  # none of these: nothing is launched
 _CHANGE = re.compile(r"([a-z][a-z0-9_]*)\s*([*/=])\s*(\d+(?:\.\d+)?(?:e[+-]?\d+)?)", re.IGNORECASE)
 
 
@@ -113,6 +115,10 @@ def _change(part: str) -> CounterChange:
         raise ProfkitError(message, f"did you mean {known}?")
     if op == "/" and value == 0:
         raise ProfkitError(f"'{part}' divides by zero", _HOW)
+    if value > _MOST_CHANGE or (op == "/" and value < 1 / _MOST_CHANGE):
+        raise ProfkitError(f"'{part}': no count changes that much", _HOW)
+    if metric in _NEVER_NONE and value < 1 / _MOST_CHANGE:
+        raise ProfkitError(f"'{part}' leaves no launch", _HOW)
     return CounterChange(metric, op, value)
 
 

@@ -114,4 +114,7 @@ def _cell(path: Path, number: int, document: JsonObject) -> GridCell:
 
 
 def _is_positive(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and isfinite(value) and value > 0
+    try:
+        return isinstance(value, int | float) and isfinite(value) and value > 0
+    except OverflowError:  # a whole number that no float holds
+        return False

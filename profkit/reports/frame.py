@@ -83,7 +83,9 @@ def identify(
 ) -> Identified:
     """Return IDENTIFIED from the raw values of IDENTITY, variant and case, NVTX ranges."""
     device, major, minor, *dims = (values.get(name) for name in IDENTITY)
-    cc = None if major is None or minor is None else f"{int(major)}.{int(minor)}"
+    device = device if isinstance(device, str) else None
+    version = _whole(major, _MOST_VERSION), _whole(minor, _MOST_VERSION)
+    cc = None if None in version else f"{version[0]}.{version[1]}"
     grid, block = _triple(dims[:3]), _triple(dims[3:])
     # A launch that ncu gave up on has no launch__* metrics, and a duration that is NaN or absent.
     failed = isnan(time) and (grid is None or workload != "kernel")
@@ -128,10 +130,27 @@ def clean(text: str) -> str:
     return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
-def _triple(dims: Sequence[float | None]) -> Dims | None:
-    """Return three launch dimensions as int: they are floats in reports of ncu up to 2024.2."""
-    x, y, z = dims
-    return None if x is None or y is None or z is None else (int(x), int(y), int(z))
+_MOST_VERSION = 999  # of a part of a compute capability
+_MOST_BLOCKS = (1 << 31) - 1  # along a dimension of a grid: CUDA's limit
+
+
+def _triple(dims: Sequence[Any]) -> Dims | None:
+    """Return three launch dimensions as int: they are floats in reports of ncu up to 2024.2.
+
+    None where one is none that CUDA launches: a text, 0, infinity.
+    """
+    x, y, z = (_whole(size, _MOST_BLOCKS) for size in dims)
+    if x is None or y is None or z is None or 0 in (x, y, z):
+        return None
+    return x, y, z
+
+
+def _whole(value: Any, most: int) -> int | None:
+    """Return a number as int; None for anything but a whole number from 0 to the most."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= most or value != int(value):
+        return None
+    return int(value)
 
 
 def _nvtx(action: Any) -> list[str]:

@@ -37,7 +37,8 @@ _INSTANCE = re.compile(r"\s*([^:;()]+):\s*([^;()]+?)\s*(?:;|$)")
 _EUROPEAN = re.compile(
     r"\d+\.\d{3}(?:\.\d{3})+(?:,\d+)?|\d+(?:\.\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,})"
 )
-_DIMENSIONS = re.compile(r"\(?\s*(\d+),\s*(\d+),\s*(\d+)\s*\)?")
+_DIMENSIONS = re.compile(r"\(?\s*(\d{1,10}),\s*(\d{1,10}),\s*(\d{1,10})\s*\)?", re.ASCII)
+_VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})", re.ASCII)
 
 
 def frame_from_raw(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
@@ -87,7 +88,14 @@ def _counters(row: Mapping[str, Any], index: int) -> dict[str, float]:
                 f"from_raw: row {index}: {name} is {value!r}, not a number",
                 "give values as Nsight Compute stores them; None for what was not collected",
             )
-    return {str(k): float(v) for k, v in read.items() if isfinite(v)}
+    return {str(k): float(v) for k, v in read.items() if _is_finite(v)}
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        return False
 
 
 def _text(row: Mapping[str, Any], key: str, index: int) -> str | None:
@@ -193,9 +201,8 @@ def _identity(cells: Mapping[str, str]) -> dict[str, Any]:
     for column, names in _SHAPES.items():
         if (sizes := _DIMENSIONS.fullmatch(cells.get(column, "").strip())) is not None:
             launch |= dict(zip(names, map(int, sizes.groups()), strict=True))
-    major, point, minor = cells.get("CC", "").partition(".")
-    if point and major.isdigit() and minor.isdigit():
-        launch |= {MAJOR: int(major), MINOR: int(minor)}
+    if (version := _VERSION.fullmatch(cells.get("CC", ""))) is not None:
+        launch |= {MAJOR: int(version[1]), MINOR: int(version[2])}
     device = cells.get("Device", "")
     if device and not device.isdigit():  # a number is its place in the machine, not its name
         launch[DEVICE] = device

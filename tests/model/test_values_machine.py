@@ -254,7 +254,6 @@ def test_stores_may_have_all_the_waste(loads, stores, per, left):
         # Nothing but a duration: 1.5 us of it are ends.
         ({"time": 3e-6}, 0.5, 0.5, True),
         ({"time": 1e-6}, 0.0, 0.0, True),
-        ({"time": 0.0}, 1.0, 1.0, True),
     ],
 )
 def test_how_idle_the_sms_were(values, average, busiest, assumed):

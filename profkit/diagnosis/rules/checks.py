@@ -37,7 +37,7 @@ MISMATCH = Threshold(1.1, "counted over declared operations: padding and tails r
 def _operations(launch: Launch) -> Hit | None:
     declared, counted = launch["declared_operations"], launch["tensor_ops"]
     scalar = launch["fp32_rate"] * launch["time"]
-    if counted > 0 and counted / declared > MISMATCH:
+    if counted > MISMATCH * declared and declared > 0:
         return Hit(
             f"{counted / declared:.3g} times the declared operations ran on the tensor cores"
         )

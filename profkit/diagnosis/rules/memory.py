@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 from profkit.diagnosis.rule import Hit, Rule, examples
-from profkit.model.launch import Launch, Threshold, cache_resident
+from profkit.model.launch import Launch, NotCollected, Threshold, cache_resident
 from profkit.model.resources import BY_LIMITER, ENTRY, LINKS, next_limit, resource_use, uses
 from profkit.model.scenario import NOTHING, Fix, Scenario, limit
 from profkit.reports.figures import share
@@ -99,7 +99,10 @@ def redundant(times: Callable[[Launch], float], *without: str) -> Fix:
 
 
 def _refetched(launch: Launch) -> float:
-    return launch["dram_bytes"] / launch["declared_bytes"]
+    declared = launch["declared_bytes"]
+    if declared <= 0:
+        raise NotCollected("declared_bytes")
+    return launch["dram_bytes"] / declared
 
 
 def _low_hit(launch: Launch) -> Hit | None:

@@ -30,6 +30,7 @@ Raw = Mapping[str, float]
 Value = Callable[[Raw], float]
 Unit = str  # "s", "Hz", "share" (0-1), "byte", "byte/s", "op", "op/s", "count", "cycle", ...
 
+UNITS: dict[str, Unit] = {}  # of each metric of the catalogue, by its short name
 OPCODES = "sass__inst_executed_per_opcode"
 _INSTANCE = f"{OPCODES}["
 SECTOR = 32  # bytes: the unit of every L1, L2 and DRAM transfer since Maxwell
@@ -70,7 +71,10 @@ class Metric:
         """Return the metric's value for one launch; NaN when it was not collected."""
         for source in self.sources:
             if source.needs <= raw.keys():
-                value = source.value(raw)
+                try:
+                    value = source.value(raw)
+                except (ArithmeticError, ValueError):  # of counters that no launch has: 0 threads
+                    return nan
                 if isfinite(value):
                     # ncu subtracts counters of different passes: tiny negatives are 0.
                     return max(value, 0.0) if self.unit in {"count", "byte", "share"} else value
@@ -90,6 +94,7 @@ def metrics(text: str, *computed: Source) -> tuple[Metric, ...]:
             name, unit, meaning = head.split(" | ")
             sources = tuple(known.get(line) or read_from(line) for line in lines)
             found.append(Metric(name, unit, meaning, section, sources, since))
+            UNITS[name] = unit
     return tuple(found)
 
 

@@ -19,7 +19,7 @@ from profkit.show.text import blocks
 from profkit.show.text.blocks import Block, TextSpan, Words, colour, is_right, plain_words, spans
 from profkit.show.text.escape import escaped, short
 
-_WIDEST = 1000  # columns of a table in a pipe
+_WIDEST = 1000  # columns of a table, in a pipe or in whatever COLUMNS says
 # Stands for a blank that ends no line: rich wraps at U+00A0 too, and this character means nothing.
 _KEPT = "\ufdd0"
 _TRAILING = re.compile(r" +$", re.MULTILINE)  # rich fills every line up to the width
@@ -29,7 +29,9 @@ _STYLE = {"strong": "bold", "dim": "dim", "note": "italic", "rule": "bold", "met
 
 def console(*, width: int | None = None, stderr: bool = False) -> Console:
     """Return a console that obeys NO_COLOR and takes nothing in a text for markup."""
-    return Console(width=width, stderr=stderr, markup=False, emoji=False, highlight=False)
+    on = Console(width=width, stderr=stderr, markup=False, emoji=False, highlight=False)
+    on.width = min(on.width, _WIDEST)  # COLUMNS may say anything, and rich fills a line up to it
+    return on
 
 
 def to_text(content: Iterable[Block], on: Console) -> str:
