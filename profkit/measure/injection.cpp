@@ -10,7 +10,6 @@
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -18,7 +17,9 @@
 #include <cstring>
 #include <mutex>
 #include <string>
-#include <unordered_map>
+
+#include "injection/launches.h"
+#include "injection/state.h"
 
 // Not in every CUPTI: null where the library that is loaded has no such function.
 extern "C" CUptiResult CUPTIAPI cuptiActivityEnableRuntimeApi(CUpti_CallbackId, uint8_t)
@@ -27,6 +28,8 @@ extern "C" CUptiResult CUPTIAPI cuptiActivityEnableDriverApi(CUpti_CallbackId, u
     __attribute__((weak));
 
 namespace {
+
+using namespace recorder;
 
 constexpr size_t kBuffer = 4u << 20;
 constexpr uint32_t kFlushMs = 500;  // what a killed program leaves behind is at most this old
@@ -54,35 +57,12 @@ struct Range {
 #pragma pack(pop)
 constexpr uint8_t kMemset = 255;  // beside CUPTI's copy kinds
 
-enum Kind { kKernels, kCopies, kCalls, kRanges, kNames, kMeta, kKinds };
-const char* const kSuffix[kKinds] = {"kernels", "copies", "calls", "ranges", "names", "meta"};
-
-struct State {
-  std::mutex guard;
-  std::string folder;
-  pid_t pid = 0;
-  FILE* files[kKinds] = {};
-  std::unordered_map<std::string, uint32_t> names;
-  std::unordered_map<std::string, uint32_t> kernels;  // mangled name -> name: demangling is slow
-  std::unordered_map<uint64_t, uint32_t> calls;  // domain and callback id -> name
-};
-State* state = nullptr;  // never freed: finish() runs after static destructors have
 CUpti_SubscriberHandle subscriber = nullptr;
 uint64_t earliest = 0;  // CUPTI's time before which nothing is kept
 
-FILE* file(Kind kind) {
-  FILE*& f = state->files[kind];
-  if (f == nullptr) {
-    const std::string path =
-        state->folder + "/" + std::to_string(state->pid) + "." + kSuffix[kind];
-    f = std::fopen(path.c_str(), "wb");
-  }
-  return f;
-}
-
 template <typename Record>
 void write(Kind kind, const Record& record) {
-  if (FILE* f = file(kind)) std::fwrite(&record, sizeof(Record), 1, f);
+  if (FILE* f = open_file(kind)) std::fwrite(&record, sizeof(Record), 1, f);
 }
 
 uint32_t number(const std::string& name) {
@@ -92,7 +72,7 @@ uint32_t number(const std::string& name) {
     std::string line = name;
     for (char& c : line)
       if (c == '\n' || c == '\r') c = ' ';
-    if (FILE* f = file(kNames)) std::fprintf(f, "%s\n", line.c_str());
+    if (FILE* f = open_file(kNames)) std::fprintf(f, "%s\n", line.c_str());
   }
   return at->second;
 }
@@ -172,7 +152,7 @@ void take(const CUpti_Activity* record) {
     }
     case CUPTI_ACTIVITY_KIND_DEVICE: {
       const auto& d = *reinterpret_cast<const CUpti_ActivityDevice5*>(record);
-      if (FILE* f = file(kMeta))
+      if (FILE* f = open_file(kMeta))
         std::fprintf(f, "device\t%u\t%s\t%u.%u\t%u\t%llu\t%u\n", d.id, d.name ? d.name : "",
                      d.computeCapabilityMajor, d.computeCapabilityMinor, d.numMultiprocessors,
                      static_cast<unsigned long long>(d.globalMemoryBandwidth), d.l2CacheSize);
@@ -200,7 +180,7 @@ void CUPTIAPI completed(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t val
       take(record);
     size_t dropped = 0;
     if (cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == CUPTI_SUCCESS && dropped > 0)
-      if (FILE* f = file(kMeta)) std::fprintf(f, "dropped\t%zu\n", dropped);
+      if (FILE* f = open_file(kMeta)) std::fprintf(f, "dropped\t%zu\n", dropped);
     for (FILE* f : state->files)
       if (f) std::fflush(f);
   }
@@ -211,7 +191,7 @@ void finish() {
   if (getpid() != state->pid) return;
   cuptiActivityFlushAll(1);
   const std::lock_guard<std::mutex> lock(state->guard);
-  if (FILE* f = file(kMeta)) std::fprintf(f, "whole\t1\n");
+  if (FILE* f = open_file(kMeta)) std::fprintf(f, "whole\t1\n");
   for (FILE* f : state->files)
     if (f) std::fflush(f);
 }
@@ -258,21 +238,22 @@ void enable_ranges() {
 void say(const char* what, CUptiResult status) {
   const char* text = nullptr;
   cuptiGetResultString(status, &text);
-  if (FILE* f = file(kMeta)) {
+  if (FILE* f = open_file(kMeta)) {
     std::fprintf(f, "error\t%s: %s\n", what, text ? text : "unknown");
     std::fflush(f);
   }
 }
 
 // CUPTI has one subscription a process. Whoever has it keeps others (torch.profiler, which starts
-// later) from taking the activity records away from us. Nothing is ever called back through it.
-void CUPTIAPI called(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
-
+// later) from taking the activity records away from us: it is taken even where no line is wanted.
 void subscribe() {
   const CUptiResult status = cuptiSubscribe(&subscriber, called, nullptr);
-  if (status == CUPTI_SUCCESS) return;
+  if (status == CUPTI_SUCCESS) {
+    watch_launches(subscriber, wanted);
+    return;
+  }
   say("another tool (torch.profiler, nsys, Proton) holds CUPTI's one subscription, and may take "
-      "records away: run the program without it",
+      "records away: run the program without it; no line of Python is known meanwhile",
       status);
 }
 
@@ -297,7 +278,7 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   state->folder = folder;
   state->pid = getpid();
   const char* rank = std::getenv("RANK");
-  if (FILE* f = file(kMeta)) {
+  if (FILE* f = open_file(kMeta)) {
     uint32_t version = 0;
     cuptiGetVersion(&version);
     std::fprintf(f, "cupti\t%u\nrank\t%s\n", version, rank ? rank : "");

@@ -52,13 +52,19 @@ def build_injection(folder: Path | None = None) -> Path:
     if compiler is None:
         raise ProfkitError("no C++ compiler was found", "install g++: the timeline needs it once")
     key = hashlib.sha256()
-    for part in (SOURCE.read_bytes(), str(cupti).encode(), compiler.encode()):
-        key.update(part)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or get_home_folder() / ".cache") / "profkit"
-    target = (folder or cache) / f"injection-{key.hexdigest()[:16]}.so"
+    headers = sorted(SOURCE.with_suffix("").glob("*.h"))
+    for source in (SOURCE, *headers):
+        key.update(source.read_bytes())
+    key.update(f"{cupti} {compiler}".encode())
+    target = (folder or find_cache()) / f"injection-{key.hexdigest()[:16]}.so"
     if not is_file(target):
         _compile(compiler, cupti, target)
     return target
+
+
+def find_cache() -> Path:
+    """The folder of what is kept from one recording to the next."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or get_home_folder() / ".cache") / "profkit"
 
 
 def _compile(compiler: str, cupti: Cupti, target: Path) -> None:
@@ -120,6 +126,7 @@ class Window:
     after: float = 0.0  # what is before it is not kept
     seconds: float | None = None  # then the program is ended; None: it ends by itself
     timeout: float = TIMEOUT  # then it is ended anyway
+    lines: bool = True  # whether lines of Python are recorded; if not, less is done in the program
 
 
 @dataclass(frozen=True)
@@ -159,7 +166,7 @@ def record_timeline(
         return Recorded(done.seconds, _say_ended(command, window, limit), by_itself=False)
     if done.status == 0:
         return Recorded(done.seconds, "")
-    how, hint = _say_failed(command, done.status)
+    how, hint = _say_failed(command, done.status, window)
     if not any(folder.glob("*.kernels")):
         last = (done.output.strip().splitlines() or [""])[-1]
         raise ProfkitError(f"{how} before any kernel: {last}", hint)
@@ -175,6 +182,13 @@ def _environment(folder: Path, window: Window) -> dict[str, str]:
     env["CUDA_INJECTION64_PATH"] = str(injection)
     env["PROFKIT_TIMELINE"] = str(folder)
     env["PYTHONPATH"] = os.pathsep.join(paths)
+    env["PROFKIT_LINES"] = "0"
+    if window.lines:
+        env["PROFKIT_LINES"] = "1"
+        # What torch.compile makes tells its lines only if it was asked when it was made: a cache of
+        # other runs does not, and theirs is not filled with ours.
+        env["INDUCTOR_PROVENANCE"] = "1"
+        env["TORCHINDUCTOR_CACHE_DIR"] = str(find_cache() / "inductor")
     if window.after:
         env["PROFKIT_AFTER"] = str(time.monotonic_ns() + round(window.after * 1e9))
     return env
@@ -186,17 +200,18 @@ def _say_ended(command: Sequence[str], window: Window, limit: float) -> str:
     return f"{command[0]} was ended after {limit:g} s, {why}: its timeline ends there"
 
 
-def _say_failed(command: Sequence[str], status: int) -> tuple[str, str]:
+def _say_failed(command: Sequence[str], status: int, window: Window) -> tuple[str, str]:
     """How a program ended badly, and what to try."""
+    hint = "run it once without profkit triage"
     number = -status if status < 0 else status - SIGNALLED  # a shell says it so
     try:
         name = signal.Signals(number).name
     except ValueError:
-        return f"{command[0]} ended with status {status}", "run it once without profkit triage"
-    hint = (
-        "run it once without profkit triage; if it is ended so only while it is recorded, record "
-        "it with torch.profiler or nsys and give profkit triage that file"
-    )
+        return f"{command[0]} ended with status {status}", hint
+    less = "record it with torch.profiler or nsys and give profkit triage that file"
+    if window.lines:
+        less = f"record less: --no-lines; or {less}"
+    hint += f"; if it is ended so only while it is recorded, {less}"
     return f"{command[0]} was ended by {name}", hint
 
 

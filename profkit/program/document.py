@@ -11,9 +11,11 @@ from profkit.errors import ProfkitError
 from profkit.files import is_folder, read_json
 from profkit.program.counts import Counts
 from profkit.program.findings.case import ProgramFinding
+from profkit.program.origins import sum_origins
 from profkit.program.ranks import Rank
 from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, NOTHING, Change, Range
 from profkit.program.steps.cut import KernelGroup
+from profkit.program.timeline import Place
 from profkit.program.triage import Triage
 from profkit.reports.figures import base_name
 
@@ -128,8 +130,26 @@ class KernelEntry(TypedDict):
     op: str | None
     nvtx: str | None
     source: str | None
+    line: str | None
+    module: str | None
     grid: list[int] | None
     block: list[int] | None
+
+
+class OriginEntry(TypedDict):
+    """What of a step comes from one place; of the file's lines the function's first in a trace."""
+
+    line: str | None
+    function: str | None
+    module: str | None
+    kind: str | None
+    called: str | None
+    part: str | None
+    op: str | None
+    calls: int
+    ms: float
+    share: float
+    kernels: list[str]
 
 
 class RankEntry(TypedDict):
@@ -151,6 +171,7 @@ class TriageDocument(TypedDict):
     first: FirstEntry
     findings: list[ProgramFindingEntry]
     kernels: list[KernelEntry]
+    origins: list[OriginEntry]
     ranks: list[RankEntry]
     notes: list[str]
 
@@ -188,6 +209,7 @@ def triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
         },
         "findings": [_finding(of, row) for row in of.findings],
         "kernels": [_kernel(of, row, counts) for row in of.groups],
+        "origins": _list_origins(of),
         "ranks": [_rank(row) for row in (of.ranks.rows if of.ranks else ())],
         "notes": [*of.notes, *counts.notes],
     }
@@ -209,6 +231,28 @@ def _rank(of: Rank) -> RankEntry:
         "collective_ms": _ms(of.collective),
         "waiting_ms": _ms(of.waiting),
     }
+
+
+def _list_origins(of: Triage) -> list[OriginEntry]:
+    out: list[OriginEntry] = []
+    for row in sum_origins(of.steps.typical.works, of.groups):
+        origin = row.origin
+        kernels = sorted(row.kernels, key=lambda name: -row.kernels[name])
+        entry = OriginEntry(
+            line=origin.line or None,
+            function=origin.function or None,
+            module=origin.module or None,
+            kind=origin.kind or None,
+            called=origin.called or None,
+            part=origin.part or None,
+            op=origin.op or None,
+            calls=row.calls,
+            ms=_ms(row.time),
+            share=round(row.time / of.split.period, 6),
+            kernels=kernels,
+        )
+        out.append(entry)
+    return out
 
 
 def _finding(of: Triage, row: ProgramFinding) -> ProgramFindingEntry:
@@ -258,6 +302,7 @@ def _shares(of: Triage, ranges: Mapping[int, Range]) -> list[ShareEntry]:
 
 def _kernel(of: Triage, row: KernelGroup, counts: Counts) -> KernelEntry:
     count = counts.groups.get(row.id)
+    place = row.place or Place()
     return {
         "id": row.id,
         "name": row.name,
@@ -274,6 +319,8 @@ def _kernel(of: Triage, row: KernelGroup, counts: Counts) -> KernelEntry:
         "op": row.op or None,
         "nvtx": row.range or None,
         "source": row.source or None,
+        "line": place.line or None,
+        "module": place.module or None,
         "grid": list(row.grid) if row.grid else None,
         "block": list(row.block) if row.block else None,
     }

@@ -36,6 +36,20 @@ def tensor_sizes(shape: object) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a program's Python something was launched; empty is what is not known."""
+
+    line: str = ""  # the line that says what is computed: src/model.py:64
+    function: str = ""  # the function it is in: CausalSelfAttention.forward
+    module: str = ""  # the path of the nn.Module that computes it: transformer.h.3.attn
+    kind: str = ""  # that module's class
+    called: str = ""  # the user's line from which the model was called: src/train.py:88
+    part: str = ""  # forward, backward or optimizer
+    # of a kernel that a compiler made of several lines: all of them, what weighs most first
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Activity:
     """One thing that a GPU did."""
 
@@ -54,6 +68,7 @@ class Activity:
     direction: str = ""  # of a copy: HtoD, DtoH, DtoD, PtoP or HtoH
     pageable: bool = False  # whether the host's side of a copy is pageable memory
     graph: bool = False  # whether a captured graph launched it
+    origin: int = -1  # index among its process's places; -1 where none is known
 
     @property
     def duration(self) -> int:
@@ -76,6 +91,7 @@ class Call:
     end: int
     thread: int
     correlation: int
+    origin: int = -1  # index among its process's places; -1 where none is known
 
     @property
     def waits(self) -> bool:
@@ -121,6 +137,7 @@ class Process:
     activities: Sequence[Activity]  # what the GPU did, in order of start
     calls: Sequence[Call]  # what the host asked for, in order of start
     spans: Sequence[HostSpan]  # names on host threads, in order of start, outer before inner
+    places: Sequence[Place] = ()  # where in its Python what was launched comes from
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from profkit.errors import ProfkitError
 from profkit.program import findings as rules
-from profkit.program.findings.case import Case, ProgramFinding
+from profkit.program.findings.case import Case, ProgramFinding, goes_back
 from profkit.program.ranks import Ranks, compare_ranks
 from profkit.program.replay.play import Model
 from profkit.program.replay.scenario import EXPECT, SPREAD, Change, Hosts, Range, hosts
 from profkit.program.steps.cut import KernelGroup, Steps, find_steps, group
-from profkit.program.steps.idle import Split, launch_place, split_period
+from profkit.program.steps.idle import Split, split_period
 from profkit.program.timeline import Process, Timeline
 
 LEAST = 0.02  # of the step: a finding that saves less is not worth a line
@@ -71,7 +71,8 @@ def triage_timeline(
     if plain_ms is None:
         replayed = replace(replayed, most=typical.period / 1e6)
     split, groups = split_period(typical), group(typical.works)
-    trains = any("ackward" in maker.top for maker in typical.makers)
+    trains = any(goes_back(work) for work in typical.works)
+    trains = trains or any("ackward" in maker.top for maker in typical.makers)
     device, spans = process.device, process.spans
     case = Case(typical, split, replayed, groups, device, spans, trains, gains or {})
     drafts = _saved(case, rules.drafts(case))
@@ -150,7 +151,7 @@ def _ranked(case: Case, drafts: Sequence[ProgramFinding]) -> list[ProgramFinding
         shortest, on_top = min(shortest, model.period), min(more, left)
         left -= on_top
         kernels = tuple(dict.fromkeys(names[i] for i in found.works if i in names))
-        where = found.where or launch_place(case.longest(found.works))
+        where = found.where or case.say_place(found.works)
         say = found.say + _cut(case, found)
         out.append(replace(found, say=say, on_top=on_top, kernels=kernels, where=where))
     return out

@@ -3,8 +3,10 @@
 profkit triage -- python train.py             # watched, then counted
 profkit triage -o step.triage --budget 60 --timeout 300 -- python train.py
 profkit triage --after 30 --seconds 10 -- python serve.py   # a server: ended then
+profkit triage --no-lines -- python train.py  # if lines disturb it
 profkit triage trace.json.gz                  # of torch.profiler, no GPU needed
 profkit triage trace.json.gz --step-ms 16.5   # what a plain run takes
+profkit triage step.triage --by line          # or module, operator
 profkit triage run.sqlite --range train_step --json --quiet    # of nsys
 profkit triage rank0.json.gz rank1.json.gz --markdown    # a trace a rank
 profkit triage --ranks all -- torchrun --nproc-per-node 2 train.py
@@ -45,12 +47,13 @@ from profkit.program.readers import store
 from profkit.program.recorded import judge_recordings
 from profkit.program.triage import Triage, triage_timeline
 from profkit.show.text.blocks import TextLine
-from profkit.show.views.triage import triaged
+from profkit.show.views.triage import ORIGINS, triaged
 
 if TYPE_CHECKING:
     from profkit.measure.timeline import Window
     from profkit.program.timeline import Timeline
 
+BY = (*ORIGINS, "kernel")
 INSTEAD = {".html": "--page {}", ".json": "--json > {}", ".md": "--markdown > {}"}
 INSTEAD[".htm"] = INSTEAD[".html"]
 RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep"}
@@ -66,11 +69,15 @@ def triage_program(
     timeout: float = flag("S", "Seconds for the run that is watched.", 600.0, min=1),
     after: float = flag("S", "Seconds of the run that are not recorded.", 0.0, min=0),
     seconds: float | None = flag("S", "Seconds to record; then it is ended.", None, min=0.1),
+    by: str = flag("--by line|module|operator|kernel", "Rows of the table.", "kernel"),
+    no_lines: bool = flag("--no-lines", "Record no lines of Python.", False),
     output: Path | None = flag("--output -o DIR", "Keep timeline and answer there.", None),
     page: Path | None = flag("FILE", "Write it as an HTML page too.", None),
 ) -> int:
     """Where a whole program's step goes, and what to do first."""
     _may_write(output, page, what)
+    if by not in BY:
+        raise ProfkitError(f"--by {by}: there is no table of that", f"one of {', '.join(BY)}")
     recordings = _recordings(what)
     kept = _Kept(output, page)
     if recordings:
@@ -78,12 +85,12 @@ def triage_program(
         content = triage_document(answer, kept.place_report(counts or Counts()))
         kept.keep_recording(answer.timeline, content, counts)
         kept.write_page(answer, content)
-        print_blocks(triaged(content), content)
+        print_blocks(triaged(content, by=by), content)
         return options.DONE
     from profkit.measure.timeline import Window
 
-    asked = _Asked(ranks, range_, step_ms, budget)
-    return _triage_command(what, Window(after, seconds, timeout), asked, kept)
+    asked = _Asked(ranks, range_, step_ms, budget, by)
+    return _triage_command(what, Window(after, seconds, timeout, not no_lines), asked, kept)
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,7 @@ class _Asked:
     step: str
     step_ms: float | None
     budget: float
+    by: str  # what the table has a row of
 
 
 def _triage_command(command: Sequence[str], window: Window, asked: _Asked, kept: _Kept) -> int:
@@ -110,12 +118,12 @@ def _triage_command(command: Sequence[str], window: Window, asked: _Asked, kept:
     content = triage_document(answer, counts)
     kept.keep_answer(answer, content)
     if not asked.budget or not ended:
-        print_blocks(triaged(content), content)
+        print_blocks(triaged(content, by=asked.by), content)
         return options.DONE
     # One document is one answer: it waits for the counters, unless they do not come.
     one_document = options.FORM.json or options.FORM.markdown
     if not one_document:
-        print_blocks(triaged(content))
+        print_blocks(triaged(content, by=asked.by))
         sys.stdout.flush()
         note("now the kernels that matter are counted; Ctrl-C ends it, and this answer stays")
     counted = False
@@ -126,14 +134,14 @@ def _triage_command(command: Sequence[str], window: Window, asked: _Asked, kept:
         counted = True
     finally:
         if one_document and not counted:  # whatever ends it, what is known is said
-            print_blocks(triaged(content), content)
+            print_blocks(triaged(content, by=asked.by), content)
     if kept.output is None:  # the report went with its folder
         counts = replace(counts, report="")
     answer = triage_timeline(timeline, asked.step, asked.step_ms, counts.gains)
     content = triage_document(answer, counts)
     kept.keep_answer(answer, content)
     if one_document or counts.groups:
-        print_blocks(triaged(content), content)
+        print_blocks(triaged(content, by=asked.by), content)
     else:
         print_blocks([TextLine(text, "note") for text in counts.notes])
     return options.DONE

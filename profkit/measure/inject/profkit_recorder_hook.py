@@ -6,6 +6,7 @@ program: what fails is written down, and the program goes on.
 
 from __future__ import annotations
 
+import ctypes
 import importlib.abc
 import importlib.util
 import os
@@ -15,8 +16,11 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from profkit_recorder_inductor import WATCHED
+
 # What a module of another version may raise where it is looked into: the program goes on.
 TROUBLE = (AttributeError, KeyError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+PYTHON_HEAD = 16  # bytes of a Python object before its own fields
 FOLDER = os.environ.get("PROFKIT_TIMELINE", "")
 
 
@@ -70,6 +74,46 @@ def watch_profiler(module: Any) -> None:
     module.profile._start_trace = start_trace
 
 
+def find_node_layout(torch: Any) -> None:
+    """Write into the environment where torch's nodes of autograd keep their number and thread.
+
+    It is seen in three nodes of a chain: their numbers, their heights and their thread's are told
+    apart. Nothing is written where not exactly one place fits each.
+    """
+    try:
+        library = ctypes.CDLL("libtorch_cpu.so", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:  # another program's module of that name
+        return
+    find_thread = library._ZN2at14RecordFunction15currentThreadIdEv
+    find_thread.restype = ctypes.c_uint64
+    value = torch.ones(1, requires_grad=True)
+    nodes = []
+    for _ in range(3):
+        value = value.exp()
+        nodes.append(value.grad_fn)
+    numbers = _find_word(nodes, [node._sequence_nr() for node in nodes])
+    threads = _find_word(nodes, [find_thread()] * len(nodes))
+    if len(numbers) == len(threads) == 1:
+        os.environ["PROFKIT_NODE"] = f"{numbers[0]} {threads[0]}"
+
+
+def _find_word(nodes: list[Any], wanted: list[int]) -> list[int]:
+    """Offsets at which each node has the number that it should have."""
+    places = []
+    for offset in range(16, 112, 8):
+        found = []
+        for node in nodes:
+            start = ctypes.c_void_p.from_address(id(node) + PYTHON_HEAD).value or 0
+            found.append(ctypes.c_int64.from_address(start + offset).value)
+        if found == wanted:
+            places.append(offset)
+    return places
+
+
 def install_recorder() -> None:
     """Begin to watch what the program imports."""
-    sys.meta_path.insert(0, AfterImport({"torch.autograd.profiler": watch_profiler}))
+    then: dict[str, Callable[[Any], None]] = {"torch.autograd.profiler": watch_profiler}
+    if os.environ.get("PROFKIT_LINES") != "0":
+        then["torch"] = find_node_layout
+        then |= WATCHED
+    sys.meta_path.insert(0, AfterImport(then))

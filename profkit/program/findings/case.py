@@ -13,8 +13,9 @@ from typing import Any
 from profkit.program.findings.floors import Product, traffic
 from profkit.program.replay.scenario import NOTHING, Change, Hosts, Range
 from profkit.program.steps.cut import KernelGroup, Step, StepWork
-from profkit.program.steps.idle import Split
+from profkit.program.steps.idle import Split, launch_place
 from profkit.program.steps.kinds import is_compiled
+from profkit.program.steps.places import find_place, say_place
 from profkit.program.timeline import Device, HostSpan
 from profkit.records.gpus import Gpu, levels, of_generation
 
@@ -109,6 +110,12 @@ class Case:
     def longest(self, indices: Iterable[int]) -> StepWork:
         """The one of some works that takes longest."""
         return max((self.works[i] for i in sorted(indices)), key=lambda w: w.activity.duration)
+
+    def say_place(self, indices: Sequence[int]) -> str:
+        """Say where some of the works come from: the line of most of their time, or the longest's."""
+        works = [self.works[i] for i in indices]
+        found = find_place((work.maker.place, work.activity.duration) for work in works)
+        return say_place(found.place) if found else launch_place(self.longest(indices))
 
     def chosen(
         self, which: Callable[[StepWork], bool], taken: frozenset[int] = frozenset()
@@ -228,11 +235,17 @@ class ProgramFinding:
 
 def goes_back(work: StepWork) -> bool:
     """Whether autograd launched it."""
+    place = work.maker.place
+    if place is not None and place.part == "backward":
+        return True
     return work.maker.top.startswith("autograd::") or "Backward" in work.maker.top
 
 
 def of_optimizer(work: StepWork) -> bool:
     """Whether it was launched inside of an optimiser's step."""
+    place = work.maker.place
+    if place is not None and place.part == "optimizer":
+        return True
     return "ptimizer.step" in work.maker.range or work.maker.top.startswith("Optimizer.step")
 
 

@@ -11,7 +11,7 @@ from itertools import groupby, product, takewhile
 from profkit.program.findings.case import REACH, Case, ProgramFinding
 from profkit.program.replay.scenario import ALL, CallShare, Change
 from profkit.program.steps.attribution import line_of
-from profkit.program.steps.idle import of_maker
+from profkit.program.steps.idle import of_maker, say_caller
 from profkit.program.timeline import HostSpan
 
 FEW_WAITS = 4  # a step: fewer may lie at its end, behind what a graph would hold
@@ -126,7 +126,10 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:  # noq
     launches = REACH["sizes that are known"] if sized else ALL
     change = Change(merge=merge, host=dict.fromkeys(held, CallShare()), launches=launches)
     names = Counter(step.makers[i].op or step.calls[i].name for i in held)
-    places = Counter(filter(None, (step.makers[i].source or step.makers[i].range for i in held)))
+    places: Counter[str] = Counter()
+    for i in held:
+        if place := say_caller(step.makers[i]):
+            places[place] += 1
     what = ", ".join(f"{name} ({n} x)" for name, n in names.most_common(2))
     finding = case.finding(
         "waits",

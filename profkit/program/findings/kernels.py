@@ -166,7 +166,7 @@ def _groups(
 def _of_group(
     case: Case, rule: str, group: KernelGroup, works: Sequence[int], left: Range, **figures: Any
 ) -> ProgramFinding:
-    where = group.source or group.range or group.op or group.name
+    where = case.say_place(group.works)
     change = Change(dict.fromkeys(works, left.within(1.0)))
     figures |= {"name": _short(group), "time": group.time / 1e6}
     return case.finding(rule, works, change, where, **figures)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
 from profkit.files import is_file
+from profkit.program.readers.places import Places
 from profkit.program.timeline import (
     DIRECTIONS,
     Activity,
@@ -86,22 +87,37 @@ def _process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     names = _lines(folder / f"{pid}.names")
     clocks = [r["time" if kind == "ranges" else "start"] for kind, r in rows.items() if len(r)]
     first = min((int(clock.min()) for clock in clocks), default=0)
-    activities = [*_kernels(rows["kernels"], names, first), *_copies(rows["copies"], first)]
+    places = Places(folder, pid)
+    kernels = _kernels(rows["kernels"], names, first, places)
+    activities = [*kernels, *_copies(rows["copies"], first, places)]
     activities.sort(key=lambda a: (a.start, a.end))
-    calls = [
-        Call(_name(names, name), start - first, end - first, thread, correlation)
-        for start, end, correlation, thread, name in rows["calls"].tolist()
-    ]
+    calls = []
+    for start, end, correlation, thread, name in rows["calls"].tolist():
+        place = places.find_place(correlation)
+        call = Call(_name(names, name), start - first, end - first, thread, correlation, place)
+        calls.append(call)
     calls.sort(key=lambda c: c.start)
     spans = _spans(rows["ranges"], names, first)
     rank = about.get("rank", [""])[0]
     device = _device(about, activities)
-    process = Process(pid, int(rank) if rank.isdigit() else 0, device, activities, calls, spans)
+    process = Process(
+        pid=pid,
+        rank=int(rank) if rank.isdigit() else 0,
+        device=device,
+        activities=activities,
+        calls=calls,
+        spans=spans,
+        places=places.places,
+    )
     return process, _notes(pid, about)
 
 
 def _notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
     notes = [f"process {pid}: {text}" for text in about.get("error", ())]
+    if why := about.get("lines"):
+        notes.append(f"process {pid}: no line of Python is known: {why[-1]}")
+    if why := about.get("backward"):
+        notes.append(f"process {pid}: a backward pass has no lines: {why[-1]}")
     if dropped := about.get("dropped"):
         notes.append(f"process {pid}: CUPTI dropped {dropped[-1]} records")
     if "profiler" in about:
@@ -140,17 +156,20 @@ def _name(names: Sequence[str], number: int) -> str:
     return _VERSION.sub("", name)
 
 
-def _kernels(rows: NDArray[Any], names: Sequence[str], first: int) -> Iterator[Activity]:
-    for start, end, _, correlation, device, stream, name, graph, *rest in rows.tolist():
+def _kernels(
+    rows: NDArray[Any], names: Sequence[str], first: int, places: Places
+) -> Iterator[Activity]:
+    for start, end, node, correlation, device, stream, name, graph, *rest in rows.tolist():
         if end > start:
             place = start - first, end - first, device, stream, correlation
             grid, block, shared, registers = rest
             sizes: dict[str, Any] = {"grid": tuple(grid.tolist()), "block": tuple(block.tolist())}
             sizes |= {"shared": shared, "registers": registers, "graph": bool(graph)}
+            sizes["origin"] = places.find_place(correlation, node if graph else 0)
             yield placed("kernel", _name(names, name), place, **sizes)
 
 
-def _copies(rows: NDArray[Any], first: int) -> Iterator[Activity]:
+def _copies(rows: NDArray[Any], first: int, places: Places) -> Iterator[Activity]:
     for start, end, size, correlation, *on, number, source, target, _ in rows.tolist():
         ends = [MEMORIES.get(side, "unknown") for side in (source, target)]
         way, pageable = DIRECTIONS.get(number, ""), "Pageable" in ends
@@ -158,7 +177,8 @@ def _copies(rows: NDArray[Any], first: int) -> Iterator[Activity]:
         if number != MEMSET:
             kind, name = "copy", f"Memcpy {way} ({ends[0]} -> {ends[1]})"
         place = start - first, end - first, *on, correlation
-        yield placed(kind, name, place, bytes=size, direction=way, pageable=pageable)
+        about = {"bytes": size, "direction": way, "pageable": pageable}
+        yield placed(kind, name, place, **about, origin=places.find_place(correlation))
 
 
 def _spans(rows: NDArray[Any], names: Sequence[str], first: int) -> list[HostSpan]:

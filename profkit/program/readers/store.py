@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError, needing
-from profkit.files import open_regular, read_json, write_bytes, write_text
+from profkit.files import is_there, open_regular, read_json, write_bytes, write_text
 from profkit.program.timeline import (
     Activity,
     Call,
     Device,
     HostSpan,
+    Place,
     Process,
     Timeline,
     tensor_sizes,
@@ -28,8 +29,16 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 SCHEMA = "profkit.timeline/1"
+Row = Activity | Call | HostSpan | Place
 HEAD = "timeline.json"
-TABLES = {"activities": Activity, "calls": Call, "spans": HostSpan}
+TABLES: dict[str, type[Row]] = {
+    "activities": Activity,
+    "calls": Call,
+    "spans": HostSpan,
+    "places": Place,
+}
+LATER = {"places"}  # tables that recordings up to 0.2.0 do not have
+AS_TEXT = {"shapes", "types", "lines"}  # fields that are kept as JSON
 ROWS_MOST = 4_000_000  # of a table, as many as are read of a torch trace
 BYTES_MOST = 4 << 30  # of a table, unpacked
 _BATCH = 4096  # rows unpacked before their bytes are counted
@@ -75,9 +84,9 @@ def frames(timeline: Timeline) -> dict[str, DataFrame]:
     return out
 
 
-def _cell(row: Activity | Call | HostSpan, name: str) -> Any:
+def _cell(row: Row, name: str) -> Any:
     value = getattr(row, name)
-    return json.dumps(value) if name in {"shapes", "types"} else value
+    return json.dumps(value) if name in AS_TEXT else value
 
 
 def read_store(folder: Path) -> Timeline:
@@ -93,7 +102,7 @@ def read_store(folder: Path) -> Timeline:
             why = f"{folder}: is {name_schema(schema)}, not {SCHEMA}"
             raise ProfkitError(why, "record it again")
         with needing("pyarrow", "a timeline that was kept"):
-            tables = {t: _table(folder / f"{t}.parquet", kind) for t, kind in TABLES.items()}
+            tables = _read_tables(folder)
         processes = [_process(row, tables) for row in head["processes"]]
         notes = tuple(str(note) for note in head["notes"])
         return Timeline(str(head["how"]), processes, str(head["command"]), notes)
@@ -102,7 +111,20 @@ def read_store(folder: Path) -> Timeline:
         raise ProfkitError(why, "record it again") from error
 
 
-def _table(path: Path, kind: type[Activity | Call | HostSpan]) -> DataFrame:
+def _read_tables(folder: Path) -> dict[str, DataFrame]:
+    import pandas as pd
+
+    tables = {}
+    for name, kind in TABLES.items():
+        path = folder / f"{name}.parquet"
+        if name in LATER and not is_there(path):
+            tables[name] = pd.DataFrame(columns=["rank", *(field.name for field in fields(kind))])
+        else:
+            tables[name] = _table(path, kind)
+    return tables
+
+
+def _table(path: Path, kind: type[Row]) -> DataFrame:
     """A table, within bounds: a Parquet file of some kB may say that it has a billion rows."""
     from pyarrow import Table, parquet
 
@@ -117,6 +139,8 @@ def _table(path: Path, kind: type[Activity | Call | HostSpan]) -> DataFrame:
                 raise ValueError(f"{path.name} unpacks to more than {BYTES_MOST / 1e9:.1f} GB")
             batches.append(batch)
         frame = Table.from_batches(batches, packed.schema_arrow).to_pandas()
+    if "origin" not in frame and any(field.name == "origin" for field in fields(kind)):
+        frame["origin"] = -1  # as recordings up to 0.2.0 were kept
     for column in fields(kind):
         _check(frame[column.name], str(column.type), f"{path.name}: {column.name}")
     return frame  # type: ignore[no-any-return]
@@ -131,12 +155,16 @@ def _check(column: Any, kind: str, where: str) -> None:
 
 
 def _process(about: dict[str, Any], tables: dict[str, DataFrame]) -> Process:
-    rows = {}
+    rows: dict[str, list[Any]] = {}
     for table, kind in TABLES.items():
         frame = tables[table]
         own = frame[frame["rank"] == about["rank"]].drop(columns="rank")
         own = own[[f.name for f in fields(kind)]]
         rows[table] = [kind(**_values(record)) for record in own.to_dict("records")]
+    last = len(rows["places"]) - 1
+    for row in (*rows["activities"], *rows["calls"]):
+        if not -1 <= row.origin <= last:
+            raise ValueError(f"place {row.origin} of {last + 1}")
     device = about["device"]
     cc = tuple(device["cc"]) if device and device["cc"] else None
     gpu = Device(device["name"], cc, device["multiprocessors"]) if device else None
@@ -151,4 +179,6 @@ def _values(record: dict[Any, Any]) -> dict[str, Any]:
     if "shapes" in record:
         record["shapes"] = tuple(tensor_sizes(shape) for shape in json.loads(record["shapes"]))
         record["types"] = tuple(json.loads(record["types"]))
+    if "lines" in record:
+        record["lines"] = tuple(str(line) for line in json.loads(record["lines"]))
     return record

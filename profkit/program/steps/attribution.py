@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from profkit.program.timeline import Call, HostSpan, Process
+from profkit.program.steps.places import say_place, shorten_line
+from profkit.program.timeline import Call, HostSpan, Place, Process
 
 # XLA's ranges: Thunk:#name=fusion,hlo_op=loop_add_fusion#, and any name before the first #.
 _XLA_RANGE = re.compile(r"^(?P<name>[^#]*?):?#(?:.*\bhlo_op=(?P<op>[^,#]+))?.*#$")
@@ -26,6 +28,8 @@ class Maker:
     shapes: tuple[tuple[int, ...], ...] = ()
     types: tuple[str, ...] = ()
     ordinal: int = -1  # which outermost operator of its thread it is: kernels of one share it
+    function: str = ""  # of a trace's frame, whose line is that of the function's def
+    place: Place | None = None  # where in the program's Python, where the recorder saw that
 
 
 NOBODY = Maker()
@@ -42,7 +46,16 @@ def makers(process: Process) -> list[Maker]:
     out = [NOBODY] * len(process.calls)
     for thread, indices in calls.items():
         _sweep(spans.get(thread, ()), indices, process.calls, out)
+    for index, call in enumerate(process.calls):
+        if call.origin >= 0:
+            out[index] = put_place(out[index], process.places[call.origin])
     return out
+
+
+@lru_cache(1 << 14)
+def put_place(maker: Maker, place: Place) -> Maker:
+    """Return a maker with the place that the recorder saw."""
+    return replace(maker, place=place, source=shorten_line(place.line) or maker.source)
 
 
 def _sweep(
@@ -68,10 +81,16 @@ def _maker(stack: Sequence[HostSpan], ordinal: int) -> Maker:
     ops = [s for s in stack if s.kind == "op"]
     shaped = next((s for s in reversed(ops) if any(s.shapes)), None)
     within = {s.kind: s.name for s in stack}  # the innermost of each kind
-    line = line_of(within["python"]) if "python" in within else ""
+    frame = within.get("python", "")
     names = within.get("op", ""), ops[0].name if ops else "", _range_name(within.get("range", ""))
     inputs = (shaped.shapes, shaped.types) if shaped else ((), ())
-    return Maker(*names, line, *inputs, ordinal if ops else -1)
+    return Maker(
+        *names,
+        line_of(frame),
+        *inputs,
+        ordinal=ordinal if ops else -1,
+        function=function_of(frame),
+    )
 
 
 def _range_name(name: str) -> str:
@@ -84,3 +103,18 @@ def line_of(frame: str) -> str:
     """The file and line of a frame in torch.profiler's words."""
     parts = _FRAME.match(frame)
     return f"{parts['file']}:{parts['line']}" if parts else frame
+
+
+def function_of(frame: str) -> str:
+    """The function of a frame in torch.profiler's words, whose line is where it begins."""
+    parts = _FRAME.match(frame)
+    return parts["function"] if parts else ""
+
+
+def say_source(maker: Maker) -> str:
+    """Say where in Python a call was made, as exactly as is known; empty where nothing is."""
+    if maker.place is not None and maker.place.line:
+        return say_place(maker.place)
+    if maker.function and maker.function != "<module>":
+        return f"in {maker.function} ({maker.source})"
+    return maker.source

@@ -15,9 +15,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.program.steps.attribution import NOBODY, Maker, makers
+from profkit.program.steps.attribution import NOBODY, Maker, makers, put_place
 from profkit.program.steps.kinds import kind_of
-from profkit.program.timeline import Activity, Call, Dims, Process
+from profkit.program.steps.places import find_place
+from profkit.program.timeline import Activity, Call, Dims, Place, Process
 from profkit.reports.figures import readable
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ def find_steps(process: Process, named: str = "") -> Steps:
         (calls[i].start for i, _ in order if begins[0] <= calls[i].start), default=begins[0]
     )
     made = dict(zip(process.calls, makers(process), strict=True))
-    steps = _cut([max(begin, first) for begin in begins], calls, order, made)
+    heads = [max(begin, first) for begin in begins]
+    steps = _cut(heads, calls, order, made, process.places)
     if not steps:
         raise ProfkitError(
             "no kernel was launched inside of a step", "name the step with --range, or record more"
@@ -197,6 +199,7 @@ def _cut(
     calls: Sequence[Call],
     order: Sequence[Launched],
     made: dict[Call, Maker],
+    places: Sequence[Place],
 ) -> list[Step]:
     """Calls and activities between one begin and the next."""
     starts = [c.start for c in calls]
@@ -211,7 +214,7 @@ def _cut(
             continue
         own = calls[low:high]
         makers = [made.get(call, NOBODY) for call in own]
-        works = [_work(a, i - low, makers[i - low]) for i, a in pairs]
+        works = [_work(a, i - low, makers[i - low], places) for i, a in pairs]
         first = min((a.stream != busiest, a.start) for _, a in pairs)[1]
         span = max(max(a.end for _, a in pairs) - first, end - begin)
         steps.append(Step(begin, end, first, span, own, makers, works))
@@ -227,7 +230,9 @@ def _busiest(order: Sequence[Launched]) -> int:
     return max(times, key=lambda stream: times[stream], default=0)
 
 
-def _work(activity: Activity, call: int, maker: Maker) -> StepWork:
+def _work(activity: Activity, call: int, maker: Maker, places: Sequence[Place]) -> StepWork:
+    if activity.origin >= 0:  # of a graph's kernel: where it was captured, not where it is replayed
+        maker = put_place(maker, places[activity.origin])
     name, kind = readable(activity.name), "set"
     if activity.kind == "copy":
         kind = "convert" if activity.direction == "DtoD" else "copy"
@@ -338,6 +343,7 @@ class KernelGroup:
     op: str  # the operator that launches most of them
     range: str
     source: str
+    place: Place | None = None  # where most of their time comes from
 
 
 def group(works: Sequence[StepWork]) -> list[KernelGroup]:
@@ -354,9 +360,21 @@ def group(works: Sequence[StepWork]) -> list[KernelGroup]:
 def _group(works: Sequence[StepWork], name: str, time: int, own: Sequence[int]) -> KernelGroup:
     first, made = works[own[0]], [works[i].maker for i in own]
     activity = first.activity
-    identity = name, activity.name, first.kind, activity.grid, activity.block
-    texts = [m.top or m.op for m in made], [m.range for m in made], [m.source for m in made]
-    return KernelGroup(*identity, len(own), time, tuple(own), *map(_usual, texts))
+    found = find_place((works[i].maker.place, works[i].activity.duration) for i in own)
+    return KernelGroup(
+        id=name,
+        name=activity.name,
+        kind=first.kind,
+        grid=activity.grid,
+        block=activity.block,
+        calls=len(own),
+        time=time,
+        works=tuple(own),
+        op=_usual(maker.top or maker.op for maker in made),
+        range=_usual(maker.range for maker in made),
+        source=_usual(maker.source for maker in made),
+        place=found.place if found else None,
+    )
 
 
 def _usual(words: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from profkit.program.steps.attribution import Maker, say_source
 from profkit.program.steps.cut import Step, StepWork
 
 EPSILON = 2_000  # nanoseconds: a wait that returns so shortly before the GPU is idle emptied it
@@ -112,7 +113,7 @@ def _soonest(step: Step) -> float:
 def launch_place(work: StepWork) -> str:
     """Where a piece of work comes from, as exactly as is known."""
     maker = work.maker
-    return maker.source or maker.range or node(maker.top) or work.activity.name
+    return say_source(maker) or maker.range or node(maker.top) or work.activity.name
 
 
 def node(name: str) -> str:
@@ -120,10 +121,15 @@ def node(name: str) -> str:
     return name.removeprefix("autograd::engine::evaluate_function: ")
 
 
+def say_caller(maker: Maker) -> str:
+    """Say where a call was made: a line, or a range that the program names; empty if unknown."""
+    return say_source(maker) or maker.range
+
+
 def of_maker(step: Step, call: int) -> str:
     """Where a call comes from."""
     maker = step.makers[call]
-    name, place = maker.op or node(maker.top), maker.source or maker.range
+    name, place = maker.op or node(maker.top), say_caller(maker)
     return f"{place} ({name})" if place and name else place or name
 
 

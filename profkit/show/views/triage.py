@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from profkit.program.steps.places import shorten_line
 from profkit.reports.figures import figures
 from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, TextSpan, grid
 from profkit.show.text.escape import short
@@ -15,6 +17,7 @@ GROUPS = 10
 NOTES = 3
 RANKS = 3  # those that wait least: others wait for them
 BAR = 60
+UNPLACED = ("before ", "between ", "in ")  # places that are no "at"
 COMPUTING = "computing"
 # What a part of the step is -> its mark in the bar, its name, and the bound whose colour it has.
 CAUSES = {
@@ -27,10 +30,15 @@ CAUSES = {
 }
 
 
-def triaged(document: Mapping[str, Any], rest: str = "--json") -> Iterator[Block]:
+def triaged(
+    document: Mapping[str, Any], rest: str = "--json", by: str = "kernel"
+) -> Iterator[Block]:
     """Yield the screen of a "profkit.triage/1" document: at most 40 lines where nothing wraps.
 
-    `rest` is where the findings are that are not shown.
+    Args:
+        document: What it says.
+        rest: Where the findings are that are not shown.
+        by: What the table has a row of: line, module, operator or kernel.
     """
     step = document["step"]
     yield Heading(step_title(document))
@@ -48,7 +56,10 @@ def triaged(document: Mapping[str, Any], rest: str = "--json") -> Iterator[Block
     if (more := len(document["findings"]) - FIRST) > 0:
         yield TextLine(f"and {more} more that save less: {rest}")
     yield Heading("Where the GPU's time goes", 2)
-    yield kernels_table(document["kernels"][:GROUPS])
+    if by == "kernel":
+        yield kernels_table(document["kernels"][:GROUPS])
+    else:
+        yield origins_table(document, by)
     yield from further(document)
 
 
@@ -61,8 +72,11 @@ def step_title(document: Mapping[str, Any]) -> str:
 def finding_texts(row: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[str, str]:
     """Return a finding's title with what it saves, and what to try where."""
     where = row["where"] or ""
-    place = where if len(where) <= 60 else short(where, 60)
-    place = place if where.startswith(("before ", "between ")) else f"at {place}"
+    is_line = ".py:" in where
+    place = (
+        where if is_line or len(where) <= 60 else short(where, 60)
+    )  # a kernel's name may be long
+    place = place if where.startswith(UNPLACED) else f"at {place}"
     saves, plain = row["saves_ms"], step["plain_ms"]["expect"]
     text = (
         f"saves about {ms(saves['expect'])} of {figures(plain)} "
@@ -146,6 +160,7 @@ def kernels_table(kernels: Sequence[Mapping[str, Any]]) -> Grid:
     columns: Columns[Mapping[str, Any]] = {
         "": lambda row: row["id"],
         "kernel": lambda row: TextSpan(row["name"], "name"),
+        "line": name_line,
         "kind": lambda row: row["category"],
         ">calls": lambda row: str(row["calls"]),
         ">per step": lambda row: ms(row["ms"]),
@@ -154,6 +169,51 @@ def kernels_table(kernels: Sequence[Mapping[str, Any]]) -> Grid:
         ">headroom": lambda row: f"{row['headroom']:.2f}x" if row["headroom"] else "",
     }
     return grid(kernels, columns)
+
+
+def name_line(row: Mapping[str, Any]) -> str:
+    """Name the line of a row, and the module that computes it, where they are known."""
+    line = row.get("line")
+    if not line:
+        return ""
+    module = f" {row['module']}" if row.get("module") else ""
+    return f"{shorten_line(line)}{module}"
+
+
+# What a table can have a row of, besides a kernel -> how a row of "origins" is called there.
+ORIGINS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "line": lambda row: shorten_line(row["line"] or ""),
+    "module": lambda row: row["module"] or "",
+    "operator": lambda row: row["op"] or "",
+}
+UNKNOWN = "not known"
+
+
+def origins_table(document: Mapping[str, Any], by: str) -> Grid:
+    """Return a step's GPU time by line, module or operator, what takes longest first."""
+    limits = {row["id"]: row["limiter"] for row in document["kernels"]}
+    rows: dict[str, dict[str, Any]] = {}
+    for origin in document["origins"]:
+        name = ORIGINS[by](origin) or UNKNOWN
+        row = rows.setdefault(name, {"name": name, "ms": 0.0, "share": 0.0, "calls": 0})
+        row.setdefault("function", origin["function"] or "")
+        row.setdefault("part", Counter())[origin["part"] or ""] += origin["ms"]
+        row.setdefault("limits", Counter())
+        for key in ("ms", "share", "calls"):
+            row[key] += origin[key]
+        if limit := limits.get(origin["kernels"][0]):
+            row["limits"][limit] += origin["ms"]
+    ordered = sorted(rows.values(), key=lambda row: -row["ms"])
+    columns: Columns[Mapping[str, Any]] = {
+        by: lambda row: TextSpan(row["name"], "name"),
+        "in": lambda row: row["function"] if by == "line" else "",
+        "part": lambda row: " + ".join(part for part, _ in row["part"].most_common() if part),
+        ">calls": lambda row: str(row["calls"]),
+        ">per step": lambda row: ms(row["ms"]),
+        ">share": lambda row: f"{row['share']:.1%}",
+        "limit": lambda row: row["limits"].most_common(1)[0][0] if row["limits"] else "",
+    }
+    return grid(ordered[:GROUPS], columns)
 
 
 def compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:

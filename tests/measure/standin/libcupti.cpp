@@ -10,12 +10,14 @@
 #include <cstring>
 #include <ctime>
 #include <map>
-#include <vector>
+#include <set>
+#include <utility>
 
 namespace {
 CUpti_BuffersCallbackRequestFunc request = nullptr;
 CUpti_BuffersCallbackCompleteFunc complete = nullptr;
 CUpti_CallbackFunc callback = nullptr;
+std::set<std::pair<int, CUpti_CallbackId>> enabled;
 std::map<CUpti_CallbackId, const char*> runtime = {
     {CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000, "cudaLaunchKernel_v7000"}};
 std::map<CUpti_CallbackId, const char*> driver = {
@@ -40,6 +42,27 @@ uint64_t clock_now() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec * 1'000'000'000ull + now.tv_nsec;
+}
+
+void tell(CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
+  if (callback && enabled.count({domain, id})) callback(nullptr, domain, id, data);
+}
+
+void tell_call(CUpti_CallbackId id, uint32_t correlation, CUpti_ApiCallbackSite site) {
+  CUpti_CallbackData data = {};
+  data.correlationId = correlation;
+  data.callbackSite = site;
+  data.functionName = driver[id];
+  tell(CUPTI_CB_DOMAIN_DRIVER_API, id, &data);
+}
+
+void tell_node(CUpti_CallbackId id, uint64_t node, uint64_t original) {
+  CUpti_GraphData graph = {};
+  graph.node = reinterpret_cast<CUgraphNode>(node);
+  graph.originalNode = reinterpret_cast<CUgraphNode>(original);
+  CUpti_ResourceData data = {};
+  data.resourceDescriptor = &graph;
+  tell(CUPTI_CB_DOMAIN_RESOURCE, id, &data);
 }
 
 template <typename Record>
@@ -70,6 +93,8 @@ CUptiResult CUPTIAPI cuptiSubscribe(CUpti_SubscriberHandle* handle, CUpti_Callba
 CUptiResult CUPTIAPI cuptiEnableCallback(uint32_t on, CUpti_SubscriberHandle, CUpti_CallbackDomain domain,
                                          CUpti_CallbackId id) {
   log_line("callback %u %u %u", on, static_cast<unsigned>(domain), id);
+  if (on)
+    enabled.insert({domain, id});
   return CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc begin,
@@ -109,12 +134,8 @@ CUptiResult CUPTIAPI cuptiGetGraphNodeId(CUgraphNode node, uint64_t* id) {
 // One kernel of a microsecond, launched now, and its call; in a graph where it has a node.
 __attribute__((visibility("default"))) void standin_launch(uint32_t correlation, uint64_t node) {
   const CUpti_CallbackId id = node ? CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch : CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel;
-  CUpti_CallbackData data = {};
-  data.correlationId = correlation;
-  data.callbackSite = CUPTI_API_ENTER;
-  if (callback) callback(nullptr, CUPTI_CB_DOMAIN_DRIVER_API, id, &data);
-  data.callbackSite = CUPTI_API_EXIT;
-  if (callback) callback(nullptr, CUPTI_CB_DOMAIN_DRIVER_API, id, &data);
+  tell_call(id, correlation, CUPTI_API_ENTER);
+  tell_call(id, correlation, CUPTI_API_EXIT);
   const uint64_t now = clock_now();
   CUpti_ActivityAPI call = {};
   call.kind = CUPTI_ACTIVITY_KIND_DRIVER;
@@ -133,5 +154,16 @@ __attribute__((visibility("default"))) void standin_launch(uint32_t correlation,
   kernel.graphId = node ? 1 : 0;
   kernel.graphNodeId = node;
   give(kernel);
+}
+// A launch that a stream's capture makes a node of.
+__attribute__((visibility("default"))) void standin_capture(uint32_t correlation, uint64_t node) {
+  tell_call(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, correlation, CUPTI_API_ENTER);
+  tell_node(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, node, 0);
+  tell_call(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, correlation, CUPTI_API_EXIT);
+}
+
+// A node that an executable graph has of another.
+__attribute__((visibility("default"))) void standin_clone(uint64_t node, uint64_t original) {
+  tell_node(CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, node, original);
 }
 }

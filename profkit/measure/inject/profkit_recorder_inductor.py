@@ -1,0 +1,158 @@
+"""torch.compile writes a file  ->  beside it, the lines and modules that each of its kernels stands for.
+
+Inductor knows for every kernel from which nodes of the graph it was made, and each node knows the
+line and the module that it was traced from; with INDUCTOR_PROVENANCE=1 the generated file names a
+handle in front of every kernel's call. The lines stand in a file beside it, so that a cache which is
+warm the next time has them too: it has to be a cache that only recorded runs fill.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+SUFFIX = ".profkit.json"
+_HANDLE = re.compile(r"\[Provenance debug handles\] (\S+)")
+_FRAME = re.compile(r'File "(.*?)", line (\d+), in (\S+)')
+_CALLS = re.compile(r"\s*(def|class) ")
+# What Inductor of another version may raise: the program goes on without these lines.
+TROUBLE = (AttributeError, LookupError, OSError, TypeError, ValueError)
+_pending: dict[str, list[dict[str, Any]]] = {}
+_files: dict[str, tuple[list[str], dict[str, Any]] | None] = {}
+
+
+def watch_kernels(debug: Any) -> None:
+    """Keep what Inductor says of a kernel when it gives the kernel its handle."""
+    give_handle = debug.set_kernel_post_grad_provenance_tracing
+
+    def set_kernel_post_grad_provenance_tracing(
+        nodes: Any, name: str, is_extern: bool = False
+    ) -> Any:
+        handle = give_handle(nodes, name, is_extern)
+        if handle is not None:
+            try:
+                _pending[f"{name}:{handle}"] = list_origins(nodes)
+            except TROUBLE as error:
+                _pending[f"{name}:{handle}"] = [{"error": repr(error)}]
+        return handle
+
+    debug.set_kernel_post_grad_provenance_tracing = set_kernel_post_grad_provenance_tracing
+
+
+def list_origins(nodes: Any) -> list[dict[str, Any]]:
+    """Say for each node of the graph that a kernel computes where it was traced from."""
+    rows = []
+    for node in find_graph_nodes(nodes):
+        stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+        module = list(stack.values())[-1] if stack else ("", "")
+        kind = getattr(module[1], "__name__", None) or str(module[1]).rpartition(".")[2]
+        frames = _FRAME.findall(node.stack_trace or "")
+        rows.append(
+            {
+                "frames": [(file, int(line), name) for file, line, name in reversed(frames)],
+                "module": str(module[0]),
+                "kind": kind,
+                "backward": node.meta.get("partitioner_tag") == "is_backward",
+                "weight": weigh_node(node),
+            }
+        )
+    return rows
+
+
+def find_graph_nodes(nodes: Any) -> Iterable[Any]:
+    """The nodes of the graph, of a kernel that was generated, or of one of a library."""
+    if not isinstance(nodes, list):
+        return list(nodes.origins)
+    found: dict[Any, None] = {}  # in order, each once
+    for scheduled in nodes:
+        inner = getattr(scheduled, "node", None)
+        if inner is not None:
+            found.update(dict.fromkeys(inner.origins))
+    return list(found)
+
+
+def weigh_node(node: Any) -> int:
+    """How many values a node reads or writes, the larger: what a line adds to a kernel's work."""
+    sizes = [count_values(node.meta.get("val"))]
+    for given in getattr(node, "all_input_nodes", ()):
+        sizes.append(count_values(given.meta.get("val")))
+    return max(sizes)
+
+
+def count_values(value: Any) -> int:
+    """The number of values of a tensor of known sizes; 1 of anything else."""
+    count = 1
+    for size in getattr(value, "shape", ()):
+        if not isinstance(size, int):
+            return 1
+        count *= size
+    return count
+
+
+def watch_files(codecache: Any) -> None:
+    """Write the lines beside a generated file, before the file is loaded."""
+    owner = codecache.PyCodeCache
+    load = owner.load_by_key_path.__func__
+
+    def load_by_key_path(cls: Any, key: str, path: str, *args: Any, **more: Any) -> Any:
+        with contextlib.suppress(*TROUBLE):  # no lines of this file, then
+            write_beside(path)
+        return load(cls, key, path, *args, **more)
+
+    owner.load_by_key_path = classmethod(load_by_key_path)
+
+
+def write_beside(path: str) -> None:
+    """Write what is known of a generated file's kernels beside it, unless that is there."""
+    beside = path + SUFFIX
+    if read_beside(path) is not None:
+        return
+    with open(path, encoding="utf-8") as file:
+        handles = _HANDLE.findall(file.read())
+    found = {}
+    for handle in handles:
+        if handle in _pending:
+            found[handle] = _pending.pop(handle)
+    if not found:
+        return
+    part = f"{beside}.{os.getpid()}"
+    with open(part, "w", encoding="utf-8") as file:
+        json.dump(found, file)
+    os.replace(part, beside)
+
+
+def find_origins(path: str, line: int) -> list[dict[str, Any]] | None:
+    """Say what the kernel stands for that a line of a generated file calls; None of other files."""
+    if path not in _files:
+        _files[path] = read_beside(path)
+    known = _files[path]
+    if known is None:
+        return None
+    lines, origins = known
+    for at in range(min(line, len(lines)) - 1, -1, -1):
+        if found := _HANDLE.search(lines[at]):
+            return list(origins.get(found[1], []))
+        if _CALLS.match(lines[at]):
+            return []
+    return []
+
+
+def read_beside(path: str) -> tuple[list[str], dict[str, Any]] | None:
+    """The lines of a generated file and what its kernels stand for; None of other files."""
+    try:
+        with open(path + SUFFIX, encoding="utf-8") as file:
+            origins = json.load(file)
+        with open(path, encoding="utf-8") as file:
+            return file.read().split("\n"), origins
+    except (OSError, ValueError):
+        return None
+
+
+WATCHED: dict[str, Callable[[Any], None]] = {
+    "torch._inductor.debug": watch_kernels,
+    "torch._inductor.codecache": watch_files,
+}

@@ -1,0 +1,229 @@
+"""A stack of Python frames  ->  the line that says what is computed, and who called it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from profkit.program.timeline import Place
+
+# Packages through whose frames everything goes: their lines say nothing of a program.
+CORE = frozenset(
+    "torch triton functorch numpy cupy cupyx jax jaxlib numba cuda nvidia apex "
+    "transformer_engine accelerate lightning pytorch_lightning deepspeed".split()
+)
+_PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
+_STANDARD = re.compile(r"/lib/python3[^/]*/")
+_TYPED = frozenset({"<stdin>", "<string>"})  # python -c, and what is typed
+_HOOK = "profkit_recorder"
+# A compiler wraps a module into one of its own, and a replicated model is one more.
+_WRAPPERS = re.compile(r"(^|\.)(_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapped_module)(?=\.|$)")
+_WRAPPING = frozenset({"OptimizedModule", "DistributedDataParallel", "DataParallel"})
+_LOCAL = re.compile(r"^(L\['\w+'\]|L__self___?)")
+_ITEM = re.compile(r"\[['\"]?(\w+)['\"]?\]")
+ENGINE = "_engine_run_backward"  # the frame that only waits for autograd's threads
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a stack."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def place(self) -> str:
+        """The file and the line."""
+        return f"{self.file}:{self.line}"
+
+    @property
+    def package(self) -> str:
+        """The installed package that it is of; "python" for its own library, empty for the user's."""
+        if self.file.startswith("<"):
+            return "" if self.file in _TYPED else "python"
+        if _HOOK in self.file:
+            return "python"
+        if installed := _PACKAGE.search(self.file):
+            return installed[1].removesuffix(".py")
+        return "python" if _STANDARD.search(self.file) else ""
+
+    @property
+    def is_users(self) -> bool:
+        """Whether it is of the program's own code."""
+        return not self.package
+
+    @property
+    def is_core(self) -> bool:
+        """Whether everything goes through such frames."""
+        return self.package == "python" or self.package in CORE
+
+    @property
+    def is_forward(self) -> bool:
+        """Whether it is what a module computes."""
+        return self.function.endswith(".forward")
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Frames and modules of one launch, innermost first."""
+
+    frames: tuple[Frame, ...]
+    modules: tuple[tuple[str | None, str], ...] = ()  # path in the outermost one, and class
+    generated: str = ""  # the file among the frames' that a compiler wrote
+    origins: tuple[GraphOrigin, ...] = ()  # what the kernel there stands for
+
+
+@dataclass(frozen=True, slots=True)
+class GraphOrigin:
+    """One of the operations that a compiler made a kernel of."""
+
+    frames: tuple[Frame, ...]
+    module: str
+    kind: str  # the module's class
+    backward: bool
+    weight: int  # values that it reads or writes
+
+
+def read_stack(row: Mapping[str, Any]) -> Stack:
+    """Make a stack of what the recorder wrote of it.
+
+    Raises:
+        ValueError: It is no stack.
+    """
+    frames = row.get("frames")
+    modules = row.get("modules")
+    if not isinstance(frames, list) or not isinstance(modules, list):
+        raise ValueError("a stack without frames or modules")
+    read = [Frame(str(file), int(line), str(function)) for file, line, function in frames]
+    named = [(None if path is None else str(path), str(kind)) for path, kind in modules]
+    origins = [read_origin(origin) for origin in row.get("origins", ()) if "frames" in origin]
+    return Stack(
+        frames=tuple(read),
+        modules=tuple(named),
+        generated=str(row.get("generated", "")),
+        origins=tuple(origins),
+    )
+
+
+def read_origin(row: Mapping[str, Any]) -> GraphOrigin:
+    """Make an origin of what the hook wrote of it.
+
+    Raises:
+        ValueError, TypeError, KeyError: It is none.
+    """
+    frames = [Frame(str(file), int(line), str(function)) for file, line, function in row["frames"]]
+    return GraphOrigin(
+        frames=tuple(frames),
+        module=clean_module(str(row["module"])),
+        kind=str(row["kind"]),
+        backward=row["backward"] is True,
+        weight=int(row["weight"]),
+    )
+
+
+def is_waiting_for_engine(stack: Stack) -> bool:
+    """Whether Python only waits there while autograd works in C++."""
+    return bool(stack.frames) and stack.frames[0].function == ENGINE
+
+
+def place_of_stack(stack: Stack) -> Place:
+    """Say where something comes from."""
+    frames = [frame for frame in stack.frames if frame.file != stack.generated]
+    compiled = place_of_origins(stack.origins)
+    at = find_line(frames)
+    if at is None:
+        return compiled
+    own = frames[at]
+    if compiled.line:
+        return replace(compiled, called=find_caller(frames, own) or own.place)
+    path, kind = find_module(stack.modules)
+    part = "forward"
+    if any("/torch/optim/" in frame.file for frame in frames):
+        part = "optimizer"
+    return Place(own.place, own.function, path, kind, find_caller(frames, own), part)
+
+
+def place_of_origins(origins: Sequence[GraphOrigin]) -> Place:
+    """Say where a compiler's kernel comes from: the line of most of its work, and all others."""
+    weights: Counter[Frame] = Counter()
+    modules: dict[Frame, Counter[tuple[str, str]]] = {}
+    backward = 0
+    for origin in origins:
+        backward += origin.backward
+        at = find_line(origin.frames)
+        if at is None:
+            continue
+        frame = origin.frames[at]
+        weights[frame] += origin.weight
+        modules.setdefault(frame, Counter())[origin.module, origin.kind] += origin.weight
+    if not weights:
+        return Place()
+    ordered = [frame for frame, _ in weights.most_common()]
+    first = ordered[0]
+    ((module, kind), _), *_ = modules[first].most_common()
+    return Place(
+        line=first.place,
+        function=first.function,
+        module=module,
+        kind=kind,
+        part="backward" if 2 * backward > len(origins) else "forward",
+        lines=tuple(frame.place for frame in ordered),
+    )
+
+
+def clean_module(path: str) -> str:
+    """Make a path of what Dynamo calls a module: L['self']._modules['blocks']['0'] is blocks.0."""
+    plain = _LOCAL.sub("", path)
+    plain = plain.replace("._modules[", "[")
+    plain = _ITEM.sub(lambda found: f".{found[1]}", plain)
+    plain = _WRAPPERS.sub(r"\1", plain.strip("."))
+    return plain.replace("..", ".").strip(".")
+
+
+def find_line(frames: Sequence[Frame]) -> int | None:
+    """Find the frame whose line says what is computed.
+
+    It is the user's innermost one; but a library's model (of transformers, timm) is named itself
+    where its modules compute: what a user wrote of it is a single call.
+    """
+    users = next((at for at, frame in enumerate(frames) if frame.is_users), None)
+    near = next((at for at, frame in enumerate(frames) if not frame.is_core), None)
+    if near is None or near == users:
+        return users
+    inside = frames[near:] if users is None else frames[near:users]
+    if users is None or any(frame.is_forward and not frame.is_core for frame in inside):
+        return near
+    return users
+
+
+def find_caller(frames: Sequence[Frame], own: Frame) -> str:
+    """Find the user's line from which the outermost module was called, where it is another one."""
+    outermost = None
+    for at, frame in enumerate(frames):
+        if frame.function == "Module._call_impl":
+            outermost = at
+    if outermost is None:
+        return ""
+    for frame in frames[outermost:]:
+        if frame.is_users:
+            return frame.place if frame != own else ""
+    return ""
+
+
+def find_module(modules: Sequence[tuple[str | None, str]]) -> tuple[str, str]:
+    """Find the innermost module that has a path: its path and its class."""
+    for path, kind in modules:
+        if path is None or kind in _WRAPPING:
+            continue
+        plain = _WRAPPERS.sub(r"\1", path).replace("..", ".").strip(".")
+        plain = plain.removeprefix("module.")
+        if plain:
+            return plain, kind
+    if modules:
+        inner = [kind for _, kind in modules if kind not in _WRAPPING]
+        return "", inner[-1] if inner else modules[-1][1]
+    return "", ""

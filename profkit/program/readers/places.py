@@ -1,0 +1,198 @@
+"""What the recorder wrote of launches, stacks and nodes of autograd  ->  where each thing comes from.
+
+A kernel has the number of the call that launched it, or of a node of a CUDA graph. The call has a
+stack of Python frames, and in a backward pass the number of the node of autograd that ran: that node
+was made in the forward pass, by a stack of its own, whose line is the kernel's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from profkit.files import list_folder, open_regular
+from profkit.program.readers.frames import (
+    Stack,
+    is_waiting_for_engine,
+    place_of_stack,
+    read_stack,
+)
+from profkit.program.timeline import Place
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# Of each kind of file: the fields of its rows, little-endian (profkit/measure/injection), and the
+# one that is zero only in rows that were never written.
+_LAUNCH = "sequence:u8 correlation:u4 stack:u4 forward:u4 how:u4"
+LAYOUTS = {
+    "launches": (_LAUNCH, "correlation"),
+    "nodes": ("sequence:u8 parent:u8 thread:u4 stack:u4 parent_thread:u4 unused:u4", "thread"),
+    "graphs": (f"id:u8 original:u8 {_LAUNCH}", "id"),
+}
+NO_NODE = (1 << 64) - 1
+NODE_RUNS = 1  # in `how`
+FARTHEST = 16  # copies of a graph's node, or nodes made while others ran, that are followed
+STACKS_MOST = 1 << 18  # bytes of a line: a stack of a thousand frames
+
+
+class Launch(NamedTuple):
+    """Who launched something."""
+
+    sequence: int  # of the node of autograd that ran, or NO_NODE
+    stack: int  # 0: no Python on that thread
+    forward: int  # the thread that made the node
+    how: int
+
+
+class Node(NamedTuple):
+    """A node of autograd, when it was made."""
+
+    parent: int  # that ran meanwhile, or NO_NODE
+    stack: int
+    parent_thread: int
+
+
+class Places:
+    """The places of one process, each once, and which of them is whose."""
+
+    def __init__(self, folder: Path, pid: int) -> None:
+        self.places: list[Place] = []
+        self.stacks = dict(_read_stacks(folder / f"{pid}.stacks"))
+        self.launches: dict[int, Launch] = {}
+        self.nodes: dict[tuple[int, int], Node] = {}
+        self.graph_nodes: dict[int, tuple[int, Launch]] = {}
+        self._numbers: dict[Place, int] = {}
+        self._of_launch: dict[Launch, int] = {}
+        self._of_stack: dict[int, Place] = {}
+        for sequence, correlation, *rest in _rows(folder, pid, "launches"):
+            self.launches[correlation] = Launch(sequence, *rest)
+        for sequence, parent, thread, stack, parent_thread, _ in _rows(folder, pid, "nodes"):
+            self.nodes[thread, sequence] = Node(parent, stack, parent_thread)
+        for number, original, sequence, _, *rest in _rows(folder, pid, "graphs"):
+            self.graph_nodes[number] = original, Launch(sequence, *rest)
+
+    def find_place(self, correlation: int, graph_node: int = 0) -> int:
+        """Find the number of the place of a call, or of a graph's node; -1 where it has none."""
+        launch = self.launches.get(correlation)
+        if graph_node:
+            launch = self._find_maker(graph_node)
+        if launch is None:
+            return -1
+        if launch not in self._of_launch:
+            self._of_launch[launch] = self._number(self._place_of_launch(launch))
+        return self._of_launch[launch]
+
+    def _number(self, place: Place) -> int:
+        if place == Place():
+            return -1
+        if place not in self._numbers:
+            self._numbers[place] = len(self.places)
+            self.places.append(place)
+        return self._numbers[place]
+
+    def _find_maker(self, number: int) -> Launch | None:
+        """Find the call that made a graph's node, or the node of which it is a copy."""
+        for _ in range(FARTHEST):
+            found = self.graph_nodes.get(number)
+            if found is None:
+                return None
+            original, launch = found
+            if not original:
+                return launch
+            number = original
+        return None
+
+    def _place_of_launch(self, launch: Launch) -> Place:
+        own = self.stacks.get(launch.stack)
+        runs = bool(launch.how & NODE_RUNS)
+        waits = own is not None and runs and is_waiting_for_engine(own)
+        through = self._find_forward(launch.sequence, launch.forward)
+        if own is None or waits:
+            place = self._place_of_stack(through)
+            if place.line:
+                return replace(place, part="backward")
+            return self._place_of_stack(launch.stack)
+        place = self._place_of_stack(launch.stack)
+        if not runs:
+            return place
+        # Python of a backward pass: a function of the user's own, or what is computed once more.
+        forward = self._place_of_stack(through)
+        called = place.called or forward.called
+        if place.lines and forward.called:  # compiled: the forward pass says who called it
+            called = forward.called
+        return replace(
+            place,
+            line=place.line or forward.line,
+            function=place.function or forward.function,
+            module=place.module or forward.module,
+            kind=place.kind or forward.kind,
+            called=called,
+            part="backward",
+        )
+
+    def _find_forward(self, sequence: int, thread: int) -> int:
+        """Find the stack that made a node; of one that a backward pass made, of the node it ran for."""
+        for _ in range(FARTHEST):
+            node = self.nodes.get((thread, sequence))
+            if node is None:
+                return 0
+            stack = self.stacks.get(node.stack)
+            within = node.parent != NO_NODE and stack is not None and is_waiting_for_engine(stack)
+            if stack is not None and not within:
+                return node.stack
+            sequence, thread = node.parent, node.parent_thread
+        return 0
+
+    def _place_of_stack(self, number: int) -> Place:
+        if number not in self._of_stack:
+            stack = self.stacks.get(number)
+            self._of_stack[number] = place_of_stack(stack) if stack is not None else Place()
+        return self._of_stack[number]
+
+
+def _read_stacks(path: Path) -> Iterator[tuple[int, Stack]]:
+    """Yield the stacks that can be read; a line that was cut when the program ended is none."""
+    try:
+        with open_regular(path) as file:
+            while line := file.readline(STACKS_MOST):
+                try:
+                    row = json.loads(line)
+                    yield int(row["id"]), read_stack(row)
+                except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                    continue
+    except OSError:
+        return
+
+
+def _rows(folder: Path, pid: int, kind: str) -> Iterable[Any]:
+    """The rows of all threads of a process."""
+    layout, written = LAYOUTS[kind]
+    form = _layout_of(layout)
+    for path in list_folder(folder):
+        if not path.name.startswith(f"{pid}-") or path.suffix != f".{kind}":
+            continue
+        rows = _read_rows(path, form)
+        yield from rows[rows[written] != 0].tolist()
+
+
+def _layout_of(text: str) -> np.dtype[Any]:
+    import numpy as np
+
+    columns = [column.split(":") for column in text.split()]
+    return np.dtype([(name, f"<{form}") for name, form in columns])
+
+
+def _read_rows(path: Path, form: np.dtype[Any]) -> Any:
+    import numpy as np
+
+    try:
+        with open_regular(path) as file:
+            content = file.read()
+    except OSError:
+        content = b""
+    whole = len(content) // form.itemsize * form.itemsize
+    return np.frombuffer(content[:whole], form)
