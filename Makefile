@@ -41,7 +41,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)
-	@$(BIN)/profkit compare --ladder --case B --brief
+	@$(BIN)/profkit ladder --case B --brief
 	@echo
 	$(BIN)/profkit diagnose artifacts/sdpa-cudnn.B.ncu-rep artifacts/stage2.B.ncu-rep --brief
 	$(BIN)/profkit roofline $(REPORTS) --where '$(SHOWN)' -o artifacts/roofline.png

@@ -62,7 +62,7 @@ def test_a_page_without_what_judges_times_says_that_the_ladder_is_missing(tmp_pa
         ("scipy", ("compare", "stage1", "stage2", "--case", "B")),
         ("mcp", ("mcp",)),
         ("pyarrow", ("diagnose", *REPORTS, "--parquet", "x.parquet")),
-        ("duckdb", ("history", "--sql", "SELECT 1")),
+        ("duckdb", ("query", "SELECT 1")),
     ],
 )
 def test_a_verb_names_the_extra_that_it_lacks(package: str, args: tuple[str, ...]) -> None:

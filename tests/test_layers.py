@@ -97,7 +97,7 @@ MEASURES = {
 }
 # Modules of profkit that a command imports: (bound, goal).
 IMPORTED = {
-    ("profile", "--help"): (84, 25),
+    ("profile", "--help"): (14, 25),
     ("triage", "tests/program/data/attention_with_bias.planted.json.gz"): (102, 65),
     ("diagnose", "artifacts/stage2.B.ncu-rep"): (59, 50),
 }

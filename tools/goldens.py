@@ -309,7 +309,7 @@ def _cases() -> list[str]:
 
 
 def _ladder() -> list[Task]:
-    return [("forms", ("compare", "--ladder", "--case", case)) for case in _cases()]
+    return [("forms", ("ladder", "--case", case)) for case in _cases()]
 
 
 def _recorded() -> list[Task]:

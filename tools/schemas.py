@@ -102,7 +102,7 @@ class ClaimsDocument(TypedDict):
 
 
 class ColumnsDocument(TypedDict):
-    """What `profkit history --sql --json` without a question prints: the columns that there are."""
+    """What `profkit query --json` without a question prints: the columns that there are."""
 
     schema: Literal["profkit.history/1"]
     columns: list[dict[str, str]]
@@ -182,7 +182,7 @@ class HistoryDocument(TypedDict):
 
 
 class LaddersDocument(TypedDict):
-    """What `profkit compare --ladder --json` prints: each variant against its parent."""
+    """What `profkit ladder --json` prints: each variant against its parent."""
 
     schema: Literal["profkit.ladders/1"]
     ladders: list[Ladder]
@@ -218,7 +218,7 @@ class ProfileDocument(TypedDict):
 
 
 class QueryDocument(TypedDict):
-    """What `profkit history --sql QUESTION --json` prints."""
+    """What `profkit query QUESTION --json` prints."""
 
     schema: Literal["profkit.query/1"]
     rows: list[dict[str, Any]]
@@ -244,7 +244,7 @@ class StreamedDocument(TypedDict):
 
 
 class SummaryDocument(TypedDict):
-    """What `profkit compare VARIANT --decide --json` prints: one variant against others."""
+    """What `profkit decide VARIANT --json` prints: one variant against others."""
 
     schema: Literal["profkit.summary/1"]
     summaries: list[Summary]
@@ -291,7 +291,7 @@ class WhatifAnswer(TypedDict):
 
 
 class WhatifDocument(TypedDict):
-    """What `profkit diagnose --with CHANGES --json` prints."""
+    """What `profkit whatif SUBJECT CHANGES --json` prints."""
 
     schema: Literal["profkit.whatif/1"]
     variant: str

@@ -12,10 +12,10 @@ stdout and stderr are open whatever the shell did, and given up quietly when nob
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import errno
 import os
-import re
 import signal
 import sys
 import time
@@ -34,9 +34,6 @@ from profkit.records.paths import SUFFIXES
 
 PIPE_CLOSED = 141  # what a shell shows for a program that ends because its reader went away
 _UNITS = {"M": 1 << 20, "G": 1 << 30}
-# What the help reads of a verb's file: the first sentence of its docstring, and its group.
-_FIRST_SENTENCE = re.compile(r'^def [a-z].*?^    """(.*?[.?])(?=\s|""")', re.M | re.S)
-_GROUP = re.compile(r'^@options.verb\(\s*"(.*?)"', re.M)
 # The questions by which the help groups the verbs, in its order.
 GROUPS = (
     "Understand a kernel",
@@ -45,17 +42,24 @@ GROUPS = (
     "Your own kernels",
     "For agents and CI",
 )
-# A verb's name of before -> what runs instead: the verb, and a flag before what was typed. For this
-# version; the help does not list them.
+# What a verb was called before -> what runs instead. For this version; the help does not list them.
 OLD = {
     "build": ("check", "--build-only"),
     "heatmap": ("roofline",),
     "ledger": ("claims", "--ledger"),
-    "query": ("history", "--sql"),
-    "report VARIANT": ("compare", "--decide"),
+    "report VARIANT": ("decide",),
     "verify": ("claims",),
-    "whatif": ("diagnose", "--with", "header"),  # a --with of its own comes after it, and holds
 }
+# A flag that was a question of its own -> the verb that it is now. Its value, if it has one, is the
+# verb's last argument.
+OLD_FLAGS = {
+    ("compare", "--ladder"): "ladder",
+    ("compare", "--decide"): "decide",
+    ("diagnose", "--with"): "whatif",
+    ("history", "--sql"): "query",
+    ("whatif", "--with"): "whatif",
+}
+WITH_VALUE = {"--with"}
 
 
 def _names_a_report(word: str) -> bool:
@@ -67,22 +71,54 @@ def _asks_of_a_variant(args: list[str]) -> bool:
     return args[:1] == ["report"] and len(args) > 1 and not page and not _names_a_report(args[1])
 
 
+def replace_old_flag(args: list[str]) -> list[str]:
+    """Return the words of the verb that a flag became; the same words where there is none."""
+    end = args.index("--") if "--" in args else len(args)
+    for (name, flag_), verb in OLD_FLAGS.items():
+        if args[:1] != [name]:
+            continue
+        for at, word in enumerate(args[:end]):
+            option, _, value = word.partition("=")
+            if option != flag_:
+                continue
+            rest = args[1:at] + args[at + 1 :]
+            if flag_ not in WITH_VALUE:
+                return [verb, *rest]
+            if not value and at + 1 < end:
+                value, rest = args[at + 1], args[1:at] + args[at + 2 :]
+            return [verb, *rest, value]
+    return args
+
+
 def verb_names() -> list[str]:
     """Every verb, none imported for it."""
     return sorted(file.stem for file in (Path(__file__).parent / "verbs").glob("[a-z]*.py"))
 
 
 def grouped_verbs() -> dict[str, list[tuple[str, str]]]:
-    """Group -> each of its verbs with what it says of itself.
-
-    Read from the files: importing every verb for it takes half as long again.
-    """
+    """Group -> each of its verbs with its summary, read from the files: no verb is imported for it."""
     groups: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
     for name in verb_names():
-        text = (Path(__file__).parent / "verbs" / f"{name}.py").read_text("utf-8")
-        said, group = _FIRST_SENTENCE.search(text), _GROUP.search(text)
-        groups[group[1] if group else GROUPS[-1]].append((name, said[1] if said else ""))
+        constants = _read_constants(Path(__file__).parent / "verbs" / f"{name}.py")
+        groups[constants["GROUP"]].append((name, constants["SUMMARY"]))
     return groups
+
+
+def _read_constants(file: Path) -> dict[str, str]:
+    """Return the texts that a file of a verb assigns at its top level."""
+    constants = {}
+    for statement in ast.parse(file.read_text("utf-8")).body:
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Constant):
+            continue
+        target, value = statement.targets[0], statement.value.value
+        if isinstance(target, ast.Name) and isinstance(value, str):
+            constants[target.id] = value
+    return constants
+
+
+def _note_new_name(ctx: Any, old: str, new: str) -> None:
+    if not ctx.resilient_parsing:  # as it is while a shell asks how a line could go on
+        note(f"profkit {old} is now profkit {new}")
 
 
 class Verbs(TyperGroup):
@@ -102,9 +138,12 @@ class Verbs(TyperGroup):
         first = args[0] if args else "--"
         old = "report VARIANT" if _asks_of_a_variant(args) else first
         if now := OLD.get(old):
-            if not ctx.resilient_parsing:  # as it is while a shell asks how a line could go on
-                note(f"profkit {old} is now profkit {' '.join(now[:2])}")
+            _note_new_name(ctx, old, " ".join(now[:2]))
             args = [*now, *args[1:]]
+        elif (replaced := replace_old_flag(args)) != args:
+            gone = sorted(set(args) - set(replaced))
+            _note_new_name(ctx, " ".join([first, *gone][:2]), replaced[0])
+            args = replaced
         elif first not in verb_names() and _names_a_report(first):
             args = ["diagnose", *args]
         elif first not in verb_names() and not first.startswith("-"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -108,6 +109,12 @@ Anyway = Annotated[
     bool, flag("--anyway", "Across GPUs, clocks, ncu versions and cases too; stale runs.")
 ]
 
+FAIL_ON = ("slower", "finding", "resource")
+FailOn = Annotated[
+    list[str] | None,
+    flag("WHAT", f"Exit with 1 on any of: {', '.join(FAIL_ON)}.", autocompletion=one_of(*FAIL_ON)),
+]
+
 # Variants to measure.
 Names = Annotated[
     list[str] | None,
@@ -163,9 +170,10 @@ FORM = _Form()
 class Verb:
     """What one file of the command line adds to it, under the file's name."""
 
-    # Does it and returns the exit status; its parameters are the flags, its docstring the help.
+    # Does it and returns the exit status; its parameters are the flags.
     run: Callable[..., int]
     group: str  # of the help
+    summary: str  # the first sentence of its help; the function's docstring is the rest
     bad: str = ""  # when the exit status is 1; empty for a verb that never judges
     forms: str = "json quiet"  # those of FORMS that it has
 
@@ -188,6 +196,8 @@ class Verb:
         command = typer.main.get_command(single)
         assert isinstance(command, _Command)  # noqa: S101 - a Typer of one command is that command
         command.name, command.verb = name, self
+        details = inspect.cleandoc(self.run.__doc__ or "")
+        command.help = f"{self.summary}\n\n{details}".strip()
         for form in self.forms.split():
             words, text = FORMS[form]
             names = [form, *words.split()]
@@ -217,7 +227,7 @@ class _Command(TyperCommand):
 
 
 def verb(
-    group: str, *, bad: str = "", forms: str = "json quiet"
+    group: str, summary: str, *, bad: str = "", forms: str = "json quiet"
 ) -> Callable[[Callable[..., int]], Verb]:
-    """Return what makes the verb of its file of a function."""
-    return lambda run: Verb(run, group, bad, forms)
+    """Return the decorator that makes a function the verb of its file."""
+    return lambda run: Verb(run, group, summary, bad, forms)

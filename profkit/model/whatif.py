@@ -88,6 +88,15 @@ class CounterChange:
         return before * self.value if self.op == "*" else before / self.value
 
 
+@dataclass(frozen=True)
+class Expected:
+    """What one launch is expected to become."""
+
+    case: str | None  # of the variant; of a report, its kernel
+    time_s: float  # under ncu, before
+    expect: Expectation
+
+
 def parse_changes(text: str) -> tuple[CounterChange, ...]:
     """`inst_exp/32, shared_wavefronts*0.25, blocks*4`  ->  changes.
 
@@ -99,7 +108,7 @@ def parse_changes(text: str) -> tuple[CounterChange, ...]:
     return tuple(_change(part) for part in parts)
 
 
-_HOW = 'write e.g. --with "inst_exp/32, shared_wavefronts*0.25, blocks*4"'
+_HOW = 'write e.g. "inst_exp/32, shared_wavefronts*0.25, blocks*4"'
 
 
 def _change(part: str) -> CounterChange:

@@ -92,9 +92,9 @@ _HEAD = 4096  # bytes that are looked at
 _SYSTEMS = (".nsys-rep", ".qdrep")
 # Kind | what it is | the verbs that read it | the command that does.
 _TABLE = """\
-report | a report of Nsight Compute | diagnose report roofline compare gate history |\
+report | a report of Nsight Compute | diagnose report roofline compare whatif gate history |\
     profkit diagnose {}
-trace | a trace of a whole program | triage | profkit triage {}
+trace | a trace of a whole program | triage compare | profkit triage {}
 kept | what profkit triage keeps of a program | triage report compare | profkit triage {}
 systems | a report of Nsight Systems, of which the export is read: profkit triage | |\
     nsys export --type sqlite {}

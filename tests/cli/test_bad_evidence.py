@@ -45,7 +45,7 @@ def test_samples_that_are_no_times(run, ladder, values, said):  # noqa: F811
 def test_a_ladder_goes_on_without_them(run, ladder, variant, values, said):  # noqa: F811
     write(ladder, "stage3", 0.8e-5, after="stage1")
     edited(ladder / f"{variant}.B.json", samples(values))
-    found = run("compare", "--ladder", "--artifacts", ladder)
+    found = run("ladder", "--artifacts", ladder)
     assert found.exit_code == 2
     assert said in found.stderr
     assert f"{variant}.B" in found.stderr
@@ -107,9 +107,9 @@ def test_a_stale_run_is_no_evidence(run, checkout):
     assert "stage2.B is stale" in stale.stdout
     assert "profkit profile --variant stage2 --case B" in " ".join(stale.stdout.split())
     assert run("compare", "stage1", "stage2", "--artifacts", folder, "--anyway").exit_code == 0
-    table = run("compare", "--ladder", "--artifacts", folder)
+    table = run("ladder", "--artifacts", folder)
     assert "stage2.B is stale" in table.stdout
-    assert run("compare", "stage2", "--decide", "--artifacts", folder).exit_code == 2
+    assert run("decide", "stage2", "--artifacts", folder).exit_code == 2
 
 
 def test_a_claim_on_a_stale_run_says_so(run, checkout):
@@ -133,7 +133,7 @@ def test_a_missing_baseline_is_named_with_its_command(run, ladder):  # noqa: F81
     found = run("compare", "stage1", "stage2", "--artifacts", ladder)
     assert found.exit_code == 2
     assert "no run of stage1" in found.stderr
-    table = run("compare", "--ladder", "--artifacts", ladder)
+    table = run("ladder", "--artifacts", ladder)
     assert "its parent stage1 is not among these runs" in table.stdout
     assert "stage2" in table.stdout
 
@@ -150,7 +150,7 @@ def test_a_name_that_no_disk_takes_is_one_line(run, verb, name):
 def test_a_circle_of_after_is_named_and_the_others_are_shown(run, ladder):  # noqa: F811
     write(ladder, "stage3", after="stage4")
     write(ladder, "stage4", after="stage3")
-    found = run("compare", "--ladder", "--artifacts", ladder)
+    found = run("ladder", "--artifacts", ladder)
     assert found.exit_code == 2
     assert "`after:` goes round in a circle: stage3, stage4" in found.stderr
     assert "2.00x  faster" in found.stdout
@@ -159,7 +159,7 @@ def test_a_circle_of_after_is_named_and_the_others_are_shown(run, ladder):  # no
 @pytest.mark.parametrize("text", ["{", "[]", '{"schema": "other/1"}', ""])
 def test_a_damaged_record_stops_no_other(run, ladder, text):  # noqa: F811
     (ladder / "broken.B.json").write_text(text)
-    found = run("compare", "--ladder", "--artifacts", ladder)
+    found = run("ladder", "--artifacts", ladder)
     assert found.exit_code == 2
     assert "broken.B.json" in found.stderr
     assert "2.00x  faster" in found.stdout

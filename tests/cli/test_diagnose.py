@@ -190,16 +190,18 @@ def test_instructions_stand_in_where_there_is_no_source(run) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("stage2", "--with", "blocks*4", "--csv", "a.csv"), "--with is of one variant"),
-        (("stage1", "stage2", "--with", "blocks*4"), "--with is of one variant"),
-        (("never", "--with", "blocks*4"), "no run of never in artifacts"),
-        (("stage2", "--with", "blocs*4"), "no count that the cost model knows"),
-        (("never", "--with", "header"), "no kernel file of never"),
-        ((REPORT, "--case", "B"), "--case: of --with"),
+        (("stage2", "blocks*4", "--csv", "a.csv"), "No such option: --csv"),
+        (("stage1", "stage2", "blocks*4"), "unexpected extra argument"),
+        (("never", "blocks*4"), "no run of never in artifacts"),
+        (("stage2", "blocs*4"), "no count that the cost model knows"),
+        (("never", "header"), "no kernel file of never"),
+        ((REPORT, "blocks*4", "--case", "B"), "--case: not of a report"),
+        ((REPORT,), "a report has no header"),
+        (("stage2", "blocks*4", "--kernel", "x"), "--kernel: not of a variant"),
     ],
 )
 def test_a_question_with_other_counts_is_of_one_variant(run, monkeypatch, words, said) -> None:
     monkeypatch.chdir(ROOT)
-    found = run("diagnose", *words)
+    found = run("whatif", *words)
     assert (found.exit_code, found.stdout) == (2, "")
     assert said in found.stderr

@@ -48,7 +48,7 @@ def test_a_file_that_is_not_there(run) -> None:
 def test_a_variant_and_a_case_that_are_not_there(run, monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
     assert "did you mean stage2" in run("check", "--variant", "stage22").stderr
-    assert "did you mean stage2" in run("compare", "stag2", "--decide").stderr
+    assert "did you mean stage2" in run("decide", "stag2").stderr
     verb = run("diagnos", "x.ncu-rep")
     assert verb.exit_code == 2
     assert "no such verb, and no report\n  did you mean diagnose" in verb.stderr
@@ -161,7 +161,7 @@ def test_a_roof_that_is_named_has_its_line_in_the_frame() -> None:
 def test_a_report_of_a_variant_shows_whole_columns_at_80(run, monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "80")
-    shown = run("compare", "stage2", "--decide", "--case", "B").stdout
+    shown = run("decide", "stage2", "--case", "B").stdout
     table = shown[shown.index("stage2 (variant)") : shown.index("verdict:")].splitlines()
     assert max(map(len, table)) <= 80
     assert "54.3 µs" in shown

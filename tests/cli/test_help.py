@@ -88,8 +88,8 @@ CASES = {
         f"artifacts/{p.name}" for p in find_files(ROOT / "artifacts", "copy.1G*")
     },
     "compare --fail-on sl": {"slower"},
-    "compare --decide stage2s": {"stage2swizzle"},
-    "compare stage3b --decide --against stage2s": {"stage2swizzle"},
+    "decide stage2s": {"stage2swizzle"},
+    "decide stage3b --against stage2s": {"stage2swizzle"},
     "compare a b --case A": {"A", "A-causal"},
     "check --variant stage2sw": {"stage2swizzle"},
     "check --kernels kernels --variant stage2sw": {"stage2swizzle"},
@@ -140,3 +140,13 @@ def test_completion_without_kernels_or_records_is_no_error(
     assert complete("check --variant st") == set()
     assert complete("profile --case B") == set()
     assert complete("compare st") == set()
+
+
+# Flags that many verbs have, with one meaning; profile and tune have more than ten others.
+SHARED = {"json", "markdown", "brief", "quiet", "output", "artifacts", "kernel", "where", "help"}
+
+
+@pytest.mark.parametrize("verb", sorted(set(COMMANDS) - {"profile", "tune"}))
+def test_a_verb_is_one_question_with_few_options(verb: str) -> None:
+    options = [p.name for p in COMMANDS[verb].params if p.param_type_name == "option"]
+    assert len(set(options) - SHARED) <= 10

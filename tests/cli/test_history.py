@@ -54,11 +54,11 @@ def test_what_changed_when(run, kept: Path) -> None:
 def test_questions(run, kept: Path) -> None:
     pytest.importorskip("duckdb")
     sql = "SELECT variant, count(*) AS n FROM runs GROUP BY variant"
-    assert json.loads(run("history", "--sql", sql, "--history", kept, "--json").stdout)["rows"] == [
+    assert json.loads(run("query", sql, "--history", kept, "--json").stdout)["rows"] == [
         {"variant": "v1", "n": 2}
     ]
-    assert "v1" in run("history", "--sql", sql, "--history", kept).stdout
-    wrong = run("history", "--sql", "SELECT x", "--history", kept)
+    assert "v1" in run("query", sql, "--history", kept).stdout
+    wrong = run("query", "SELECT x", "--history", kept)
     assert wrong.exit_code == 2
     assert "the question:" in wrong.stderr
 
@@ -66,7 +66,7 @@ def test_questions(run, kept: Path) -> None:
 @pytest.mark.parametrize("sql", ["", "   ", ";", " ; ;", " -- nothing", "/* nothing */ ;", "\n"])
 def test_no_question_is_said(run, kept: Path, sql: str) -> None:
     pytest.importorskip("duckdb")
-    asked = run("history", "--sql", sql, "--history", kept)
+    asked = run("query", sql, "--history", kept)
     assert asked.exit_code == 2
     assert asked.stderr.startswith("profkit: the question: there is none in it\n")
 
@@ -91,7 +91,7 @@ def test_a_question_without_end_ends(run, kept: Path, sql: str, monkeypatch) -> 
     monkeypatch.setattr(history, "SECONDS_MOST", 1.0)
     monkeypatch.setattr(history, "MEMORY_MOST", 100_000_000)
     began = time.monotonic()
-    asked = run("history", "--sql", sql, "--history", kept)
+    asked = run("query", sql, "--history", kept)
     assert time.monotonic() - began < 30
     assert asked.exit_code == 2, asked.output
     first, hint = asked.stderr.splitlines()
@@ -105,7 +105,7 @@ def test_what_is_not_installed_is_named(run, kept: Path, monkeypatch, package, w
     for module in [m for m in sys.modules if m.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, package, None)
-    asked = run("history", "--sql", *words, "--history", kept)
+    asked = run("query", *words, "--history", kept)
     if package == "duckdb" and "SELECT 1" not in words:
         assert asked.exit_code == 0, "the tables are known without it"
         return
@@ -146,10 +146,10 @@ def test_a_dirty_tree_and_an_odd_time_are_said(run, tmp_path: Path) -> None:
 
 
 def test_the_schema_is_told(run) -> None:
-    document = json.loads(run("history", "--sql", "--json").stdout)
+    document = json.loads(run("query", "--json").stdout)
     assert document["schema"] == "profkit.history/1"
     tables = {row["table"] for row in document["columns"]}
     assert tables == {"runs", "launches", "reports", "twins"}
     keys = [(r["table"], r["column"]) for r in document["columns"] if r["key"]]
     assert ("runs", "record") in keys
-    assert "samples" in run("history", "--sql").stdout
+    assert "samples" in run("query").stdout

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from profkit.cli.app import OLD, verb_names
+from profkit.cli.app import OLD, replace_old_flag, verb_names
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -20,17 +20,46 @@ SAME = {
     "build --variant stage2 --arch banana": "check --build-only --variant stage2 --arch banana",
     "ledger --ledger artifacts/ledger.jsonl --json": "claims --ledger artifacts/ledger.jsonl --json",
     "ledger -o OUT --markdown": "claims --ledger -o OUT --markdown",
-    "query 'SELECT 1 AS n' --json": "history --sql 'SELECT 1 AS n' --json",
-    "query": "history --sql",
-    "query --json": "history --sql --json",
-    "report stage2.B": "compare stage2.B --decide",
-    "report stag2 --json": "compare stag2 --decide --json",
-    "whatif stage3b": "diagnose stage3b --with header",
-    "whatif stage2 --with blocks*4 --case B --json": "diagnose stage2 --with blocks*4 --case B --json",
+    "report stage2.B": "decide stage2.B",
+    "report stag2 --json": "decide stag2 --json",
     "heatmap artifacts/attention/held.jsonl -o OUT": "roofline artifacts/attention/held.jsonl -o OUT",
     "verify analyses/target_5us.py --quiet": "claims analyses/target_5us.py --quiet",
     "verify none.py": "claims none.py",
 }
+
+
+# What was a flag of another verb -> the verb that it is now.
+FLAGS = {
+    "compare --ladder --case B": "ladder --case B",
+    "compare --case B --ladder --brief": "ladder --case B --brief",
+    "compare stage2.B --decide": "decide stage2.B",
+    "compare stage3b --decide --against stage2 --case B": "decide stage3b --against stage2 --case B",
+    "diagnose stage3b --with header": "whatif stage3b",
+    "diagnose stage2 --with blocks*4 --case B --json": "whatif stage2 blocks*4 --case B --json",
+    "diagnose stage2 --with=blocks*4 --case B": "whatif stage2 blocks*4 --case B",
+    "whatif stage2 --with blocks*4 --case B": "whatif stage2 blocks*4 --case B",
+    "history --sql 'SELECT 1 AS n' --json": "query 'SELECT 1 AS n' --json",
+    "history --sql": "query",
+}
+
+
+@pytest.mark.parametrize("before", FLAGS)
+def test_a_question_that_was_a_flag_runs_as_its_verb(
+    run: Callable[..., Any], before: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    old, new = (run(*shlex.split(line)) for line in (before, FLAGS[before]))
+    warning, *rest = old.stderr.splitlines()
+    assert warning.endswith(f"is now profkit {FLAGS[before].split()[0]}")
+    assert rest == new.stderr.splitlines()
+    assert (old.stdout, old.exit_code) == (new.stdout, new.exit_code)
+    assert old.exit_code == 0
+
+
+def test_words_behind_two_dashes_are_no_flags_of_ours() -> None:
+    words = ["profile", "--", "python", "--ladder"]
+    assert replace_old_flag(words) == words
+    assert replace_old_flag(["compare", "a", "b"]) == ["compare", "a", "b"]
 
 
 @pytest.mark.parametrize("before", SAME)

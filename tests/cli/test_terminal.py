@@ -82,8 +82,8 @@ def _commands(head: Path, before: Path, after: Path) -> list[list[str]]:
         ["diagnose", "artifacts/stage1.B.ncu-rep", "artifacts/matmul.4096.ncu-rep", "--lines", "5"],
         ["diagnose", "artifacts/gqa", "artifacts/decode", "--all"],
         ["compare", "stage1", "stage2", "--case", "B", "--all"],
-        ["compare", "--ladder", "--case", "B"],
-        ["compare", "--ladder", "--case", "16k-8", "--brief"],
+        ["ladder", "--case", "B"],
+        ["ladder", "--case", "16k-8", "--brief"],
         ["triage", str(DATA / "own" / "kernel_odd_vocabulary.triage")],  # with counters
         ["triage", str(DATA / "slow_rank.triage")],
         ["triage", str(DATA / "optimizer_foreach.planted.json.gz"), "-o", str(before)],
@@ -91,16 +91,15 @@ def _commands(head: Path, before: Path, after: Path) -> list[list[str]]:
         ["compare", str(before), str(after)],
         ["claims", "--ledger"],
         ["history"],
-        ["history", "--sql"],
-        ["history", "--sql", "SELECT * FROM launches LIMIT 3"],
+        ["query"],
+        ["query", "SELECT * FROM launches LIMIT 3"],
         [
-            "history",
-            "--sql",
+            "query",
             "SELECT variant, median, made FROM runs WHERE median IS NOT NULL LIMIT 9",
         ],
         ["gate", "artifacts", str(head)],
-        ["diagnose", "stage3b", "--with", "header"],
-        ["compare", "stage2.B", "--decide"],
+        ["whatif", "stage3b"],
+        ["decide", "stage2.B"],
     ]
 
 
@@ -128,7 +127,7 @@ def faults(table: dict[str, Any], width: int, command: list[str]) -> None:
     numbers = set(_NUMBER.findall(told))
     for i, title in enumerate(table["head"]):
         cells = [row[i] for row in table["rows"]]
-        if not {*cells} - {"", "-", "not counted"} and command[1:2] != ["--sql"]:
+        if not {*cells} - {"", "-", "not counted"} and command[0] != "query":
             assert title.strip(">") not in lines[0].split(), (command, title)
             continue
         for row, cell in enumerate(cells):

@@ -54,7 +54,7 @@ READS = {
     "report": {"report"},
     "triage": {"trace", "plain trace", "sqlite"},
     "claims": {"train.py"},
-    "compare": {"report", "record"},
+    "compare": {"report", "record", "trace", "plain trace", "sqlite"},
 }
 
 
@@ -75,12 +75,22 @@ def test_the_command_that_works_is_named(run, files, tmp_path: Path, verb: str, 
     assert done.stdout.strip() == ""
 
 
-def test_two_traces_are_compared_as_it_says(run, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    after = str(DATA / "elementwise_chain.mended.json.gz")
-    before = str(DATA / "elementwise_chain.planted.json.gz")
-    hint = run("compare", before, after).stderr.splitlines()[1]
-    *kept, compared = [shlex.split(command)[1:] for command in hint.split(";")]
-    assert len(kept) == 2
-    assert [run(*command, "--quiet").exit_code for command in kept] == [0, 0]
-    assert "Step: " in run(*compared).stdout
+def test_two_recordings_are_compared_as_what_triage_keeps_of_them(run, tmp_path: Path) -> None:
+    recordings = [DATA / f"elementwise_chain.{state}.json.gz" for state in ("planted", "mended")]
+    kept = [tmp_path / name for name in ("before.triage", "after.triage")]
+    for recording, folder in zip(recordings, kept, strict=True):
+        assert run("triage", recording, "-o", folder, "--quiet").exit_code == 0
+    direct = run("compare", *recordings)
+    assert direct.exit_code == 0
+    assert "faster" in direct.stdout
+    assert direct.stdout == run("compare", *kept).stdout
+    assert run("compare", *reversed(recordings), "--fail-on", "slower").exit_code == 1
+
+
+def test_a_recording_is_not_compared_with_something_else(run, tmp_path: Path) -> None:
+    recording = DATA / "elementwise_chain.planted.json.gz"
+    report = ROOT / "artifacts" / "stage2.B.ncu-rep"
+    for pair in ((recording, report), (report, recording), ("stage2", recording)):
+        found = run("compare", *pair)
+        assert found.exit_code == 2
+        assert "is a recording of a program" in found.stderr

@@ -10,19 +10,21 @@ profkit bench --all --kernels mine --build-dir build --json --quiet
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from profkit.cli import options
 from profkit.cli.options import flag
-from profkit.cli.output import note, print_blocks, print_json, spinner
-from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
 from profkit.errors import ProfkitError
-from profkit.measure import targets
-from profkit.measure.targets import Target, timed_rows
 from profkit.records.paths import HISTORY
-from profkit.show.views import measured
+
+if TYPE_CHECKING:
+    from profkit.measure.targets import Target
+
+GROUP = "Your own kernels"
+SUMMARY = "Time variants next to every reference, interleaved, with a warm and a cold L2."
 
 
-@options.verb("Your own kernels", bad="a variant is wrong")
+@options.verb(GROUP, SUMMARY, bad="a variant is wrong")
 def time_variants(
     variant: options.Names = None,
     every: options.Every = False,
@@ -34,8 +36,11 @@ def time_variants(
     rounds: int = flag("", "Of each process of --aa.", 120, min=6),
     history: str = flag("--history DIR", "Where --aa keeps what it found.", HISTORY),
 ) -> int:
-    """How fast, against every reference, in turns: L2 warm and cold."""
-    from profkit.measure import pipeline
+    from profkit.cli.output import print_blocks, print_json, spinner
+    from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
+    from profkit.measure import pipeline, targets
+    from profkit.measure.targets import timed_rows
+    from profkit.show.views import measured
 
     names, at = named_or_all(variant, every), targets.Places(kernels, build_dir)
     target = targets.choose_target(at, names, every, case or (), aa is None)
@@ -62,6 +67,7 @@ def time_variants(
 
 
 def _time_twins(target: Target, processes: int, rounds: int, folder: str) -> None:
+    from profkit.cli.output import note, print_blocks, spinner
     from profkit.evidence.history import History
     from profkit.evidence.noise import machine_noise
     from profkit.evidence.tables import HistoryTwin

@@ -16,19 +16,17 @@ from typing import TYPE_CHECKING
 
 from profkit.cli import options
 from profkit.cli.options import argument, flag
-from profkit.cli.output import note, print_blocks, say, spinner
 from profkit.errors import ProfkitError
 from profkit.files import resolve_path
-from profkit.measure.variants import build
-from profkit.show.views import measured
 
 if TYPE_CHECKING:
     from profkit.measure.capture import CapturedEntry
 
+GROUP = "Your own kernels"
+SUMMARY = "Turn Triton kernels of a running program into folders to work on."
 
-@options.verb(
-    "Your own kernels", bad="a captured kernel gives another result here than in the program"
-)
+
+@options.verb(GROUP, SUMMARY, bad="a captured kernel gives another result here than in the program")
 def capture_kernels(
     command: list[str] = argument("-- COMMAND...", "A Python program, as you run it.", ...),
     kernel: str = flag("REGEX", "Kernels of this name.", ".", show_default=False),
@@ -42,8 +40,10 @@ def capture_kernels(
     output: Path = flag("--output -o DIR", "The folder of problems.", Path("captured")),
     build_dir: options.BuildDir = None,
 ) -> int:
-    """A running program's Triton kernels, each in a folder to work on."""
+    from profkit.cli.output import print_blocks, spinner
     from profkit.measure import capture
+    from profkit.measure.variants import build
+    from profkit.show.views import measured
 
     wanted = capture.CaptureOptions(
         kernel, skip, None if every else count, values, int(limit * 1e6), timeout
@@ -62,6 +62,8 @@ def capture_kernels(
 
 def _say_next(kernels: Sequence[CapturedEntry], output: Path) -> int:
     """Say what to do next; the exit status is the worst of the kernels'."""
+    from profkit.cli.output import note, say
+
     captured = [k for k in kernels if k.file]
     if not captured:
         reasons = (k.why_not for k in kernels if k.why_not)

@@ -14,22 +14,23 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from profkit.cli import options
 from profkit.cli.options import flag
-from profkit.cli.output import note, print_blocks, refuse, say_all, say_each, spinner
-from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
 from profkit.errors import ProfkitError
-from profkit.measure import ladder, targets
-from profkit.measure.sanitize import sanitized
-from profkit.measure.targets import Places
-from profkit.show.views import measured
+
+if TYPE_CHECKING:
+    from profkit.measure.targets import Places
 
 _ONLY = "--build-only: "  # of flags that mean nothing without it
 
+GROUP = "Your own kernels"
+SUMMARY = "Check results and memory accesses in every case."
+
 
 @options.verb(
-    "Your own kernels", bad="a variant is wrong or over its budget, or a sanitizer found something"
+    GROUP, SUMMARY, bad="a variant is wrong or over its budget, or a sanitizer found something"
 )
 def check_variants(
     variant: options.Names = None,
@@ -50,8 +51,11 @@ def check_variants(
     artifacts: options.RecordsDir = None,
     gpus: options.Gpus = None,
 ) -> int:
-    """Is it right, on every case, and does it keep to its own memory."""
-    from profkit.measure import pipeline
+    from profkit.cli.output import print_blocks, refuse, spinner
+    from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
+    from profkit.measure import pipeline, targets
+    from profkit.measure.sanitize import sanitized
+    from profkit.show.views import measured
 
     at = targets.Places(kernels, build_dir, artifacts)
     names = named_or_all(variant, every)
@@ -77,6 +81,10 @@ def check_variants(
 
 def _build_only(at: Places, names: Sequence[str], archs: Sequence[str], refresh: bool) -> int:
     """Compile, and say what is over budget or does not compile; the exit status."""
+    from profkit.cli.output import note, print_blocks, say_all, say_each, spinner
+    from profkit.measure import ladder
+    from profkit.show.views import measured
+
     with spinner() as progress:
         progress("build")
         builds = ladder.compiled(at, names, archs)

@@ -14,15 +14,16 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-from profkit.cli import options, sources
+from profkit.cli import options
 from profkit.cli.options import argument, flag
-from profkit.cli.output import note, print_blocks, refuse, say_each, write_to
-from profkit.cli.pictures import import_plots
 from profkit.errors import ProfkitError
 from profkit.files import is_there
 
+GROUP = "Did it help"
+SUMMARY = "Test claims, gates and predicted gains against what was recorded."
 
-@options.verb("Did it help", forms="json markdown quiet", bad="a claim fails or a gate is not met")
+
+@options.verb(GROUP, SUMMARY, forms="json markdown quiet", bad="a claim fails or a gate is not met")
 def try_claims(
     files: list[Path] | None = argument(
         "FILES...", "Your own Python files of claims; with --ledger, its file.", None
@@ -32,7 +33,8 @@ def try_claims(
     update: bool = flag("--update", "First append what the artifacts say anew (--ledger).", False),
     output: options.Picture = None,
 ) -> int:
-    """Claims, gates and predicted gains, tried on what was recorded."""
+    from profkit.cli.output import refuse
+
     if ledger:
         if files and len(files) > 1:
             raise ProfkitError(f"{len(files)} ledgers: one at a time", f"--ledger {files[0]}")
@@ -47,6 +49,8 @@ def try_claims(
 
 
 def _try(files: Sequence[Path], artifacts: Path) -> int:
+    from profkit.cli import sources
+    from profkit.cli.output import print_blocks, say_each
     from profkit.evidence import claims as trying
     from profkit.evidence.runs import Evidence
     from profkit.show.views.comparison import verified
@@ -67,6 +71,8 @@ def _try(files: Sequence[Path], artifacts: Path) -> int:
 
 
 def _update(path: Path, artifacts: Path) -> int:
+    from profkit.cli import sources
+    from profkit.cli.output import note, say_each
     from profkit.evidence import ledger
 
     new = ledger.update(sources.evidence_of(artifacts), path)
@@ -77,6 +83,9 @@ def _update(path: Path, artifacts: Path) -> int:
 
 
 def _score(path: Path, artifacts: Path, output: Path | None) -> None:
+    from profkit.cli import sources
+    from profkit.cli.output import print_blocks, write_to
+    from profkit.cli.pictures import import_plots
     from profkit.evidence import ledger
     from profkit.show.views.comparison import ledger_table
 

@@ -11,8 +11,6 @@ profkit diagnose runs/ --brief                # for an agent: 500 tokens at most
 profkit diagnose runs/ --history history       # 10,000 reports, a few in memory
 profkit diagnose runs/ --on tcp://host:8786    # on a Dask cluster
 profkit diagnose runs/ --csv runs.csv --parquet runs.parquet
-profkit diagnose stage2 --with "shared_wavefronts*0.25, inst_exp/32" --case B
-profkit diagnose stage3b --with header --artifacts artifacts  # what it says moves
 """
 
 from __future__ import annotations
@@ -22,22 +20,15 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from profkit.cli import options, output
-from profkit.cli.launches import Chosen, expand_patterns, read_launches
+from profkit.cli import options
 from profkit.cli.options import flag
-from profkit.diagnosis.launches import judged_rows, with_lines
 from profkit.errors import ProfkitError
-from profkit.reports.cluster import cluster_client
-from profkit.show.text.escape import csv_text
-from profkit.show.views import diagnosis as views
 
 if TYPE_CHECKING:
-    from profkit.evidence.runs import Evidence
-    from profkit.model.whatif import CounterChange
+    from profkit.cli.launches import Chosen
 
 DETAILS = 3
-_LEFT = "it has a row in the table reports; profkit history --sql 'SELECT * FROM reports' shows all"
-HEADER = "header"  # of --with: what the header says moves
+_LEFT = "it has a row in the table reports; profkit query 'SELECT * FROM reports' shows all"
 Details = Annotated[
     int | None, flag("--top N", f"The N worst rows in detail; {DETAILS} if left out.", min=1)
 ]
@@ -57,17 +48,12 @@ On = Annotated[
 Into = Annotated[
     str | None, flag("--history DIR", "Show nothing: stream any number into a history's tables.")
 ]
-With = Annotated[
-    str | None,
-    flag(
-        "--with CHANGES",
-        "How much faster a recorded variant would be with other counts: "
-        f"'inst_exp/32, blocks*4'; {HEADER}: what its header says moves.",
-    ),
-]
+
+GROUP = "Understand a kernel"
+SUMMARY = "Say what each kernel waits for, and what fixing that should gain."
 
 
-@options.verb("Understand a kernel", forms="brief json markdown quiet")
+@options.verb(GROUP, SUMMARY, forms="brief json markdown quiet")
 def diagnose_reports(
     reports: options.Paths,
     csv: Path | None = flag("FILE", "Write the frame as CSV; - is stdout.", None),
@@ -80,20 +66,13 @@ def diagnose_reports(
     each: bool = flag("--each", "Launches of one kernel one by one.", False),
     on: On = None,
     history: Into = None,
-    changes: With = None,
-    case: str | None = flag("--case CASE", "--with: only this case.", None),
-    artifacts: options.Artifacts = options.ARTIFACTS,
 ) -> int:
-    """What each kernel waits for, and what fixing that could gain."""
+    from profkit.cli import output
+    from profkit.cli.launches import read_launches
+    from profkit.reports.cluster import cluster_client
+    from profkit.show.text.escape import csv_text
+
     brief = options.FORM.brief
-    of_reports = (csv, parquet, top, kernel, where, lines, every, each, brief, on, history)
-    if changes is not None:
-        if any(value not in (None, False) for value in of_reports) or len(reports) > 1:
-            raise ProfkitError("--with is of one variant", "leave out what chooses launches")
-        _ask_whatif(reports[0], changes, case, artifacts)
-        return options.DONE
-    elsewhere = {"--case": case, "--artifacts": artifacts != options.ARTIFACTS}
-    output.refuse(elsewhere, "of --with", "profkit diagnose VARIANT --with CHANGES")
     if history:
         if csv or parquet or options.FORM.markdown or brief or kernel or where:
             raise ProfkitError("--history keeps every launch and shows none", "leave out the rest")
@@ -112,6 +91,8 @@ def diagnose_reports(
 
 def show_reports(reports: Sequence[str]) -> int:
     """Print what the kernels of reports just made wait for; the exit status."""
+    from profkit.cli.launches import read_launches
+
     chosen = read_launches(reports)
     _show(chosen, None, None, False, False)
     return chosen.status
@@ -119,8 +100,11 @@ def show_reports(reports: Sequence[str]) -> int:
 
 def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
     """Diagnose reports into a history, a few in memory at a time; the exit status."""
+    from profkit.cli import output
+    from profkit.cli.launches import expand_patterns
     from profkit.evidence.history import History
     from profkit.evidence.stream import stream_reports
+    from profkit.reports.cluster import cluster_client
 
     paths, complete = expand_patterns(reports)
     with output.progress("reading") as step:
@@ -142,6 +126,10 @@ def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
 
 def _show(chosen: Chosen, top: int | None, lines: int | None, every: bool, each: bool) -> None:
     """Print the document; or the answer, the table, and the first rows in detail."""
+    from profkit.cli import output
+    from profkit.diagnosis.launches import judged_rows, with_lines
+    from profkit.show.views import diagnosis as views
+
     launches = chosen.launches
     if options.FORM.json:
         if top is not None:
@@ -161,42 +149,3 @@ def _show(chosen: Chosen, top: int | None, lines: int | None, every: bool, each:
             output.print_plain(views.brief_diagnosis([*detailed, *table[len(detailed) :]]))
         else:
             output.print_blocks(views.diagnosis_blocks(table, detailed, full=every))
-
-
-def _ask_whatif(variant: str, changes: str, case: str | None, artifacts: Path) -> None:
-    """How much faster a variant would be if these counts changed, before that is written."""
-    from profkit.cli import sources
-    from profkit.model.whatif import parse_changes, whatif_launch
-    from profkit.show.views.comparison import answers
-
-    evidence = sources.evidence_of(artifacts)
-    if changes == HEADER:
-        variant, counts = _header_moves(evidence, variant)
-    else:
-        counts = parse_changes(changes)
-    runs = [evidence.load(*name) for name in evidence.named(variant, case)]
-    estimates = [(run, whatif_launch(run.launch, counts)) for run in runs]
-    told = [{"case": r.case, "time_s": r.row["time"], "expect": x} for r, x in estimates]
-    document = {"variant": variant, "changes": counts, "answers": told}
-    output.print_blocks(
-        answers(variant, counts, estimates), {"schema": "profkit.whatif/1", **document}
-    )
-
-
-def _header_moves(evidence: Evidence, variant: str) -> tuple[str, tuple[CounterChange, ...]]:
-    """The parent of a variant and what its header says will move, as changes of the parent."""
-    from profkit.evidence.counters import parse_moves
-    from profkit.model.whatif import COUNTS, CounterChange
-
-    files = {name.rpartition("/")[2]: file for name, file in evidence.headers.items()}
-    if variant not in files:
-        known = [v for v, _ in evidence.names() if v == variant]
-        why = "say what changes: --with" if known else "profkit list names the variants"
-        raise ProfkitError(f"no kernel file of {variant} next to {evidence.root}", why)
-    header = files[variant].header
-    moves = parse_moves(" ".join(header.moves), variant)
-    changes = tuple(CounterChange(m.metric, "*", m.factor) for m in moves if m.metric in COUNTS)
-    if header.after is None or not changes:
-        why = f"{variant}: its header has no parent, or moves no count that the model knows"
-        raise ProfkitError(why, "say what changes: --with 'shared_wavefronts*0.25'")
-    return header.after, changes

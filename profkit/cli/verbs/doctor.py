@@ -9,14 +9,17 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from profkit.cli import options
-from profkit.cli.output import print_blocks
-from profkit.measure.variants import toolchain as examiner
-from profkit.show.views import measured
+
+GROUP = "For agents and CI"
+SUMMARY = "Check the GPU, driver, nvcc and ncu, and say how to fix what is missing."
 
 
-@options.verb("For agents and CI", forms="json", bad="something is missing that measuring needs")
+@options.verb(GROUP, SUMMARY, forms="json", bad="something is missing that measuring needs")
 def examine_machine() -> int:
-    """What is there to measure with, and what to do about what is not."""
+    from profkit.cli.output import print_blocks
+    from profkit.measure.variants import toolchain as examiner
+    from profkit.show.views import measured
+
     findings = [asdict(f) for f in examiner.examine()]
     print_blocks(measured.examined(findings), {"schema": "profkit.doctor/1", "findings": findings})
     missing = any(finding["status"] == "missing" for finding in findings)

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from profkit.cli import options
 from profkit.cli.options import argument, flag
-from profkit.cli.output import print_blocks
-from profkit.show.views import explain as pages
+
+GROUP = "Understand a kernel"
+SUMMARY = "Explain a rule, a metric or a word of a verdict."
 
 
-@options.verb("Understand a kernel", forms="")
+@options.verb(GROUP, SUMMARY, forms="")
 def explain_name(
     name: str | None = argument(
         "RULE-or-METRIC", "All of them when left out.", None, autocompletion=options.known_pages
     ),
     markdown: bool = flag("--markdown", "As Markdown; without a name the whole reference.", False),
 ) -> int:
-    """What a rule, a metric or a word of the verdict means."""
+    from profkit.cli.output import print_blocks
+    from profkit.show.views import explain as pages
+
     options.FORM.markdown = markdown
     if name is not None:
         print_blocks(pages.explain(name).blocks())

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from profkit.cli import options, sources
+from profkit.cli import options
 from profkit.cli.options import argument, flag
-from profkit.cli.output import print_blocks, say, say_each
 from profkit.errors import ProfkitError
 from profkit.files import is_folder
 from profkit.records.paths import HISTORY
@@ -21,7 +20,11 @@ from profkit.records.paths import HISTORY
 _SKIP = 125  # git bisect run: this commit cannot be tested
 
 
-@options.verb("For agents and CI", forms="json markdown quiet", bad="something is slower or wrong")
+GROUP = "For agents and CI"
+SUMMARY = "Fail when HEAD is wrong or slower than BASE: a merge gate on committed records."
+
+
+@options.verb(GROUP, SUMMARY, forms="json markdown quiet", bad="something is slower or wrong")
 def run_gate(
     base: Path = argument("", "The artifacts of the branch that this goes into.", ...),
     head: Path = argument("", "The artifacts of what is proposed.", Path("artifacts")),
@@ -30,11 +33,13 @@ def run_gate(
     history: options.HistoryDir = HISTORY,
     bisect: bool = flag("--bisect", "Exit 125, not 2: git bisect skips the commit.", False),
 ) -> int:
-    """Did anything that changed get slower or wrong from BASE to HEAD?
+    """Unchanged machine code is never judged by time.
 
-    Unchanged machine code is never judged by time. Of the rest: the smallest change that would
-    have been seen, and whether a difference is the code's, the method's, the machine's or noise.
+    Of the rest it says the smallest change that it would have seen, and whether a difference comes
+    from the code, the method, the machine or noise.
     """
+    from profkit.cli import sources
+    from profkit.cli.output import print_blocks, say, say_each
     from profkit.evidence.gate import judge_gate
     from profkit.evidence.noise import KnownSpreads
     from profkit.evidence.runs import Evidence

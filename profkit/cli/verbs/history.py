@@ -6,8 +6,6 @@ profkit history champion --case B
 profkit history stage2 --case B -o history.png # steps, intervals, machines
 profkit history --add --commit HEAD~2 --quiet --json
 profkit history --history runs/history --markdown
-profkit history --sql                         # the tables and their columns
-profkit history --sql 'SELECT variant, min(median) FROM runs GROUP BY variant'
 """
 
 from __future__ import annotations
@@ -17,10 +15,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profkit.cli import options, sources
+from profkit.cli import options
 from profkit.cli.options import argument, flag
-from profkit.cli.output import note, print_blocks, refuse, say_each, write_to
-from profkit.cli.pictures import import_plots
 from profkit.errors import ProfkitError
 from profkit.records.paths import HISTORY
 
@@ -28,65 +24,45 @@ if TYPE_CHECKING:
     from profkit.evidence.history import History
 
 
-@options.verb("Did it help", forms="json markdown quiet")
+GROUP = "Did it help"
+SUMMARY = "Show what changed when, by which commit, and whether it is real."
+
+
+@options.verb(GROUP, SUMMARY, forms="json markdown quiet")
 def show_history(
-    subject: str | None = argument(
-        "", "A variant, or stage2.B; without it, all. Or a question.", None
-    ),
+    subject: str | None = argument("", "A variant, or stage2.B; without it, all.", None),
     case: options.Case = None,
     history: options.HistoryDir = HISTORY,
     artifacts: options.Artifacts = options.ARTIFACTS,
     add: bool = flag("--add", "First add the artifacts: records and diagnoses.", False),
     log: bool = flag("--log", "First add every record in the artifacts' git log.", False),
     commit: str | None = flag("HASH", "Of the code, for records that do not say (--add).", None),
-    sql: bool = flag("--sql", "SUBJECT is a question to DuckDB; without one, the tables.", False),
     output: options.Picture = None,
 ) -> int:
-    """What changed when, by which commit, and was it real.
-
-    Each run is compared with the one before it on the same GPU, at one false alarm in a thousand.
-    """
+    """Each run is compared with the one before it on the same GPU, at one false alarm in a thousand."""
+    from profkit.cli import sources
+    from profkit.cli.output import print_blocks, say_each, write_to
+    from profkit.cli.pictures import import_plots
     from profkit.evidence.history import History
     from profkit.show.views.history import history_blocks
 
     kept = History(history)
-    if sql:
-        others = {"--case": case, "--add": add, "--log": log, "--commit": commit, "-o": output}
-        refuse(others, "not of a question in SQL", "leave it out, or --sql")
-        problems = _ask(kept, subject)
-        empty = False
-    else:
-        problems = list(_from_log(kept, artifacts) if log else ())
-        problems += _from_artifacts(kept, artifacts, commit) if add else ()
-        name, _, at = (subject or "").partition(".")
-        steps, unreadable = sources.read_steps(history, name, at or case or "")
-        problems += unreadable
-        if output:
-            plots = import_plots()
+    problems = list(_from_log(kept, artifacts) if log else ())
+    problems += _from_artifacts(kept, artifacts, commit) if add else ()
+    name, _, at = (subject or "").partition(".")
+    steps, unreadable = sources.read_steps(history, name, at or case or "")
+    problems += unreadable
+    if output:
+        plots = import_plots()
 
-            plots.save(plots.history_steps(steps), write_to(output))
-        print_blocks(history_blocks(steps), {"schema": "profkit.history/1", "steps": steps})
-        empty = not steps
+        plots.save(plots.history_steps(steps), write_to(output))
+    print_blocks(history_blocks(steps), {"schema": "profkit.history/1", "steps": steps})
     say_each(problems, quiet=options.FORM.quiet)
-    return options.COULD_NOT if problems or empty else options.DONE
-
-
-def _ask(kept: History, question: str | None) -> list[ProfkitError]:
-    """Print the answer to a question in SQL, or the tables; return what could not be read."""
-    from profkit.evidence.history import query
-    from profkit.evidence.tables import SCHEMA, schema_rows
-    from profkit.show.views.history import answer_blocks, rows_of, schema_blocks
-
-    if question is None:
-        columns = schema_rows()
-        print_blocks(schema_blocks(SCHEMA, columns), {"schema": SCHEMA, "columns": columns})
-        return []
-    frame, problems = query(kept, question)
-    print_blocks(answer_blocks(frame), {"schema": "profkit.query/1", "rows": rows_of(frame)})
-    return problems
+    return options.COULD_NOT if problems or not steps else options.DONE
 
 
 def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
+    from profkit.cli.output import note
     from profkit.measure.commits import committed_runs
 
     runs, problems = committed_runs(artifacts)
@@ -97,6 +73,8 @@ def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
 
 
 def _from_artifacts(kept: History, artifacts: Path, commit: str | None) -> Iterable[ProfkitError]:
+    from profkit.cli import sources
+    from profkit.cli.output import note
     from profkit.evidence.history import add_artifacts
     from profkit.measure.commits import commit_at_hand, commit_named
 

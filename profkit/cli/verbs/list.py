@@ -11,19 +11,22 @@ from dataclasses import asdict
 
 from profkit.cli import options
 from profkit.cli.options import flag
-from profkit.cli.output import print_blocks, say_each
-from profkit.measure import ladder, targets
-from profkit.show.views import measured
+
+GROUP = "Your own kernels"
+SUMMARY = "List variants in ladder order: what is built, recorded or stale."
 
 
-@options.verb("Your own kernels", forms="json")
+@options.verb(GROUP, SUMMARY, forms="json")
 def list_variants(
     problem: str | None = flag("NAME", "Only this one: a folder of --kernels.", None),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
 ) -> int:
-    """The variants in ladder order: built, recorded, stale."""
+    from profkit.cli.output import print_blocks, say_each
+    from profkit.measure import ladder, targets
+    from profkit.show.views import measured
+
     listed, problems = ladder.listing(targets.Places(kernels, build_dir, artifacts), problem)
     rows = [asdict(variant) for variant in listed]
     print_blocks(measured.variants_table(rows), {"schema": "profkit.list/1", "variants": rows})

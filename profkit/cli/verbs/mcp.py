@@ -50,11 +50,14 @@ _LAUNCH = ("report", "index", "kernel", "time_s", "bound", "limiter", "saves_s")
 _FINDING = ("rule", "cause", "gain", "expect", "where", "try")
 
 
-@options.verb("For agents and CI", forms="")
+GROUP = "For agents and CI"
+SUMMARY = "Serve the reports in a folder to an agent over MCP."
+
+
+@options.verb(GROUP, SUMMARY, forms="")
 def serve_agents(
     root: Path = flag("--root DIR", "Only what is in here can be read.", Path()),
 ) -> int:
-    """Answer an agent over MCP, of reports in one folder."""
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
         os.environ.pop(name, None)  # whatever the agent's terminal can, an answer is plain text
     # Of a wrong type the sentence is enough; and no log lines of the library's, with rich.

@@ -11,18 +11,21 @@ from pathlib import Path
 
 from profkit.cli import options
 from profkit.cli.options import argument, flag
-from profkit.cli.output import note, print_blocks
-from profkit.measure.variants import problem as problems
-from profkit.show.views import measured
+
+GROUP = "Your own kernels"
+SUMMARY = "Create a folder or a kernel to begin with, in CUDA or Triton."
 
 
-@options.verb("Your own kernels")
+@options.verb(GROUP, SUMMARY)
 def new_folder(
     problem: str = argument("PROBLEM", "Its name: row-sum.", ...),
     language: str = flag("--language NAME", "Of its first variant: cuda, triton.", "cuda"),
     kernels: options.Kernels = None,
 ) -> int:
-    """A folder to begin with: problem.py, one variant, a README. Needs no GPU."""
+    from profkit.cli.output import note, print_blocks
+    from profkit.measure.variants import problem as problems
+    from profkit.show.views import measured
+
     written = problems.new_problem(problem, language, kernels or Path("kernels"))
     folder = written[0].parent
     document = {"schema": "profkit.new/1", "folder": folder, "files": written}

@@ -18,21 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from profkit.cli import options
-from profkit.cli import output as out
 from profkit.cli.options import argument, flag, one_of
-from profkit.cli.targets import named_or_all, on_gpus, say_gpus, watched
-from profkit.cli.verbs.diagnose import show_reports
 from profkit.errors import ProfkitError
 from profkit.files import is_there, resolve_path
-from profkit.measure import collect, targets
-from profkit.measure.ncu_output import LOG
-from profkit.measure.targets import Places, Target
-from profkit.measure.variants import toolchain
-from profkit.reports.cluster import cluster_client
-from profkit.show.views import measured
 
 if TYPE_CHECKING:
+    from profkit.measure import collect
     from profkit.measure.pipeline import Profiled
+    from profkit.measure.targets import Places, Target
 
 Set = Annotated[
     str,
@@ -55,7 +48,11 @@ On = Annotated[
 ]
 
 
-@options.verb("Your own kernels", bad="a variant is wrong")
+GROUP = "Your own kernels"
+SUMMARY = "Check and time a variant, profile one call with ncu, and diagnose it."
+
+
+@options.verb(GROUP, SUMMARY, bad="a variant is wrong")
 def profile_variants(
     command: list[str] | None = argument("[-- COMMAND...]", "Any command at all.", None),
     variant: options.Names = None,
@@ -75,8 +72,9 @@ def profile_variants(
     gpus: options.Gpus = None,
     on: On = None,
 ) -> int:
-    """Why: check, time, ncu round exactly one call, diagnosis."""
-    from profkit.measure import pipeline
+    from profkit.cli import output as out
+    from profkit.cli.targets import named_or_all, on_gpus, say_gpus
+    from profkit.measure import collect, pipeline, targets
 
     filters = collect.launch_filters(kernel, skip, count, nvtx)
     settings = collect.CollectOptions(set_, cache, timeout, filters if command else ())
@@ -111,7 +109,9 @@ def _profile_on(
     address: str, target: Target, at: Places, how: Sequence[str], gpus: str | None
 ) -> int:
     """Profile each case wherever a GPU is free, into the shared artifacts; the exit status."""
+    from profkit.cli import output as out
     from profkit.measure.pipeline import HostResult, profile_on_hosts
+    from profkit.reports.cluster import cluster_client
 
     if gpus is not None:
         hint = "workers of the cluster have a GPU each"
@@ -133,6 +133,8 @@ def _profile_on(
 
 def _remember(results: Sequence[Profiled], artifacts: Path) -> None:
     """Write what the rules predict, and what came of earlier predictions, into the ledger."""
+    from profkit.cli import output as out
+
     measured = [(r.name, r.case) for r in results if r.report]
     if not measured:
         return
@@ -149,6 +151,10 @@ def _remember(results: Sequence[Profiled], artifacts: Path) -> None:
 
 def _show(results: Sequence[Profiled]) -> int:
     """Print the diagnosis of every report, or what is known without counters; the exit status."""
+    from profkit.cli import output as out
+    from profkit.cli.verbs.diagnose import show_reports
+    from profkit.show.views import measured
+
     reports, unread = [str(r.report) for r in results if r.report], options.DONE
     if options.FORM.json:
         runs = [
@@ -170,6 +176,13 @@ def _show(results: Sequence[Profiled]) -> int:
 
 
 def _wrap(command: Sequence[str], output: Path | None, settings: collect.CollectOptions) -> int:
+    from profkit.cli import output as out
+    from profkit.cli.targets import watched
+    from profkit.cli.verbs.diagnose import show_reports
+    from profkit.measure import collect
+    from profkit.measure.ncu_output import LOG
+    from profkit.measure.variants import toolchain
+
     report = output or Path(f"{Path(command[0]).stem}.ncu-rep")
     if report.suffix != ".ncu-rep":
         raise ProfkitError(f"-o {report}: a report ends in .ncu-rep")

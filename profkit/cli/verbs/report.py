@@ -11,20 +11,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from profkit.cli import options, sources
-from profkit.cli.launches import read_launches
+from profkit.cli import options
 from profkit.cli.options import argument, flag
-from profkit.cli.output import note, say_each, write_to
 from profkit.errors import ProfkitError
 from profkit.files import write_text
-from profkit.program import readers as recordings
-from profkit.program.document import read_document
-from profkit.program.triage import triage_timeline
 
 ROWS = 50  # on a page; about 40 kB each
 
 
-@options.verb("Understand a kernel", forms="quiet")
+GROUP = "Understand a kernel"
+SUMMARY = "Write one page of reports for somebody without profkit."
+
+
+@options.verb(GROUP, SUMMARY, forms="quiet")
 def write_report(
     what: list[str] = argument(
         "REPORTS...", "Reports, folders and globs; what triage -o keeps; a history.", ...
@@ -35,10 +34,14 @@ def write_report(
     where: options.Where = None,
     top: options.Top = None,
 ) -> int:
-    """A page of reports in one file, for somebody without profkit.
+    """It needs no network; a whole program and a history can be on it too."""
+    from profkit.cli import sources
+    from profkit.cli.launches import read_launches
+    from profkit.cli.output import note, say_each, write_to
+    from profkit.program import readers as recordings
+    from profkit.program.document import read_document
+    from profkit.program.triage import triage_timeline
 
-    It needs no network; a whole program and a history can be on it too.
-    """
     if output is None:
         raise ProfkitError(f"{what[0]}: a page of reports needs a place", "-o page.html")
     from profkit.show import page as pages

@@ -11,16 +11,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from profkit.cli import options
-from profkit.cli.launches import read_launches
 from profkit.cli.options import argument, flag
-from profkit.cli.output import note, write_to
-from profkit.cli.pictures import import_plots
 from profkit.errors import ProfkitError
-from profkit.records.grid import read_grid
 from profkit.records.paths import kind_of
 
+GROUP = "Understand a kernel"
+SUMMARY = "Draw every launch under the ceilings of its machine."
 
-@options.verb("Understand a kernel", forms="quiet")
+
+@options.verb(GROUP, SUMMARY, forms="quiet")
 def draw_roofline(
     reports: list[str] = argument(
         "REPORTS...",
@@ -35,10 +34,12 @@ def draw_roofline(
     kernel: options.Kernel = None,
     where: options.Where = None,
 ) -> int:
-    """Every launch under the ceilings of its machine, as a picture.
+    """Times by shape are drawn next to launches; alone they show who is fastest at which shape."""
+    from profkit.cli.launches import read_launches
+    from profkit.cli.output import note, write_to
+    from profkit.cli.pictures import import_plots
+    from profkit.records.grid import read_grid
 
-    Times by shape are drawn next to launches; alone they show who is fastest where, and how far ahead.
-    """
     plots = import_plots()
 
     grids = [Path(word) for word in reports if kind_of(word) == "grid"]

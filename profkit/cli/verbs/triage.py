@@ -59,7 +59,11 @@ INSTEAD[".htm"] = INSTEAD[".html"]
 RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep"}
 
 
-@options.verb("Understand a program", forms="json markdown quiet")
+GROUP = "Understand a program"
+SUMMARY = "Show where a whole program's step goes, and what to fix first."
+
+
+@options.verb(GROUP, SUMMARY, forms="json markdown quiet")
 def triage_program(
     what: list[str] = argument("RECORDING or -- COMMAND...", "A trace, or what to run.", ...),
     range_: str = flag("--range NAME", "The NVTX range that is a step.", ""),
@@ -74,7 +78,6 @@ def triage_program(
     output: Path | None = flag("--output -o DIR", "Keep timeline and answer there.", None),
     page: Path | None = flag("FILE", "Write it as an HTML page too.", None),
 ) -> int:
-    """Where a whole program's step goes, and what to do first."""
     _may_write(output, page, what)
     if by not in BY:
         raise ProfkitError(f"--by {by}: there is no table of that", f"one of {', '.join(BY)}")

@@ -18,14 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from profkit.cli import options
 from profkit.cli.options import flag
-from profkit.cli.output import print_blocks, save_frame, say, say_each, spinner
-from profkit.cli.pictures import import_plots
 from profkit.errors import ProfkitError, install_extra, needing
 from profkit.files import write_text
-from profkit.measure import targets
-from profkit.measure.worker import visible_devices
-from profkit.show.views import measured as views
-from profkit.tune.task import SearchOptions, subject_of, task_of
 
 if TYPE_CHECKING:
     from profkit.tune.run import SearchResult
@@ -38,7 +32,11 @@ Occupancy = Annotated[
 ]
 
 
-@options.verb("Your own kernels")
+GROUP = "Your own kernels"
+SUMMARY = "Search the tunables that a header declares."
+
+
+@options.verb(GROUP, SUMMARY)
 def tune_variant(
     variant: str = flag(
         "--variant ID", "What to tune.", ..., autocompletion=options.known_variants
@@ -59,7 +57,12 @@ def tune_variant(
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
 ) -> int:
-    """Search the tunables that a header declares."""
+    from profkit.cli.output import print_blocks, say, say_each, spinner
+    from profkit.measure import targets
+    from profkit.measure.worker import visible_devices
+    from profkit.show.views import measured as views
+    from profkit.tune.task import SearchOptions, subject_of, task_of
+
     with needing("optuna", "profkit tune"):
         from profkit.tune import run
 
@@ -90,6 +93,9 @@ def tune_variant(
 
 
 def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
+    from profkit.cli.pictures import import_plots
+    from profkit.show.views import measured as views
+
     plots = import_plots()
     from profkit.tune import run
 
@@ -119,6 +125,8 @@ def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
 
 def _history(frame: Any, folder: Path) -> Path:
     """The history as Parquet; as CSV where pyarrow is not installed."""
+    from profkit.cli.output import save_frame, say
+
     as_csv = find_spec("pyarrow") is None
     if as_csv:
         say(ProfkitError("no pyarrow: the history is a CSV file", install_extra("pyarrow")))

@@ -12,9 +12,8 @@ from profkit.evidence.compare import Compared, GateResult, ResourceChange, RunCo
 from profkit.evidence.counters import FindingChange, HeaderPrediction, LaunchChange, Moved
 from profkit.evidence.ladder import Ladder, Rung, Summary
 from profkit.evidence.ledger import Calibration, Ledger, Score
-from profkit.evidence.runs import Run
 from profkit.model.scenario import Expectation
-from profkit.model.whatif import CounterChange
+from profkit.model.whatif import CounterChange, Expected
 from profkit.reports import figures
 from profkit.show.text import words
 from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, grid, plain_words
@@ -301,17 +300,17 @@ def _came_out(score: Score) -> str:
 
 
 def answers(
-    variant: str, changes: Iterable[CounterChange], estimates: Sequence[tuple[Run, Expectation]]
+    variant: str, changes: Iterable[CounterChange], expected: Sequence[Expected]
 ) -> Iterator[Block]:
     condition = ", ".join(f"{c.metric} {c.op} {c.value:g}" for c in changes)
     yield Heading(f"{variant}, if {condition}")
-    columns: Columns[tuple[Run, Expectation]] = {
-        "case": lambda of: str(of[0].case),
-        ">time now": lambda of: figures.seconds(of[0].row["time"]),
-        ">expected": lambda of: words.expect(of[1]),
-        ">time then": lambda of: figures.seconds(of[0].row["time"] / of[1].gain),
+    columns: Columns[Expected] = {
+        "case": lambda row: str(row.case),
+        ">time now": lambda row: figures.seconds(row.time_s),
+        ">expected": lambda row: words.expect(row.expect),
+        ">time then": lambda row: figures.seconds(row.time_s / row.expect.gain),
     }
-    yield grid(estimates, columns)
+    yield grid(expected, columns)
     yield TextLine(
         "time under ncu; the interval is how far off it was on programs that it was not fitted to"
     )

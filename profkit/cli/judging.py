@@ -1,0 +1,35 @@
+"""What the verbs that compare share: --fail-on, and the exit status of what was compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from profkit.cli.options import DONE, FAIL_ON
+from profkit.cli.output import note
+from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.evidence.compare import RunComparison
+
+
+def read_fail_on(given: Sequence[str]) -> set[str]:
+    """Return what --fail-on names, each flag one word or several with commas."""
+    words: set[str] = set()
+    for value in given:
+        words.update(value.split(","))
+    if unknown := words - set(FAIL_ON):
+        problem = f"--fail-on {', '.join(sorted(unknown))}: not known"
+        raise ProfkitError(problem, f"one of {', '.join(FAIL_ON)}")
+    return words
+
+
+def report_comparisons(comparisons: Iterable[RunComparison], fail_if: set[str]) -> int:
+    """Say on stderr why the exit status is not 0; return it."""
+    from profkit.evidence.compare import closing
+
+    worst = DONE
+    for code, reason in closing(list(comparisons), fail_if):
+        worst = max(worst, code)
+        note(f"exit status {code}: {reason}" if code else f"not judged: {reason}")
+    return worst

@@ -1,0 +1,94 @@
+"""One variant  ->  keep it, or not, against the one that it changes.
+
+profkit decide stage2 --case B --markdown     # for a pull request
+profkit decide stage2.B --against stage1 --gate gates.py --json
+profkit decide stage2 --artifacts h100 --anyway --quiet
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profkit.cli import options
+from profkit.errors import ProfkitError
+from profkit.files import is_there
+
+if TYPE_CHECKING:
+    from profkit.evidence.compare import GateResult
+    from profkit.evidence.runs import Evidence
+
+GROUP = "Did it help"
+SUMMARY = "Decide whether to keep a variant, by time, counters and gates."
+_STATUS = {
+    "keep": options.DONE,
+    "no gain proven": options.DONE,
+    "reject": options.BAD,
+    "undecided": options.COULD_NOT,
+}
+
+Variant = Annotated[
+    str,
+    typer.Argument(
+        metavar="VARIANT",
+        help="A recorded variant: stage2 or stage2.B.",
+        autocompletion=options.known_recorded,
+    ),
+]
+Against = Annotated[
+    str | None,
+    typer.Option(
+        "--against",
+        metavar="ID",
+        help="Compare with this one instead of the one that it changes.",
+        autocompletion=options.known_recorded,
+    ),
+]
+Gates = Annotated[
+    list[Path] | None,
+    typer.Option("--gate", metavar="FILE", help="Hold acceptance gates too: a file of claims."),
+]
+
+
+@options.verb(GROUP, SUMMARY, forms="json markdown quiet", bad="the variant is rejected")
+def decide_variant(
+    variant: Variant,
+    case: options.Case = None,
+    against: Against = None,
+    gate: Gates = None,
+    artifacts: options.Artifacts = options.ARTIFACTS,
+    anyway: options.Anyway = False,
+) -> int:
+    from profkit.cli import sources
+    from profkit.cli.output import print_blocks
+    from profkit.evidence.compare import Policy
+    from profkit.evidence.ladder import summarize_variant
+    from profkit.evidence.runs import Evidence
+    from profkit.show.views.comparison import ladder_summary
+
+    if "/" in variant or is_there(Path(variant)):
+        raise ProfkitError(f"{variant}: decide takes a variant", "stage2 or stage2.B")
+    evidence = sources.evidence_of(artifacts)
+    names = evidence.named(variant, case)
+    gates = _try_gates(gate or (), Evidence(artifacts) if anyway else evidence)
+    policy = Policy(anyway=anyway)
+    summaries = [summarize_variant(evidence, *name, against, gates, policy) for name in names]
+    blocks = chain.from_iterable(map(ladder_summary, summaries))
+    print_blocks(blocks, {"schema": "profkit.summary/1", "summaries": summaries})
+    return max(_STATUS[summary.decision] for summary in summaries)
+
+
+def _try_gates(files: Sequence[Path], evidence: Evidence) -> list[GateResult]:
+    from profkit.evidence.claims import verify_claim_files
+
+    gates: list[GateResult] = []
+    for file in verify_claim_files(files, evidence):
+        if file.error or not file.gates:
+            hint = "gate(name, [claims])"
+            raise ProfkitError(f"--gate {file.path}: {file.error or 'has no gate'}", hint)
+        gates += file.gates
+    return gates

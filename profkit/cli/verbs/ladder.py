@@ -1,0 +1,87 @@
+"""Every variant of a problem  ->  compared with the one that it changes.
+
+profkit ladder --case B
+profkit ladder --case B --brief               # the table alone
+profkit ladder --case B -o ladder.png
+profkit ladder --artifacts runs --json --fail-on slower
+profkit ladder --history runs/history --markdown --quiet
+profkit ladder --artifacts h100 --anyway      # across GPUs: only to look
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profkit.cli import options
+from profkit.errors import ProfkitError
+from profkit.records.paths import HISTORY
+
+if TYPE_CHECKING:
+    from profkit.evidence.compare import Policy
+    from profkit.evidence.ladder import Ladder
+
+GROUP = "Did it help"
+SUMMARY = "Compare every variant with the one that it changes."
+
+
+@options.verb(
+    GROUP, SUMMARY, forms="brief json markdown quiet", bad="a step is as bad as --fail-on names"
+)
+def compare_ladder(
+    case: options.Case = None,
+    artifacts: options.Artifacts = options.ARTIFACTS,
+    anyway: options.Anyway = False,
+    fail_on: options.FailOn = None,
+    history: options.HistoryDir = HISTORY,
+    output: options.Picture = None,
+) -> int:
+    from profkit.cli import output as out
+    from profkit.cli.judging import read_fail_on, report_comparisons
+    from profkit.evidence.compare import Policy
+    from profkit.evidence.noise import KnownSpreads
+
+    fail_if = read_fail_on(fail_on or ())
+    known = KnownSpreads(history)
+    ladders = _build_ladders(artifacts, case, Policy(spread_of=known, anyway=anyway), output)
+    _print_ladders(ladders)
+    problems = list(chain.from_iterable(ladder.problems for ladder in ladders))
+    out.say_each([*problems, *known.problems], quiet=options.FORM.quiet)
+    steps = chain.from_iterable(ladder.steps for ladder in ladders)
+    comparisons = [step.change for step in steps if step.change]
+    worst = options.COULD_NOT if problems else options.DONE
+    if not fail_if:
+        return worst
+    return max(worst, report_comparisons(comparisons, fail_if))
+
+
+def _build_ladders(
+    artifacts: Path, case: str | None, policy: Policy, output: Path | None
+) -> list[Ladder]:
+    """Return the ladder of each recorded case, the only one drawn where that is asked for."""
+    from profkit.cli import sources
+    from profkit.cli.output import write_to
+    from profkit.cli.pictures import import_plots
+    from profkit.evidence.ladder import build_ladder
+
+    evidence = sources.evidence_of(artifacts)
+    cases = [case] if case else evidence.recorded_cases()
+    if not cases:
+        raise ProfkitError(f"no run record in {artifacts}", "profkit profile --all")
+    if output and len(cases) > 1:
+        raise ProfkitError(f"one picture of {len(cases)} cases", f"--case {cases[0]} -o {output}")
+    ladders = [build_ladder(evidence, name, policy) for name in cases]
+    if output:
+        plots = import_plots()
+        plots.save(plots.ladder(ladders[0]), write_to(output))
+    return ladders
+
+
+def _print_ladders(ladders: list[Ladder]) -> None:
+    from profkit.cli.output import print_blocks
+    from profkit.show.views import comparison as views
+
+    show_ladder = views.ladder_table if options.FORM.brief else views.ladder_steps
+    blocks = chain.from_iterable(map(show_ladder, ladders))
+    print_blocks(blocks, {"schema": "profkit.ladders/1", "ladders": ladders})

@@ -1,0 +1,128 @@
+"""A recorded variant or a report, and changed counts  ->  how much faster it would be.
+
+profkit whatif stage2 "shared_wavefronts*0.25, inst_exp/32" --case B
+profkit whatif my.ncu-rep "dram_bytes*0.5" --kernel flash
+profkit whatif stage3b --artifacts artifacts  # what its header says will move
+profkit whatif stage2 "blocks*4" --json
+profkit whatif stage2 "blocks*4" --markdown --quiet
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from profkit.cli import options
+from profkit.errors import ProfkitError
+from profkit.files import is_folder, is_there
+from profkit.records.paths import SUFFIXES, is_table
+
+if TYPE_CHECKING:
+    from profkit.evidence.runs import Evidence
+    from profkit.model.whatif import CounterChange, Expected
+
+GROUP = "Did it help"
+SUMMARY = "Estimate how much faster a kernel would be with other counts."
+HEADER = "header"
+
+Subject = Annotated[
+    str,
+    typer.Argument(
+        metavar="VARIANT|REPORT",
+        help="A recorded variant, or a report.",
+        autocompletion=options.known_sides,
+    ),
+]
+Changes = Annotated[
+    str,
+    typer.Argument(
+        metavar="CHANGES",
+        help="What changes: 'inst_exp/32, blocks*4'. Left out, what a variant's header says.",
+        show_default=False,
+    ),
+]
+
+
+@options.verb(GROUP, SUMMARY, forms="json markdown quiet")
+def estimate_change(
+    subject: Subject,
+    changes: Changes = HEADER,
+    case: options.Case = None,
+    kernel: options.Kernel = None,
+    artifacts: options.Artifacts = options.ARTIFACTS,
+) -> int:
+    from profkit.cli.output import print_blocks, refuse
+    from profkit.model.whatif import parse_changes
+    from profkit.show.views.comparison import answers
+
+    if _is_report(subject):
+        refuse({"--case": case}, "not of a report", "--kernel REGEX chooses launches")
+        if changes == HEADER:
+            hint = f"profkit whatif {subject} 'shared_wavefronts*0.25'"
+            raise ProfkitError(f"{subject}: a report has no header to say what changes", hint)
+        name, counts = subject, parse_changes(changes)
+        expected = list(_expect_of_report(subject, counts, kernel))
+    else:
+        refuse({"--kernel": kernel}, "not of a variant", "--case CASE chooses its launches")
+        name, counts, expected = _expect_of_variant(subject, changes, case, artifacts)
+    document = {"variant": name, "changes": counts, "answers": expected}
+    print_blocks(answers(name, counts, expected), {"schema": "profkit.whatif/1", **document})
+    return options.DONE
+
+
+def _is_report(subject: str) -> bool:
+    path = Path(subject)
+    return subject.endswith(SUFFIXES) or is_folder(path) or (is_there(path) and is_table(path))
+
+
+def _expect_of_report(
+    report: str, counts: Sequence[CounterChange], kernel: str | None
+) -> Iterator[Expected]:
+    from profkit.cli.launches import read_launches
+    from profkit.model.launch import Launch
+    from profkit.model.whatif import Expected, whatif_launch
+
+    for judged in read_launches([report], kernel).launches:
+        expectation = whatif_launch(Launch(judged.values), counts)
+        yield Expected(judged.case or judged.kernel, judged.time, expectation)
+
+
+def _expect_of_variant(
+    variant: str, changes: str, case: str | None, artifacts: Path
+) -> tuple[str, tuple[CounterChange, ...], list[Expected]]:
+    from profkit.cli import sources
+    from profkit.model.whatif import Expected, parse_changes, whatif_launch
+
+    evidence = sources.evidence_of(artifacts)
+    if changes == HEADER:
+        variant, counts = _read_header_moves(evidence, variant)
+    else:
+        counts = parse_changes(changes)
+    runs = [evidence.load(*name) for name in evidence.named(variant, case)]
+    expected = [Expected(r.case, r.row["time"], whatif_launch(r.launch, counts)) for r in runs]
+    return variant, counts, expected
+
+
+def _read_header_moves(evidence: Evidence, variant: str) -> tuple[str, tuple[CounterChange, ...]]:
+    """Return the parent of a variant, and what its header says will move as changes of the parent."""
+    from profkit.evidence.counters import parse_moves
+    from profkit.model.whatif import COUNTS, CounterChange
+
+    files: Mapping[str, Any] = {
+        name.rpartition("/")[2]: file for name, file in evidence.headers.items()
+    }
+    if variant not in files:
+        known = [name for name, _ in evidence.names() if name == variant]
+        hint = "say what changes" if known else "profkit list names the variants"
+        raise ProfkitError(f"no kernel file of {variant} next to {evidence.root}", hint)
+    header = files[variant].header
+    moves = parse_moves(" ".join(header.moves), variant)
+    counts = tuple(CounterChange(m.metric, "*", m.factor) for m in moves if m.metric in COUNTS)
+    if header.after is None or not counts:
+        problem = f"{variant}: its header has no parent, or moves no count that the model knows"
+        hint = f"say what changes: profkit whatif {variant} 'shared_wavefronts*0.25'"
+        raise ProfkitError(problem, hint)
+    return header.after, counts
