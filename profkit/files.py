@@ -639,29 +639,34 @@ def temporary_folder(parent: str | Path | None = None) -> Iterator[Path]:
     _sweep_folders(place, prefix)
     try:
         made = tempfile.TemporaryDirectory(dir=place, prefix=prefix, ignore_cleanup_errors=True)
+        with made as name:
+            handle = _lock_new_folder(name)
+            try:
+                yield Path(name)
+            finally:
+                os.close(handle)
     except OSError as error:
-        if parent:
+        is_of_the_place = str(error.filename or place).startswith(str(place))
+        if parent or error.errno not in _NO_ROOM or not is_of_the_place:
             raise
-        raise cannot_write(place, error) from error
-    with made as name:
-        handle = _lock_new_folder(name)
-        try:
-            yield Path(name)
-        finally:
-            os.close(handle)
+        hint = "make room there, or name another folder: TMPDIR=FOLDER"
+        raise ProfkitError(f"{place}: cannot be written: {error.strerror}", hint) from error
 
 
+# What a write fails with where there is no room for it: a disk, a quota, ulimit -f, a read-only disk.
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 _LOCK = ".lock"  # in a temporary folder: held while its process lives, and says whose folder it is
 
 
 def _lock_new_folder(name: str) -> int:
     """Return the handle whose lock says that a folder is in use; what it holds says whose it is."""
+    handle = os.open(Path(name) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        handle = os.open(Path(name) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(handle, fcntl.LOCK_EX)
         os.write(handle, _write_token(os.stat(name)))
-    except OSError as error:
-        raise cannot_write(name, error) from error
+    except OSError:
+        os.close(handle)
+        raise
     return handle
 
 

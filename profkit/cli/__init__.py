@@ -1,5 +1,20 @@
 """The command line. A verb is one file in verbs/; see app.py."""
 
-from profkit.cli.app import main
+from __future__ import annotations
 
-__all__ = ["main"]
+import sys
+
+from profkit.errors import explain_limit
+
+
+def main() -> None:
+    """Run what the command line asks for; the entry point of the console script."""
+    try:
+        from profkit.cli.app import run_verbs
+    except (ImportError, MemoryError, OSError) as error:
+        limit = explain_limit(error)
+        if limit is None:
+            raise
+        print(f"profkit: {limit.message}\n  {limit.hint}", file=sys.stderr)
+        raise SystemExit(2) from error
+    run_verbs()

@@ -254,7 +254,7 @@ def commands() -> dict[str, TyperCommand]:
     return {name: group.get_command(None, name) for name in group.list_commands(None)}
 
 
-def main() -> None:
+def run_verbs() -> None:
     """Run what the command line asks for; the entry point of the console script."""
     die_silently()
     open_streams()

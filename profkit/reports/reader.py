@@ -6,6 +6,7 @@ library is 50 MB, takes six times the bytes of a report and never gives them bac
 
 from __future__ import annotations
 
+import mmap
 import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,6 +40,8 @@ from profkit.reports.metrics import evaluate
 if TYPE_CHECKING:
     import pandas as pd
 
+_SWELLS_READ = 6  # times the bytes of a report are taken by the library for it
+_SPARE = 16 << 20  # bytes that it needs besides
 LARGE = 6 << 20  # a report with more bytes is read some launches at a time
 # A launch with one metric. At the first that it gives, the library makes tables of 100 MB, in 60 ms.
 _SMALLEST = (
@@ -51,18 +54,50 @@ def prepare_child() -> None:
     """Do what a child does before its first file, for all the processes that it becomes."""
     import zstandard  # noqa: F401
 
-    with temporary_folder() as folder:
-        path = os.path.join(folder, "smallest.ncu-rep")
-        write_bytes(path, _SMALLEST)
-        for action in actions(path):
-            action.metric_by_name("a")
+    with _write_smallest() as path:
+        for launches in open_report(path):
+            for action in launches:
+                action.metric_by_name("a")
+
+
+@contextmanager
+def _write_smallest() -> Iterator[str]:
+    """Yield a file with the smallest report: in memory, where the system knows such files."""
+    if hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create("smallest"), "wb", buffering=0) as file:
+            file.write(_SMALLEST)
+            yield f"/proc/self/fd/{file.fileno()}"
+    else:
+        with temporary_folder() as folder:
+            path = os.path.join(folder, "smallest.ncu-rep")
+            write_bytes(path, _SMALLEST)
+            yield path
 
 
 def actions(path: str) -> Iterator[Any]:
     """Yield the ncu_report actions of a file that is not damaged, over all its ranges."""
-    if get_size(path):
-        for launches in open_report(path):
-            yield from launches
+    if not get_size(path):
+        return
+    are_none = True
+    for launches in open_report(path):
+        are_none = False
+        yield from launches
+    if are_none:
+        check_memory(path)
+
+
+def check_memory(path: str) -> None:
+    """Raise a MemoryError where memory is limited, and no longer holds what a report takes.
+
+    Without memory, the library gives nothing of a report, as it does of a damaged one.
+    """
+    if not is_limited():
+        return
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # what each of the limits counts
+    try:
+        mmap.mmap(-1, _SWELLS_READ * get_size(path) + _SPARE, flags=private).close()
+    except OSError as error:
+        raise MemoryError from error
 
 
 def open_report(path: str) -> Any:
@@ -107,6 +142,7 @@ def read_rows(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
     rows = _rows(*item)
     kernels = [row[2] for row in rows.identity]
     if None in kernels:
+        check_memory(item[0])
         rows = replace(metric_rows(item), rules=rows.rules)
     return rows, kernels
 
@@ -338,6 +374,8 @@ def opened_launches(path: str | Path) -> Iterator[Callable[[int], Any]]:
                 if 0 <= left < group.num_actions():
                     return group.action_by_idx(left)
                 left -= group.num_actions()
+            if 0 <= index < frames.launches:
+                check_memory(source)
             raise ProfkitError(f"{path}: has no launch {index}", "launches are counted from 0")
 
         yield action

@@ -36,6 +36,7 @@ _AGAIN = 75  # its exit status then
 _OF_THE_MACHINE = {
     errno.ENOSPC,
     errno.EDQUOT,
+    errno.EFBIG,
     errno.EROFS,
     errno.EMFILE,
     errno.ENFILE,
