@@ -26,7 +26,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from profkit.cli.options import COULD_NOT, FORM, INTERRUPTED, Verb, flag
+from profkit.cli.options import COULD_NOT, FORM, INTERRUPTED, Verb
 from profkit.cli.output import note, say
 from profkit.errors import ProfkitError, did_you_mean, explain_limit
 from profkit.files import cannot_read, get_current_folder, is_folder
@@ -225,10 +225,10 @@ def _profkit(
         typer.Option("--version", callback=_version, is_eager=True, help="Print it and leave."),
     ] = False,
     trust: Annotated[
-        bool, flag("--trust", "Kernels of this folder may give nvcc any flag.")
+        bool, typer.Option("--trust", help="Kernels of this folder may give nvcc any flag.")
     ] = False,
     max_memory: Annotated[
-        str | None, flag("--max-memory SIZE", "Of each process: 4G, 800M.")
+        str | None, typer.Option("--max-memory", metavar="SIZE", help="Of each process: 4G, 800M.")
     ] = None,
 ) -> None:
     """What is this CUDA kernel waiting for, how do you know, and did my change fix it?"""

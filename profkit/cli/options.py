@@ -20,21 +20,6 @@ DONE, BAD, COULD_NOT, INTERRUPTED = 0, 1, 2, 130
 ARTIFACTS = Path("artifacts")  # where the verbs that judge look
 
 
-def flag(spec: str, text: str, *default: Any, **more: Any) -> Any:
-    """An option of a verb: "--output -o FILE" is its names and what stands for its value.
-
-    With a default it stands as one itself, `trials: int = flag(...)`; without, in an Annotated.
-    """
-    words = spec.split()
-    metavar = words.pop() if words and not words[-1].startswith("-") else None
-    return typer.Option(*default, *words, metavar=metavar, help=text, **more)
-
-
-def argument(metavar: str, text: str, *default: Any, **more: Any) -> Any:
-    """What a verb is given without a name; "" is called as its parameter is."""
-    return typer.Argument(*default, metavar=metavar or None, help=text, **more)
-
-
 # How a word on the command line could go on: the words that there are; typer takes those that fit.
 Described = list[tuple[str, str]]
 _SIDES = {".json", ".ncu-rep", ".ncu-repz"}
@@ -89,53 +74,76 @@ def _recorded(ctx: typer.Context, part: int) -> list[str]:
 # Reports, and which launches of them.
 Paths = Annotated[
     list[str],
-    argument(
-        "REPORTS...", "Reports (.ncu-rep, or a .csv by ncu), folders (recursively) and globs."
+    typer.Argument(
+        metavar="REPORTS...",
+        help="Reports (.ncu-rep, or a .csv by ncu), folders (recursively) and globs.",
     ),
 ]
 Kernel = Annotated[
-    str | None, flag("REGEX", "Only launches whose kernel name matches this anywhere.")
+    str | None,
+    typer.Option(metavar="REGEX", help="Only launches whose kernel name matches this anywhere."),
 ]
 Where = Annotated[
-    str | None, flag("EXPR", "Only launches for which this holds: 'bound == \"memory\"'.")
+    str | None,
+    typer.Option(metavar="EXPR", help="Only launches for which this holds: 'bound == \"memory\"'."),
 ]
-Top = Annotated[int | None, flag("N", "The N worst rows only.", min=1)]
+Top = Annotated[int | None, typer.Option(metavar="N", help="The N worst rows only.", min=1)]
 
 # Runs, and which of them.
-Artifacts = Annotated[Path, flag("DIR", "Where records and reports of variants are.")]
-HistoryDir = Annotated[str, flag("--history DIR", "The history: a folder of tables, or a URL.")]
-Case = Annotated[str | None, flag("--case CASE", "Only this case.", autocompletion=known_cases)]
+Artifacts = Annotated[
+    Path, typer.Option(metavar="DIR", help="Where records and reports of variants are.")
+]
+HistoryDir = Annotated[
+    str, typer.Option("--history", metavar="DIR", help="The history: a folder of tables, or a URL.")
+]
+Case = Annotated[
+    str | None,
+    typer.Option("--case", metavar="CASE", help="Only this case.", autocompletion=known_cases),
+]
 Anyway = Annotated[
-    bool, flag("--anyway", "Across GPUs, clocks, ncu versions and cases too; stale runs.")
+    bool,
+    typer.Option("--anyway", help="Across GPUs, clocks, ncu versions and cases too; stale runs."),
 ]
 
 FAIL_ON = ("slower", "finding", "resource")
 FailOn = Annotated[
     list[str] | None,
-    flag("WHAT", f"Exit with 1 on any of: {', '.join(FAIL_ON)}.", autocompletion=one_of(*FAIL_ON)),
+    typer.Option(
+        metavar="WHAT",
+        help=f"Exit with 1 on any of: {', '.join(FAIL_ON)}.",
+        autocompletion=one_of(*FAIL_ON),
+    ),
 ]
 
 # Variants to measure.
 Names = Annotated[
     list[str] | None,
-    flag(
-        "--variant ID",
-        "A variant or a reference; may be repeated.",
+    typer.Option(
+        "--variant",
+        metavar="ID",
+        help="A variant or a reference; may be repeated.",
         autocompletion=known_variants,
     ),
 ]
-Every = Annotated[bool, flag("--all", "The whole ladder.")]
+Every = Annotated[bool, typer.Option("--all", help="The whole ladder.")]
 Cases = Annotated[
-    list[str] | None, flag("--case CASE", "May be repeated.", autocompletion=known_cases)
+    list[str] | None,
+    typer.Option("--case", metavar="CASE", help="May be repeated.", autocompletion=known_cases),
 ]
 Kernels = Annotated[
-    Path | None, flag("--kernels DIR", "The folder of problems.", show_default=False)
+    Path | None,
+    typer.Option("--kernels", metavar="DIR", help="The folder of problems.", show_default=False),
 ]
 Gpus = Annotated[
-    str | None, flag("--gpus WHICH", "all, how many, or a list: 0,1. One if left out.")
+    str | None,
+    typer.Option("--gpus", metavar="WHICH", help="all, how many, or a list: 0,1. One if left out."),
 ]
-BuildDir = Annotated[Path | None, flag("--build-dir DIR", "Where libraries are kept.")]
-RecordsDir = Annotated[Path | None, flag("--artifacts DIR", "Where reports and records go.")]
+BuildDir = Annotated[
+    Path | None, typer.Option("--build-dir", metavar="DIR", help="Where libraries are kept.")
+]
+RecordsDir = Annotated[
+    Path | None, typer.Option("--artifacts", metavar="DIR", help="Where reports and records go.")
+]
 
 
 # How the answer is given: the flags that a verb may have, with which each help ends.
@@ -145,7 +153,10 @@ FORMS = {
     "markdown": ("--markdown", "Markdown, for pull requests and job summaries."),
     "quiet": ("--quiet -q", "No progress and no notes on stderr."),
 }
-Picture = Annotated[Path | None, flag("--output -o FILE", "Draw it too: .png, .svg or .pdf.")]
+Picture = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Draw it too: .png, .svg or .pdf."),
+]
 
 
 @dataclass

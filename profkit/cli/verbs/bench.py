@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+import typer
+
 from profkit.cli import options
-from profkit.cli.options import flag
 from profkit.errors import ProfkitError
 from profkit.records.paths import HISTORY
 
@@ -32,9 +33,13 @@ def time_variants(
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     gpus: options.Gpus = None,
-    aa: int | None = flag("--aa N", "A/A: each twice in turns, in N processes.", None, min=1),
-    rounds: int = flag("", "Of each process of --aa.", 120, min=6),
-    history: str = flag("--history DIR", "Where --aa keeps what it found.", HISTORY),
+    aa: int | None = typer.Option(
+        None, "--aa", metavar="N", help="A/A: each twice in turns, in N processes.", min=1
+    ),
+    rounds: int = typer.Option(120, help="Of each process of --aa.", min=6),
+    history: str = typer.Option(
+        HISTORY, "--history", metavar="DIR", help="Where --aa keeps what it found."
+    ),
 ) -> int:
     from profkit.cli.output import print_blocks, print_json, spinner
     from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from profkit.cli import options
-from profkit.cli.options import argument, flag
 from profkit.errors import ProfkitError
 from profkit.files import resolve_path
 
@@ -28,16 +29,30 @@ SUMMARY = "Turn Triton kernels of a running program into folders to work on."
 
 @options.verb(GROUP, SUMMARY, bad="a captured kernel gives another result here than in the program")
 def capture_kernels(
-    command: list[str] = argument("-- COMMAND...", "A Python program, as you run it.", ...),
-    kernel: str = flag("REGEX", "Kernels of this name.", ".", show_default=False),
-    skip: int = flag("", "Leave out so many of them.", 0, min=0),
-    count: int = flag("", "Capture so many of them.", 1, min=1),
-    every: bool = flag("--all", "Capture each of them.", False),
-    values: bool = flag("--values", "Keep the inputs themselves, not their statistics.", False),
-    limit: float = flag("MB", "The most that a launch's arrays may have.", 512.0, min=0),
-    untried_only: bool = flag("--no-try", "Write the folders; check and time nothing.", False),
-    timeout: float | None = flag("S", "Stop it then, and keep what was captured.", None, min=1),
-    output: Path = flag("--output -o DIR", "The folder of problems.", Path("captured")),
+    command: list[str] = typer.Argument(
+        ..., metavar="-- COMMAND...", help="A Python program, as you run it."
+    ),
+    kernel: str = typer.Option(
+        ".", metavar="REGEX", help="Kernels of this name.", show_default=False
+    ),
+    skip: int = typer.Option(0, help="Leave out so many of them.", min=0),
+    count: int = typer.Option(1, help="Capture so many of them.", min=1),
+    every: bool = typer.Option(False, "--all", help="Capture each of them."),
+    values: bool = typer.Option(
+        False, "--values", help="Keep the inputs themselves, not their statistics."
+    ),
+    limit: float = typer.Option(
+        512.0, metavar="MB", help="The most that a launch's arrays may have.", min=0
+    ),
+    untried_only: bool = typer.Option(
+        False, "--no-try", help="Write the folders; check and time nothing."
+    ),
+    timeout: float | None = typer.Option(
+        None, metavar="S", help="Stop it then, and keep what was captured.", min=1
+    ),
+    output: Path = typer.Option(
+        Path("captured"), "--output", "-o", metavar="DIR", help="The folder of problems."
+    ),
     build_dir: options.BuildDir = None,
 ) -> int:
     from profkit.cli.output import print_blocks, spinner

@@ -16,8 +16,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import typer
+
 from profkit.cli import options
-from profkit.cli.options import flag
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
@@ -36,15 +37,17 @@ def check_variants(
     variant: options.Names = None,
     every: options.Every = False,
     case: options.Cases = None,
-    sanitize: bool = flag("--sanitize", "Run compute-sanitizer's four tools too.", False),
-    build_only: bool = flag(
-        "--build-only", "Compile, hold to the header's budget. Needs no GPU.", False
+    sanitize: bool = typer.Option(
+        False, "--sanitize", help="Run compute-sanitizer's four tools too."
     ),
-    arch: str | None = flag("--arch LIST", f"{_ONLY}80,89,90; else the GPU present.", None),
-    refresh: bool = flag(
-        "--refresh",
-        f"{_ONLY}stale records with this machine code are current again.",
-        False,
+    build_only: bool = typer.Option(
+        False, "--build-only", help="Compile, hold to the header's budget. Needs no GPU."
+    ),
+    arch: str | None = typer.Option(
+        None, "--arch", metavar="LIST", help=f"{_ONLY}80,89,90; else the GPU present."
+    ),
+    refresh: bool = typer.Option(
+        False, "--refresh", help=f"{_ONLY}stale records with this machine code are current again."
     ),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
+import typer
+
 from profkit.cli import options
-from profkit.cli.options import argument, flag
 from profkit.errors import ProfkitError
 from profkit.files import is_there
 
@@ -25,12 +26,16 @@ SUMMARY = "Test claims, gates and predicted gains against what was recorded."
 
 @options.verb(GROUP, SUMMARY, forms="json markdown quiet", bad="a claim fails or a gate is not met")
 def try_claims(
-    files: list[Path] | None = argument(
-        "FILES...", "Your own Python files of claims; with --ledger, its file.", None
+    files: list[Path] | None = typer.Argument(
+        None, metavar="FILES...", help="Your own Python files of claims; with --ledger, its file."
     ),
     artifacts: options.Artifacts = options.ARTIFACTS,
-    ledger: bool = flag("--ledger", "Gains that rules predicted, and how they came out.", False),
-    update: bool = flag("--update", "First append what the artifacts say anew (--ledger).", False),
+    ledger: bool = typer.Option(
+        False, "--ledger", help="Gains that rules predicted, and how they came out."
+    ),
+    update: bool = typer.Option(
+        False, "--update", help="First append what the artifacts say anew (--ledger)."
+    ),
     output: options.Picture = None,
 ) -> int:
     from profkit.cli.output import refuse

@@ -20,8 +20,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from profkit.cli import options
-from profkit.cli.options import flag
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
@@ -30,23 +31,30 @@ if TYPE_CHECKING:
 DETAILS = 3
 _LEFT = "it has a row in the table reports; profkit query 'SELECT * FROM reports' shows all"
 Details = Annotated[
-    int | None, flag("--top N", f"The N worst rows in detail; {DETAILS} if left out.", min=1)
+    int | None,
+    typer.Option(
+        "--top", metavar="N", help=f"The N worst rows in detail; {DETAILS} if left out.", min=1
+    ),
 ]
 Lines = Annotated[
     int | None,
-    flag(
-        "N",
-        "N source lines of each finding, and the N hottest of each launch; 0: none. "
+    typer.Option(
+        metavar="N",
+        help="N source lines of each finding, and the N hottest of each launch; 0: none. "
         "Left out, 3 of each finding.",
         min=0,
         show_default=False,
     ),
 ]
 On = Annotated[
-    str | None, flag("ADDRESS", "Read on a Dask cluster: tcp://host:8786, its scheduler.")
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Read on a Dask cluster: tcp://host:8786, its scheduler."),
 ]
 Into = Annotated[
-    str | None, flag("--history DIR", "Show nothing: stream any number into a history's tables.")
+    str | None,
+    typer.Option(
+        "--history", metavar="DIR", help="Show nothing: stream any number into a history's tables."
+    ),
 ]
 
 GROUP = "Understand a kernel"
@@ -56,14 +64,16 @@ SUMMARY = "Say what each kernel waits for, and what fixing that should gain."
 @options.verb(GROUP, SUMMARY, forms="brief json markdown quiet")
 def diagnose_reports(
     reports: options.Paths,
-    csv: Path | None = flag("FILE", "Write the frame as CSV; - is stdout.", None),
-    parquet: Path | None = flag("FILE", "Write the frame as Parquet.", None),
+    csv: Path | None = typer.Option(
+        None, metavar="FILE", help="Write the frame as CSV; - is stdout."
+    ),
+    parquet: Path | None = typer.Option(None, metavar="FILE", help="Write the frame as Parquet."),
     top: Details = None,
     kernel: options.Kernel = None,
     where: options.Where = None,
     lines: Lines = None,
-    every: bool = flag("--all", "Every row, in the table and in detail.", False),
-    each: bool = flag("--each", "Launches of one kernel one by one.", False),
+    every: bool = typer.Option(False, "--all", help="Every row, in the table and in detail."),
+    each: bool = typer.Option(False, "--each", help="Launches of one kernel one by one."),
     on: On = None,
     history: Into = None,
 ) -> int:

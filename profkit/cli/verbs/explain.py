@@ -7,8 +7,9 @@ profkit explain --markdown                    # the whole reference
 
 from __future__ import annotations
 
+import typer
+
 from profkit.cli import options
-from profkit.cli.options import argument, flag
 
 GROUP = "Understand a kernel"
 SUMMARY = "Explain a rule, a metric or a word of a verdict."
@@ -16,10 +17,15 @@ SUMMARY = "Explain a rule, a metric or a word of a verdict."
 
 @options.verb(GROUP, SUMMARY, forms="")
 def explain_name(
-    name: str | None = argument(
-        "RULE-or-METRIC", "All of them when left out.", None, autocompletion=options.known_pages
+    name: str | None = typer.Argument(
+        None,
+        metavar="RULE-or-METRIC",
+        help="All of them when left out.",
+        autocompletion=options.known_pages,
     ),
-    markdown: bool = flag("--markdown", "As Markdown; without a name the whole reference.", False),
+    markdown: bool = typer.Option(
+        False, "--markdown", help="As Markdown; without a name the whole reference."
+    ),
 ) -> int:
     from profkit.cli.output import print_blocks
     from profkit.show.views import explain as pages

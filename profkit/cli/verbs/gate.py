@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import typer
+
 from profkit.cli import options
-from profkit.cli.options import argument, flag
 from profkit.errors import ProfkitError
 from profkit.files import is_folder
 from profkit.records.paths import HISTORY
@@ -26,12 +27,14 @@ SUMMARY = "Fail when HEAD is wrong or slower than BASE: a merge gate on committe
 
 @options.verb(GROUP, SUMMARY, forms="json markdown quiet", bad="something is slower or wrong")
 def run_gate(
-    base: Path = argument("", "The artifacts of the branch that this goes into.", ...),
-    head: Path = argument("", "The artifacts of what is proposed.", Path("artifacts")),
+    base: Path = typer.Argument(..., help="The artifacts of the branch that this goes into."),
+    head: Path = typer.Argument(Path("artifacts"), help="The artifacts of what is proposed."),
     case: options.Case = None,
-    strict: bool = flag("--strict", "Exit 2 too where nothing can be decided.", False),
+    strict: bool = typer.Option(False, "--strict", help="Exit 2 too where nothing can be decided."),
     history: options.HistoryDir = HISTORY,
-    bisect: bool = flag("--bisect", "Exit 125, not 2: git bisect skips the commit.", False),
+    bisect: bool = typer.Option(
+        False, "--bisect", help="Exit 125, not 2: git bisect skips the commit."
+    ),
 ) -> int:
     """Unchanged machine code is never judged by time.
 

@@ -15,8 +15,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from profkit.cli import options
-from profkit.cli.options import argument, flag
 from profkit.errors import ProfkitError
 from profkit.records.paths import HISTORY
 
@@ -30,13 +31,19 @@ SUMMARY = "Show what changed when, by which commit, and whether it is real."
 
 @options.verb(GROUP, SUMMARY, forms="json markdown quiet")
 def show_history(
-    subject: str | None = argument("", "A variant, or stage2.B; without it, all.", None),
+    subject: str | None = typer.Argument(None, help="A variant, or stage2.B; without it, all."),
     case: options.Case = None,
     history: options.HistoryDir = HISTORY,
     artifacts: options.Artifacts = options.ARTIFACTS,
-    add: bool = flag("--add", "First add the artifacts: records and diagnoses.", False),
-    log: bool = flag("--log", "First add every record in the artifacts' git log.", False),
-    commit: str | None = flag("HASH", "Of the code, for records that do not say (--add).", None),
+    add: bool = typer.Option(
+        False, "--add", help="First add the artifacts: records and diagnoses."
+    ),
+    log: bool = typer.Option(
+        False, "--log", help="First add every record in the artifacts' git log."
+    ),
+    commit: str | None = typer.Option(
+        None, metavar="HASH", help="Of the code, for records that do not say (--add)."
+    ),
     output: options.Picture = None,
 ) -> int:
     """Each run is compared with the one before it on the same GPU, at one false alarm in a thousand."""

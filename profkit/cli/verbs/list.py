@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+import typer
+
 from profkit.cli import options
-from profkit.cli.options import flag
 
 GROUP = "Your own kernels"
 SUMMARY = "List variants in ladder order: what is built, recorded or stale."
@@ -18,7 +19,9 @@ SUMMARY = "List variants in ladder order: what is built, recorded or stale."
 
 @options.verb(GROUP, SUMMARY, forms="json")
 def list_variants(
-    problem: str | None = flag("NAME", "Only this one: a folder of --kernels.", None),
+    problem: str | None = typer.Option(
+        None, metavar="NAME", help="Only this one: a folder of --kernels."
+    ),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,

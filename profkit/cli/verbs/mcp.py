@@ -17,8 +17,9 @@ from json import dumps
 from pathlib import Path
 from typing import Any, TypeVar
 
+import typer
+
 from profkit.cli import options, sources
-from profkit.cli.options import flag
 from profkit.cli.pictures import import_plots
 from profkit.diagnosis.launches import Judged, judged, judged_rows, launch_lines, with_lines
 from profkit.errors import ProfkitError, needing
@@ -56,7 +57,9 @@ SUMMARY = "Serve the reports in a folder to an agent over MCP."
 
 @options.verb(GROUP, SUMMARY, forms="")
 def serve_agents(
-    root: Path = flag("--root DIR", "Only what is in here can be read.", Path()),
+    root: Path = typer.Option(
+        Path(), "--root", metavar="DIR", help="Only what is in here can be read."
+    ),
 ) -> int:
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
         os.environ.pop(name, None)  # whatever the agent's terminal can, an answer is plain text

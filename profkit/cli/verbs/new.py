@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import typer
+
 from profkit.cli import options
-from profkit.cli.options import argument, flag
 
 GROUP = "Your own kernels"
 SUMMARY = "Create a folder or a kernel to begin with, in CUDA or Triton."
@@ -18,8 +19,10 @@ SUMMARY = "Create a folder or a kernel to begin with, in CUDA or Triton."
 
 @options.verb(GROUP, SUMMARY)
 def new_folder(
-    problem: str = argument("PROBLEM", "Its name: row-sum.", ...),
-    language: str = flag("--language NAME", "Of its first variant: cuda, triton.", "cuda"),
+    problem: str = typer.Argument(..., metavar="PROBLEM", help="Its name: row-sum."),
+    language: str = typer.Option(
+        "cuda", "--language", metavar="NAME", help="Of its first variant: cuda, triton."
+    ),
     kernels: options.Kernels = None,
 ) -> int:
     from profkit.cli.output import note, print_blocks

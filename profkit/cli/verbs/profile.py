@@ -17,8 +17,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from profkit.cli import options
-from profkit.cli.options import argument, flag, one_of
+from profkit.cli.options import one_of
 from profkit.errors import ProfkitError
 from profkit.files import is_there, resolve_path
 
@@ -29,22 +31,25 @@ if TYPE_CHECKING:
 
 Set = Annotated[
     str,
-    flag(
-        "--set SET",
-        "ncu's section set.",
+    typer.Option(
+        "--set",
+        metavar="SET",
+        help="ncu's section set.",
         autocompletion=one_of("full", "detailed", "basic", "roofline"),
     ),
 ]
 CacheControl = Annotated[
     str,
-    flag(
-        "--cache-control WHEN",
-        "all: caches flushed before each replay; none.",
+    typer.Option(
+        "--cache-control",
+        metavar="WHEN",
+        help="all: caches flushed before each replay; none.",
         autocompletion=one_of("all", "none"),
     ),
 ]
 On = Annotated[
-    str | None, flag("ADDRESS", "Each case on a GPU of a Dask cluster: tcp://host:8786.")
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Each case on a GPU of a Dask cluster: tcp://host:8786."),
 ]
 
 
@@ -54,18 +59,26 @@ SUMMARY = "Check and time a variant, profile one call with ncu, and diagnose it.
 
 @options.verb(GROUP, SUMMARY, bad="a variant is wrong")
 def profile_variants(
-    command: list[str] | None = argument("[-- COMMAND...]", "Any command at all.", None),
+    command: list[str] | None = typer.Argument(
+        None, metavar="[-- COMMAND...]", help="Any command at all."
+    ),
     variant: options.Names = None,
     every: options.Every = False,
     case: options.Cases = None,
-    kernel: str | None = flag("--kernel REGEX", "Of COMMAND: kernels of this name.", None),
-    skip: int = flag("", "Leave out so many launches.", 0, min=0),
-    count: int | None = flag("", "Profile so many launches.", None, min=1),
-    nvtx: str | None = flag("RANGE", "Of COMMAND: only inside this NVTX range.", None),
+    kernel: str | None = typer.Option(
+        None, "--kernel", metavar="REGEX", help="Of COMMAND: kernels of this name."
+    ),
+    skip: int = typer.Option(0, help="Leave out so many launches.", min=0),
+    count: int | None = typer.Option(None, help="Profile so many launches.", min=1),
+    nvtx: str | None = typer.Option(
+        None, metavar="RANGE", help="Of COMMAND: only inside this NVTX range."
+    ),
     set_: Set = "full",
     cache: CacheControl = "all",
-    timeout: float = flag("", "Seconds for one run of ncu.", 600.0, min=1),
-    output: Path | None = flag("--output -o", "Of COMMAND: where the report goes.", None),
+    timeout: float = typer.Option(600.0, help="Seconds for one run of ncu.", min=1),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="Of COMMAND: where the report goes."
+    ),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import typer
+
 from profkit.cli import options
-from profkit.cli.options import argument, flag
 from profkit.errors import ProfkitError
 from profkit.files import write_text
 
@@ -25,11 +26,15 @@ SUMMARY = "Write one page of reports for somebody without profkit."
 
 @options.verb(GROUP, SUMMARY, forms="quiet")
 def write_report(
-    what: list[str] = argument(
-        "REPORTS...", "Reports, folders and globs; what triage -o keeps; a history.", ...
+    what: list[str] = typer.Argument(
+        ...,
+        metavar="REPORTS...",
+        help="Reports, folders and globs; what triage -o keeps; a history.",
     ),
-    output: Path | None = flag("--output -o FILE", "The page: one HTML file.", None),
-    title: str | None = flag("TEXT", "The page's heading.", None),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", metavar="FILE", help="The page: one HTML file."
+    ),
+    title: str | None = typer.Option(None, metavar="TEXT", help="The page's heading."),
     kernel: options.Kernel = None,
     where: options.Where = None,
     top: options.Top = None,

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import typer
+
 from profkit.cli import options
-from profkit.cli.options import argument, flag
 from profkit.errors import ProfkitError
 from profkit.records.paths import kind_of
 
@@ -21,15 +22,17 @@ SUMMARY = "Draw every launch under the ceilings of its machine."
 
 @options.verb(GROUP, SUMMARY, forms="quiet")
 def draw_roofline(
-    reports: list[str] = argument(
-        "REPORTS...",
-        "Reports, folders and globs; and a file of times by shape (profkit.grid/1).",
+    reports: list[str] = typer.Argument(
         ...,
+        metavar="REPORTS...",
+        help="Reports, folders and globs; and a file of times by shape (profkit.grid/1).",
     ),
-    output: Path | None = flag(
-        "--output -o FILE",
-        "The picture: .png, .svg or .pdf; roofline.png or heatmap.png if left out.",
+    output: Path | None = typer.Option(
         None,
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="The picture: .png, .svg or .pdf; roofline.png or heatmap.png if left out.",
     ),
     kernel: options.Kernel = None,
     where: options.Where = None,

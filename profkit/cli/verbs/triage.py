@@ -23,8 +23,9 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from profkit.cli import options
-from profkit.cli.options import argument, flag
 from profkit.cli.output import note, print_blocks
 from profkit.cli.sources import is_timeline, is_triage, refuse_other
 from profkit.errors import ProfkitError
@@ -65,18 +66,38 @@ SUMMARY = "Show where a whole program's step goes, and what to fix first."
 
 @options.verb(GROUP, SUMMARY, forms="json markdown quiet")
 def triage_program(
-    what: list[str] = argument("RECORDING or -- COMMAND...", "A trace, or what to run.", ...),
-    range_: str = flag("--range NAME", "The NVTX range that is a step.", ""),
-    step_ms: float | None = flag("--step-ms MS", "A step's time without profiler.", None, min=0.0),
-    ranks: str = flag("all|N,...", "Of a distributed program: which ranks.", "all"),
-    budget: float = flag("S", "Seconds for counters; 0 takes none.", 180.0, min=0),
-    timeout: float = flag("S", "Seconds for the run that is watched.", 600.0, min=1),
-    after: float = flag("S", "Seconds of the run that are not recorded.", 0.0, min=0),
-    seconds: float | None = flag("S", "Seconds to record; then it is ended.", None, min=0.1),
-    by: str = flag("--by line|module|operator|kernel", "Rows of the table.", "kernel"),
-    no_lines: bool = flag("--no-lines", "Record no lines of Python.", False),
-    output: Path | None = flag("--output -o DIR", "Keep timeline and answer there.", None),
-    page: Path | None = flag("FILE", "Write it as an HTML page too.", None),
+    what: list[str] = typer.Argument(
+        ..., metavar="RECORDING or -- COMMAND...", help="A trace, or what to run."
+    ),
+    range_: str = typer.Option(
+        "", "--range", metavar="NAME", help="The NVTX range that is a step."
+    ),
+    step_ms: float | None = typer.Option(
+        None, "--step-ms", metavar="MS", help="A step's time without profiler.", min=0.0
+    ),
+    ranks: str = typer.Option(
+        "all", metavar="all|N,...", help="Of a distributed program: which ranks."
+    ),
+    budget: float = typer.Option(
+        180.0, metavar="S", help="Seconds for counters; 0 takes none.", min=0
+    ),
+    timeout: float = typer.Option(
+        600.0, metavar="S", help="Seconds for the run that is watched.", min=1
+    ),
+    after: float = typer.Option(
+        0.0, metavar="S", help="Seconds of the run that are not recorded.", min=0
+    ),
+    seconds: float | None = typer.Option(
+        None, metavar="S", help="Seconds to record; then it is ended.", min=0.1
+    ),
+    by: str = typer.Option(
+        "kernel", "--by", metavar="line|module|operator|kernel", help="Rows of the table."
+    ),
+    no_lines: bool = typer.Option(False, "--no-lines", help="Record no lines of Python."),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", metavar="DIR", help="Keep timeline and answer there."
+    ),
+    page: Path | None = typer.Option(None, metavar="FILE", help="Write it as an HTML page too."),
 ) -> int:
     _may_write(output, page, what)
     if by not in BY:

@@ -16,8 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from profkit.cli import options
-from profkit.cli.options import flag
 from profkit.errors import ProfkitError, install_extra, needing
 from profkit.files import write_text
 
@@ -25,10 +26,14 @@ if TYPE_CHECKING:
     from profkit.tune.run import SearchResult
 
 Case = Annotated[
-    str | None, flag("--case CASE", "The case to tune for.", autocompletion=options.known_cases)
+    str | None,
+    typer.Option(
+        "--case", metavar="CASE", help="The case to tune for.", autocompletion=options.known_cases
+    ),
 ]
 Occupancy = Annotated[
-    float | None, flag("--min-occupancy", "Refuse below this share of warps.", min=0, max=1)
+    float | None,
+    typer.Option("--min-occupancy", help="Refuse below this share of warps.", min=0, max=1),
 ]
 
 
@@ -38,21 +43,35 @@ SUMMARY = "Search the tunables that a header declares."
 
 @options.verb(GROUP, SUMMARY)
 def tune_variant(
-    variant: str = flag(
-        "--variant ID", "What to tune.", ..., autocompletion=options.known_variants
+    variant: str = typer.Option(
+        ..., "--variant", metavar="ID", help="What to tune.", autocompletion=options.known_variants
     ),
     case: Case = None,
-    trials: int = flag("--trials", "Distinct configurations, the defaults included.", 60, min=1),
-    time: float | None = flag("--time", "Seconds after which no trial begins.", None),
-    seed: int = flag("--seed", "Of the sampler.", 0, min=0),
-    resume: bool = flag("--resume", "Go on with a search that was stopped or killed.", False),
-    storage: str | None = flag("--storage URL", "A database; else SQLite near the builds.", None),
+    trials: int = typer.Option(
+        60, "--trials", help="Distinct configurations, the defaults included.", min=1
+    ),
+    time: float | None = typer.Option(None, "--time", help="Seconds after which no trial begins."),
+    seed: int = typer.Option(0, "--seed", help="Of the sampler.", min=0),
+    resume: bool = typer.Option(
+        False, "--resume", help="Go on with a search that was stopped or killed."
+    ),
+    storage: str | None = typer.Option(
+        None, "--storage", metavar="URL", help="A database; else SQLite near the builds."
+    ),
     gpus: options.Gpus = None,
-    no_steer: bool = flag("--no-steer", "Plain TPE: diagnoses propose nothing.", False),
-    no_profile: bool = flag("--no-profile", "No ncu: promoted trials are timed only.", False),
+    no_steer: bool = typer.Option(
+        False, "--no-steer", help="Plain TPE: diagnoses propose nothing."
+    ),
+    no_profile: bool = typer.Option(
+        False, "--no-profile", help="No ncu: promoted trials are timed only."
+    ),
     min_occupancy: Occupancy = None,
-    timeout: float = flag("--timeout", "Seconds without a word: it hangs.", 30.0, min=1),
-    output: Path | None = flag("--output -o DIR", "Else artifacts/tune/<variant>.<case>.", None),
+    timeout: float = typer.Option(
+        30.0, "--timeout", help="Seconds without a word: it hangs.", min=1
+    ),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", metavar="DIR", help="Else artifacts/tune/<variant>.<case>."
+    ),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
