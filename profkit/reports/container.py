@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 import struct
+from array import array
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass, field, replace
@@ -29,21 +30,29 @@ from profkit.reports.contents import (
     ZSTD,
     BlockHeader,
     Copies,
-    header,
+    Result,
     nameless,
+    read_header,
+    read_result,
     repair_frame,
-    result,
     unpacked,
+    write_varint,
 )
-from profkit.reports.wire import SOURCES, Cut, Malformed, verify_message
+from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES
+from profkit.reports.wire import (
+    SOURCES,
+    Cut,
+    Malformed,
+    Oddities,
+    message_shape,
+    verify_message,
+)
 
 Status = Literal["ok", "empty", "damaged", "unreadable"]
 LIMIT = 4 << 30  # bytes that a compressed report may become: the largest seen is 1/50 of it
 # How many times larger it may become, from a size on that is no burden: 40 times is the most seen.
 RATIO, SMALL = 100, 64 << 20
 HOLLOW = 10_000  # blocks without anything in them: reports that were seen have one at most
-# The newest ncu whose messages are known: an unknown field in a report that is no newer is damage.
-NEWEST = (2026, 3)
 REMEMBERED = 1024  # files whose check is remembered: a few hundred bytes each
 PART = 8 << 20  # bytes of launches in each file that split makes
 NO_SESSION = "ncu did not write who it was behind the first launch: later launches may be missing"
@@ -64,6 +73,10 @@ class Frames:
     # would find nothing.
     wrong_suffix: bool = False
     risky: bool = False  # it might crash the library: damaged, or of a kind that did
+    # What the library must give of it, too: how many metrics each launch has (array of u32); and
+    # whether their names can be believed: if not, no value can.
+    metrics: bytes = field(default=b"", repr=False)
+    is_named: bool = True
     size: int = field(default=0, compare=False)  # bytes, not compressed, as far as it was walked
 
 
@@ -75,7 +88,7 @@ def check(path: str | Path) -> Frames:
     try:
         key = _identity(path)
         if key not in _walked:
-            _remember(key, _whole_walk(path, _Walk()))
+            _remember(key, _whole_walk(path, _Walk(path)))
     except OSError as error:
         return Frames("unreadable", (error.strerror or str(error)).lower())
     except ValueError:  # a NUL, or what is no character
@@ -111,7 +124,7 @@ def repair(path: str | Path, copy: str | Path, metrics_only: bool = False) -> No
     With metrics_only, only what repair_frame keeps of every launch, not only of the damaged ones.
     """
     copies = Copies()
-    _whole_walk(path, _Walk(copies, metrics_only))
+    _whole_walk(path, _Walk(path, copies, metrics_only))
     copies.write(Path(copy))
 
 
@@ -130,7 +143,7 @@ def split(
     kernels in each; else with none. Returns what the bytes say, as check.
     """
     copies, names = Copies(wanted, code=code), (Path(folder, f"{n}.ncu-rep") for n in count())
-    key, walk = _identity(path), _Walk(copies, metrics_only)
+    key, walk = _identity(path), _Walk(path, copies, metrics_only)
     for _ in _steps(path, walk):
         if copies.size >= PART:
             yield copies.write(next(names))
@@ -197,22 +210,28 @@ def frames_of(
 class _Walk:
     """What was seen while walking the frames one by one."""
 
-    def __init__(self, out: Copies | None = None, metrics_only: bool = False) -> None:
+    def __init__(
+        self, path: str | Path, out: Copies | None = None, metrics_only: bool = False
+    ) -> None:
         self.start = b""
         self.compressed = False
         self.sha256 = ""
         self.problems: list[str] = []
+        self._path = path
         self._out, self._metrics_only = out, metrics_only
         self._first = True
-        self._newer: list[int] = []
+        self._odd = ""  # what only a newer ncu than those that are known can have written
         self._launches = 0
         self._hollow = 0
         self.risky = False
         self.size = len(MAGIC)
         self._version: str | None = None
         self._details = False  # a block without frames behind the first launch: the session's
-        self._names = 0
-        self._sequences: set[tuple[bytes, ...]] = set()
+        self._session: set[int] = set()  # the fields of the session that were said
+        self._names: list[bytes] = []
+        self._is_named = True
+        self._sequences: dict[tuple[bytes, ...], int] = {}  # ids of metrics -> first launch
+        self._metrics = array("I")
         # Of this block: the field of its header that says which process; the frames still to come,
         # the next ones last: field and how many (a lie may say 2**60); and the bytes of all.
         self._process = b""
@@ -221,22 +240,32 @@ class _Walk:
 
     def step(self, frame: bytes) -> None:
         self.size += 4 + len(frame)
+        odd = Oddities()
         if self._first:
             self._first = False
-            verify_message(frame, 0, len(frame), wire.FILE, self._newer)
+            verify_message(frame, 0, len(frame), message_shape("FileHeader"), odd)
             if self._out is not None:
                 self._out.start(frame)
         elif not self._left:
-            self._begin(header(frame, self._newer))
+            self._begin(read_header(frame, odd), odd)
         else:
             field, count = self._left.pop()
             if count > 1:
                 self._left.append((field, count - 1))
             self._size -= 4 + len(frame)
             self._measure()
-            self._keep(field, frame, self._whole(field, frame))
+            whole = self._whole(field, frame, odd)
+            if odd.first and self._out is not None:
+                whole = whole and self._is_from_newer()
+            self._keep(field, frame, whole)
+        self._odd = self._odd or odd.first
 
-    def _begin(self, block: BlockHeader) -> None:
+    def _is_from_newer(self) -> bool:
+        """Return whether a newer ncu wrote the file, which may be said behind what is read now."""
+        version = self._version or check(self._path).ncu_version
+        return is_newer(version)
+
+    def _begin(self, block: BlockHeader, odd: Oddities) -> None:
         announced = [(field, count) for field, count in block.counts.items() if count > 0]
         self._hollow += not announced
         if self._hollow > HOLLOW:
@@ -247,12 +276,22 @@ class _Walk:
         self._left, self._size = announced[::-1], block.size
         self._measure()
         if block.names is None:
+            self._is_named = False
             self.problems.append("the names of metrics are damaged")
-        self._names += len(block.names or ())
+        self._names += block.names or ()
+        self._take_session(block.session, odd)
         self._version = self._version or block.version  # "" when only others were said
         self._process = block.process
-        if self._out is not None:
+        if self._out is not None and self._is_named:
             self._out.about(block.about)
+
+    def _take_session(self, numbers: list[int], odd: Oddities) -> None:
+        """Check that the blocks of a file are of one session: they say each thing of it once."""
+        shape = message_shape("SessionDetails")
+        twice = self._session.intersection(numbers) - shape.repeated
+        if twice and wire.MERGED not in self._session:
+            odd.add(f"field {min(twice)} of SessionDetails twice, as in two reports in one file")
+        self._session.update(numbers)
 
     def _measure(self) -> None:
         """Check that the frames of a block have the size that its header says."""
@@ -261,23 +300,30 @@ class _Walk:
         if not self._size and [field for field, _ in self._left] == [wire.GRAPH_DATA]:
             self._left.clear()  # a count of what may be elsewhere: no report with it was seen
 
-    def _whole(self, field: int, frame: bytes) -> bool:
-        self._launches += field in _KINDS
-        try:
-            if field in _KINDS:
-                self.risky |= result(frame, _KINDS[field], self._newer, self._sequences)
-            elif field == SOURCES:
-                verify_message(frame, 0, len(frame), wire.SOURCE, self._newer)
-        except wire.NotText as error:  # its name: the library takes it, and so do we
-            if field not in _KINDS:
+    def _whole(self, field: int, frame: bytes, odd: Oddities) -> bool:
+        if field not in _KINDS:
+            try:
+                if field == SOURCES:
+                    verify_message(frame, 0, len(frame), message_shape("Source"), odd)
+            except Malformed as error:
                 self.problems.append(f"a kernel's machine code is damaged: {error}")
                 return False
-            self.problems.append(f"launch {self._launches - 1} has a name that is not UTF-8")
+            return True
+        self._launches += 1
+        self._metrics.append(0)
+        try:
+            self._take_result(read_result(frame, _KINDS[field], odd))
         except Malformed as error:
-            what = f"launch {self._launches - 1}" if field in _KINDS else "a kernel's machine code"
-            self.problems.append(f"{what} is damaged: {error}")
+            self.problems.append(f"launch {self._launches - 1} is damaged: {error}")
             return False
         return True
+
+    def _take_result(self, result: Result) -> None:
+        if result.strange:  # its name: the library takes it, and so do we
+            self.problems.append(f"launch {self._launches - 1} has a name that is not UTF-8")
+        self.risky |= result.risky
+        self._sequences.setdefault(result.ids, self._launches - 1)  # most launches have the same
+        self._metrics[-1] = len(result.ids)
 
     def stop(self, error: Malformed) -> None:
         """Nothing behind this can be read."""
@@ -286,7 +332,7 @@ class _Walk:
             self._keep(self._left[-1][0], error.left, whole=False)
 
     def _keep(self, field: int, frame: bytes, whole: bool) -> None:
-        if self._out is None:
+        if self._out is None or not self._is_named:
             return
         left: bytes | None = frame if whole else None
         if field in _KINDS and (self._metrics_only or not whole):
@@ -305,26 +351,67 @@ class _Walk:
             return Frames("unreadable", "not an Nsight Compute report")
         if self.start != MAGIC:
             self.problems.append("the file ends in its first 4 bytes")
-        self._launches += sum(count for field, count in self._left if field in _KINDS)
-        if self._details and self._version is None:
-            self.problems.append("the session details behind the first launch are damaged")
-        if nameless(self._sequences, self._names) and not self.problems:
-            self.problems.append("a metric has no name")
-        if self._newer and not _is_newer(self._version):
-            self.problems.append(f"it holds what ncu {self._version} does not write")
+        self._launches += sum(left for field, left in self._left if field in _KINDS)
+        self._judge_all()
         counted = (self._launches, self._version or None)
         if self.problems:
             more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
-            return Frames("damaged", self.problems[0] + more, *counted)
-        if self._launches:
-            # Whole to the last frame: ncu ended before it wrote them, and no launch lacks anything.
-            return Frames("ok", NO_SESSION if self._version is None else "", *counted)
-        return Frames("empty", "it holds no launch", *counted)
+            frames = Frames("damaged", self.problems[0] + more, *counted)
+        elif self._launches:
+            frames = Frames("ok", "; ".join(self._notes()), *counted)
+        else:
+            frames = Frames("empty", "it holds no launch", *counted)
+        return replace(frames, metrics=self._metrics.tobytes(), is_named=self._is_named)
+
+    def _judge_all(self) -> None:
+        """Add what only all blocks together show."""
+        if self._details and self._version is None:
+            self.problems.append("the session details behind the first launch are damaged")
+        if len(set(self._names)) < len(self._names):
+            self._is_named = False
+            self.problems.append("two of its blocks name a metric, as in two reports in one file")
+        if nameless(self._sequences, len(self._names)) and not self.problems:
+            self.problems.append("a metric has no name")
+        if self._odd and not is_newer(self._version):
+            self.problems.append(f"{self._writer()} does not write {self._odd}")
+
+    def _writer(self) -> str:
+        return f"ncu {self._version}" if self._version else "ncu"
+
+    def _notes(self) -> Iterator[str]:
+        """Yield what is to be said of a report in which nothing is damaged."""
+        if self._version is None:
+            yield NO_SESSION  # whole to the last frame, and no launch lacks anything
+        if self._odd:
+            yield f"it holds what ncu up to {NEWEST_KNOWN} does not write: {self._odd}"
+        lacking = self._lacking()
+        if lacking:
+            launch, names = lacking
+            more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+            yield f"launch {launch} has no {names[0]}{more}, which the report names"
+
+    def _lacking(self) -> tuple[int, list[str]] | None:
+        """Return the first launch without a metric that the report names and profkit reads.
+
+        It may not have been measured there, or its number in the table of names is damaged.
+        """
+        read = []
+        for number, name in enumerate(self._names):
+            if name in _READ:
+                read.append((write_varint(number), name))
+        for ids, launch in self._sequences.items():
+            has = set(ids)
+            names = [name.decode() for id_, name in read if id_ not in has]
+            if names:
+                return launch, names
+        return None
 
 
+_READ = {name.encode() for name in RAW_NAMES.union(INSTANCED, IDENTITY)}
 _KINDS = {kind.counter: kind for kind in wire.KINDS}
+NEWEST_KNOWN = ".".join(map(str, wire.NEWEST))
 
 
-def _is_newer(version: str | None) -> bool:
+def is_newer(version: str | None) -> bool:
     numbers = [int(part) for part in re.findall(r"\d+", version or "")[:2]]
-    return tuple(numbers) > NEWEST
+    return tuple(numbers) > wire.NEWEST

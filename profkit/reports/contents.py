@@ -1,6 +1,6 @@
 """One frame of a report (block header, source, result)  ->  what it holds, or Malformed; its copies.
 
-Metrics are many and small, so they are checked by regular expressions (200 MB/s). What those do not
+Metrics are many and small, so they are checked by regular expressions (400 MB/s). What those do not
 match is walked field by field, and only that decides.
 
 Frames that are whole are copied into another report that the library reads, or many small ones. There
@@ -15,24 +15,36 @@ import re
 import struct
 from array import array
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from sys import byteorder
 from typing import IO
 
-from profkit.reports import wire
 from profkit.reports.wire import (
     BYTES,
+    COUNTERS,
     KINDS,
+    NAMES,
+    PROCESS,
     RESULT_SOURCE,
+    SESSION,
+    SIZE,
     SOURCES,
     Kind,
     Malformed,
+    MessageShape,
+    NotText,
+    Oddities,
     fields,
+    inspect,
+    message_shape,
     one,
+    varint,
+    verify_message,
+    verify_place,
 )
 
 
@@ -41,188 +53,395 @@ class BlockHeader:
     counts: dict[int, int]  # field number -> how many frames of that kind follow
     size: int  # bytes of these frames
     names: list[bytes] | None  # of metrics, which it adds to the string table; None: damaged
+    session: list[int]  # the numbers of the session's fields that are in it
     version: str | None  # of the ncu that wrote the report; "" when it says other versions only
     about: bytes  # the header without the counts: string table, session, process
     process: bytes  # the field of `about` that says which process
 
 
-def header(data: bytes, newer: list[int]) -> BlockHeader:
-    counts, size = dict.fromkeys(wire.COUNTERS, 0), 0
+def read_header(data: bytes, odd: Oddities) -> BlockHeader:
+    counts, size = dict.fromkeys(COUNTERS, 0), 0
     names: list[bytes] | None = []
-    version, about, process, at = None, b"", b"", 0
+    session: list[int] = []
+    version, process = None, b""
+    about: list[bytes] = []
+    for number, start, stop, whole in _header_fields(data, odd):
+        if number in counts:
+            counts[number] = start
+        elif number == SIZE:
+            size = start
+        else:
+            about.append(whole)
+        if number == NAMES:
+            table = read_names(data, start, stop)
+            if table is None or names is None:
+                names = None
+            else:
+                names.extend(table)
+        elif number == SESSION:
+            session += [field for field, *_ in fields(data, start, stop)]
+            version = _version(data, start, stop)
+        elif number == PROCESS:
+            process = whole
+    return BlockHeader(counts, size, names, session, version, b"".join(about), process)
+
+
+def _header_fields(data: bytes, odd: Oddities) -> Iterator[tuple[int, int, int, bytes]]:
+    """Yield the fields of a block header, checked: number, start (or value), end, all its bytes.
+
+    Not the names, of which a report has thousands: they are read at once.
+    """
+    shape = message_shape("BlockHeader")
+    at = before = 0
     while at < len(data):
         begin = at
         number, wire_type, start, stop, at = one(data, at, len(data))
-        wire.inspect(data, (number, wire_type, start, stop), wire.HEADER, newer)
-        if number in counts:
-            counts[number] = start
-            continue
-        if number == wire.SIZE:
-            size = start
-            continue
-        about += data[begin:at]
-        if number == wire.SESSION:
-            version = _version(data, start, stop)
-        elif number == wire.NAMES:
-            table = _names(data, start, stop)
-            names = None if names is None or table is None else names + table
-        elif number == wire.PROCESS:
-            process = data[begin:at]
-    return BlockHeader(counts, size, names, version, about, process)
+        verify_place(number, before, shape, odd)
+        before = number
+        if number != NAMES or wire_type != BYTES:
+            inspect(data, (number, wire_type, start, stop), shape, odd)
+        yield number, start, stop, data[begin:at]
 
 
-def block_of_one(counter: int, frame: bytes) -> bytes:
-    """Return the counts of a block header that announces one frame."""
-    size, left = b"", 4 + len(frame)
-    while left > 0x7F:
-        size, left = size + bytes([left & 0x7F | 0x80]), left >> 7
-    return bytes([counter << 3, 1, wire.SIZE << 3]) + size + bytes([left])
+def block_of_one(counter: int, frame: bytes, process: bytes = b"") -> bytes:
+    """Return a block header that announces one frame, with the field that says of which process."""
+    count = bytes([counter << 3, 1])
+    size = bytes([SIZE << 3]) + write_varint(4 + len(frame))
+    return count + size + process if counter < SIZE else size + process + count
 
 
-def result(data: bytes, kind: Kind, newer: list[int], sequences: set[tuple[bytes, ...]]) -> bool:
-    """Check a result; return whether it is of the kind that the library might crash on.
+def write_varint(number: int) -> bytes:
+    digits = bytearray()
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)
 
-    Not what is inside the instances of a metric, a section or a rule result: the library checks
-    that too, and gives nothing of the whole launch when it is wrong. `sequences` gets the ids
-    (varints) of its metrics, in their order: see nameless. Malformed where it is damaged; NotText where
-    all is well but for its names, which the library gives all the same.
+
+@dataclass(frozen=True)
+class Result:
+    """What was seen of a launch that is whole."""
+
+    risky: bool  # of the kind that the library might crash on
+    ids: tuple[bytes, ...]  # of its metrics (varints), each once: see nameless
+    strange: str = ""  # its name is not UTF-8: the library gives it all the same
+
+
+def read_result(data: bytes, kind: Kind, odd: Oddities) -> Result:
+    """Check a result; Malformed where it is damaged.
+
+    Not what is inside a section or a chart: nobody reads that, and the library gives nothing of the
+    whole launch when it is wrong.
     """
-    at, end, tag = 0, len(data), kind.metrics << 3 | BYTES
-    seen, risky = set(), False
-    strange: wire.NotText | None = None
-    while at < end:
+    shape = kind.message
+    tag = kind.metrics << 3 | BYTES
+    seen: set[int] = set()
+    ids: list[bytes] = []
+    metrics: dict[bytes, bytes] = {}
+    strange = ""
+    risky = False
+    at = before = 0
+    while at < len(data):
         if data[at] == tag:
-            at = _metrics(data, at, tag, newer, sequences)
+            verify_place(kind.metrics, before, shape, odd)
+            before = kind.metrics
+            at = _read_metrics(data, at, tag, (ids, metrics), odd)
             continue
-        number, wire_type, start, stop, at = one(data, at, end)
-        try:
-            wire.inspect(data, (number, wire_type, start, stop), kind.message, newer)
-        except wire.NotText as error:
-            if number not in kind.message.texts:
-                raise Malformed(str(error)) from None
-            strange = error
+        number, wire_type, start, stop, at = one(data, at, len(data))
+        verify_place(number, before, shape, odd)
+        before = number
         seen.add(number)
+        strange = _read_part(data, (number, wire_type, start, stop), shape, odd) or strange
         if number == kind.samples:
             risky = risky or not _in_order(data, start, stop)
-    if not kind.message.required <= seen:
+        elif number == kind.nvtx:
+            _verify_domains(data, start, stop)
+    if not shape.required <= seen:
         raise Malformed("a result that lacks a part")
-    if strange:
-        raise strange
-    return risky
+    if find_misplaced(tuple(ids)):
+        raise Malformed("a metric is in the place of another")
+    return Result(risky, tuple(metrics), strange)
+
+
+def _read_part(
+    data: bytes, part: tuple[int, int, int, int], shape: MessageShape, odd: Oddities
+) -> str:
+    """Check one field of a result; return what is strange in it, though the library reads it."""
+    try:
+        inspect(data, part, shape, odd)
+    except NotText as error:
+        if part[0] not in shape.texts:
+            raise Malformed(str(error)) from None
+        return str(error)
+    return ""
+
+
+@lru_cache(maxsize=16)
+def find_misplaced(ids: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Return the ids that stand where another should, which the launch does not have.
+
+    ncu numbers the names of metrics in the order in which it first writes them, so the ids of a launch
+    are runs of numbers one after the other. One that breaks a run was another.
+    """
+    numbers = [varint(id_, 0)[0] for id_ in ids]
+    known = set(numbers)
+    found = []
+    for place in range(1, len(numbers) - 1):
+        expected = numbers[place - 1] + 1
+        if numbers[place] == expected or numbers[place + 1] != expected + 1 or expected in known:
+            continue
+        longer = numbers[max(0, place - 2)], numbers[min(place + 2, len(numbers) - 1)]
+        if longer[0] == expected - 2 or longer[1] == expected + 2:
+            found.append(ids[place])
+    return tuple(found)
+
+
+def _verify_domains(data: bytes, at: int, end: int) -> None:
+    """Check that each stack of NVTX ranges is of a domain that is there."""
+    known: set[int] = set()
+    used: set[int] = set()
+    for number, _, start, stop in fields(data, at, end):
+        if number == 1:
+            known.add(_first_number(data, start, stop))
+        elif number == 3:
+            used.add(_first_number(data, start, stop))
+        elif number == 2:
+            for inner, _, begin, behind in fields(data, start, stop):
+                if inner == 2:
+                    used.add(_first_number(data, begin, behind))
+    if not used <= known:
+        raise Malformed("an NVTX range of a domain that is not there")
+
+
+def _first_number(data: bytes, at: int, end: int) -> int:
+    """Return field 1 of a message, an id."""
+    for number, _, value, _ in fields(data, at, end):
+        if number == 1:
+            return value
+    return -1
 
 
 def repair_frame(data: bytes, kind: Kind) -> bytes | None:
     """Return what can be read of a damaged result; None when not even the identity is left.
 
     The library drops a whole launch for a wrong byte in a section that is not read here. So only
-    the identity, the metrics and the NVTX state are kept, as far as each of them is whole.
+    the identity, the metrics and the NVTX state are kept, as far as each of them is whole. Of a metric
+    that is there with two values neither is.
     """
-    repaired, seen, at = bytearray(), set(), 0
-    readable = kind.message.required | {kind.metrics, kind.nvtx}
+    shape = kind.message
+    readable = shape.required | {kind.nvtx}
+    kept: dict[int, bytes] = {}
+    metrics = _KeptMetrics()
     try:
-        while at < len(data):
-            begin = at
-            number, wire_type, start, stop, at = one(data, at, len(data))
-            if number not in readable:
+        for number, wire_type, start, stop, begin, at in _spans(data):
+            if number == kind.metrics and wire_type == BYTES:
+                if _is_whole_metric(data, start, stop):
+                    metrics.add(_metric_id(data, start), data[begin:at])
                 continue
-            with suppress(Malformed):
-                if (
-                    number not in kind.message.texts or wire_type != BYTES
-                ):  # a name is one in any bytes
-                    wire.inspect(data, (number, wire_type, start, stop), kind.message, [])
-                if number == kind.metrics and not _is_usual(data, start, stop):
-                    wire.verify_message(data, start, stop, wire.METRIC, [])
-                repaired += data[begin:at]
-                seen.add(number)
+            part = number, wire_type, start, stop
+            if number in readable and number not in kept and _is_whole_field(data, part, shape):
+                kept[number] = data[begin:at]
     except Malformed:  # what follows cannot be told apart
         pass
-    missing = kind.message.required - seen
-    if missing == {wire.RESULT_SOURCE}:
-        repaired, missing = repaired + bytes([wire.RESULT_SOURCE << 3 | BYTES, 0]), set()
-    return None if missing else bytes(repaired)
+    kept[kind.metrics] = metrics.join()
+    missing = shape.required - kept.keys()
+    if missing == {RESULT_SOURCE}:
+        kept[RESULT_SOURCE] = bytes([RESULT_SOURCE << 3 | BYTES, 0])
+        missing = set()
+    return None if missing else b"".join(kept[number] for number in sorted(kept))
 
 
-_MORE, _LAST = rb"[\x80-\xff]", rb"[\x00-\x7f]"  # bytes of a varint
-_NUMBER = rb"(?:%b|%b{1,4}%b)" % (_LAST, _MORE, _LAST)
+class _KeptMetrics:
+    """The metrics of a damaged launch that are whole, by their ids."""
+
+    def __init__(self) -> None:
+        self._ids: list[bytes] = []
+        self._bodies: dict[bytes, bytes] = {}
+
+    def add(self, id_: bytes, body: bytes) -> None:
+        self._ids.append(id_)
+        if self._bodies.setdefault(id_, body) != body:
+            self._bodies[id_] = b""
+
+    def join(self) -> bytes:
+        for id_ in find_misplaced(tuple(self._ids)):
+            self._bodies[id_] = b""
+        return b"".join(self._bodies.values())
 
 
-def _value() -> bytes:
-    def sized(size: int, body: bytes) -> bytes:
-        return re.escape(bytes([size])) + body
+def _spans(data: bytes) -> Iterator[tuple[int, int, int, int, int, int]]:
+    """Yield the fields of a message, each also with where it begins and ends."""
+    at = 0
+    while at < len(data):
+        begin = at
+        number, wire_type, start, stop, at = one(data, at, len(data))
+        yield number, wire_type, start, stop, begin, at
 
-    values = (
-        sized(9, rb"\x19.{8}"),
-        *(sized(n + 1, rb"\x28%b{%d}%b" % (_MORE, n - 1, _LAST)) for n in range(1, 11)),
-        sized(5, rb"\x15.{4}"),
-        *(sized(n + 2, rb"\n" + sized(n, rb"[\x20-\x7e]{%d}" % n)) for n in range(64)),
-    )
-    return b"(?:" + b"|".join(values) + b")"
+
+def _is_whole_field(data: bytes, part: tuple[int, int, int, int], shape: MessageShape) -> bool:
+    odd = Oddities()
+    try:
+        inspect(data, part, shape, odd)
+    except NotText:  # a name is one in any bytes
+        return part[0] in shape.texts
+    except Malformed:
+        return False
+    return not odd.first
+
+
+def _is_whole_metric(data: bytes, start: int, stop: int) -> bool:
+    odd = Oddities()
+    try:
+        _verify_metric(data, start, stop, odd)
+    except Malformed:
+        return False
+    return not odd.first
+
+
+# Metrics and their instances by patterns. Each takes only what is as long as its size says.
+
+_LAST, _MORE = rb"[\x00-\x7f]", rb"[\x80-\xff]"
+
+
+def _varint_pattern(size: int) -> bytes:
+    """Return a pattern of a varint of so many bytes, the shortest for its number."""
+    return _LAST if size == 1 else rb"[\x80-\xff]{%d}[\x01-\x7f]" % (size - 1)
+
+
+def _value_pattern(size: int) -> bytes:
+    """Return a pattern of a metric's value of so many bytes, its size in front; not of a text."""
+    kinds = [rb"\x28" + _varint_pattern(size - 1)]
+    if size <= 5:
+        kinds.append(rb"\x20" + _varint_pattern(size - 1))
+    if size == 5:
+        kinds.append(rb"\x15.{4}")
+    if size == 9:
+        kinds.insert(0, rb"\x19.{8}")
+    return re.escape(bytes([size])) + b"(?:" + b"|".join(kinds) + b")"
+
+
+_ID = rb"(?:%b|%b)" % (_varint_pattern(2), _varint_pattern(1))
+_VALUES = b"(?:%b)" % b"|".join(map(_value_pattern, (9, 2, 3, 4, 5, 6, 7, 8)))
+_CATEGORY = rb"\x20" + _LAST
 
 
 @cache
-def _instances() -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """Return what a metric begins with, and then one of its instances, its size apart, or its end."""
-    value = _value()
-    begin = rb"\x08%b(?:\x12%b)?" % (_NUMBER, value)
-    element = rb"(\x1a.)((?:\n%b)?\x12%b)|(\x20%b\Z)" % (value, value, _NUMBER)
-    return re.compile(begin, re.DOTALL), re.compile(element, re.DOTALL)
-
-
-def _is_usual(data: bytes, start: int, stop: int) -> bool:
-    """Return whether a metric is whole, instances too, and laid out as ncu does: most are."""
-    begin, element = _instances()
-    if not (match := begin.match(data, start, stop)):
-        return False
-    parts = element.findall(data, match.end(), stop)
-    if any(head and head[1] != len(body) for head, body, _ in parts):
-        return False
-    # A part that is passed over is missing in the sum.
-    return sum(len(head) + len(body) + len(end) for head, body, end in parts) == stop - match.end()
+def _plain_pattern(tag: int) -> re.Pattern[bytes]:
+    """For a metric under a tag without instances and texts, and its id: nearly all."""
+    forms = []
+    for size in (9, 2, 3, 4, 5, 0):
+        value = rb"\x12" + _value_pattern(size) if size else b""
+        for digits in (2, 1):
+            length = 1 + digits + (2 + size if size else 0)
+            body = rb"\x08" + _varint_pattern(digits) + value
+            forms.append(re.escape(bytes([length + 2])) + body + _CATEGORY)
+            forms.append(re.escape(bytes([length])) + body)
+    begin = re.escape(bytes([tag]))
+    return re.compile(rb"%b(?=.\x08(%b))(?:%b)" % (begin, _ID, b"|".join(forms)), re.DOTALL)
 
 
 @cache
-def _patterns(tag: int) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes]]:
-    """For metrics under a tag: a run without instances, the name ids in it, the head of another."""
-    last, number, value = _LAST, _NUMBER, _value()
-    head = rb"%b%b\x08(%b)(?:\x12%b)?+" % (re.escape(bytes([tag])), number, number, value)
-    plain = rb"%b(?![\x12\x1a])(?:\x20%b)?" % (head, last)
+def _listed_patterns() -> tuple[re.Pattern[bytes], ...]:
+    """For a metric with instances: its begin, a run of its instances, a value in one, its end."""
+    instances = []
+    # Bytes of an instance's key and value: most are an address and a small number, or a time and a
+    # double. Others are looked at one by one.
+    for key, value in (
+        (8, 2),
+        (10, 9),
+        (3, 2),
+        (4, 2),
+        (2, 2),
+        (6, 2),
+        (7, 9),
+        (8, 4),
+        (8, 3),
+        (8, 5),
+        (8, 9),
+        (6, 3),
+        (2, 9),
+    ):
+        size = re.escape(bytes([4 + key + value]))
+        instances.append(size + rb"\n" + _value_pattern(key) + rb"\x12" + _value_pattern(value))
+    run = rb"(?:\x1a(?:" + b"|".join(instances) + rb"))*+"
     return (
-        re.compile(rb"(?:%b)*+" % plain.replace(b"(%b)" % number, number), re.DOTALL),
-        re.compile(plain, re.DOTALL),
-        re.compile(rb"%b\x1a" % head, re.DOTALL),
+        re.compile(rb"\x08%b(?:\x12%b)?+" % (_ID, _VALUES), re.DOTALL),
+        re.compile(run, re.DOTALL),
+        re.compile(rb"\x12" + _VALUES, re.DOTALL),
+        re.compile(rb"(?:%b)?\Z" % _CATEGORY),
     )
 
 
-def _metrics(
-    data: bytes, at: int, tag: int, newer: list[int], sequences: set[tuple[bytes, ...]]
-) -> int:
-    """Check the run of metrics at an offset; returns where it ends."""
-    run, plain, listed = _patterns(tag)
-    ids: list[bytes] = []
-    end = len(data)
-    while at < end and data[at] == tag:
-        start, at = at, run.match(data, at).end()  # type: ignore[union-attr]
-        ids += plain.findall(data, start, at)
-        if at == end or data[at] != tag:
-            break
-        match = listed.match(data, at)
-        _, _, start, stop, at = one(data, at, end)
-        if match:
-            ids.append(match[1])
-        else:
-            wire.verify_message(data, start, stop, wire.METRIC, newer)
-            ids.append(data[start + 1 : wire.varint(data, start + 1)[1]])  # the id comes first
-    sequences.add(tuple(ids))  # most launches of a report have the same
+_INSTANCE = 3 << 3 | BYTES  # the tag of an instance in a metric
+
+
+def _verify_metric(data: bytes, start: int, stop: int, odd: Oddities) -> None:
+    """Raise Malformed unless a metric is whole, its instances too."""
+    begin, run, _, ending = _listed_patterns()
+    if match := begin.match(data, start, stop):
+        at = match.end()
+        while at < stop and data[at] == _INSTANCE:
+            at = run.match(data, at, stop).end()  # type: ignore[union-attr]
+            if at < stop and data[at] == _INSTANCE:
+                at = _verify_instance(data, at, stop, odd)
+        if ending.match(data, at, stop):
+            return
+    verify_message(data, start, stop, message_shape("Metric"), odd)
+
+
+def _verify_instance(data: bytes, at: int, stop: int, odd: Oddities) -> int:
+    """Check one instance of a metric, of a short text mostly; return where it ends."""
+    value = _listed_patterns()[2]
+    head = data[at : at + 6]  # tag, size, tag of the key, size, tag of a text, size
+    if len(head) == 6 and head[2] == head[4] == 1 << 3 | BYTES and head[5] + 2 == head[3]:
+        text = data[at + 6 : at + 6 + head[5]]
+        match = value.match(data, at + 6 + head[5], stop)
+        if match and match.end() == at + 2 + head[1] and head[1] < 0x80 and text.isascii():
+            return match.end()
+    _, _, start, behind, at = one(data, at, stop)
+    verify_message(data, start, behind, message_shape("MetricInstance"), odd)
     return at
 
 
-def nameless(sequences: Iterable[tuple[bytes, ...]], names: int) -> bool:
+def _metric_id(data: bytes, start: int) -> bytes:
+    """Return the id of a metric, which comes first, as the varint that it is."""
+    return data[start + 1 : varint(data, start + 1)[1]]
+
+
+def _read_metrics(
+    data: bytes, at: int, tag: int, found: tuple[list[bytes], dict[bytes, bytes]], odd: Oddities
+) -> int:
+    """Check the metrics at an offset, and take their ids and each by its id; return where they end.
+
+    Since 2024, ncu writes some of them twice. With two values one is wrong: Malformed.
+    """
+    plain = _plain_pattern(tag)
+    ids, metrics = found
+    end = len(data)
+    while at < end and data[at] == tag:
+        begin = at
+        if match := plain.match(data, at):
+            id_ = match[1]
+            at = match.end()
+        else:
+            _, _, start, stop, at = one(data, at, end)
+            _verify_metric(data, start, stop, odd)
+            id_ = _metric_id(data, start)
+        ids.append(id_)
+        whole = data[begin:at]
+        if metrics.setdefault(id_, whole) != whole:
+            raise Malformed("a metric is there twice, with two values")
+    return at
+
+
+def nameless(launch_ids: Iterable[tuple[bytes, ...]], names: int) -> bool:
     """Return whether one of the metrics' ids is beyond the string table."""
-    ids = set[bytes]().union(*sequences)
+    ids = set[bytes]().union(*launch_ids)
     longest = max(map(len, ids), default=0)
     # A varint has its highest bits last, so that the largest id is the last one in this order.
     largest = max((id_[::-1] for id_ in ids if len(id_) == longest), default=b"")
-    return bool(ids) and wire.varint(largest[::-1], 0)[0] >= names
+    return bool(ids) and varint(largest[::-1], 0)[0] >= names
 
 
 def _in_order(data: bytes, start: int, end: int) -> bool:
@@ -245,15 +464,16 @@ def _in_order(data: bytes, start: int, end: int) -> bool:
     return True
 
 
-def _names(data: bytes, at: int, end: int) -> list[bytes] | None:
+def read_names(data: bytes, at: int, end: int) -> list[bytes] | None:
     """Return the string table at [at, end), None when it cannot be right."""
     names = _split(data[at:end])
     try:
         if names is None:
-            parts = list(fields(data, at, end))
-            names = [
-                data[start:stop] for number, wire_type, start, stop in parts if wire_type == BYTES
-            ]
+            names = []
+            for number, wire_type, start, stop in fields(data, at, end):
+                if number != 1 or wire_type != BYTES:
+                    return None
+                names.append(data[start:stop])
         text = b" ".join(names).decode()  # a space ends any character that is cut short
     except (Malformed, UnicodeDecodeError):
         return None
@@ -288,7 +508,7 @@ def _version(data: bytes, at: int, end: int) -> str | None:
 MAGIC = b"NVR\0"
 ZSTD = b"\x28\xb5\x2f\xfd"
 _LAUNCHES = {kind.counter for kind in KINDS}
-_ID = 1  # field of a source, and of what a launch says of its own
+_SOURCE_ID = 1  # field of a source, and of what a launch says of its own
 _Source = tuple[bytes, int | None]  # the process and the id, which two processes may both use
 
 
@@ -335,7 +555,7 @@ class Copies:
 
     def frame(self, field: int, process: bytes, frame: bytes) -> None:
         """Take a launch or a source, with the field of its block that says which process."""
-        block = _sized(process + block_of_one(field, frame))
+        block = _sized(block_of_one(field, frame, process))
         if field == SOURCES and self._code:
             same = self._sources.setdefault((process, _number(frame)), {})
             same.setdefault(hashlib.sha256(frame).digest(), block + _sized(frame))
@@ -366,9 +586,12 @@ class Copies:
 def _number(source: bytes, at: int = 0, end: int | None = None) -> int | None:
     """Return the id of a source, None when unknown."""
     try:
-        return next(n for field, _, n, _ in fields(source, at, end or len(source)) if field == _ID)
-    except (Malformed, StopIteration):
-        return None
+        for field, _, number, _ in fields(source, at, end or len(source)):
+            if field == _SOURCE_ID:
+                return number
+    except Malformed:
+        pass
+    return None
 
 
 def _used(launch: bytes) -> int | None:

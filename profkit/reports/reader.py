@@ -152,13 +152,16 @@ def _rows(copy: str, path: str, first: int) -> Rows:
     identity: list[Identity] = []
     values: array[float] = array("d")
     rules: list[RuleRow] = []
+    counts = array("I")
     for index, action in enumerate(actions(copy), first):
-        metrics = evaluate(raw_of_launch(action, action.metric_names()))
+        names = action.metric_names()
+        counts.append(len(names))
+        metrics = evaluate(raw_of_launch(action, names))
         who = launch_identity(action, record, metrics["time"])
         identity.append((path, index, *who, None))
         values.extend(metrics.values())
         rules.extend((path, index, *rule) for rule in rules_of(action.rule_results()))
-    return Rows(identity, values.tobytes(), rules)
+    return Rows(identity, values.tobytes(), rules, counts.tobytes())
 
 
 def part_from(
@@ -166,13 +169,16 @@ def part_from(
 ) -> Part:
     """Return what all rows of a report say together; kernels as the library gave them at first."""
     record = record_beside(path)
+    counts = b"".join(some.counts for some in rows)
+    if not frames.is_named:
+        rows = ()
     read = chain.from_iterable(some.identity for some in rows)
     identity = tuple((*row[:-1], frames.ncu_version) for row in read)
     values = array("d", b"".join(some.values for some in rows))
     for metric, number in declared(record, frames.launches).items() if identity else ():
         values[PLACES[metric]] = number
     rules = tuple(chain.from_iterable(some.rules for some in rows))
-    status, message = _verdict(frames, kernels, record)
+    status, message = _verdict(frames, kernels, counts, record)
     file = ReportFile(path, frames.sha256, status, message, len(identity), frames.ncu_version)
     return Part(identity, values.tobytes(), rules, file=file)
 
@@ -226,7 +232,7 @@ def children_for(size: int, jobs: int | None = None) -> int:
 
 
 def _verdict(
-    frames: Frames, kernels: Sequence[str | None], record: Record | None
+    frames: Frames, kernels: Sequence[str | None], counts: bytes, record: Record | None
 ) -> tuple[Status, str]:
     """Return the status of a file from its bytes, from what the library gave, and from its record."""
     if frames.status == "damaged":
@@ -238,6 +244,11 @@ def _verdict(
     for index, kernel in enumerate(kernels):
         if kernel is None:
             return "damaged", f"launch {index} is damaged"
+    held = array("I", frames.metrics)
+    for index, (ours, theirs) in enumerate(zip(held, array("I", counts), strict=True)):
+        if ours != theirs:
+            given = f"it holds {ours} metrics, and Nsight Compute's library gives {theirs}"
+            return "damaged", f"launch {index} is damaged: {given}"
     return frames.status, frames.message
 
 
@@ -336,7 +347,7 @@ def raw_frame(path: str | Path) -> pd.DataFrame:
 
     path = os.fspath(expand_home(path))
     frames = check(path)
-    if frames.status == "unreadable":
+    if frames.status == "unreadable" or not frames.is_named:
         raise _unreadable(path, frames.message)
 
     def died(_item: Any, why: str) -> None:
@@ -363,7 +374,7 @@ def opened_launches(path: str | Path) -> Iterator[Callable[[int], Any]]:
     """
     path = os.fspath(expand_home(path))
     frames = check(path)
-    if frames.status == "unreadable":
+    if frames.status == "unreadable" or not frames.is_named:
         raise _unreadable(path, frames.message)
     with openable(path, repaired=frames.wrong_suffix, metrics_only=frames.risky) as source:
         groups = list(open_report(source)) if frames.launches else []

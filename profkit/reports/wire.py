@@ -1,17 +1,36 @@
-"""Protobuf bytes  ->  fields, or Malformed; as much of the wire format as checking a report needs.
+"""Protobuf bytes  ->  fields, or Malformed; and the messages of a report, each described once.
 
-The messages are those of the ProfilerReport*.proto files that Nsight Compute publishes in its
-extras/FileFormat: what may be in which field. They only ever grew: a number above the last one
-known here is a field of a newer ncu, which the caller may accept.
+Their numbers are those of the ProfilerReport*.proto files that Nsight Compute publishes in its
+extras/FileFormat, and every field that a version up to NEWEST writes is here. All versions since 2020
+write a message in one way: its fields in the order of their numbers, each once unless it is repeated,
+and numbers as short as they can be. So a message of another form is damaged, or of a newer version.
+
+A line, and those below it that are set in, is a message: its name, then its fields. A field is its
+number, `!` where it must be there, `*` where it is repeated, and its kind: one of those in
+WIRES, `text` (UTF-8, written by ncu), `bytes` (anything: paths, command lines and NVTX names are
+the user's, in whatever encoding that system has; and messages that nobody reads, which the library
+checks), or the name of another message. A message of which the name ends in `|` has one of its fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _SIZES = {FIXED64: 8, FIXED32: 4}
+# The kinds of fields that hold no message, and their wire types.
+WIRES = {
+    "bool": VARINT,
+    "uint32": VARINT,
+    "int": VARINT,
+    "float": FIXED32,
+    "double": FIXED64,
+    "text": BYTES,
+    "bytes": BYTES,
+}
+_BITS = {"bool": 1, "uint32": 32}
 
 
 class Malformed(Exception):
@@ -30,24 +49,42 @@ class Cut(Malformed):
         self.left = left
 
 
-@dataclass(frozen=True)
+@dataclass
 class MessageShape:
     """What a message may hold, by the numbers of its fields."""
 
-    # Wire types of those that are not looked into (raw data, text in an unknown encoding).
-    wires: Mapping[int, int] = field(default_factory=dict)
-    texts: Set[int] = frozenset()  # UTF-8 strings
-    parts: Mapping[int, MessageShape] = field(default_factory=dict)  # messages, checked too
-    required: Set[int] = frozenset()  # those that must be there
+    name: str
+    has_one: bool = False  # of its fields, whichever that is
+    wires: dict[int, int] = field(default_factory=dict)  # the wire type of every field
+    plain: dict[int, int] = field(default_factory=dict)  # of those where nothing else is checked
+    bits: dict[int, int] = field(default_factory=dict)  # of numbers with less than 64 of them
+    texts: set[int] = field(default_factory=set)  # UTF-8 strings
+    parts: dict[int, MessageShape] = field(default_factory=dict)  # messages, checked too
+    required: set[int] = field(default_factory=set)
+    repeated: set[int] = field(default_factory=set)
 
-    def wire(self, number: int) -> int | None:
-        """Return the wire type of a field, None for a number that is not known."""
-        return BYTES if number in self.texts or number in self.parts else self.wires.get(number)
+    def add(self, number: int, kind: str) -> None:
+        self.wires[number] = WIRES[kind]
+        if kind in _BITS:
+            self.bits[number] = _BITS[kind]
+        elif kind == "text":
+            self.texts.add(number)
+        else:
+            self.plain[number] = WIRES[kind]
 
-    @property
-    def last(self) -> int:
-        """The highest number known."""
-        return max((*self.wires, *self.texts, *self.parts), default=0)
+    def add_part(self, number: int, part: MessageShape) -> None:
+        self.wires[number] = BYTES
+        self.parts[number] = part
+
+
+class Oddities:
+    """What was seen that no known version of ncu writes, though it can be read: the first of it."""
+
+    def __init__(self) -> None:
+        self.first = ""
+
+    def add(self, what: str) -> None:
+        self.first = self.first or what
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
@@ -64,6 +101,16 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
             raise Malformed("a number of more than 64 bits")
 
 
+def _shortest(data: bytes, at: int) -> tuple[int, int]:
+    """Return a varint that is as short as it can be; as varint."""
+    value, end = varint(data, at)
+    if not data[end - 1] and end - at > 1:
+        raise Malformed("a number with zeros in front")
+    if value >> 64:
+        raise Malformed("a number of more than 64 bits")
+    return value, end
+
+
 def one(data: bytes, at: int, end: int) -> tuple[int, int, int, int, int]:
     """Return the field at an offset: number, wire type, start, end (value, 0 if varint), next offset.
 
@@ -72,15 +119,17 @@ def one(data: bytes, at: int, end: int) -> tuple[int, int, int, int, int]:
     try:
         key, at = data[at], at + 1
         if key > 0x7F:  # most keys and sizes are one byte
-            key, at = varint(data, at - 1)
+            key, at = _shortest(data, at - 1)
         number, wire = key >> 3, key & 7
         if wire == BYTES:
             size, start = data[at], at + 1
             if size > 0x7F:
-                size, start = varint(data, at)
+                size, start = _shortest(data, at)
             at = stop = start + size
         elif wire == VARINT:
-            start, at = varint(data, at)
+            start, at = data[at], at + 1
+            if start > 0x7F:
+                start, at = _shortest(data, at - 1)
             stop = 0
         else:
             start = at
@@ -102,32 +151,50 @@ def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]
         yield number, wire, start, stop
 
 
-def verify_message(data: bytes, at: int, end: int, message: MessageShape, newer: list[int]) -> None:
+def verify_message(data: bytes, at: int, end: int, message: MessageShape, odd: Oddities) -> None:
     """Raise Malformed unless the message at [at, end) has its shape, all the way down.
 
-    `newer` gets the numbers that only a newer ncu can have written.
+    `odd` gets what only a newer ncu can have written.
     """
-    seen = set()
-    for number, wire, start, stop in fields(data, at, end):
+    seen: set[int] = set()
+    before = 0
+    while at < end:
+        number, wire, start, stop, at = one(data, at, end)
+        if number <= before:
+            verify_place(number, before, message, odd)
+        before = number
         seen.add(number)
-        inspect(data, (number, wire, start, stop), message, newer)
+        if message.plain.get(number) != wire:
+            inspect(data, (number, wire, start, stop), message, odd)
     if not message.required <= seen:
         raise Malformed("a message that lacks a part")
+    if message.has_one and len(seen) > 1:
+        odd.add(f"a {message.name} with {len(seen)} values")
+
+
+def verify_place(number: int, before: int, message: MessageShape, odd: Oddities) -> None:
+    """Check that a field may follow the one before it: protobuf writes them by their numbers."""
+    if number < before:
+        odd.add(f"field {number} of {message.name} behind field {before}")
+    elif number == before and number not in message.repeated:
+        odd.add(f"field {number} of {message.name} twice")
 
 
 def inspect(
-    data: bytes, part: tuple[int, int, int, int], message: MessageShape, newer: list[int]
+    data: bytes, part: tuple[int, int, int, int], message: MessageShape, odd: Oddities
 ) -> None:
     """Check one field of a message, as `fields` gives it; as verify_message."""
     number, wire, start, stop = part
-    expected = message.wire(number)
+    expected = message.wires.get(number)
     if expected is None:
-        if number > message.last:
-            newer.append(number)
+        odd.add(f"field {number} of {message.name}")
     elif wire != expected:
         raise Malformed(f"field {number} of the wrong type")
+    elif wire == VARINT:
+        if start >> message.bits.get(number, 64):
+            raise Malformed(f"field {number} is too large a number")
     elif number in message.parts:
-        verify_message(data, start, stop, message.parts[number], newer)
+        verify_message(data, start, stop, message.parts[number], odd)
     elif number in message.texts:
         try:
             data[start:stop].decode()
@@ -135,50 +202,144 @@ def inspect(
             raise NotText("a text that is not UTF-8") from None
 
 
-# A text is UTF-8 where ncu makes it. Paths, command lines and NVTX names are the user's own, in
-# whatever encoding that system has: BYTES.
+# The newest ncu whose fields are known here: what is strange in a report of a later one is only noted.
+NEWEST = (2026, 3)
+
+_MESSAGES = """
+FileHeader: 1!uint32
+BlockHeader: 1uint32 2uint32 3SessionDetails 4StringTable 5uint32 6ProcessInfo 7uint32 8uint32
+  9uint32 10uint32
+StringTable: 1*bytes
+ProcessInfo: 1!uint32 2bytes 3bytes
+
+SessionDetails: 1uint32 2int 3SystemInfo 4SystemInfo 5DeviceProperties 6*DeviceAttributes 7bytes
+  8*VersionInfo 9ExecutableSettings 10ProfilerSettings 11bytes 12bool
+SystemInfo: 1bytes 2bytes 3bytes 4bytes 5bytes 6int 7*IPAddress
+IPAddress: 1!bytes 2int
+DeviceProperties: 1*DeviceProperty
+DeviceProperty: 1!bytes 2!bytes
+DeviceAttributes: 1!uint32 2text 3*bytes
+VersionInfo: 1!text 2!text
+ExecutableSettings: 1!bytes 2bytes 3bytes 4bytes
+ProfilerSettings: 1bool 2bool 3bool 4bytes 5FilterOptions 6OtherOptions 7bytes 8bytes
+  9WarpSamplingOptions 10bool 11bytes 12bool 13PmSamplingOptions 14bytes 15bytes 16bool
+FilterOptions: 1bytes 2bytes 3bytes 4uint32 5uint32 6uint32 7bytes
+OtherOptions: 1bool 2bytes
+WarpSamplingOptions: 1bool 2int 3int 4int
+PmSamplingOptions: 1int 2int 3int 4int 5bool
+
+Source: 1int 2bytes 3bytes 4bytes 5int 6uint32 7uint32 8SourceFiles 9RelocationData
+SourceFiles: 1*SourceFile
+SourceFile: 1!bytes 2bytes
+RelocationData: 1*RelocationSymbol 2*RelocationSymbol
+RelocationSymbol: 1bytes 2int 3uint32
+
+KernelResult: 1!uint32 2!int 3!int 4!int 5!text 6!text 7!text 8!uint32 9!Dimensions 10!Dimensions
+  11!Dimensions 12bytes 13*Metric 14int 15!Source 16int 17*Section 18*Comment 19*RuleResult 20bool
+  21Nvtx 22uint32 23uint32 24SeriesInfo 25ClockStatus 26bytes 27bytes 28CpuStack 29int 30bool
+  31bytes 32CpuStack 33bytes 34bytes 35float 36*Samples 37GraphInfo 38DeviceNvtx 39bytes
+RangeResult: 1!uint32 2!int 3bytes 4*Metric 5int 6int 7*Section 8*Comment 9bool 10Nvtx 11uint32
+  12ClockStatus 13bytes 14CpuStack 15*int 16bool 17CpuStack 18bytes 19bytes 20*RuleResult 21float
+  22*Samples 23bytes
+ListResult: 1!uint32 2!int 3bytes 4*Metric 5int 6int 7*Section 8*Comment 9bool 10Nvtx 11uint32
+  12uint32 13ClockStatus 14bytes 15bytes 16CpuStack 17*int 18bytes 19uint32 20*ListLaunch
+  21*RuleResult 22CpuStack 23bytes 24bytes 25float 26*Samples 27bytes
+GraphResult: 1!uint32 2!int 3bytes 4*Metric 5int 6int 7*Section 8*Comment 9bool 10Nvtx 11uint32
+  12uint32 13ClockStatus 14bytes 15bytes 16CpuStack 17*int 18bool 19CpuStack 20bytes 21bytes
+  22*RuleResult 23float 24*Samples 25GraphInfo 26bytes
+Dimensions: 1int 2int 3int
+ListLaunch: 1Dimensions 2Dimensions
+Comment: 1!CommentID 2!bytes 3!bytes
+CommentID: 1!bytes
+SeriesInfo: 1!uint32 2bytes
+ClockStatus: 1!bool 2!bool
+CpuStack: 1*CpuFrame 2int
+CpuFrame: 1!bytes 2!int 3bytes 4bytes 5uint32
+Samples: 1!text 2!SamplesOfAll
+SamplesOfAll: 1*SamplesOfOne
+SamplesOfOne: 1!uint32 2!bytes 3!bytes 4bytes
+GraphInfo: 1int 2int 3uint32
+DeviceNvtx: 1*DeviceNvtxEvent 2*DeviceNvtxRange 3bytes 4*DeviceNvtxInfo
+DeviceNvtxEvent: 1!int 2!uint32 3!uint32 4!uint32
+DeviceNvtxRange: 1!int 2!int 3!uint32 4!uint32
+DeviceNvtxInfo: 1!uint32 2!bytes 3!bytes 4!uint32
+
+Metric: 1!uint32 2MetricValue 3*MetricInstance 4int
+MetricInstance: 1MetricValue 2!MetricValue 3*MetricValue
+MetricValue|: 1text 2float 3double 4uint32 5int
+
+Nvtx: 1*NvtxDomain 2*NvtxThread 3*NvtxStartEnd 4int 5int
+NvtxDomain: 1!int 2!bytes 3*NvtxString 4*NvtxNames
+NvtxString: 1!int 2!bytes
+NvtxNames: 1!int 2*NvtxString
+NvtxThread: 1!uint32 2*NvtxPushPop
+NvtxPushPop: 1!int 3*NvtxPushed
+NvtxPushed: 1!bytes 2NvtxAttributes 3int 4int
+NvtxStartEnd: 1!int 3*NvtxStarted
+NvtxStarted: 1!int 2!bytes 3NvtxAttributes 4int 5uint32
+NvtxAttributes: 1!uint32 2!uint32 3!NvtxColor 4!NvtxPayload 5!NvtxMessage
+NvtxColor: 1!int 2uint32
+NvtxPayload: 1!int 2int 3int 4double 5uint32 6int 7float 8bytes
+NvtxMessage: 1!int 2bytes 3int
+
+Section: 1!bytes 2!bytes 3uint32 4bytes 5*bytes 6bytes 7bytes 8*bytes 9bytes 10bytes 11bytes
+  12*bytes 13bytes
+
+RuleResult: 1!bytes 2!bytes 3RuleBody 4bytes 5*SourceMarker
+SourceMarker: 1int 2uint32 3int 4bytes 5int 6bytes
+RuleBody: 1*RuleItem
+RuleItem: 1RuleMessage 2Table 3BarChart 4HistogramChart 5LineChart 6Proposal 7RooflineChart
+  8*FocusMetric 9SourceTable 10Speedup 11SuffixTable 12*RuleTable
+RuleMessage: 1!bytes 2!int 3int 4bytes
+Proposal: 1!bytes
+FocusMetric: 1int 2bytes 3double 4int 5bytes
+Speedup: 1int 2double
+Table: 1bytes 2uint32 3!uint32 4int 5*bytes 6int 7int 8bytes
+BarChart: 1bytes 2int 3bytes 4bytes 5*bytes 6int 7int 8int 9bytes
+HistogramChart: 1bytes 2bytes 3bytes 4!bytes 5bytes
+LineChart: 1bytes 2bytes 3bytes 4*bytes 5bytes 6bytes
+RooflineChart: 1bytes 2bytes 3bytes 4*bytes 5*bytes 6*bytes 7bytes 8bytes
+SourceTable: 1bytes 2uint32 3*bytes 4int 5bytes
+SuffixTable: 1bytes 2!bytes 3!bytes 4int 5int 6bytes
+RuleTable: 1bytes 2*bytes
+"""
 
 
-def _of(wire: int, *numbers: int) -> dict[int, int]:
-    return dict.fromkeys(numbers, wire)
+@cache
+def _lines() -> dict[str, list[str]]:
+    """Return the fields of each message, as they are written above."""
+    lines = {}
+    for line in _MESSAGES.replace("\n  ", " ").split("\n"):
+        name, _, described = line.partition(": ")
+        if described:
+            lines[name] = described.split()
+    return lines
 
 
-_VALUE = MessageShape({2: FIXED32, 3: FIXED64, **_of(VARINT, 4, 5)}, {1})
-_ELEMENT = MessageShape(parts={1: _VALUE, 2: _VALUE, 3: _VALUE}, required={2})
-METRIC = MessageShape(_of(VARINT, 1, 4), parts={2: _VALUE, 3: _ELEMENT}, required={1})
-_ATTRIBUTES = MessageShape({1: VARINT, 3: BYTES}, {2}, required={1})
-_SYSTEM = MessageShape({6: VARINT, **_of(BYTES, 1, 2, 3, 4, 5, 7)})
-_VERSION = MessageShape(texts={1, 2}, required={1, 2})
-_SESSION = MessageShape(
-    {**_of(VARINT, 1, 2, 12), **_of(BYTES, 5, 7, 9, 10, 11)},
-    parts={3: _SYSTEM, 4: _SYSTEM, 6: _ATTRIBUTES, 8: _VERSION},
-)
-FILE = MessageShape({1: VARINT}, required={1})
-_PROCESS = MessageShape({1: VARINT, **_of(BYTES, 2, 3)}, required={1})
+@cache
+def message_shape(name: str) -> MessageShape:
+    """Return what a message may hold, with all the messages in it."""
+    lines = _lines()
+    shape = MessageShape(name, has_one=f"{name}|" in lines)
+    for described in lines[f"{name}|" if shape.has_one else name]:
+        kind = described.lstrip("0123456789!*")
+        marked = described.removesuffix(kind)
+        number = int(marked.rstrip("!*"))
+        if marked.endswith("!"):
+            shape.required.add(number)
+        if marked.endswith("*"):
+            shape.repeated.add(number)
+        if kind in WIRES:
+            shape.add(number, kind)
+        else:
+            shape.add_part(number, message_shape(kind))
+    return shape
+
+
 SESSION, NAMES, SIZE, PROCESS = 3, 4, 5, 6  # fields of a block header
 # Its counters of the frames that follow, in their order.
 SOURCES, RESULTS, RANGES, LISTS, GRAPHS, GRAPH_DATA = COUNTERS = (1, 2, 7, 8, 9, 10)
-HEADER = MessageShape(
-    {**_of(VARINT, *COUNTERS, SIZE), NAMES: BYTES}, parts={SESSION: _SESSION, PROCESS: _PROCESS}
-)
-SOURCE = MessageShape({**_of(VARINT, 1, 5, 6, 7), **_of(BYTES, 2, 3, 4, 8, 9)})
-
-_DIMS = MessageShape(_of(VARINT, 1, 2, 3))
-_PUSHED = MessageShape({**_of(BYTES, 1, 2), **_of(VARINT, 3, 4)}, required={1})
-_STARTED = MessageShape({**_of(VARINT, 1, 4, 5), **_of(BYTES, 2, 3)}, required={1, 2})
-_NVTX = MessageShape(
-    _of(VARINT, 4, 5),
-    parts={
-        1: MessageShape({1: VARINT, **_of(BYTES, 2, 3, 4)}, required={1, 2}),
-        2: MessageShape(
-            {1: VARINT}, parts={2: MessageShape({1: VARINT}, parts={3: _PUSHED}, required={1})}
-        ),
-        3: MessageShape({1: VARINT}, parts={3: _STARTED}, required={1}),
-    },
-)
-_PER_SM = MessageShape({1: VARINT, **_of(BYTES, 2, 3, 4)}, required={1, 2, 3})
-_SAMPLES = MessageShape(texts={1}, parts={2: MessageShape(parts={1: _PER_SM})}, required={1, 2})
-
+MERGED = 12  # field of a session: it was put together out of several reports
 RESULT_SOURCE = 15  # field of a kernel's result: required, but it may be empty
 
 
@@ -187,33 +348,19 @@ class Kind:
     """A kind of result and the numbers of the fields that all kinds have."""
 
     counter: int  # field of the block header that says how many follow
-    message: MessageShape  # what it may hold
+    name: str  # of its message
     metrics: int  # below 16 (a tag of one byte)
     nvtx: int  # the NVTX state
     samples: int  # the timed warp samples
 
-
-def _without_kernel(counter: int, varints: str, others: str, samples: int) -> Kind:
-    """Return a result of several launches: a fixed32 comes before the samples in each."""
-    wires = _of(VARINT, *map(int, varints.split())) | _of(BYTES, *map(int, others.split()))
-    parts = {10: _NVTX, samples: _SAMPLES}
-    shape = MessageShape(wires | {samples - 1: FIXED32}, parts=parts, required={1, 2})
-    return Kind(counter, shape, metrics=4, nvtx=10, samples=samples)
+    @property
+    def message(self) -> MessageShape:
+        return message_shape(self.name)
 
 
-_KERNEL = MessageShape(
-    {
-        **_of(VARINT, 1, 2, 3, 4, 8, 14, 16, 20, 22, 23, 29, 30),
-        **_of(BYTES, 12, 13, 17, 18, 19, *range(24, 29), 31, 32, 33, 34, 37, 38, 39),
-        35: FIXED32,
-    },
-    {5, 6, 7},
-    {9: _DIMS, 10: _DIMS, 11: _DIMS, RESULT_SOURCE: SOURCE, 21: _NVTX, 36: _SAMPLES},
-    {*range(1, 12), RESULT_SOURCE},
-)
 KINDS = (
-    Kind(RESULTS, _KERNEL, metrics=13, nvtx=21, samples=36),
-    _without_kernel(RANGES, "1 2 5 6 9 11 15 16", "3 4 7 8 12 13 14 17 18 19 20 23", 22),
-    _without_kernel(LISTS, "1 2 5 6 9 11 12 17 19", "3 4 7 8 13 14 15 16 18 20 21 22 23 24 27", 26),
-    _without_kernel(GRAPHS, "1 2 5 6 9 11 12 17 18", "3 4 7 8 13 14 15 16 19 20 21 22 25 26", 24),
+    Kind(RESULTS, "KernelResult", metrics=13, nvtx=21, samples=36),
+    Kind(RANGES, "RangeResult", metrics=4, nvtx=10, samples=22),
+    Kind(LISTS, "ListResult", metrics=4, nvtx=10, samples=26),
+    Kind(GRAPHS, "GraphResult", metrics=4, nvtx=10, samples=24),
 )

@@ -15,7 +15,8 @@ from profkit.reports import container
 from profkit.reports.container import check, repair
 from tests.reports import made
 
-NAMES = [*made.METRICS, "sass__inst_executed_per_opcode"]
+NAMES = [*made.METRICS]
+OPCODES = "sass__inst_executed_per_opcode"
 WHOLE = made.report([made.result(NAMES)] * 3, NAMES)
 
 
@@ -86,9 +87,9 @@ def _folder(tmp_path_factory, monkeypatch) -> None:
         ),
         (WHOLE + made.frame(made.field(2, 1) + made.field(5, 8)), "damaged", "file ends"),
         # Counts that nothing could hold are no reason to try.
-        (WHOLE + made.frame(made.field(2, 1 << 60) + made.field(5, 8)), "damaged", "as long as"),
+        (WHOLE + made.frame(made.field(2, 1 << 31) + made.field(5, 8)), "damaged", "as long as"),
         (
-            WHOLE + made.frame(made.field(2, 1 << 60) + made.field(5, 1 << 62)),
+            WHOLE + made.frame(made.field(2, 1 << 29) + made.field(5, (1 << 32) - 1)),
             "damaged",
             "file ends",
         ),
@@ -148,11 +149,32 @@ def test_a_range_and_a_graph_are_launches(at) -> None:
 def test_long_texts_and_instances_are_walked(at) -> None:
     many = {f"OP{i}": float(i) for i in range(300)}
     result = made.result(
-        NAMES,
+        [*NAMES, OPCODES],
         {**made.METRICS, "device__attribute_display_name": "ü" * 200},
-        instances={"sass__inst_executed_per_opcode": many},
+        instances={OPCODES: many},
     )
-    assert at(made.report([result], NAMES)).status == "ok"
+    assert at(made.report([result], [*NAMES, OPCODES])).message == ""
+
+
+def test_a_launch_without_what_the_report_names_is_told(at) -> None:
+    """It was not measured there, or its id is damaged: nobody can say which."""
+    frames = at(made.report([made.result(NAMES)], [*NAMES, OPCODES, "what__nobody_reads"]))
+    said = f"launch 0 has no {OPCODES}, which the report names"
+    assert (frames.status, frames.message) == ("ok", said)
+    more, fewer = dict(made.METRICS), dict(made.TIME)
+    two = made.report([made.result(NAMES, more), made.result(NAMES, fewer)], NAMES)
+    assert at(two).message == (
+        "launch 1 has no device__attribute_display_name (and 8 more), which the report names"
+    )
+
+
+def test_two_reports_in_one_file_are_damage(at) -> None:
+    """One behind the other, without the second one's first bytes; other names, or the same."""
+    other = made.report(names=["other__name.sum", *NAMES][:1], results=[made.result([], {})])
+    for second in (WHOLE, other):
+        joined = WHOLE + second[4 + 4 + 2 :]
+        frames = at(joined)
+        assert (frames.status, "two reports in one file" in frames.message) == ("damaged", True)
 
 
 def test_compressed(at) -> None:

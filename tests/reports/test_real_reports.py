@@ -24,6 +24,7 @@ SMALL = [
     if p.stat().st_size < (4 << 20 if p.suffix == ".ncu-rep" else 1 << 20)
 ]
 DAMAGED = 200  # of each kind
+LACKING = r"launch \d+ has no \S+( \(and \d+ more\))?, which the report names"
 
 
 def _id(path: Path) -> str:
@@ -34,9 +35,16 @@ def _id(path: Path) -> str:
 @in_a_child
 def test_is_whole(path: Path) -> None:
     frames = check(path)
-    assert (frames.status, frames.message) == ("ok", "")
+    assert frames.status == "ok"
+    # Launches of different kinds, or metrics that ncu asked for and did not get.
+    assert frames.message == "" or re.fullmatch(LACKING, frames.message)
     assert frames.launches == sum(1 for _ in reader.actions(str(path)))
     assert re.fullmatch(r"20\d\d\.\d\.\d\.\d", frames.ncu_version or "")
+
+
+def test_few_launches_lack_what_their_report_names() -> None:
+    noted = [path.name for path in ALL if check(path).message]
+    assert len(noted) <= len(ALL) // 20
 
 
 @pytest.mark.parametrize("path", others(), ids=_id)

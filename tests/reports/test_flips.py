@@ -1,0 +1,143 @@
+"""A flipped bit of a report's structure changes no value that is read, or is told.
+
+profkit checks the bytes, and NVIDIA's library reads them once more: what one of them takes for
+something else must not pass. Bits of values are left out: another value is a value. All bits of a
+report that is made of everything, some of each real one, and 200 with the library; `make fuzz` tries
+on without end.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from profkit.reports.contents import MAGIC
+from profkit.reports.isolated import isolated
+from profkit.reports.reader import prepare_child, read_part
+from tests.conftest import kinds, others
+from tests.reports import flips, made
+from tests.reports.child import in_a_child
+
+__all__ = ["prepare_child"]  # a child calls it first
+
+OPCODES = "sass__inst_executed_per_opcode"
+NAMES = [*made.METRICS, OPCODES]
+DRAWN = 150  # of each real report
+WITH_LIBRARY = 200
+# One of every kind that is committed, small ones first; and other people's, of every version.
+REPORTS = [*sorted(kinds(), key=lambda path: path.stat().st_size)[:6], *others()]
+
+
+def _everything() -> bytes:
+    """A report with every kind of part that is read, each launch with other values."""
+    launches = []
+    for n in range(2):
+        metrics = {
+            name: f"text {i}" if isinstance(value, str) else float(10 * i + n)
+            for i, (name, value) in enumerate(made.METRICS.items())
+        }
+        launches.append(
+            made.result(
+                NAMES,
+                metrics,
+                instances={OPCODES: {"IMAD": 7.0 + n, "FFMA": 9.0}},
+                ranges=["profkit:stage2:B", "inner"],
+                rules=[made.rule("Title", "Message", 1, 17.0)],
+            )
+        )
+    return made.report(launches, NAMES)
+
+
+def read_bytes(path: Path) -> bytes:
+    data = path.read_bytes()
+    if data[: len(MAGIC)] == MAGIC:
+        return data
+    with zstandard.ZstdDecompressor().stream_reader(data) as plain:
+        return plain.read()
+
+
+def count_silent(data: bytes, bits: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the bits after which nothing is told and something else is read."""
+    whole, expected = flips.checked(data), flips.read(data)
+    silent = []
+    for at, bit in bits:
+        flipped = flips.flip(data, at, bit)
+        found = flips.checked(flipped)
+        if (found.status, found.message) != (whole.status, whole.message):
+            assert found.message
+        elif flips.read(flipped) != expected:
+            silent.append((at, bit))
+    return silent
+
+
+def test_every_bit_of_a_report_of_everything() -> None:
+    data = _everything()
+    assert flips.checked(data).message == ""
+    bits = [(at, bit) for at in flips.places(data) for bit in range(8)]
+    assert len(bits) > 3000
+    assert count_silent(data, bits) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.name[:40])
+def test_some_bits_of_every_kind_of_report(path: Path) -> None:
+    data = read_bytes(path)
+    places = flips.places(data)
+    chance = random.Random(path.name)
+    bits = [(chance.choice(places), chance.randrange(8)) for _ in range(DRAWN)]
+    assert count_silent(data, bits) == []
+
+
+@cache
+def _values(path: str) -> Any:
+    part = read_part(path)
+    return part.identity, part.values, part.rules
+
+
+def read_flipped(item: list[Any]) -> list[Any]:
+    """In a child: flip a bit of a copy, read it; what is told of it, and whether it reads the same."""
+    original, copy, at, bit = item
+    Path(copy).write_bytes(flips.flip(Path(original).read_bytes(), at, bit))
+    part = read_part(copy)
+    Path(copy).unlink()
+    identity, values, rules = _values(original)
+    same = [row[1:] for row in part.identity] == [row[1:] for row in identity]
+    same = same and part.values == values
+    same = same and [row[1:] for row in part.rules] == [row[1:] for row in rules]
+    return [part.file.status, part.file.message, same]
+
+
+@pytest.mark.slow
+@in_a_child
+def test_bits_drawn_by_lot_as_the_library_reads_them(tmp_path_factory: Any) -> None:
+    folder = tmp_path_factory.mktemp("flips")
+    small = sorted(kinds(), key=lambda path: path.stat().st_size)[:3]
+    small += [path for path in others() if path.stat().st_size < 200_000]
+    chance = random.Random(7)
+    items = []
+    for path in small:
+        data = read_bytes(path)
+        original = folder / f"{path.stem}.ncu-rep"
+        original.write_bytes(data)
+        places = flips.places(data)
+        for _ in range(WITH_LIBRARY // len(small) + 1):
+            copy = folder / f"flipped-{len(items)}.ncu-rep"
+            items.append([str(original), str(copy), chance.choice(places), chance.randrange(8)])
+    assert len(items) >= WITH_LIBRARY
+    function = "tests.reports.test_flips:read_flipped"
+    found = isolated(function, items, 1, lambda _item, why: ["died", why, False])
+    silent, died = [], []
+    for item, (status, message, same) in zip(items, found, strict=True):
+        if not same and status == "ok" and not message:
+            silent.append(item)
+        if status == "died":
+            died.append(item)
+    assert silent == []
+    # What the check has seen is read in a child of its own; what it has not may not end the process.
+    for original, _, at, bit in died:
+        assert flips.checked(flips.flip(Path(original).read_bytes(), at, bit)).risky
