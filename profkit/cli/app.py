@@ -173,6 +173,19 @@ class Verbs(TyperGroup):
             raise typer.Exit(COULD_NOT) from error
         except KeyboardInterrupt as error:
             raise typer.Exit(INTERRUPTED) from error
+        except SystemExit as error:  # click ends with an exception of its own
+            why = f"code that was run ended with SystemExit: {error.code}"
+            say(ProfkitError(why, "a function of problem.py returns, it does not exit"))
+            raise typer.Exit(COULD_NOT) from error
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            from profkit.evidence.users_code import explain_failure, find_users_file
+
+            file = find_users_file(error)
+            if file is None:
+                raise
+            why = f"{file}: {explain_failure(error, file)}"
+            say(ProfkitError(why, "it is the problem's own code: fix it there"))
+            raise typer.Exit(COULD_NOT) from error
         except BrokenPipeError as error:  # `| head`; click would make it a 1
             drop_streams()
             raise typer.Exit(PIPE_CLOSED) from error

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.cli.options import FORM
 from profkit.errors import ProfkitError, needing
-from profkit.files import check_output, part_of
-from profkit.records.paths import expand
+from profkit.files import check_output, is_file, is_there, part_of, resolve_path
+from profkit.records.paths import expand, name_evidence
 from profkit.show.text.escape import csv_text, escaped
 
 if TYPE_CHECKING:
@@ -131,5 +131,29 @@ def print_plain(text: str) -> None:
 
 
 def write_to(path: Path, reads: Sequence[str] = ()) -> Path:
-    """A file that a verb may write (files.check_output), asked before anything is read."""
-    return check_output(path, expand(reads) if reads else ())
+    """A file that a verb may write (files.check_output), asked before anything is read.
+
+    Evidence is never written over, whether it is read now or not: a record beside a report, say.
+    """
+    check_output(path, expand(reads) if reads else ())
+    refuse_evidence(path)
+    return path
+
+
+def refuse_evidence(path: Path) -> None:
+    """Raise a ProfkitError where a file is there that is evidence: nothing else is to stand there."""
+    kind = name_evidence(path)
+    if kind:
+        raise ProfkitError(f"{path}: is {kind}, which would be lost", "name another file to write")
+
+
+def refuse_same_file(outputs: Sequence[Path]) -> None:
+    """Raise a ProfkitError where two outputs are one file, under whatever names."""
+    places: dict[Path, Path] = {}
+    for path in outputs:
+        place = resolve_path(path)
+        is_special = is_there(path) and not is_file(path)  # /dev/null takes everything
+        if place in places and not is_special:
+            why = f"{path} and {places[place]}: are one file, and each would be written over"
+            raise ProfkitError(why, "name two files")
+        places[place] = path

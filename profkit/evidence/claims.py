@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
+from typing import Literal, get_args
 
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import GateResult, compare_times
 from profkit.evidence.conditions import refusals_of
 from profkit.evidence.runs import Evidence, MissingEvidence
 from profkit.evidence.stats import Interval, TimeComparison
+from profkit.evidence.users_code import try_users_code
 from profkit.files import is_file, resolve_path
 from profkit.model.launch import NotCollected
 from profkit.records.store import Document
@@ -185,26 +185,63 @@ def _verify_file(path: Path, evidence: Evidence) -> Verified:
         return Verified(path, path.stem, error="no such file")
     with _importable(resolve_path(path.parent)):
         try:
-            module = _load(path)
+            verified, why = try_users_code(path, lambda: _try_all(path, _load(path), evidence))
         except ProfkitError as error:
             return Verified(path, path.stem, error=f"{error.message} {error.hint}".strip())
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's file may do anything
-            return Verified(path, path.stem, error=_last_line(error, path))
-        return _try_all(path, module, evidence)
+    return verified or Verified(path, path.stem, error=why)
 
 
 def _try_all(path: Path, module: ModuleType, evidence: Evidence) -> Verified:
-    title = (module.__doc__ or path.stem).strip().splitlines()[0]
-    members = vars(module).values()
+    first_line, *_ = [*str(module.__doc__ or "").strip().splitlines(), path.stem]
+    members = list(vars(module).values())
     gates = [g for g in members if isinstance(g, Gate)]
     own = [c for c in members if isinstance(c, Claim) and c.check.__module__ == module.__name__]
     claims = dict.fromkeys([*own, *chain.from_iterable(g.claims for g in gates)])
+    for c in claims:
+        _check_claim(c)
     judged = {c: _judge(c, evidence, path) for c in claims}
     results = []
     for g in gates:
         failing = tuple(c.name for c in g.claims if judged[c].outcome != "holds")
         results.append(GateResult(g.name, not failing, g.binding, failing))
-    return Verified(path, title, tuple(judged.values()), tuple(results))
+    return Verified(path, first_line, tuple(judged.values()), tuple(results))
+
+
+_LARGEST = 1 << 1023  # of a whole number: every reader of JSON has it as a float
+
+
+def _check_claim(claim: object) -> None:
+    """Raise a ProfkitError for what is no claim, or one whose parts are of another type."""
+    if not isinstance(claim, Claim):
+        raise ProfkitError(f"a gate of {claim!r:.80}", "gate(name, [claims])")
+    texts = (claim.name, claim.sentence, claim.who, *claim.needs)
+    if not all(isinstance(text, str) for text in texts):
+        hint = 'write e.g. @claim("who, where", needs=["stage2.B"])'
+        raise ProfkitError(f"the claim {claim.name!r:.80}: who and needs are texts", hint)
+
+
+def _check_answer(answer: object) -> str:
+    """Return what is wrong with what a claim returned; "" when it is an answer."""
+    if not isinstance(answer, Answer):
+        return f"returned a {type(answer).__name__}; return decide(...)"
+    if answer.verdict not in get_args(ClaimVerdict):
+        return f"the verdict {answer.verdict!r:.40}: one of {', '.join(get_args(ClaimVerdict))}"
+    texts = (answer.because, *_list_items(answer.collect), *_list_items(answer.computed))
+    if not all(isinstance(text, str) for text in texts):
+        return "because, collect and computed are texts"
+    if not isinstance(answer.numbers, Mapping):
+        return "numbers is a mapping of names to numbers"
+    for name, value in answer.numbers.items():
+        is_plain = value is None or isinstance(value, float | int | str)
+        if not isinstance(name, str) or not is_plain:
+            return f"numbers: {name!r:.40} is a {type(value).__name__}, not a number or a text"
+        if isinstance(value, int) and abs(value) > _LARGEST:
+            return f"numbers: {name!r:.40} has more digits than a number in JSON"
+    return ""
+
+
+def _list_items(several: object) -> tuple[object, ...]:
+    return tuple(several) if isinstance(several, list | tuple) else (None,)
 
 
 def _load(path: Path) -> ModuleType:
@@ -241,18 +278,17 @@ def _judge(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
             because = "; ".join(m.message for m in missing)
             answer = undecided(because, *(m.hint for m in missing))
         else:
-            answer = claim(evidence)
+            answer, error = try_users_code(path, lambda: claim(evidence), NotCollected)
     except NotCollected as absent:
         answer = _not_collected(absent.metric)
     except MissingEvidence as absent:
         answer = undecided(absent.message, *filter(None, [absent.hint]))
     except ProfkitError as mistake:
         error = f"{mistake.message} {mistake.hint}".strip()
-    except (Exception, SystemExit) as mistake:  # noqa: BLE001 - the user's claim may do anything
-        error = _last_line(mistake, path)
-    if isinstance(answer, Answer):
-        return TriedClaim(claim, answer.verdict, answer)
-    return TriedClaim(claim, "errored", error=error or f"returned {answer!r}; return decide(...)")
+    error = error or _check_answer(answer)
+    if error or answer is None:
+        return TriedClaim(claim, "errored", error=error)
+    return TriedClaim(claim, answer.verdict, answer)
 
 
 def _not_collected(metric: str) -> Answer:
@@ -261,10 +297,3 @@ def _not_collected(metric: str) -> Answer:
         return undecided(f"no metric is called {metric}", "profkit explain")
     section = f"profkit profile --section {known.section}" if known.section else ""
     return undecided(f"{metric} was not collected", *filter(None, [section]))
-
-
-def _last_line(error: BaseException, path: Path) -> str:
-    """`file:line: Type: message`, of the last frame that is in the user's file."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
-    where = f"line {frames[-1].lineno}: " if frames else ""
-    return f"{where}{type(error).__name__}: {error}"

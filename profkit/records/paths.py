@@ -117,6 +117,12 @@ def wrong_verb(path: str | Path, verb: str) -> tuple[str, str] | None:
     return what, command.format(shlex.quote(str(path)))
 
 
+def name_evidence(path: str | Path) -> str | None:
+    """Return what a file is that nobody writes over by mistake; None for anything else."""
+    kind = kind_of(path)
+    return None if kind in (None, "empty", "kept") else _KINDS[kind][0]
+
+
 def kind_of(path: str | Path) -> str | None:
     """Return the kind of a file, by its content before its name; None where nobody knows it."""
     path = Path(path)

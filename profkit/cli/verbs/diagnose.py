@@ -88,6 +88,7 @@ def diagnose_reports(
             raise ProfkitError("--history keeps every launch and shows none", "leave out the rest")
         return _keep(reports, history, on)
     files = [output.write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
+    output.refuse_same_file(files)
     client = None if on is None else cluster_client(on)
     chosen = read_launches(reports, kernel, where, client)
     for file in files:

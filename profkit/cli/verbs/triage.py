@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from profkit.cli import options
-from profkit.cli.output import note, print_blocks
+from profkit.cli.output import note, print_blocks, refuse_evidence
 from profkit.cli.sources import is_timeline, is_triage, refuse_other
 from profkit.errors import ProfkitError
 from profkit.files import (
@@ -38,6 +38,7 @@ from profkit.files import (
     is_there,
     make_folder,
     move_folder,
+    resolve_path,
     temporary_folder,
     write_text,
 )
@@ -247,6 +248,10 @@ def _may_write(output: Path | None, page: Path | None, what: Sequence[str]) -> N
     """Raise a ProfkitError where something else would be overwritten, or nothing could be."""
     if page:
         check_output(page, what)
+        refuse_evidence(page)
+    if output and page and resolve_path(page).is_relative_to(resolve_path(output)):
+        why = f"--page {page}: is in the folder that -o {output} replaces"
+        raise ProfkitError(why, "name a file outside of it")
     if output and output.suffix.lower() in INSTEAD:
         raise ProfkitError(
             f"-o {output}: keeps a folder, no file of that kind",

@@ -135,6 +135,8 @@ def import_file(path: Path, name: str) -> ModuleType:
 
 def load_problem(folder: Path) -> Problem:
     """Import <folder>/problem.py, by path: no package, no installation."""
+    from profkit.evidence.users_code import try_users_code
+
     path = folder / "problem.py"
     if not is_file(path):
         raise ProfkitError(
@@ -146,7 +148,10 @@ def load_problem(folder: Path) -> Problem:
         raise ProfkitError(f"cannot read {path}: {error.strerror}") from error
     digest = hashlib.sha256(content).hexdigest()
     name = f"_profkit_problem_{digest[:16]}"
-    module = import_file(path, name)
+    module, why = try_users_code(path, lambda: import_file(path, name))
+    if module is None:
+        hint = "it is run to know the cases, inputs and reference of its variants"
+        raise ProfkitError(f"{path}: {why}", hint)
     missing = [n for n in REQUIRED if not hasattr(module, n)]
     if missing:
         raise ProfkitError(
