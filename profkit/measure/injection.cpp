@@ -306,3 +306,10 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   std::atexit(finish);
   return 1;
 }
+
+// What lines cost is measured in one process, with them and without by turns (tests/gpu/lines).
+extern "C" __attribute__((visibility("default"))) void ProfkitWatchLines(int on) {
+  if (state == nullptr || subscriber == nullptr) return;
+  logs_are_open.store(on != 0);
+  tell_calls(on != 0, subscriber, wanted);
+}

@@ -15,6 +15,7 @@ from profkit.program.origins import sum_origins
 from profkit.program.ranks import Rank
 from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, NOTHING, Change, Range
 from profkit.program.steps.cut import KernelGroup
+from profkit.program.steps.places import name_module
 from profkit.program.timeline import Place
 from profkit.program.triage import Triage
 from profkit.reports.figures import base_name
@@ -241,7 +242,7 @@ def _list_origins(of: Triage) -> list[OriginEntry]:
         entry = OriginEntry(
             line=origin.line or None,
             function=origin.function or None,
-            module=origin.module or None,
+            module=name_module(origin) or None,
             kind=origin.kind or None,
             called=origin.called or None,
             part=origin.part or None,
@@ -320,7 +321,7 @@ def _kernel(of: Triage, row: KernelGroup, counts: Counts) -> KernelEntry:
         "nvtx": row.range or None,
         "source": row.source or None,
         "line": place.line or None,
-        "module": place.module or None,
+        "module": name_module(place) or None,
         "grid": list(row.grid) if row.grid else None,
         "block": list(row.block) if row.block else None,
     }

@@ -224,7 +224,7 @@ def program_section(of: PageProgram, number: int, launched: Launched) -> dict[st
     content, step = of.content, of.content["step"]
     kernels = content["kernels"][:_KERNELS]
     at = {row["id"]: f"program-{number}-{row['id']}" for row in kernels}
-    table = screen.kernels_table(kernels)
+    table = screen.kernels_table(kernels, content.get("origins", ()))
     kinds = dict.fromkeys(work.kind for work in of.triage.steps.typical.works)
     cards = []
     for row in content["findings"]:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from profkit.program.readers import read_timeline, store
+from profkit.program.readers import injected, read_timeline, store
 from tests.conftest import ROOT
 from tests.program.made import Program, ran
+from tests.program.recorded_lines import record_training
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +55,26 @@ def test_kept_read_again_and_compared(run, tmp_path: Path) -> None:
     assert came["speedup"] == pytest.approx(24.9 / 6.4, rel=0.05)
     assert promised["low"] < promised["expect"] < came["speedup"] < 1.05 * promised["high"]
     assert kept["calibration"][0]["tried"] == 1
+
+
+@pytest.mark.parametrize("by", ["line", "module", "operator"])
+def test_the_table_is_by_what_is_asked_for(run, by: str, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.triage"
+    store.write(injected.read_injected(record_training(tmp_path / "recorded", 12)), kept)
+    shown = run("triage", str(kept), "--by", by).stdout
+    rows = shown[shown.index("Where the GPU's time goes") :].splitlines()
+    first = {"line": "model.py:64", "module": "h.*.attn", "operator": "not known"}[by]
+    assert rows[1].split()[0] == by
+    assert rows[2].strip().startswith(first)
+    assert run("triage", str(kept), "--by", "grid").exit_code == 2
+
+
+def test_files_for_other_viewers_are_written(run, tmp_path: Path) -> None:
+    trace, scope = tmp_path / "t.json", tmp_path / "s.json"
+    assert run("triage", COPY, "--trace", str(trace), "--speedscope", str(scope)).exit_code == 0
+    assert json.loads(trace.read_text())["traceEvents"]
+    assert json.loads(scope.read_text())["profiles"]
+    assert run("triage", COPY, "--trace", COPY).exit_code == 2  # what is read is not overwritten
 
 
 def test_a_plain_run_checks_the_idle_time(run) -> None:

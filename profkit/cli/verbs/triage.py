@@ -11,6 +11,7 @@ profkit triage run.sqlite --range train_step --json --quiet    # of nsys
 profkit triage rank0.json.gz rank1.json.gz --markdown    # a trace a rank
 profkit triage --ranks all -- torchrun --nproc-per-node 2 train.py
 profkit triage trace.json.gz --page step.html # with the step's timeline
+profkit triage step.triage --trace step.json.gz --speedscope step.speedscope.json
 """
 
 from __future__ import annotations
@@ -99,17 +100,23 @@ def triage_program(
         None, "--output", "-o", metavar="DIR", help="Keep timeline and answer there."
     ),
     page: Path | None = typer.Option(None, metavar="FILE", help="Write it as an HTML page too."),
+    trace: Path | None = typer.Option(
+        None, metavar="FILE", help="Write a trace that Perfetto opens."
+    ),
+    speedscope: Path | None = typer.Option(None, metavar="FILE", help="Write GPU time by stack."),
 ) -> int:
     _may_write(output, page, what)
+    for file in filter(None, (trace, speedscope)):
+        check_output(file, what)
     if by not in BY:
         raise ProfkitError(f"--by {by}: there is no table of that", f"one of {', '.join(BY)}")
     recordings = _recordings(what)
-    kept = _Kept(output, page)
+    kept = _Kept(output, page, trace, speedscope)
     if recordings:
         answer, counts = judge_recordings(recordings, ranks, range_, step_ms)
         content = triage_document(answer, kept.place_report(counts or Counts()))
         kept.keep_recording(answer.timeline, content, counts)
-        kept.write_page(answer, content)
+        kept.write_files(answer, content)
         print_blocks(triaged(content, by=by), content)
         return options.DONE
     from profkit.measure.timeline import Window
@@ -175,9 +182,17 @@ def _triage_command(command: Sequence[str], window: Window, asked: _Asked, kept:
 class _Kept:
     """What is kept of an answer, as soon as it is known: each file whole, or not there."""
 
-    def __init__(self, output: Path | None, page: Path | None) -> None:
+    def __init__(
+        self,
+        output: Path | None,
+        page: Path | None,
+        trace: Path | None,
+        speedscope: Path | None,
+    ) -> None:
         self.output = output
         self.page = page
+        self.trace = trace
+        self.speedscope = speedscope
 
     def keep_timeline(self, timeline: Timeline) -> None:
         """Keep what was recorded, before anything is made of it."""
@@ -189,7 +204,7 @@ class _Kept:
         """Keep what is known now with the timeline, in place of what was known before."""
         if self.output:
             write_text(self.output / NAME, dumps(content, indent=1, allow_nan=False))
-        self.write_page(answer, content)
+        self.write_files(answer, content)
 
     def keep_recording(
         self, timeline: Timeline, content: TriageDocument, counts: Counts | None
@@ -218,8 +233,15 @@ class _Kept:
         with temporary_folder() as folder:
             yield folder
 
-    def write_page(self, answer: Triage, content: TriageDocument) -> None:
-        """Write the page, where one is wanted."""
+    def write_files(self, answer: Triage, content: TriageDocument) -> None:
+        """Write the page, and files for other viewers, where they are wanted."""
+        if self.trace or self.speedscope:
+            from profkit.show.exports import write_speedscope, write_trace
+
+            if self.trace:
+                write_trace(self.trace, answer)
+            if self.speedscope:
+                write_speedscope(self.speedscope, answer)
         if self.page is None:
             return
         from profkit.show.page import PageProgram, program_page

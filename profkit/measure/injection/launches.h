@@ -103,21 +103,27 @@ inline bool lines_are_wanted() {
   return text == nullptr || std::strcmp(text, "0") != 0;
 }
 
-// Have the calls told that `wanted` names, and the nodes of graphs.
-inline void watch_launches(CUpti_SubscriberHandle subscriber, bool (*wanted)(const char*)) {
-  if (!lines_are_wanted()) return;
-  before_naming = watch_torch;
-  pthread_atfork(nullptr, nullptr, [] { logs_are_open.store(false); });
+using Wanted = bool (*)(const char*);
+
+// Have the calls told that `wanted` names, and the nodes of graphs; or no longer.
+inline void tell_calls(bool on, CUpti_SubscriberHandle subscriber, Wanted wanted) {
   for (uint32_t id = 1; id < CUPTI_DRIVER_TRACE_CBID_SIZE; ++id) {
     const char* name = nullptr;
     if (cuptiGetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, id, &name) != CUPTI_SUCCESS) continue;
     if (name == nullptr) continue;
     if (wanted(name) || std::strncmp(name, "cuGraphAdd", 10) == 0)
-      cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, id);
+      cuptiEnableCallback(on, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, id);
   }
   for (const auto id :
        {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED})
-    cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, id);
+    cuptiEnableCallback(on, subscriber, CUPTI_CB_DOMAIN_RESOURCE, id);
+}
+
+inline void watch_launches(CUpti_SubscriberHandle subscriber, Wanted wanted) {
+  if (!lines_are_wanted()) return;
+  before_naming = watch_torch;
+  pthread_atfork(nullptr, nullptr, [] { logs_are_open.store(false); });
+  tell_calls(true, subscriber, wanted);
 }
 
 }  // namespace recorder

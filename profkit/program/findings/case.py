@@ -15,7 +15,7 @@ from profkit.program.replay.scenario import NOTHING, Change, Hosts, Range
 from profkit.program.steps.cut import KernelGroup, Step, StepWork
 from profkit.program.steps.idle import Split, launch_place
 from profkit.program.steps.kinds import is_compiled
-from profkit.program.steps.places import find_place, say_place
+from profkit.program.steps.places import find_place, say_works
 from profkit.program.timeline import Device, HostSpan
 from profkit.records.gpus import Gpu, levels, of_generation
 
@@ -111,11 +111,17 @@ class Case:
         """The one of some works that takes longest."""
         return max((self.works[i] for i in sorted(indices)), key=lambda w: w.activity.duration)
 
-    def say_place(self, indices: Sequence[int]) -> str:
-        """Say where some of the works come from: the line of most of their time, or the longest's."""
+    def say_place(self, indices: Sequence[int], otherwise: int | None = None) -> str:
+        """Say where some works come from: the line of most of their time.
+
+        Where no line is known, it is said where `otherwise` comes from, or the longest of them.
+        """
         works = [self.works[i] for i in indices]
         found = find_place((work.maker.place, work.activity.duration) for work in works)
-        return say_place(found.place) if found else launch_place(self.longest(indices))
+        if found:
+            return say_works(found)
+        work = self.longest(indices) if otherwise is None else self.works[otherwise]
+        return launch_place(work)
 
     def chosen(
         self, which: Callable[[StepWork], bool], taken: frozenset[int] = frozenset()

@@ -139,7 +139,7 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     scale |= dict.fromkeys(asked + _biases(case) if asked else [], REACH["layout of products"])
     scale |= dict.fromkeys(images + named, REACH["layout of images"])
     round_conv = convolved and (named or images)
-    where = launch_place(case.longest(named or chosen))
+    where = case.say_place(named or chosen)
     around = " round convolutions" if round_conv else ""
     advice = "convolved" if round_conv else "advice"
     yield case.finding("layouts", chosen, Change(scale), where, advice, around=around)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from profkit.program.timeline import Place
 
@@ -17,7 +16,7 @@ class PlaceOfWorks(NamedTuple):
     """Where some works come from, most of their time."""
 
     place: Place  # its module's path has a * where the works' modules differ
-    share: float  # of their time that is of this line
+    others: int  # lines besides this one
 
 
 def find_place(works: Iterable[tuple[Place | None, int]]) -> PlaceOfWorks | None:
@@ -28,45 +27,55 @@ def find_place(works: Iterable[tuple[Place | None, int]]) -> PlaceOfWorks | None
     """
     times: Counter[str] = Counter()
     by_line: dict[str, list[Place]] = {}
-    whole = 0
     for place, time in works:
-        whole += time
         if place is None or not place.line:
             continue
         times[place.line] += max(1, time)
         by_line.setdefault(place.line, []).append(place)
     if not times:
         return None
-    ((line, time),) = times.most_common(1)
+    ((line, _),) = times.most_common(1)
     own = by_line[line]
     first = own[0]
-    alike = [place for place in own if place.kind == first.kind]
-    module = join_paths([place.module for place in alike])
+    parts = {place.part for place in own}
     called = Counter(place.called for place in own).most_common(1)[0][0]
     place = Place(
         line=line,
         function=first.function,
-        module=module,
+        module=join_paths([place.module for place in own if place.kind == first.kind]),
         kind=first.kind,
         called=called,
-        part=first.part,
+        part=first.part if len(parts) == 1 else "",
         lines=first.lines,
     )
-    return PlaceOfWorks(place, time / max(1, whole))
+    return PlaceOfWorks(place, len(times) - 1)
 
 
 def join_paths(paths: Sequence[str]) -> str:
     """Join paths of modules into one with a * for what differs: transformer.h.*.attn."""
     distinct = list(dict.fromkeys(paths))
-    if len(distinct) == 1:
-        return distinct[0]
     parts = [path.split(".") for path in distinct]
-    if len({len(path) for path in parts}) > 1:
-        return ""
+    shortest = min(len(path) for path in parts)
     joined = []
-    for names in zip_longest(*parts):
-        joined.append(names[0] if len(set(names)) == 1 else "*")
+    for at in range(shortest):
+        names = {path[at] for path in parts}
+        joined.append(parts[0][at] if len(names) == 1 else "*")
+    if any(len(path) > shortest for path in parts):
+        joined.append("*")
     return ".".join(joined)
+
+
+def join_layers(path: str) -> str:
+    """Join the layers of a model into one: transformer.h.3.attn is transformer.h.*.attn."""
+    return ".".join("*" if name.isdigit() else name for name in path.split("."))
+
+
+def say_works(found: PlaceOfWorks) -> str:
+    """Say where works come from, and that there are more lines where there are."""
+    said = say_place(found.place)
+    if found.others:
+        said += f", and {found.others} more {'lines' if found.others > 1 else 'line'}"
+    return said
 
 
 def say_place(place: Place) -> str:
@@ -82,6 +91,21 @@ def say_place(place: Place) -> str:
     if place.part == "backward":
         said += ", in its backward pass"
     return said
+
+
+class _HasModule(Protocol):
+    @property
+    def module(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+
+def name_module(of: _HasModule) -> str:
+    """Name a module by its path; the outermost one, which has none, by its class: (GPT)."""
+    if of.module or not of.kind:
+        return of.module
+    return f"({of.kind})"
 
 
 def shorten_line(line: str) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from profkit.program.steps.places import shorten_line
+from profkit.program.steps.places import join_layers, shorten_line
 from profkit.reports.figures import figures
 from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, TextSpan, grid
 from profkit.show.text.escape import short
@@ -57,7 +57,7 @@ def triaged(
         yield TextLine(f"and {more} more that save less: {rest}")
     yield Heading("Where the GPU's time goes", 2)
     if by == "kernel":
-        yield kernels_table(document["kernels"][:GROUPS])
+        yield kernels_table(document["kernels"][:GROUPS], document.get("origins", ()))
     else:
         yield origins_table(document, by)
     yield from further(document)
@@ -155,12 +155,18 @@ def step_parts(step: Mapping[str, Any]) -> Iterator[tuple[str, float, float, str
         begin = end
 
 
-def kernels_table(kernels: Sequence[Mapping[str, Any]]) -> Grid:
+def kernels_table(
+    kernels: Sequence[Mapping[str, Any]], origins: Iterable[Mapping[str, Any]] = ()
+) -> Grid:
     """Return kernels by time; what no kernel was counted for is no column."""
+    lines: dict[str, set[str]] = {}
+    for origin in origins:
+        for name in origin["kernels"]:
+            lines.setdefault(name, set()).add(origin["line"] or "")
     columns: Columns[Mapping[str, Any]] = {
         "": lambda row: row["id"],
         "kernel": lambda row: TextSpan(row["name"], "name"),
-        "line": name_line,
+        "line": lambda row: name_line(row, len(lines.get(row["id"], ())) - 1),
         "kind": lambda row: row["category"],
         ">calls": lambda row: str(row["calls"]),
         ">per step": lambda row: ms(row["ms"]),
@@ -171,19 +177,20 @@ def kernels_table(kernels: Sequence[Mapping[str, Any]]) -> Grid:
     return grid(kernels, columns)
 
 
-def name_line(row: Mapping[str, Any]) -> str:
-    """Name the line of a row, and the module that computes it, where they are known."""
+def name_line(row: Mapping[str, Any], others: int = 0) -> str:
+    """Name the line of most of a kernel's time, its module, and how many lines there are besides."""
     line = row.get("line")
     if not line:
         return ""
     module = f" {row['module']}" if row.get("module") else ""
-    return f"{shorten_line(line)}{module}"
+    more = f" +{others}" if others > 0 else ""
+    return f"{shorten_line(line)}{module}{more}"
 
 
 # What a table can have a row of, besides a kernel -> how a row of "origins" is called there.
 ORIGINS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "line": lambda row: shorten_line(row["line"] or ""),
-    "module": lambda row: row["module"] or "",
+    "module": lambda row: join_layers(row["module"] or ""),
     "operator": lambda row: row["op"] or "",
 }
 UNKNOWN = "not known"

@@ -1,0 +1,212 @@
+"""A triage  ->  files that other viewers open: Chrome's trace format, and speedscope's."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from profkit.files import write_bytes
+from profkit.program.origins import find_origin
+from profkit.program.steps.places import name_module, say_place, shorten_line
+from profkit.program.timeline import Activity, Place, Process
+from profkit.program.triage import Triage
+from profkit.reports.figures import base_name
+
+# Tracks of a process in a trace: what is above the GPU's streams, and from where its numbers go.
+STEPS, LINES, FINDINGS = 1, 2, 10
+STREAMS, THREADS = 1_000, 100_000
+KINDS = {"kernel": "kernel", "copy": "gpu_memcpy", "set": "gpu_memset"}
+SPEEDSCOPE = "https://www.speedscope.app/file-format-schema.json"
+
+
+def write_trace(path: Path, answer: Triage) -> None:
+    """Write the whole timeline in Chrome's trace format, which Perfetto opens; packed if named .gz.
+
+    The process that was judged has tracks of its own above its streams: its steps, the lines of
+    Python that its kernels are of, and each finding with what it covers in the step looked at.
+
+    Raises:
+        ProfkitError: It cannot be written.
+    """
+    events: list[dict[str, Any]] = []
+    for process in answer.timeline.processes:
+        events += _list_process(process)
+    events += _list_answer(answer)
+    _write_json(path, {"displayTimeUnit": "ms", "traceEvents": events})
+
+
+def write_speedscope(path: Path, answer: Triage) -> None:
+    """Write the GPU time of the step looked at by stack: caller, modules, line, kernel.
+
+    Raises:
+        ProfkitError: It cannot be written.
+    """
+    numbers: dict[str, int] = {}
+    frames: list[dict[str, Any]] = []
+    samples: list[list[int]] = []
+    weights: list[int] = []
+    for work in answer.steps.typical.works:
+        stack = []
+        for frame in _list_frames(work.maker.place, work.activity.name, find_origin(work).op):
+            if frame["name"] not in numbers:
+                numbers[frame["name"]] = len(frames)
+                frames.append(frame)
+            stack.append(numbers[frame["name"]])
+        samples.append(stack)
+        weights.append(work.activity.duration)
+    profile = {
+        "type": "sampled",
+        "name": f"GPU time of one step, rank {answer.process.rank}",
+        "unit": "nanoseconds",
+        "startValue": 0,
+        "endValue": sum(weights),
+        "samples": samples,
+        "weights": weights,
+    }
+    document = {
+        "$schema": SPEEDSCOPE,
+        "exporter": "profkit",
+        "shared": {"frames": frames},
+        "profiles": [profile],
+    }
+    _write_json(path, document)
+
+
+def _list_frames(place: Place | None, kernel: str, op: str) -> Iterator[dict[str, Any]]:
+    """From the outermost frame to the kernel."""
+    if place is not None and place.line:
+        if place.called:
+            yield _make_frame(f"called at {shorten_line(place.called)}", place.called)
+        names = place.module.split(".") if place.module else []
+        for count in range(1, len(names) + 1):
+            yield {"name": ".".join(names[:count])}
+        said = f"{shorten_line(place.line)} {place.function}"
+        yield _make_frame(said, place.line)
+    elif op:
+        yield {"name": op}
+    yield {"name": kernel}
+
+
+def _make_frame(name: str, line: str) -> dict[str, Any]:
+    file, _, number = line.rpartition(":")
+    frame: dict[str, Any] = {"name": name, "file": file}
+    if number.isdigit():
+        frame["line"] = int(number)
+    return frame
+
+
+def _list_process(process: Process) -> Iterator[dict[str, Any]]:
+    """What the GPU did, a track a stream, and what the host called, a track a thread."""
+    pid = process.rank
+    yield _name_track(pid, None, f"rank {process.rank} (process {process.pid})")
+    streams = sorted({activity.stream for activity in process.activities})
+    for stream in streams:
+        yield _name_track(pid, STREAMS + stream, f"stream {stream}")
+    for activity in process.activities:
+        event = _make_event(
+            pid, STREAMS + activity.stream, activity.name, activity.start, activity.end
+        )
+        event["cat"] = KINDS[activity.kind]
+        event["args"] = _tell_activity(process, activity)
+        yield event
+    threads = sorted({call.thread for call in process.calls})
+    tracks = {thread: THREADS + at for at, thread in enumerate(threads)}
+    for thread, track in tracks.items():
+        yield _name_track(pid, track, f"thread {thread}")
+    for call in process.calls:
+        event = _make_event(pid, tracks[call.thread], call.name, call.start, call.end)
+        event["cat"] = "cuda_runtime"
+        event["args"] = {"correlation": call.correlation}
+        yield event
+
+
+def _tell_activity(process: Process, activity: Activity) -> dict[str, Any]:
+    about: dict[str, Any] = {
+        "device": activity.device,
+        "stream": activity.stream,
+        "correlation": activity.correlation,
+    }
+    if activity.grid is not None:
+        about["grid"] = list(activity.grid)
+    if activity.block is not None:
+        about["block"] = list(activity.block)
+    if activity.kind == "kernel":
+        about["registers per thread"] = activity.registers
+        about["shared memory"] = activity.shared
+    else:
+        about["bytes"] = activity.bytes
+    if activity.origin >= 0:
+        place = process.places[activity.origin]
+        about |= {"line": place.line, "function": place.function, "module": name_module(place)}
+        about |= {"called": place.called, "part": place.part}
+    return about
+
+
+def _list_answer(answer: Triage) -> Iterator[dict[str, Any]]:
+    """Tracks of the process that was judged: its steps, lines, and findings."""
+    pid = answer.process.rank
+    yield _name_track(pid, STEPS, "steps")
+    for number, step in enumerate(answer.steps.steps):
+        said = f"step {number}" + (" (looked at)" if number == answer.steps.chosen else "")
+        yield _make_event(pid, STEPS, said, step.first, step.first + step.period)
+    yield _name_track(pid, LINES, "lines")
+    yield from _list_lines(answer.process, pid)
+    works = answer.steps.typical.works
+    for number, finding in enumerate(answer.findings):
+        track = FINDINGS + number
+        yield _name_track(pid, track, f"finding {number + 1}: {finding.category}")
+        for index in sorted(finding.works, key=lambda index: works[index].activity.start):
+            activity = works[index].activity
+            name = f"{finding.category}: {base_name(activity.name)}"
+            event = _make_event(pid, track, name, activity.start, activity.end)
+            event["args"] = {"say": finding.say, "try": finding.advice}
+            yield event
+
+
+def _list_lines(process: Process, pid: int) -> Iterator[dict[str, Any]]:
+    """Runs of kernels of one line on the busiest stream, each one event."""
+    times: dict[int, int] = {}
+    for activity in process.activities:
+        times[activity.stream] = times.get(activity.stream, 0) + activity.duration
+    busiest = max(times, key=lambda stream: times[stream])
+    place: Place | None = None
+    begin = end = 0
+    for activity in process.activities:
+        if activity.stream != busiest:
+            continue
+        own = process.places[activity.origin] if activity.origin >= 0 else None
+        if own != place or activity.start < end:
+            if place is not None:
+                yield _make_event(pid, LINES, say_place(place), begin, end)
+            place, begin = own, max(activity.start, end)
+        end = max(end, activity.end)
+    if place is not None:
+        yield _make_event(pid, LINES, say_place(place), begin, end)
+
+
+def _make_event(pid: int, track: int, name: str, start: int, end: int) -> dict[str, Any]:
+    """A complete event; its times are microseconds."""
+    return {
+        "ph": "X",
+        "cat": "profkit",
+        "name": name,
+        "pid": pid,
+        "tid": track,
+        "ts": start / 1e3,
+        "dur": max(0, end - start) / 1e3,
+    }
+
+
+def _name_track(pid: int, track: int | None, name: str) -> dict[str, Any]:
+    kind = "process_name" if track is None else "thread_name"
+    return {"ph": "M", "name": kind, "pid": pid, "tid": track or 0, "args": {"name": name}}
+
+
+def _write_json(path: Path, document: dict[str, Any]) -> None:
+    content = json.dumps(document, allow_nan=False, separators=(",", ":")).encode("utf-8")
+    if path.suffix == ".gz":
+        content = gzip.compress(content, 5, mtime=0)
+    write_bytes(path, content)

@@ -1,0 +1,122 @@
+"""What lines cost over a recording without them, in one process by turns: the lower quartile of pairs.
+
+    CUDA_INJECTION64_PATH=... PROFKIT_TIMELINE=... python cost.py [ROUNDS]
+
+A loop of one tiny kernel, a step that is bound by its launches, one that keeps the GPU busy.
+"""
+
+import ctypes
+import os
+import sys
+import time
+
+import torch
+from torch import nn
+
+SIZES = {"launch-bound step": (64, 4, 4, 4, 16), "GPU-bound step": (1024, 16, 6, 16, 512)}
+
+
+class Net(nn.Module):
+    """Layers of a transformer."""
+
+    def __init__(self, width: int, heads: int, layers: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(1000, width)
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(width, heads, 4 * width, batch_first=True)
+            for _ in range(layers)
+        )
+        self.head = nn.Linear(width, 1000)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        x = self.words(words)
+        for layer in self.layers:
+            x = layer(x)
+        return nn.functional.cross_entropy(self.head(x).flatten(0, 1), words.flatten())
+
+
+def make_step(width, heads, layers, rows, length):
+    torch.manual_seed(0)
+    net = Net(width, heads, layers).cuda()
+    if width > 512:
+        net = net.to(torch.bfloat16)
+    words = torch.randint(0, 1000, (rows, length), device="cuda")
+    opt = torch.optim.AdamW(net.parameters(), lr=1e-4)
+
+    def step() -> None:
+        opt.zero_grad(set_to_none=True)
+        net(words).backward()
+        opt.step()
+
+    return step
+
+
+def make_loop():
+    x = torch.ones(8, device="cuda")
+
+    def step() -> None:
+        for _ in range(300):
+            x.add_(1)
+
+    return step
+
+
+def time_host(step, count: int) -> float:
+    """Microseconds that the host takes for a step."""
+    torch.cuda.synchronize()
+    began = time.perf_counter_ns()
+    for _ in range(count):
+        step()
+    ended = time.perf_counter_ns()
+    torch.cuda.synchronize()
+    return (ended - began) / count / 1e3
+
+
+def time_whole(step, count: int) -> float:
+    torch.cuda.synchronize()
+    began = time.perf_counter_ns()
+    for _ in range(count):
+        step()
+    torch.cuda.synchronize()
+    return (time.perf_counter_ns() - began) / count / 1e3
+
+
+def compare(name, step, timer, count, rounds, launches):
+    library = ctypes.CDLL(os.environ["CUDA_INJECTION64_PATH"])
+    for on in (1, 0, 1):
+        library.ProfkitWatchLines(on)
+        timer(step, 3)
+    pairs = []
+    for number in range(rounds):
+        took = {}
+        for on in (0, 1) if number % 2 else (1, 0):
+            library.ProfkitWatchLines(on)
+            timer(step, 1)
+            took[on] = timer(step, count)
+        pairs.append((took[1], took[0]))
+    ratios = sorted(on / off for on, off in pairs)
+    more = sorted((on - off) / launches for on, off in pairs)
+    low, high = rounds // 4, rounds - 1 - rounds // 4
+    print(
+        f"{name}: without {sorted(off for _, off in pairs)[low]:.1f} us; with lines "
+        f"{ratios[low]:.3f}x ({ratios[rounds // 2]:.3f}, {ratios[high]:.3f}), a launch "
+        f"{more[low]:+.3f} us ({more[rounds // 2]:+.3f}, {more[high]:+.3f}); lower quartile of "
+        f"{rounds} pairs (median, upper)",
+        flush=True,
+    )
+
+
+def deepen(depth, call):
+    return call() if depth == 0 else deepen(depth - 1, call)
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 60
+    compare("a loop of one tiny kernel", make_loop(), time_host, 3, rounds, 300)
+    for name, sizes in SIZES.items():
+        launches = 296 if "launch" in name else 441
+        compare(name, make_step(*sizes), time_whole, 4, rounds, launches)
+
+
+if __name__ == "__main__":
+    deepen(20, main)

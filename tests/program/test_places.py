@@ -1,0 +1,239 @@
+"""Where kernels come from: lines, functions and modules, from what the recorder writes of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from profkit.program.document import triage_document
+from profkit.program.readers import injected, read_timeline, store
+from profkit.program.readers.frames import (
+    Frame,
+    GraphOrigin,
+    Stack,
+    clean_module,
+    find_module,
+    place_of_stack,
+)
+from profkit.program.recorded import triage
+from profkit.program.steps.places import find_place, join_layers, join_paths, say_place
+from profkit.program.timeline import Place, Timeline
+from profkit.program.triage import triage_timeline
+from tests.program.recorded_lines import CALL, MODEL, TORCH, USER, record_training
+
+LIBRARY = "/env/lib/python3.12/site-packages/transformers/models/gpt2/modeling_gpt2.py"
+
+
+def places_by_kernel(timeline: Timeline) -> dict[str, set[Place]]:
+    (process,) = timeline.processes
+    found: dict[str, set[Place]] = {}
+    for activity in process.activities:
+        place = process.places[activity.origin] if activity.origin >= 0 else Place()
+        found.setdefault(activity.name, set()).add(place)
+    return found
+
+
+def test_each_kernel_has_the_line_of_who_launched_it(tmp_path: Path) -> None:
+    found = places_by_kernel(injected.read_injected(record_training(tmp_path / "r")))
+    layers = [
+        Place(
+            f"{MODEL}:64",
+            "Attention.forward",
+            f"h.{layer}.attn",
+            "Attention",
+            f"{USER}:88",
+            "forward",
+        )
+        for layer in range(2)
+    ]
+    assert found["attention"] == set(layers)
+    back = {(place.line, place.module, place.part) for place in found["attention_backward"]}
+    assert back == {(f"{MODEL}:64", f"h.{layer}.attn", "backward") for layer in range(2)}
+    (add,) = found["add"]  # a sum of gradients: what ran before it on its thread
+    assert (add.line, add.module) == (f"{MODEL}:64", "h.0.attn")
+    (copied,) = found["copy_backward"]  # on the thread that waits for the engine
+    assert (copied.line, copied.module, copied.part) == (f"{MODEL}:64", "h.1.attn", "backward")
+    (adam,) = found["adam"]
+    assert (adam.line, adam.part, adam.module) == (f"{USER}:91", "optimizer", "")
+    assert found["replayed"] == {layers[1]}
+    assert found["unknown"] == {Place()}
+
+
+def test_places_are_kept_and_read_again(tmp_path: Path) -> None:
+    timeline = injected.read_injected(record_training(tmp_path / "r"))
+    store.write(timeline, tmp_path / "kept")
+    again = read_timeline(tmp_path / "kept")
+    assert again.processes[0].places == timeline.processes[0].places
+    assert again.processes[0].activities == timeline.processes[0].activities
+    assert again.processes[0].calls == timeline.processes[0].calls
+
+
+def test_a_kept_folder_of_before_is_read(tmp_path: Path) -> None:
+    import pandas as pd
+
+    timeline = injected.read_injected(record_training(tmp_path / "r"))
+    store.write(timeline, tmp_path / "kept")
+    (tmp_path / "kept" / "places.parquet").unlink()
+    for table in ("activities", "calls"):
+        file = tmp_path / "kept" / f"{table}.parquet"
+        pd.read_parquet(file).drop(columns="origin").to_parquet(file, index=False)
+    again = read_timeline(tmp_path / "kept")
+    assert {a.origin for a in again.processes[0].activities} == {-1}
+
+
+def test_a_place_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    import pandas as pd
+
+    timeline = injected.read_injected(record_training(tmp_path / "r"))
+    store.write(timeline, tmp_path / "kept")
+    file = tmp_path / "kept" / "activities.parquet"
+    frame = pd.read_parquet(file)
+    frame["origin"] = 1_000_000
+    frame.to_parquet(file, index=False)
+    with pytest.raises(store.ProfkitError, match="no timeline that can be read: place 1000000"):
+        read_timeline(tmp_path / "kept")
+
+
+def test_the_document_has_lines_and_sums_them(tmp_path: Path) -> None:
+    answer = triage_timeline(injected.read_injected(record_training(tmp_path / "r", 12)))
+    content = triage_document(answer)
+    rows = {row["name"]: row for row in content["kernels"]}
+    assert rows["attention"]["line"] == f"{MODEL}:64"
+    assert rows["attention"]["module"] == "h.*.attn"
+    assert rows["unknown"]["line"] is None
+    origins = content["origins"]
+    assert sum(row["calls"] for row in origins) == sum(r["calls"] for r in content["kernels"])
+    assert sum(row["ms"] for row in origins) == pytest.approx(sum(r["ms"] for r in rows.values()))
+    most = origins[0]
+    assert (most["line"], most["part"], most["called"]) == (f"{MODEL}:64", "backward", f"{USER}:88")
+
+
+def test_frames_of_a_notebook_have_the_columns(tmp_path: Path) -> None:
+    timeline = injected.read_injected(record_training(tmp_path / "r", 12))
+    store.write(timeline, tmp_path / "kept")
+    kernels = triage(tmp_path / "kept").kernels
+    assert {"line", "module", "op"} <= set(kernels.columns)
+    assert kernels.set_index("name").loc["adam", "line"] == f"{USER}:91"
+
+
+def frames(*rows: tuple[str, int, str]) -> tuple[Frame, ...]:
+    return tuple(Frame(*row) for row in rows)
+
+
+EINOPS = "/env/lib/python3.12/site-packages/einops/einops.py"
+GPT2 = (LIBRARY, 569, "GPT2Attention.forward")
+FORWARD = (MODEL, 64, "Attention.forward")
+
+
+@pytest.mark.parametrize(
+    ("rows", "line", "called"),
+    [
+        # the user's own, under torch's
+        ([(f"{TORCH}/nn/functional.py", 9, "linear"), FORWARD, CALL, (USER, 8, "f")], 64, USER),
+        # a function of a library that the user's line calls
+        ([(EINOPS, 3, "rearrange"), FORWARD, CALL, (USER, 8, "f")], 64, USER),
+        # a library's model: its line, and the user's call
+        ([GPT2, CALL, (LIBRARY, 800, "GPT2Model.forward"), CALL, (USER, 8, "f")], 569, USER),
+        # a library's function inside of its model
+        ([(LIBRARY, 60, "eager_attention"), GPT2, CALL, (USER, 8, "f")], 60, USER),
+        # no model
+        ([(USER, 8, "f"), (USER, 30, "<module>")], 8, ""),
+        # an optimizer of a training library
+        ([(f"{TORCH}/optim/adam.py", 3, "step"), (USER, 8, "f")], 8, ""),
+    ],
+)
+def test_the_line_is_the_one_that_says_what_is_computed(
+    rows: list[tuple[str, int, str]], line: int, called: str
+) -> None:
+    place = place_of_stack(Stack(frames(*rows)))
+    assert place.line.endswith(f":{line}")
+    assert place.called == (f"{called}:8" if called else "")
+
+
+def test_a_stack_of_libraries_alone_has_the_nearest_model_or_nothing() -> None:
+    assert place_of_stack(Stack(frames(GPT2, CALL))).line == f"{LIBRARY}:569"
+    assert place_of_stack(Stack(frames((f"{TORCH}/x.py", 1, "f")))) == Place()
+    assert place_of_stack(Stack(())) == Place()
+
+
+def test_of_a_compiled_kernel_the_line_with_most_of_the_work_is_first() -> None:
+    def origin(line: int, weight: int, module: str) -> GraphOrigin:
+        return GraphOrigin(frames((MODEL, line, "Block.forward")), module, "Block", False, weight)
+
+    origins = (origin(5, 10, "h.0"), origin(7, 100, "h.0.norm"), origin(5, 20, "h.0"))
+    stack = Stack(
+        frames=frames(("/cache/ab/cab.py", 90, "call"), FORWARD, CALL, (USER, 88, "train")),
+        generated="/cache/ab/cab.py",
+        origins=origins,
+    )
+    place = place_of_stack(stack)
+    assert place.line == f"{MODEL}:7"
+    assert place.lines == (f"{MODEL}:7", f"{MODEL}:5")
+    assert (place.module, place.called) == ("h.0.norm", f"{USER}:88")
+
+
+@pytest.mark.parametrize(
+    ("path", "plain"),
+    [
+        ("L['self'].blocks[0].act", "blocks.0.act"),
+        ("L['self']._modules['blocks']._modules['0']", "blocks.0"),
+        ("L['net']._orig_mod.blocks[3]", "blocks.3"),
+        ("L__self___blocks", "blocks"),
+        ("", ""),
+    ],
+)
+def test_what_dynamo_calls_a_module_is_its_path(path: str, plain: str) -> None:
+    assert clean_module(path) == plain
+
+
+def test_wrappers_are_no_part_of_a_path() -> None:
+    modules = [("_orig_mod.h.0.attn", "Attention"), ("", "OptimizedModule")]
+    assert find_module(modules) == ("h.0.attn", "Attention")
+    assert find_module([("module.h.0", "Block"), ("", "DistributedDataParallel")]) == (
+        "h.0",
+        "Block",
+    )
+    assert find_module([("", "Net")]) == ("", "Net")
+    assert find_module([(None, "Stranger"), ("", "Net")]) == ("", "Net")
+    assert find_module([]) == ("", "")
+
+
+def test_a_place_in_words() -> None:
+    place = Place(f"{MODEL}:64", "Attention.forward", "h.*.attn", "Attention", f"{USER}:88")
+    assert say_place(place) == "model.py:64 Attention (h.*.attn), called at train.py:88"
+    inside = Place(f"{LIBRARY}:569", "GPT2Attention.forward")
+    said = "transformers/models/gpt2/modeling_gpt2.py:569 GPT2Attention.forward"
+    assert say_place(inside) == said
+
+
+def test_paths_are_joined_where_they_differ() -> None:
+    assert join_paths(["h.0.attn", "h.1.attn"]) == "h.*.attn"
+    assert join_paths(["h.0.ln", "ln_f"]) == "*.*"
+    assert join_paths(["h.0.ln"]) == "h.0.ln"
+    assert join_layers("h.11.attn.c_proj") == "h.*.attn.c_proj"
+
+
+def test_of_works_of_many_lines_the_one_of_most_time_is_named() -> None:
+    first, second = Place("a.py:1", part="forward"), Place("b.py:2", part="forward")
+    found = find_place([(first, 10), (second, 100), (first, 20), (None, 1000)])
+    assert found is not None
+    assert (found.place.line, found.others) == ("b.py:2", 1)
+    assert find_place([(None, 5)]) is None
+
+
+def test_stacks_that_say_anything_do_not_stop_the_reader(tmp_path: Path) -> None:
+    folder = record_training(tmp_path / "r")
+    good = (folder / "7.stacks").read_text().splitlines()
+    bad = [
+        *('{"id": "x"}', "[1]", '{"id": 1}', '{"id": 1, "frames": [[1]], "modules": []}', "{"),
+        '{"id": 1, "frames": [["f", "no", "g"]], "modules": []}',
+        '{"id": 1, "frames": [], "modules": [], "origins": [{"frames": 3}]}',
+        '{"id": 1, "frames": [], "modules": [], "origins": 7}',
+        json.dumps({"id": 1, "frames": [["\x1b]0;x\x07", 1, "f"]], "modules": [["a", "b"]]}),
+    ]
+    for line in bad:
+        (folder / "7.stacks").write_text("\n".join([line, *good[1:]]) + "\n")
+        (process,) = injected.read_injected(folder).processes
+        assert any(a.origin >= 0 for a in process.activities)
