@@ -328,6 +328,7 @@ TOUCHES_ITSELF = {
     "profkit/measure/process.py": ("/proc", "listdir read_text"),
     "profkit/evidence/history.py": ("/proc; and what fsspec lists of a URL", "read_text glob"),
     "profkit/measure/commits.py": ("an archive in memory", "open"),
+    "profkit/program/readers/gathered.py": ("a member of a zip", "open"),
     "profkit/measure/session.py": ("opens a worker, no file", "open"),
     "profkit/measure/inject/": (
         "in the user's program, where profkit is not",

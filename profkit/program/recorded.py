@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from profkit.errors import ProfkitError
 from profkit.files import expand_home, is_file, is_there, match_pattern
-from profkit.program import readers as recordings
 from profkit.program.counts import Counts, read_counts
 from profkit.program.ranks import merged_timelines, only_ranks
+from profkit.program.readers.gathered import read_gathered
 from profkit.program.triage import Triage, triage_timeline
 
 if TYPE_CHECKING:
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from profkit.program.document import FirstEntry, StepEntry, TriageDocument
 
 REPORTS = ("counters.ncu-repz", "counters.ncu-rep")  # in a folder that profkit triage -o has kept
-TAKES = "give a torch trace (.json, .json.gz), an nsys export or a .triage folder; or one per rank"
+TAKES = (
+    "give a torch trace (.json, .json.gz), an nsys export, a .triage folder, or a folder or zip of "
+    "one a rank"
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ def judge_recordings(
 ) -> tuple[Triage, Counts | None]:
     """Judge torch traces or exports of Nsight Systems, one or one a rank, or a .triage folder.
 
+    Those of several ranks may lie in one folder or zip; "-" is standard input.
+
     Returns:
         The answer, and what counters say of it; None where none were kept.
 
@@ -52,7 +57,7 @@ def judge_recordings(
         ProfkitError: One cannot be read, or nothing in it ran on a GPU.
     """
     with _uncollected():
-        read_all = [recordings.read_timeline(path) for path in paths]
+        read_all = read_gathered(paths)
         timeline = only_ranks(merged_timelines(read_all), ranks)
         answer = triage_timeline(timeline, step, plain_ms)
         report = kept_report(paths[0]) if len(paths) == 1 else None

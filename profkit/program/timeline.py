@@ -6,6 +6,7 @@ clock. A timeline holds one process a rank; readers make it, everything else in 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +15,55 @@ Dims = tuple[int, int, int]
 FARTHEST = 1 << 62  # nanoseconds from zero, 146 years: a clock ends there; and bytes of a tensor
 # CUPTI's numbers for copies, the same since the activity API began.
 DIRECTIONS = dict(enumerate("HtoD DtoH HtoD DtoH DtoD DtoD DtoD DtoD HtoH PtoP".split(), 1))
-WAITS = tuple(
-    "cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize cuStreamSynchronize "
-    "cuCtxSynchronize cuEventSynchronize cudaFree cuMemFree".split()
+WAITS = (
+    "cudaStreamSynchronize",
+    "cudaDeviceSynchronize",
+    "cudaEventSynchronize",
+    "cuStreamSynchronize",
+    "cuCtxSynchronize",
+    "cuEventSynchronize",
+    "cudaFree",
+    "cuMemFree",
+    "hipStreamSynchronize",
+    "hipDeviceSynchronize",
+    "hipEventSynchronize",
+    "hipFree",
+    # A copy that returns when it is done: how PyTorch reads a value on AMD's GPUs.
+    "hipMemcpyWithStream",
 )
-ALLOCATES = tuple("cudaMalloc cudaHostAlloc cudaHostRegister cuMemAlloc cudaFree cuMemFree".split())
+ALLOCATES = (
+    "cudaMalloc",
+    "cudaHostAlloc",
+    "cudaHostRegister",
+    "cuMemAlloc",
+    "cudaFree",
+    "cuMemFree",
+    "hipMalloc",
+    "hipHostMalloc",
+    "hipHostRegister",
+    "hipFree",
+)
 # These wait for nothing.
-ASYNC = ("cudaFreeAsync", "cuMemFreeAsync", "cudaMallocAsync", "cuMemAllocAsync")
+ASYNC = (
+    "cudaFreeAsync",
+    "cuMemFreeAsync",
+    "cudaMallocAsync",
+    "cuMemAllocAsync",
+    "hipFreeAsync",
+    "hipMallocAsync",
+)
+# Calls that give the GPU something to do; a graph's launch gives it many kernels.
+_LAUNCH = re.compile(r"^(cuda|cu|hip)(Graph|Ext|Module|ExtModule|HccModule)?Launch(?!Host)")
+_GRAPH_LAUNCH = re.compile(r"^(cuda|cu|hip)GraphLaunch")
+_CAPTURE = re.compile(r"^(cuda|cu|hip)Stream(Begin|End)Capture")
+# Of a call's name, what tells its version or its kind of default stream: cudaLaunchKernel_v7000.
+_VERSION = re.compile(r"(?<=[a-z])(_v\d+|_ptsz|_ptds)+$")
+GRAPH = "graph"  # kind of an activity that is a whole CUDA graph, recorded as one
+
+
+def plain_call_name(name: str) -> str:
+    """A call as a program writes it: cudaLaunchKernel of cudaLaunchKernel_ptsz_v7000."""
+    return _VERSION.sub("", name)
 
 
 def tensor_sizes(shape: object) -> tuple[int, ...]:
@@ -53,7 +96,7 @@ class Place:
 class Activity:
     """One thing that a GPU did."""
 
-    kind: str  # kernel, copy or set (a memset)
+    kind: str  # kernel, copy, set (a memset) or graph (all that one launch of a graph ran)
     name: str  # the kernel's demangled name; "Memcpy HtoD" and the like
     start: int
     end: int
@@ -102,6 +145,22 @@ class Call:
     def allocates(self) -> bool:
         """Whether it takes or gives back memory in a way that stops the host."""
         return self.name.startswith(ALLOCATES) and not self.name.startswith(ASYNC)
+
+    @property
+    def launches_kernels(self) -> bool:
+        """Whether it launches a kernel or a graph of kernels."""
+        return _LAUNCH.match(self.name) is not None
+
+    @property
+    def launches_graph(self) -> bool:
+        """Whether it launches a captured graph."""
+        return _GRAPH_LAUNCH.match(self.name) is not None
+
+    @property
+    def capture_phase(self) -> str:
+        """Begin or End where it begins or ends the capture of a graph; empty otherwise."""
+        found = _CAPTURE.match(self.name)
+        return found[2] if found else ""
 
 
 @dataclass(frozen=True, slots=True)

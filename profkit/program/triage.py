@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 
 from profkit.errors import ProfkitError
 from profkit.program import findings as rules
@@ -20,6 +21,7 @@ LEAST = 0.02  # of the step: a finding that saves less is not worth a line
 WORTH = 0.08  # of the step: if nothing saves as much, the program is healthy
 HALF = 0.5  # of what the largest saves: what saves less is not named before it
 AFTER_WAITS = "; what a graph saves is counted after the waits are gone, which no graph can hold"
+OTHER_KIND = 0.02  # of the time of all steps: what takes less is not worth a line
 SHORTEST, LONGEST = 1e-6, 1e9  # milliseconds that a step may be said to take: 1 ns, 11 days
 
 
@@ -65,7 +67,18 @@ def triage_timeline(
     ranks = compare_ranks(timeline.processes, step) if len(timeline.processes) > 1 else None
     slowest = (p for p in timeline.processes if ranks and p.rank == ranks.slowest)
     process = next(slowest, timeline.processes[0])
-    steps = find_steps(process, step)
+    return _judge_steps(timeline, process, find_steps(process, step), ranks, plain_ms, gains)
+
+
+def _judge_steps(
+    timeline: Timeline,
+    process: Process,
+    steps: Steps,
+    ranks: Ranks | None = None,
+    plain_ms: float | None = None,
+    gains: Mapping[str, float] | None = None,
+) -> Triage:
+    """Judge one kind of step of a process, and say beside it what the others would be told."""
     typical = steps.typical
     replayed = hosts(timeline, process, typical, plain_ms)
     if plain_ms is None:
@@ -74,14 +87,36 @@ def triage_timeline(
     trains = any(goes_back(work) for work in typical.works)
     trains = trains or any("ackward" in maker.top for maker in typical.makers)
     device, spans = process.device, process.spans
-    case = Case(typical, split, replayed, groups, device, spans, trains, gains or {})
+    captures = steps.captures
+    case = Case(typical, split, replayed, groups, device, spans, trains, captures, gains or {})
     drafts = _saved(case, rules.drafts(case))
     found = _ranked(case, drafts)
     if ranks and (uneven := _uneven(case, ranks, sum(f.on_top for f in found))):
         found = _ordered([*found, uneven])
     notes = *timeline.notes, *steps.notes, *(ranks.notes if ranks else ()), *_doubts(timeline, case)
+    notes = *notes, *_say_other_kinds(timeline, process, steps)
     healthy = _healthy(case, found, drafts)
     return Triage(timeline, process, steps, split, replayed, found, groups, notes, healthy, ranks)
+
+
+def _say_other_kinds(timeline: Timeline, process: Process, steps: Steps) -> Iterator[str]:
+    """Says what steps of other kinds take, and what is to be done first in each."""
+    whole = sum(step.period for kind in (steps, *steps.others) for step in kind.steps)
+    for kind in steps.others:
+        share = sum(step.period for step in kind.steps) / whole
+        if share < OTHER_KIND:
+            continue
+        of = _judge_steps(timeline, process, kind)
+        first = "healthy"
+        if of.findings and not of.healthy:
+            saves = of.findings[0].saves.expect
+            first = f"{of.findings[0].category} first, saves about {saves:.3g} ms"
+        ask = f"; --range {quote(kind.pattern)} judges them" if kind.pattern else ""
+        yield (
+            f"another kind of step: {len(kind.steps):,} x {kind.typical.name}, "
+            f"{kind.typical.period / 1e6:.3g} ms each, {share:.0%} of the time; the GPU computes in "
+            f"{of.split.busy / of.split.period:.0%} of it: {first}{ask}"
+        )
 
 
 def _uneven(case: Case, ranks: Ranks, saved: float) -> ProgramFinding | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,34 @@ class Program:
             self.now = end + 2
         else:
             self.now += CALL
+
+    def replay(
+        self,
+        kernels: Sequence[tuple[str, float]],
+        *,
+        stream: int = 7,
+        call: str = "cudaGraphLaunch",
+    ) -> None:
+        """One launch of a captured graph: its kernels follow each other on a stream."""
+        self.now += self.host
+        self.correlation += 1
+        key = {"correlation": self.correlation}
+        self._event(call, "cuda_runtime", self.now, CALL, key, tid=1)
+        begin = max(self.free.get(stream, 0.0), self.now + LATENCY)
+        for node, (name, took) in enumerate(kernels, 1):
+            about = {"device": 0, "stream": stream, "grid": [528, 1, 1], "block": [256, 1, 1]}
+            about |= {"graph node id": node}
+            self._event(name, "kernel", begin, took, {**key, **about}, pid=0)
+            begin += took + 1.0
+        self.free[stream] = begin - 1.0
+        self.now += CALL
+
+    def call(self, name: str, took: float, kind: str = "cuda_driver") -> None:
+        """A call of the host that gives the GPU nothing to do."""
+        self.correlation += 1
+        key = {"correlation": self.correlation}
+        self._event(name, kind, self.now, took, key, tid=1)
+        self.now += took
 
     def wait(self, stream: int = 7, call: str = "cudaStreamSynchronize") -> None:
         """The host waits for a stream."""

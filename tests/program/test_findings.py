@@ -335,7 +335,7 @@ def test_the_planted_problem_is_first(name: str, tmp_path: Path) -> None:
 
 def test_the_line_that_keeps_the_host_is_named(tmp_path: Path) -> None:
     first = judged(host_computes, tmp_path).findings[0]
-    assert first.where == "train.py:42"
+    assert first.where == "in augment (train.py:42)"
     assert "the host launches nothing for 6" in first.say
 
 

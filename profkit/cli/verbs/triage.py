@@ -9,6 +9,7 @@ profkit triage trace.json.gz --step-ms 16.5   # what a plain run takes
 profkit triage step.triage --by line          # or module, operator
 profkit triage run.sqlite --range train_step --json --quiet    # of nsys
 profkit triage rank0.json.gz rank1.json.gz --markdown    # a trace a rank
+profkit triage ranks.zip                      # or a folder; - is standard input
 profkit triage --ranks all -- torchrun --nproc-per-node 2 train.py
 profkit triage trace.json.gz --page step.html # with the step's timeline
 profkit triage step.triage --trace step.json.gz --speedscope step.speedscope.json
@@ -47,6 +48,7 @@ from profkit.program.counts import Counts
 from profkit.program.document import NAME, TriageDocument, triage_document
 from profkit.program.ranks import only_ranks
 from profkit.program.readers import store
+from profkit.program.readers.gathered import STANDARD_INPUT
 from profkit.program.recorded import judge_recordings
 from profkit.program.triage import Triage, triage_timeline
 from profkit.show.text.blocks import TextLine
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
 BY = (*ORIGINS, "kernel")
 INSTEAD = {".html": "--page {}", ".json": "--json > {}", ".md": "--markdown > {}"}
 INSTEAD[".htm"] = INSTEAD[".html"]
-RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep"}
+RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep", ".zip"}
 
 
 GROUP = "Understand a program"
@@ -72,7 +74,7 @@ def triage_program(
         ..., metavar="RECORDING or -- COMMAND...", help="A trace, or what to run."
     ),
     range_: str = typer.Option(
-        "", "--range", metavar="NAME", help="The NVTX range that is a step."
+        "", "--range", metavar="NAME", help="The range that is a step; or a pattern, with *."
     ),
     step_ms: float | None = typer.Option(
         None, "--step-ms", metavar="MS", help="A step's time without profiler.", min=0.0
@@ -286,9 +288,11 @@ def _may_write(output: Path | None, page: Path | None, what: Sequence[str]) -> N
 
 def _recordings(what: Sequence[str]) -> list[Path]:
     paths = [Path(word) for word in what]
-    known = [p for p in paths if p.suffix in RECORDINGS or is_folder(p)]
+    known = [p for p in paths if p.suffix in RECORDINGS or p == STANDARD_INPUT or is_folder(p)]
     recorded = len(known) == len(paths)
     for path in paths if recorded else paths[:1]:
+        if path == STANDARD_INPUT:
+            continue
         if recorded or not is_executable(path):  # what may be run is a command
             refuse_other(path, "triage")
     return paths if recorded else []

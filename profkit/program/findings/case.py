@@ -95,6 +95,7 @@ class Case:
     device: Device | None
     spans: Sequence[HostSpan] = ()  # names on its host's threads, in order of start
     trains: bool = False  # whether it goes backward
+    captures: bool = False  # whether the recording holds the capture of a graph
     # expected speed-ups of groups that were counted, by id
     gains: Mapping[str, float] = field(default_factory=dict)
 

@@ -10,7 +10,7 @@ from itertools import groupby, product, takewhile
 
 from profkit.program.findings.case import REACH, Case, ProgramFinding
 from profkit.program.replay.scenario import ALL, CallShare, Change
-from profkit.program.steps.attribution import line_of
+from profkit.program.steps.attribution import say_frame
 from profkit.program.steps.idle import of_maker, say_caller
 from profkit.program.timeline import HostSpan
 
@@ -35,7 +35,15 @@ def slow_launches(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]
     mean = 1e3 * case.time(range(count)) / count
     where = next(row.where for row in case.split.idle if row.cause == "host-launch")
     share, change = idle / case.split.period, Change(launches=REACH["launches in a graph"])
-    yield case.finding("slow_launches", (), change, where, share=share, launches=count, mean=mean)
+    in_graphs = sum(case.step.calls[work.call].launches_graph for work in case.works)
+    advice = "advice"
+    if 2 * in_graphs > count:
+        advice = "replayed"
+    elif case.captures:
+        advice = "captured"
+    yield case.finding(
+        "slow_launches", (), change, where, advice, share=share, launches=count, mean=mean
+    )
 
 
 def _paused(case: Case) -> int:
@@ -73,7 +81,7 @@ def own_work(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:  # 
 
 
 def during(spans: Sequence[HostSpan], low: int, high: int) -> str:
-    """The shortest named thing that most of some host time lies in; a line before an operator."""
+    """The shortest named thing that most of some host time lies in; a function before an operator."""
     best: dict[bool, tuple[int, str]] = {}
     for span in spans:
         if span.start >= high:
@@ -83,8 +91,8 @@ def during(spans: Sequence[HostSpan], low: int, high: int) -> str:
             continue
         length, is_line = span.end - span.start, span.kind == "python"
         if is_line not in best or length < best[is_line][0]:
-            best[is_line] = length, line_of(span.name) if is_line else span.name
-    return " ".join(best[key][1] for key in (True, False) if key in best)
+            best[is_line] = length, say_frame(span.name) if is_line else span.name
+    return ", ".join(best[key][1] for key in (True, False) if key in best)
 
 
 def allocations(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:  # noqa: ARG001

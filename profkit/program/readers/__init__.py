@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.files import is_file, is_folder, open_regular
+from profkit.program.readers.others import named_instead
 from profkit.program.timeline import Timeline
+
+HEAD_BYTES = 4096  # of a file, that tell what it is
 
 
 def read_timeline(path: Path) -> Timeline:
@@ -23,7 +27,7 @@ def read_timeline(path: Path) -> Timeline:
         return store.read_store(path)
     try:
         with open_regular(path) as file:
-            head = file.read(16)
+            head = file.read(HEAD_BYTES)
     except FileNotFoundError as error:
         raise ProfkitError(
             f"{path}: no such file", "for a command: profkit triage -- COMMAND"
@@ -34,8 +38,16 @@ def read_timeline(path: Path) -> Timeline:
         raise ProfkitError(f"{path}: is empty", "copy it again, or record again")
     if head.startswith(b"SQLite format 3"):
         return nsys.read_nsys(path)
-    if path.suffix == ".nsys-rep":
-        raise ProfkitError(
-            f"{path}: only its SQLite export can be read", f"nsys export --type sqlite {path}"
-        )
+    if other := named_instead(path, head=_unpacked(head)):
+        raise other
     return torch_trace.read_torch_trace(path)
+
+
+def _unpacked(head: bytes) -> bytes:
+    """The beginning of a file without gzip round it."""
+    if not head.startswith(b"\x1f\x8b"):
+        return head
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)
+    except zlib.error:
+        return head

@@ -6,7 +6,6 @@ Their structs stand in profkit/measure/injection.cpp; a file that ends in the mi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -25,6 +24,7 @@ from profkit.program.timeline import (
     Process,
     Timeline,
     placed,
+    plain_call_name,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ MEMORIES = {1: "Pageable", 2: "Pinned", 3: "Device", 4: "Array", 5: "Managed"}
 MEMSET = 255
 SHARE = 0.1  # of the GPU time of the busiest process: what has less is a helper of it
 BEGINS, ENDS = 2, 4
-_VERSION = re.compile(r"(?<=[a-z])(_v\d+|_ptsz|_ptds)+$")  # of a call: cudaLaunchKernel_v7000
 
 
 def read_injected(folder: Path) -> Timeline:
@@ -153,7 +152,7 @@ def _rows(path: Path, kind: str) -> NDArray[Any]:
 
 def _name(names: Sequence[str], number: int) -> str:
     name = names[number] if number < len(names) else "unknown"
-    return _VERSION.sub("", name)
+    return plain_call_name(name)
 
 
 def _kernels(

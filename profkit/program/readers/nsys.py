@@ -1,19 +1,30 @@
-"""Nsight Systems' SQLite export (nsys export --type sqlite)  ->  a Timeline."""
+"""Nsight Systems' SQLite export (nsys export --type sqlite)  ->  a Timeline.
+
+Schemas differ from version to version: a table is found by its name with or without a version
+(NVTX_EVENTS_V2) and by the columns that it must have; columns that it may have are NULL where it
+lacks them. Since 2022.3 nsys records a launch of a CUDA graph as one by default: then what ran
+inside of it is known by its time alone.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.files import resolve_path
+from profkit.program.readers.others import named_instead
 from profkit.program.timeline import (
     DIRECTIONS,
     FARTHEST,
+    GRAPH,
     Activity,
     Call,
     Device,
@@ -21,32 +32,40 @@ from profkit.program.timeline import (
     Process,
     Timeline,
     placed,
+    plain_call_name,
 )
 
 PAGEABLE = 0  # nsys' ENUM_CUDA_MEM_KIND; 2 is device
 MEMORIES = {PAGEABLE: "Pageable", 1: "Pinned"}
-_KERNELS = """
-  SELECT k.start, k.end, k.deviceId, k.streamId, k.correlationId, k.globalPid,
-         k.gridX, k.gridY, k.gridZ, k.blockX, k.blockY, k.blockZ,
-         k.staticSharedMemory + k.dynamicSharedMemory, k.registersPerThread, {graph}, s.value
-  FROM CUPTI_ACTIVITY_KIND_KERNEL k LEFT JOIN StringIds s ON s.id = k.demangledName"""
-_COPIES = """
-  SELECT start, end, deviceId, streamId, correlationId, globalPid, bytes, copyKind, srcKind, dstKind
-  FROM CUPTI_ACTIVITY_KIND_MEMCPY"""
-_SETS = """
-  SELECT start, end, deviceId, streamId, correlationId, globalPid, bytes
-  FROM CUPTI_ACTIVITY_KIND_MEMSET"""
-_CALLS = """
-  SELECT r.start, r.end, r.globalTid, r.correlationId, s.value
-  FROM CUPTI_ACTIVITY_KIND_RUNTIME r LEFT JOIN StringIds s ON s.id = r.nameId"""
-_RANGES = """
-  SELECT n.start, n.end, n.globalTid, COALESCE(n.text, s.value)
-  FROM NVTX_EVENTS n LEFT JOIN StringIds s ON s.id = n.textId
-  WHERE n.end IS NOT NULL AND n.eventType IN (59, 60)"""
+PUSH_POP, START_END = 59, 60  # nsys' ENUM_NSYS_EVENT_TYPE of ranges
+WARNING = 2  # nsys' ENUM_DIAGNOSTIC_SEVERITY_LEVEL: 1 informs, 2 warns, 3 is an error
+SAID_MOST = 5  # of the recorder's own warnings and errors
+SAID_LENGTH = 300  # characters of one
 SECONDS_MOST = 120.0  # for all queries
 TEXT_MOST = 1 << 24  # bytes of a name
+TEXTS_MOST = 1 << 28  # characters of all names together
 ROWS_MOST = 4_000_000  # of a query, as many as are read of a torch trace
 _PID = 0xFFFFFFFFFF000000  # of a globalTid: all but the thread's own bits
+_EXPORT = "nsys export --type sqlite --output x.sqlite x.nsys-rep"
+_CUPTI = "CUPTI_ACTIVITY_KIND_"
+_VERSIONED = re.compile(r"(?P<family>.+?)(_V(?P<version>\d+))?", re.IGNORECASE)
+# What a table must have, to be read at all.
+_REQUIRED: Mapping[str, frozenset[str]] = {
+    "STRINGIDS": frozenset({"id", "value"}),
+    _CUPTI + "KERNEL": frozenset({"start", "end", "correlationId"}),
+    _CUPTI + "MEMCPY": frozenset({"start", "end", "correlationId", "bytes"}),
+    _CUPTI + "MEMSET": frozenset({"start", "end", "correlationId", "bytes"}),
+    _CUPTI + "GRAPH_TRACE": frozenset({"start", "end"}),
+    _CUPTI + "RUNTIME": frozenset({"start", "end", "globalTid", "correlationId", "nameId"}),
+    "NVTX_EVENTS": frozenset({"start", "end", "globalTid"}),
+    "DIAGNOSTIC_EVENT": frozenset({"text"}),
+    "TARGET_INFO_GPU": frozenset({"id", "name"}),
+    "TARGET_INFO_CUDA_DEVICE": frozenset({"gpuId", "cudaId"}),
+}
+_PLACE = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
+_SIZES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
+_USED = ("staticSharedMemory", "dynamicSharedMemory", "registersPerThread", "graphNodeId")
+_NAMES = ("demangledName", "shortName", "mangledName")
 
 
 def read_nsys(path: Path) -> Timeline:
@@ -61,11 +80,10 @@ def read_nsys(path: Path) -> Timeline:
             sqlite3.connect(f"{resolve_path(path).as_uri()}?mode=ro&immutable=1", uri=True)
         ) as base:
             _bound(base)
-            return _timeline(base, path)
+            return _read_timeline(_Export(base, path))
     except (sqlite3.Error, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise ProfkitError(
-            f"{path}: is no export of Nsight Systems that can be read: {error}",
-            "nsys export --type sqlite --output x.sqlite x.nsys-rep",
+            f"{path}: is no export of Nsight Systems that can be read: {error}", _EXPORT
         ) from error
 
 
@@ -88,96 +106,323 @@ def _text(stored: bytes) -> str:
     return stored.decode("utf-8", "backslashreplace")
 
 
-def _timeline(base: sqlite3.Connection, path: Path) -> Timeline:
-    tables = {row[0] for row in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if "StringIds" not in tables:
-        raise ProfkitError(
-            f"{path}: is SQLite, but no export of Nsight Systems",
-            "nsys export --type sqlite --output x.sqlite x.nsys-rep",
+@dataclass(frozen=True)
+class _Table:
+    """A table of the export."""
+
+    name: str
+    columns: frozenset[str]
+
+    def first_of(self, names: Sequence[str]) -> str | None:
+        """The first of some columns that it has."""
+        return next((name for name in names if name in self.columns), None)
+
+
+@dataclass
+class _Export:
+    """An open export: its tables, and the names that its rows give by number."""
+
+    base: sqlite3.Connection
+    path: Path
+    tables: dict[str, _Table] = field(init=False)  # by family, as _REQUIRED names them
+    characters: int = 0  # of all names that were read
+
+    def __post_init__(self) -> None:
+        self.tables = self._find_tables()
+
+    def _find_tables(self) -> dict[str, _Table]:
+        """Of each family the newest version that has rows and the columns that it must have."""
+        names = self.base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        versions: dict[str, list[tuple[int, str]]] = {}
+        for (name,) in names.fetchall():
+            parts = _VERSIONED.fullmatch(name)
+            if parts and parts["family"].upper() in _REQUIRED:
+                version = int(parts["version"] or 0)
+                versions.setdefault(parts["family"].upper(), []).append((version, name))
+        found = {}
+        for family, named in versions.items():
+            for _, name in sorted(named, reverse=True):
+                about = self.base.execute(f"PRAGMA table_info({_quoted(name)})")
+                columns = frozenset(str(row[1]) for row in about)
+                if _REQUIRED[family] <= columns and self._has_rows(name):
+                    found[family] = _Table(name, columns)
+                    break
+        return found
+
+    def _has_rows(self, name: str) -> bool:
+        query = f"SELECT 1 FROM {_quoted(name)} LIMIT 1"  # noqa: S608
+        return self.base.execute(query).fetchone() is not None
+
+    def rows(
+        self, table: _Table, columns: Sequence[str], where: str = ""
+    ) -> Iterator[tuple[Any, ...]]:
+        """Rows of a table, in bounds, whose first two columns are times that a clock can show."""
+        query = f"SELECT {_selected(table, columns)} FROM {_quoted(table.name)} {where}"  # noqa: S608
+        for count, row in enumerate(self.base.execute(query)):
+            if count >= ROWS_MOST:
+                raise ValueError(f"a table has more than {ROWS_MOST:,} rows")
+            if -FARTHEST < _whole(row[0]) < FARTHEST and -FARTHEST < _whole(row[1]) < FARTHEST:
+                yield row
+
+    def names_of(self, table: _Table, column: str | None) -> dict[int, str]:
+        """The names that a column of a table gives by number, each once."""
+        strings = self.tables.get("STRINGIDS")
+        if strings is None or column is None:
+            return {}
+        query = (
+            f"SELECT id, value FROM {_quoted(strings.name)} WHERE id IN "  # noqa: S608
+            f"(SELECT {_quoted(column)} FROM {_quoted(table.name)})"
         )
-    if "CUPTI_ACTIVITY_KIND_KERNEL" not in tables:
-        raise ProfkitError(f"{path}: nothing in it ran on a GPU", "record with nsys --trace=cuda")
+        names = {}
+        for number, value in self.base.execute(query):
+            names[number] = str(value)
+            self.characters += len(names[number])
+            if self.characters > TEXTS_MOST:
+                raise ValueError(f"its names have more than {TEXTS_MOST:,} characters")
+        return names
+
+
+def _quoted(name: str) -> str:
+    """An identifier in SQL."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def _selected(table: _Table, columns: Sequence[str]) -> str:
+    """Columns to select; NULL for those that this version's table lacks."""
+    return ", ".join(_quoted(name) if name in table.columns else "NULL" for name in columns)
+
+
+def _read_timeline(export: _Export) -> Timeline:
+    if "STRINGIDS" not in export.tables:
+        raise _no_export(export)
+    said = _recorder_said(export)
+    calls = _read_calls(export)
+    lone = max(calls, key=lambda pid: len(calls[pid]), default=0)
     activities: dict[int, list[Activity]] = {}
-    for pid, activity in _activities(base, tables):
-        activities.setdefault(pid, []).append(activity)
+    for pid, activity in _read_activities(export):
+        # The first schemas name no process: then it is the one that calls most.
+        activities.setdefault(pid if pid is not None else lone, []).append(activity)
     if not activities:
-        raise ProfkitError(f"{path}: nothing in it ran on a GPU", "record with nsys --trace=cuda")
-    calls = _by_process(base, _CALLS) if "CUPTI_ACTIVITY_KIND_RUNTIME" in tables else {}
-    ranges = _by_process(base, _RANGES) if "NVTX_EVENTS" in tables else {}
-    devices = _devices(base) if "TARGET_INFO_GPU" in tables else {}
+        raise _no_kernels(export, said, calls)
+    ranges = _read_ranges(export)
+    devices = _read_devices(export)
     processes = []
     for rank, pid in enumerate(sorted(activities)):
         own = sorted(activities[pid], key=lambda a: (a.start, a.end))
-        device = devices.get(own[len(own) // 2].device)
-        called = [
-            Call(str(name or ""), start, end, thread, _whole(correlation))
-            for start, end, thread, correlation, name in calls.get(pid, [])
-        ]
-        spans = [
-            HostSpan("range", str(name or ""), start, end, thread)
-            for start, end, thread, name in ranges.get(pid, [])
-        ]
-        processes.append(Process((pid >> 24) & 0xFFFFFF, rank, device, own, called, spans))
-    return Timeline("nsys", processes)
+        number = (pid >> 24) & 0xFFFFFF
+        used = own[len(own) // 2].device
+        device = devices.get((number, used)) or devices.get((None, used))
+        processes.append(
+            Process(number, rank, device, own, calls.get(pid, []), ranges.get(pid, []))
+        )
+    return Timeline("nsys", processes, "", (*said, *_recorded_as_one(processes)))
 
 
-def _activities(base: sqlite3.Connection, tables: set[str]) -> Iterator[tuple[int, Activity]]:
-    columns = {row[1] for row in base.execute("PRAGMA table_info(CUPTI_ACTIVITY_KIND_KERNEL)")}
-    graph = "COALESCE(k.graphNodeId, 0)" if "graphNodeId" in columns else "0"
-    for row in _timed_rows(base, _KERNELS.format(graph=graph)):
-        place, (pid, *rest) = _place(row)
-        *sizes, shared, registers, launched, _ = rest
-        more: dict[str, Any] = {"shared": shared, "registers": registers, "graph": bool(launched)}
-        more |= {"grid": tuple(sizes[:3]), "block": tuple(sizes[3:])}
-        yield pid, placed("kernel", str(row[-1] or "unknown"), place, **more)
-    for table, query in (("MEMCPY", _COPIES), ("MEMSET", _SETS)):
-        if f"CUPTI_ACTIVITY_KIND_{table}" not in tables:
-            continue
-        for row in _timed_rows(base, query):
-            place, (pid, size, *copied) = _place(row)
-            kind, name, way, ends = "set", "Memset", "", copied[1:]
-            if copied:
-                way = DIRECTIONS.get(copied[0], "")
-                source, target = (MEMORIES.get(side, "Device") for side in ends)
-                kind, name = "copy", f"Memcpy {way} ({source} -> {target})"
-            more = {"bytes": size, "direction": way, "pageable": PAGEABLE in ends}
-            yield pid, placed(kind, name, place, **more)
+def _recorded_as_one(processes: Sequence[Process]) -> Iterator[str]:
+    """Says so where graphs were recorded as one: nothing is known of what runs inside of them."""
+    every = [activity for process in processes for activity in process.activities]
+    inside = sum(activity.duration for activity in every if activity.kind == GRAPH)
+    if inside:
+        share = inside / max(1, sum(activity.duration for activity in every))
+        yield (
+            f"{share:.0%} of the GPU's time is inside of CUDA graphs, each launch recorded as one: "
+            "nsys profile --cuda-graph-trace=node records what runs in them"
+        )
 
 
-def _place(row: Sequence[object]) -> tuple[list[int], list[int]]:
-    """Return a row's start, end, device, stream and correlation, and its other columns."""
-    start, end, *rest = map(_whole, row)
-    return [start, max(start, end), *rest[:3]], rest[3:]
+def _no_export(export: _Export) -> ProfkitError:
+    other = named_instead(export.path, tables=_table_names(export))
+    if other is not None:
+        return other
+    return ProfkitError(f"{export.path}: is SQLite, but no export of Nsight Systems", _EXPORT)
 
 
-def _by_process(base: sqlite3.Connection, query: str) -> dict[int, list[Sequence[int]]]:
-    """Rows by the process that their thread belongs to, in order of start."""
-    out: dict[int, list[Sequence[int]]] = {}
-    rows = [(*map(_whole, row[:3]), *row[3:]) for row in _timed_rows(base, query)]
-    for row in sorted(rows, key=lambda row: (row[0], -row[1])):
-        begin, end, thread, *rest = row
-        out.setdefault(thread & _PID, []).append((begin, max(begin, end), thread & 0xFFFFFF, *rest))
-    return out
+def _table_names(export: _Export) -> list[str]:
+    rows = export.base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    return [str(row[0]) for row in rows]
 
 
-def _timed_rows(base: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
-    """Rows of a query, in bounds, whose first two columns are times that a clock can show."""
-    for count, row in enumerate(base.execute(query)):
-        if count >= ROWS_MOST:
-            raise ValueError(f"a table has more than {ROWS_MOST:,} rows")
-        if all(-FARTHEST < _whole(time) < FARTHEST for time in row[:2]):
-            yield row
+def _no_kernels(
+    export: _Export, said: Sequence[str], calls: Mapping[int, Sequence[Call]]
+) -> ProfkitError:
+    """Why nothing ran on a GPU, as far as the export tells."""
+    launches = sum(call.launches_kernels for own in calls.values() for call in own)
+    if said:
+        why = "; ".join(text.removeprefix("nsys: ") for text in said)
+        problem = f"{export.path}: no kernel was recorded; nsys says: {why}"
+        return ProfkitError(problem, "fix what nsys says, and record again")
+    if launches:
+        problem = f"{export.path}: {launches:,} launches were recorded, but none of their kernels"
+        hint = "another profiler held the GPU, or its records were lost: record it alone"
+        return ProfkitError(problem, hint)
+    return ProfkitError(
+        f"{export.path}: nothing in it ran on a GPU", "record with nsys --trace=cuda"
+    )
 
 
-def _devices(base: sqlite3.Connection) -> dict[int, Device]:
-    columns = {row[1] for row in base.execute("PRAGMA table_info(TARGET_INFO_GPU)")}
-    wanted = ["id", "name", "smMajor", "smMinor", "smCount"]
-    if not set(wanted) <= columns:
-        wanted = ["id", "name", "computeMajor", "computeMinor", "smCount"]
-    if not set(wanted) <= columns:
+def _recorder_said(export: _Export) -> list[str]:
+    """Warnings and errors that nsys recorded of itself, errors first."""
+    table = export.tables.get("DIAGNOSTIC_EVENT")
+    if table is None:
+        return []
+    severity = "severity" if "severity" in table.columns else "NULL"
+    query = f"SELECT text, {severity} FROM {_quoted(table.name)} LIMIT 10000"  # noqa: S608
+    worst: dict[str, int] = {}
+    for text, level in export.base.execute(query):
+        line = " ".join(str(text or "").split())[:SAID_LENGTH]
+        if line and _whole(level) >= WARNING:
+            worst[line] = max(worst.get(line, 0), _whole(level))
+    ordered = sorted(worst, key=lambda line: -worst[line])
+    return [f"nsys: {line}" for line in ordered[:SAID_MOST]]
+
+
+def _read_activities(export: _Export) -> Iterator[tuple[int | None, Activity]]:
+    yield from _read_kernels(export)
+    yield from _read_copies(export)
+    yield from _read_sets(export)
+    yield from _read_graphs(export)
+
+
+def _read_kernels(export: _Export) -> Iterator[tuple[int | None, Activity]]:
+    table = export.tables.get(_CUPTI + "KERNEL")
+    if table is None:
+        return
+    named = table.first_of(_NAMES)
+    names = export.names_of(table, named)
+    for row in export.rows(table, (*_PLACE, *_SIZES, *_USED, named or "demangledName")):
+        place, pid = _place_of(row)
+        sizes = [_whole(value) for value in row[6:12]]
+        static, dynamic, registers, node = (_whole(value) for value in row[12:16])
+        grid = (sizes[0], sizes[1], sizes[2])
+        block = (sizes[3], sizes[4], sizes[5])
+        known = min(sizes) > 0
+        yield (
+            pid,
+            placed(
+                "kernel",
+                names.get(_whole(row[16])) or "unknown",
+                place,
+                grid=grid if known else None,
+                block=block if known else None,
+                shared=static + dynamic,
+                registers=registers,
+                graph=bool(node),
+            ),
+        )
+
+
+def _read_copies(export: _Export) -> Iterator[tuple[int | None, Activity]]:
+    table = export.tables.get(_CUPTI + "MEMCPY")
+    if table is None:
+        return
+    for row in export.rows(table, (*_PLACE, "bytes", "copyKind", "srcKind", "dstKind")):
+        place, pid = _place_of(row)
+        way = DIRECTIONS.get(_whole(row[7]), "")
+        source, target = (MEMORIES.get(side, "Device") for side in row[8:10])
+        copied = placed(
+            "copy",
+            f"Memcpy {way} ({source} -> {target})",
+            place,
+            bytes=_whole(row[6]),
+            direction=way,
+            pageable=PAGEABLE in row[8:10],
+        )
+        yield pid, copied
+
+
+def _read_sets(export: _Export) -> Iterator[tuple[int | None, Activity]]:
+    table = export.tables.get(_CUPTI + "MEMSET")
+    if table is None:
+        return
+    for row in export.rows(table, (*_PLACE, "bytes")):
+        place, pid = _place_of(row)
+        yield pid, placed("set", "Memset", place, bytes=_whole(row[6]))
+
+
+def _read_graphs(export: _Export) -> Iterator[tuple[int | None, Activity]]:
+    """Launches of CUDA graphs that were recorded as one, with the time that each took."""
+    table = export.tables.get(_CUPTI + "GRAPH_TRACE")
+    if table is None:
+        return
+    own = table.first_of(("graphId", "originalGraphId", "graphExecId"))
+    rows = list(export.rows(table, (*_PLACE, own or "graphId")))
+    counts = Counter(_whole(row[6]) for row in rows)
+    # A program that captures anew for each launch has a graph of another number each time.
+    numbered = 2 * len(counts) <= len(rows) or len(rows) == 1
+    for row in rows:
+        place, pid = _place_of(row)
+        name = f"CUDA graph {_whole(row[6])}" if numbered else "CUDA graph"
+        yield pid, placed(GRAPH, name, place, graph=True)
+
+
+def _place_of(row: Sequence[object]) -> tuple[list[int], int | None]:
+    """Return a row's start, end, device, stream and correlation, and its process."""
+    start, end, device, stream, correlation = (_whole(value) for value in row[:5])
+    pid = row[5] if isinstance(row[5], int) else None
+    return [start, max(start, end), device, stream, correlation], pid
+
+
+def _read_calls(export: _Export) -> dict[int, list[Call]]:
+    """Calls by process, in order of start."""
+    table = export.tables.get(_CUPTI + "RUNTIME")
+    if table is None:
         return {}
-    rows = base.execute(f"SELECT {', '.join(wanted)} FROM TARGET_INFO_GPU")  # noqa: S608
-    return {
-        row[0]: Device(str(row[1]), (_whole(row[2]), _whole(row[3])), _whole(row[4]) or None)
-        for row in rows
+    numbered = export.names_of(table, "nameId")
+    names = {number: plain_call_name(name) for number, name in numbered.items()}
+    calls: dict[int, list[Call]] = {}
+    columns = ("start", "end", "globalTid", "correlationId", "nameId")
+    for start, end, thread, correlation, number in _in_order(export.rows(table, columns)):
+        name = names.get(_whole(number), "")
+        made = Call(name, start, max(start, end), thread & 0xFFFFFF, _whole(correlation))
+        calls.setdefault(thread & _PID, []).append(made)
+    return calls
+
+
+def _read_ranges(export: _Export) -> dict[int, list[HostSpan]]:
+    """NVTX ranges by process, in order of start, outer before inner."""
+    table = export.tables.get("NVTX_EVENTS")
+    if table is None:
+        return {}
+    numbered = "textId" if "textId" in table.columns else None
+    names = export.names_of(table, numbered)
+    where = "WHERE end IS NOT NULL"
+    if "eventType" in table.columns:
+        where += f" AND eventType IN ({PUSH_POP}, {START_END})"
+    ranges: dict[int, list[HostSpan]] = {}
+    columns = ("start", "end", "globalTid", "text", "textId")
+    for start, end, thread, text, number in _in_order(export.rows(table, columns, where)):
+        name = str(text) if text is not None else names.get(_whole(number), "")
+        span = HostSpan("range", name, start, max(start, end), thread & 0xFFFFFF)
+        ranges.setdefault(thread & _PID, []).append(span)
+    return ranges
+
+
+def _in_order(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Rows of start, end and thread as numbers, by start, the longer one first."""
+    numbers = [(_whole(row[0]), _whole(row[1]), _whole(row[2]), *row[3:]) for row in rows]
+    return sorted(numbers, key=lambda row: (row[0], -row[1]))
+
+
+def _read_devices(export: _Export) -> dict[tuple[int | None, int], Device]:
+    """GPUs by process and CUDA's number for it there; without a process by nsys' own number."""
+    table = export.tables.get("TARGET_INFO_GPU")
+    if table is None:
+        return {}
+    major = table.first_of(("smMajor", "computeMajor"))
+    minor = "smMinor" if major == "smMajor" else "computeMinor"
+    columns = ("id", "id", "name", major or "smMajor", minor, "smCount")
+    by_number = {}
+    for number, _, name, high, low, multiprocessors in export.rows(table, columns):
+        cc = (_whole(high), _whole(low)) if _whole(high) else None
+        by_number[number] = Device(str(name), cc, _whole(multiprocessors) or None)
+    devices: dict[tuple[int | None, int], Device] = {
+        (None, number): device for number, device in by_number.items()
     }
+    numbers = export.tables.get("TARGET_INFO_CUDA_DEVICE")
+    if numbers is None:
+        return devices
+    for gpu, number, pid in export.rows(numbers, ("gpuId", "cudaId", "pid")):
+        if gpu in by_number:
+            devices[pid if isinstance(pid, int) else None, number] = by_number[gpu]
+    return devices

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 
 from profkit.errors import ProfkitError
 from profkit.program.readers.chrome import ChromeTrace
+from profkit.program.readers.others import named_instead
 from profkit.program.timeline import (
     FARTHEST,
     Activity,
@@ -27,6 +29,7 @@ MOST = 4_000_000  # records kept: a trace of minutes is cut there, and says so
 Shapes = tuple[tuple[int, ...], ...]
 TWICE = 0.01  # of launches and kernels that stand there twice: then spans do too
 Row = TypeVar("Row", Activity, Call, HostSpan)
+CATEGORIES_MOST = 1000  # of those that are not read, and of names of processes
 EVENTS_MOST = 2 * MOST  # looked at, also such as are of no use
 _CALLS = {"cuda_runtime", "cuda_driver"}
 # As PyTorch wrote them up to 1.11 (Kineto's output_json.cpp of then).
@@ -36,6 +39,7 @@ _ACTIVITIES = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "set"}
 _DIRECTION = re.compile(r"\b([HDP]to[HDP])\b")
 # A Python frame of the user's own: a file that is neither an installed package nor Python's.
 _FRAME = re.compile(r"^(?P<file>[^<].*\.py)\((?P<line>\d+)\): ")
+_AMD = re.compile(r"\b(AMD|Radeon|Instinct|gfx\d+)\b")
 _NOT_USERS = re.compile(r"site-packages|dist-packages|/lib/python3|^torch/|^<|importlib|runpy\.py")
 
 
@@ -43,7 +47,7 @@ def read_torch_trace(path: Path) -> Timeline:
     """Read a trace.
 
     Raises:
-        ProfkitError: It is no trace, or nothing in it ran on an NVIDIA GPU.
+        ProfkitError: It is no trace, or nothing in it ran on a GPU.
     """
     trace = ChromeTrace(path)
     taken = _Taken()
@@ -53,6 +57,10 @@ def read_torch_trace(path: Path) -> Timeline:
             most = f"{MOST:,} records" if taken.count >= MOST else f"{EVENTS_MOST:,} events"
             trace.problem = f"longer than {most}: what follows was left out"
             break
+    notes = taken.leave_out_timeless(path)
+    other = named_instead(path, categories=taken.categories, processes=taken.processes)
+    if other and not (taken.activities and taken.calls):
+        raise other
     if not taken.activities:
         raise _no_gpu(path, taken, trace)
     ranks = trace.header.get("distributedInfo")
@@ -66,8 +74,14 @@ def read_torch_trace(path: Path) -> Timeline:
     twice = len(activities) + len(calls) - len(once[0]) - len(once[1])
     if twice > TWICE * (len(activities) + len(calls)):
         spans = _once(spans)
-    process = Process(pid, rank, _device(trace.header, taken.activities), *once, spans)
-    notes = []
+    device = _device(trace.header, taken.activities)
+    if taken.hip or _is_amd(device):
+        device = replace(device, cc=None) if device else None
+        notes.append(
+            "an AMD GPU: judged by its operators, calls, times and bytes; what rests on NVIDIA's "
+            "units (tensor cores, tiles, precision by a kernel's name) is not looked for"
+        )
+    process = Process(pid, rank, device, *once, spans)
     if trace.problem:
         notes.append(f"{path}: {trace.problem}")
     if twice:
@@ -100,12 +114,16 @@ class _Taken:
         self.spans: list[HostSpan] = []
         self.count = 0  # of all of them
         self.hip = False
+        self.timeless: list[Activity] = []  # at a time of 0, which is none in a running clock
+        self.categories: set[str] = set()  # of events that are not read
+        self.processes: set[str] = set()  # names of processes and of groups of tracks
         self.shapes: dict[Shapes, Shapes] = {}  # each once: operators of one size are many
 
     def add(self, event: Mapping[str, Any]) -> None:
         """Keep an event if it is of use; a damaged one is left out."""
         kind = event.get("cat")
         if event.get("ph") != "X" or not isinstance(kind, str):
+            self._keep_process_name(event)
             return
         try:
             start = round(float(event["ts"]) * 1000)
@@ -118,22 +136,51 @@ class _Taken:
         args = details if isinstance(details, dict) else {}
         kind, name = _OLD.get(kind.lower(), kind.lower()), _text(event.get("name", ""))
         if kind in _ACTIVITIES:
-            self.activities.append(_activity(_ACTIVITIES[kind], name, args, start, end))
+            own = self.timeless if start == 0 else self.activities
+            own.append(_activity(_ACTIVITIES[kind], name, args, start, end))
         elif kind in _CALLS:
             self.hip |= name.startswith("hip")
             self.calls.setdefault(_whole(event.get("pid")), []).append(
                 Call(name, start, end, _whole(event.get("tid")), _whole(args.get("correlation")))
             )
         elif kind in {"cpu_op", "user_annotation"}:
-            step = name.startswith("ProfilerStep")
-            label = "op" if kind == "cpu_op" else "step" if step else "range"
+            label = "op" if kind == "cpu_op" else "range"
+            if name.startswith("ProfilerStep"):  # up to 1.10 as an operator
+                label = "step"
             inputs = self._inputs(args) if kind == "cpu_op" else ((), ())
             self.spans.append(HostSpan(label, name, start, end, _whole(event.get("tid")), *inputs))
         elif kind == "python_function" and _is_users(name):
             self.spans.append(HostSpan("python", name, start, end, _whole(event.get("tid"))))
         else:
+            if len(self.categories) < CATEGORIES_MOST:
+                self.categories.add(kind)
             return
         self.count += 1
+
+    def _keep_process_name(self, event: Mapping[str, Any]) -> None:
+        """Keep what a process is called: that tells who wrote a trace that cannot be read."""
+        details = event.get("args")
+        if event.get("name") != "process_name" or not isinstance(details, dict):
+            return
+        if len(self.processes) < CATEGORIES_MOST:
+            self.processes.add(_text(details.get("name", "")))
+
+    def leave_out_timeless(self, path: Path) -> list[str]:
+        """Leave out what has no time, and say so; a clock that begins at 0 has such times too."""
+        begins = [call.start for calls in self.calls.values() for call in calls[:1]]
+        if not self.timeless or min(begins, default=0) <= 0:
+            self.activities += self.timeless
+            return []
+        whole = len(self.activities) + len(self.timeless)
+        if not self.activities:
+            raise ProfkitError(
+                f"{path}: none of its {whole:,} kernels and copies has a time (ts is 0)",
+                "the recorder lost them: record again, with nothing else that profiles the GPU",
+            )
+        return [
+            f"{path}: {len(self.timeless):,} of {whole:,} kernels and copies have no time (ts is "
+            "0): left out"
+        ]
 
     def _inputs(self, args: Mapping[str, Any]) -> tuple[Shapes, tuple[str, ...]]:
         """Sizes and types of an operator's inputs."""
@@ -212,10 +259,21 @@ def _device(header: Mapping[str, Any], activities: list[Activity]) -> Device | N
     return None
 
 
+def _is_amd(device: Device | None) -> bool:
+    """Whether a GPU is one of AMD's, by its name: what PyTorch calls its capability is no CUDA one."""
+    return device is not None and _AMD.search(device.name) is not None
+
+
 def _no_gpu(path: Path, taken: _Taken, trace: ChromeTrace) -> ProfkitError:
-    if taken.hip:
-        why = "is of an AMD GPU, and holds no kernels that can be read"
-        hint = "profkit reads traces of NVIDIA GPUs"
+    launches = sum(call.launches_kernels for own in taken.calls.values() for call in own)
+    if launches:
+        where = " on an AMD GPU" if taken.hip else ""
+        why = f"holds {launches:,} launches{where}, but none of their kernels"
+        holder = "roctracer or rocprof" if taken.hip else "nsys, ncu, DCGM"
+        hint = (
+            f"another profiler held the GPU ({holder}), or the records were lost: record again "
+            "with nothing else that profiles it"
+        )
     elif trace.problem and not taken.count:
         why, hint = trace.problem, "copy it again, or record again"
     elif taken.count:

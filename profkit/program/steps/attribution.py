@@ -111,6 +111,14 @@ def function_of(frame: str) -> str:
     return parts["function"] if parts else ""
 
 
+def say_frame(frame: str) -> str:
+    """Say where a frame in torch.profiler's words is: its line is the def's, not the one that ran."""
+    function = function_of(frame)
+    if function and function != "<module>":
+        return f"in {function} ({line_of(frame)})"
+    return line_of(frame)
+
+
 def say_source(maker: Maker) -> str:
     """Say where in Python a call was made, as exactly as is known; empty where nothing is."""
     if maker.place is not None and maker.place.line:

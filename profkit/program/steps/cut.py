@@ -6,19 +6,30 @@ first there: the host, and a stream that copies, may be steps ahead, but over st
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.program.steps.attribution import NOBODY, Maker, makers, put_place
-from profkit.program.steps.kinds import kind_of
+from profkit.program.steps.attribution import NOBODY, Maker, makers, put_place, say_source
+from profkit.program.steps.kinds import kind_of_launch
+from profkit.program.steps.lost import (
+    find_captures,
+    find_lost,
+    idle_in_graphs,
+    say_captures,
+    say_idle_in_graphs,
+    say_lost,
+)
+from profkit.program.steps.passes import family, find_passes, host_work, outermost_of
 from profkit.program.steps.places import find_place
-from profkit.program.timeline import Activity, Call, Dims, Place, Process
+from profkit.program.steps.setup import find_set_up
+from profkit.program.timeline import GRAPH, Activity, Call, Dims, HostSpan, Place, Process
 from profkit.reports.figures import readable
 
 if TYPE_CHECKING:
@@ -29,7 +40,11 @@ ALIKE = 0.9  # of a turn's launches that must be the ones of the turn before
 NEAR_BEST = 0.98  # layers repeat inside of a step, but not as well as steps do
 LONGEST = 1 << 19  # launches looked at, the last ones: the beginning is warm-up anyway
 _VIEWS = 8  # random projections: how well a lag matches is known to about 1 / sqrt(8 n)
+WHOLE = "the whole recording"  # how steps are told where nothing repeats
 UNLAUNCHED = 0.02  # of the GPU's work: what less has no launch is not worth a word
+# Of the GPU's time in the same kernels: less is another kind of step. And times the work, from which
+# on it is one though its kernels are the same.
+SAME_WORK, MORE_WORK = 0.5, 2.0
 ODD = 1.5  # a step that takes so many times the median is another kind of step, or was disturbed
 
 
@@ -54,17 +69,23 @@ class Step:
     calls: Sequence[Call]
     makers: Sequence[Maker]  # who made each call
     works: Sequence[StepWork]  # what the GPU did, in order of launch
+    name: str = ""  # of the range that begins it, where ranges tell steps
 
 
 @dataclass(frozen=True)
 class Steps:
-    """All steps, and which one is typical."""
+    """All steps of one kind, and which one is typical."""
 
     how: str  # how they were found, as a sentence's end: "ProfilerStep", "range train_step"
     steps: Sequence[Step]  # in order; those that warm up are left out
     # the one nearest to the median, the later of equals; its host pauses as long as steps usually do
     chosen: int
     notes: tuple[str, ...] = ()  # what is odd about them
+    pattern: str = ""  # of --range, that names these and no others; empty where none does
+    captures: bool = False  # whether graphs are captured in the recording
+    others: tuple[
+        Steps, ...
+    ] = ()  # steps of other kinds (prefill, decode), those that take most first
 
     @property
     def typical(self) -> Step:
@@ -82,6 +103,10 @@ def find_steps(process: Process, named: str = "") -> Steps:
 
     Activities that no recorded call launched belong to no step.
 
+    Args:
+        process: Whose steps.
+        named: A range's name, or a pattern with * and ? for several; empty finds steps.
+
     Raises:
         ProfkitError: The range is nowhere, no kernel was launched inside of any step, or all of
             it is at one time.
@@ -91,22 +116,46 @@ def find_steps(process: Process, named: str = "") -> Steps:
     if not order:
         why = "no launch of a kernel was recorded, by its correlation number"
         raise ProfkitError(why, "record CPU and GPU together")
-    how, begins, notes = _begins(process, calls, order, named)
+    marks = _mark_steps(process, calls, order, named)
+    if marks.how == WHOLE and (set_up := find_set_up(calls, order)):
+        # The same without the time in which modules are loaded: nothing else changes.
+        shorter = set_up.leave_out(process)
+        without = find_steps(shorter, named)
+        return replace(without, notes=(*set_up.say(), *without.notes))
+    captures = find_captures(calls)
+    launching = {index for index, _ in order}
+    lost = find_lost(calls, launching, captures)
     # What precedes the first launch may be no step's: a recorder that starts takes its time once.
-    first = min(
-        (calls[i].start for i, _ in order if begins[0] <= calls[i].start), default=begins[0]
-    )
+    begin = marks.turns[0].begin
+    launches = [calls[i].start for i in (*launching, *lost) if begin <= calls[i].start]
+    first = min(launches, default=begin)
+    turns = [replace(turn, begin=max(turn.begin, first)) for turn in marks.turns]
     made = dict(zip(process.calls, makers(process), strict=True))
-    heads = [max(begin, first) for begin in begins]
-    steps = _cut(heads, calls, order, made, process.places)
+    steps = _cut(turns, calls, order, made, process.places)
     if not steps:
         raise ProfkitError(
             "no kernel was launched inside of a step", "name the step with --range, or record more"
         )
-    found = _chosen(how, steps, [*notes, *_unlaunched(process.activities, order)])
-    if found.typical.period <= 0:
+    complete, incomplete = _leave_out_incomplete(steps, turns, calls, lost)
+    notes = [
+        *incomplete,
+        *say_lost(lost, len(launching)),
+        *say_captures(captures),
+        *_say_unlaunched(process.activities, order),
+        *marks.notes,
+    ]
+    kinds = divide_by_work(complete) if marks.named else [complete]
+    found = [_chosen(marks.how, own, notes) for own in kinds]
+    if len(kinds) > 1:
+        patterns = [_pattern_of(own, complete) for own in kinds]
+        found = [replace(own, pattern=p) for own, p in zip(found, patterns, strict=True)]
+    main = replace(found[0], captures=bool(captures.spans), others=tuple(found[1:]))
+    if main.typical.period <= 0:
         raise ProfkitError("its steps take no time: their clock does not move", "record it again")
-    return found
+    works = [work.activity for work in main.typical.works]
+    callers = [main.typical.calls[work.call] for work in main.typical.works]
+    idle = idle_in_graphs(works, callers)
+    return replace(main, notes=(*say_idle_in_graphs(idle, main.typical.period), *main.notes))
 
 
 def _outermost(calls: Sequence[Call]) -> list[Call]:
@@ -129,7 +178,7 @@ def _launched(activities: Sequence[Activity], calls: Sequence[Call]) -> list[Lau
     return sorted(pairs, key=lambda pair: (pair[0], pair[1].start))
 
 
-def _unlaunched(activities: Sequence[Activity], order: Sequence[Launched]) -> Iterator[str]:
+def _say_unlaunched(activities: Sequence[Activity], order: Sequence[Launched]) -> Iterator[str]:
     """Says so where much of what the GPU did has no launch: a cut recording, dynamic parallelism."""
     begin = min((a.start for _, a in order), default=0)
     inside = sum(a.duration for a in activities if a.start >= begin)
@@ -139,22 +188,88 @@ def _unlaunched(activities: Sequence[Activity], order: Sequence[Launched]) -> It
         yield f"{left / inside:.0%} of the GPU's work has no launch in the recording {why}"
 
 
-def _begins(
+@dataclass(frozen=True)
+class Turn:
+    """The host's time of one step."""
+
+    begin: int
+    end: int
+    name: str = ""  # of the range that begins it
+    kept: bool = True  # whether it is one of the steps that were asked for
+
+
+@dataclass(frozen=True)
+class Marks:
+    """How steps are told, and the host's time of each, in order."""
+
+    how: str
+    turns: Sequence[Turn]
+    notes: Sequence[str] = ()
+    named: bool = False  # whether ranges that the program names are the steps
+
+
+def _turns_between(begins: Sequence[int]) -> list[Turn]:
+    """Turns from each begin to the next one; the last begin is where the last turn ends."""
+    return [Turn(begin, end) for begin, end in pairwise(begins)]
+
+
+def _mark_steps(
     process: Process, calls: Sequence[Call], order: Sequence[Launched], named: str
-) -> tuple[str, list[int], list[str]]:
-    """How steps are told, when each begins and the last one ends, and notes."""
+) -> Marks:
+    """What tells steps apart: a range that was named, the profiler's marks, ranges, or a period."""
     if named:
-        spans = [s for s in process.spans if s.kind in {"range", "step"} and s.name == named]
-        if not spans:
-            names = sorted({s.name for s in process.spans if s.kind == "range"})[:5]
-            hint = f"there are: {', '.join(names)}" if names else "it has no ranges"
-            raise ProfkitError(f"--range {named}: not in the timeline", hint)
-        return f"range {named}", [*(s.start for s in spans), spans[-1].end], []
+        return _named_steps(process.spans, named)
     spans = [s for s in process.spans if s.kind == "step"]
     if spans:
-        begins = [s.start for s in spans]
-        return "ProfilerStep", [*begins, max(s.end for s in spans)], []
-    return _found(calls, _between_marks(calls, order))
+        ends = [*(s.start for s in spans), max(s.end for s in spans)]
+        return Marks("ProfilerStep", _turns_between(ends))
+    marked = _between_marks(calls, order)
+    found = _find_period(calls, marked)
+    begins = found.begins if found else []
+    passes = find_passes(process.spans, host_work(calls, marked), list(pairwise(begins)))
+    if passes:
+        ends = [*(s.start for s in passes.spans[1:]), passes.end]
+        pairs = zip(passes.spans, ends, strict=True)
+        turns = [Turn(span.start, end, span.name) for span, end in pairs]
+        names = {turn.name for turn in turns}
+        how = f"range {turns[0].name}" if len(names) == 1 else f"ranges like {turns[0].name}"
+        return Marks(how, turns, named=True)
+    if found:
+        warm_up = found.warm_up
+        note = f"the first {warm_up:,} calls were taken as warm-up" if warm_up else ""
+        return Marks(found.how, _turns_between(begins), [note] if note else [])
+    return _whole_recording(calls, marked)
+
+
+def _named_steps(spans: Sequence[HostSpan], named: str) -> Marks:
+    """Steps of the ranges whose name is so, or matches; what is of their family ends them too.
+
+    Raises:
+        ProfkitError: There is none.
+    """
+    ranges = [s for s in spans if s.kind in {"range", "step"}]
+    wanted = [s for s in ranges if s.name == named]
+    if not wanted:
+        escaped = re.escape(named).replace(r"\*", ".*").replace(r"\?", ".")
+        pattern = re.compile(escaped, re.DOTALL)
+        wanted = [s for s in ranges if pattern.fullmatch(s.name)]
+    if not wanted:
+        names = sorted({s.name for s in ranges if s.kind == "range"})[:5]
+        hint = f"there are: {', '.join(names)}" if names else "it has no ranges"
+        raise ProfkitError(f"--range {named}: not in the timeline", hint)
+    # A server's other kind of pass between two of these is no part of them.
+    families = {family(s.name) for s in wanted}
+    alike = [s for s in ranges if family(s.name) in families]
+    ordered = outermost_of(alike)
+    ends = [*(s.start for s in ordered[1:]), ordered[-1].end]
+    chosen = {id(s) for s in wanted}
+    pairs = zip(ordered, ends, strict=True)
+    turns = [Turn(s.start, end, s.name, id(s) in chosen) for s, end in pairs]
+    if not any(turn.kept for turn in turns):  # they lie in others of their family
+        ordered = outermost_of(wanted)
+        ends = [*(s.start for s in ordered[1:]), ordered[-1].end]
+        turns = [Turn(s.start, end, s.name) for s, end in zip(ordered, ends, strict=True)]
+    return Marks(f"range {named}", turns, named=True)
 
 
 def _between_marks(calls: Sequence[Call], order: Sequence[Launched]) -> Sequence[Launched]:
@@ -165,29 +280,84 @@ def _between_marks(calls: Sequence[Call], order: Sequence[Launched]) -> Sequence
     return [pair for pair in order if low < pair[0] < high] or order
 
 
-def _found(calls: Sequence[Call], order: Sequence[Launched]) -> tuple[str, list[int], list[str]]:
-    """Steps by the period of the launch sequence; the whole of it where there is none."""
-    found = repeats([(a.name, a.grid, a.block, a.bytes) for _, a in order])
+@dataclass(frozen=True)
+class Period:
+    """Launches that repeat."""
+
+    how: str  # as a sentence's end
+    begins: Sequence[int]  # when each turn begins, and the last one ends
+    warm_up: int  # calls before the first
+
+
+def _find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | None:
+    """Steps by the period of the launch sequence; None where there is none.
+
+    A launch of a graph is one launch, whatever repeats inside of it.
+    """
+    by_call = _by_call(order)
+    found = repeats([_token(calls[index], own) for index, own in by_call])
     if found is None:
-        begin, end = calls[order[0][0]].start, max(c.end for c in calls)
-        note = "no repeating sequence of launches: the whole recording is taken as one step"
-        return "the whole recording", [begin, end], [note]
+        return None
     first, length, count = found
-    phase = _phase(calls, order, found)
-    heads = range(first + phase, min(len(order), first + length * count + 1), length)
-    begins = [calls[order[i][0]].start for i in heads]
+    callers = [index for index, _ in by_call]
+    phase = _phase(calls, callers, found)
+    heads = range(first + phase, min(len(callers), first + length * count + 1), length)
+    begins = [calls[callers[i]].start for i in heads]
     if len(begins) < 2:
-        begins.append(max(c.end for c in calls))
-    note = f"the first {order[first + phase][0]:,} calls were taken as warm-up" if first else ""
-    return f"{length:,} launches that repeat {count} times", begins, [note] if note else []
+        begins.append(_end_of_work(calls, order))
+    warm_up = callers[first + phase] if first else 0
+    return Period(f"{length:,} launches that repeat {count} times", begins, warm_up)
 
 
-def _phase(calls: Sequence[Call], order: Sequence[Launched], found: tuple[int, int, int]) -> int:
+def _by_call(order: Sequence[Launched]) -> list[tuple[int, list[Activity]]]:
+    """Each launching call's index with all that it launched."""
+    out: list[tuple[int, list[Activity]]] = []
+    for index, activity in order:
+        if out and out[-1][0] == index:
+            out[-1][1].append(activity)
+        else:
+            out.append((index, [activity]))
+    return out
+
+
+def _token(call: Call, activities: Sequence[Activity]) -> Hashable:
+    """What makes one launch like another."""
+    if len(activities) == 1 and not call.launches_graph:
+        activity = activities[0]
+        return activity.name, activity.grid, activity.block, activity.bytes
+    return call.name, frozenset(activity.name for activity in activities)
+
+
+def _whole_recording(calls: Sequence[Call], order: Sequence[Launched]) -> Marks:
+    """Everything from the first launch to the end of the work: what follows is the program's end."""
+    begin, end = calls[order[0][0]].start, _end_of_work(calls, order)
+    after = [call for call in calls if call.start >= end]
+    notes = ["no repeating sequence of launches: the whole recording is taken as one step"]
+    took = max((call.end for call in after), default=end) - end
+    if took > UNLAUNCHED * (end - begin):
+        names = Counter(call.name for call in after)
+        most = ", ".join(f"{name} ({count:,} x)" for name, count in names.most_common(2))
+        notes.append(
+            f"the program's end is no part of it: {took / 1e6:.3g} ms after the GPU's last work, in "
+            f"{most}"
+        )
+    return Marks(WHOLE, [Turn(begin, end)], notes)
+
+
+def _end_of_work(calls: Sequence[Call], order: Sequence[Launched]) -> int:
+    """When the GPU is done with all that was launched and the host knows it."""
+    done = max(activity.end for _, activity in order)
+    last = max(calls[index].end for index, _ in order)
+    waited = [c.end for c in calls if c.waits and not c.allocates and c.start <= done]
+    return max([done, last, *waited])
+
+
+def _phase(calls: Sequence[Call], callers: Sequence[int], found: tuple[int, int, int]) -> int:
     """Where in the repeating sequence a step begins: after the host's longest pause."""
     first, length, count = found
 
     def pause(offset: int) -> float:
-        heads = [order[i][0] for i in range(first + offset, first + length * (count - 1), length)]
+        heads = [callers[i] for i in range(first + offset, first + length * (count - 1), length)]
         gaps = [calls[i].start - calls[i - 1].end if i else 0 for i in heads]
         return median(gaps) if gaps else 0.0
 
@@ -195,38 +365,73 @@ def _phase(calls: Sequence[Call], order: Sequence[Launched], found: tuple[int, i
 
 
 def _cut(
-    begins: Sequence[int],
+    turns: Sequence[Turn],
     calls: Sequence[Call],
     order: Sequence[Launched],
     made: dict[Call, Maker],
     places: Sequence[Place],
 ) -> list[Step]:
-    """Calls and activities between one begin and the next."""
+    """Calls and activities of each turn that launches anything, those that were asked for."""
     starts = [c.start for c in calls]
     launched = [pair[0] for pair in order]
-    cuts = [bisect_left(starts, begin) for begin in begins]
-    steps: list[Step] = []
+    steps: list[Step | None] = []
     busiest = _busiest(order)
-    for n, (low, high) in enumerate(pairwise(cuts)):
-        begin, end = begins[n], begins[n + 1]
+    for turn in turns:
+        low, high = bisect_left(starts, turn.begin), bisect_left(starts, turn.end)
         pairs = order[bisect_left(launched, low) : bisect_left(launched, high)]
         if not pairs:
+            steps.append(None)
             continue
         own = calls[low:high]
         makers = [made.get(call, NOBODY) for call in own]
         works = [_work(a, i - low, makers[i - low], places) for i, a in pairs]
         first = min((a.stream != busiest, a.start) for _, a in pairs)[1]
-        span = max(max(a.end for _, a in pairs) - first, end - begin)
-        steps.append(Step(begin, end, first, span, own, makers, works))
-    timed = [replace(s, period=after.first - s.first) for s, after in pairwise(steps)]
-    return [*timed, *steps[-1:]]
+        span = max(max(a.end for _, a in pairs) - first, turn.end - turn.begin)
+        steps.append(Step(turn.begin, turn.end, first, span, own, makers, works, turn.name))
+    out = []
+    for turn, step, after in zip(turns, steps, [*steps[1:], None], strict=True):
+        if step is None or not turn.kept:
+            continue
+        # Where the next one has no kernels, nothing tells when it would have begun.
+        follows = after is not None and after.begin == step.end
+        out.append(replace(step, period=after.first - step.first) if after and follows else step)
+    return out
+
+
+def _leave_out_incomplete(
+    steps: Sequence[Step], turns: Sequence[Turn], calls: Sequence[Call], lost: frozenset[int]
+) -> tuple[list[Step], list[str]]:
+    """Steps whose kernels are there as far as of any other, and a sentence on the others."""
+    starts = [calls[index].start for index in sorted(lost)]
+    empty = 0
+    whole = {step.begin for step in steps}
+    for turn in turns:
+        inside = bisect_left(starts, turn.end) - bisect_left(starts, turn.begin)
+        empty += turn.kept and turn.begin not in whole and inside > 0
+    shares = []
+    for step in steps:
+        missing = bisect_left(starts, step.end) - bisect_left(starts, step.begin)
+        there = len({work.call for work in step.works})
+        shares.append(there / (there + missing))
+    best = max(shares)
+    kept = [s for s, share in zip(steps, shares, strict=True) if share >= ALIKE * best]
+    left = empty + len(steps) - len(kept)
+    if not left:
+        return kept, []
+    count = empty + len(steps)
+    said = (
+        f"{left} of {count} steps lack kernels that they launched ({empty} have none): they are "
+        "left out"
+    )
+    return kept, [said]
 
 
 def _busiest(order: Sequence[Launched]) -> int:
     """The stream that computes most: copies on others may run steps ahead of it."""
     times: Counter[int] = Counter()
     for _, activity in order:
-        times[activity.stream] += activity.duration if activity.kind == "kernel" else 0
+        computes = activity.kind in {"kernel", GRAPH}
+        times[activity.stream] += activity.duration if computes else 0
     return max(times, key=lambda stream: times[stream], default=0)
 
 
@@ -237,9 +442,70 @@ def _work(activity: Activity, call: int, maker: Maker, places: Sequence[Place]) 
     if activity.kind == "copy":
         kind = "convert" if activity.direction == "DtoD" else "copy"
     elif activity.kind == "kernel":
-        kind = kind_of(name)
+        kind = kind_of_launch(name, maker.op)
+    elif activity.kind == GRAPH:
+        kind = GRAPH
     activity = activity if name == activity.name else replace(activity, name=name)
     return StepWork(activity, kind, call, maker)
+
+
+def divide_by_work(steps: Sequence[Step]) -> list[list[Step]]:
+    """Steps that do one kind of work together, the kind that takes most time first.
+
+    A server's prefill and decode have ranges of one name, and are two steps: other kernels, or the
+    same with many times the work.
+    """
+    kinds: list[tuple[dict[str, float], list[Step]]] = []
+    for step in steps:
+        shares = _shares_of_kernels(step)
+        for other, own in kinds:
+            if sum(min(share, other.get(name, 0.0)) for name, share in shares.items()) >= SAME_WORK:
+                own.append(step)
+                break
+        else:
+            kinds.append((shares, [step]))
+    divided = []
+    for _, alike in kinds:
+        divided += _divide_by_time(alike)
+    return sorted(divided, key=lambda own: -sum(step.period for step in own))
+
+
+def _pattern_of(own: Sequence[Step], every: Sequence[Step]) -> str:
+    """A pattern for the names of some steps that matches no other's; empty where there is none."""
+    names = {step.name for step in own}
+    chosen = {step.begin for step in own}
+    others = {step.name for step in every if step.begin not in chosen}
+    if names & others:
+        return ""
+    if len(names) == 1:
+        return names.pop()
+    first, last = min(names), max(names)
+    alike = [
+        a for a, b in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    ]
+    prefix = "".join(alike)
+    return "" if any(name.startswith(prefix) for name in others) else f"{prefix}*"
+
+
+def _shares_of_kernels(step: Step) -> dict[str, float]:
+    """Of the GPU's time in a step, each kernel's share."""
+    times: Counter[str] = Counter()
+    for work in step.works:
+        times[work.activity.name] += work.activity.duration
+    whole = max(1, times.total())
+    return {name: time / whole for name, time in times.items()}
+
+
+def _divide_by_time(steps: Sequence[Step]) -> list[list[Step]]:
+    """Steps apart where some keep the GPU busy more than twice as long as the next shorter one."""
+    busy = {id(s): sum(work.activity.duration for work in s.works) for s in steps}
+    ordered = sorted(steps, key=lambda s: busy[id(s)])
+    divided = [[ordered[0]]]
+    for before, step in pairwise(ordered):
+        if busy[id(step)] > MORE_WORK * max(1, busy[id(before)]):
+            divided.append([])
+        divided[-1].append(step)
+    return [sorted(own, key=lambda s: s.begin) for own in divided]
 
 
 def _chosen(how: str, steps: list[Step], notes: list[str]) -> Steps:
@@ -372,7 +638,7 @@ def _group(works: Sequence[StepWork], name: str, time: int, own: Sequence[int]) 
         works=tuple(own),
         op=_usual(maker.top or maker.op for maker in made),
         range=_usual(maker.range for maker in made),
-        source=_usual(maker.source for maker in made),
+        source=_usual(m.source if m.place else say_source(m) for m in made),
         place=found.place if found else None,
     )
 

@@ -6,19 +6,22 @@ from the host and a collective count as idle where nothing computes beside them.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from profkit.program.steps.attribution import Maker, say_source
 from profkit.program.steps.cut import Step, StepWork
+from profkit.program.steps.lost import find_captures, find_lost
 
 EPSILON = 2_000  # nanoseconds: a wait that returns so shortly before the GPU is idle emptied it
 AT_ONCE = 1.5  # times the quickest launch of the step: 5.9 to 7.5 us are a quarter of traces'
 FULL = 20_000  # nanoseconds: a step whose quickest launch takes longer has a full queue
 Interval = tuple[int, int]
 Spent = tuple[int, int, str, str]  # from, to, cause, where
+IN_GRAPH = "between kernels of one launch of a graph"
+LOST = "kernels that are not in the recording"
 CAUSES = ("host-launch", "host-sync", "copy", "collective", "other")
 
 
@@ -80,10 +83,19 @@ def _waits_for_host(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
     waits = [i for i, call in enumerate(step.calls) if call.waits]
     ends = [step.calls[i].end for i in waits]
     at_once = _soonest(step)
+    lost = _launches_without_work(step)
     for low, high in gaps:
         following = bisect_left(starts, high)
         work = works[following] if following < len(works) else None
         call = step.calls[work.call] if work else None
+        before = works[following - 1].call if following else -1
+        after = work.call if work else len(step.calls)
+        missing = bisect_left(lost, after) > bisect_right(lost, before)
+        if work is None and lost:  # the next step begins as this one does
+            missing = missing or lost[0] < works[0].call
+        if missing:
+            yield low, high, "other", LOST
+            continue
         # The wait that held the host: it returned inside of the gap, or just before it.
         at = bisect_left(ends, low - EPSILON)
         held = at < len(waits) and ends[at] <= (min(high, call.end) if call else high)
@@ -91,12 +103,20 @@ def _waits_for_host(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
             # The next step's launch comes too late: its first call tells no more.
             yield low, high, "host-sync" if held else "host-launch", "between steps"
         elif call.start <= low and work.activity.start - call.start > at_once:
-            yield low, high, "other", f"before {launch_place(work)}"
+            inside = call.launches_graph and before == work.call
+            yield low, high, "other", IN_GRAPH if inside else f"before {launch_place(work)}"
         elif held:
             index = waits[at]
             yield low, high, "host-sync", of_maker(step, index) or step.calls[index].name
         else:
             yield low, high, "host-launch", launch_place(work)
+
+
+def _launches_without_work(step: Step) -> list[int]:
+    """Indices of the launches of which nothing that they ran was recorded, in order."""
+    launching = {work.call for work in step.works}
+    captures = find_captures(step.calls)
+    return sorted(find_lost(step.calls, launching, captures))
 
 
 def _soonest(step: Step) -> float:
@@ -130,7 +150,9 @@ def of_maker(step: Step, call: int) -> str:
     """Where a call comes from."""
     maker = step.makers[call]
     name, place = maker.op or node(maker.top), say_caller(maker)
-    return f"{place} ({name})" if place and name else place or name
+    if not place or not name:
+        return place or name
+    return f"{name} {place}" if place.startswith("in ") else f"{place} ({name})"
 
 
 def _union(works: Iterable[StepWork], span: Interval) -> list[Interval]:

@@ -1,7 +1,8 @@
-"""A kernel's name  ->  what kind of work it is, and in which precision it multiplies.
+"""A kernel's operator and name  ->  what kind of work it is, and in which precision it multiplies.
 
-Names are all that some timelines have. Of a library's kernels the name says what they do. Of any
-other it says at most what they are about: what rests on a name alone is not said of them.
+What a known library's kernel does, its name says. Of any other kernel the operator that launched it
+says it; without one the name says at most what it is about, by whole words: what rests on that alone
+is not said of it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ elementwise elementwise_kernel vectorized_add _elementwise
 reduce ::reduce_kernel ^reduce_kernel
 """
 _NAMES = r"""
-collective nccl rccl nvshmem cross_device_reduce all_?reduce all_?gather
-attention flash fmha sdpa mem_eff attention attn fusion::compute_dot_do_o fusion::convert_dq
+attention flash_ flash:: fmha sdpa mem_eff attention attn fusion::compute_dot_do_o fusion::convert_dq
 softmax softmax
 norm layer_?norm batch_?norm group_?norm rms_?norm bn_fw bn_bw RowwiseMoments GammaBeta
 norm ComputeInternalGradients
@@ -28,7 +28,7 @@ conv xmma__5x_cudnn
 sort sort topk DeviceScan tensor_kernel_scan DeviceSelect DeviceCompact unique
 scatter scatter index_?add indexFunc index_?put.*accum indexing_backward
 scatter embedding_backward_feature grid_sampler_\dd_backward upsample_\w*linear\w*backward
-gemm gemm nvjet cutlass cublas wgmma splitkreduce gemv matmul s16816 s1688
+gemm gemm nvjet cutlass cublas wgmma splitkreduce gemv matmul s16816 s1688 ^Cijk_
 gather gather index_?select index_elementwise embedding index_kernel
 random dropout philox distribution random
 concat CatArray
@@ -54,8 +54,6 @@ _TEMPLATES: dict[str, tuple[tuple[str, ...], str]] = {
     "mm": ((), "gemm"),
     "for": ((), "fused"),
 }
-# What a name of nobody we know may be called all the same: no finding rests on these words alone.
-_ABOUT = {"attention", "softmax", "norm", "gemm"}
 _FP32 = re.compile(r"(?i)simt|(?<![a-z])sgemm|(?<![a-z])ffma|f32f32_f32f32_f32|scudnn")
 _TENSOR = re.compile(r"(?i)tensorop|tf32|s1688|s16816|f16|hmma|wgmma|nvjet|h884|i8816|fp8|e4m3")
 _TF32 = re.compile(r"(?i)tf32|s1688(?!\d)|s1688gemm(?!_f16)")
@@ -67,28 +65,168 @@ _LIBRARY = re.compile(
     r"^(nvjet|sm\d\d_|ampere_|volta_|turing_|maxwell_|cudnn|cutlass|cublas|nccl|gemvn?s|gemv2|dot_kernel|"
     r"splitk|fmha|flash_(fwd|bwd)|cask|fft|regular_fft|vector_fft|mem(cpy|set)|s884|h884|[sdh]gemm_\d|"
     r"softmax_warp_|cunn_|indexing_backward_kernel|convolve_(common|sgemm)|n(chw|hwc)\w*Kernel|tensorTransform|multi_tensor_apply|"
-    r"elementwise_kernel_with_index|"
+    r"elementwise_kernel_with_index|Cijk_|"
     r"triton_(softmax|gemm)_|wrapped_[a-z]+(_\d+)?$|(loop|input|gemm)_(\w+_)?fusion|fusion)"
 )
 _VECTOR = re.compile(r"(?i)gemv|gemvx|dot_kernel|splitkreduce|split_k_kernel")
+_RETURNS = re.compile(r"^(void|std::enable_if<.*?>::type) ")
+# A name into words: HTTPServer2 is http, server and 2.
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+# Between GPUs. Words of libraries that do nothing else.
+_BETWEEN_GPUS = frozenset(
+    "nccl rccl nvshmem nvshmemi rocshmem mscclpp multimem userbuffers kuserbuffers mnnvl "
+    "quickreduce".split()
+)
+# What is exchanged, as words that follow each other, or as one.
+_EXCHANGES = (
+    "all reduce",
+    "all gather",
+    "reduce scatter",
+    "all to all",
+    "cross device reduce",
+)
+# A block or a cluster can reduce too: these say that it is done between GPUs. By one or two passes
+# over what peers wrote (Lamport's flags), through symmetric memory, or fused with what follows.
+_ACROSS = frozenset(
+    "oneshot twoshot lamport symm symmetric peer p2p fusion nvls vllm sglang trtllm tensorrt "
+    "flashinfer aiter".split()
+)
+_EXPERT_PARALLEL = frozenset("dispatch combine notify barrier".split())
+
+# What the words of a name of nobody's are about.
+_PRODUCTS = frozenset("gemm gemms sgemm hgemm dgemm igemm gemv gemvx matmul bmm mm marlin".split())
+_NORMS = frozenset("norm layernorm rmsnorm batchnorm groupnorm".split())
+_ATTENDS = frozenset("attention attn fmha sdpa mha mla".split())
+_ATTENDS_HOW = frozenset("fwd bwd fprop decode prefill splitkv varlen".split())
+_PAGED = frozenset(("paged", "ragged"))
+# What is done to attention's operands and results, before and after it.
+_AROUND_ATTENTION = frozenset(
+    "reshape concat copy convert quant quantize rope rotary merge store write gather metadata "
+    "prepare preprocess".split()
+)
+
+# By operator: what it launches besides (casts, sums of parts, sets) has names of libraries.
+_OPERATORS = {
+    "gemm": (
+        "mm bmm addmm baddbmm addbmm addmv mv dot vdot _scaled_mm _scaled_grouped_mm _grouped_mm "
+        "_int_mm _addmm_activation linear matmul einsum _weight_int4pack_mm _weight_int8pack_mm"
+    ),
+    "conv": (
+        "convolution _convolution cudnn_convolution cudnn_convolution_transpose miopen_convolution "
+        "miopen_convolution_transpose miopen_depthwise_convolution convolution_backward "
+        "_slow_conv2d_forward _slow_conv2d_backward _conv_depthwise2d conv_depthwise3d "
+        "cudnn_convolution_relu cudnn_convolution_add_relu"
+    ),
+    "attention": (
+        "_flash_attention_forward _flash_attention_backward _efficient_attention_forward "
+        "_efficient_attention_backward _cudnn_attention_forward _cudnn_attention_backward "
+        "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
+        "_scaled_dot_product_cudnn_attention"
+    ),
+    "softmax": "_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data",
+    "norm": (
+        "native_layer_norm native_layer_norm_backward native_group_norm native_group_norm_backward "
+        "native_batch_norm native_batch_norm_backward cudnn_batch_norm cudnn_batch_norm_backward "
+        "miopen_batch_norm miopen_batch_norm_backward _fused_rms_norm _fused_rms_norm_backward"
+    ),
+}
+_BY_OPERATOR = {
+    f"aten::{name}": kind for kind, names in _OPERATORS.items() for name in names.split()
+}
+
+
+def kind_of_launch(name: str, op: str) -> str:
+    """What a kernel does: by its name where a known library's, else by the operator that made it.
+
+    Args:
+        name: The kernel's, readable.
+        op: The innermost recorded operator; empty where none was recorded.
+    """
+    by_name = kind_of(name)
+    if not op or is_librarys(name) or by_name == "collective":
+        return by_name
+    by_operator = _kind_of_operator(op)
+    if by_operator == "attention" and not _AROUND_ATTENTION.isdisjoint(words_of(name)):
+        return by_name  # an operator of a server stores keys and values besides
+    return by_operator or by_name
+
+
+@lru_cache(maxsize=65536)
+def _kind_of_operator(op: str) -> str:
+    """What an operator does with its tensors; empty where it is not known."""
+    known = _BY_OPERATOR.get(op)
+    if known or op.startswith(("aten::", "autograd::")):
+        return known or ""
+    words = words_of(op)
+    if _follows(words, _EXCHANGES):
+        return "collective"
+    return _about(words)
 
 
 @lru_cache(maxsize=65536)
 def kind_of(name: str) -> str:
-    """What a kernel does: a word of _NAMES, convert, other, or unknown."""
+    """What a kernel does, by its name: a word of _NAMES, collective, convert, other, or unknown."""
     if compiled := _INDUCTOR.match(name):
         kinds, otherwise = _TEMPLATES[compiled[1]]
         named = (k for k, pattern in _BY_NAME if k in kinds and pattern.search(compiled["ops"]))
         return next(named, otherwise)
+    words = words_of(name)
+    if _is_between_gpus(words):
+        return "collective"
     if not is_librarys(name):
-        return next(
-            (k for k, pattern in _BY_NAME if k in _ABOUT and pattern.search(name)), "unknown"
-        )
+        return _about(words) or "unknown"
     head = name.split("<", 1)[0]
     for kind, pattern in _BY_HEAD:
         if pattern.search(head):
             return _elementwise(name) if kind == "elementwise" else kind
     return next((kind for kind, pattern in _BY_NAME if pattern.search(name)), "other")
+
+
+@lru_cache(maxsize=65536)
+def words_of(name: str) -> tuple[str, ...]:
+    """The words of a kernel's name before its arguments: my_RowSum<4>(int) is my, row and sum."""
+    head = _RETURNS.sub("", name).replace("(anonymous namespace)", "")
+    head = re.split(r"[<(]", head, maxsplit=1)[0]
+    return tuple(word.lower() for word in _WORD.findall(head))
+
+
+def _is_between_gpus(words: tuple[str, ...]) -> bool:
+    """Whether a kernel exchanges data with other GPUs, by the words of its name."""
+    if not _BETWEEN_GPUS.isdisjoint(words):
+        return True
+    joined = "_".join(words)
+    if "deep_ep" in joined:
+        return not _EXPERT_PARALLEL.isdisjoint(words) and "layout" not in words
+    if "cross_device_reduce" in joined:
+        return True
+    across = not _ACROSS.isdisjoint(words) or "one_shot" in joined or "two_shot" in joined
+    return across and _follows(words, _EXCHANGES)
+
+
+def _follows(words: tuple[str, ...], phrases: tuple[str, ...]) -> bool:
+    """Whether words hold a phrase: its words one after another, or written as one."""
+    text = f" {' '.join(words)} "
+    spellings = [*phrases, *(phrase.replace(" ", "") for phrase in phrases)]
+    return any(f" {spelling} " in text for spelling in spellings)
+
+
+def _about(words: tuple[str, ...]) -> str:
+    """What words say that something is about; empty where they say nothing."""
+    named = frozenset(words)
+    around = not _AROUND_ATTENTION.isdisjoint(named)
+    attends = not _ATTENDS.isdisjoint(named)
+    flash = "flash" in named and not _ATTENDS_HOW.isdisjoint(named)
+    paged = not _PAGED.isdisjoint(named) and not _ATTENDS_HOW.isdisjoint(named)
+    if (attends or flash or paged) and not around:
+        return "attention"
+    if "softmax" in named or _follows(words, ("soft max",)):
+        return "softmax"
+    if not _NORMS.isdisjoint(named):
+        return "norm"
+    if not _PRODUCTS.isdisjoint(named) or _follows(words, ("fused moe",)):
+        return "gemm"
+    return ""
 
 
 def _elementwise(name: str) -> str:

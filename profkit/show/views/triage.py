@@ -14,7 +14,7 @@ from profkit.show.text.escape import short
 
 FIRST = 3  # findings shown; --json has all
 GROUPS = 10
-NOTES = 3
+NOTES = 5
 RANKS = 3  # those that wait least: others wait for them
 BAR = 60
 UNPLACED = ("before ", "between ", "in ")  # places that are no "at"

@@ -1,0 +1,188 @@
+"""What was named  ->  its recordings: files, a folder or a zip of one a rank, or standard input.
+
+What comes out of a zip or of standard input is kept in a temporary folder while it is read, and is
+called by its own name in what is said.
+"""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import IO
+
+from profkit.errors import ProfkitError
+from profkit.files import (
+    is_file,
+    is_folder,
+    list_folder,
+    open_log,
+    open_regular,
+    temporary_folder,
+)
+from profkit.program.readers import read_timeline, store
+from profkit.program.timeline import Timeline
+
+STANDARD_INPUT = Path("-")
+SUFFIXES = (".json", ".json.gz", ".sqlite")
+FILES_MOST = 1024  # of a folder or a zip
+BYTES_MOST = 8 << 30  # out of a zip, or of standard input
+RATIO_MOST = 400  # bytes of a packed one: traces reach 30, a bomb 1,000
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A file to read, and what it is called."""
+
+    path: Path
+    name: str
+    gathered: bool = False  # whether it was found in a folder or zip, and may be something else
+
+
+def read_gathered(paths: Sequence[Path]) -> list[Timeline]:
+    """Read each recording that some paths name.
+
+    Raises:
+        ProfkitError: One cannot be read, or several are of one process.
+    """
+    with ExitStack() as stack:
+        sources: list[_Source] = []
+        for path in paths:
+            sources += _sources_of(path, stack)
+        return _read_sources(sources, paths)
+
+
+def _sources_of(path: Path, stack: ExitStack) -> list[_Source]:
+    """The recordings that one path names."""
+    if path == STANDARD_INPUT:
+        folder = stack.enter_context(temporary_folder())
+        return [_from_input(folder / "input")]
+    if is_folder(path) and not is_file(path / store.HEAD):
+        return _from_folder(path)
+    if _is_zip(path):
+        folder = stack.enter_context(temporary_folder())
+        return list(_from_zip(path, folder))
+    return [_Source(path, str(path))]
+
+
+def _from_input(into: Path) -> _Source:
+    with open_log(into) as file:
+        if not _copy(sys.stdin.buffer, file, BYTES_MOST, "standard input"):
+            raise ProfkitError(
+                "-: nothing came from standard input", "profkit triage - < trace.json.gz"
+            )
+    return _Source(into, "standard input")
+
+
+def _from_folder(folder: Path) -> list[_Source]:
+    """Recordings in a folder, or else in the folders in it."""
+    inside = list_folder(folder)
+    below = [list_folder(path) for path in inside if is_folder(path)]
+    for paths in (inside, list(chain.from_iterable(below))):
+        files = [path for path in paths if path.name.endswith(SUFFIXES) and is_file(path)]
+        if len(files) > FILES_MOST:
+            raise ProfkitError(f"{folder}: holds more than {FILES_MOST:,} files", "name them")
+        if files:
+            return [_Source(path, str(path), gathered=True) for path in files]
+    raise ProfkitError(
+        f"{folder}: holds no {store.HEAD} and no traces ({', '.join(SUFFIXES)})",
+        "name a .triage folder or a trace",
+    )
+
+
+def _is_zip(path: Path) -> bool:
+    try:
+        with open_regular(path) as file:
+            return file.read(4) == b"PK\x03\x04"
+    except OSError:
+        return False  # its reader says what is wrong
+
+
+def _from_zip(path: Path, folder: Path) -> Iterator[_Source]:
+    """Recordings in a zip, unpacked within bounds."""
+    try:
+        with open_regular(path) as raw, zipfile.ZipFile(raw) as packed:
+            members = [m for m in packed.infolist() if m.filename.endswith(SUFFIXES)]
+            if not members:
+                raise ProfkitError(
+                    f"{path}: holds no traces ({', '.join(SUFFIXES)})", "name a trace"
+                )
+            if len(members) > FILES_MOST:
+                raise ProfkitError(f"{path}: holds more than {FILES_MOST:,} files", "name them")
+            left = BYTES_MOST
+            for number, member in enumerate(members):
+                most = min(left, (1 << 24) + RATIO_MOST * member.compress_size)
+                name = f"{path}/{member.filename}"
+                into = folder / f"{number}"
+                with packed.open(member) as source, open_log(into) as file:
+                    left -= _copy(source, file, most, name)
+                yield _Source(into, name, gathered=True)
+    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, EOFError) as error:
+        raise ProfkitError(
+            f"{path}: is no zip that can be read: {error}", "unpack it, and name the traces in it"
+        ) from error
+
+
+def _copy(source: IO[bytes], file: IO[bytes], most: int, name: str) -> int:
+    """Copy what is there, in bounds; return how many bytes."""
+    copied = 0
+    while chunk := source.read(_CHUNK):
+        copied += len(chunk)
+        if copied > most:
+            raise ProfkitError(f"{name}: unpacks to more than {most / 1e9:.1f} GB", "unpack it")
+        file.write(chunk)
+    return copied
+
+
+def _read_sources(sources: Sequence[_Source], named: Sequence[Path]) -> list[Timeline]:
+    """Read recordings; of those that were found in a folder, what is none is left out and said."""
+    timelines: list[Timeline] = []
+    problems: list[ProfkitError] = []
+    read: list[_Source] = []
+    for source in sources:
+        try:
+            timeline = read_timeline(source.path)
+        except ProfkitError as error:
+            problem = ProfkitError(_renamed(error.message, source), _renamed(error.hint, source))
+            if not source.gathered:
+                raise problem from error
+            problems.append(problem)
+            continue
+        notes = tuple(_renamed(note, source) for note in timeline.notes)
+        timelines.append(replace(timeline, notes=notes))
+        read.append(source)
+    if not timelines:
+        raise problems[0]
+    _refuse_same_process(timelines, read, named)
+    if problems:
+        said = f"{len(problems)} files were left out; the first, {problems[0].message}"
+        timelines[0] = replace(timelines[0], notes=(said, *timelines[0].notes))
+    return timelines
+
+
+def _renamed(text: str, source: _Source) -> str:
+    return text.replace(str(source.path), source.name)
+
+
+def _refuse_same_process(
+    timelines: Sequence[Timeline], sources: Sequence[_Source], named: Sequence[Path]
+) -> None:
+    """Raise a ProfkitError where a folder holds one process several times: those are no ranks."""
+    seen: dict[tuple[int, int], _Source] = {}
+    for timeline, source in zip(timelines, sources, strict=True):
+        if not source.gathered:
+            continue
+        for process in timeline.processes:
+            key = process.rank, process.pid
+            if key in seen:
+                raise ProfkitError(
+                    f"{named[0]}: holds several recordings of one process, not one of each rank: "
+                    f"{seen[key].name}, {source.name}",
+                    "name the one to judge",
+                )
+            seen[key] = source

@@ -1,0 +1,113 @@
+"""What a recording of a program lacks, as sentences: kernels of launches, of steps, of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from profkit.program.timeline import Activity, Call
+
+LEAST = 0.02  # of launches or of the GPU's work: what less is missing is not worth a word
+BETWEEN_NODES = 20_000  # nanoseconds: kernels of a graph follow each other in 1 to 2 microseconds
+IDLE_IN_GRAPH = 0.05  # of the step, from which on what is missing in graphs is worth a word
+
+
+@dataclass(frozen=True)
+class Captures:
+    """Where the host captures graphs: what it launches there runs later, or never."""
+
+    spans: Sequence[tuple[int, int, int]]  # thread, begin and end
+
+    def hold(self, call: Call) -> bool:
+        """Whether a call was captured in place of being run."""
+        for thread, begin, end in self.spans:
+            if thread == call.thread and begin <= call.start <= end:
+                return True
+        return False
+
+    @property
+    def time(self) -> int:
+        """Nanoseconds of all captures."""
+        return sum(end - begin for _, begin, end in self.spans)
+
+
+def find_captures(calls: Sequence[Call]) -> Captures:
+    """The captures among some calls, in order of start."""
+    begun: dict[int, int] = {}
+    spans = []
+    for call in calls:
+        phase = call.capture_phase
+        if phase == "Begin":
+            begun[call.thread] = call.start
+        elif phase == "End" and call.thread in begun:
+            spans.append((call.thread, begun.pop(call.thread), call.end))
+    return Captures(spans)
+
+
+def find_lost(
+    calls: Sequence[Call], launching: Collection[int], captures: Captures
+) -> frozenset[int]:
+    """Indices of launches of which nothing that they ran is in the recording.
+
+    Args:
+        calls: Of a process.
+        launching: Indices of those whose work is there.
+        captures: Launches in them ran nothing.
+    """
+    lost = set()
+    for index, call in enumerate(calls):
+        if index in launching or not call.launches_kernels or not call.correlation:
+            continue
+        if not captures.hold(call):
+            lost.add(index)
+    return frozenset(lost)
+
+
+def say_lost(lost: Collection[int], launching: int) -> Iterator[str]:
+    """Says so where launches have no kernel."""
+    whole = len(lost) + launching
+    if len(lost) > LEAST * whole:
+        yield (
+            f"{len(lost):,} of {whole:,} launches have no kernel in the recording: their records "
+            "were lost, and what those kernels took is not known"
+        )
+
+
+def say_captures(captures: Captures) -> Iterator[str]:
+    """Says so where graphs are captured: that is no step."""
+    if captures.spans:
+        count = len(captures.spans)
+        graphs = "a graph is" if count == 1 else f"{count:,} graphs are"
+        yield (
+            f"{graphs} captured in the recording ({captures.time / 1e6:.3g} ms of the host): what "
+            "is launched there is no step; record the replays for what a step takes"
+        )
+
+
+def idle_in_graphs(works: Sequence[Activity], calls: Sequence[Call]) -> int:
+    """Nanoseconds in which nothing runs between two kernels of one launch of a graph.
+
+    Args:
+        works: What the GPU did in a step.
+        calls: The call of each.
+    """
+    order = sorted(range(len(works)), key=lambda i: (works[i].start, works[i].end))
+    idle, until, last = 0, 0, -1
+    for index in order:
+        gap = works[index].start - until
+        same = last >= 0 and calls[last] is calls[index]
+        if same and gap > BETWEEN_NODES and calls[index].launches_graph:
+            idle += gap
+        if works[index].end > until:
+            until, last = works[index].end, index
+    return idle
+
+
+def say_idle_in_graphs(idle: int, period: int) -> Iterator[str]:
+    """Says so where kernels of graphs seem to be missing."""
+    if idle > IDLE_IN_GRAPH * period:
+        yield (
+            f"for {idle / 1e6:.3g} of {period / 1e6:.3g} ms of the step nothing is recorded between "
+            "kernels of one launch of a graph: kernels of it are missing, or wait for something "
+            "that was not recorded; nsys profile --cuda-graph-trace=node records each"
+        )

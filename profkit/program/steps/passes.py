@@ -1,0 +1,205 @@
+"""Ranges that a program names round its work  ->  its passes: what a server or a solver calls a step.
+
+What a range is called plays no part, only which ranges bear one name: those that hold nearly all
+that is launched, one after another, outermost first. A range round the whole program, or round an
+epoch, holds steps that can be told by themselves: each of those waits for the GPU, or copies from or
+to the host, which the layers of one pass do not.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from profkit.program.timeline import Activity, Call, HostSpan
+
+NEARLY_ALL = 0.8  # of the GPU's work that passes must hold together
+WAITING = 0.9  # of inner ranges or turns that must wait or copy, to be steps
+# Layers of one pass: 126 in the deepest model of today that many run. What repeats more often inside
+# of a range are steps.
+LAYERS_MOST = 256
+MANY = 5  # ranges of one name, from which on one more or less is the recording's end
+_NUMBER = re.compile(r"\d+")
+_DETAIL = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}")
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Passes in order."""
+
+    family: str  # what they have in common in their names, numbers as #
+    spans: Sequence[HostSpan]  # the range that begins each
+    end: int  # where the last one ends
+
+
+@dataclass(frozen=True)
+class HostWork:
+    """What the host launches, and where it waits or copies, as sorted times."""
+
+    launches: Sequence[int]  # when each launch begins
+    sums: Sequence[int]  # nanoseconds of the GPU's work up to each, from 0
+    waits: Sequence[int]  # when each wait, and each copy from or to the host, begins
+
+    def work(self, begin: int, end: int) -> int:
+        """Nanoseconds of the GPU's work that is launched in a span of time."""
+        low = bisect_left(self.launches, begin)
+        return self.sums[bisect_right(self.launches, end)] - self.sums[low]
+
+    def is_waiting(self, begin: int, end: int) -> bool:
+        """Whether the host waits for the GPU, or copies from or to it, in a span of time."""
+        return bisect_right(self.waits, end) > bisect_left(self.waits, begin)
+
+
+def host_work(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) -> HostWork:
+    """What the host does, from calls and what each launched, in order of launch."""
+    launches = [calls[index].start for index, _ in order]
+    sums = list(accumulate((activity.duration for _, activity in order), initial=0))
+    waits = {call.start for call in calls if call.waits}
+    for index, activity in order:
+        if activity.kind == "copy" and activity.direction in {"HtoD", "DtoH"}:
+            waits.add(calls[index].start)
+    return HostWork(launches, sums, sorted(waits))
+
+
+def find_passes(
+    spans: Sequence[HostSpan], host: HostWork, turns: Sequence[tuple[int, int]]
+) -> Passes | None:
+    """The passes that ranges mark; None where none do.
+
+    Args:
+        spans: Of the program, in order of start.
+        host: What it launches, and where it waits.
+        turns: When each turn of what repeats begins and ends; none where nothing does.
+    """
+    ranges = []
+    for span in spans:
+        if span.kind == "range" and host.work(span.start, span.end) > 0:
+            ranges.append(span)
+    outermost = outermost_of(ranges)
+    whole = host.sums[-1]
+    while outermost and _work(host, outermost) >= NEARLY_ALL * whole:
+        main = _heaviest(outermost, host)
+        inner = _steps_inside(main, ranges, host)
+        if not inner:
+            return _passes(outermost, main, host, turns)
+        outermost = inner
+    return None
+
+
+def family(name: str) -> str:
+    """What a name has in common with its like: numbers and details in brackets left out."""
+    bare = _DETAIL.sub("", name)
+    return _NUMBER.sub("#", bare if bare.strip() else name)
+
+
+def outermost_of(ranges: Sequence[HostSpan]) -> list[HostSpan]:
+    """Ranges that lie in no other, one after another; ends may overlap a little."""
+    out: list[HostSpan] = []
+    for span in ranges:
+        middle = (out[-1].start + out[-1].end) / 2 if out else span.start
+        if not out or (span.start >= middle and span.end > out[-1].end):
+            out.append(span)
+    return out
+
+
+def _work(host: HostWork, spans: Sequence[HostSpan]) -> int:
+    return sum(host.work(span.start, span.end) for span in spans)
+
+
+def _heaviest(spans: Sequence[HostSpan], host: HostWork) -> list[HostSpan]:
+    """Those of one family whose launches keep the GPU busy longest."""
+    families: dict[str, list[HostSpan]] = defaultdict(list)
+    for span in spans:
+        families[family(span.name)].append(span)
+    return max(families.values(), key=lambda own: _work(host, own))
+
+
+def _steps_inside(
+    outer: Sequence[HostSpan], ranges: Sequence[HostSpan], host: HostWork
+) -> list[HostSpan]:
+    """Ranges inside of others that are steps by themselves; none where there are none."""
+    starts = [span.start for span in outer]
+    inside = []
+    for span in ranges:
+        at = bisect_right(starts, span.start) - 1
+        if at >= 0 and span.end <= outer[at].end and span is not outer[at]:
+            inside.append(span)
+    inner = outermost_of(inside)
+    if not inner:
+        return []
+    main = _heaviest(inner, host)
+    if len(main) < 2 * len(outer) or _work(host, main) < NEARLY_ALL * _work(host, outer):
+        return []
+    return inner if _are_waiting([(span.start, span.end) for span in main], host) else []
+
+
+def _are_waiting(turns: Sequence[tuple[int, int]], host: HostWork) -> bool:
+    """Whether nearly all of some spans of time have a wait or a copy of the host."""
+    waiting = sum(host.is_waiting(begin, end) for begin, end in turns)
+    return waiting >= WAITING * len(turns)
+
+
+def _passes(
+    outermost: Sequence[HostSpan],
+    main: Sequence[HostSpan],
+    host: HostWork,
+    turns: Sequence[tuple[int, int]],
+) -> Passes | None:
+    """Passes by what begins each; None where what repeats inside of them are the steps."""
+    inside = _turns_inside(turns, main)
+    several = len(inside) >= 2 * len(main)
+    if several and (len(inside) > LAYERS_MOST * len(main) or _are_waiting(inside, host)):
+        return None
+    as_often = _as_often(outermost, main)
+    if sum(_work(host, own) for own in as_often) < NEARLY_ALL * host.sums[-1]:
+        return None  # ranges of many names, each as often as its like: operators, no passes
+    lead = as_often[0]
+    waiting = _are_waiting([(span.start, span.end) for span in lead], host)
+    heads = list(lead) if waiting else _first_of_numbered(lead)
+    end = max(span.end for span in outermost if span.start >= heads[-1].start)
+    if len(lead) == 1:
+        end = lead[0].end
+    return Passes(family(lead[0].name), heads, end)
+
+
+def _turns_inside(
+    turns: Sequence[tuple[int, int]], spans: Sequence[HostSpan]
+) -> list[tuple[int, int]]:
+    """Turns that lie inside of one of some spans that follow one another."""
+    starts = [span.start for span in spans]
+    inside = []
+    for begin, end in turns:
+        at = bisect_right(starts, begin) - 1
+        if at >= 0 and end <= spans[at].end:
+            inside.append((begin, end))
+    return inside
+
+
+def _as_often(outermost: Sequence[HostSpan], main: Sequence[HostSpan]) -> list[list[HostSpan]]:
+    """The families that come as often as the heaviest, in order of their first range."""
+    if len(main) == 1:
+        return [list(main)]
+    spare = 1 if len(main) >= MANY else 0
+    families: dict[str, list[HostSpan]] = defaultdict(list)
+    for span in outermost:
+        families[family(span.name)].append(span)
+    return [own for own in families.values() if abs(len(own) - len(main)) <= spare]
+
+
+def _first_of_numbered(spans: Sequence[HostSpan]) -> list[HostSpan]:
+    """Where ranges are numbered from one on and begin again (layer 0 to 35): those that begin."""
+    names = [span.name for span in spans]
+    if names[0] not in names[1:]:
+        return list(spans)
+    length = names.index(names[0], 1)
+    numbers = [_NUMBER.findall(name) for name in names[:length]]
+    counted = all(
+        len(before) == 1 and len(after) == 1 and int(after[0]) == int(before[0]) + 1
+        for before, after in pairwise(numbers)
+    )
+    again = all(name == names[i % length] for i, name in enumerate(names))
+    return list(spans[::length]) if length > 1 and counted and again else list(spans)

@@ -1,0 +1,116 @@
+"""What a program does once, before its work and in its first calls: loading of its code.
+
+Only where nothing repeats is it looked for: in steps that repeat, the first ones are warm-up.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from statistics import median
+from typing import TypeVar
+
+from profkit.program.timeline import Activity, Call, HostSpan, Process
+
+Row = TypeVar("Row", Activity, Call, HostSpan)
+
+# Calls that load or unload code, or make or end a context: no program needs them in a step.
+_SETS_UP = re.compile(
+    r"^(cuda|cu|hip)\w*(Module(Get)?Load|ModuleUnload|Library(Load|Unload)|Link(Create|Add|Complete)|"
+    r"Ctx(Create|Destroy)|PrimaryCtx|DeviceReset|InitDevice|Init\b|Register(FatBinary|Function|Module))"
+)
+# A kernel's first launch loads its code (lazily, since CUDA 11.7): times the median launch, and
+# nanoseconds, from which on it did.
+COLD, COLD_LEAST = 20, 500_000
+LEAST = 0.02  # of the recording: what takes less is left in
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """When the host sets up and the GPU has nothing to do."""
+
+    spans: Sequence[tuple[int, int]]  # begin and end, in order
+    calls: int  # how many do it
+    name: str  # the call that takes longest
+
+    @property
+    def time(self) -> int:
+        """Nanoseconds of all."""
+        return sum(end - begin for begin, end in self.spans)
+
+    def leave_out(self, process: Process) -> Process:
+        """The process as if that had taken no time."""
+        begins = [begin for begin, _ in self.spans]
+        gone = list(accumulate((end - begin for begin, end in self.spans), initial=0))
+
+        def moved(time: int) -> int:
+            at = bisect_right(begins, time)
+            inside = max(0, self.spans[at - 1][1] - time) if at else 0
+            return time - gone[at] + inside
+
+        return replace(
+            process,
+            activities=[_shift(row, moved) for row in process.activities],
+            calls=[_shift(row, moved) for row in process.calls],
+            spans=[_shift(row, moved) for row in process.spans],
+        )
+
+    def say(self) -> Iterator[str]:
+        """Says what was left out."""
+        yield (
+            f"start-up is no part of the step: {self.time / 1e6:.3g} ms in which the host loads code "
+            f"or makes a context were left out ({self.calls:,} calls, the longest {self.name})"
+        )
+
+
+def _shift(row: Row, moved: Callable[[int], int]) -> Row:
+    return replace(row, start=moved(row.start), end=moved(row.end))
+
+
+def find_set_up(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) -> SetUp | None:
+    """Where the host sets up between the first and the last launch; None where that is little."""
+    first, last = calls[order[0][0]].start, calls[order[-1][0]].end
+    found = [c for c in calls if _SETS_UP.match(c.name) and first <= c.start < last]
+    spans = [(call.start, call.end) for call in found]
+    usual = median(calls[index].end - calls[index].start for index, _ in order)
+    seen: set[str] = set()
+    for index, activity in order:
+        call = calls[index]
+        took = call.end - call.start
+        is_first = activity.name not in seen
+        seen.add(activity.name)
+        if activity.kind == "kernel" and is_first and took > max(COLD * usual, COLD_LEAST):
+            found.append(call)
+            spans.append((call.start + round(usual), call.end))
+    idle = _without_work(spans, order)
+    time = sum(end - begin for begin, end in idle)
+    if time <= LEAST * (last - first):
+        return None
+    longest = max(found, key=lambda call: call.end - call.start)
+    return SetUp(idle, len(found), longest.name)
+
+
+def _without_work(
+    spans: Sequence[tuple[int, int]], order: Sequence[tuple[int, Activity]]
+) -> list[tuple[int, int]]:
+    """The parts of some spans in which the GPU does nothing, merged and in order."""
+    busy = sorted((activity.start, activity.end) for _, activity in order)
+    out: list[tuple[int, int]] = []
+    at, until = 0, 0
+    for begin, end in sorted(spans):
+        low = max(begin, until)
+        until = max(until, end)
+        while at < len(busy) and busy[at][1] <= low:
+            at += 1
+        for start, stop in busy[at:]:
+            if start >= end:
+                break
+            if start > low:
+                out.append((low, start))
+            low = max(low, stop)
+        if low < end:
+            out.append((low, end))
+    return out
