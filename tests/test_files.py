@@ -373,6 +373,36 @@ def test_a_folder_takes_the_place_of_another_whole(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "there").iterdir()] == ["made"]
 
 
+HOLDER = """
+import sys, time
+from profkit.files import locked
+with locked(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(1000)
+"""
+
+
+def test_a_lock_is_waited_for_a_while_and_it_is_said_who_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a process that hangs with it, others would wait for ever, without a word."""
+    monkeypatch.setattr(files, "_LOCK_PATIENCE", 1.0)
+    path = tmp_path / "ledger.jsonl"
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=env) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(ProfkitError) as caught, files.locked(path):
+            pass
+        known = f"process {holder.pid}" in caught.value.message
+        assert known or "another process" in caught.value.message
+        assert "ledger.jsonl" in caught.value.message
+        holder.kill()
+    with files.locked(path):
+        pass
+
+
 def test_a_log_is_a_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "x.log").write_text("the last one, which was longer")
     with files.open_log(tmp_path / "x.log") as log:

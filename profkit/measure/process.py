@@ -138,7 +138,11 @@ class _Guard:
         if self._process and self._process.stdin:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
-            self._process.wait()
+            try:
+                self._process.wait(_GRACE)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
 
     def _tell(self, line: bytes) -> None:
         if self._process and self._process.stdin:

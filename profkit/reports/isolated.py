@@ -26,6 +26,7 @@ import socket
 import struct
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -172,7 +173,8 @@ class _Child:
             self.close()
             return died(item, f"the process that read it gave no answer: {error}")
         except (EOFError, BrokenPipeError):
-            told = ended.read()  # nothing where those who would tell were killed too
+            # Nothing where those who would tell were killed too, or stopped.
+            told = ended.read() if _ready(ended.fileno(), _PATIENCE) else b""
             code = int(told) if told else self.groups[-1].server.find_status()
             self.close()
             if code in _NO_MEMORY and is_limited():
@@ -222,14 +224,25 @@ class _Server:
             theirs.close()
 
     def end(self) -> None:
+        """End it and what it forked; it is killed where it does not end by itself."""
         self.wire.close()
-        self.process.wait()
+        try:
+            self.process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
     def find_status(self) -> int:
         """Return how it ended; as killed where it lives, and so only a fork of it was."""
         with _GUARD:
             has_ended = self.wire.fileno() < 0 or _ready(self.wire.fileno(), 0)
-            return self.process.wait() if has_ended else -signal.SIGKILL
+            if not has_ended:
+                return -signal.SIGKILL
+            try:
+                return self.process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:  # it hangs where nobody can ask it any more
+                self.process.kill()
+                return self.process.wait()
 
 
 @dataclass
@@ -238,16 +251,25 @@ class _Group:
 
     server: _Server
     alive: int  # a pipe: its pid comes first, then nothing until it and all its children have ended
+    leader: int = 0  # its pid, once it was read
 
     def kill(self) -> None:
         # Killed before, and one hides: then there is nothing to read, and no end either.
-        if _ready(self.alive, _PATIENCE) and (pid := os.read(self.alive, 20)):
+        if not self.leader and _ready(self.alive, _PATIENCE):
+            self.leader = int(os.read(self.alive, 20) or 0)
+        if self.leader:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(int(pid), signal.SIGKILL)
+                os.killpg(self.leader, signal.SIGKILL)
 
     def wait(self) -> None:
-        while _ready(self.alive, _PATIENCE) and os.read(self.alive, 20):
-            pass
+        """Wait until all of it has ended; what has not, though it has no more to do, is killed."""
+        while _ready(self.alive, _PATIENCE):
+            came = os.read(self.alive, 20)
+            if not came:
+                break
+            self.leader = int(came)
+        else:
+            self.kill()
         os.close(self.alive)
 
 
@@ -279,7 +301,9 @@ def _start_some(function: str, children: Sequence[_Child]) -> None:
             os.close(end)
         for child, (items, answers, ended) in zip(some, pipes, strict=True):
             child.groups.append(group)
-            answered, code = os.fdopen(answers[0], "rb"), os.fdopen(ended[0], "rb")
+            # Not buffered: what is waited for has to be seen where it comes.
+            answered = os.fdopen(answers[0], "rb", buffering=0)
+            code = os.fdopen(ended[0], "rb")
             child.ends = os.fdopen(items[1], "wb"), answered, code
 
 
@@ -327,6 +351,10 @@ AT_ONCE = 80  # children: Linux passes at most 253 open files in a message
 _PATIENCE = 5.0  # seconds until a child that was taken over and hides is left alone
 
 
+# Seconds in which an item is read: the largest piece of a report takes one.
+ANSWER_PATIENCE = 600.0
+
+
 class _NotAnAnswer(Exception):
     """What a child wrote is not what its function returns."""
 
@@ -363,16 +391,13 @@ def _received(stdout: BinaryIO, function: str) -> Any:
     """
     import msgspec
 
-    head = stdout.read(_HEAD.size)
-    if len(head) < _HEAD.size:
-        raise EOFError
+    until = time.monotonic() + ANSWER_PATIENCE
+    head = _read_until(stdout, _HEAD.size, until)
     kind, form, size = _HEAD.unpack(head)
     kinds = tuple[str, str], *kinds_of(function)
     if size > ANSWER_MOST or kind >= len(kinds):
         raise _NotAnAnswer(f"kind {kind}, {size} bytes")
-    body = stdout.read(size)
-    if len(body) < size:
-        raise EOFError
+    body = _read_until(stdout, size, until)
     try:
         if form == _JSON:
             result = msgspec.convert(json.loads(body), kinds[kind])
@@ -381,6 +406,22 @@ def _received(stdout: BinaryIO, function: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise _NotAnAnswer(" ".join(str(error).split())) from None
     return ProfkitError(*result) if kind == _ERROR else result
+
+
+def _read_until(stdout: BinaryIO, size: int, until: float) -> bytes:
+    """Return so many bytes of a pipe that is not buffered.
+
+    EOFError where it ends before; _NotAnAnswer where they have not come until then.
+    """
+    came = bytearray()
+    while len(came) < size:
+        if not _ready(stdout.fileno(), max(0.0, until - time.monotonic())):
+            raise _NotAnAnswer(f"it was still at it after {ANSWER_PATIENCE:.0f} s")
+        some = stdout.read(size - len(came))
+        if not some:
+            raise EOFError
+        came += some
+    return bytes(came)
 
 
 def is_limited() -> bool:

@@ -159,6 +159,18 @@ def _hostile(how: str, mark: str) -> bytes:
     }[how]
 
 
+def hangs(item: str) -> str:
+    """Stop for ever: before an answer, or in the midst of it, where items say so."""
+    if item == "silent":
+        time.sleep(1000)
+    if item == "half":
+        answers = sys._getframe(1).f_locals["answers"]
+        answers.write(struct.pack("<BBQ", 1, 0, 100) + b"half")
+        answers.flush()
+        time.sleep(1000)
+    return item
+
+
 def hostile_part(path: str) -> reader.Part | Frames:
     """The real one, but files that are called hostile have taken the child."""
     name = os.path.basename(path)

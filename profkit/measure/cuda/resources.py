@@ -24,9 +24,13 @@ def demangle(names: Iterable[str]) -> Mapping[str, str]:
     filt = shutil.which("c++filt") or shutil.which("cu++filt")
     if not mangled or filt is None:
         return {m: m for m in mangled}
-    done = subprocess.run(
-        [Path(filt)], input="\n".join(mangled), capture_output=True, text=True, check=False
-    )
+    given = "\n".join(mangled)
+    try:
+        done = subprocess.run(
+            [Path(filt)], input=given, capture_output=True, text=True, check=False, timeout=60
+        )
+    except subprocess.TimeoutExpired:
+        return {m: m for m in mangled}
     plain = done.stdout.splitlines()
     return dict(zip(mangled, plain if len(plain) == len(mangled) else mangled, strict=True))
 

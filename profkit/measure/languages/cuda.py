@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.measure.languages.language import CompileJob, Language, Programs
+from profkit.measure.process import run_command
 from profkit.records.header import code_hash, parse_header, text_hash
 
+_BUILD_SECONDS = (
+    3600.0  # for all that is built at a time: 150 variants take ten minutes on two processors
+)
 # -lineinfo: reports show source lines. --no-compress: the machine code can be hashed.
 # The CUDA runtime is linked statically, so a library loads beside any other runtime (torch's).
 _FLAGS = (
@@ -32,9 +35,14 @@ def _compile(
     (work / "build.ninja").write_text(ninja_file(jobs, programs["nvcc"].path), encoding="utf-8")
     limit = ["-j", str(parallel)] if parallel else []
     command = [str(programs["ninja"].path), "-C", str(work), "-k", "0", *limit]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_command(command, timeout=_BUILD_SECONDS)
+    if done.status is None:
+        raise ProfkitError(
+            f"ninja was still building after {_BUILD_SECONDS:.0f} s and was stopped",
+            "build fewer variants at a time: --variant ID",
+        )
     if not any(work.glob("*.log")):
-        raise ProfkitError(f"ninja could not start: {(done.stdout + done.stderr).strip()}")
+        raise ProfkitError(f"ninja could not start: {done.output.strip()}")
     times = _seconds(work / ".ninja_log")
     return {i: times.get(f"{i}.so", 0.0) for i in range(len(jobs))}
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -22,6 +21,9 @@ from profkit.measure.variants import toolchain
 from profkit.measure.variants.build import OBJECT, Build
 from profkit.measure.variants.problem import Problem, is_complete, load_problem
 from profkit.records.store import JsonObject
+
+_COMPILE_SECONDS = 600.0  # for the stub or a program of it: three seconds are usual
+_RUN_SECONDS = 120.0  # for a launcher on the stub: a tenth of a second is usual
 
 STUB = Path(__file__).with_name("dry.cpp")
 _NOT_SUPPORTED = 801
@@ -42,7 +44,11 @@ def dry_launches(built: Build, problem: Problem, case: str) -> list[GraphLaunch]
         return None if rows is None else _launches(rows, kernels, built.arch)
     program = _linked(built.library.parent)
     values = problem.module.arguments(problem.case(case))
-    done = run_command([program, *_words(built, values, machine)], timeout=20) if program else None
+    done = (
+        run_command([program, *_words(built, values, machine)], timeout=_RUN_SECONDS)
+        if program
+        else None
+    )
     return _read(done.output, built) if done and done.status == 0 else None
 
 
@@ -75,7 +81,7 @@ def _made(target: Path, words: Sequence[str | Path]) -> Path | None:
         with temporary_folder(target.parent) as folder:
             made = folder / target.name
             command = [toolchain.need_tool("nvcc"), *words, "-o", made]
-            if subprocess.run(command, capture_output=True, check=False).returncode:
+            if run_command(command, timeout=_COMPILE_SECONDS).status != 0:
                 return None
             move_file(made, target)
     return target
