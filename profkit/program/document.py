@@ -181,7 +181,8 @@ def triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
     """The document as plain lists and dicts."""
     counts = counts or Counts()
     periods = of.steps.periods
-    first = of.findings[0] if not of.healthy else None
+    verdict = of.verdict
+    first = None if verdict.category else of.findings[0]
     return {
         "schema": SCHEMA,
         "program": {
@@ -204,8 +205,8 @@ def triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
             "plain_ms": _range(of.hosts.plain),
         },
         "first": {
-            "category": first.category if first else "healthy",
-            "say": first.say if first else of.healthy,
+            "category": first.category if first else verdict.category,
+            "say": first.say if first else verdict.say,
             "saves_ms": _range(first.saves if first else NOTHING),
         },
         "findings": [_finding(of, row) for row in of.findings],

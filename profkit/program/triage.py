@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
@@ -11,14 +11,17 @@ from profkit.errors import ProfkitError
 from profkit.program import findings as rules
 from profkit.program.findings.case import Case, ProgramFinding, goes_back
 from profkit.program.ranks import Ranks, compare_ranks
-from profkit.program.replay.play import Model
+from profkit.program.replay.play import LONG, Model
 from profkit.program.replay.scenario import EXPECT, SPREAD, Change, Hosts, Range, hosts
 from profkit.program.steps.cut import KernelGroup, Steps, find_steps, group
 from profkit.program.steps.idle import Split, split_period
 from profkit.program.timeline import Process, Timeline
+from profkit.program.verdict import Verdict, judge_step
 
 LEAST = 0.02  # of the step: a finding that saves less is not worth a line
-WORTH = 0.08  # of the step: if nothing saves as much, the program is healthy
+DOUBT = 0.05  # of the step, from which on time that is no finding is worth a note
+SHOWN = 0.015  # of the step, from which on the bar shows a cause as more than 1 %
+IDLE_CAUSES = ("host-launch", "host-sync", "copy", "collective")
 HALF = 0.5  # of what the largest saves: what saves less is not named before it
 AFTER_WAITS = "; what a graph saves is counted after the waits are gone, which no graph can hold"
 OTHER_KIND = 0.02  # of the time of all steps: what takes less is not worth a line
@@ -38,8 +41,13 @@ class Triage:
     findings: Sequence[ProgramFinding]
     groups: Sequence[KernelGroup]  # kernels, longest first
     notes: tuple[str, ...]  # what should be known beside it
-    healthy: str  # why there is nothing to do; empty where there is
+    verdict: Verdict  # what is said first; empty where the first finding is
     ranks: Ranks | None = None  # what the ranks do differently; None for a single process
+
+    @property
+    def healthy(self) -> str:
+        """Why there is nothing to do; empty where there is, or nobody knows."""
+        return self.verdict.say if self.verdict.category == "healthy" else ""
 
 
 def triage_timeline(
@@ -90,13 +98,14 @@ def _judge_steps(
     captures = steps.captures
     case = Case(typical, split, replayed, groups, device, spans, trains, captures, gains or {})
     drafts = _saved(case, rules.drafts(case))
-    found = _ranked(case, drafts)
-    if ranks and (uneven := _uneven(case, ranks, sum(f.on_top for f in found))):
-        found = _ordered([*found, uneven])
-    notes = *timeline.notes, *steps.notes, *(ranks.notes if ranks else ()), *_doubts(timeline, case)
+    found = _ranked(case, drafts) if replayed.holds else []
+    if ranks and replayed.holds and (uneven := _uneven(case, ranks, sum(f.on_top for f in found))):
+        found = _ordered([*found, uneven], case)
+    of_ranks = ranks.notes if ranks else ()
+    notes = *timeline.notes, *steps.notes, *of_ranks, *_doubts(timeline, case, found)
     notes = *notes, *_say_other_kinds(timeline, process, steps)
-    healthy = _healthy(case, found, drafts)
-    return Triage(timeline, process, steps, split, replayed, found, groups, notes, healthy, ranks)
+    verdict = judge_step(case, found, drafts)
+    return Triage(timeline, process, steps, split, replayed, found, groups, notes, verdict, ranks)
 
 
 def _say_other_kinds(timeline: Timeline, process: Process, steps: Steps) -> Iterator[str]:
@@ -107,8 +116,8 @@ def _say_other_kinds(timeline: Timeline, process: Process, steps: Steps) -> Iter
         if share < OTHER_KIND:
             continue
         of = _judge_steps(timeline, process, kind)
-        first = "healthy"
-        if of.findings and not of.healthy:
+        first = of.verdict.category
+        if not first:
             saves = of.findings[0].saves.expect
             first = f"{of.findings[0].category} first, saves about {saves:.3g} ms"
         ask = f"; --range {quote(kind.pattern)} judges them" if kind.pattern else ""
@@ -150,9 +159,8 @@ def _saved(case: Case, drafts: Sequence[ProgramFinding]) -> list[ProgramFinding]
     out = []
     for draft in drafts:
         if hindering and draft.general:
-            saves = _saving(case, draft, hindering.change)._replace(
-                low=0.0
-            )  # alone it cannot be had
+            saves = _saving(case, draft, hindering.change)
+            saves = saves._replace(low=0.0)  # alone it cannot be had
             out.append(replace(draft, say=draft.say + AFTER_WAITS, saves=saves))
         else:
             out.append(replace(draft, saves=_saving(case, draft)))
@@ -160,13 +168,33 @@ def _saved(case: Case, drafts: Sequence[ProgramFinding]) -> list[ProgramFinding]
 
 
 def _saving(case: Case, draft: ProgramFinding, after: Change | None = None) -> Range:
-    """What a draft saves: at most the step; idle time at most where there is any.
+    """What a draft saves: no more than there is of what it takes away.
 
-    A recorder makes the host slower, never faster: what the host causes costs no more than the time
-    in which the recorded GPU computes nothing.
+    At most the step; of kernels at most what they take, with the launches that go; of idle time at
+    most all of it: a recorder makes the host slower, never faster.
     """
     saving = case.hosts.saving(draft.change, after).within(case.hosts.plain.expect)
-    return saving.within((case.split.period - case.split.busy) / 1e6) if draft.idle else saving
+    if draft.works:
+        saving = saving.within(_given_back(case, draft))
+    if draft.idle:
+        slower = case.hosts.plain.expect / (case.split.period / 1e6)  # as somebody has measured
+        idle = (case.split.period - case.split.busy) / 1e6
+        saving = saving.within(idle * max(1.0, slower))
+    return saving
+
+
+def _given_back(case: Case, draft: ProgramFinding) -> float:
+    """Milliseconds that the draft's kernels take, with the calls that it removes or shortens."""
+    calls = set(draft.change.host)
+    calls.update(case.works[i].call for i in draft.change.merge)
+    models = (case.hosts.usual, *case.hosts.others)
+    slowest = max(models, key=lambda model: model.period)
+    host = 0.0
+    for index in calls:
+        event, call = slowest.events[index], case.step.calls[index]
+        host += event.gap + max(event.busy, call.end - call.start)
+    kernels = sum(slowest.items[i].duration + slowest.items[i].own_lag for i in draft.works)
+    return (kernels + host) / 1e6
 
 
 def _ranked(case: Case, drafts: Sequence[ProgramFinding]) -> list[ProgramFinding]:
@@ -180,7 +208,7 @@ def _ranked(case: Case, drafts: Sequence[ProgramFinding]) -> list[ProgramFinding
         names |= dict.fromkeys(own.works, own.id)
     out: list[ProgramFinding] = []
     model, shortest, left = case.hosts.usual, case.hosts.usual.period, plain
-    for found in _ordered(rows):
+    for found in _ordered(rows, case):
         model = found.change.apply(model, EXPECT)
         more = max(0.0, shortest - model.period) / 1e6 if out else found.saves.expect
         shortest, on_top = min(shortest, model.period), min(more, left)
@@ -192,24 +220,32 @@ def _ranked(case: Case, drafts: Sequence[ProgramFinding]) -> list[ProgramFinding
     return out
 
 
-def _ordered(found: Sequence[ProgramFinding]) -> list[ProgramFinding]:
+def _ordered(found: Sequence[ProgramFinding], case: Case) -> list[ProgramFinding]:
     """By what they are expected to save; in front the one that is to be done first.
 
-    A smaller one stands before the largest only if it is sure, so that its low end is above the larger
-    one's, if it saves at least half as much, and for a reason: the largest may save nothing, or fixes
-    whatever the cause (a captured graph) where a special fix is as good.
+    What the bar shows as next to nothing of the step is never in front. A smaller one is before the
+    largest only if it is sure, so that its low end is above the larger one's, if it saves at least half
+    as much, and for a reason: the largest may save nothing, or fixes whatever the cause (a captured
+    graph) where a special fix is as good.
     """
-    rows = sorted(found, key=lambda row: -row.saves.expect)
+    rows = sorted(found, key=lambda row: (not _is_shown(row, case), -row.saves.expect))
     if not rows:
         return []
     largest = rows[0]
     if largest.saves.low > 0 and not largest.general:
         return rows
     for row in rows[1:]:
-        enough = row.saves.expect >= HALF * largest.saves.expect
+        enough = row.saves.expect >= HALF * largest.saves.expect and _is_shown(row, case)
         if enough and not row.general and row.saves.low > largest.saves.low:
             return [row, *(other for other in rows if other is not row)]
     return rows
+
+
+def _is_shown(row: ProgramFinding, case: Case) -> bool:
+    """Whether the bar shows more than 1 % of the step for a cause of idle time; others are kernels."""
+    if row.category not in IDLE_CAUSES or row.change == Change():
+        return True  # what ranks do differently is in no bar of one rank
+    return case.idle(row.category) >= SHOWN * case.split.period
 
 
 def _cut(case: Case, found: ProgramFinding) -> str:
@@ -237,11 +273,33 @@ def _binder(case: Case, after: Model) -> str:
     return "the copies bind" if kinds <= {"copy", "set"} else "another stream binds"
 
 
-def _doubts(timeline: Timeline, case: Case) -> list[str]:
+def _doubts(timeline: Timeline, case: Case, found: Sequence[ProgramFinding]) -> list[str]:
+    """What makes the answer less sure than it looks."""
+    return [*_doubts_of_host(timeline, case), *_doubts_of_step(case, found)]
+
+
+def _doubts_of_step(case: Case, found: Sequence[ProgramFinding]) -> Iterator[str]:
+    """What the step spends its time on that is no finding: first launches, collectives alone."""
+    whole = case.split.period
+    cold = sum(event.busy for event in case.hosts.usual.events if event.items and event.busy > LONG)
+    if cold >= DOUBT * whole:
+        yield (
+            f"{cold / 1e6:.3g} ms of the step are launches that load code or allocate before they run, "
+            "as first ones do: record steps after a warm-up"
+        )
+    exposed = case.idle("collective")
+    if exposed >= DOUBT * whole and not any(row.category == "collective" for row in found):
+        yield (
+            f"for {exposed / 1e6:.3g} ms of the step only collectives run: whether they transfer or "
+            "wait for another rank is not known; record every rank"
+        )
+
+
+def _doubts_of_host(timeline: Timeline, case: Case) -> list[str]:
+    if case.hosts.given:
+        return ["host times are scaled to the plain step that was given"]
     if not timeline.disturbs:
         return []
-    if case.hosts.checked:
-        return ["host times are scaled to the plain step that was given"]
     low, expect, high = case.hosts.plain
     if high - low < 0.05 * high:
         return []
@@ -249,31 +307,3 @@ def _doubts(timeline: Timeline, case: Case) -> list[str]:
         f"the profiler slows the host: without it this step takes about {expect:.3g} ms "
         f"({low:.3g} to {high:.3g}); give what a plain run takes with --step-ms"
     ]
-
-
-def _healthy(case: Case, found: Sequence[ProgramFinding], drafts: Sequence[ProgramFinding]) -> str:
-    plain = case.hosts.plain.expect
-    if max((f.saves.expect for f in found), default=0.0) >= WORTH * plain:
-        return ""
-    busy = case.split.busy / case.split.period
-    kinds: Counter[str] = Counter()
-    for row in case.groups:
-        kinds[row.kind] += row.time
-    ((most, time),) = kinds.most_common(1)
-    share = time / max(1, kinds.total())
-    said = f"the GPU computes in {busy:.0%} of the step, {share:.0%} of that in {most} kernels; "
-    said += f"nothing that was looked for saves more than {WORTH:.0%} of the step"
-    return said + _unless(case, drafts)
-
-
-def _unless(case: Case, drafts: Sequence[ProgramFinding]) -> str:
-    """What the idle time costs if the recorder has made less of it than is thought."""
-    if case.hosts.checked:
-        return ""
-    most = max((draft.saves.high for draft in drafts if draft.idle), default=0.0)
-    if most < WORTH * case.hosts.plain.high:
-        return ""
-    said = (
-        f". If the profiler slows the host less than is thought, up to {most:.3g} ms go to waiting "
-    )
-    return said + "for the host: give what a plain run takes with --step-ms"

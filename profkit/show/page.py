@@ -237,6 +237,7 @@ def program_section(of: PageProgram, number: int, launched: Launched) -> dict[st
         to = launched.get((plain_name(row["name"]), *sizes), "")
         texts = [plain_words(cells[i]) for i in table.telling()]
         rows.append({"at": at[row["id"]], "to": to, "share": f"{row['share']:.3g}", "cells": texts})
+    first = content["first"]
     bars = (Bar(a, b, LOOKS[cause], text) for cause, a, b, text in screen.step_parts(step))
     return {
         "name": of.name,
@@ -244,7 +245,7 @@ def program_section(of: PageProgram, number: int, launched: Launched) -> dict[st
         "steps": screen.steps_line(content),
         "bar": strip(bars, "The step", listed=True),
         "legend": [(LOOKS[cause], text) for cause, text in screen.step_shares(step)],
-        "healthy": content["first"]["say"] if content["first"]["category"] == "healthy" else "",
+        "verdict": first["say"] if first["category"] in screen.NO_FINDING else "",
         "findings": cards,
         "timeline": timeline(of.triage, {row["name"]: at[row["id"]] for row in reversed(kernels)}),
         "end": seconds(of.triage.split.period / 1e9),

@@ -339,8 +339,11 @@ def test_the_line_that_keeps_the_host_is_named(tmp_path: Path) -> None:
     assert "the host launches nothing for 6" in first.say
 
 
-def test_every_category_but_healthy_is_planted_once() -> None:
-    assert {category for _, category in PLANTED.values()} == set(CATEGORIES) - {"healthy"}
+def test_every_category_of_a_finding_is_planted_once() -> None:
+    assert {category for _, category in PLANTED.values()} == set(CATEGORIES) - {
+        "healthy",
+        "unknown",
+    }
 
 
 def test_every_rule_finds_something_here(tmp_path: Path) -> None:
@@ -369,7 +372,7 @@ def test_what_is_only_large_products_saves_nothing_on_the_host(
 def test_large_products_are_healthy(tmp_path: Path) -> None:
     of = judged(large, tmp_path)
     assert of.findings == []
-    assert "100% of that in gemm kernels" in of.healthy
+    assert "gemm kernels take 100% of it" in of.healthy
 
 
 def test_a_saving_is_cut_where_the_host_binds_next(tmp_path: Path) -> None:
@@ -392,9 +395,7 @@ def test_our_own_recording_is_taken_off_each_launch(tmp_path: Path) -> None:
     assert high - expect == pytest.approx(200 * WATCHED / 1e6, rel=0.02)
     assert (low, of.hosts.checked) == (expect, True)
     given = triage_timeline(replace(trace, how="cupti"), plain_ms=1.0)
-    assert given.hosts.plain.expect == pytest.approx(
-        high
-    )  # a plain run was measured: nothing is guessed
+    assert given.hosts.plain.expect == pytest.approx(1.0)  # a plain run was measured: it holds
 
 
 def test_idle_time_under_a_profiler_may_be_all_its_own(tmp_path: Path) -> None:
@@ -425,9 +426,14 @@ def test_mends_that_share_an_obstacle_are_not_added_up(tmp_path: Path) -> None:
 
 
 def test_no_advice_for_tensor_cores_that_are_not_there(tmp_path: Path) -> None:
-    old = {"id": 0, "name": "Tesla V100", "computeMajor": 7, "computeMinor": 0, "numSms": 80}
+    old = {"id": 0, "name": "Tesla P100", "computeMajor": 6, "computeMinor": 0, "numSms": 56}
     trace = ran(in_float32).write(tmp_path / "t.json", deviceProperties=[old])
     assert [f.category for f in triage_timeline(torch_trace.read_torch_trace(trace)).findings] == []
+    half = {"id": 0, "name": "Tesla V100", "computeMajor": 7, "computeMinor": 0, "numSms": 80}
+    trace = ran(in_float32).write(tmp_path / "t.json", deviceProperties=[half])
+    (found,) = triage_timeline(torch_trace.read_torch_trace(trace)).findings
+    assert "float16" in found.advice
+    assert "bfloat16" not in found.advice
 
 
 def test_a_loss_at_the_end_is_no_attention(tmp_path: Path) -> None:
@@ -530,7 +536,9 @@ def test_a_whole_order_that_is_read_is_no_problem(tmp_path: Path) -> None:
             p.work(1.0)
 
     assert "topk" in judged(sorting, tmp_path).findings[0].advice
-    assert judged(whole, tmp_path).healthy
+    verdict = judged(whole, tmp_path).verdict
+    assert verdict.category == "unknown"  # nothing tells how fast a sort could be
+    assert "what limits DeviceSegmentedRadixSortKernel" in verdict.say
 
 
 @pytest.mark.parametrize(("kind", "named"), [("float", True), ("c10::BFloat16", False)])

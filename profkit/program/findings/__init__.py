@@ -36,7 +36,7 @@ RULES: Sequence[Rule] = (
 )
 CATEGORIES = tuple(
     "host-launch host-sync copy collective optimizer attention-unfused fp32-matmul "
-    "elementwise-chain layout atomics kernel healthy".split()
+    "elementwise-chain layout atomics kernel healthy unknown".split()
 )
 
 

@@ -16,7 +16,7 @@ from profkit.program.findings.case import REACH, Case, ProgramFinding
 from profkit.program.findings.floors import is_native_loop
 from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import KernelGroup, StepWork
-from profkit.program.steps.kinds import is_librarys
+from profkit.program.steps.kinds import is_librarys, is_vector_product, precision_of
 from profkit.reports.figures import base_name
 
 SORTS = frozenset({"aten::sort", "aten::argsort"})
@@ -29,6 +29,9 @@ BY_NAME = 0.2  # the same where nothing but a library's name of the kernel is kn
 FEW_READ = 0.1  # of a sort's time: reading a whole order takes longer
 _SORT = re.compile(r"(?i)radix_?sort|bitonic_?sort|merge_?sort")
 LONG = 20_000  # nanoseconds: shorter kernels are short for other reasons
+COUNTED = 1.15  # times faster, from which on what was counted is a finding
+NEAR = 2.5  # times what the bytes need, up to which a kernel is near them
+NOT_KNOWN = frozenset({"scatter", "sort", "other", "unknown", "collective", "copy", "graph"})
 FAR = 4.0  # times what the bytes need, from which on a kernel is called slow
 BOUND_BY_BYTES = frozenset("softmax norm reduce elementwise convert gather concat random".split())
 
@@ -92,13 +95,35 @@ def slow(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     for group, works in _groups(case, taken, SHARE):
         gain, need = case.gains.get(group.id), _needed(case, group, works)
         if gain is not None:
-            if gain > 1.15:
+            if gain > COUNTED:
                 left = Range(2 / (1 + gain), 1 / gain, 0.8 / gain)
                 yield _of_group(case, "counted", group, works, left, gain=gain)
         elif need and group.time >= FAR * need and group.time >= LONG * group.calls:
             ratio = group.time / need
             left = Range(0.9, 1.6 / ratio, 1.0 / ratio)
             yield _of_group(case, "slow", group, works, left, ratio=ratio)
+
+
+def is_near_floor(case: Case, group: KernelGroup) -> bool:
+    """Whether a kernel is known to be near the least time that its work can take.
+
+    It was counted, or a known library wrote it: products on the tensor cores, fused attention, loops
+    that are bound by their bytes, as far from these as is known.
+    """
+    gain = case.gains.get(group.id)
+    if gain is not None:
+        return gain <= COUNTED
+    if group.kind == "set":
+        return True
+    if group.kind == "convert" and group.grid is None:
+        return True  # a copy within the GPU
+    if not is_librarys(group.name) or group.kind in NOT_KNOWN:
+        return False
+    if group.kind in {"gemm", "conv"}:
+        precise = precision_of(group.name)
+        return precise in {"half", "tf32"} or is_vector_product(group.name)
+    need = case.floor(group.works)
+    return not need or group.time <= NEAR * need or group.time < LONG * group.calls
 
 
 def _needed(case: Case, group: KernelGroup, works: Sequence[int]) -> float:

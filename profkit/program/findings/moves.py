@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import pairwise
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
 
 from profkit.program.findings.case import REACH, Case, ProgramFinding, is_strided
 from profkit.program.findings.host import SMALL_COPY, awaiting, uploads
@@ -12,9 +13,19 @@ from profkit.program.replay.scenario import Aside, CallShare, Change, Range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
 from profkit.records.gpus import pinned_rate
+from profkit.reports.figures import figures
 
 OWN_STREAM = {"HtoD": -1, "DtoH": -2, "PtoP": -3, "": -4}
 WAYS = {"HtoD": "to the GPU", "DtoH": "to the host"}
+PAGEABLE = {
+    "HtoD": " from pageable memory",
+    "DtoH": "'s pageable memory",
+    "": " through pageable memory",
+}
+TO_AND_FRO = 0.5  # of the bytes of one way, that go the other way too
+BOTH_WAYS = 0.1  # of the copies' time, from which on a way is worth a word
+SEVERAL = 2  # convolutions
+PIECES = 4  # copies with kernels between them, from which on they are no batch
 _SENT = re.compile(r"(?i)send|recv|all_?to_?all")
 PRODUCTS = frozenset({"conv", "gemm", "attention"})
 COPIED = {"aten::contiguous", "aten::clone"}
@@ -31,28 +42,69 @@ def copies(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     # The step's own copies tell; a table's rate is worth half where there are any.
     rate = max([*seen, pinned_rate(case.cc) * (0.5 if seen else 1.0)])
 
-    # Pinned and on streams of their own, a step ahead; at worst only pinned.
+    # Pinned and on streams of their own, a step ahead; at worst only pinned. What stays on the GPU is
+    # not copied at all.
+    kept = _may_stay(case, chosen)
     scale, stream = {}, {}
     for i in chosen:
         activity = case.works[i].activity
         fast = activity.bytes / rate * 1e9 / max(1, activity.duration)
         scale[i] = Range(*(fast * share for share in REACH["copy pinned"])).within(1.0)
+        if i in kept:
+            scale[i] = scale[i]._replace(expect=0.0, high=0.0)
         if number := OWN_STREAM.get(activity.direction):
             stream[i] = Aside(number, REACH["copy in its place"])
     change = Change(scale, host=dict.fromkeys(awaiting(case, chosen), CallShare()), stream=stream)
     total, time = sum(case.works[i].activity.bytes for i in chosen), case.time(chosen)
     pageable = any(case.works[i].activity.pageable for i in chosen)
+    times = {way: case.time(_that_go(case, chosen, way)) for way in WAYS}
+    both = min(times.values()) >= BOTH_WAYS * time
+    way = max(times, key=lambda name: times[name]) if time and any(times.values()) else ""
+    advice = "advice"
+    if 2 * case.time(kept) > time:
+        advice = "kept"
+    elif way == "DtoH" and not both:
+        advice = "results"
     yield case.finding(
         "copies",
         chosen,
         change,
-        total=total / 1e6,
-        way=WAYS.get(case.longest(chosen).activity.direction, "between GPUs"),
-        pageable=" from pageable memory" if pageable else "",
+        "",
+        advice,
+        total=figures(total / 1e6),
+        way="to the GPU and back" if both else WAYS.get(way, "between GPUs"),
+        pageable=PAGEABLE["" if both else way] if pageable else "",
         pin="pin the host's memory, " if pageable else "",
         rate=total / max(time, 1e-9) / 1e6,
         alone=case.idle("copy") / 1e6,
+        step=case.split.period / 1e6,
     )
+
+
+def _that_go(case: Case, chosen: Sequence[int], way: str) -> list[int]:
+    return [i for i in chosen if case.works[i].activity.direction == way]
+
+
+def _may_stay(case: Case, chosen: Sequence[int]) -> frozenset[int]:
+    """Copies of what may stay on the GPU: it goes to and fro in each step, or is brought piece by piece.
+
+    What goes to the host comes back where as many bytes do. Pieces that come between kernels which
+    use them are weights or blocks of an array: a batch of new data comes at once.
+    """
+    brought, taken = (_that_go(case, chosen, way) for way in ("HtoD", "DtoH"))
+    sizes = Counter(case.works[i].activity.bytes for i in brought)
+    back = Counter(case.works[i].activity.bytes for i in taken)
+    shared = sizes & back
+    same = sum(size * count for size, count in shared.items())
+    least = min(sum(case.works[i].activity.bytes for i in part) for part in (brought, taken))
+    if least and same >= TO_AND_FRO * least:
+        return frozenset(i for i in chosen if case.works[i].activity.bytes in shared)
+    own = set(brought)
+    kinds = (
+        i in own for i, work in enumerate(case.works) if i in own or work.activity.kind == "kernel"
+    )
+    pieces = sum(is_copy for is_copy, _ in groupby(kinds))
+    return frozenset(brought if pieces >= PIECES else ())
 
 
 def small_copies(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:  # noqa: ARG001
@@ -135,14 +187,23 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     convolved = any(w.kind == "conv" for w in case.works)
     images = [i for i in chosen if convolved and _is_image(case, i)]
     asked = [i for i in chosen if _is_asked_for(case.works[i])]
+    biases = _biases(case) if asked else []
     scale = dict.fromkeys(chosen, REACH["layout"])
-    scale |= dict.fromkeys(asked + _biases(case) if asked else [], REACH["layout of products"])
+    scale |= dict.fromkeys(asked + biases, REACH["layout of products"])
     scale |= dict.fromkeys(images + named, REACH["layout of images"])
-    round_conv = convolved and (named or images)
-    where = case.say_place(named or chosen)
-    around = " round convolutions" if round_conv else ""
-    advice = "convolved" if round_conv else "advice"
-    yield case.finding("layouts", chosen, Change(scale), where, advice, around=around)
+    # One convolution (of patches, say) is no reason to keep all tensors in its order.
+    several = sum(w.kind == "conv" for w in case.works) >= SEVERAL
+    round_conv = several and 2 * case.time({*named, *images}) > case.time(chosen)
+    yield case.finding(
+        "layouts",
+        sorted({*chosen, *biases}),
+        Change(scale),
+        case.say_place(named or chosen),
+        "convolved" if round_conv else "advice",
+        around=" around convolutions" if round_conv else "",
+        count=len(chosen),
+        ms=case.time(chosen),
+    )
 
 
 def _is_image(case: Case, index: int) -> bool:

@@ -22,6 +22,8 @@ MANY = 16  # kernels one by one that are a loop over parameters
 FEW_UPDATES = 4  # a root or two may be anywhere
 KINDS = {*MEMBERS, "optimizer"}
 _ADAM = re.compile(r"(?i)addcdiv|addcmul|sqrt|lerp|adam")
+FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})  # of torch.optim's, those with fused=True
+_NAMED = re.compile(r"ptimizer\.step#(\w+)\.step")
 _FUSED = re.compile(r"(?i)fused")
 # What only an optimiser's kernels do: Adam's last operation over all tensors or over one, by any
 # name, and the root of the second moments.
@@ -51,7 +53,11 @@ def optimizer(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     change = Change({works[0]: only}, dict.fromkeys(works[1:], REACH["launch of a parameter"]))
     kind = "parameters" if len(single) >= len(foreach) else "operations"
     where = first.maker.range or launch_place(first)
-    yield case.finding("optimizer", works, change, where, kind=kind)
+    named = _NAMED.search(first.maker.range)
+    advice = "advice" if not named or named[1] in FUSED else "unfused"
+    yield case.finding(
+        "optimizer", works, change, where, advice, kind=kind, named=named[1] if named else ""
+    )
 
 
 def _by_name(case: Case, taken: frozenset[int]) -> list[int]:

@@ -33,9 +33,10 @@ LONG = 20_000  # nanoseconds: shorter products are bound by other things
 
 def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     """Products and convolutions in float32 on FP32 pipes, the tensor cores idle."""
-    if case.cc is not None and case.cc < (8, 0):
-        return  # no TF32 before
-    attention = case.chosen(_is_fp32_attention, taken)
+    if case.cc is not None and case.cc < (7, 0):
+        return  # no tensor cores before
+    only_half = case.cc is not None and case.cc < (8, 0)  # they have no TF32
+    attention = [] if only_half else case.chosen(_is_fp32_attention, taken)
     chosen = sorted([*attention, *case.chosen(_is_fp32_product, taken)])
     if not chosen:
         return
@@ -44,7 +45,11 @@ def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]
     by_half = (max(1.0, gains[1]), max(1.0, 0.8 * gains[2]), max(1.0, 1.15 * gains[2]))
     scale = {i: _faster(case, i, by_half if i in attention else gains) for i in chosen}
     what = "kernels of attention" if attention == chosen else "products"
-    advice = "attention" if attention else "advice"
+    advice = "advice"
+    if only_half:
+        advice = "half"
+    elif 2 * case.time(attention) > case.time(chosen):
+        advice = "attention"
     yield case.finding("fp32_products", chosen, Change(scale), "", advice, what=what)
 
 

@@ -26,7 +26,9 @@ NEAR = 5_000  # nanoseconds between the end of work and the return of the wait f
 FEW_BESIDE = 32  # works of all streams that are looked at before one that waited
 FULL = 0.9  # of DEPTH, from which on a launch may have waited for room in the queue
 QUICK = 0.1  # quantile of a process's launches: what one takes that waits for nothing
-SEEN = 3_000  # nanoseconds of unexplained delay from which on another stream is looked at
+# Nanoseconds of unexplained delay from which on another stream is looked at: from one kernel to the
+# next of a stream it is less.
+SEEN = 3_000
 HELD = 15_000  # nanoseconds from which on a call that ends with its copy was held by it
 LATE = 20_000  # nanoseconds: a launch that takes longer found the stream busy with an earlier step
 MANY = 20_000  # calls and works from which on two rounds do: many times what a queue holds
@@ -39,6 +41,11 @@ class ReplayItem(NamedTuple):  # made by the million: a dataclass takes four tim
     duration: float
     after: int = -1
     lag: float = 0.0
+
+    @property
+    def own_lag(self) -> float:
+        """Of the delay, what goes with the launch; longer has no known reason and is nobody's."""
+        return min(self.lag, SEEN)
 
 
 class Event(NamedTuple):
@@ -88,7 +95,7 @@ def _play(model: Model, rounds: int) -> list[float]:
         # Taken apart at once, and no max(): this runs millions of times.
         for gap, busy, launched, awaits, back, late in model.events:
             clock += gap
-            soonest = clock + latency
+            soonest = clock + (latency if busy <= LATE else busy)
             clock += busy
             for i in launched:
                 stream, duration, after, lag = items[i]
@@ -119,21 +126,32 @@ def model(process: Process, step: Step) -> Model:
         launches[work.call].append(i)
     latency = _latency(process)
     usual, most = _launch_times(process, step, launches)
+    queued = _queued_works(process, step)
     events, last = [], step.begin
-    for call, own in zip(calls, launches, strict=True):
+    for call, own, before in zip(calls, launches, queued, strict=True):
         gap = max(0, call.start - last)
         last = max(last, call.end)
         target, back = _awaited(step, call, own, process)
         busy: float = call.end - call.start
         if target >= 0:
             busy = min(busy, usual)
-        elif own:
+        elif own and not _loads_code(step, call, own, before):
             busy = min(busy, most)  # longer is a full queue, which the replay has itself
         late = max(0, call.end - step.works[target].activity.end) if target >= 0 and not back else 0
         events.append(Event(gap, busy, tuple(own), target, back, late))
-    items = _items(step, latency, _before(process, step))
+    items = _items(step, events, latency, _before(process, step))
     pause = max(LONG, LONG_SHARE * step.period)
     return Model(tuple(events), items, max(0, step.end - last), latency, pause)
+
+
+def _queued_works(process: Process, step: Step) -> list[int]:
+    """How many works were launched before each call of a step and not begun at its start."""
+    begins = {call.correlation: call.start for call in reversed(process.calls) if call.correlation}
+    made = [a for a in process.activities if a.correlation in begins]
+    launched = sorted(begins[a.correlation] for a in made)
+    begun = sorted(a.start for a in made)
+    starts = (call.start for call in step.calls)
+    return [bisect_left(launched, start) - bisect_left(begun, start) for start in starts]
 
 
 def _launch_times(
@@ -209,6 +227,12 @@ def _awaited(step: Step, call: Call, own: Sequence[int], process: Process) -> tu
     return (names.get((late[-1].name, late[-1].grid), -1), 1) if late else (-1, 0)
 
 
+def _loads_code(step: Step, call: Call, own: Sequence[int], queued: int) -> bool:
+    """Whether a launch takes long before its kernel can begin, though the queue has room for it."""
+    long = call.end - call.start > LATE and queued < FULL * DEPTH
+    return long and step.works[own[0]].activity.start >= call.end - NEAR
+
+
 def _is_held(step: Step, call: Call, own: Sequence[int]) -> bool:
     """Whether a call returned only when the copy that it launched was done."""
     activity = step.works[own[-1]].activity
@@ -216,16 +240,21 @@ def _is_held(step: Step, call: Call, own: Sequence[int]) -> bool:
     return long and activity.end <= call.end + NEAR
 
 
-def _items(step: Step, latency: float, busy_until: Mapping[int, int]) -> tuple[ReplayItem, ...]:
+def _items(
+    step: Step, events: Sequence[Event], latency: float, busy_until: Mapping[int, int]
+) -> tuple[ReplayItem, ...]:
     """The step's work, with what each had to wait for besides its launch and its stream."""
     works = step.works
     by_end = sorted(range(len(works)), key=lambda i: works[i].activity.end)
     ends = [works[i].activity.end for i in by_end]
     free = dict(busy_until)
+    arrivals = []
+    for call, event in zip(step.calls, events, strict=True):
+        arrivals.append(call.start + (latency if event.busy <= LATE else event.busy))
     out = []
     for i, work in enumerate(works):
         activity = work.activity
-        ready = max(free.get(activity.stream, 0), step.calls[work.call].start + latency)
+        ready = max(free.get(activity.stream, 0), arrivals[work.call])
         late, after = activity.start - ready, -1
         if late > SEEN:
             after = _dependency(step, i, by_end, ends)

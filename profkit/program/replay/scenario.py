@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
-from profkit.program.replay.play import Event, Model, ReplayItem, model
+from profkit.program.replay.play import LONG, Event, Model, ReplayItem, model
 from profkit.program.steps.cut import Step
 from profkit.program.timeline import Process, Timeline
 
@@ -33,7 +33,8 @@ SPREAD = 0.025
 # Nanoseconds that profkit's own recording adds to the host's time for each launch: 2,100 and 1,700 on
 # two programs that mostly launch, on machines with an H200 (tests/programs/overhead.py, record.py).
 WATCHED = 1_900.0
-NEAR_PLAIN = 0.03  # of a step: recorded and plain are the same
+MISSED = 0.05  # of the recorded step: a replay of it that is farther off shows no saving
+FASTEST, SLOWEST = 0.0, 1.5  # of the recorded host, between which a measured step is looked for
 
 
 class Range(NamedTuple):
@@ -91,16 +92,23 @@ class Change:
             if (share := self.host.get(i)) is not None:
                 event = event.times(share.gap[level], share.busy[level])._replace(awaits=-1)
             event = _launching(event, lost)
-            paused = event.gap > before.pause
-            events.append(event.times(pauses, 1.0) if paused else event.times(launches, launches))
+            gap = pauses if event.gap > before.pause else launches
+            # A call that takes so long loads code, or allocates: a graph does not change that.
+            busy = 1.0 if event.busy > LONG else launches
+            events.append(event.times(gap, busy))
         items = []
-        for i, (stream, whole, after, lag) in enumerate(before.items):
-            duration = 0.0 if i in lost else whole * self.scale.get(i, ALL)[level]
-            if i in moved:
-                items.append(ReplayItem(moved[i], duration))
-            else:
-                short = 0.0 if i in lost else min(lag, GRAPH_LAG) if launches < 1 else lag
-                items.append(ReplayItem(stream, duration, -1 if after in moved else after, short))
+        waiting: dict[int, float] = {}  # by stream: unexplained delays of what is no longer on it
+        for i, item in enumerate(before.items):
+            duration = 0.0 if i in lost else item.duration * self.scale.get(i, ALL)[level]
+            unexplained = item.lag - item.own_lag
+            if i in moved or i in lost:
+                waiting[item.stream] = waiting.get(item.stream, 0.0) + unexplained
+                items.append(ReplayItem(moved.get(i, item.stream), duration))
+                continue
+            own = min(item.own_lag, GRAPH_LAG) if launches < 1 else item.own_lag
+            lag = own + unexplained + waiting.pop(item.stream, 0.0)
+            after = -1 if item.after in moved else item.after
+            items.append(ReplayItem(item.stream, duration, after, lag))
         tail = before.tail * (pauses if before.tail > before.pause else launches)
         return replace(before, events=tuple(events), items=tuple(items), tail=tail)
 
@@ -125,6 +133,13 @@ class Hosts:
     others: tuple[Model, ...]
     checked: bool  # whether the usual one was fitted to a plain run
     most: float = inf  # milliseconds of the step as it was recorded: recording makes none faster
+    given: bool = False  # whether a plain run was measured
+    error: float = 0.0  # of the replay of the step as it was recorded, a share of its time
+
+    @property
+    def holds(self) -> bool:
+        """Whether the replay of the unchanged step is the recording, so that changes can be asked."""
+        return abs(self.error) <= MISSED
 
     @property
     def plain(self) -> Range:
@@ -149,17 +164,16 @@ class Hosts:
 def hosts(timeline: Timeline, process: Process, step: Step, plain_ms: float | None = None) -> Hosts:
     """The models of a process's typical step, and its milliseconds without the recorder if measured."""
     recorded = _in_time(model(process, step), step.period)
-    if timeline.how == "cupti" and plain_ms is None:
-        return Hosts(_unwatched(recorded), (recorded,), True)
+    error = recorded.period / max(1, step.period) - 1
+    if plain_ms is not None:
+        return Hosts(_fitted(recorded, plain_ms * 1e6), (), True, given=True, error=error)
+    if timeline.how == "cupti":
+        return Hosts(_unwatched(recorded), (recorded,), True, error=error)
     if not timeline.disturbs:
-        return Hosts(recorded, (), True)
+        return Hosts(recorded, (), True, error=error)
     spans = sorted(s.start for s in process.spans if s.kind in {"op", "python"})
     usual, most = (_lighter(recorded, step, spans, by) for by in (USUAL, MOST))
-    if plain_ms is None:
-        return Hosts(usual, (recorded, most), False)
-    if recorded.period < (1 + NEAR_PLAIN) * plain_ms * 1e6:
-        return Hosts(usual, (recorded, most), True)  # the host does not bind: any of them fits
-    return Hosts(_fitted(recorded, plain_ms * 1e6), (), True)
+    return Hosts(usual, (recorded, most), False, error=error)
 
 
 def _in_time(of: Model, period: float) -> Model:
@@ -195,13 +209,28 @@ def _lighter(of: Model, step: Step, spans: list[int], by: tuple[float, int, floa
 
 
 def _fitted(of: Model, period: float) -> Model:
-    """The model with its host so fast that the step takes what a plain run took."""
-    low, high = 0.0, 1.5
+    """The model of a step that takes what a plain run took.
+
+    With another host, if any host explains it; else host and GPU alike are slower or faster.
+    """
+    low, high = FASTEST, SLOWEST
     for _ in range(24):
         middle = (low + high) / 2
         scaled = _host_scaled(of, middle)
         low, high = (middle, high) if scaled.period < period else (low, middle)
-    return _host_scaled(of, (low + high) / 2)
+    fitted = _host_scaled(of, (low + high) / 2)
+    return _scaled(fitted, period / max(fitted.period, 1e-3))
+
+
+def _scaled(of: Model, factor: float) -> Model:
+    """The model with all of its times so many times as long."""
+    events = [event.times(factor, factor) for event in of.events]
+    events = [event._replace(late=event.late * factor) for event in events]
+    items = [
+        item._replace(duration=item.duration * factor, lag=item.lag * factor) for item in of.items
+    ]
+    times = {"tail": of.tail * factor, "latency": of.latency * factor, "pause": of.pause * factor}
+    return replace(of, events=tuple(events), items=tuple(items), **times)
 
 
 def _host_scaled(of: Model, factor: float) -> Model:

@@ -18,6 +18,7 @@ NOTES = 5
 RANKS = 3  # those that wait least: others wait for them
 BAR = 60
 UNPLACED = ("before ", "between ", "in ")  # places that are no "at"
+NO_FINDING = ("healthy", "unknown")  # what is said first where no finding is
 COMPUTING = "computing"
 # What a part of the step is -> its mark in the bar, its name, and the bound whose colour it has.
 CAUSES = {
@@ -46,8 +47,8 @@ def triaged(
     yield TextLine(bar(step))
     yield TextLine(" · ".join(f"{CAUSES[cause][0]} {text}" for cause, text in step_shares(step)))
     yield Heading("What to do first", 2)
-    if document["first"]["category"] == "healthy":
-        yield TextLine(document["first"]["say"], "healthy")
+    if document["first"]["category"] in NO_FINDING:
+        yield TextLine(document["first"]["say"], document["first"]["category"])
     for number, row in enumerate(document["findings"][:FIRST], 1):
         title, try_ = finding_texts(row, step)
         yield TextLine(f"{number}. {title}")

@@ -1,0 +1,154 @@
+"""What was found in a step  ->  what is said first: a finding, healthy, or what is not known.
+
+Healthy needs knowledge: nothing found is no proof that nothing is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from profkit.program.findings.case import Case, ProgramFinding
+from profkit.program.findings.kernels import is_near_floor
+from profkit.program.steps.cut import KernelGroup
+from profkit.reports.figures import base_name
+
+WORTH = 0.05  # of the step: if nothing is expected to save as much, there is no problem to name
+BUSY = 0.85  # of the step, in which a healthy program's GPU computes at least
+KNOWN = 0.5  # of that time, in kernels that are known to be near their floor
+LARGE = 0.05  # of the step: an idle cause or a kernel that takes less is not what is not known
+REASONS = {
+    "host-launch": "launches that come too slowly",
+    "host-sync": "the host waiting for the GPU",
+    "copy": "copies",
+    "collective": "collectives",
+}
+NO_REASON = "is idle for a reason that was not recorded"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said first where no finding is."""
+
+    category: str  # healthy or unknown; empty where the first finding is the answer
+    say: str
+
+
+FOUND = Verdict("", "")
+
+
+def judge_step(
+    case: Case, found: Sequence[ProgramFinding], drafts: Sequence[ProgramFinding]
+) -> Verdict:
+    """Say whether a step has a problem, is healthy, or is not known well enough.
+
+    Args:
+        case: The step.
+        found: What is worth a line, in its order.
+        drafts: All that the rules found, with what each saves.
+    """
+    plain = case.hosts.plain.expect
+    if not case.hosts.holds:
+        return Verdict("unknown", f"{_say_missed(case)}{_say_unknown(case)}")
+    if found and found[0].saves.expect >= WORTH * plain:
+        return FOUND
+    computing = min(1.0, case.split.busy / 1e6 / plain)
+    near = sum(group.time for group in case.groups if is_near_floor(case, group))
+    whole = sum(group.time for group in case.groups if _computes(group))
+    if computing < BUSY or near < KNOWN * whole:
+        return Verdict("unknown", f"nothing found; {_say_unknown(case)}")
+    said = (
+        f"the GPU computes in {computing:.0%} of the step, {_say_most(case)}; nothing that was looked "
+        f"for saves more than {WORTH:.0%} of the step"
+    )
+    return Verdict("healthy", said + _say_unless(case, drafts))
+
+
+def _computes(group: KernelGroup) -> bool:
+    return group.kind not in {"copy", "collective"}
+
+
+def _say_missed(case: Case) -> str:
+    """Why nothing is said of savings."""
+    recorded = case.split.period / 1e6
+    replayed = recorded * (1 + case.hosts.error)
+    return (
+        f"the step as recorded takes {recorded:.3g} ms, and its replay {replayed:.3g}: what a fix "
+        "saves cannot be said; "
+    )
+
+
+def _say_most(case: Case) -> str:
+    """The kind of kernels that takes most of the GPU's time, as a share of the step."""
+    times: dict[str, int] = {}
+    for group in case.groups:
+        if _computes(group):
+            times[group.kind] = times.get(group.kind, 0) + group.time
+    if not times:
+        return "no kernel in it"
+    most = max(times, key=lambda kind: times[kind])
+    return f"{most} kernels take {min(1.0, times[most] / case.split.period):.0%} of it"
+
+
+def _say_unknown(case: Case) -> str:
+    """The largest of what is not known: an idle cause or a kernel, and what to record."""
+    idle = max(case.split.idle, key=lambda row: row.time, default=None)
+    kernels = [g for g in case.groups if _computes(g) and not is_near_floor(case, g)]
+    kernel = max(kernels, key=lambda group: group.time, default=None)
+    if (
+        idle
+        and idle.time >= LARGE * case.split.period
+        and idle.time >= (kernel.time if kernel else 0)
+    ):
+        return f"not known: {_say_idle(case)}"
+    if kernel and kernel.time >= LARGE * case.split.period:
+        return f"not known: {_say_kernel(case, kernel)}"
+    named = sum(group.time for group in kernels) / case.split.period
+    return (
+        f"not known: what limits {len(kernels)} kernels that take {named:.0%} of the step together; "
+        "profkit triage -- COMMAND counts them"
+    )
+
+
+def _say_idle(case: Case) -> str:
+    """Why the GPU is idle, as far as it was recorded, and what to record."""
+    idle = max(case.split.idle, key=lambda row: row.time)
+    share = idle.time / case.split.period
+    where = f" ({idle.where})" if idle.where else ""
+    if idle.cause not in REASONS:
+        what = "record all streams, ranks and graph nodes (nsys --cuda-graph-trace=node)"
+        return f"{share:.0%} of the step {NO_REASON}{where}; {what}"
+    said = f"why {share:.0%} of the step goes to {REASONS[idle.cause]}{where}"
+    if idle.cause == "collective":
+        return f"{said}: whether they transfer or wait for another rank; record every rank"
+    if case.step.makers and any(maker.top or maker.range for maker in case.step.makers):
+        return f"{said}; look what the host does there (py-spy, perf)"
+    return f"{said}; record what the host does, too: operators, ranges or Python frames"
+
+
+def _say_kernel(case: Case, group: KernelGroup) -> str:
+    """A kernel of which nobody knows what limits it."""
+    name = base_name(group.name)[:60] or group.name[:60]
+    share = min(1.0, group.time / case.split.period)
+    if group.kind == "graph":
+        what = "nsys --cuda-graph-trace=node records its kernels"
+        return (
+            f"what runs in {share:.0%} of the step, a CUDA graph that was recorded as one; {what}"
+        )
+    return (
+        f"what limits {name}, which takes {share:.0%} of the step and was not counted; "
+        f"profkit triage -- COMMAND counts it"
+    )
+
+
+def _say_unless(case: Case, drafts: Sequence[ProgramFinding]) -> str:
+    """What the idle time costs if the recorder has made less of it than is thought."""
+    if case.hosts.checked:
+        return ""
+    most = max((draft.saves.high for draft in drafts if draft.idle), default=0.0)
+    if most < WORTH * case.hosts.plain.high:
+        return ""
+    return (
+        f". If the profiler slows the host less than is thought, up to {most:.3g} ms go to waiting "
+        "for the host: give what a plain run takes with --step-ms"
+    )
