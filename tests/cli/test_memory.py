@@ -20,7 +20,7 @@ REPORT = ROOT / "artifacts" / "attention" / "C" / "unfused.ncu-repz"
 
 def asked(*words: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "profkit", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 @pytest.mark.parametrize("size", ["40M", "90M", "120M"])

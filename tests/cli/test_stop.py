@@ -35,7 +35,7 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_in_a_destructor_still_stops(name: str) -> None:
     command = [sys.executable, "-c", CODE.replace("{name}", name)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (done.stdout, done.stderr) == ("stopped\n", "")
 
 

@@ -53,7 +53,7 @@ def in_terminal(commands: dict[int, list[list[str]]], kept: Path) -> Shown:
     except OSError:  # the other end is closed
         pass
     os.close(ours)
-    assert child.wait(60) == 0
+    assert child.wait(300) == 0
     parts = shown.decode().replace("\r\n", "\n").split(f"{END}\n")
     found = json.loads(kept.read_text("utf-8"))
     return {w: (part, found[str(w)]) for w, part in zip(commands, parts[:-1], strict=True)}

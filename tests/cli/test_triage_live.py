@@ -91,7 +91,7 @@ class Running:
 
     def wait_for(self, file: Path) -> None:
         """Wait until a file is there; a minute at most on any machine."""
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while not file.exists():
             assert time.monotonic() < until, f"{file} never came"
             assert self.process.poll() is None, self.process.communicate()

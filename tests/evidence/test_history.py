@@ -508,7 +508,7 @@ def _python(code: str, *words: object) -> subprocess.Popen:
 @pytest.mark.parametrize("step", STEPS)
 def test_a_killed_writer_breaks_no_query_and_leaves_nothing(tmp_path: Path, step: str) -> None:
     History(tmp_path).append([row(1e-3, 0, 1)])
-    assert _python(WRITER, tmp_path, 1, step).wait(60) == -9
+    assert _python(WRITER, tmp_path, 1, step).wait(300) == -9
     runs, problems = History(tmp_path).runs()
     assert (len(runs) in (1, 2), problems) == (True, [])
     for left in tmp_path.rglob(".*"):

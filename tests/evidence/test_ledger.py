@@ -311,7 +311,7 @@ def test_updates_at_once_double_nothing(tmp_path):
     words = ("claims", "--ledger", "--update", "--artifacts", str(tmp_path))
     command = [sys.executable, "-m", "profkit", *words]
     both = [subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=tmp_path) for _ in range(3)]
-    assert [p.wait(120) for p in both] == [0, 0, 0]
+    assert [p.wait(600) for p in both] == [0, 0, 0]
     lines = (tmp_path / "ledger.jsonl").read_text().splitlines()
     assert lines
     assert len(set(lines)) == len(lines)

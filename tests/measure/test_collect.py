@@ -124,7 +124,7 @@ def test_a_hang_is_stopped_with_all_its_children(
     started = time.monotonic()
     with pytest.raises(ProfkitError, match="stopped after 1 s"):
         wrap(tmp_path, CollectOptions(timeout=1))
-    assert time.monotonic() - started < 60, "it would sleep for ten minutes"
+    assert time.monotonic() - started < 300, "it would sleep for ten minutes"
     assert processes(mark) == []
     assert left_in(tmp_path / "out") == []
 
@@ -149,12 +149,12 @@ def test_an_interrupt_leaves_nothing(
         "collect.wrap(['true'], report, ncu, collect.CollectOptions())"
     )
     running = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while not (tmp_path / "ncu.log").exists() and time.monotonic() < until:
         time.sleep(0.05)
     assert (tmp_path / "ncu.log").exists(), "ncu was never started"
     running.send_signal(number)
-    running.wait(60)
+    running.wait(300)
     assert processes(str(tmp_path / "out")) == []
     assert left_in(tmp_path / "out") == []
 

@@ -107,7 +107,10 @@ def test_listing_runs_nothing_of_a_folder(machine: Machine, tmp_path: Path) -> N
         "COMP_CWORD": "3",
     }
     subprocess.run(
-        [sys.executable, "-m", "profkit"], env={**os.environ, **completing}, check=False, timeout=60
+        [sys.executable, "-m", "profkit"],
+        env={**os.environ, **completing},
+        check=False,
+        timeout=300,
     )
     assert not (tmp_path / "ran").exists()
 

@@ -296,7 +296,8 @@ def test_all_verbs_take_a_variant_in_triton(faked: Machine) -> None:
 def test_what_fails_while_compiling_is_one_line_and_the_rest_goes_on(
     faked: Machine, monkeypatch: pytest.MonkeyPatch, old: str, new: str, says: str
 ) -> None:
-    monkeypatch.setenv("PROFKIT_COMPILE_SECONDS", "2")
+    if "while True" in new:  # nothing else has a limit that a busy machine could come to
+        monkeypatch.setenv("PROFKIT_COMPILE_SECONDS", "2")
     assert old in PLAIN
     write(faked.kernels / "doubling", text=PLAIN.replace(old, new, 1))
     faked.write("cuda_x.cu")

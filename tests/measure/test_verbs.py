@@ -197,11 +197,11 @@ def test_ctrl_c_keeps_what_is_finished(
     monkeypatch.setenv("FAKE_NCU", "hang")
     command = [sys.executable, "-m", "profkit", "profile", "--variant", "v2", "--case", "B"]
     running = subprocess.Popen(command, stderr=subprocess.PIPE)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while not (tmp_path / "ncu.log").exists() and time.monotonic() < until:
         time.sleep(0.05)
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=60)
+    _, said = running.communicate(timeout=300)
     assert running.returncode == 130
     assert b"Traceback" not in said
     assert processes(str(machine.artifacts)) == []

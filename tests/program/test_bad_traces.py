@@ -184,17 +184,17 @@ def test_two_steps_of_different_length_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_hundred_thousand_launches_a_step(tmp_path: Path) -> None:
-    from time import monotonic
+    from time import process_time
 
     def many(p: Program) -> None:
         for _ in range(100_000):
             p.launch(MUL, 2.0)
 
     path = ran(many, 2).write(tmp_path / "t.json.gz")
-    began = monotonic()
+    began = process_time()
     answer = triage_timeline(recordings.read_timeline(path))
     assert answer.findings[0].category == "host-launch"
-    assert monotonic() - began < 120
+    assert process_time() - began < 120
 
 
 def test_a_folder_that_holds_no_timeline(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_of_two_searches_one_takes_what_waits(two: "tuple[Study, Study]") -> Non
     def take(study: "Study", trials: list[int]) -> None:
         storage = study._study._storage
         for number in trials:
-            start.wait(30)
+            start.wait(300)
             with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
                 if storage.set_trial_state_values(number, state=TrialState.RUNNING):
                     taken.append(number)
