@@ -21,7 +21,14 @@ from profkit.program.recorded import triage
 from profkit.program.steps.places import find_place, join_layers, join_paths, say_place
 from profkit.program.timeline import Place, Timeline
 from profkit.program.triage import triage_timeline
-from tests.program.recorded_lines import CALL, MODEL, TORCH, USER, record_training
+from tests.program.recorded_lines import (
+    CALL,
+    MODEL,
+    TORCH,
+    USER,
+    LinesRecording,
+    record_training,
+)
 
 LIBRARY = "/env/lib/python3.12/site-packages/transformers/models/gpt2/modeling_gpt2.py"
 
@@ -237,3 +244,27 @@ def test_stacks_that_say_anything_do_not_stop_the_reader(tmp_path: Path) -> None
         (folder / "7.stacks").write_text("\n".join([line, *good[1:]]) + "\n")
         (process,) = injected.read_injected(folder).processes
         assert any(a.origin >= 0 for a in process.activities)
+
+
+def test_what_has_no_line_is_said_with_its_cause(tmp_path: Path) -> None:
+    notes = injected.read_injected(record_training(tmp_path / "r")).notes
+    assert any("1 nodes of CUDA graphs have no line" in note for note in notes)
+    assert not any("torch.compile" in note for note in notes)
+    of = LinesRecording(tmp_path / "s")
+    compiled = ("/var/cache/inductor/ab/cabcd.py", 90, "call")
+    of.kernel("triton_add", of.stack(compiled, (USER, 88, "train")))
+    timeline = injected.read_injected(of.write())
+    assert any("torch.compile made has the line of its call alone" in n for n in timeline.notes)
+    (place,) = timeline.processes[0].places
+    assert place.line == f"{USER}:88"
+
+
+def test_a_collective_of_a_backward_pass_is_nobody_s_line(tmp_path: Path) -> None:
+    of = LinesRecording(tmp_path / "r")
+    stack = of.stack((MODEL, 64, "Attention.forward"), CALL, (USER, 88, "train"))
+    of.node(0, stack)
+    of.kernel("mul_backward", 0, 0, 1)
+    of.kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 0, 0, 2)
+    found = places_by_kernel(injected.read_injected(of.write()))
+    assert found["ncclDevKernel_AllReduce_Sum_bf16_RING_LL"] == {Place()}
+    assert found["mul_backward"] != {Place()}

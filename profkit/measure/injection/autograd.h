@@ -93,10 +93,10 @@ inline Running find_running_node() {
 inline uint64_t take_number() {
   const uint64_t sequence = torch.take_number();
   if (resolving || !logs_are_open.load(std::memory_order_relaxed)) return sequence;
-  static thread_local Log<Node> log("nodes");
   const auto thread = static_cast<uint32_t>(torch.thread_number());
   const Running parent = find_running_node();
-  log.push(Node{sequence, parent.sequence, thread, find_stack(true), parent.thread, 0});
+  const Node node{sequence, parent.sequence, thread, find_stack(true), parent.thread, 0};
+  push_row("nodes", node);
   return sequence;
 }
 

@@ -65,18 +65,16 @@ inline void note_call(const CUpti_CallbackData* data) {
     return;
   }
   if (resolving) return;
-  static thread_local Log<Launch> log("launches");
   const char* name = data->functionName ? data->functionName : "";
   running = find_launch(data->correlationId, may_name_in(name));
   in_call = true;
-  log.push(running);
+  push_row("launches", running);
 }
 
 // A node of a CUDA graph: made by the call in which this thread is, or copied from another node.
 inline void note_graph_node(CUpti_CallbackId id, const CUpti_ResourceData* data) {
   const auto* graph = static_cast<const CUpti_GraphData*>(data->resourceDescriptor);
   if (graph == nullptr || graph->node == nullptr) return;
-  static thread_local Log<GraphNode> log("graphs");
   GraphNode node{};
   cuptiGetGraphNodeId(graph->node, &node.id);
   if (id == CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED && graph->originalNode != nullptr) {
@@ -85,7 +83,7 @@ inline void note_graph_node(CUpti_CallbackId id, const CUpti_ResourceData* data)
   } else {
     node.made = in_call ? running : find_launch(0, false);  // the driver may hold locks: no GIL
   }
-  log.push(node);
+  push_row("graphs", node);
 }
 
 inline void CUPTIAPI called(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id,

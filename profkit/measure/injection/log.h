@@ -5,6 +5,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -26,8 +27,6 @@ class Log {
   ~Log() {
     if (next_ != nullptr) munmap(end_ - kRows, kBytes);
     if (handle_ >= 0) close(handle_);
-    next_ = end_ = nullptr;
-    failed_ = true;  // what comes after the thread's end has nowhere to go
   }
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
@@ -74,5 +73,30 @@ class Log {
   Row* end_ = nullptr;
   bool failed_ = false;
 };
+
+// The calling thread's log of a kind of rows; null where the thread is at its end.
+//
+// It goes with its thread, but not with the process: libraries free their memory while that ends,
+// after all objects of the main thread are gone.
+template <typename Row>
+Log<Row>* find_log(const char* suffix) {
+  static thread_local Log<Row>* own = nullptr;
+  static thread_local bool is_over = false;
+  if (own != nullptr || is_over) return own;
+  static pthread_key_t key;
+  static const int made = pthread_key_create(&key, [](void* log) {
+    own = nullptr;
+    is_over = true;
+    delete static_cast<Log<Row>*>(log);
+  });
+  own = new Log<Row>(suffix);
+  if (made == 0) pthread_setspecific(key, own);
+  return own;
+}
+
+template <typename Row>
+void push_row(const char* suffix, const Row& row) {
+  if (Log<Row>* log = find_log<Row>(suffix)) log->push(row);
+}
 
 }  // namespace recorder

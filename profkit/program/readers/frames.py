@@ -17,6 +17,7 @@ CORE = frozenset(
 )
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 _STANDARD = re.compile(r"/lib/python3[^/]*/")
+_COMPILED = re.compile(r"inductor[^/]*/\w\w/c\w+\.py$")
 _TYPED = frozenset({"<stdin>", "<string>"})  # python -c, and what is typed
 _HOOK = "profkit_recorder"
 # A compiler wraps a module into one of its own, and a replicated model is one more.
@@ -45,7 +46,7 @@ class Frame:
         """The installed package that it is of; "python" for its own library, empty for the user's."""
         if self.file.startswith("<"):
             return "" if self.file in _TYPED else "python"
-        if _HOOK in self.file:
+        if _HOOK in self.file or self.is_compiled:
             return "python"
         if installed := _PACKAGE.search(self.file):
             return installed[1].removesuffix(".py")
@@ -60,6 +61,11 @@ class Frame:
     def is_core(self) -> bool:
         """Whether everything goes through such frames."""
         return self.package == "python" or self.package in CORE
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether torch.compile wrote its file."""
+        return _COMPILED.search(self.file) is not None
 
     @property
     def is_forward(self) -> bool:
@@ -128,6 +134,11 @@ def read_origin(row: Mapping[str, Any]) -> GraphOrigin:
 def is_waiting_for_engine(stack: Stack) -> bool:
     """Whether Python only waits there while autograd works in C++."""
     return bool(stack.frames) and stack.frames[0].function == ENGINE
+
+
+def lacks_origins(stack: Stack) -> bool:
+    """Whether a compiler made what was launched, and nothing is known of what it stands for."""
+    return not stack.generated and any(frame.is_compiled for frame in stack.frames)
 
 
 def place_of_stack(stack: Stack) -> Place:

@@ -108,7 +108,8 @@ def _process(folder: Path, pid: int) -> tuple[Process, list[str]]:
         spans=spans,
         places=places.places,
     )
-    return process, _notes(pid, about)
+    gaps = [f"process {pid}: {gap}" for gap in places.list_gaps()]
+    return process, [*_notes(pid, about), *gaps]
 
 
 def _notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
@@ -164,7 +165,10 @@ def _kernels(
             grid, block, shared, registers = rest
             sizes: dict[str, Any] = {"grid": tuple(grid.tolist()), "block": tuple(block.tolist())}
             sizes |= {"shared": shared, "registers": registers, "graph": bool(graph)}
-            sizes["origin"] = places.find_place(correlation, node if graph else 0)
+            origin = places.find_place(correlation, node if graph else 0)
+            # A collective begins when the last gradient of its bucket is there: nobody's line.
+            if not _name(names, name).startswith("nccl"):
+                sizes["origin"] = origin
             yield placed("kernel", _name(names, name), place, **sizes)
 
 

@@ -17,6 +17,7 @@ from profkit.files import list_folder, open_regular
 from profkit.program.readers.frames import (
     Stack,
     is_waiting_for_engine,
+    lacks_origins,
     place_of_stack,
     read_stack,
 )
@@ -65,6 +66,8 @@ class Places:
         self.launches: dict[int, Launch] = {}
         self.nodes: dict[tuple[int, int], Node] = {}
         self.graph_nodes: dict[int, tuple[int, Launch]] = {}
+        self.uncaptured: set[int] = set()  # nodes of graphs that ran and whose making was not seen
+        self.unexplained: set[int] = set()  # stacks in compiled code that does not tell its lines
         self._numbers: dict[Place, int] = {}
         self._of_launch: dict[Launch, int] = {}
         self._of_stack: dict[int, Place] = {}
@@ -80,11 +83,28 @@ class Places:
         launch = self.launches.get(correlation)
         if graph_node:
             launch = self._find_maker(graph_node)
+            if launch is None and self.launches:
+                self.uncaptured.add(graph_node)
         if launch is None:
             return -1
         if launch not in self._of_launch:
             self._of_launch[launch] = self._number(self._place_of_launch(launch))
         return self._of_launch[launch]
+
+    def list_gaps(self) -> list[str]:
+        """Say what has no line, and why; empty where everything has what can be had."""
+        gaps = []
+        if self.uncaptured:
+            gaps.append(
+                f"{len(self.uncaptured)} nodes of CUDA graphs have no line: their graph was made "
+                "before the recording began, or by the GPU's own libraries"
+            )
+        if self.unexplained:
+            gaps.append(
+                "some of what torch.compile made has the line of its call alone: this version of "
+                "torch does not tell from what a kernel was made, or it came from another cache"
+            )
+        return gaps
 
     def _number(self, place: Place) -> int:
         if place == Place():
@@ -151,6 +171,8 @@ class Places:
         if number not in self._of_stack:
             stack = self.stacks.get(number)
             self._of_stack[number] = place_of_stack(stack) if stack is not None else Place()
+            if stack is not None and lacks_origins(stack):
+                self.unexplained.add(number)
         return self._of_stack[number]
 
 

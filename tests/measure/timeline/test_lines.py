@@ -294,6 +294,46 @@ def test_what_a_killed_program_launched_has_its_line(library: Path, tmp_path: Pa
     assert {place_of(killed, a.origin).line for a in killed.activities} == {f"{program}:6"}
 
 
+def test_calls_at_the_end_of_the_process_and_of_threads_do_no_harm(
+    library: Path, tmp_path: Path
+) -> None:
+    """Libraries free the GPU's memory in handlers of their own, after a thread's objects are gone."""
+    source = tmp_path / "late.cpp"
+    source.write_text(
+        "#include <cstdint>\n"
+        "#include <cstdlib>\n"
+        'extern "C" void standin_launch(uint32_t, uint64_t);\n'
+        "struct Late {\n"
+        "  ~Late() { standin_launch(77, 0); }\n"
+        "};\n"
+        'extern "C" void begin() {\n'
+        "  static thread_local Late late;\n"
+        "  (void)&late;\n"
+        "  std::atexit([] { standin_launch(78, 0); });\n"
+        "}\n"
+    )
+    late = tmp_path / "late.so"
+    folder = str(library.parent)
+    command = ["g++", "-shared", "-fPIC", "-O2", str(source), f"-L{folder}", "-lcupti"]
+    subprocess.run([*command, f"-Wl,-rpath,{folder}", "-o", str(late)], check=True)
+    code = (
+        "import ctypes, threading\n"
+        "from profkit_recorder_started import launch\n"
+        f"late = ctypes.CDLL({str(late)!r})\n"
+        "late.begin()\n"
+        "launch()\n"
+        "def work():\n"
+        "    late.begin()\n"
+        "    launch()\n"
+        "threads = [threading.Thread(target=work) for _ in range(50)]\n"
+        "for thread in threads: thread.start()\n"
+        "for thread in threads: thread.join()\n"
+        "launch()\n"
+    )
+    of = Recording(library, tmp_path, code)
+    assert len(of.process.activities) >= 52
+
+
 def test_no_python_is_said_of_a_program_in_c(library: Path, tmp_path: Path) -> None:
     source = tmp_path / "program.c"
     source.write_text(
