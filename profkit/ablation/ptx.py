@@ -1,0 +1,317 @@
+"""The text of a PTX module  ->  its kernels, statement by statement; changes  ->  the text with them.
+
+What is not changed is kept letter for letter. A statement is known by its place in the text, and a
+change is a piece of text that is put before, behind or in the place of one. Comments are blanked before
+reading, so that places stay what they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from profkit.errors import ProfkitError
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_ENTRY = re.compile(r"\.entry\s+([\w$%]+)")
+_LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)[^\n]*")
+_LABEL = re.compile(r"([$%\w]+)\s*:(?!:)")
+_GUARD = re.compile(r"@(!?)\s*([%$\w]+)\s+")
+_OPCODE = re.compile(r"[a-z][\w.:]*")
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"\n]*)"', re.MULTILINE)
+_REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+([^;]*);")
+_BLOCK_OF_REGISTERS = re.compile(r"([%$\w]+)<(\d+)>")
+_NAME = re.compile(r"%[\w$]+(?:\.[xyzw])?|[A-Za-z_$][\w$]*")
+_ADDRESS = re.compile(r"\[\s*([%$\w]+)\s*(?:\+\s*(-?\s*\d+))?\s*\]")
+_VARIABLE = re.compile(
+    r"^\s*(?:\.(?:visible|weak|extern|common)\s+)*\.(global|const)\s[^;{(=]*?([\w$]+)\s*(?:\[|=|;)",
+    re.MULTILINE,
+)
+_BITS = re.compile(r"[busf](8|16|32|64|128)|bf16x2|f16x2|bf16")
+_ENDS_BLOCK = frozenset({"bra", "brx", "ret", "exit", "trap"})
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One instruction. Operands are text, as they stand."""
+
+    start: int  # its first letter, that of its guard where it has one
+    end: int  # behind its semicolon
+    guard: str  # the predicate's register; empty without one
+    negated: bool  # whether it is done where the predicate is false
+    opcode: str  # `ld.global.f32`
+    operands: tuple[str, ...]
+    line: tuple[int, int]  # the number of its source file, and the line there; zeros: not known
+    block: int  # which basic block of its kernel
+
+    @property
+    def words(self) -> list[str]:
+        return self.opcode.split(".")
+
+    def addresses(self) -> list[Address]:
+        """The operands that are places in memory, in order."""
+        found = []
+        for number, operand in enumerate(self.operands):
+            match = _ADDRESS.fullmatch(operand)
+            if match:
+                offset = int((match[2] or "0").replace(" ", ""))
+                found.append(Address(number, match[1], offset))
+        return found
+
+
+@dataclass(frozen=True)
+class Address:
+    operand: int  # which operand of its statement
+    base: str  # a register or the name of a variable
+    offset: int  # bytes
+
+    @property
+    def in_register(self) -> bool:
+        return self.base.startswith("%")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One entry function."""
+
+    name: str
+    body: int  # behind its opening brace
+    end: int  # its closing brace
+    statements: tuple[Statement, ...]
+    blocks: int  # how many basic blocks it has
+    types: dict[str, str] = field(repr=False)  # register -> its type, `b64`
+
+    def is_wide(self, register: str) -> bool:
+        """Whether a register holds 64 bits."""
+        return self.types.get(register, "")[-2:] == "64"
+
+
+@dataclass(frozen=True)
+class Module:
+    text: str
+    kernels: dict[str, Kernel]
+    files: dict[int, str]  # number -> path of a source file
+    variables: tuple[str, ...]  # names of global and constant arrays
+
+
+def read_module(text: str) -> Module:
+    blank = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    if ".version" not in blank:
+        raise ProfkitError("this is no PTX: it has no .version", "nvcc -ptx writes it")
+    kernels = {}
+    for match in _ENTRY.finditer(blank):
+        opening = blank.find("{", match.end())
+        if opening < 0 or ";" in blank[match.end() : opening]:
+            continue  # declared here, written elsewhere
+        kernels[match[1]] = _read_kernel(match[1], blank, opening)
+    files = {int(number): path for number, path in _FILE.findall(text)}
+    outside = _without_bodies(blank)
+    variables = tuple(name for _, name in _VARIABLE.findall(outside))
+    return Module(text, kernels, files, variables)
+
+
+def _without_bodies(blank: str) -> str:
+    """The text with everything within braces left out."""
+    kept, depth = [], 0
+    for piece in re.split(r"([{}])", blank):
+        if piece == "{":
+            depth += 1
+        elif piece == "}":
+            depth -= 1
+        elif depth == 0:
+            kept.append(piece)
+    return "".join(kept)
+
+
+def _read_kernel(name: str, blank: str, opening: int) -> Kernel:
+    end = _find_closing(blank, opening)
+    statements: list[Statement] = []
+    types: dict[str, str] = {}
+    block, line = 0, (0, 0)
+    at = opening + 1
+    while at < end:
+        letter = blank[at]
+        if letter.isspace() or letter in "{};":
+            at += 1
+            continue
+        if loc := _LOC.match(blank, at):
+            line = (int(loc[1]), int(loc[2]))
+            at = loc.end()
+            continue
+        if label := _LABEL.match(blank, at):
+            block += 1
+            at = label.end()
+            continue
+        stop = blank.find(";", at)
+        if stop < 0 or stop > end:
+            raise ProfkitError(f"the PTX of {name} ends within a statement", "is the file whole?")
+        if letter == ".":
+            _read_registers(blank[at : stop + 1], types)
+        else:
+            statement = _read_statement(blank, at, stop, line, block)
+            statements.append(statement)
+            if statement.words[0] in _ENDS_BLOCK:
+                block += 1
+        at = stop + 1
+    return Kernel(name, opening + 1, end, tuple(statements), block + 1, types)
+
+
+def _find_closing(blank: str, opening: int) -> int:
+    depth = 0
+    for match in re.compile(r"[{}]").finditer(blank, opening):
+        depth += 1 if match[0] == "{" else -1
+        if depth == 0:
+            return match.start()
+    raise ProfkitError("this PTX ends within a kernel", "is the file whole?")
+
+
+def _read_registers(text: str, types: dict[str, str]) -> None:
+    match = _REGISTERS.fullmatch(text)
+    if not match:
+        return
+    for name in match[2].split(","):
+        several = _BLOCK_OF_REGISTERS.fullmatch(name.strip())
+        if several:
+            for number in range(int(several[2])):
+                types[f"{several[1]}{number}"] = match[1]
+        else:
+            types[name.strip()] = match[1]
+
+
+def _read_statement(
+    blank: str, start: int, stop: int, line: tuple[int, int], block: int
+) -> Statement:
+    at, guard, negated = start, "", False
+    if match := _GUARD.match(blank, at):
+        guard, negated, at = match[2], bool(match[1]), match.end()
+    opcode = _OPCODE.match(blank, at)
+    if opcode is None or opcode.end() > stop:
+        words = " ".join(blank[start:stop].split())[:80]
+        raise ProfkitError(f"this PTX has a statement that is not understood: {words}")
+    operands = tuple(_split_operands(blank[opcode.end() : stop]))
+    return Statement(start, stop + 1, guard, negated, opcode[0], operands, line, block)
+
+
+def _split_operands(text: str) -> Iterator[str]:
+    """Yield what stands between commas that are in no brackets."""
+    depth, begin = 0, 0
+    for at, letter in enumerate(text):
+        if letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            yield text[begin:at].strip()
+            begin = at + 1
+    if text[begin:].strip():
+        yield text[begin:].strip()
+
+
+# Instructions whose first operand is read, not written.
+_WRITES_NOTHING = (
+    "st red bra brx bar barrier ret exit trap prefetch prefetchu cp fence membar mbarrier discard "
+    "stmatrix griddepcontrol nanosleep wgmma tcgen05 setmaxnreg applypriority isspacep_ brkpt "
+    "pmevent sust sured clusterlaunchcontrol"
+).split()
+
+
+def find_written(statement: Statement) -> list[str]:
+    """The registers that a statement writes."""
+    words = statement.words
+    if words[0] == "wgmma" and "mma_async" in words:
+        return _NAME.findall(statement.operands[0])
+    if words[0] == "mbarrier" and ("test_wait" in statement.opcode or "try_wait" in statement.opcode):
+        return _NAME.findall(statement.operands[0])
+    if words[0] == "barrier" or words[0] == "bar":
+        return _NAME.findall(statement.operands[0]) if "red" in words else []
+    if words[0] == "wmma" and "store" in words:
+        return []
+    if words[0] in _WRITES_NOTHING or not statement.operands:
+        return []
+    return _NAME.findall(statement.operands[0])
+
+
+def find_read(statement: Statement) -> list[str]:
+    """The registers that a statement reads as values: not its guard, not those of addresses."""
+    first = 1 if find_written(statement) else 0
+    if statement.words[0] == "wgmma":
+        first = 0
+    names = []
+    for operand in statement.operands[first:]:
+        if not operand.startswith("["):
+            names += _NAME.findall(operand)
+    return names
+
+
+def find_addressing(statement: Statement) -> list[str]:
+    """The registers that say where in memory a statement works."""
+    names = []
+    for operand in statement.operands:
+        if operand.startswith("["):
+            names += _NAME.findall(operand)
+    return names
+
+
+def count_bytes(statement: Statement) -> int:
+    """How many bytes each thread of a load, store or atomic moves."""
+    size = 4
+    for word in statement.words:
+        match = _BITS.fullmatch(word)
+        if match and match[1]:
+            size = int(match[1]) // 8
+        elif match:
+            size = 2 if match[0] == "bf16" else 4
+    for word, times in (("v2", 2), ("v4", 4), ("v8", 8)):
+        if word in statement.words:
+            size *= times
+    return size
+
+
+@dataclass
+class Changes:
+    """What is to be put where in a module's text."""
+
+    module: Module
+    pieces: list[tuple[int, int, str]] = field(default_factory=list)  # (from, to, text)
+    registers: dict[str, str] = field(default_factory=dict)  # name -> type, `b64`
+    outside: dict[str, None] = field(default_factory=dict)  # declarations in front of all kernels
+
+    def begin(self, kernel: Kernel, lines: Sequence[str]) -> None:
+        """Put statements at the beginning of a kernel, behind its registers."""
+        self.put_before(kernel.statements[0], lines)
+
+    def put_before(self, statement: Statement, lines: Sequence[str]) -> None:
+        text = "".join(f"{line}\n\t" for line in lines)
+        self.pieces.append((statement.start, statement.start, text))
+
+    def replace(self, statement: Statement, text: str) -> None:
+        self.pieces.append((statement.start, statement.end, text))
+
+    def write(self) -> str:
+        """The module's text with all of it."""
+        text, pieces = self.module.text, list(self.pieces)
+        declared = "".join(f"\n\t.reg .{kind} {name};" for name, kind in self.registers.items())
+        for kernel in self.module.kernels.values():
+            pieces.append((kernel.body, kernel.body, declared))
+        head = re.search(r"\.address_size\s+\d+[^\n]*", text)
+        if head is None:
+            raise ProfkitError("this PTX has no .address_size", "nvcc and Triton write one")
+        before = "".join(f"\n{line}" for line in self.outside)
+        pieces.append((head.end(), head.end(), before))
+        pieces.sort(key=lambda piece: (piece[0], piece[1]))  # stable: in the order they were given
+        parts, at = [], 0
+        for start, end, new in pieces:
+            parts += [text[at:start], new]
+            at = end
+        return "".join([*parts, text[at:]])
+
+
+def write_guard(statement: Statement) -> str:
+    if not statement.guard:
+        return ""
+    return f"@{'!' if statement.negated else ''}{statement.guard} "
+
+
+def write_statement(statement: Statement, guard: str, operands: Sequence[str]) -> str:
+    return f"{guard}{statement.opcode} {', '.join(operands)};"

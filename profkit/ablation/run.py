@@ -1,0 +1,106 @@
+"""A variant and a case  ->  its ablation, measured in processes that may be lost on the way."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from profkit.ablation import assemble, server
+from profkit.ablation.classes import list_ablations
+from profkit.ablation.server import Answer, Task
+from profkit.errors import ProfkitError
+from profkit.files import temporary_folder, write_text
+from profkit.measure import process
+from profkit.measure.targets import Target, build_target
+from profkit.measure.variants import build
+from profkit.measure.variants.build import Build
+from profkit.records.ablation import AblationRecord
+
+ROUNDS = 30, 60  # in turns, each about a millisecond of launches
+_MODULE = "profkit.ablation.server"
+_SECONDS = 300.0  # that one process may take
+Progress = Callable[[str], None]
+
+
+def ablate_target(target: Target, progress: Progress) -> dict[str, dict[str, AblationRecord]]:
+    """Variant -> case -> what each cause costs."""
+    progress("build")
+    builds, support = build_target(target)
+    found: dict[str, dict[str, AblationRecord]] = {}
+    for built in builds:
+        if built.failure:
+            raise built.failure
+        by_case = found.setdefault(built.variant.id, {})
+        for case in target.cases:
+            began = time.monotonic()
+            record = _ablate_case(target, built, support, case, progress)
+            seconds = time.monotonic() - began
+            by_case[case] = msgspec.structs.replace(record, seconds=seconds)
+    return found
+
+
+def _ablate_case(
+    target: Target, built: Build, support: Path, case: str, progress: Progress
+) -> AblationRecord:
+    with temporary_folder(target.folder) as place:
+        task = Task(
+            problem=target.problem.path.parent,
+            build=target.folder,
+            support=support,
+            library=build.need_library(built),
+            case=case,
+            grid=built.variant.header.inputs,
+            ptx=_keep_ptx(built, target.folder, place),
+            arch=built.arch,
+            flags=tuple(assemble.read_ptxas_flags(built.flags)),
+            rounds=ROUNDS,
+            refused={},
+        )
+        return run_task(task, place, f"{built.variant.id} {case}", progress)
+
+
+def _keep_ptx(built: Build, folder: Path, place: Path) -> Path | None:
+    """Its PTX in a file; None where there is none: then its launch alone is varied."""
+    try:
+        text = assemble.write_ptx(built, folder)
+    except ProfkitError:
+        return None
+    file = place / "kernel.ptx"
+    write_text(file, text)
+    return file
+
+
+def run_task(task: Task, place: Path, name: str, progress: Progress) -> AblationRecord:
+    """Start processes until one ends: each begins without what the one before was lost to."""
+    known = {ablation.id for ablation in list_ablations()}
+    refused = dict(task.refused)
+    while True:
+        progress(name)
+        file = place / f"task-{len(refused)}.json"
+        file.write_bytes(msgspec.json.encode(msgspec.structs.replace(task, refused=refused)))
+        done = process.run_command([sys.executable, "-m", _MODULE, str(file)], _SECONDS)
+        if done.status == 0 and server.answer_of(file).is_file():
+            answer = msgspec.json.decode(server.answer_of(file).read_bytes(), type=Answer)
+            if answer.record is None:
+                raise ProfkitError(f"{name}: {answer.message}", answer.hint)
+            return answer.record
+        said = _read_log(server.log_of(file))
+        begun = [word for word in said if word in known]
+        if not begun or begun[-1] in refused:
+            words = done.output.strip().splitlines()[-1:] or said[-1:] or ["it said nothing"]
+            raise ProfkitError(
+                f"{name}: the measuring process was lost: {words[0][:300]}",
+                "profkit check says whether the variant itself is right",
+            )
+        refused[begun[-1]] = said[-1] if said[-1] != begun[-1] else f"it ended with {done.status}"
+
+
+def _read_log(file: Path) -> list[str]:
+    if not file.is_file():
+        return []
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]

@@ -1,0 +1,120 @@
+"""A task file  ->  what each cause of one variant at one case costs; the process that may be lost.
+
+`python -m profkit.ablation.server TASK.json` is started by run.py. What is begun is a line of the log
+beside the task; the answer is a file beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from profkit.ablation.launches import Hung
+from profkit.ablation.measurement import Conditions, measure_call
+from profkit.ablation.result import describe_found
+from profkit.errors import ProfkitError
+from profkit.files import read_text
+from profkit.measure import data
+from profkit.measure.cuda import device, library
+from profkit.measure.process import end_with_parent
+from profkit.measure.variants import problem
+from profkit.records.ablation import AblationRecord
+
+LOST = 3  # exit status: the GPU's context is gone, or a kernel hangs
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What to ablate, and how."""
+
+    problem: Path  # its folder
+    build: Path  # the build folder
+    support: Path  # the library of support.cu
+    library: Path  # the variant's
+    case: str
+    grid: str | None  # the header's `inputs:` key
+    ptx: Path | None  # None: there is none, and only the launch is varied
+    arch: str  # of its machine code
+    flags: tuple[str, ...]  # of ptxas
+    rounds: tuple[int, int]
+    refused: dict[str, str]  # ablation -> how it lost an earlier process
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What came of a task: a record, or an error in two lines."""
+
+    record: AblationRecord | None = None
+    message: str = ""
+    hint: str = ""
+
+
+def answer_of(task_file: Path) -> Path:
+    return task_file.with_suffix(".answer")
+
+
+def log_of(task_file: Path) -> Path:
+    return task_file.with_suffix(".log")
+
+
+def _serve_task(task_file: Path) -> int:
+    end_with_parent()
+    task = msgspec.json.decode(task_file.read_bytes(), type=Task)
+    with log_of(task_file).open("a", encoding="utf-8") as log:
+
+        def say(what: str) -> None:
+            log.write(json.dumps(what) + "\n")
+            log.flush()
+
+        try:
+            answer = Answer(_measure_task(task, say))
+        except Hung as error:
+            say(f"hung: {error.message}")
+            return LOST
+        except device.CudaError as error:
+            if error.code in device.STICKY:
+                say(f"lost: {error.message}")
+                return LOST
+            answer = Answer(message=error.message, hint=error.hint)
+        except ProfkitError as error:
+            answer = Answer(message=error.message, hint=error.hint)
+        answer_of(task_file).write_bytes(msgspec.json.encode(answer))
+    return 0
+
+
+def _measure_task(task: Task, say: Callable[[str], None]) -> AblationRecord:
+    began = time.monotonic()
+    say("inputs")
+    loaded = problem.load_problem(task.problem)
+    here = data.prepare_data(loaded, task.case, 0, task.build, task.grid)
+    gpu = device.identified(device.open_gpu())
+    tools = library.Support(task.support, gpu)
+    code = library.load_library(task.library)
+    arena = data.place_arena(here)
+    arguments: dict[int, library.Args] = {}
+
+    def call(stream: int) -> None:
+        if stream not in arguments:
+            arguments[stream] = arena.args(loaded, stream)
+        library.start_launcher(code, arguments[stream])
+
+    text = read_text(task.ptx, 64 << 20) if task.ptx else None
+    conditions = Conditions(
+        gpu=gpu,
+        tools=tools,
+        folder=task.build,
+        arch=task.arch,
+        flags=task.flags,
+        rounds=task.rounds,
+        refused=task.refused,
+    )
+    say("load")
+    found = measure_call(call, lambda: arena.fill(here, arena.base), text, conditions, say)
+    return describe_found(found, gpu, time.monotonic() - began)
+
+
+if __name__ == "__main__":
+    sys.exit(_serve_task(Path(sys.argv[1])))

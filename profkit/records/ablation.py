@@ -1,0 +1,101 @@
+"""What was measured by taking one cause after the other away from a kernel: part of its run record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """One cause that could not be removed alone, and why."""
+
+    ablation: str
+    code: str  # `steers`, `other-work`, `nothing-to-take-away` ...
+    observed: str
+    threshold: str
+    remedy: str
+
+
+class LineGain(msgspec.Struct, frozen=True):
+    """What one source line has of a gain."""
+
+    line: str  # `name.cu:12`
+    gain: float
+
+
+class MeasuredAblation(msgspec.Struct, frozen=True):
+    """One cause taken away: times in seconds, gains as factors."""
+
+    ablation: str
+    title: str
+    reachable: bool  # whether a fix could get there; else the gain is only a bound
+    rules: tuple[str, ...]
+    time: float  # the original's time over the gain
+    gain: float  # of the twin's median over that without the cause
+    low: float | None  # the ends of its interval
+    high: float | None
+    twin: float  # the twin's time over the original's: what choosing costs
+    executed: float | None  # the largest difference of an opcode's executed count; None: not counted
+    changed: str  # in words
+    kept: str = ""
+    lines: tuple[LineGain, ...] = ()
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What launch alone showed: times over the original's; None where it was not tried."""
+
+    half_occupancy: float | None = None
+    quarter_occupancy: float | None = None
+    half_grid: float | None = None
+    cold: float | None = None
+    idle: float | None = None  # share of the SMs' time without a block
+    longest_block: float | None = None  # over the median block
+    blocks: int = 0
+    blocks_per_sm: int = 0
+    occupancy: float | None = None  # resident warps over the most that an SM holds
+    occupancy_limit: str = ""
+
+
+class AblationVerdict(msgspec.Struct, frozen=True):
+    """What it waits for, said without counters; `unknown` with what is missing."""
+
+    bound: str
+    limiter: str
+    cause: str  # a rule; empty where that cannot be told
+    because: str
+    gain: float | None = None  # of what is reachable, measured
+    missing: Refusal | None = None
+
+
+class AblationRecord(msgspec.Struct, frozen=True):
+    """All that was measured of one variant at one case."""
+
+    kernels: tuple[str, ...]
+    base: float  # seconds per call, warm
+    low: float | None
+    high: float | None
+    rebuilt: float | None  # the time of the same code assembled here over the original's
+    measured: tuple[MeasuredAblation, ...]
+    refused: tuple[Refusal, ...]
+    shape: Shape
+    busy: dict[str, float]  # unit -> share of its peak, from counted instructions
+    seen: dict[str, float]  # lanes at work, bytes asked for, loads that decide addresses
+    verdict: AblationVerdict
+    seconds: float = 0.0  # that all of it took
+    both: float | None = None  # the gain of the two largest reachable ones together, where measured
+    sm_clock: float | None = None  # Hz, behind the timing
+    power: float | None = None  # W
+    gpu: str = ""
+    others: dict[str, float] = {}  # name -> seconds of what took turns with it
+
+    @classmethod
+    def of_record(cls, document: Any) -> AblationRecord | None:
+        """Read it from a run record; None where it is of another form."""
+        try:
+            return msgspec.convert(document, cls, strict=False)
+        except msgspec.ValidationError:
+            return None
+
+    def to_json(self) -> Any:
+        return msgspec.to_builtins(self)
