@@ -17,6 +17,7 @@ _MATRIX_ROW = 16  # bytes that a lane of ldmatrix or stmatrix says the place of
 _MEMORY = frozenset(
     "ld ldu st atom red ldmatrix stmatrix wmma cp mbarrier prefetch tex suld sust wgmma".split()
 )
+_SPACES = frozenset("global shared local param const".split())
 _FLOW = frozenset("bra brx ret exit bar barrier call nanosleep trap".split())
 
 
@@ -29,13 +30,20 @@ class Access:
     statement: Statement
     address: Address
     kind: str  # load, store or atomic
-    space: str  # global, shared or generic
+    space: str  # global, shared, const or generic
     width: int  # bytes of each thread
     steers: bool  # whether what it reads decides what the kernel does next
+    called: bool  # whether it is in a function that kernels call
+
+    @property
+    def in_global(self) -> bool:
+        return self.space in ("global", "generic")
 
     @property
     def unmovable(self) -> str:
         """Why its address cannot be another; empty where it can."""
+        if self.called:
+            return "it is in a function that is called"
         if self.statement.words[0] == "wmma":
             return "the hardware decides where a fragment of wmma lies"
         if self.statement.opcode.startswith("cp.async.bulk"):
@@ -60,6 +68,7 @@ def find_accesses(module: Module) -> list[Access]:
                         space=space,
                         width=width,
                         steers=steers,
+                        called=not kernel.is_entry,
                     )
                 )
     return found
@@ -74,7 +83,7 @@ def _read_access(statement: Statement) -> Iterator[tuple[str, str, int, Address]
         space = _read_space(words)
         if space:
             yield _KINDS[first], space, ptx.count_bytes(statement), addresses[0]
-    elif first == "ldmatrix" or first == "stmatrix":
+    elif first in ("ldmatrix", "stmatrix"):
         kind = "load" if first == "ldmatrix" else "store"
         yield kind, _read_space(words) or "generic", _MATRIX_ROW, addresses[0]
     elif first == "wmma" and words[1] in ("load", "store"):
@@ -87,11 +96,11 @@ def _read_access(statement: Statement) -> Iterator[tuple[str, str, int, Address]
 
 
 def _read_space(words: list[str]) -> str:
-    """global, shared or generic; empty for memory that is a thread's own, or cannot be written."""
+    """global, shared, const or generic; empty for memory that is a thread's own."""
     for word in words:
-        if word in ("global", "shared") or word.startswith("shared::"):
+        if word in ("global", "shared", "const") or word.startswith("shared::"):
             return word.partition("::")[0]
-        if word in ("local", "param", "const"):
+        if word in ("local", "param"):
             return ""
     return "generic"
 
@@ -156,4 +165,4 @@ def _touches(words: list[str], space: str) -> bool:
     """Whether an access may be to shared or to local memory: a generic one may be to either."""
     if any(word == space or word.startswith(f"{space}::") for word in words):
         return True
-    return not any(word.partition("::")[0] in ("global", "shared", "local", "param", "const") for word in words)
+    return _SPACES.isdisjoint(word.partition("::")[0] for word in words)

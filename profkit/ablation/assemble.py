@@ -23,19 +23,24 @@ def write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> str:
     """The PTX that a build's machine code was made of; `more` flags make other PTX."""
     if built.variant.language is not CUDA:
         return _find_ptx(built)
-    key = hashlib.sha256(f"{built.key}{more}".encode()).hexdigest()[:16]
-    kept = folder / "ptx" / f"{built.variant.id}-{key}.ptx"
+    kept = ptx_file(built, folder, more)
     if not kept.is_file():
         nvcc = toolchain.need_tool("nvcc")
         with temporary_folder(folder) as place:
             made = place / "kernel.ptx"
             flags = [_virtual_target(flag) for flag in built.flags if flag not in _NOT_FOR_PTX]
-            command = [nvcc, *flags, *more, "-ptx", "-o", made, built.variant.path]
+            command: list[str | Path] = [nvcc, *flags, *more, "-ptx", "-o", made, built.variant.path]
             done = process.run_command(command, _SECONDS)
             if done.status != 0:
                 raise ProfkitError(f"nvcc wrote no PTX of {built.variant.path}", done.output[-500:])
             write_text(kept, read_text(made, PTX_LIMIT))
     return read_text(kept, PTX_LIMIT)
+
+
+def ptx_file(built: Build, folder: Path, more: Sequence[str] = ()) -> Path:
+    """Where the PTX of a build is kept."""
+    key = hashlib.sha256(f"{built.key}{more}".encode()).hexdigest()[:16]
+    return folder / "ptx" / f"{built.variant.id}-{key}.ptx"
 
 
 def _virtual_target(flag: str) -> str:
@@ -100,7 +105,7 @@ def assemble(text: str, arch: str, flags: Sequence[str], folder: Path) -> bytes:
         with temporary_folder(folder) as place:
             source, made = place / "kernel.ptx", place / "kernel.cubin"
             source.write_text(text, encoding="utf-8")
-            command = [ptxas, f"-arch=sm_{arch}", *flags, source, "-o", made]
+            command: list[str | Path] = [ptxas, f"-arch=sm_{arch}", *flags, source, "-o", made]
             done = process.run_command(command, _SECONDS)
             if done.status != 0 or not made.is_file():
                 words = " ".join(done.output.split())[-300:]

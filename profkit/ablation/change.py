@@ -28,6 +28,8 @@ class Code:
     threads: Mapping[str, int]  # of one launch of each kernel
     l2: int  # bytes of the GPU's L2
     room: int  # address of ROOM bytes
+    local_bytes: int  # of stack and spills of each thread
+    capped: bool  # whether the compiler's flags limit registers
     # accesses that went from end to end through one allocation: what lies between is theirs
     anchored: frozenset[int]
 
@@ -57,7 +59,8 @@ class Code:
         """Whether what a store writes may be read by a load that decides what is done next."""
         seen = self.survey.seen[store.number]
         for load in self.accesses:
-            if not load.steers or (load.space == "shared") != (store.space == "shared"):
+            apart = (load.space == "shared") != (store.space == "shared")
+            if not load.steers or apart or load.space == "const":
                 continue
             read = self.survey.seen[load.number]
             if read.requests and read.lowest < seen.highest and seen.lowest < read.highest:
@@ -76,6 +79,8 @@ class Change:
     kept: str = ""  # what of that kind stays, and why
     # source line -> the table that changes the accesses of that line only
     lines: Mapping[str, bytes] = field(default_factory=dict)
+    # other code, which needs no table and has no twin: it is held against the original
+    other_code: bool = False
 
 
 @dataclass(frozen=True)

@@ -23,23 +23,35 @@ _BOUND_WORTH = 1.15
 # Half of the warps take this much longer where they wait, and no longer where something is full.
 _OCCUPANCY_MATTERS = 1.35
 _FULL = 0.75  # of a unit's peak by counted instructions: kernels that fill one reach 0.8 to 0.95
-_DRAM_FULL = 0.6  # of DRAM's peak, by the bytes that threads ask for
+_DRAM_FULL = 0.85  # of DRAM's peak, by the bytes that threads ask for: a plain stream reaches 0.9
 _IDLE = 0.25  # of the SMs' time: more than the last wave of a dozen
 _UNEVEN = 1.5  # the longest block over the median one
 _SHORT = 3e-6  # seconds: starting a kernel takes one to two microseconds
 _FEW_LANES = 0.65  # of a warp's lanes at work
-_SAME_TIME = 0.85  # half of the blocks take at least this share of the time
+_WIDE = 0.9  # a unit as wide as issuing is full with it: this share of what is issued is its own
+_IN_CONFLICT = 1.5  # passes over the banks for each request that needs one
+_ROUNDED = 0.5  # of the single-precision instructions, multiplications and additions kept apart
+_ONE_WARP = 2.0  # the busiest warp of a block over their mean
+_IN_PROPORTION = 1.6  # half of the warps take nearly twice as long
 
 _LIMITERS = {
     "coalesced": ("memory", "dram"),
     "conflict-free": ("memory", "shared"),
     "atomics-spread": ("memory", "atomics"),
     "atomics-in-rows": ("memory", "shared"),
+    "constants-uniform": ("memory", "constant"),
+    "no-spills": ("memory", "l2"),
+}
+_OCCUPANCY = {
+    "shared": "occupancy-shared",
+    "registers": "occupancy-registers",
+    "blocks": "occupancy-blocks",
 }
 _GONE = {
     "no-fences": ("latency", "membar"),
     "no-sleeps": ("latency", "sleeping"),
     "no-barriers": ("latency", "barrier"),
+    "no-local-stores": ("memory", "l2"),
 }
 
 
@@ -89,7 +101,9 @@ def judge_case(case: Case) -> AblationVerdict:
         _judge_units,
         _judge_loads,
         _judge_stores,
+        _judge_warps,
         _judge_chains,
+        _judge_occupancy,
     )
     for step in steps:
         verdict = step(case)
@@ -144,14 +158,24 @@ def _judge_gone(case: Case) -> AblationVerdict | None:
 
 def _judge_units(case: Case) -> AblationVerdict | None:
     """A unit that counted instructions fill. One that others need too is full because of them."""
-    full = {unit: share for unit, share in case.busy.items() if share >= _FULL}
-    own = {unit: share for unit, share in full.items() if unit != "issue"}
-    if not full:
+    own = {unit: share for unit, share in case.busy.items() if unit != "issue"}
+    unit = max(own, key=lambda name: own[name], default="issue")
+    issued = case.busy.get("issue", 0.0)
+    if issued >= _FULL and own.get(unit, 0.0) < _WIDE * issued:
+        unit = "issue"
+    share = case.busy.get(unit, 0.0)
+    if share < _FULL:
         return None
-    unit = max(own or full, key=lambda name: full[name])
-    because = f"counted instructions keep {unit} busy for {full[unit]:.0%} of the time"
-    if unit == "shared":
-        return AblationVerdict("memory", "shared", "shared-bandwidth", because)
+    because = f"counted instructions keep {unit} busy for {min(share, 1.0):.0%} of the time"
+    ways, requests = case.seen.get("shared_ways", 0.0), case.seen.get("shared_requests", 0.0)
+    if unit == "shared" and ways > _IN_CONFLICT * requests:
+        because += f", {ways / requests:.2g} passes over the banks for each that is needed"
+        return AblationVerdict("memory", "shared", "shared-bank-conflicts", because)
+    if unit in ("shared", "l1"):
+        return AblationVerdict("memory", unit, f"{unit}-bandwidth", because)
+    if unit == "fp32" and case.seen.get("fp32_rounded", 0.0) > _ROUNDED * case.seen.get("fp32", 0.0):
+        because += ", by multiplications and additions that are kept apart"
+        return AblationVerdict("compute", unit, "non-fused-math", because)
     if case.seen.get("lanes", 1.0) < _FEW_LANES:
         because += f", with {case.seen['lanes']:.0%} of the lanes at work"
         return AblationVerdict("compute", unit, "thread-divergence", because)
@@ -177,15 +201,15 @@ def _judge_loads(case: Case) -> AblationVerdict | None:
             return _judge_waiting(case, because)
         if case.shape.half_occupancy is not None:
             return AblationVerdict("memory", limiter, rule, f"{because}; half of the warps are as fast")
-        return _judge_balance(case, because)
+        return _judge_balance(case, because) or _judge_waiting(case, because)
     return None
 
 
 def _judge_waiting(case: Case, because: str) -> AblationVerdict:
-    slower = f"half of the warps take {case.shape.half_occupancy:.2f} times as long"
-    limits = {"shared": "occupancy-shared", "registers": "occupancy-registers"}
-    limits["blocks"] = "occupancy-blocks"
-    rule = limits.get(case.shape.occupancy_limit)
+    half, rule = case.shape.half_occupancy, _OCCUPANCY.get(case.shape.occupancy_limit)
+    slower = "there cannot be fewer warps"
+    if half is not None:
+        slower = f"half of the warps take {half:.2f} times as long"
     if rule and case.shape.occupancy is not None and case.shape.occupancy <= 0.5:
         because = f"{because}; {slower}, and {case.shape.occupancy:.0%} of the warps fit"
         return AblationVerdict("latency", "long_scoreboard", rule, because)
@@ -203,6 +227,26 @@ def _judge_stores(case: Case) -> AblationVerdict | None:
     if case.waits:
         return AblationVerdict("latency", "drain", "store-drain", because)
     return None
+
+
+def _judge_warps(case: Case) -> AblationVerdict | None:
+    """Warps that wait at a barrier for one that has more to do: taking it away saves nobody's work."""
+    share = case.seen.get("busiest_warp", 1.0)
+    if not case.seen.get("barriers") or share < _ONE_WARP:
+        return None
+    because = f"one warp of a block executes {share:.2g} times the mean, the others wait for it"
+    return AblationVerdict("latency", "barrier", "barrier-wait", because)
+
+
+def _judge_occupancy(case: Case) -> AblationVerdict | None:
+    """More warps would help nearly in proportion, and something keeps them away."""
+    half, rule = case.shape.half_occupancy, _OCCUPANCY.get(case.shape.occupancy_limit)
+    few = case.shape.occupancy is not None and case.shape.occupancy <= 0.5
+    if half is None or half < _IN_PROPORTION or not rule or not few:
+        return None
+    because = f"half of the warps take {half:.2f} times as long, and "
+    because += f"{case.shape.occupancy:.0%} of what an SM holds fit"
+    return AblationVerdict("latency", "", rule, because)
 
 
 def _judge_chains(case: Case) -> AblationVerdict | None:

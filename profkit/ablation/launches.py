@@ -20,7 +20,7 @@ from profkit.measure.cuda import device, library
 _KERNEL_NODE, _MEMSET_NODE = 0, 2  # of CUgraphNodeType
 _CLUSTER, _COOPERATIVE = 4, 2  # of CUlaunchAttributeID
 _MOST_SHARED, _CARVEOUT, _REGISTERS, _STATIC_SHARED = 8, 9, 4, 1  # of CUfunction_attribute
-_OTHER_CLUSTERS = 14
+_OTHER_CLUSTERS, _LOCAL = 14, 3
 _POLL = 0.0005  # seconds between two looks at a launch that may hang
 
 
@@ -286,6 +286,11 @@ def count_registers(function: int) -> int:
 
 def count_static_shared(function: int) -> int:
     return _get_attribute(function, _STATIC_SHARED)
+
+
+def count_local(function: int) -> int:
+    """Bytes of stack and spills of each thread."""
+    return _get_attribute(function, _LOCAL)
 
 
 def count_blocks(function: int, threads: int, smem: int) -> int:

@@ -6,24 +6,23 @@ said before, so that whoever started it can go on without it.
 
 from __future__ import annotations
 
-import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isnan, prod
-from pathlib import Path
 from statistics import median
 
 from profkit.ablation import assemble, launches, survey, timeline, units
 from profkit.ablation.accesses import Access, find_accesses
 from profkit.ablation.change import ROOM, Ablation, Change, Code
 from profkit.ablation.classes import list_ablations
+from profkit.ablation.lab import Conditions, Lab
 from profkit.ablation.launches import Call, Loaded, Play
-from profkit.ablation.ptx import Module, read_module
-from profkit.ablation.readdress import TABLE
+from profkit.ablation.ptx import Changes, Module, read_module
 from profkit.errors import ProfkitError
 from profkit.measure import bench
 from profkit.measure.bench import Subject, Times
-from profkit.measure.cuda import device, library
+from profkit.measure.cuda import device
 from profkit.measure.cuda.resources import LIMITS, blocks_that_fit
 from profkit.records.ablation import LineGain, MeasuredAblation, Refusal, Shape
 
@@ -34,29 +33,7 @@ EXECUTED = 0.05  # by this share an opcode may be executed more or less often th
 COSTLY = 1.5
 WORTH = 1.05  # gains from here on are looked at line by line
 _MOST_LINES = 8
-WATCH = 20.0  # times the original's time that a rewritten kernel may take
-_LEAST_WATCH = 2.0  # seconds: the first launch of a module loads it
 _COLD_ROUNDS = 10, 10
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """How a call is measured."""
-
-    gpu: device.Gpu
-    tools: library.Support
-    folder: Path  # where machine code is kept
-    arch: str
-    flags: tuple[str, ...]  # of ptxas
-    rounds: tuple[int, int] = bench.ROUNDS
-    refused: Mapping[str, str] = field(default_factory=dict)  # what lost a process, and how
-
-
-@dataclass(frozen=True)
-class Subjects:
-    """What is timed beside: name -> how it is made again."""
-
-    plays: Mapping[str, Play]
 
 
 @dataclass(frozen=True)
@@ -77,69 +54,6 @@ class Found:
 
 
 Say = Callable[[str], None]
-
-
-class Lab:
-    """One call and its code, on the GPU that this process holds."""
-
-    def __init__(self, call: Callable[[int], None], reset: Callable[[], None], on: Conditions) -> None:
-        self.on, self.reset = on, reset
-        self.call: Call = launches.read_call(call)
-        self.stream = device.new_stream()
-        self.seconds = self._time_roughly()
-        self.loaded: dict[tuple[str, bytes], Loaded] = {}
-
-    def _time_roughly(self) -> float:
-        began = time.perf_counter()
-        Play(self.call).enqueue(self.stream)
-        device.synchronize(self.stream)
-        return time.perf_counter() - began
-
-    def load(self, module: Module, code: bytes, table: bytes = b"", table_name: str = TABLE) -> Loaded:
-        """Machine code of the module's kernels, with its own table and the original's arrays."""
-        names = [name for name in module.kernels if name in self.call.names]
-        loaded = launches.load_code(code, names)
-        for start in self.call.starts:
-            if start.name in loaded.functions:
-                launches.take_attributes(start, loaded)
-                launches.copy_globals(start, loaded, module.variables)
-        if table:
-            launches.write_global(loaded.module, table_name, table)
-        return loaded
-
-    def run(self, play: Play) -> None:
-        """Make a call once, on what the arrays held at first; ProfkitError if it does not end."""
-        self.reset()
-        device.synchronize()
-        launches.run_once(play.enqueue, self.stream, max(_LEAST_WATCH, WATCH * self.seconds))
-        device.synchronize()
-
-    def count(self, module: Module, accesses: Sequence[Access], code: bytes, table: bytes) -> list[int]:
-        """The counters of a counting copy after one call."""
-        loaded = self.load(module, code, table)
-        first = survey.first_counters(module, accesses)
-        launches.write_global(loaded.module, survey.COUNTS, launches.pack_words(first))
-        self.run(Play(self.call, loaded.functions))
-        words = launches.read_words(loaded.module, survey.COUNTS, len(first))
-        launches.unload_code(loaded)
-        return words
-
-    def draw_timeline(self, module: Module, code: bytes) -> timeline.Timeline | None:
-        """When the blocks ran; None where more than one kernel or too many blocks did."""
-        starts = self.call.starts
-        if len(starts) != 1 or prod(starts[0].grid) > timeline.MOST_BLOCKS:
-            return None
-        size = 8 * timeline.FIELDS * prod(starts[0].grid)
-        place = device.allocate(size)
-        device.fill(place, 0, size)
-        loaded = self.load(module, code, launches.pack_words([place]), timeline.PLACE)
-        self.run(Play(self.call, loaded.functions))
-        device.fill(place, 0, size)  # the first one loaded the module
-        self.run(Play(self.call, loaded.functions))
-        words = launches.read_memory(place, size // 8)
-        launches.unload_code(loaded)
-        device.free(place)
-        return timeline.read_timeline(words, self.on.gpu.sms)
 
 
 def measure_call(
@@ -208,10 +122,13 @@ def measure_call(
 
 def _keep_launched(module: Module, call: Call) -> Module | None:
     """The module with those kernels only that the call launches; None if there is none."""
-    kept = {name: kernel for name, kernel in module.kernels.items() if name in call.names}
-    if not kept:
+    kept = {}
+    for name, kernel in module.kernels.items():
+        if name in call.names or not kernel.is_entry:
+            kept[name] = kernel
+    if call.names.isdisjoint(kept):
         return None
-    return Module(module.text, kept, module.files, module.variables)
+    return replace(module, kernels=kept)
 
 
 def _survey(lab: Lab, module: Module) -> tuple[Code, timeline.Timeline | None]:
@@ -223,9 +140,11 @@ def _survey(lab: Lab, module: Module) -> tuple[Code, timeline.Timeline | None]:
     most = min(255, (1 << 16) // max(32, -(-threads // 32) * 32) // 8 * 8)
     capped = (*_without_cap(on.flags), f"-maxrregcount={most}")
     made = assemble.assemble_all([counting, spans], on.arch, capped, on.folder)
-    words = lab.count(module, found, _need(made[counting]), b"")
+    counter, drawn = made[counting], made[spans]
+    if isinstance(counter, ProfkitError):
+        raise counter
+    words = lab.count(module, found, counter, b"")
     seen = survey.read_counters(module, found, words)
-    drawn = made[spans]
     blocks = lab.draw_timeline(module, drawn) if isinstance(drawn, bytes) else None
     code = Code(
         module=module,
@@ -234,6 +153,8 @@ def _survey(lab: Lab, module: Module) -> tuple[Code, timeline.Timeline | None]:
         threads={start.name: prod(start.grid) * start.threads for start in lab.call.starts},
         l2=on.gpu.l2,
         room=device.allocate(ROOM),
+        local_bytes=max(launches.count_local(start.function) for start in lab.call.starts),
+        capped=list(on.flags) != _without_cap(on.flags),
         anchored=_find_anchored(found, seen),
     )
     device.fill(code.room, 0, ROOM)
@@ -244,18 +165,12 @@ def _without_cap(flags: Sequence[str]) -> list[str]:
     return [flag for flag in flags if not flag.startswith("-maxrregcount")]
 
 
-def _need(made: bytes | ProfkitError) -> bytes:
-    if isinstance(made, ProfkitError):
-        raise made
-    return made
-
-
 def _find_anchored(accesses: Sequence[Access], seen: survey.Survey) -> frozenset[int]:
     """Accesses of global memory whose first and last byte lie in one allocation."""
     anchored = set()
     for access in accesses:
         went = seen.seen[access.number]
-        if access.space == "shared" or not went.requests:
+        if not access.in_global or not went.requests:
             continue
         owner = launches.find_allocation(went.lowest)
         if owner and went.highest <= owner[0] + owner[1]:
@@ -284,74 +199,122 @@ def _load_changes(
 ) -> tuple[dict[str, Play], dict[str, float], list[Refusal]]:
     """What is timed of each change, how its executed counts differ, and what is not to be believed."""
     on, module = lab.on, code.module
-    rewritten = {change.text: read_module(change.text) for change in changes.values()}
-    rewritten = {text: _keep_launched(made, lab.call) or made for text, made in rewritten.items()}
-    counting = {text: survey.write_counting(made, []) for text, made in rewritten.items()}
-    made = assemble.assemble_all(
-        [module.text, *rewritten, *counting.values()], on.arch, on.flags, on.folder
-    )
-    base = lab.load(module, _need(made[module.text]))
+    base = lab.load(module, assemble.assemble(module.text, on.arch, on.flags, on.folder))
     plays = {"base": Play(lab.call, base.functions)}
+    rewritten: dict[Ablation, Module] = {}
+    texts: list[str] = []
+    for ablation, change in changes.items():
+        if not change.other_code:
+            rewritten[ablation] = pin_registers(lab, change.text)
+            texts += [rewritten[ablation].text, survey.write_counting(rewritten[ablation], [])]
+    made = assemble.assemble_all(texts, on.arch, on.flags, on.folder)
     executed: dict[str, float] = {}
     refused = []
     for ablation, change in changes.items():
-        machine, counter = made[change.text], made[counting[change.text]]
-        if isinstance(machine, ProfkitError) or isinstance(counter, ProfkitError):
-            words = str(machine if isinstance(machine, ProfkitError) else counter)
-            refused.append(ablation.refuse("does-not-assemble", words, "PTX that ptxas takes", ""))
-            continue
         say(ablation.id)
-        here = rewritten[change.text]
-        usual = lab.count(here, [], counter, change.twin)
-        without = lab.count(here, [], counter, change.table)
-        blocks = survey.count_blocks(here)
-        difference = survey.largest_difference(here, usual[:blocks], without[:blocks])
-        executed[ablation.id] = difference
-        if difference > EXECUTED:
-            refused.append(
-                ablation.refuse(
-                    "other-work",
-                    f"an opcode was executed {difference:.0%} more or less often",
-                    f"{EXECUTED:.0%}",
-                    "the kernel's work follows from its data: nothing can be taken away alone",
-                )
-            )
-            continue
-        twin = lab.load(here, machine, change.twin)
-        gone = lab.load(here, machine, change.table)
-        smem = _pin_occupancy(lab, base, twin)
-        if smem is None:
-            refused.append(
-                ablation.refuse(
-                    "occupancy",
-                    "fewer blocks fit on an SM with the instructions that choose",
-                    "as many as of the original",
-                    "-maxrregcount, or a kernel with a few registers left",
-                )
-            )
-            continue
-        pair = {"twin": twin, "gone": gone}
-        for which, loaded in pair.items():
-            play = Play(lab.call, loaded.functions, smem)
-            lab.run(play)
-            plays[f"{which}:{ablation.id}"] = play
+        try:
+            if change.other_code:
+                plays[f"gone:{ablation.id}"] = _load_other(lab, change)
+                continue
+            here = rewritten[ablation]
+            counter = _need(made[survey.write_counting(here, [])])
+            machine = _need(made[here.text])
+            executed[ablation.id] = _count_difference(lab, here, counter, change)
+            pair = {"twin": change.twin, "gone": change.table}
+            for which, table in pair.items():
+                play = _load_pinned(lab, here, machine, table, base)
+                lab.run(play)
+                plays[f"{which}:{ablation.id}"] = play
+        except Refused as why:
+            refused.append(ablation.refuse(why.code, why.observed, why.threshold, why.remedy))
     return plays, executed, refused
 
 
-def _pin_occupancy(lab: Lab, base: Loaded, other: Loaded) -> dict[str, int] | None:
-    """Dynamic shared memory with which as many blocks fit as of the base; None if fewer do."""
+class Refused(Exception):
+    """What is not to be believed of one change, and why."""
+
+    def __init__(self, code: str, observed: str, threshold: str, remedy: str = "") -> None:
+        super().__init__(observed)
+        self.code, self.observed, self.threshold, self.remedy = code, observed, threshold, remedy
+
+
+def _need(made: bytes | ProfkitError) -> bytes:
+    if isinstance(made, ProfkitError):
+        said = f"{made.message}: {made.hint}"
+        raise Refused("does-not-assemble", said, "PTX that ptxas takes")
+    return made
+
+
+def pin_registers(lab: Lab, text: str) -> Module:
+    """The rewritten code, held to as many registers as let the original's blocks fit."""
+    module = read_module(text)
+    changes = Changes(module)
+    for start in lab.call.starts:
+        if start.name in module.kernels:
+            blocks = launches.count_blocks(start.function, start.threads, start.smem)
+            changes.pin_blocks(module.kernels[start.name], start.threads, max(1, blocks))
+    pinned = read_module(changes.write())
+    return _keep_launched(pinned, lab.call) or pinned
+
+
+def _count_difference(lab: Lab, module: Module, counter: bytes, change: Change) -> float:
+    """How much more or less often an opcode is executed with the cause gone, at most."""
+    usual = lab.count(module, [], counter, change.twin)
+    without = lab.count(module, [], counter, change.table)
+    blocks = survey.count_blocks(module)
+    difference = survey.largest_difference(module, usual[:blocks], without[:blocks])
+    if difference > EXECUTED:
+        raise Refused(
+            "other-work",
+            f"an opcode was executed {difference:.0%} more or less often",
+            f"{EXECUTED:.0%}",
+            "the kernel's work follows from its data: nothing can be taken away alone",
+        )
+    return difference
+
+
+def _load_pinned(lab: Lab, module: Module, machine: bytes, table: bytes, base: Loaded) -> Play:
+    """Rewritten code of which as many blocks fit on an SM as of the base."""
+    loaded = lab.load(module, machine, table)
     pinned = {}
     for start in lab.call.starts:
-        if start.name not in other.functions:
+        if start.name not in loaded.functions:
             continue
         wanted = launches.count_blocks(base.functions[start.name], start.threads, start.smem)
-        function = other.functions[start.name]
-        if launches.count_blocks(function, start.threads, start.smem) < wanted:
-            return None
+        function = loaded.functions[start.name]
+        fitting = launches.count_blocks(function, start.threads, start.smem)
+        if fitting < wanted:
+            raise Refused(
+                "occupancy",
+                f"{fitting} blocks fit on an SM with the instructions that choose",
+                f"{wanted}, as of the original",
+                "give the kernel a few registers more: fewer threads a block, or no limit of them",
+            )
         size = _find_shared(function, start.threads, start.smem, wanted)
         if size != start.smem:
             pinned[start.name] = size
-    return pinned
+    return Play(lab.call, loaded.functions, pinned)
+
+
+def _load_other(lab: Lab, change: Change) -> Play:
+    """Other code that does the same, with no more blocks on an SM than the original has."""
+    on = lab.on
+    module = read_module(change.text)
+    module = _keep_launched(module, lab.call) or module
+    flags = _without_cap(on.flags)
+    made = assemble.assemble_all([change.text], on.arch, flags, on.folder)
+    loaded = lab.load(module, _need(made[change.text]))
+    pinned = {}
+    for start in lab.call.starts:
+        if start.name in loaded.functions:
+            wanted = launches.count_blocks(start.function, start.threads, start.smem)
+            function = loaded.functions[start.name]
+            size = _find_shared(function, start.threads, start.smem, wanted)
+            if size != start.smem:
+                pinned[start.name] = size
+    play = Play(lab.call, loaded.functions, pinned)
+    lab.run(play)
+    return play
 
 
 _STEP = 1024  # bytes of shared memory between two tries
@@ -420,7 +383,8 @@ def _compare(
     original = median(times["original"].warm)
     rebuilt = median(times["base"].warm) / original if "base" in times else 1.0
     for ablation, change in changes.items():
-        twin, gone = times.get(f"twin:{ablation.id}"), times.get(f"gone:{ablation.id}")
+        before = "base" if change.other_code else f"twin:{ablation.id}"
+        twin, gone = times.get(before), times.get(f"gone:{ablation.id}")
         if twin is None or gone is None:
             continue
         cost = median(twin.warm) / original
@@ -469,8 +433,8 @@ def _time_lines(
         change = by_id[row.ablation]
         if row.gain < WORTH or not row.reachable or len(change.lines) < 2:
             continue
-        machine = _need(assemble.assemble_all([change.text], on.arch, on.flags, on.folder)[change.text])
-        module = _keep_launched(read_module(change.text), lab.call) or code.module
+        module = pin_registers(lab, change.text)
+        machine = assemble.assemble(module.text, on.arch, on.flags, on.folder)
         tables = {"": change.twin, **dict(list(change.lines.items())[:_MOST_LINES])}
         for place, table in tables.items():
             loaded = lab.load(module, machine, table)
@@ -537,20 +501,30 @@ def _measure_busy(code: Code, base: Times, on: Conditions) -> dict[str, float]:
 
 def _sum_survey(code: Code) -> dict[str, float]:
     """What the survey saw of the whole call, in few numbers."""
-    threads, warps = sum(code.survey.executed.values()), sum(code.survey.issued.values())
-    steering = sum(a.steers and code.has_executed(a) for a in code.accesses if a.space != "shared")
-    loads = stores = 0
+    executed, issued = code.survey.executed, code.survey.issued
+    threads, warps = sum(executed.values()), sum(issued.values())
+    sums: Counter[str] = Counter()
     for access in code.accesses:
         seen = code.survey.seen[access.number]
-        if access.space != "shared" and access.kind == "store":
-            stores += seen.threads * access.width
-        elif access.space != "shared":
-            loads += seen.threads * access.width
-    shared = sum(a.steers and code.has_executed(a) for a in code.accesses if a.space == "shared")
+        if access.in_global and access.kind == "store":
+            sums["stored_bytes"] += seen.threads * access.width
+        elif access.in_global:
+            sums["loaded_bytes"] += seen.threads * access.width
+            sums["steering_loads"] += access.steers and seen.requests > 0
+        elif access.space == "shared":
+            sums["steering_shared"] += access.steers and seen.requests > 0
+            sums["shared_ways"] += seen.ways
+            sums["shared_requests"] += seen.requests
+    for opcode, number in issued.items():
+        words = opcode.split(".")
+        if words[-1] == "f32" and words[0] in ("add", "sub", "mul", "fma"):
+            sums["fp32"] += number
+            sums["fp32_rounded"] += number * (words[0] != "fma" and "rn" in words)
+        if words[0] in ("bar", "barrier") and "warp" not in words:
+            sums["barriers"] += number
+    by_warp = [number for number in code.survey.by_warp if number]
     return {
+        **sums,
         "lanes": threads / (32 * warps) if warps else 1.0,
-        "steering_loads": steering,
-        "steering_shared": shared,
-        "loaded_bytes": loads,
-        "stored_bytes": stores,
+        "busiest_warp": max(by_warp) * len(by_warp) / sum(by_warp) if by_warp else 1.0,
     }

@@ -15,6 +15,7 @@ from profkit.errors import ProfkitError
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENTRY = re.compile(r"\.entry\s+([\w$%]+)")
+_FUNCTION = re.compile(r"\.func\s+(?:\([^)]*\)\s*)?([\w$%]+)")
 _LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)[^\n]*")
 _LABEL = re.compile(r"([$%\w]+)\s*:(?!:)")
 _GUARD = re.compile(r"@(!?)\s*([%$\w]+)\s+")
@@ -25,7 +26,7 @@ _BLOCK_OF_REGISTERS = re.compile(r"([%$\w]+)<(\d+)>")
 _NAME = re.compile(r"%[\w$]+(?:\.[xyzw])?|[A-Za-z_$][\w$]*")
 _ADDRESS = re.compile(r"\[\s*([%$\w]+)\s*(?:\+\s*(-?\s*\d+))?\s*\]")
 _VARIABLE = re.compile(
-    r"^\s*(?:\.(?:visible|weak|extern|common)\s+)*\.(global|const)\s[^;{(=]*?([\w$]+)\s*(?:\[|=|;)",
+    r"^[ \t]*((?:\.(?:visible|weak|extern|common)\s+)*)\.(global|const)\s[^;{(=]*?([\w$]+)\s*(?:\[|=|;)",
     re.MULTILINE,
 )
 _BITS = re.compile(r"[busf](8|16|32|64|128)|bf16x2|f16x2|bf16")
@@ -73,9 +74,11 @@ class Address:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One entry function."""
+    """One entry function, or a function that kernels call."""
 
     name: str
+    is_entry: bool
+    directives: str  # between its parameters and its body: `.maxntid 256, 1, 1`
     body: int  # behind its opening brace
     end: int  # its closing brace
     statements: tuple[Statement, ...]
@@ -90,9 +93,10 @@ class Kernel:
 @dataclass(frozen=True)
 class Module:
     text: str
-    kernels: dict[str, Kernel]
+    kernels: dict[str, Kernel]  # by name; functions too
     files: dict[int, str]  # number -> path of a source file
     variables: tuple[str, ...]  # names of global and constant arrays
+    hidden: tuple[int, ...]  # where those begin that no other module may see
 
 
 def read_module(text: str) -> Module:
@@ -100,31 +104,28 @@ def read_module(text: str) -> Module:
     if ".version" not in blank:
         raise ProfkitError("this is no PTX: it has no .version", "nvcc -ptx writes it")
     kernels = {}
-    for match in _ENTRY.finditer(blank):
+    for match in [*_ENTRY.finditer(blank), *_FUNCTION.finditer(blank)]:
         opening = blank.find("{", match.end())
         if opening < 0 or ";" in blank[match.end() : opening]:
             continue  # declared here, written elsewhere
-        kernels[match[1]] = _read_kernel(match[1], blank, opening)
+        between = blank[match.end() : opening]
+        directives = between.rpartition(")")[2]
+        is_entry = match[0].startswith(".entry")
+        kernels[match[1]] = _read_kernel(match[1], is_entry, directives, blank, opening)
     files = {int(number): path for number, path in _FILE.findall(text)}
-    outside = _without_bodies(blank)
-    variables = tuple(name for _, name in _VARIABLE.findall(outside))
-    return Module(text, kernels, files, variables)
+    variables, hidden = [], []
+    for match in _VARIABLE.finditer(blank):
+        if any(kernel.body <= match.start() < kernel.end for kernel in kernels.values()):
+            continue
+        variables.append(match[3])
+        if not match[1]:
+            hidden.append(match.start(2) - 1)
+    return Module(text, kernels, files, tuple(variables), tuple(hidden))
 
 
-def _without_bodies(blank: str) -> str:
-    """The text with everything within braces left out."""
-    kept, depth = [], 0
-    for piece in re.split(r"([{}])", blank):
-        if piece == "{":
-            depth += 1
-        elif piece == "}":
-            depth -= 1
-        elif depth == 0:
-            kept.append(piece)
-    return "".join(kept)
-
-
-def _read_kernel(name: str, blank: str, opening: int) -> Kernel:
+def _read_kernel(
+    name: str, is_entry: bool, directives: str, blank: str, opening: int
+) -> Kernel:
     end = _find_closing(blank, opening)
     statements: list[Statement] = []
     types: dict[str, str] = {}
@@ -154,7 +155,16 @@ def _read_kernel(name: str, blank: str, opening: int) -> Kernel:
             if statement.words[0] in _ENDS_BLOCK:
                 block += 1
         at = stop + 1
-    return Kernel(name, opening + 1, end, tuple(statements), block + 1, types)
+    return Kernel(
+        name=name,
+        is_entry=is_entry,
+        directives=directives,
+        body=opening + 1,
+        end=end,
+        statements=tuple(statements),
+        blocks=block + 1,
+        types=types,
+    )
 
 
 def _find_closing(blank: str, opening: int) -> int:
@@ -288,6 +298,16 @@ class Changes:
     def replace(self, statement: Statement, text: str) -> None:
         self.pieces.append((statement.start, statement.end, text))
 
+    def pin_blocks(self, kernel: Kernel, threads: int, blocks: int) -> None:
+        """Let as many blocks of so many threads fit on an SM, whatever registers that leaves."""
+        if ".maxnreg" in kernel.directives or ".minnctapersm" in kernel.directives:
+            return
+        lines = [f".minnctapersm {blocks}\n"]
+        if ".maxntid" not in kernel.directives and ".reqntid" not in kernel.directives:
+            lines.insert(0, f".maxntid {threads}, 1, 1\n")
+        opening = kernel.body - 1
+        self.pieces.append((opening, opening, "".join(lines)))
+
     def write(self) -> str:
         """The module's text with all of it."""
         text, pieces = self.module.text, list(self.pieces)
@@ -297,6 +317,7 @@ class Changes:
         head = re.search(r"\.address_size\s+\d+[^\n]*", text)
         if head is None:
             raise ProfkitError("this PTX has no .address_size", "nvcc and Triton write one")
+        pieces += [(at, at, ".visible ") for at in self.module.hidden]
         before = "".join(f"\n{line}" for line in self.outside)
         pieces.append((head.end(), head.end(), before))
         pieces.sort(key=lambda piece: (piece[0], piece[1]))  # stable: in the order they were given

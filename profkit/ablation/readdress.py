@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from profkit.ablation import ptx
 from profkit.ablation.accesses import Access
@@ -69,7 +69,7 @@ def find_streams(
                 break
         else:
             groups.append((access, [access], seen.lowest, seen.highest))
-    streams = []
+    streams: list[Stream] = []
     for first, members, low, high in groups:
         base = -(-low // ROW) * ROW
         length = min((high - base) // ROW * ROW, (1 << 32) - ROW)
@@ -79,8 +79,13 @@ def find_streams(
     return streams
 
 
-def write_streams(module: Module, accesses: Sequence[Access], streams: Sequence[Stream]) -> str:
-    """The module with the accesses of the streams led by the table."""
+def write_streams(
+    module: Module, accesses: Sequence[Access], streams: Sequence[Stream], cached: bool = False
+) -> str:
+    """The module with the accesses of the streams led by the table.
+
+    `cached`: loads that pass by the L1 are made through it.
+    """
     changes = Changes(module)
     moved = [number for stream in streams for number in stream.accesses]
     _declare_table(changes, len(streams), len(moved))
@@ -92,7 +97,7 @@ def write_streams(module: Module, accesses: Sequence[Access], streams: Sequence[
     for stream in streams:
         for number in stream.accesses:
             place = _STREAM.size * len(streams) + _ACCESS.size * row
-            _lead_access(changes, accesses[number], stream, place)
+            _lead_access(changes, accesses[number], stream, place, cached)
             row += 1
     return changes.write()
 
@@ -157,7 +162,9 @@ def _write_beginning(changes: Changes, streams: Sequence[Stream]) -> list[str]:
     return lines
 
 
-def _lead_access(changes: Changes, access: Access, stream: Stream, place: int) -> None:
+def _lead_access(
+    changes: Changes, access: Access, stream: Stream, place: int, cached: bool
+) -> None:
     """Let the table choose an access's address, and go on in the stream behind it.
 
     (original & stays) | (where in the stream + begin), with one of the two empty.
@@ -185,7 +192,16 @@ def _lead_access(changes: Changes, access: Access, stream: Stream, place: int) -
         f"min.u32 {at}, {at}, {length};",
     ]
     changes.put_before(access.statement, lines)
-    changes.replace(access.statement, _move_access(access, new))
+    changes.replace(access.statement, _move_access(access, new, cached))
+
+
+_PAST_L1 = (".cg", ".cv", ".L1::no_allocate")
+
+
+def passes_by_l1(access: Access) -> bool:
+    """Whether a load goes past the L1 for no other reason than that it was told to."""
+    words = access.statement.words
+    return words[0] == "ld" and any(f".{word}" in _PAST_L1 for word in words)
 
 
 def _put_base(kernel: Kernel, access: Access, register: str) -> list[str]:
@@ -195,9 +211,12 @@ def _put_base(kernel: Kernel, access: Access, register: str) -> list[str]:
     return [f"mov.u64 {register}, {base};"]
 
 
-def _move_access(access: Access, register: str) -> str:
+def _move_access(access: Access, register: str, cached: bool = False) -> str:
     """The statement of an access with its base in another register."""
     statement, operands = access.statement, list(access.statement.operands)
+    if cached and passes_by_l1(access):
+        through = [word for word in statement.words if f".{word}" not in _PAST_L1]
+        statement = replace(statement, opcode=".".join(through))
     offset = f"+{access.address.offset}" if access.address.offset else ""
     operands[access.address.operand] = f"[{register}{offset}]"
     return ptx.write_statement(statement, ptx.write_guard(statement), operands)
@@ -208,11 +227,16 @@ _SHARED = struct.Struct("<II")  # which bits of the original address stay, what 
 
 
 def write_rows(
-    module: Module, accesses: Sequence[Access], moved: Sequence[int], new_row: bool = False
+    module: Module,
+    accesses: Sequence[Access],
+    moved: Sequence[int],
+    new_row: bool = False,
+    one_place: bool = False,
 ) -> str:
     """The module with accesses of shared memory that the table may send to their lanes' places.
 
-    `new_row`: in memory of their own, for those that touch less than a row.
+    `new_row`: in memory of their own, for those that touch less than a row. `one_place`: all lanes to
+    the same place, which is what constant memory likes.
     """
     changes = Changes(module)
     if new_row:
@@ -223,7 +247,8 @@ def write_rows(
     for kernel in module.kernels.values():
         if any(accesses[number].kernel == kernel.name for number in moved):
             changes.registers["%profkit_lane"] = "b32"
-            changes.begin(kernel, ["mov.u32 %profkit_lane, %laneid;"])
+            lane = "0" if one_place else "%laneid"
+            changes.begin(kernel, [f"mov.u32 %profkit_lane, {lane};"])
     for row, number in enumerate(moved):
         _lead_row(changes, accesses[number], _SHARED.size * row, new_row)
     return changes.write()
@@ -248,6 +273,11 @@ def _lead_row(changes: Changes, access: Access, place: int, new_row: bool) -> No
         f"and.b32 {old}, {old}, {stays};",
         f"xor.b32 {new}, {old}, {new};",
     ]
+    if access.address.in_register and kernel.is_wide(base):
+        wide = "%profkit_w"
+        changes.registers[wide] = "b64"
+        lines.append(f"cvt.u64.u32 {wide}, {new};")
+        new = wide
     changes.put_before(access.statement, lines)
     changes.replace(access.statement, _move_access(access, new))
 

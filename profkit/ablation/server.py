@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 
 from profkit.ablation.launches import Hung
-from profkit.ablation.measurement import Conditions, measure_call
+from profkit.ablation.lab import Conditions
+from profkit.ablation.measurement import measure_call
 from profkit.ablation.result import describe_found
 from profkit.errors import ProfkitError
 from profkit.files import read_text

@@ -36,8 +36,10 @@ def find_movable(code: Code) -> list[Access]:
     return movable
 
 
-def make_change(code: Code, on: Sequence[int], walk: Walk, changed: str, kept: str) -> Change:
-    """Send the accesses `on` along their streams as `walk` says."""
+def make_change(
+    code: Code, on: Sequence[int], walk: Walk, changed: str, kept: str, cached: bool = False
+) -> Change:
+    """Send the accesses `on` along their streams as `walk` says; `cached`: through the L1."""
     streams = find_streams(find_movable(code), code.survey)
     paths = {stream.number: walk(stream) for stream in streams}
     chosen = set(on)
@@ -47,7 +49,7 @@ def make_change(code: Code, on: Sequence[int], walk: Walk, changed: str, kept: s
         if place:
             lines[place] = fill_table(streams, paths, here, code.accesses)
     return Change(
-        text=write_streams(code.module, code.accesses, streams),
+        text=write_streams(code.module, code.accesses, streams, cached),
         table=fill_table(streams, paths, chosen, code.accesses),
         twin=fill_table(streams, {}, set(), code.accesses),
         changed=changed,
@@ -65,7 +67,7 @@ def walk_all(code: Code) -> Walk:
 
     def walk(stream: Stream) -> Path:
         step = code.threads[stream.kernel] * stream.width % stream.length // ROW * ROW
-        return Path(stream.base, stream.length, step or _leap(stream.length))
+        return Path(stream.base, stream.length, step or leap_through(stream.length))
 
     return walk
 
@@ -75,12 +77,13 @@ def walk_window(size: int) -> Walk:
 
     def walk(stream: Stream) -> Path:
         length = max(ROW, min(size, stream.length) // ROW * ROW)
-        return Path(stream.base, length, _leap(length))
+        return Path(stream.base, length, leap_through(length))
 
     return walk
 
 
-def _leap(length: int) -> int:
+def leap_through(length: int) -> int:
+    """A step, in whole rows, that comes back to the same bytes late."""
     return int(length * _GOLDEN) // ROW * ROW
 
 
@@ -88,7 +91,7 @@ def describe_kept(code: Code, kinds: Sequence[str]) -> str:
     """How many accesses of global memory stay where they are, and why."""
     steering = unmovable = apart = 0
     for access in code.accesses:
-        if access.space == "shared" or access.kind not in kinds or not code.has_executed(access):
+        if not access.in_global or access.kind not in kinds or not code.has_executed(access):
             continue
         steering += access.steers
         unmovable += bool(access.unmovable) and not access.steers

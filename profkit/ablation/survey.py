@@ -18,6 +18,7 @@ from profkit.ablation.ptx import Changes, Module
 COUNTS = "profkit_counts"
 _FIELDS = 6  # requests, threads, units, ways, lowest, highest
 _BYTES = 8
+_WARPS = 32  # of a block at most: each has a counter of its own
 NOTHING = (1 << 64) - 1  # what a lowest address begins with
 
 
@@ -44,11 +45,12 @@ class Survey:
     seen: tuple[Seen, ...]  # of each access
     executed: Counter[str]  # PTX instructions by opcode, executed by threads
     issued: Counter[str]  # the same by warps
+    by_warp: tuple[int, ...]  # instructions of all first warps of blocks, of all second ones ...
 
 
 def count_words(module: Module, accesses: Sequence[Access]) -> int:
     """How many counters there are."""
-    return 2 * count_blocks(module) + _FIELDS * len(accesses)
+    return (1 + _WARPS) * count_blocks(module) + _FIELDS * len(accesses)
 
 
 def count_blocks(module: Module) -> int:
@@ -57,7 +59,7 @@ def count_blocks(module: Module) -> int:
 
 def first_counters(module: Module, accesses: Sequence[Access]) -> list[int]:
     """What the counters hold before a call."""
-    return [0] * (2 * count_blocks(module)) + [0, 0, 0, 0, NOTHING, 0] * len(accesses)
+    return [0] * ((1 + _WARPS) * count_blocks(module)) + [0, 0, 0, 0, NOTHING, 0] * len(accesses)
 
 
 def write_counting(module: Module, accesses: Sequence[Access]) -> str:
@@ -71,27 +73,41 @@ def write_counting(module: Module, accesses: Sequence[Access]) -> str:
         for statement in kernel.statements:
             if statement.block not in counted:
                 counted.add(statement.block)
-                lines = _count_block(_BYTES * (first + statement.block), _BYTES * blocks)
+                number = first + statement.block
+                lines = _count_block(_BYTES * number, _BYTES * (blocks + _WARPS * number))
                 changes.put_before(statement, lines)
         first += kernel.blocks
     for access in accesses:
-        place = _BYTES * (2 * blocks + _FIELDS * access.number)
+        place = _BYTES * ((1 + _WARPS) * blocks + _FIELDS * access.number)
         changes.put_before(access.statement, _count_access(module, access, place))
     return changes.write()
 
 
-def _count_block(place: int, further: int) -> list[str]:
-    """Statements that count who enters a block: threads, and `further` behind them warps."""
+def _count_block(place: int, warps: int) -> list[str]:
+    """Statements that count who enters a block: threads, and warps by their place in the block."""
     return [
         "{",
         ".reg .pred %pk_first;",
-        ".reg .b32 %pk_mask, %pk_below;",
+        ".reg .b32 %pk_mask, %pk_below, %pk_x, %pk_y;",
+        ".reg .b64 %pk_at, %pk_all;",
         "activemask.b32 %pk_mask;",
         "mov.u32 %pk_below, %lanemask_lt;",
         "and.b32 %pk_below, %pk_below, %pk_mask;",
         "setp.eq.u32 %pk_first, %pk_below, 0;",
         f"red.global.add.u64 [{COUNTS}+{place}], 1;",
-        f"@%pk_first red.global.add.u64 [{COUNTS}+{place + further}], 1;",
+        "mov.u32 %pk_x, %ntid.y;",
+        "mov.u32 %pk_y, %tid.z;",
+        "mad.lo.u32 %pk_y, %pk_y, %pk_x, 0;",
+        "mov.u32 %pk_x, %tid.y;",
+        "add.u32 %pk_y, %pk_y, %pk_x;",
+        "mov.u32 %pk_x, %ntid.x;",
+        "mul.lo.u32 %pk_y, %pk_y, %pk_x;",
+        "mov.u32 %pk_x, %tid.x;",
+        "add.u32 %pk_y, %pk_y, %pk_x;",
+        "shr.u32 %pk_y, %pk_y, 5;",
+        f"mov.u64 %pk_all, {COUNTS};",
+        f"mad.wide.u32 %pk_at, %pk_y, {_BYTES}, %pk_all;",
+        f"@%pk_first red.global.add.u64 [%pk_at+{warps}], 1;",
         "}",
     ]
 
@@ -100,10 +116,7 @@ def _count_access(module: Module, access: Access, place: int) -> list[str]:
     """Statements that count one access, done by the threads that are about to do it."""
     kernel, statement = module.kernels[access.kernel], access.statement
     skip = f"$profkit_counted_{access.number}"
-    if access.space == "shared":
-        units = _count_ways(access.width, place)
-    else:
-        units = _count_sectors(place)
+    units = _count_units(access, place)
     lines = ["{"]
     if statement.guard:
         opposite = "" if statement.negated else "!"
@@ -146,9 +159,18 @@ def _write_address(kernel: ptx.Kernel, access: Access) -> list[str]:
     return [f"mov.u64 %pk_at, {base};", f"add.s64 %pk_at, %pk_at, {offset};"]
 
 
-def _count_sectors(place: int) -> list[str]:
+def _count_units(access: Access, place: int) -> list[str]:
+    if access.space == "shared":
+        return _count_ways(access.width, place)
+    if access.space == "const":
+        return _count_different(2, place)
+    return _count_different(5, place)
+
+
+def _count_different(shift: int, place: int) -> list[str]:
+    """How many different pieces of memory a request touches, each 2^shift bytes long."""
     return [
-        "shr.u64 %pk_key, %pk_at, 5;",
+        f"shr.u64 %pk_key, %pk_at, {shift};",
         "match.any.sync.b64 %pk_same, %pk_key, %pk_mask;",
         "and.b32 %pk_same, %pk_same, %pk_below;",
         "setp.eq.u32 %pk_new, %pk_same, 0;",
@@ -193,7 +215,7 @@ def read_counters(module: Module, accesses: Sequence[Access], words: Sequence[in
     blocks = count_blocks(module)
     seen = []
     for access in accesses:
-        first = 2 * blocks + _FIELDS * access.number
+        first = (1 + _WARPS) * blocks + _FIELDS * access.number
         requests, threads, units, ways, lowest, highest = words[first : first + _FIELDS]
         if requests == 0:
             seen.append(Seen())
@@ -203,8 +225,33 @@ def read_counters(module: Module, accesses: Sequence[Access], words: Sequence[in
         blocks=tuple(words[:blocks]),
         seen=tuple(seen),
         executed=count_executed(module, words[:blocks]),
-        issued=count_executed(module, words[blocks : 2 * blocks]),
+        issued=count_executed(module, _sum_warps(words, blocks)),
+        by_warp=_count_by_warp(module, words, blocks),
     )
+
+
+def _sum_warps(words: Sequence[int], blocks: int) -> list[int]:
+    """Warps that entered each block."""
+    sums = []
+    for block in range(blocks):
+        first = blocks + _WARPS * block
+        sums.append(sum(words[first : first + _WARPS]))
+    return sums
+
+
+def _count_by_warp(module: Module, words: Sequence[int], blocks: int) -> tuple[int, ...]:
+    """Instructions that the first warps of blocks executed, the second ones, and so on."""
+    lengths = [0] * blocks
+    first = 0
+    for kernel in module.kernels.values():
+        for statement in kernel.statements:
+            lengths[first + statement.block] += 1
+        first += kernel.blocks
+    done = [0] * _WARPS
+    for block, length in enumerate(lengths):
+        for warp in range(_WARPS):
+            done[warp] += length * words[blocks + _WARPS * block + warp]
+    return tuple(done)
 
 
 def count_executed(module: Module, blocks: Sequence[int]) -> Counter[str]:

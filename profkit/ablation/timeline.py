@@ -46,6 +46,8 @@ def write_timeline(module: Module) -> str:
         changes.registers[name] = "b64"
     changes.registers["%profkit_p"] = "pred"
     for kernel in module.kernels.values():
+        if not kernel.is_entry:
+            continue
         changes.begin(kernel, _BEGIN)
         for statement in kernel.statements:
             if statement.words[0] in ("ret", "exit"):

@@ -12,6 +12,7 @@ from profkit.ablation.change import (
     refuse_steering,
 )
 from profkit.ablation.readdress import Path, fill_table, find_streams, write_streams
+from profkit.ablation.streams import leap_through
 from profkit.records.ablation import Refusal
 
 ID = "atomics-spread"
@@ -28,7 +29,9 @@ def make_spread(code: Code) -> Change | Refusal:
     if not found:
         return refuse_steering(ID, len(atomics), "atomics")
     streams = find_streams(found, code.survey, least=-ROOM)
-    paths = {stream.number: Path(code.room, ROOM, 0) for stream in streams}
+    # Never the same word again soon: an atomic waits for the one before on its word.
+    step = leap_through(ROOM)
+    paths = {stream.number: Path(code.room, ROOM, step) for stream in streams}
     on = {access.number for access in found}
     return Change(
         text=write_streams(code.module, code.accesses, streams),

@@ -19,7 +19,7 @@ ID = "coalesced"
 def make_coalesced(code: Code) -> Change | Refusal:
     scattered = []
     for access in code.accesses:
-        plain = access.space != "shared" and access.kind != "atomic"
+        plain = access.in_global and access.kind != "atomic"
         if plain and code.has_executed(access) and code.is_scattered(access):
             scattered.append(access)
     if not scattered:

@@ -17,13 +17,13 @@ from profkit.records.ablation import Refusal
 ID = "hits-l1"
 _WINDOW = 16 << 10  # bytes for all streams: fits the L1 that the largest shared memory leaves
 _LARGEST = 4 << 10  # bytes for one
-_BYPASS = {"cg", "cv", "volatile", "relaxed", "acquire", "sys"}
+_BYPASS = {"volatile", "relaxed", "acquire"}
 
 
 def make_hits(code: Code) -> Change | Refusal:
     loads = []
     for access in code.accesses:
-        if access.space != "shared" and access.kind == "load" and code.has_executed(access):
+        if access.in_global and access.kind == "load" and code.has_executed(access):
             loads.append(access)
     if not loads:
         return refuse_nothing(ID, "it loads nothing from global memory")
@@ -41,10 +41,11 @@ def make_hits(code: Code) -> Change | Refusal:
     for number in on:
         bypassing += not _BYPASS.isdisjoint(code.accesses[number].statement.words)
     if bypassing:
-        kept.append(f"{bypassing} bypass the L1 by their own instruction: they hit the L2")
+        kept.append(f"{bypassing} pass by the L1, for others to see: they hit the L2")
     changed = f"{count_words(len(on), 'load')} sent to {size} bytes a stream"
     words = ", ".join(word for word in kept if word)
-    return streams.make_change(code, on, streams.walk_window(size), changed, words)
+    walk = streams.walk_window(size)
+    return streams.make_change(code, on, walk, changed, words, cached=True)
 
 
 ABLATION = Ablation(

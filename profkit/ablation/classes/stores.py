@@ -12,7 +12,7 @@ ID = "no-stores"
 def make_stores(code: Code) -> Change | Refusal:
     stores = []
     for access in code.accesses:
-        if access.space != "shared" and access.kind == "store" and code.has_executed(access):
+        if access.in_global and access.kind == "store" and code.has_executed(access):
             stores.append(access)
     found = [access for access in stores if not code.feeds_steering(access)]
     if not stores:
