@@ -231,10 +231,13 @@ def _judge_stores(case: Case) -> AblationVerdict | None:
 
 def _judge_warps(case: Case) -> AblationVerdict | None:
     """Warps that wait at a barrier for one that has more to do: taking it away saves nobody's work."""
-    share = case.seen.get("busiest_warp", 1.0)
-    if not case.seen.get("barriers") or share < _ONE_WARP:
+    share, barriers = case.seen.get("busiest_warp", 1.0), case.seen.get("barriers", 0.0)
+    products = case.seen.get("warpgroup_products", 0.0)
+    if share < _ONE_WARP or not barriers + products:
         return None
     because = f"one warp of a block executes {share:.2g} times the mean, the others wait for it"
+    if products > barriers:  # each begins when all four warps of its group are there
+        return AblationVerdict("latency", "gmma", "gmma-wait", because)
     return AblationVerdict("latency", "barrier", "barrier-wait", because)
 
 

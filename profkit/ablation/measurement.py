@@ -520,6 +520,8 @@ def _sum_survey(code: Code) -> dict[str, float]:
         if words[-1] == "f32" and words[0] in ("add", "sub", "mul", "fma"):
             sums["fp32"] += number
             sums["fp32_rounded"] += number * (words[0] != "fma" and "rn" in words)
+        if opcode.startswith("wgmma.mma_async"):
+            sums["warpgroup_products"] += number
         if words[0] in ("bar", "barrier") and "warp" not in words:
             sums["barriers"] += number
     by_warp = [number for number in code.survey.by_warp if number]

@@ -223,95 +223,131 @@ def _move_access(access: Access, register: str, cached: bool = False) -> str:
 
 
 _NEW_ROW = "profkit_row"
-_SHARED = struct.Struct("<II")  # which bits of the original address stay, what is added instead
+_MASK = struct.Struct("<I")  # which bits of the original address stay: all or none
+_LANES = 32
+
+
+@dataclass(frozen=True)
+class Row:
+    """Accesses of one kernel and width that are sent to one row: each lane to its own place of it."""
+
+    number: int
+    kernel: str
+    width: int
+    accesses: tuple[int, ...]
+    base: int  # what the address register of lane 0 holds; each access adds its own offset
+
+
+def find_rows(
+    accesses: Sequence[Access], survey: Survey, moved: Sequence[int], one_place: bool = False
+) -> list[Row]:
+    """Rows within what each of their accesses touched; accesses that touched too little have none."""
+    open_rows: list[tuple[Access, list[int], int, int]] = []
+    for number in moved:
+        access, seen = accesses[number], survey.seen[number]
+        length = access.width if one_place else _LANES * access.width
+        lowest = seen.lowest - access.address.offset
+        highest = seen.highest - length - access.address.offset
+        if highest < lowest:
+            continue
+        for at, (first, members, low, high) in enumerate(open_rows):
+            alike = first.kernel == access.kernel and first.width == access.width
+            if alike and max(low, lowest) <= min(high, highest):
+                open_rows[at] = (first, [*members, number], max(low, lowest), min(high, highest))
+                break
+        else:
+            open_rows.append((access, [number], lowest, highest))
+    rows: list[Row] = []
+    for first, members, low, high in open_rows:
+        aligned = -(-low // first.width) * first.width
+        base = aligned if aligned <= high else low
+        rows.append(Row(len(rows), first.kernel, first.width, tuple(members), base))
+    return rows
+
+
+def make_new_rows(accesses: Sequence[Access], moved: Sequence[int]) -> list[Row]:
+    """Rows in memory of their own, one for each access."""
+    rows: list[Row] = []
+    for number in moved:
+        access = accesses[number]
+        base = -access.address.offset
+        rows.append(Row(len(rows), access.kernel, access.width, (number,), base))
+    return rows
 
 
 def write_rows(
     module: Module,
     accesses: Sequence[Access],
-    moved: Sequence[int],
-    new_row: bool = False,
+    rows: Sequence[Row],
+    new_memory: bool = False,
     one_place: bool = False,
 ) -> str:
-    """The module with accesses of shared memory that the table may send to their lanes' places.
+    """The module with accesses that the table may send to their lanes' places.
 
-    `new_row`: in memory of their own, for those that touch less than a row. `one_place`: all lanes to
-    the same place, which is what constant memory likes.
+    `new_memory`: rows begin in memory that is added. `one_place`: all lanes go to the same place, which is
+    what constant memory likes.
     """
     changes = Changes(module)
-    if new_row:
+    count = sum(len(row.accesses) for row in rows)
+    if new_memory:
         changes.outside[f".shared .align 128 .b8 {_NEW_ROW}[512];"] = None
-    changes.outside[
-        f".visible .const .align 16 .b8 {TABLE}[{max(16, _SHARED.size * len(moved))}];"
-    ] = None
+    changes.outside[f".visible .const .align 16 .b8 {TABLE}[{max(16, _MASK.size * count)}];"] = None
     for kernel in module.kernels.values():
-        if any(accesses[number].kernel == kernel.name for number in moved):
-            changes.registers["%profkit_lane"] = "b32"
-            lane = "0" if one_place else "%laneid"
-            changes.begin(kernel, [f"mov.u32 %profkit_lane, {lane};"])
-    for row, number in enumerate(moved):
-        _lead_row(changes, accesses[number], _SHARED.size * row, new_row)
+        lines: list[str] = []
+        for row in rows:
+            if row.kernel == kernel.name:
+                lines += _write_row(changes, row, new_memory, one_place)
+        if lines:
+            changes.begin(kernel, lines)
+    place = 0
+    for row in rows:
+        for number in row.accesses:
+            _lead_to_row(changes, accesses[number], row, place)
+            place += _MASK.size
     return changes.write()
 
 
-def _lead_row(changes: Changes, access: Access, place: int, new_row: bool) -> None:
+def _write_row(changes: Changes, row: Row, new_memory: bool, one_place: bool) -> list[str]:
+    """Statements that put a lane's place of a row into a register."""
+    register = f"%profkit_r{row.number}"
+    changes.registers[register] = "b32"
+    lane = "0" if one_place else "%laneid"
+    begin = f"mov.u32 {register}, {lane};"
+    lines = [begin, f"mad.lo.s32 {register}, {register}, {row.width}, {row.base};"]
+    if new_memory:
+        changes.registers["%profkit_n"] = "b32"
+        lines.append(f"mov.u32 %profkit_n, {_NEW_ROW};")
+        lines.append(f"add.s32 {register}, {register}, %profkit_n;")
+    return lines
+
+
+def _lead_to_row(changes: Changes, access: Access, row: Row, place: int) -> None:
+    """Let the table choose between an access's address and its row: bit by bit, in one instruction."""
     kernel = changes.module.kernels[access.kernel]
-    stays, begin, new, old = "%profkit_m", "%profkit_b", "%profkit_x", "%profkit_k"
-    for name in (stays, begin, new, old):
+    mask, new, old = "%profkit_m", "%profkit_x", "%profkit_k"
+    for name in (mask, new, old):
         changes.registers[name] = "b32"
     base = access.address.base
-    if access.address.in_register and kernel.is_wide(base):
-        lines = [f"cvt.u32.u64 {old}, {base};"]
-    else:
-        lines = [f"mov.u32 {old}, {base};"]
-    lines += [
-        f"ld.const.u32 {stays}, [{TABLE}+{place}];",
-        *_put_begin(access, begin, place, new_row),
-        f"shl.b32 {new}, %profkit_lane, {access.width.bit_length() - 1};",
-        f"add.u32 {new}, {new}, {begin};",
-        f"xor.b32 {old}, {old}, {new};",
-        f"and.b32 {old}, {old}, {stays};",
-        f"xor.b32 {new}, {old}, {new};",
-    ]
-    if access.address.in_register and kernel.is_wide(base):
-        wide = "%profkit_w"
-        changes.registers[wide] = "b64"
-        lines.append(f"cvt.u64.u32 {wide}, {new};")
-        new = wide
+    is_wide = access.address.in_register and kernel.is_wide(base)
+    lines = [f"cvt.u32.u64 {old}, {base};" if is_wide else f"mov.u32 {old}, {base};"]
+    lines.append(f"ld.const.u32 {mask}, [{TABLE}+{place}];")
+    lines.append(f"lop3.b32 {new}, {old}, %profkit_r{row.number}, {mask}, {_CHOOSE};")
+    if is_wide:
+        changes.registers["%profkit_w"] = "b64"
+        lines.append(f"cvt.u64.u32 %profkit_w, {new};")
+        new = "%profkit_w"
     changes.put_before(access.statement, lines)
     changes.replace(access.statement, _move_access(access, new))
 
 
-def _put_begin(access: Access, register: str, place: int, new_row: bool) -> list[str]:
-    """Statements that put where a row begins into a register; the statement adds its offset to it."""
-    if not new_row:
-        return [f"ld.const.u32 {register}, [{TABLE}+{place + 4}];"]
-    offset = access.address.offset
-    return [f"mov.u32 {register}, {_NEW_ROW};", f"add.s32 {register}, {register}, {-offset};"]
+# The first operand where the third one's bit is set, the second where it is not.
+_CHOOSE = (0xF0 & 0xAA) | (0xCC & ~0xAA)
 
 
-def fill_rows(
-    accesses: Sequence[Access], survey: Survey, moved: Sequence[int], on: set[int]
-) -> bytes:
-    """The table that sends the accesses `on` to rows within what they touched."""
+def fill_rows(rows: Sequence[Row], on: set[int]) -> bytes:
+    """The table that sends the accesses `on` to their rows."""
     parts = []
-    for number in moved:
-        if number in on:
-            lowest = find_row(accesses[number], survey)
-            begin = (lowest - accesses[number].address.offset) % (1 << 32)
-            parts.append(_SHARED.pack(0, begin))
-        else:
-            parts.append(_SHARED.pack((1 << 32) - 1, 0))
+    for row in rows:
+        for number in row.accesses:
+            parts.append(_MASK.pack(0 if number in on else (1 << 32) - 1))
     return b"".join(parts) or bytes(16)
-
-
-def find_row(access: Access, survey: Survey) -> int:
-    """Where the row of an access begins, at a bank 0 where there is room for that."""
-    seen, row = survey.seen[access.number], 32 * access.width
-    aligned = -(-seen.lowest // 128) * 128
-    return aligned if aligned + row <= seen.highest else seen.lowest
-
-
-def fits_row(access: Access, survey: Survey) -> bool:
-    """Whether an access touched as much as a row needs: then the row is within it."""
-    return survey.seen[access.number].bytes >= 32 * access.width

@@ -49,10 +49,10 @@ def _ablate_case(
 ) -> AblationRecord:
     with temporary_folder(target.folder) as place:
         task = Task(
-            problem=target.problem.path.parent,
-            build=target.folder,
-            support=support,
-            library=build.need_library(built),
+            problem=str(target.problem.path.parent),
+            build=str(target.folder),
+            support=str(support),
+            library=str(build.need_library(built)),
             case=case,
             grid=built.variant.header.inputs,
             ptx=_keep_ptx(built, target.folder, place),
@@ -64,7 +64,7 @@ def _ablate_case(
         return run_task(task, place, f"{built.variant.id} {case}", progress)
 
 
-def _keep_ptx(built: Build, folder: Path, place: Path) -> Path | None:
+def _keep_ptx(built: Build, folder: Path, place: Path) -> str | None:
     """Its PTX in a file; None where there is none: then its launch alone is varied."""
     try:
         text = assemble.write_ptx(built, folder)
@@ -72,7 +72,7 @@ def _keep_ptx(built: Build, folder: Path, place: Path) -> Path | None:
         return None
     file = place / "kernel.ptx"
     write_text(file, text)
-    return file
+    return str(file)
 
 
 def run_task(task: Task, place: Path, name: str, progress: Progress) -> AblationRecord:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from profkit.ablation.launches import Hung
+from profkit.ablation.assemble import PTX_LIMIT
 from profkit.ablation.lab import Conditions
+from profkit.ablation.launches import Hung
 from profkit.ablation.measurement import measure_call
 from profkit.ablation.result import describe_found
 from profkit.errors import ProfkitError
@@ -32,13 +33,13 @@ LOST = 3  # exit status: the GPU's context is gone, or a kernel hangs
 class Task(msgspec.Struct, frozen=True):
     """What to ablate, and how."""
 
-    problem: Path  # its folder
-    build: Path  # the build folder
-    support: Path  # the library of support.cu
-    library: Path  # the variant's
+    problem: str  # its folder
+    build: str  # the build folder
+    support: str  # the library of support.cu
+    library: str  # the variant's
     case: str
     grid: str | None  # the header's `inputs:` key
-    ptx: Path | None  # None: there is none, and only the launch is varied
+    ptx: str | None  # None: there is none, and only the launch is varied
     arch: str  # of its machine code
     flags: tuple[str, ...]  # of ptxas
     rounds: tuple[int, int]
@@ -89,11 +90,11 @@ def _serve_task(task_file: Path) -> int:
 def _measure_task(task: Task, say: Callable[[str], None]) -> AblationRecord:
     began = time.monotonic()
     say("inputs")
-    loaded = problem.load_problem(task.problem)
-    here = data.prepare_data(loaded, task.case, 0, task.build, task.grid)
+    loaded = problem.load_problem(Path(task.problem))
+    here = data.prepare_data(loaded, task.case, 0, Path(task.build), task.grid)
     gpu = device.identified(device.open_gpu())
-    tools = library.Support(task.support, gpu)
-    code = library.load_library(task.library)
+    tools = library.Support(Path(task.support), gpu)
+    code = library.load_library(Path(task.library))
     arena = data.place_arena(here)
     arguments: dict[int, library.Args] = {}
 
@@ -102,11 +103,11 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> AblationRecord:
             arguments[stream] = arena.args(loaded, stream)
         library.start_launcher(code, arguments[stream])
 
-    text = read_text(task.ptx, 64 << 20) if task.ptx else None
+    text = read_text(task.ptx, PTX_LIMIT) if task.ptx else None
     conditions = Conditions(
         gpu=gpu,
         tools=tools,
-        folder=task.build,
+        folder=Path(task.build),
         arch=task.arch,
         flags=task.flags,
         rounds=task.rounds,

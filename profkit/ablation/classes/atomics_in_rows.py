@@ -26,10 +26,11 @@ def make_rows(code: Code) -> Change | Refusal:
     on = [a.number for a in atomics if not a.steers and not code.feeds_steering(a)]
     if not on:
         return refuse_steering(ID, len(atomics), "atomics")
+    rows = readdress.make_new_rows(code.accesses, on)
     return Change(
-        text=readdress.write_rows(code.module, code.accesses, on, new_row=True),
-        table=readdress.fill_rows(code.accesses, code.survey, on, set(on)),
-        twin=readdress.fill_rows(code.accesses, code.survey, on, set()),
+        text=readdress.write_rows(code.module, code.accesses, rows, new_memory=True),
+        table=readdress.fill_rows(rows, set(on)),
+        twin=readdress.fill_rows(rows, set()),
         changed=f"{count_words(len(on), 'atomic')} on a word of each lane",
     )
 

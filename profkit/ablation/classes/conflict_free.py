@@ -25,14 +25,16 @@ def make_conflict_free(code: Code) -> Change | Refusal:
             meeting.append(access)
     if not meeting:
         return refuse_nothing(ID, "no access of shared memory meets another on a bank")
-    on = [access.number for access in meeting if _can_move(code, access)]
+    able = [access.number for access in meeting if _can_move(code, access)]
+    rows = readdress.find_rows(code.accesses, code.survey, able)
+    on = [number for row in rows for number in row.accesses]
     if not on:
         return refuse_steering(ID, len(meeting), "accesses in conflict")
     lines = {}
     for place in code.places(on):
         here = {number for number in on if code.place(number) == place}
         if place:
-            lines[place] = readdress.fill_rows(code.accesses, code.survey, on, here)
+            lines[place] = readdress.fill_rows(rows, here)
     loads = [number for number in on if code.accesses[number].kind == "load"]
     words = []
     if loads:
@@ -41,9 +43,9 @@ def make_conflict_free(code: Code) -> Change | Refusal:
         words.append(count_words(len(on) - len(loads), "store"))
     left = len(meeting) - len(on)
     return Change(
-        text=readdress.write_rows(code.module, code.accesses, on),
-        table=readdress.fill_rows(code.accesses, code.survey, on, set(on)),
-        twin=readdress.fill_rows(code.accesses, code.survey, on, set()),
+        text=readdress.write_rows(code.module, code.accesses, rows),
+        table=readdress.fill_rows(rows, set(on)),
+        twin=readdress.fill_rows(rows, set()),
         changed=f"same instructions; {' and '.join(words)} re-addressed",
         kept=f"{left} in conflict stay" if left else "",
         lines=lines,
@@ -51,7 +53,7 @@ def make_conflict_free(code: Code) -> Change | Refusal:
 
 
 def _can_move(code: Code, access: Access) -> bool:
-    if access.steers or access.unmovable or not readdress.fits_row(access, code.survey):
+    if access.steers or access.unmovable:
         return False
     return access.kind == "load" or not code.feeds_steering(access)
 

@@ -28,10 +28,11 @@ def make_uniform(code: Code) -> Change | Refusal:
     on = [access.number for access in apart if not access.steers and not access.unmovable]
     if not on:
         return refuse_steering(ID, len(apart), "loads of constants")
+    rows = readdress.find_rows(code.accesses, code.survey, on, one_place=True)
     return Change(
-        text=readdress.write_rows(code.module, code.accesses, on, one_place=True),
-        table=readdress.fill_rows(code.accesses, code.survey, on, set(on)),
-        twin=readdress.fill_rows(code.accesses, code.survey, on, set()),
+        text=readdress.write_rows(code.module, code.accesses, rows, one_place=True),
+        table=readdress.fill_rows(rows, set(on)),
+        twin=readdress.fill_rows(rows, set()),
         changed=f"{count_words(len(on), 'load')} of constants at one place",
     )
 
