@@ -4,8 +4,8 @@
     python kernels/probes/ablate.py --out DIR --sanitize [ID ...]  every rewritten kernel under memcheck
     python kernels/probes/ablate.py --keep DIR                    anywhere: DIR into artifacts/probes
 
-A child holds the GPU and the buffers and goes through the probes; after one that is lost, another goes on
-without what it was lost to. Nothing here knows a probe's answer: only its twin is timed with it.
+A child holds the GPU and the buffers and goes through the probes; after one that is lost, another goes
+on without what it was lost to. Nothing here knows a probe's answer: only its twin is timed with it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from driver import Buffers
 
 from profkit.ablation import assemble
 from profkit.ablation.classes import list_ablations
-from profkit.ablation.launches import Hung
 from profkit.ablation.lab import Conditions
+from profkit.ablation.launches import Hung
 from profkit.ablation.measurement import measure_call
 from profkit.ablation.result import describe_found
 from profkit.errors import ProfkitError
@@ -118,7 +118,9 @@ def ablate_all(task: Task, out: Path, prefix: Sequence[str | Path] = ()) -> dict
             elif "done" in line:
                 records[line["done"]] = line["record"]
                 begun = ""
-        print(f"{time.strftime('%X')} child {number}: {len(records)} done, {done.status}", flush=True)
+        print(
+            f"{time.strftime('%X')} child {number}: {len(records)} done, {done.status}", flush=True
+        )
         if begun:
             print(f"  lost at {begun} {ablation}: {done.output[-600:].strip()}", flush=True)
             if not ablation or ablation in refused.get(begun, {}):

@@ -29,7 +29,15 @@ def write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> str:
         with temporary_folder(folder) as place:
             made = place / "kernel.ptx"
             flags = [_virtual_target(flag) for flag in built.flags if flag not in _NOT_FOR_PTX]
-            command: list[str | Path] = [nvcc, *flags, *more, "-ptx", "-o", made, built.variant.path]
+            command: list[str | Path] = [
+                nvcc,
+                *flags,
+                *more,
+                "-ptx",
+                "-o",
+                made,
+                built.variant.path,
+            ]
             done = process.run_command(command, _SECONDS)
             if done.status != 0:
                 raise ProfkitError(f"nvcc wrote no PTX of {built.variant.path}", done.output[-500:])

@@ -1,8 +1,9 @@
 """What was measured of a call  ->  what it waits for, or what is missing to say so.
 
-A cause that a fix can take away comes first, if taking it away alone was worth it. What only bounds what a
-fix could bring is never ranked with that: it says which part of the machine the call waits for. Where
-neither does, counted instructions say whether a unit is full, and else it is said that this cannot be told.
+A cause that a fix can take away comes first, if taking it away alone was worth it. What only bounds
+what a fix could bring is never ranked with that: it says which part of the machine the call waits for.
+Where neither does, counted instructions say whether a unit is full, and else it is said that this
+cannot be told.
 """
 
 from __future__ import annotations
@@ -78,7 +79,6 @@ class Case:
         """Whether it gets slower with half of its warps: then it waits, and nothing is full."""
         half = self.shape.half_occupancy
         return half is not None and half >= _OCCUPANCY_MATTERS
-
 
     @property
     def fills_dram(self) -> bool:
@@ -173,7 +173,9 @@ def _judge_units(case: Case) -> AblationVerdict | None:
         return AblationVerdict("memory", "shared", "shared-bank-conflicts", because)
     if unit in ("shared", "l1"):
         return AblationVerdict("memory", unit, f"{unit}-bandwidth", because)
-    if unit == "fp32" and case.seen.get("fp32_rounded", 0.0) > _ROUNDED * case.seen.get("fp32", 0.0):
+    if unit == "fp32" and case.seen.get("fp32_rounded", 0.0) > _ROUNDED * case.seen.get(
+        "fp32", 0.0
+    ):
         because += ", by multiplications and additions that are kept apart"
         return AblationVerdict("compute", unit, "non-fused-math", because)
     if case.seen.get("lanes", 1.0) < _FEW_LANES:
@@ -200,7 +202,9 @@ def _judge_loads(case: Case) -> AblationVerdict | None:
         if case.waits:
             return _judge_waiting(case, because)
         if case.shape.half_occupancy is not None:
-            return AblationVerdict("memory", limiter, rule, f"{because}; half of the warps are as fast")
+            return AblationVerdict(
+                "memory", limiter, rule, f"{because}; half of the warps are as fast"
+            )
         return _judge_balance(case, because) or _judge_waiting(case, because)
     return None
 

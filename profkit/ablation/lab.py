@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 
-from profkit.ablation import launches, survey, timeline
+from profkit.ablation import assemble, launches, survey, timeline
 from profkit.ablation.accesses import Access
 from profkit.ablation.launches import Call, Loaded, Play
 from profkit.ablation.ptx import Module
@@ -36,7 +36,9 @@ class Conditions:
 class Lab:
     """One call and its code, on the GPU that this process holds."""
 
-    def __init__(self, call: Callable[[int], None], reset: Callable[[], None], on: Conditions) -> None:
+    def __init__(
+        self, call: Callable[[int], None], reset: Callable[[], None], on: Conditions
+    ) -> None:
         self.on, self.reset = on, reset
         self.call: Call = launches.read_call(call)
         self.stream = device.new_stream()
@@ -48,7 +50,14 @@ class Lab:
         device.synchronize(self.stream)
         return time.perf_counter() - began
 
-    def load(self, module: Module, code: bytes, table: bytes = b"", table_name: str = TABLE) -> Loaded:
+    def assemble(self, text: str, flags: Sequence[str] | None = None) -> bytes:
+        """Machine code; `flags` in the place of the kernel's own."""
+        used = self.on.flags if flags is None else flags
+        return assemble.assemble(text, self.on.arch, used, self.on.folder)
+
+    def load(
+        self, module: Module, code: bytes, table: bytes = b"", table_name: str = TABLE
+    ) -> Loaded:
         """Machine code of the module's kernels, with its own table and the original's arrays."""
         names = [name for name in module.kernels if name in self.call.names]
         loaded = launches.load_code(code, names)
@@ -67,7 +76,9 @@ class Lab:
         launches.run_once(play.enqueue, self.stream, max(_LEAST_WATCH, WATCH * self.seconds))
         device.synchronize()
 
-    def count(self, module: Module, accesses: Sequence[Access], code: bytes, table: bytes) -> list[int]:
+    def count(
+        self, module: Module, accesses: Sequence[Access], code: bytes, table: bytes
+    ) -> list[int]:
         """The counters of a counting copy after one call."""
         loaded = self.load(module, code, table)
         first = survey.first_counters(module, accesses)

@@ -1,7 +1,7 @@
-"""One call, captured  ->  its kernel launches, to be made again with other machine code or another shape.
+"""One call, captured  ->  its kernel launches, to be made again with other code or another shape.
 
-What a call enqueues is read out of a CUDA graph that is never run: every launch with its parameters, which
-the graph keeps. A kernel of the same name out of another module takes the same parameters.
+What a call enqueues is read out of a CUDA graph that is never run: every launch with its parameters,
+which the graph keeps. A kernel of the same name out of another module takes the same parameters.
 """
 
 from __future__ import annotations

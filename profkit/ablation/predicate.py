@@ -1,4 +1,4 @@
-"""Statements that shall not be done  ->  a module in which a table, read at run time, says whether they are.
+"""Statements that shall not be done  ->  a module in which a table says whether they are.
 
 As with addresses, the same machine code serves both: the statements are issued, and a predicate that no
 compiler knows decides whether they do anything.

@@ -123,9 +123,7 @@ def read_module(text: str) -> Module:
     return Module(text, kernels, files, tuple(variables), tuple(hidden))
 
 
-def _read_kernel(
-    name: str, is_entry: bool, directives: str, blank: str, opening: int
-) -> Kernel:
+def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening: int) -> Kernel:
     end = _find_closing(blank, opening)
     statements: list[Statement] = []
     types: dict[str, str] = {}
@@ -231,7 +229,9 @@ def find_written(statement: Statement) -> list[str]:
     words = statement.words
     if words[0] == "wgmma" and "mma_async" in words:
         return _NAME.findall(statement.operands[0])
-    if words[0] == "mbarrier" and ("test_wait" in statement.opcode or "try_wait" in statement.opcode):
+    if words[0] == "mbarrier" and (
+        "test_wait" in statement.opcode or "try_wait" in statement.opcode
+    ):
         return _NAME.findall(statement.operands[0])
     if words[0] == "barrier" or words[0] == "bar":
         return _NAME.findall(statement.operands[0]) if "red" in words else []

@@ -1,8 +1,8 @@
-"""Accesses and where they shall go  ->  a module in which a table, read at run time, says whether they do.
+"""Accesses and where they shall go  ->  a module in which a table says whether they do.
 
 One piece of machine code serves the original addresses and every other choice of them: with the table
-empty it does what the kernel did, at the price of the instructions that choose, and with the table filled
-the same instructions go elsewhere. So the two differ in nothing but in where memory is touched.
+empty it does what the kernel did, at the price of the instructions that choose, and with the table
+filled the same instructions go elsewhere. So the two differ in nothing but in where memory is touched.
 
 An access of global memory is sent along a stream: of all threads in order, each the next bytes, one
 width after the other, again from the beginning when the stream has ended. A stream lies within what the
@@ -48,9 +48,7 @@ class Path:
     step: int
 
 
-def find_streams(
-    accesses: Sequence[Access], survey: Survey, least: int = ROW
-) -> list[Stream]:
+def find_streams(accesses: Sequence[Access], survey: Survey, least: int = ROW) -> list[Stream]:
     """Group accesses of global memory by the bytes that they touch, `least` bytes or more."""
     groups: list[tuple[Access, list[Access], int, int]] = []
     for access in accesses:
@@ -64,8 +62,8 @@ def find_streams(
                 access.width,
             )
             if alike and seen.lowest < high and low < seen.highest:
-                low, high = min(low, seen.lowest), max(high, seen.highest)
-                groups[at] = (first, [*members, access], low, high)
+                begin, end = min(low, seen.lowest), max(high, seen.highest)
+                groups[at] = (first, [*members, access], begin, end)
                 break
         else:
             groups.append((access, [access], seen.lowest, seen.highest))
@@ -102,13 +100,17 @@ def write_streams(
     return changes.write()
 
 
-def fill_table(streams: Sequence[Stream], paths: Mapping[int, Path], on: set[int], accesses: Sequence[Access]) -> bytes:
+def fill_table(
+    streams: Sequence[Stream], paths: Mapping[int, Path], on: set[int], accesses: Sequence[Access]
+) -> bytes:
     """The table that sends the accesses `on` along the paths of their streams; none: where they went."""
     parts = []
     for stream in streams:
         path = paths.get(stream.number)
         walked = path is not None and not on.isdisjoint(stream.accesses)
-        parts.append(_STREAM.pack(path.length, path.step) if path and walked else _STREAM.pack(1, 0))
+        parts.append(
+            _STREAM.pack(path.length, path.step) if path and walked else _STREAM.pack(1, 0)
+        )
     for stream in streams:
         path = paths.get(stream.number)
         for number in stream.accesses:
@@ -284,8 +286,8 @@ def write_rows(
 ) -> str:
     """The module with accesses that the table may send to their lanes' places.
 
-    `new_memory`: rows begin in memory that is added. `one_place`: all lanes go to the same place, which is
-    what constant memory likes.
+    `new_memory`: rows begin in memory that is added. `one_place`: all lanes go to the same place,
+    which is what constant memory likes.
     """
     changes = Changes(module)
     count = sum(len(row.accesses) for row in rows)

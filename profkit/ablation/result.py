@@ -38,7 +38,6 @@ def describe_found(found: Found, gpu: Gpu, seconds: float) -> AblationRecord:
         seen=dict(found.seen),
         verdict=judge_case(case),
         seconds=seconds,
-        both=found.both,
         sm_clock=found.base.after.sm_clock,
         power=found.base.after.power,
         gpu=gpu.name,

@@ -5,21 +5,25 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from profkit.ablation import assemble, server
+from profkit.ablation import assemble
 from profkit.ablation.classes import list_ablations
-from profkit.ablation.server import Answer, Task
+from profkit.ablation.task import Answer, Task, answer_of, log_of
 from profkit.errors import ProfkitError
 from profkit.files import temporary_folder, write_text
 from profkit.measure import process
-from profkit.measure.targets import Target, build_target
+from profkit.measure.cuda import device
+from profkit.measure.targets import Target, TargetRun, build_target, record_of
 from profkit.measure.variants import build
 from profkit.measure.variants.build import Build
 from profkit.records.ablation import AblationRecord
+from profkit.records.paths import place_for
+from profkit.records.record import Record, amend_record, read_record, write_record
 
 ROUNDS = 30, 60  # in turns, each about a millisecond of launches
 _MODULE = "profkit.ablation.server"
@@ -27,21 +31,37 @@ _SECONDS = 300.0  # that one process may take
 Progress = Callable[[str], None]
 
 
-def ablate_target(target: Target, progress: Progress) -> dict[str, dict[str, AblationRecord]]:
-    """Variant -> case -> what each cause costs."""
+def ablate_target(target: Target, progress: Progress) -> Iterator[Record]:
+    """Yield the run record of each variant at each case, with what each cause costs."""
     progress("build")
     builds, support = build_target(target)
-    found: dict[str, dict[str, AblationRecord]] = {}
+    run = TargetRun(target, {built.variant.id: built for built in builds}, support)
+    run.measured.gpu = device.identified(device.gpu())
     for built in builds:
         if built.failure:
             raise built.failure
-        by_case = found.setdefault(built.variant.id, {})
         for case in target.cases:
             began = time.monotonic()
-            record = _ablate_case(target, built, support, case, progress)
-            seconds = time.monotonic() - began
-            by_case[case] = msgspec.structs.replace(record, seconds=seconds)
-    return found
+            found = _ablate_case(target, built, support, case, progress)
+            found = msgspec.structs.replace(found, seconds=time.monotonic() - began)
+            yield replace(record_of(run, built.variant.id, case), ablation=found.to_json())
+
+
+def keep_ablation(record: Record, artifacts: Path) -> Path:
+    """Put what was found into the run record of the same code, or into one of its own."""
+    _, file = place_for(artifacts, record.problem, record.variant, record.case)
+    if file.is_file():
+        before = read_record(file)
+        same_gpu = record_gpu(before) == record_gpu(record)
+        if same_gpu and not before.stale(record.source_hash or ""):
+            amend_record(replace(before, ablation=record.ablation))
+            return file
+    write_record(file, record)
+    return file
+
+
+def record_gpu(record: Record) -> str | None:
+    return record.gpu.name if record.gpu else None
 
 
 def _ablate_case(
@@ -84,12 +104,12 @@ def run_task(task: Task, place: Path, name: str, progress: Progress) -> Ablation
         file = place / f"task-{len(refused)}.json"
         file.write_bytes(msgspec.json.encode(msgspec.structs.replace(task, refused=refused)))
         done = process.run_command([sys.executable, "-m", _MODULE, str(file)], _SECONDS)
-        if done.status == 0 and server.answer_of(file).is_file():
-            answer = msgspec.json.decode(server.answer_of(file).read_bytes(), type=Answer)
+        if done.status == 0 and answer_of(file).is_file():
+            answer = msgspec.json.decode(answer_of(file).read_bytes(), type=Answer)
             if answer.record is None:
                 raise ProfkitError(f"{name}: {answer.message}", answer.hint)
             return answer.record
-        said = _read_log(server.log_of(file))
+        said = _read_log(log_of(file))
         begun = [word for word in said if word in known]
         if not begun or begun[-1] in refused:
             words = done.output.strip().splitlines()[-1:] or said[-1:] or ["it said nothing"]

@@ -19,6 +19,7 @@ from profkit.ablation.lab import Conditions
 from profkit.ablation.launches import Hung
 from profkit.ablation.measurement import measure_call
 from profkit.ablation.result import describe_found
+from profkit.ablation.task import Answer, Task, answer_of, log_of
 from profkit.errors import ProfkitError
 from profkit.files import read_text
 from profkit.measure import data
@@ -28,38 +29,6 @@ from profkit.measure.variants import problem
 from profkit.records.ablation import AblationRecord
 
 LOST = 3  # exit status: the GPU's context is gone, or a kernel hangs
-
-
-class Task(msgspec.Struct, frozen=True):
-    """What to ablate, and how."""
-
-    problem: str  # its folder
-    build: str  # the build folder
-    support: str  # the library of support.cu
-    library: str  # the variant's
-    case: str
-    grid: str | None  # the header's `inputs:` key
-    ptx: str | None  # None: there is none, and only the launch is varied
-    arch: str  # of its machine code
-    flags: tuple[str, ...]  # of ptxas
-    rounds: tuple[int, int]
-    refused: dict[str, str]  # ablation -> how it lost an earlier process
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """What came of a task: a record, or an error in two lines."""
-
-    record: AblationRecord | None = None
-    message: str = ""
-    hint: str = ""
-
-
-def answer_of(task_file: Path) -> Path:
-    return task_file.with_suffix(".answer")
-
-
-def log_of(task_file: Path) -> Path:
-    return task_file.with_suffix(".log")
 
 
 def _serve_task(task_file: Path) -> int:

@@ -30,9 +30,9 @@ def find_movable(code: Code) -> list[Access]:
             continue
         if access.kind == "load" and not access.steers:
             movable.append(access)
-        elif access.kind == "store" and code.is_scattered(access):
-            if not code.feeds_steering(access):
-                movable.append(access)
+        scattered = access.kind == "store" and code.is_scattered(access)
+        if scattered and not code.feeds_steering(access):
+            movable.append(access)
     return movable
 
 

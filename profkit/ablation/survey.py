@@ -1,7 +1,8 @@
 """A module  ->  the same that counts what it does; its counters  ->  what each access did.
 
-Each basic block counts the threads and the warps that enter it. Each access counts its requests, the sectors of 32
-bytes that they touch, or how many passes shared memory needs for them, and the lowest and highest address.
+Each basic block counts the threads and the warps that enter it. Each access counts its requests, the
+sectors of 32 bytes that they touch, or how many passes over the banks of shared memory they need, and
+the lowest and highest address.
 This needs no permission: it is ordinary code, and it runs once.
 """
 
@@ -29,7 +30,9 @@ class Seen:
     requests: int = 0  # executions by a warp
     threads: int = 0  # executions by a thread
     units: int = 0  # sectors, or distinct words of shared memory, of all requests
-    ways: int = 0  # passes over the banks of shared memory, of all requests, over those of none in conflict
+    ways: int = (
+        0  # passes over the banks of shared memory, of all requests, over those of none in conflict
+    )
     lowest: int = 0  # address
     highest: int = 0  # address of the last access, plus its width
 
@@ -48,24 +51,26 @@ class Survey:
     by_warp: tuple[int, ...]  # instructions of all first warps of blocks, of all second ones ...
 
 
-def count_words(module: Module, accesses: Sequence[Access]) -> int:
+def count_counters(module: Module, accesses: Sequence[Access]) -> int:
     """How many counters there are."""
-    return (1 + _WARPS) * count_blocks(module) + _FIELDS * len(accesses)
+    return (1 + _WARPS) * count_basic_blocks(module) + _FIELDS * len(accesses)
 
 
-def count_blocks(module: Module) -> int:
+def count_basic_blocks(module: Module) -> int:
     return sum(kernel.blocks for kernel in module.kernels.values())
 
 
 def first_counters(module: Module, accesses: Sequence[Access]) -> list[int]:
     """What the counters hold before a call."""
-    return [0] * ((1 + _WARPS) * count_blocks(module)) + [0, 0, 0, 0, NOTHING, 0] * len(accesses)
+    return [0] * ((1 + _WARPS) * count_basic_blocks(module)) + [0, 0, 0, 0, NOTHING, 0] * len(
+        accesses
+    )
 
 
 def write_counting(module: Module, accesses: Sequence[Access]) -> str:
     """The module's text with counters in it; of no accesses, only the blocks are counted."""
     changes = Changes(module)
-    total, blocks = count_words(module, accesses), count_blocks(module)
+    total, blocks = count_counters(module, accesses), count_basic_blocks(module)
     changes.outside[f".visible .global .align 8 .b64 {COUNTS}[{max(1, total)}];"] = None
     first = 0
     for kernel in module.kernels.values():
@@ -212,7 +217,7 @@ def _count_ways(width: int, place: int) -> list[str]:
 
 
 def read_counters(module: Module, accesses: Sequence[Access], words: Sequence[int]) -> Survey:
-    blocks = count_blocks(module)
+    blocks = count_basic_blocks(module)
     seen = []
     for access in accesses:
         first = (1 + _WARPS) * blocks + _FIELDS * access.number

@@ -1,8 +1,8 @@
 """Counted instructions and a time  ->  how busy each unit was, as a share of what it can do.
 
-Counted in PTX, which the machine code follows one to one where it computes: no more than a reading of what
-cannot be taken away. What a unit does in a clock is the number of lanes that NVIDIA's programming guide
-gives it (throughput of native arithmetic instructions).
+Counted in PTX, which the machine code follows one to one where it computes: no more than a reading of
+what cannot be taken away. What a unit does in a clock is the number of lanes that NVIDIA's programming
+guide gives it (throughput of native arithmetic instructions).
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _LANES = {
 _TENSOR = {"90": 1024, "80": 1024, "86": 512, "89": 512, "100": 1024, "120": 512}
 _SECTORS_OF_LINE = 4  # an SM's L1 hands out one line of 128 bytes in a clock
 _FLOAT = frozenset("add sub mul fma mad min max".split())
-_WHOLE = frozenset("add sub mul mad min max and or xor not shl shr shf lop3 bfe bfi abs neg".split())
+_WHOLE = frozenset(
+    "add sub mul mad min max and or xor not shl shr shf lop3 bfe bfi abs neg".split()
+)
 _SPECIAL = frozenset("ex2 lg2 sin cos rcp rsqrt sqrt tanh".split())
 # Of these PTX instructions none is left in the machine code, or far fewer.
 _FREE = frozenset("mov cvta ld.param".split())

@@ -36,7 +36,9 @@ class MeasuredAblation(msgspec.Struct, frozen=True):
     low: float | None  # the ends of its interval
     high: float | None
     twin: float  # the twin's time over the original's: what choosing costs
-    executed: float | None  # the largest difference of an opcode's executed count; None: not counted
+    executed: (
+        float | None
+    )  # the largest difference of an opcode's executed count; None: not counted
     changed: str  # in words
     kept: str = ""
     lines: tuple[LineGain, ...] = ()
@@ -83,7 +85,6 @@ class AblationRecord(msgspec.Struct, frozen=True):
     seen: dict[str, float]  # lanes at work, bytes asked for, loads that decide addresses
     verdict: AblationVerdict
     seconds: float = 0.0  # that all of it took
-    both: float | None = None  # the gain of the two largest reachable ones together, where measured
     sm_clock: float | None = None  # Hz, behind the timing
     power: float | None = None  # W
     gpu: str = ""

@@ -97,6 +97,8 @@ class Record:
     git: parts.Commit | None = None  # the commit, None where it is not known
     ncu: parts.NcuRun | None = field(default=None, metadata=ABSENT)  # how the report was made
     assembled: str | None = field(default=None, metadata=ABSENT)  # what was joined by hand
+    # what each cause costs, by taking it away; None where that was not measured
+    ablation: Mapping[str, Any] | None = field(default=None, metadata=ABSENT)
     # the search that this is the champion of
     tune: Mapping[str, Any] | None = field(default=None, metadata=ABSENT)
     # the JSON file, as far as there is one

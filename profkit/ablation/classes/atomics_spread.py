@@ -38,7 +38,8 @@ def make_spread(code: Code) -> Change | Refusal:
         table=fill_table(streams, paths, on, code.accesses),
         twin=fill_table(streams, {}, set(), code.accesses),
         changed=f"{count_words(len(found), 'atomic')} on a word of each thread",
-        kept=f"{len(atomics) - len(found)} that decide something stay" * (len(found) < len(atomics)),
+        kept=f"{len(atomics) - len(found)} that decide something stay"
+        * (len(found) < len(atomics)),
     )
 
 

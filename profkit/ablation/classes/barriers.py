@@ -10,7 +10,9 @@ ID = "no-barriers"
 
 
 def make_barriers(code: Code) -> Change | Refusal:
-    found = find_statements(code, "bar.sync.", "bar.cta.sync.", "barrier.sync.", "barrier.cta.sync.")
+    found = find_statements(
+        code, "bar.sync.", "bar.cta.sync.", "barrier.sync.", "barrier.cta.sync."
+    )
     if not found:
         return refuse_nothing(ID, "it has no barrier of a block")
     if steers_through_shared(code):

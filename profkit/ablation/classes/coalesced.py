@@ -41,6 +41,13 @@ ABLATION = Ablation(
     title="scattered access",
     reachable=True,
     rules=("uncoalesced-access",),
-    probes=("sector-eighth", "sector-half", "transpose-naive", "drain", "l1-scattered", "gather-l2"),
+    probes=(
+        "sector-eighth",
+        "sector-half",
+        "transpose-naive",
+        "drain",
+        "l1-scattered",
+        "gather-l2",
+    ),
     make=make_coalesced,
 )

@@ -20,7 +20,7 @@ _LARGEST = 4 << 10  # bytes for one
 _BYPASS = {"volatile", "relaxed", "acquire"}
 
 
-def make_hits(code: Code) -> Change | Refusal:
+def make_l1_hits(code: Code) -> Change | Refusal:
     loads = []
     for access in code.accesses:
         if access.in_global and access.kind == "load" and code.has_executed(access):
@@ -54,5 +54,5 @@ ABLATION = Ablation(
     reachable=False,
     rules=("long-scoreboard", "l2-bandwidth", "low-l2-hit"),
     probes=("stream-one", "occupancy-half", "l2-read", "dram-read"),
-    make=make_hits,
+    make=make_l1_hits,
 )

@@ -11,7 +11,7 @@ ID = "hits-l2"
 _SHARE = 8  # this part of the L2 for all streams together: it has two halves, and other guests
 
 
-def make_hits(code: Code) -> Change | Refusal:
+def make_l2_hits(code: Code) -> Change | Refusal:
     walked = []
     for stream in streams.list_streamed(code):
         if code.accesses[stream.accesses[0]].kind == "load":
@@ -32,5 +32,5 @@ ABLATION = Ablation(
     reachable=False,
     rules=("dram-bandwidth", "low-l2-hit", "long-scoreboard"),
     probes=("dram-read", "low-l2-hit", "line-gather"),
-    make=make_hits,
+    make=make_l2_hits,
 )

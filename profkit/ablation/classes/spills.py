@@ -1,7 +1,7 @@
 """What a limit of registers spilled, in registers: the limit is lifted, the occupancy stays.
 
-Shared memory that nobody uses holds the occupancy down where more registers would leave more of it; where
-they leave less, that is said.
+Shared memory that nobody uses holds the occupancy down where more registers would leave more of it;
+where they leave less, that is said.
 """
 
 from __future__ import annotations

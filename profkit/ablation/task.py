@@ -1,0 +1,41 @@
+"""What run.py asks of server.py, and what it answers: files beside one another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from profkit.records.ablation import AblationRecord
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What to ablate, and how."""
+
+    problem: str  # its folder
+    build: str  # the build folder
+    support: str  # the library of support.cu
+    library: str  # the variant's
+    case: str
+    grid: str | None  # the header's `inputs:` key
+    ptx: str | None  # None: there is none, and only the launch is varied
+    arch: str  # of its machine code
+    flags: tuple[str, ...]  # of ptxas
+    rounds: tuple[int, int]
+    refused: dict[str, str]  # ablation -> how it lost an earlier process
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What came of a task: a record, or an error in two lines."""
+
+    record: AblationRecord | None = None
+    message: str = ""
+    hint: str = ""
+
+
+def answer_of(task_file: Path) -> Path:
+    return task_file.with_suffix(".answer")
+
+
+def log_of(task_file: Path) -> Path:
+    return task_file.with_suffix(".log")

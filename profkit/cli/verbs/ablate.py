@@ -1,0 +1,78 @@
+"""A variant  ->  what each cause costs, measured by taking it away; needs no counters.
+
+profkit ablate stage2 --case B
+profkit ablate stage2 stage2swizzle --case B --artifacts runs
+profkit ablate captured --kernels captured/layer_norm --build-dir build --json --quiet
+profkit ablate stage2 --case B --recorded       # what was measured before, without a GPU
+profkit ablate stage2 --case B --markdown
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from profkit.cli import options
+from profkit.cli.options import argument, flag
+from profkit.cli.output import note, print_blocks, spinner
+from profkit.errors import ProfkitError
+from profkit.records.paths import run_files
+from profkit.records.record import Record, read_record
+from profkit.show.views.ablation import ablation_blocks
+
+
+@options.verb("Your own kernels", forms="json markdown quiet")
+def ablate_variants(
+    variants: list[str] = argument(
+        "VARIANTS...", "Variants of one problem.", autocompletion=options.known_variants
+    ),
+    case: options.Cases = None,
+    recorded: bool = flag("--recorded", "What was measured before, from its record.", False),
+    kernels: options.Kernels = None,
+    build_dir: options.BuildDir = None,
+    artifacts: options.RecordsDir = None,
+) -> int:
+    """What each cause costs: taken away one at a time, on rewritten machine code."""
+    from profkit.measure.targets import Places, choose_target
+
+    places = Places(kernels, build_dir, artifacts)
+    if recorded:
+        records = _read_recorded(variants, case or (), places.artifacts_dir())
+    else:
+        from profkit.ablation.run import ablate_target, keep_ablation
+
+        target = choose_target(places, variants, False, case or (), False)
+        records = []
+        with spinner() as progress:
+            for record in ablate_target(target, progress):
+                file = keep_ablation(record, places.artifacts_dir())
+                note(f"{record.variant}.{record.case}: {file}")
+                records.append(record)
+    rows = []
+    for record in records:
+        row = {"variant": record.variant, "case": record.case, "problem": record.problem}
+        rows.append({**row, "ablation": record.ablation})
+    document = {"schema": "profkit.ablate/1", "runs": rows}
+    print_blocks(ablation_blocks(records), document)
+    return options.DONE
+
+
+def _read_recorded(variants: Sequence[str], cases: Sequence[str], folder: Path) -> list[Record]:
+    """The records of these variants that have an ablation, in the order of the names."""
+    files, records = run_files(folder), []
+    for variant in variants:
+        found = []
+        for (name, case), places in files.items():
+            file = places[0].record
+            if name != variant.rpartition("/")[2] or (cases and case not in cases) or not file:
+                continue
+            record = read_record(file)
+            if record.ablation:
+                found.append(record)
+        if not found:
+            raise ProfkitError(
+                f"{folder}: no record of {variant} has an ablation",
+                f"profkit ablate {variant} measures one, on a machine with a GPU",
+            )
+        records += found
+    return records

@@ -1,0 +1,104 @@
+"""What each cause of a kernel costs, measured by taking it away  ->  blocks for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from profkit.records.ablation import AblationRecord, MeasuredAblation, Refusal
+from profkit.records.record import Record
+from profkit.reports import figures
+from profkit.show.text.blocks import Block, Grid, Heading, TextLine, TextSpan
+
+_NOTHING = "nothing-to-take-away"
+_CLOSE = 1.02  # gains below are within what rounds differ by
+_ALONE = 1.1  # of a bound, from here on it says something
+
+
+def ablation_blocks(records: Sequence[Record]) -> Iterator[Block]:
+    for record in records:
+        found = AblationRecord.of_record(record.ablation)
+        if found:
+            yield from _show_ablation(f"{record.variant}.{record.case}", found)
+
+
+def _show_ablation(name: str, found: AblationRecord) -> Iterator[Block]:
+    yield Heading(f"{name}  {figures.seconds(found.base)}{_spread(found)}, {found.gpu}")
+    rows = tuple(_show_row(row) for row in found.measured)
+    if rows:
+        yield Grid(("without", ">time", ">speed-up", "", "the code it ran"), rows, wraps=4)
+    for row in found.measured:
+        for line in row.lines:
+            if line.gain >= _CLOSE:
+                text = f"{line.line}: {figures.speedup(line.gain)} of that alone"
+                yield TextLine(text, row.title, indent=1)
+    yield from _show_launch(found)
+    for refusal in found.refused:
+        if refusal.code != _NOTHING:
+            yield _show_refusal(refusal)
+    yield _show_verdict(found)
+
+
+def _spread(found: AblationRecord) -> str:
+    if found.low is None or found.high is None:
+        return ""
+    half = (found.high - found.low) / 2 / found.base
+    return f" (\u00b1 {figures.share(half)})"
+
+
+def _show_row(row: MeasuredAblation) -> tuple[str, ...]:
+    kind = "" if row.reachable else "upper bound"
+    code = row.changed if not row.kept else f"{row.changed}; {row.kept}"
+    return (row.title, figures.seconds(row.time), figures.speedup(row.gain), kind, code)
+
+
+def _show_launch(found: AblationRecord) -> Iterator[Block]:
+    shape = found.shape
+    words = []
+    for ratio, what in (
+        (shape.half_occupancy, "half of the warps"),
+        (shape.quarter_occupancy, "a quarter of them"),
+        (shape.half_grid, "half of the blocks"),
+        (shape.cold, "a cold L2"),
+    ):
+        if ratio is not None:
+            words.append(f"{what} {ratio:.2f}")
+    if words:
+        yield TextLine(f"times as long with {', '.join(words)}", "launch")
+    if shape.idle is not None and shape.longest_block is not None:
+        yield TextLine(
+            f"SMs had no block for {figures.share(shape.idle)} of their time; "
+            f"the longest block took {shape.longest_block:.2f} times the median",
+            "blocks",
+        )
+
+
+def _show_refusal(refusal: Refusal) -> Block:
+    text = f"could not be removed alone: {refusal.observed}"
+    if refusal.threshold:
+        text += f" (needed: {refusal.threshold})"
+    if refusal.remedy:
+        text += f"; {refusal.remedy}"
+    return TextLine((TextSpan(text, "dim"),), refusal.ablation)
+
+
+def _show_verdict(found: AblationRecord) -> Block:
+    verdict = found.verdict
+    if not verdict.cause and verdict.missing:
+        text = f"cannot tell: {verdict.missing.observed}; {verdict.missing.remedy}"
+        return TextLine(text, verdict.bound if verdict.bound != "unknown" else "")
+    limiter = f" ({verdict.limiter})" if verdict.limiter else ""
+    text = f"{verdict.cause}{limiter}: {verdict.because}"
+    other = _find_overlap(found)
+    return TextLine(f"{text}{other}", verdict.bound)
+
+
+def _find_overlap(found: AblationRecord) -> str:
+    """What does not add up: two causes that are each worth something, and together more than all."""
+    reachable = [row for row in found.measured if row.reachable and row.gain >= _ALONE]
+    if len(reachable) < 2:
+        return ""
+    saved = sum(1 - 1 / row.gain for row in reachable)
+    names = " and ".join(row.title for row in reachable[:2])
+    if saved > 1:
+        return f"; {names} overlap: what each brings alone is more than all of the time together"
+    return f"; {names} are measured one at a time: each hides some of the other"
