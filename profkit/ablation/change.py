@@ -26,12 +26,22 @@ class Code:
     accesses: Sequence[Access]
     survey: Survey
     threads: Mapping[str, int]  # of one launch of each kernel
+    grids: Mapping[str, int]  # thread blocks of one launch of each kernel
     l2: int  # bytes of the GPU's L2
     room: int  # address of ROOM bytes
     local_bytes: int  # of stack and spills of each thread
     capped: bool  # whether the compiler's flags limit registers
     # accesses that went from end to end through one allocation: what lies between is theirs
     anchored: frozenset[int]
+
+    def first_block(self, name: str) -> int:
+        """Which of all counted basic blocks is the first of a kernel."""
+        first = 0
+        for kernel in self.module.kernels.values():
+            if kernel.name == name:
+                break
+            first += kernel.blocks
+        return first
 
     def places(self, numbers: Sequence[int]) -> list[str]:
         """The source lines of accesses, `name.cu:12`, each once; empty text where not known."""

@@ -33,6 +33,7 @@ _WIDE = 0.9  # a unit as wide as issuing is full with it: this share of what is 
 _IN_CONFLICT = 1.5  # passes over the banks for each request that needs one
 _ROUNDED = 0.5  # of the single-precision instructions, multiplications and additions kept apart
 _ONE_WARP = 2.0  # the busiest warp of a block over their mean
+_OF_TIME = 0.7  # of a warp's time that its longest chain of dependent instructions takes
 _IN_PROPORTION = 1.6  # half of the warps take nearly twice as long
 
 _LIMITERS = {
@@ -104,6 +105,7 @@ def judge_case(case: Case) -> AblationVerdict:
         _judge_warps,
         _judge_chains,
         _judge_occupancy,
+        _judge_dependency,
     )
     for step in steps:
         verdict = step(case)
@@ -243,6 +245,18 @@ def _judge_warps(case: Case) -> AblationVerdict | None:
     if products > barriers:  # each begins when all four warps of its group are there
         return AblationVerdict("latency", "gmma", "gmma-wait", because)
     return AblationVerdict("latency", "barrier", "barrier-wait", because)
+
+
+def _judge_dependency(case: Case) -> AblationVerdict | None:
+    """A warp that waits for its own results: too few warps, or too little that is independent."""
+    parts = {name: case.seen.get(f"chain_{name}", 0.0) for name in ("fixed", "xu", "shared")}
+    share = sum(parts.values())
+    if share < _OF_TIME or max(case.busy.values(), default=0.0) >= _FULL:
+        return None
+    because = f"one chain of dependent instructions takes {min(share, 1.0):.0%} of a warp's time"
+    if parts["fixed"] >= share / 2:
+        return AblationVerdict("latency", "wait", "fixed-latency", because)
+    return AblationVerdict("latency", "short_scoreboard", "short-scoreboard", because)
 
 
 def _judge_occupancy(case: Case) -> AblationVerdict | None:

@@ -72,6 +72,10 @@ def measure_call(
     cold = _time_cold(original, on)
     lab.reset()
     base = times["original"]
+    shape = reading.describe_shape(lab, times, cold, spans)
+    seen: dict[str, float] = {}
+    if code:
+        seen = reading.sum_survey(code) | reading.read_chains(code, base, lab, shape)
     rebuilt = median(times["base"].warm) / median(base.warm) if "base" in times else None
     return Found(
         kernels=tuple(dict.fromkeys(start.name for start in lab.call.starts)),
@@ -79,9 +83,9 @@ def measure_call(
         rebuilt=rebuilt,
         measured=tuple(measured),
         refused=tuple(refused),
-        shape=reading.describe_shape(lab, times, cold, spans),
+        shape=shape,
         busy=reading.read_busy(code, base, lab) if code else {},
-        seen=reading.sum_survey(code) if code else {},
+        seen=seen,
         others={name: median(times[name].warm) for name in beside or {}},
     )
 

@@ -70,6 +70,7 @@ def survey_call(lab: Lab, module: Module) -> tuple[Code, timeline.Timeline | Non
         accesses=found,
         survey=seen,
         threads={start.name: prod(start.grid) * start.threads for start in lab.call.starts},
+        grids={start.name: prod(start.grid) for start in lab.call.starts},
         l2=on.gpu.l2,
         room=room,
         local_bytes=max(launches.count_local(start.function) for start in lab.call.starts),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from math import prod
 from statistics import median
 
-from profkit.ablation import launches, units
+from profkit.ablation import chains, launches, units
 from profkit.ablation.change import Code
 from profkit.ablation.lab import Lab
 from profkit.ablation.timeline import Timeline
@@ -56,6 +56,20 @@ def read_busy(code: Code, base: Times, lab: Lab) -> dict[str, float]:
     clock = base.after.sm_clock or gpu.sm_clock
     cycles = median(base.warm) * clock * gpu.sms
     return units.measure_busy(code.survey, code.accesses, gpu.arch, cycles)
+
+
+def read_chains(code: Code, base: Times, lab: Lab, shape: Shape) -> dict[str, float]:
+    """The longest chain of dependent instructions, as shares of the time that a warp has."""
+    gpu, slots = lab.on.gpu, shape.blocks_per_sm * lab.on.gpu.sms
+    clock = base.after.sm_clock or gpu.sm_clock
+    waves = max(1.0, shape.blocks / slots) if slots else 1.0
+    cycles = median(base.warm) * clock / waves
+    chain = chains.measure_chains(code)
+    return {
+        "chain_fixed": chain.fixed / cycles,
+        "chain_xu": chain.xu / cycles,
+        "chain_shared": chain.shared / cycles,
+    }
 
 
 def sum_survey(code: Code) -> dict[str, float]:

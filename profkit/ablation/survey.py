@@ -48,6 +48,7 @@ class Survey:
     seen: tuple[Seen, ...]  # of each access
     executed: Counter[str]  # PTX instructions by opcode, executed by threads
     issued: Counter[str]  # the same by warps
+    entries: tuple[tuple[int, ...], ...]  # of each basic block: by warps at each place of a block
     by_warp: tuple[int, ...]  # instructions of all first warps of blocks, of all second ones ...
 
 
@@ -231,17 +232,23 @@ def read_counters(module: Module, accesses: Sequence[Access], words: Sequence[in
         seen=tuple(seen),
         executed=count_executed(module, words[:blocks]),
         issued=count_executed(module, _sum_warps(words, blocks)),
+        entries=_split_warps(words, blocks),
         by_warp=_count_by_warp(module, words, blocks),
     )
 
 
-def _sum_warps(words: Sequence[int], blocks: int) -> list[int]:
-    """Warps that entered each block."""
-    sums = []
+def _split_warps(words: Sequence[int], blocks: int) -> tuple[tuple[int, ...], ...]:
+    """Warps that entered each block, by their place."""
+    entries = []
     for block in range(blocks):
         first = blocks + _WARPS * block
-        sums.append(sum(words[first : first + _WARPS]))
-    return sums
+        entries.append(tuple(words[first : first + _WARPS]))
+    return tuple(entries)
+
+
+def _sum_warps(words: Sequence[int], blocks: int) -> list[int]:
+    """Warps that entered each block."""
+    return [sum(entry) for entry in _split_warps(words, blocks)]
 
 
 def _count_by_warp(module: Module, words: Sequence[int], blocks: int) -> tuple[int, ...]:
