@@ -50,6 +50,7 @@ from profkit.model.scenario import Expectation
 from profkit.model.whatif import CounterChange
 from profkit.program.change import TriagesDocument
 from profkit.program.document import TriageDocument
+from profkit.records.ablation import AblationRecord
 from profkit.records.record import Record
 from profkit.records.store import Document
 from profkit.reports.frame import ReportFile
@@ -62,6 +63,22 @@ class TimedRow(TypedDict):
     backend: str | None
     launches: list[GraphLaunch]
     timing: dict[str, Any]
+
+
+class AblatedRun(TypedDict):
+    """What each cause costs a variant at a case."""
+
+    variant: str
+    case: str
+    problem: str
+    ablation: AblationRecord
+
+
+class AblateDocument(TypedDict):
+    """What `profkit ablate --json` prints."""
+
+    schema: Literal["profkit.ablate/1"]
+    runs: list[AblatedRun]
 
 
 class BenchDocument(TypedDict):
@@ -301,6 +318,7 @@ class WhatifDocument(TypedDict):
 
 FOLDER = Path(__file__).parents[1] / "profkit" / "schemas"
 DOCUMENTS = (
+    AblateDocument,
     BenchDocument,
     BuildDocument,
     CaptureDocument,

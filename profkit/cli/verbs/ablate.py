@@ -16,6 +16,7 @@ from profkit.cli import options
 from profkit.cli.options import argument, flag
 from profkit.cli.output import note, print_blocks, spinner
 from profkit.errors import ProfkitError
+from profkit.records.ablation import AblationRecord
 from profkit.records.paths import run_files
 from profkit.records.record import Record, read_record
 from profkit.show.views.ablation import ablation_blocks
@@ -51,7 +52,7 @@ def ablate_variants(
     rows = []
     for record in records:
         row = {"variant": record.variant, "case": record.case, "problem": record.problem}
-        rows.append({**row, "ablation": record.ablation})
+        rows.append({**row, "ablation": AblationRecord.of_record(record.ablation)})
     document = {"schema": "profkit.ablate/1", "runs": rows}
     print_blocks(ablation_blocks(records), document)
     return options.DONE

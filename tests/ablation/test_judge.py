@@ -1,0 +1,142 @@
+"""What was measured of a call becomes one cause, or what is missing to say so."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from profkit.ablation.judge import Case, judge_case
+from profkit.records.ablation import AblationVerdict, MeasuredAblation, Refusal, Shape
+
+SHAPE = Shape(
+    half_occupancy=1.0, half_grid=0.5, idle=0.02, longest_block=1.1, blocks=1056, blocks_per_sm=8
+)
+QUIET = Case(
+    seconds=1e-4,
+    measured={},
+    refused={},
+    shape=SHAPE,
+    busy={"fp32": 0.2, "issue": 0.3},
+    seen={},
+    sms=132,
+    dram=3e12,
+)
+
+
+def row(ablation: str, gain: float, reachable: bool, *rules: str) -> dict[str, MeasuredAblation]:
+    found = MeasuredAblation(
+        ablation=ablation,
+        title=ablation,
+        reachable=reachable,
+        rules=rules,
+        time=1e-4 / gain,
+        gain=gain,
+        low=None,
+        high=None,
+        twin=1.0,
+        executed=0.0,
+        changed="",
+    )
+    return {ablation: found}
+
+
+CONFLICTS = row("conflict-free", 1.5, True, "shared-bank-conflicts")
+LOADS = row("hits-l2", 2.0, False, "dram-bandwidth")
+BARRIERS = row("no-barriers", 1.4, False, "barrier-wait")
+
+
+def shaped(**values: Any) -> Shape:
+    given = {name: getattr(SHAPE, name) for name in SHAPE.__struct_fields__}
+    return Shape(**{**given, **values})
+
+
+def judged(**values: Any) -> AblationVerdict:
+    return judge_case(replace(QUIET, **values))
+
+
+def test_a_cause_that_a_fix_can_take_away_comes_before_any_bound() -> None:
+    verdict = judged(measured={**LOADS, **BARRIERS, **CONFLICTS})
+    assert (verdict.bound, verdict.cause, verdict.gain) == ("memory", "shared-bank-conflicts", 1.5)
+
+
+def test_a_bound_is_never_a_gain() -> None:
+    verdict = judged(measured=LOADS)
+    assert verdict.cause == "dram-bandwidth"
+    assert verdict.gain is None
+    assert "at most" in verdict.because
+
+
+@pytest.mark.parametrize(
+    ("shape", "cause"),
+    [
+        ({"half_occupancy": 1.0}, "dram-bandwidth"),
+        ({"half_occupancy": 1.8}, "long-scoreboard"),
+        (
+            {"half_occupancy": 1.8, "occupancy": 0.25, "occupancy_limit": "shared"},
+            "occupancy-shared",
+        ),
+        ({"half_occupancy": None, "blocks": 132}, "grid-too-small"),
+    ],
+)
+def test_loads_wait_or_fill_the_dram(shape: dict[str, Any], cause: str) -> None:
+    assert judged(measured=LOADS, shape=shaped(**shape)).cause == cause
+
+
+def test_a_full_dram_is_full_however_few_warps_there_are() -> None:
+    seen = {"loaded_bytes": 2.8e12 * 1e-4}
+    assert (
+        judged(measured=LOADS, seen=seen, shape=shaped(half_occupancy=1.8)).cause
+        == "dram-bandwidth"
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "cause"),
+    [
+        ({"blocks": 16, "idle": 0.9}, "grid-too-small"),
+        ({"idle": 0.4, "longest_block": 3.0}, "workload-imbalance"),
+        ({"idle": 0.4, "longest_block": 1.1}, "tail-effect"),
+    ],
+)
+def test_idle_sms_come_first(shape: dict[str, Any], cause: str) -> None:
+    assert judged(measured=CONFLICTS, shape=shaped(**shape)).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("busy", "cause"),
+    [
+        ({"fp32": 0.9, "issue": 0.95}, "fp32-pipe"),
+        ({"int": 0.8, "issue": 1.0}, "issue-slots"),
+        ({"int": 0.9, "issue": 0.5}, "int-pipe"),
+        ({"xu": 0.8, "issue": 0.4}, "xu-pipe"),
+        ({"shared": 0.9, "issue": 0.4}, "shared-bandwidth"),
+    ],
+)
+def test_a_full_unit_is_named(busy: dict[str, float], cause: str) -> None:
+    assert judged(busy=busy).cause == cause
+
+
+def test_shared_memory_full_of_conflicts_is_not_short_of_bandwidth() -> None:
+    seen = {"shared_ways": 800, "shared_requests": 100}
+    assert judged(busy={"shared": 0.9}, seen=seen).cause == "shared-bank-conflicts"
+
+
+def test_few_lanes_are_the_cause_of_a_full_unit() -> None:
+    assert (
+        judged(busy={"fp32": 0.9, "issue": 0.95}, seen={"lanes": 0.25}).cause == "thread-divergence"
+    )
+
+
+def test_what_cannot_be_told_says_what_was_seen() -> None:
+    refusal = Refusal("hits-l1", "steers", "all 3 loads decide an address", "", "")
+    verdict = judged(refused={"hits-l1": refusal})
+    assert verdict.cause == ""
+    assert verdict.missing is not None
+    assert verdict.missing.code == "cannot-tell"
+    assert "all 3 loads" in verdict.missing.observed
+    assert "issue" in verdict.missing.observed
+    assert verdict.missing.remedy
+
+
+def test_a_call_of_a_microsecond_is_short() -> None:
+    assert judged(seconds=1.2e-6).cause == "short-kernel"

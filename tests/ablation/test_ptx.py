@@ -1,0 +1,109 @@
+"""PTX is read statement by statement, and what is not changed stays letter for letter."""
+
+from pathlib import Path
+
+import pytest
+
+from profkit.ablation import ptx
+from profkit.ablation.accesses import find_accesses, find_steering
+from profkit.ablation.ptx import Changes, read_module
+from profkit.errors import ProfkitError
+
+KERNEL = Path(__file__).parents[1] / "measure/standin/kernel.ptx"
+HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
+
+
+def entry(
+    body: str, registers: str = ".reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n.reg .pred %p<3>;"
+) -> str:
+    return f"{HEAD}.visible .entry k(.param .u64 a)\n{{\n{registers}\n{body}\nret;\n}}\n"
+
+
+def test_nothing_changed_is_the_same_text() -> None:
+    text = KERNEL.read_text()
+    assert Changes(read_module(text)).write() == text
+
+
+@pytest.mark.parametrize(
+    ("line", "opcode", "operands"),
+    [
+        ("ld.global.v2.f32 {%r1, %r2}, [%rd1+-8]; // end", "ld.global.v2.f32", 2),
+        ("@!%p1 st.shared.u32 [%r3], %r1;", "st.shared.u32", 2),
+        ("{ .reg .b32 t; mov.b32 t, %r1; }", "mov.b32", 2),
+        ("atom.global.add.u32 %r1, [%rd1], /* one */ 1;", "atom.global.add.u32", 3),
+        ("bar.sync 0;", "bar.sync", 1),
+    ],
+)
+def test_a_statement_is_its_opcode_and_operands(line: str, opcode: str, operands: int) -> None:
+    (first, *_) = read_module(entry(line)).kernels["k"].statements
+    assert first.opcode == opcode
+    assert len(first.operands) == operands
+
+
+def test_places_are_those_of_the_text() -> None:
+    text = entry("// ld.global.u32 %r1, [%rd1];\nld.global.u32 %r2, [%rd2+4];")
+    statement = read_module(text).kernels["k"].statements[0]
+    assert text[statement.start : statement.end] == "ld.global.u32 %r2, [%rd2+4];"
+    assert statement.addresses() == [ptx.Address(1, "%rd2", 4)]
+
+
+def test_blocks_end_at_labels_and_branches() -> None:
+    module = read_module(
+        entry("mov.u32 %r1, 0;\n$L: add.s32 %r1, %r1, 1;\n@%p1 bra $L;\nmov.u32 %r2, 1;")
+    )
+    blocks = [statement.block for statement in module.kernels["k"].statements]
+    assert blocks == [0, 1, 1, 2, 2]
+
+
+def test_a_function_that_kernels_call_is_no_entry() -> None:
+    text = HEAD + ".func (.param .b32 r) f(.param .b32 x)\n{\nret;\n}\n"
+    module = read_module(text + entry("mov.u32 %r1, 0;").removeprefix(HEAD))
+    assert {name: kernel.is_entry for name, kernel in module.kernels.items()} == {
+        "k": True,
+        "f": False,
+    }
+
+
+@pytest.mark.parametrize("text", ["", "\x7fELF", "hello"])
+def test_what_is_no_ptx_is_said(text: str) -> None:
+    with pytest.raises(ProfkitError, match="no PTX"):
+        read_module(text)
+
+
+@pytest.mark.parametrize("cut", [120, 260, 400, 500])
+def test_a_cut_file_is_an_error_or_has_no_kernel(cut: int) -> None:
+    try:
+        module = read_module(KERNEL.read_text()[:cut])
+    except ProfkitError:
+        return
+    assert not module.kernels
+
+
+def steering(body: str) -> list[bool]:
+    return [
+        access.steers for access in find_accesses(read_module(entry(body))) if access.kind == "load"
+    ]
+
+
+def test_a_value_steers_where_it_reaches_an_address_or_a_branch() -> None:
+    assert steering("ld.global.u32 %r1, [%rd1];\nst.global.u32 [%rd2], %r1;") == [False]
+    address = "ld.global.u64 %rd3, [%rd1];\nadd.s64 %rd4, %rd3, 8;\nld.global.u32 %r1, [%rd4];"
+    assert steering(address) == [True, False]
+    branch = "ld.global.u32 %r1, [%rd1];\nsetp.eq.u32 %p1, %r1, 0;\n@%p1 bra $E;\n$E:"
+    assert steering(branch) == [True]
+
+
+def test_a_value_steers_through_shared_memory() -> None:
+    body = (
+        "ld.global.u32 %r1, [%rd1];\nst.shared.u32 [%r5], %r1;\nld.shared.u32 %r2, [%r6];\n"
+        "setp.eq.u32 %p1, %r2, 0;\n@%p1 bra $E;\n$E:"
+    )
+    assert steering(body) == [True, True]
+
+
+def test_a_guarded_access_is_steered_by_its_guard() -> None:
+    kernel = read_module(
+        entry("setp.eq.u32 %p1, %r1, 0;\n@%p1 st.global.u32 [%rd1], %r2;")
+    ).kernels["k"]
+    assert {"%p1", "%r1", "%rd1"} <= find_steering(kernel)
+    assert "%r2" not in find_steering(kernel)

@@ -1,0 +1,163 @@
+"""Each rewritten text does what its table says: read as PTX here, and assembled where there is ptxas."""
+
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from profkit.ablation import survey, timeline
+from profkit.ablation.accesses import find_accesses
+from profkit.ablation.change import Change, Code
+from profkit.ablation.classes import list_ablations
+from profkit.ablation.ptx import Changes, Module, read_module
+from profkit.ablation.readdress import ROW, find_rows, find_streams
+from profkit.measure.variants.toolchain import find_tool
+from profkit.records.ablation import Refusal
+
+ROOT = Path(__file__).parents[2]
+KERNEL = ROOT / "tests/measure/standin/kernel.ptx"
+PROBES = (
+    "conflict8",
+    "gather-l2",
+    "atomic-bins",
+    "histogram",
+    "constant",
+    "diverge8",
+    "tensor-wgmma",
+)
+LOW, HIGH = 1 << 20, 1 << 25
+
+
+def make_code(module: Module, low: int = LOW, high: int = HIGH) -> Code:
+    """A kernel of which every access was executed, scattered and in conflict, within some megabytes."""
+    accesses = find_accesses(module)
+    blocks = survey.count_basic_blocks(module)
+    words = [1] * (33 * blocks) + [1, 32, 40, 2, low, high] * len(accesses)
+    seen = survey.read_counters(module, accesses, words)
+    anchored = frozenset(access.number for access in accesses if access.in_global)
+    names = [name for name, kernel in module.kernels.items() if kernel.is_entry]
+    return Code(
+        module=module,
+        accesses=accesses,
+        survey=seen,
+        threads=dict.fromkeys(names, 1 << 20),
+        grids=dict.fromkeys(names, 1 << 12),
+        l2=1 << 20,
+        room=1 << 30,
+        local_bytes=8,
+        capped=True,
+        anchored=anchored,
+    )
+
+
+def make_changes(code: Code) -> dict[str, Change]:
+    made = {ablation.id: ablation.make(code) for ablation in list_ablations()}
+    return {name: found for name, found in made.items() if isinstance(found, Change)}
+
+
+def test_every_change_reads_as_ptx_and_has_two_tables() -> None:
+    changes = make_changes(make_code(read_module(KERNEL.read_text())))
+    assert {"no-barriers", "no-stores", "conflict-free", "hits-l1", "hits-l2"} <= changes.keys()
+    for name, found in changes.items():
+        rewritten = read_module(found.text)
+        assert rewritten.kernels.keys() == {"_Z16attention_scalarv"}, name
+        if not found.other_code:
+            assert found.table != found.twin, name
+            assert len(found.table) == len(found.twin), name
+
+
+def test_what_is_not_changed_stays_in_its_order() -> None:
+    text = KERNEL.read_text()
+    for name, found in make_changes(make_code(read_module(text))).items():
+        before = [s.opcode for s in read_module(text).kernels["_Z16attention_scalarv"].statements]
+        after = [
+            s.opcode for s in read_module(found.text).kernels["_Z16attention_scalarv"].statements
+        ]
+        left = iter(after)
+        assert all(opcode in left for opcode in before), name
+
+
+def test_streams_lie_within_what_was_touched() -> None:
+    for low, high in ((LOW, HIGH), (LOW + 100, LOW + 100 + 3 * ROW), (LOW + 511, LOW + 2000)):
+        code = make_code(read_module(KERNEL.read_text()), low, high)
+        for stream in find_streams(code.accesses, code.survey):
+            assert low <= stream.base
+            assert stream.base + stream.length <= high
+            assert stream.base % ROW == 0
+            assert stream.length % ROW == 0
+
+
+def test_a_row_lies_within_what_each_of_its_accesses_touched() -> None:
+    for low, high in ((0, 4096), (64, 200), (4, 132), (0, 127)):
+        code = make_code(read_module(KERNEL.read_text()), low, high)
+        moved = [access.number for access in code.accesses if access.space == "shared"]
+        for row in find_rows(code.accesses, code.survey, moved):
+            for number in row.accesses:
+                begin = row.base + code.accesses[number].address.offset
+                assert low <= begin
+                assert begin + 32 * row.width <= high
+    assert not find_rows(code.accesses, code.survey, moved), "127 bytes have no room for 32 words"
+
+
+def test_the_table_of_a_line_moves_that_line_alone() -> None:
+    found = make_changes(make_code(read_module(KERNEL.read_text())))["conflict-free"]
+    assert found.lines.keys() == {"kernel.cu:8", "kernel.cu:9"}
+    words = {place: struct.unpack("<2I", table[:8]) for place, table in found.lines.items()}
+    assert words == {"kernel.cu:8": (0, 0xFFFFFFFF), "kernel.cu:9": (0xFFFFFFFF, 0)}
+    assert struct.unpack("<2I", found.table[:8]) == (0, 0)
+
+
+def test_a_refusal_names_what_was_seen() -> None:
+    code = make_code(read_module(KERNEL.read_text()))
+    for ablation in list_ablations():
+        made = ablation.make(code)
+        if isinstance(made, Refusal):
+            assert made.ablation == ablation.id
+            assert made.observed
+
+
+def test_every_ablation_has_its_words_rules_and_probes() -> None:
+    from profkit.ablation.judge import read_causes
+    from profkit.diagnosis.rules import ALL
+
+    known = {rule.id for rule in ALL}
+    probes = {path.stem.split("_")[0] for path in (ROOT / "kernels/probes").rglob("*.cu")}
+    named = {name for group in read_causes().values() for name in group}
+    for ablation in list_ablations():
+        assert ablation.title, ablation.id
+        assert set(ablation.rules) <= known, ablation.id
+        assert ablation.probes, ablation.id
+        assert set(ablation.probes) <= probes, ablation.id
+        assert set(ablation.rules) <= named, ablation.id
+    assert named <= known
+
+
+@pytest.mark.nvcc
+@pytest.mark.slow
+@pytest.mark.parametrize("probe", PROBES)
+def test_every_change_of_a_probe_assembles(probe: str, tmp_path: Path) -> None:
+    (source,) = (ROOT / "kernels/probes").rglob(f"{probe}_*.cu")
+    arch = "90a" if "90a" in source.read_text().split("*/")[0] else "90"
+    file = tmp_path / "k.ptx"
+    target = f"-gencode=arch=compute_{arch},code=compute_{arch}"
+    nvcc = find_tool("nvcc")
+    flags = ["-O3", "-std=c++17", "-lineinfo", target, "-ptx"]
+    subprocess.run([nvcc, *flags, "-o", file, source], check=True)
+    module = read_module(file.read_text())
+    code = make_code(module)
+    texts = {"count": survey.write_counting(module, code.accesses)}
+    texts["timeline"] = timeline.write_timeline(module)
+    for name, found in make_changes(code).items():
+        rewritten = read_module(found.text)
+        texts[f"{name}, counting"] = survey.write_counting(rewritten, [])
+        pinned = Changes(rewritten)
+        for kernel in rewritten.kernels.values():
+            if kernel.is_entry:
+                pinned.pin_blocks(kernel, 256, 1)
+        texts[name] = pinned.write()
+    for name, text in texts.items():
+        file.write_text(text)
+        command = [find_tool("ptxas"), f"-arch=sm_{arch}", file, "-o", tmp_path / "k.cubin"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{probe} {name}: {done.stdout}{done.stderr}"

@@ -1,0 +1,68 @@
+"""`profkit ablate` as a user starts it, on a stand-in machine: what is timed, kept and shown again."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from .conftest import Machine
+from .test_verbs import profkit
+
+pytest.importorskip("profkit.cli.options")
+pytest.importorskip("scipy")
+
+
+def ablate(*words: str) -> dict:
+    (run,) = json.loads(profkit("ablate", "v1", "--case", "B", "--json", *words).stdout)["runs"]
+    return run["ablation"]
+
+
+def test_each_cause_is_taken_away_and_kept_with_the_run(machine: Machine) -> None:
+    machine.write("v1_x.cu")
+    found = ablate()
+    measured = {row["ablation"] for row in found["measured"]}
+    assert {"no-barriers", "no-stores"} <= measured | {r["ablation"] for r in found["refused"]}
+    assert found["kernels"] == ["_Z16attention_scalarv"]
+    record = json.loads((machine.recorded("B") / "v1.json").read_text())
+    assert record["schema"] == "profkit.run/1"
+    assert record["ablation"] == found
+    assert ablate("--recorded") == found
+
+
+def test_every_refusal_says_four_things(machine: Machine) -> None:
+    machine.write("v1_x.cu")
+    for refusal in ablate()["refused"]:
+        assert refusal.keys() == {"ablation", "code", "observed", "threshold", "remedy"}
+        assert refusal["code"], refusal
+        assert refusal["observed"], refusal
+
+
+def test_without_ptx_the_launch_alone_is_varied(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.write("v1_x.cu")
+    here = Path(__file__).parent / "standin"
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    for file in here.iterdir():
+        if file.name != "kernel.ptx":
+            (bare / file.name).symlink_to(file)
+    (bare / "nvcc").unlink()
+    text = (here / "nvcc").read_text().replace('"$here/kernel.ptx"', "/nowhere")
+    text = text.replace('$(dirname "$(readlink -f "$0")")', str(here))
+    (bare / "nvcc").write_text(text)
+    (bare / "nvcc").chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(bare), os.environ["PATH"]]))
+    found = ablate()
+    assert not found["measured"]
+    assert not found["seen"]
+    assert found["rebuilt"] is None
+    assert found["shape"]["half_grid"] is not None
+
+
+def test_nothing_recorded_is_an_error_that_says_what_to_run(machine: Machine) -> None:
+    machine.write("v1_x.cu")
+    done = profkit("ablate", "v1", "--case", "B", "--recorded", status=2)
+    assert "no record of v1 has an ablation" in done.stderr
+    assert "profkit ablate v1" in done.stderr

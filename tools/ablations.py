@@ -1,0 +1,112 @@
+"""What was ablated and recorded  ->  the table of docs/why/ablation.md: how often it is right.
+
+    python tools/ablations.py           the table
+    python tools/ablations.py --write   into the page
+
+A probe's planted cause is in its header; what fixing it really brings is its twin, timed in turns with
+it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from profkit.files import write_text
+from profkit.records.header import parse_header, words
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = ROOT / "artifacts" / "probes" / "ablations.json.xz"
+PAGE = ROOT / "docs" / "why" / "ablation.md"
+BEGIN, END = "<!-- python tools/ablations.py --write -->", "<!-- end -->"
+_WITHIN = 1.25
+_WORTH = 1.1
+
+
+def read_records() -> dict[str, Any]:
+    return dict(json.loads(lzma.decompress(KEPT.read_bytes())))
+
+
+def read_planted() -> dict[str, set[str]]:
+    """Probe -> the causes that count as right: the planted one, and those its header allows beside."""
+    planted = {}
+    for path in sorted((ROOT / "kernels" / "probes").rglob("*.cu")):
+        keys = parse_header(path.read_text("utf-8"), path.name).keys
+        planted[path.stem.split("_")[0]] = {keys["cause"], *words(keys.get("also", ""))}
+    return planted
+
+
+def judge_probes(records: Mapping[str, Any]) -> dict[str, str]:
+    """Probe -> right, wrong or cannot tell."""
+    answers = {}
+    for probe, causes in read_planted().items():
+        said = records.get(probe, {}).get("verdict", {}).get("cause", "")
+        answers[probe] = "cannot tell" if not said else "right" if said in causes else "wrong"
+    return answers
+
+
+def compare_twins(records: Mapping[str, Any]) -> dict[str, tuple[str, float, float]]:
+    """Probe -> the ablation that is worth most of those a fix can reach, its gain, and its twin's."""
+    compared = {}
+    for probe, record in records.items():
+        twin = record.get("others", {}).get("twin")
+        reachable = [row for row in record.get("measured", ()) if row["reachable"]]
+        worth = [row for row in reachable if row["gain"] >= _WORTH]
+        if twin and worth:
+            best = max(worth, key=lambda row: row["gain"])
+            compared[probe] = (best["ablation"], best["gain"], record["base"] / twin)
+    return compared
+
+
+def is_within(gain: float, real: float) -> bool:
+    return 1 / _WITHIN <= gain / real <= _WITHIN
+
+
+def write_table() -> Iterator[str]:
+    records = read_records()
+    answers = Counter(judge_probes(records).values())
+    twins = compare_twins(records)
+    near = sum(is_within(gain, real) for _, gain, real in twins.values())
+    slowest = max(record.get("seconds", 0.0) for record in records.values())
+    rebuilt = max(abs(record.get("rebuilt", 1.0) - 1) for record in records.values())
+    counts = " / ".join(str(answers[name]) for name in ("right", "wrong", "cannot tell"))
+    yield "| on | goal | measured |"
+    yield "|---|---|---|"
+    yield f"| {len(records)} probes: cause right / wrong / cannot tell | 85 / 3 / rest | {counts} |"
+    yield (
+        f"| gain of what a fix can reach, within {_WITHIN}x of the twin's | 80 % "
+        f"| {near} of {len(twins)} |"
+    )
+    yield f"| the same code assembled here, over the original | within 2 % | {rebuilt:.1%} at most |"
+    yield f"| one probe with its compilations, seconds | 20 | {slowest:.0f} at most |"
+    yield ""
+    yield "| probe | taken away | gain | its twin's |"
+    yield "|---|---|--:|--:|"
+    for probe, (ablation, gain, real) in sorted(twins.items()):
+        mark = "" if is_within(gain, real) else " (off)"
+        yield f"| {probe} | {ablation} | {gain:.3g}x | {real:.3g}x{mark} |"
+
+
+def put_into(page: str) -> str:
+    """The page with the table between its marks."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n" + "\n".join(write_table()) + f"\n{END}{after}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="put it into the page")
+    if parser.parse_args().write:
+        write_text(PAGE, put_into(PAGE.read_text("utf-8")))
+    else:
+        print("\n".join(write_table()))
+
+
+if __name__ == "__main__":
+    main()
