@@ -22,7 +22,7 @@ from tests.found import find_files
 pytestmark = pytest.mark.slow
 
 # What cannot be run on any machine is at least read by its parser here; tests/gpu runs it.
-NEEDS_GPU = {"check", "bench", "capture", "profile", "tune"}
+NEEDS_GPU = {"ablate", "check", "bench", "capture", "profile", "tune"}
 # Exit status 1 is an answer too: a gate that is not met, a machine without a GPU.
 MAY_ANSWER_BAD = {"claims", "compare", "report", "doctor"}
 SERVES = {"mcp"}  # says nothing before it is asked, and ends where nobody asks

@@ -3,8 +3,8 @@
     python tools/ablations.py           the table
     python tools/ablations.py --write   into the page
 
-A probe's planted cause is in its header; what fixing it really brings is its twin, timed in turns with
-it.
+A probe's planted cause is in its header; what fixing it really brings is its fixed copy,
+timed in turns with it.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ def write_table() -> Iterator[str]:
     yield "|---|---|---|"
     yield f"| {len(records)} probes: cause right / wrong / cannot tell | 85 / 3 / rest | {counts} |"
     yield (
-        f"| gain of what a fix can reach, within {_WITHIN}x of the twin's | 80 % "
+        f"| gain of what a fix can reach, within {_WITHIN}x of its fixed copy's | 80 % "
         f"| {near} of {len(twins)} |"
     )
     yield f"| the same code assembled here, over the original | within 2 % | {rebuilt:.1%} at most |"
     yield f"| one probe with its compilations, seconds | 20 | {slowest:.0f} at most |"
     yield ""
-    yield "| probe | taken away | gain | its twin's |"
+    yield "| probe | taken away | gain | its fixed copy's |"
     yield "|---|---|--:|--:|"
     for probe, (ablation, gain, real) in sorted(twins.items()):
         mark = "" if is_within(gain, real) else " (off)"

@@ -45,7 +45,7 @@ class Access:
         if self.called:
             return "it is in a function that is called"
         if self.statement.words[0] == "wmma":
-            return "the hardware decides where a fragment of wmma lies"
+            return "the hardware decides where a fragment of wmma is"
         if self.statement.opcode.startswith("cp.async.bulk"):
             return "the copy engine moves whole tiles"
         return ""

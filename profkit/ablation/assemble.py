@@ -109,7 +109,7 @@ def assemble(text: str, arch: str, flags: Sequence[str], folder: Path) -> bytes:
     if not kept.is_file():
         ptxas = toolchain.find_tool("ptxas")
         if ptxas is None:
-            raise ProfkitError("ptxas was not found", "it comes with the CUDA toolkit, beside nvcc")
+            raise ProfkitError("ptxas was not found", "it comes with the CUDA toolkit, in the folder of nvcc")
         with temporary_folder(folder) as place:
             source, made = place / "kernel.ptx", place / "kernel.cubin"
             source.write_text(text, encoding="utf-8")

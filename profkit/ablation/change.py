@@ -1,6 +1,6 @@
 """What an ablation is, and what it makes of a kernel's code: one text, and two tables for it.
 
-The twin's table leaves everything as it was, the other takes one cause away. Both run the same machine
+The control's table leaves everything as it was, the other takes one cause away. Both run the same machine
 code, so what the choosing itself costs is in both.
 """
 
@@ -84,12 +84,12 @@ class Change:
 
     text: str  # the rewritten PTX
     table: bytes  # what takes the cause away
-    twin: bytes  # what leaves everything as it was
+    control: bytes  # what leaves everything as it was
     changed: str  # in words: `64 loads re-addressed`
     kept: str = ""  # what of that kind stays, and why
     # source line -> the table that changes the accesses of that line only
     lines: Mapping[str, bytes] = field(default_factory=dict)
-    # other code, which needs no table and has no twin: it is held against the original
+    # other code, which needs no table and has no control: it is held against the original
     other_code: bool = False
 
 

@@ -1,4 +1,4 @@
-"""Times of a change and of its twin  ->  what taking the cause away brings, or why not to believe it."""
+"""Times of a change and of its control  ->  what taking the cause away brings, or why not to believe it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from profkit.records.ablation import MeasuredAblation, Refusal
 
 # Base and original run the same instructions: what they differ by more is not the kernel's.
 REBUILT = 0.02
-# What choosing costs is in twin and ablation alike, but it hides what it overlaps with.
+# What choosing costs is in control and ablation alike, but it hides what it overlaps with.
 COSTLY = 1.5
 
 
@@ -22,7 +22,7 @@ def compare_change(
     ablation: Ablation, change: Change, times: Mapping[str, Times], executed: float | None
 ) -> MeasuredAblation | Refusal | None:
     """The gain of one change; None where it was not timed."""
-    before = times.get("base" if change.other_code else f"twin:{ablation.id}")
+    before = times.get("base" if change.other_code else f"control:{ablation.id}")
     after = times.get(f"gone:{ablation.id}")
     if before is None or after is None:
         return None
@@ -56,7 +56,7 @@ def _describe_gain(
         gain=gain.median,
         low=None if isnan(gain.low) else gain.low,
         high=None if isnan(gain.high) else gain.high,
-        twin=cost,
+        control=cost,
         executed=executed,
         changed=change.changed,
         kept=change.kept,

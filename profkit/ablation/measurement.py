@@ -144,15 +144,15 @@ def _time_lines(lab: Lab, change: Change) -> list[LineGain]:
     """The gain of each line alone, the largest first."""
     module = preparation.pin_registers(lab, change.text)
     machine = lab.assemble(module.text)
-    tables = {"": change.twin, **dict(list(change.lines.items())[:_MOST_LINES])}
+    tables = {"": change.control, **dict(list(change.lines.items())[:_MOST_LINES])}
     plays = {}
     for place, table in tables.items():
         loaded = lab.load(module, machine, table)
         plays[place] = Play(lab.call, loaded.functions)
     times = _time_plays(plays, lab.on, {})
-    twin = median(times[""].warm)
+    control = median(times[""].warm)
     gains = [
-        LineGain(place, twin / median(times[place].warm))
+        LineGain(place, control / median(times[place].warm))
         for place in change.lines
         if place in times
     ]

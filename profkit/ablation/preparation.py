@@ -1,4 +1,4 @@
-"""A call and its code  ->  everything that is timed of it: the base, each change and its twin."""
+"""A call and its code  ->  everything that is timed of it: the base, each change and its control."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from profkit.errors import ProfkitError
 from profkit.measure.cuda import device
 from profkit.records.ablation import Refusal
 
-EXECUTED = 0.05  # by this share an opcode may be executed more or less often than beside the twin
+EXECUTED = (
+    0.05  # by this share an opcode may be executed more or less often than beside the control
+)
 _STEP = 1024  # bytes of shared memory between two tries
 _REGISTERS = 1 << 16  # of an SM
 Say = Callable[[str], None]
@@ -149,7 +151,7 @@ def _prepare_change(
         return
     module = pin_registers(lab, change.text)
     prepared.executed[ablation.id] = _count_difference(lab, module, change)
-    for which, table in (("twin", change.twin), ("gone", change.table)):
+    for which, table in (("control", change.control), ("gone", change.table)):
         play = _load_pinned(lab, module, table, base)
         lab.run(play)
         prepared.plays[f"{which}:{ablation.id}"] = play
@@ -178,7 +180,7 @@ def pin_registers(lab: Lab, text: str) -> Module:
 def _count_difference(lab: Lab, module: Module, change: Change) -> float:
     """How much more or less often an opcode is executed with the cause gone, at most."""
     counter = _assemble(lab, survey.write_counting(module, []))
-    usual = lab.count(module, [], counter, change.twin)
+    usual = lab.count(module, [], counter, change.control)
     without = lab.count(module, [], counter, change.table)
     blocks = survey.count_basic_blocks(module)
     difference = survey.largest_difference(module, usual[:blocks], without[:blocks])

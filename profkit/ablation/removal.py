@@ -30,7 +30,7 @@ def leave_out(
     return Change(
         text=write_predicates(code.module, statements),
         table=fill_predicates(len(rows), rows),
-        twin=fill_predicates(len(rows), []),
+        control=fill_predicates(len(rows), []),
         changed=changed,
         kept=kept,
     )

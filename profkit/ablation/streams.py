@@ -51,7 +51,7 @@ def make_change(
     return Change(
         text=write_streams(code.module, code.accesses, streams, cached),
         table=fill_table(streams, paths, chosen, code.accesses),
-        twin=fill_table(streams, {}, set(), code.accesses),
+        control=fill_table(streams, {}, set(), code.accesses),
         changed=changed,
         kept=kept,
         lines=lines,

@@ -32,10 +32,10 @@ class MeasuredAblation(msgspec.Struct, frozen=True):
     reachable: bool  # whether a fix could get there; else the gain is only a bound
     rules: tuple[str, ...]
     time: float  # the original's time over the gain
-    gain: float  # of the twin's median over that without the cause
+    gain: float  # of the control's median over that without the cause
     low: float | None  # the ends of its interval
     high: float | None
-    twin: float  # the twin's time over the original's: what choosing costs
+    control: float  # the control's time over the original's: what choosing costs
     executed: (
         float | None
     )  # the largest difference of an opcode's executed count; None: not counted

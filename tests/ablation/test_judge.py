@@ -33,7 +33,7 @@ def row(ablation: str, gain: float, reachable: bool, *rules: str) -> dict[str, M
         gain=gain,
         low=None,
         high=None,
-        twin=1.0,
+        control=1.0,
         executed=0.0,
         changed="",
     )

@@ -23,7 +23,7 @@ def test_every_record_reads_as_one_of_today() -> None:
         assert found is not None, probe
         for row in found.measured:
             assert row.executed is None or row.executed <= 0.05, (probe, row.ablation)
-            assert row.twin <= 1.5, (probe, row.ablation)
+            assert row.control <= 1.5, (probe, row.ablation)
         assert msgspec.to_builtins(found)["base"] == record["base"]
 
 

@@ -63,8 +63,8 @@ def test_every_change_reads_as_ptx_and_has_two_tables() -> None:
         rewritten = read_module(found.text)
         assert rewritten.kernels.keys() == {"_Z16attention_scalarv"}, name
         if not found.other_code:
-            assert found.table != found.twin, name
-            assert len(found.table) == len(found.twin), name
+            assert found.table != found.control, name
+            assert len(found.table) == len(found.control), name
 
 
 def test_what_is_not_changed_stays_in_its_order() -> None:

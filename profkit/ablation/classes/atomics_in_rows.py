@@ -30,7 +30,7 @@ def make_rows(code: Code) -> Change | Refusal:
     return Change(
         text=readdress.write_rows(code.module, code.accesses, rows, new_memory=True),
         table=readdress.fill_rows(rows, set(on)),
-        twin=readdress.fill_rows(rows, set()),
+        control=readdress.fill_rows(rows, set()),
         changed=f"{count_words(len(on), 'atomic')} on a word of each lane",
     )
 

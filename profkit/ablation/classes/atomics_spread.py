@@ -36,7 +36,7 @@ def make_spread(code: Code) -> Change | Refusal:
     return Change(
         text=write_streams(code.module, code.accesses, streams),
         table=fill_table(streams, paths, on, code.accesses),
-        twin=fill_table(streams, {}, set(), code.accesses),
+        control=fill_table(streams, {}, set(), code.accesses),
         changed=f"{count_words(len(found), 'atomic')} on a word of each thread",
         kept=f"{len(atomics) - len(found)} that decide something stay"
         * (len(found) < len(atomics)),

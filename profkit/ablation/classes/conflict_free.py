@@ -45,7 +45,7 @@ def make_conflict_free(code: Code) -> Change | Refusal:
     return Change(
         text=readdress.write_rows(code.module, code.accesses, rows),
         table=readdress.fill_rows(rows, set(on)),
-        twin=readdress.fill_rows(rows, set()),
+        control=readdress.fill_rows(rows, set()),
         changed=f"same instructions; {' and '.join(words)} re-addressed",
         kept=f"{left} in conflict stay" if left else "",
         lines=lines,

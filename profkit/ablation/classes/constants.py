@@ -32,7 +32,7 @@ def make_uniform(code: Code) -> Change | Refusal:
     return Change(
         text=readdress.write_rows(code.module, code.accesses, rows, one_place=True),
         table=readdress.fill_rows(rows, set(on)),
-        twin=readdress.fill_rows(rows, set()),
+        control=readdress.fill_rows(rows, set()),
         changed=f"{count_words(len(on), 'load')} of constants at one place",
     )
 

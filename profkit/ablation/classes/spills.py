@@ -27,7 +27,7 @@ def make_unspilled(code: Code) -> Change | Refusal:
     return Change(
         text=text,
         table=b"",
-        twin=b"",
+        control=b"",
         changed="assembled without its limit of registers",
         other_code=True,
     )

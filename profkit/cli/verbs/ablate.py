@@ -2,8 +2,8 @@
 
 profkit ablate stage2 --case B
 profkit ablate stage2 stage2swizzle --case B --artifacts runs
-profkit ablate captured --kernels captured/layer_norm --build-dir build --json --quiet
-profkit ablate stage2 --case B --recorded       # what was measured before, without a GPU
+profkit ablate mine --kernels mine --build-dir build --json --quiet
+profkit ablate stage2 --case B --recorded  # what was measured before
 profkit ablate stage2 --case B --markdown
 """
 
