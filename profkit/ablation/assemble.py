@@ -8,13 +8,22 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.files import read_text, temporary_folder, write_bytes, write_text
+from profkit.files import (
+    is_file,
+    match_pattern,
+    read_bytes,
+    read_text,
+    temporary_folder,
+    write_bytes,
+    write_text,
+)
 from profkit.measure import process
 from profkit.measure.languages.cuda import LANGUAGE as CUDA
 from profkit.measure.variants import toolchain
 from profkit.measure.variants.build import Build
 
 PTX_LIMIT = 64 << 20  # bytes: unrolled kernels are long
+CODE_LIMIT = 256 << 20  # bytes of machine code
 _SECONDS = 120.0  # that one compilation may take
 _NOT_FOR_PTX = {"--no-compress"}
 
@@ -24,7 +33,7 @@ def write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> str:
     if built.variant.language is not CUDA:
         return _find_ptx(built)
     kept = ptx_file(built, folder, more)
-    if not kept.is_file():
+    if not is_file(kept):
         nvcc = toolchain.need_tool("nvcc")
         with temporary_folder(folder) as place:
             made = place / "kernel.ptx"
@@ -59,7 +68,7 @@ def _virtual_target(flag: str) -> str:
 def _find_ptx(built: Build) -> str:
     """What a language left beside its library."""
     place = built.library.parent if built.library else None
-    found = sorted(place.glob("*.ptx")) if place else []
+    found = sorted(match_pattern(place / "*.ptx")) if place else []
     if not found:
         raise ProfkitError(
             f"there is no PTX of {built.variant.id}",
@@ -106,17 +115,19 @@ def _assemble_or_say(
 def assemble(text: str, arch: str, flags: Sequence[str], folder: Path) -> bytes:
     key = hashlib.sha256(repr((text, arch, tuple(flags))).encode()).hexdigest()[:24]
     kept = folder / "cubin" / f"{key}.cubin"
-    if not kept.is_file():
+    if not is_file(kept):
         ptxas = toolchain.find_tool("ptxas")
         if ptxas is None:
-            raise ProfkitError("ptxas was not found", "it comes with the CUDA toolkit, in the folder of nvcc")
+            raise ProfkitError(
+                "ptxas was not found", "it comes with the CUDA toolkit, in the folder of nvcc"
+            )
         with temporary_folder(folder) as place:
             source, made = place / "kernel.ptx", place / "kernel.cubin"
-            source.write_text(text, encoding="utf-8")
+            write_text(source, text)
             command: list[str | Path] = [ptxas, f"-arch=sm_{arch}", *flags, source, "-o", made]
             done = process.run_command(command, _SECONDS)
-            if done.status != 0 or not made.is_file():
+            if done.status != 0 or not is_file(made):
                 words = " ".join(done.output.split())[-300:]
                 raise ProfkitError("ptxas refuses the rewritten PTX", words or "it took too long")
-            write_bytes(kept, made.read_bytes())
-    return kept.read_bytes()
+            write_bytes(kept, read_bytes(made, CODE_LIMIT))
+    return read_bytes(kept, CODE_LIMIT)

@@ -1,7 +1,7 @@
 """What an ablation is, and what it makes of a kernel's code: one text, and two tables for it.
 
-The control's table leaves everything as it was, the other takes one cause away. Both run the same machine
-code, so what the choosing itself costs is in both.
+The control's table leaves everything as it was, the other takes one cause away. Both run the same
+machine code, so what the choosing itself costs is in both.
 """
 
 from __future__ import annotations

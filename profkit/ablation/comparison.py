@@ -1,4 +1,4 @@
-"""Times of a change and of its control  ->  what taking the cause away brings, or why not to believe it."""
+"""Times of a change and of its control  ->  what taking the cause away brings, or a refusal."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from profkit.files import read_text
 from profkit.records.ablation import AblationVerdict, MeasuredAblation, Refusal, Shape
 
 # Rounds differ by less than this; below, nobody would change a kernel for it.
@@ -90,7 +91,7 @@ class Case:
 
 @functools.cache
 def read_causes() -> Mapping[str, Any]:
-    return tomllib.loads(Path(__file__).with_name("causes.toml").read_text("utf-8"))
+    return tomllib.loads(read_text(Path(__file__).with_name("causes.toml")))
 
 
 def judge_case(case: Case) -> AblationVerdict:

@@ -15,7 +15,14 @@ from profkit.ablation import assemble
 from profkit.ablation.classes import list_ablations
 from profkit.ablation.task import Answer, Task, answer_of, log_of
 from profkit.errors import ProfkitError
-from profkit.files import temporary_folder, write_text
+from profkit.files import (
+    is_file,
+    read_bytes,
+    read_text,
+    temporary_folder,
+    write_bytes,
+    write_text,
+)
 from profkit.measure import process
 from profkit.measure.cuda import device
 from profkit.measure.targets import Target, TargetRun, build_target, record_of
@@ -50,7 +57,7 @@ def ablate_target(target: Target, progress: Progress) -> Iterator[Record]:
 def keep_ablation(record: Record, artifacts: Path) -> Path:
     """Put what was found into the run record of the same code, or into one of its own."""
     _, file = place_for(artifacts, record.problem, record.variant, record.case)
-    if file.is_file():
+    if is_file(file):
         before = read_record(file)
         same_gpu = record_gpu(before) == record_gpu(record)
         if same_gpu and not before.stale(record.source_hash or ""):
@@ -102,10 +109,10 @@ def run_task(task: Task, place: Path, name: str, progress: Progress) -> Ablation
     while True:
         progress(name)
         file = place / f"task-{len(refused)}.json"
-        file.write_bytes(msgspec.json.encode(msgspec.structs.replace(task, refused=refused)))
+        write_bytes(file, msgspec.json.encode(msgspec.structs.replace(task, refused=refused)))
         done = process.run_command([sys.executable, "-m", _MODULE, str(file)], _SECONDS)
-        if done.status == 0 and answer_of(file).is_file():
-            answer = msgspec.json.decode(answer_of(file).read_bytes(), type=Answer)
+        if done.status == 0 and is_file(answer_of(file)):
+            answer = msgspec.json.decode(read_bytes(answer_of(file)), type=Answer)
             if answer.record is None:
                 raise ProfkitError(f"{name}: {answer.message}", answer.hint)
             return answer.record
@@ -121,6 +128,6 @@ def run_task(task: Task, place: Path, name: str, progress: Progress) -> Ablation
 
 
 def _read_log(file: Path) -> list[str]:
-    if not file.is_file():
+    if not is_file(file):
         return []
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in read_text(file).splitlines()]

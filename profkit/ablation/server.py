@@ -21,7 +21,7 @@ from profkit.ablation.measurement import measure_call
 from profkit.ablation.result import describe_found
 from profkit.ablation.task import Answer, Task, answer_of, log_of
 from profkit.errors import ProfkitError
-from profkit.files import read_text
+from profkit.files import open_log, read_bytes, read_text, write_bytes
 from profkit.measure import data
 from profkit.measure.cuda import device, library
 from profkit.measure.process import end_with_parent
@@ -33,11 +33,11 @@ LOST = 3  # exit status: the GPU's context is gone, or a kernel hangs
 
 def _serve_task(task_file: Path) -> int:
     end_with_parent()
-    task = msgspec.json.decode(task_file.read_bytes(), type=Task)
-    with log_of(task_file).open("a", encoding="utf-8") as log:
+    task = msgspec.json.decode(read_bytes(task_file), type=Task)
+    with open_log(log_of(task_file)) as log:
 
         def say(what: str) -> None:
-            log.write(json.dumps(what) + "\n")
+            log.write(json.dumps(what).encode() + b"\n")
             log.flush()
 
         try:
@@ -52,7 +52,7 @@ def _serve_task(task_file: Path) -> int:
             answer = Answer(message=error.message, hint=error.hint)
         except ProfkitError as error:
             answer = Answer(message=error.message, hint=error.hint)
-        answer_of(task_file).write_bytes(msgspec.json.encode(answer))
+        write_bytes(answer_of(task_file), msgspec.json.encode(answer))
     return 0
 
 

@@ -14,6 +14,7 @@ from profkit.ablation.ptx import Changes, Module, read_module
 from profkit.ablation.readdress import ROW, find_rows, find_streams
 from profkit.measure.variants.toolchain import find_tool
 from profkit.records.ablation import Refusal
+from tests.found import find_files
 
 ROOT = Path(__file__).parents[2]
 KERNEL = ROOT / "tests/measure/standin/kernel.ptx"
@@ -122,7 +123,7 @@ def test_every_ablation_has_its_words_rules_and_probes() -> None:
     from profkit.diagnosis.rules import ALL
 
     known = {rule.id for rule in ALL}
-    probes = {path.stem.split("_")[0] for path in (ROOT / "kernels/probes").rglob("*.cu")}
+    probes = {path.stem.split("_")[0] for path in find_files(ROOT / "kernels/probes", "**/*.cu")}
     named = {name for group in read_causes().values() for name in group}
     for ablation in list_ablations():
         assert ablation.title, ablation.id
@@ -137,7 +138,7 @@ def test_every_ablation_has_its_words_rules_and_probes() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("probe", PROBES)
 def test_every_change_of_a_probe_assembles(probe: str, tmp_path: Path) -> None:
-    (source,) = (ROOT / "kernels/probes").rglob(f"{probe}_*.cu")
+    (source,) = find_files(ROOT / "kernels/probes", f"**/{probe}_*.cu")
     arch = "90a" if "90a" in source.read_text().split("*/")[0] else "90"
     file = tmp_path / "k.ptx"
     target = f"-gencode=arch=compute_{arch},code=compute_{arch}"

@@ -11,30 +11,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
 
 from profkit.cli import options
-from profkit.cli.options import argument, flag
-from profkit.cli.output import note, print_blocks, spinner
 from profkit.errors import ProfkitError
-from profkit.records.ablation import AblationRecord
-from profkit.records.paths import run_files
-from profkit.records.record import Record, read_record
-from profkit.show.views.ablation import ablation_blocks
+
+if TYPE_CHECKING:
+    from profkit.records.record import Record
+
+GROUP = "Your own kernels"
+SUMMARY = "Measure what each cause costs, by taking it away; needs no counters."
 
 
-@options.verb("Your own kernels", forms="json markdown quiet")
+@options.verb(GROUP, SUMMARY, forms="json markdown quiet")
 def ablate_variants(
-    variants: list[str] = argument(
-        "VARIANTS...", "Variants of one problem.", autocompletion=options.known_variants
+    variants: list[str] = typer.Argument(
+        metavar="VARIANTS...",
+        help="Variants of one problem.",
+        autocompletion=options.known_variants,
     ),
     case: options.Cases = None,
-    recorded: bool = flag("--recorded", "What was measured before, from its record.", False),
+    recorded: bool = typer.Option(
+        False, "--recorded", help="What was measured before, from its record."
+    ),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
 ) -> int:
-    """What each cause costs: taken away one at a time, on rewritten machine code."""
+    from profkit.cli.output import note, print_blocks, spinner
     from profkit.measure.targets import Places, choose_target
+    from profkit.records.ablation import AblationRecord
+    from profkit.show.views.ablation import ablation_blocks
 
     places = Places(kernels, build_dir, artifacts)
     if recorded:
@@ -60,6 +69,9 @@ def ablate_variants(
 
 def _read_recorded(variants: Sequence[str], cases: Sequence[str], folder: Path) -> list[Record]:
     """The records of these variants that have an ablation, in the order of the names."""
+    from profkit.records.paths import run_files
+    from profkit.records.record import read_record
+
     files, records = run_files(folder), []
     for variant in variants:
         found = []
