@@ -230,7 +230,9 @@ def program_section(of: PageProgram, number: int, launched: Launched) -> dict[st
     for row in content["findings"]:
         title, try_ = screen.finding_texts(row, step)
         named = [(id_, at[id_]) for id_ in row["kernels"] if id_ in at]
-        cards.append({"title": title, "say": row["say"], "try": try_, "kernels": named})
+        cards.append(
+            {"title": title, "say": screen.say_finding(row), "try": try_, "kernels": named}
+        )
     rows = []
     for row, cells in zip(kernels, table.rows, strict=True):
         sizes = (tuple(row[key]) if row[key] else None for key in ("grid", "block"))

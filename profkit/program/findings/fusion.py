@@ -204,7 +204,7 @@ def elementwise(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
         "elementwise",
         chosen,
         change,
-        case.say_place(worst, otherwise=worst[0]),
+        case.say_place(chosen, otherwise=worst[0]),
         runs=len(runs),
         chains="chains" if len(runs) > 1 else "chain",
         longest=f" (the longest: {named[:80]})" if named else "",

@@ -52,7 +52,7 @@ def triaged(
     for number, row in enumerate(document["findings"][:FIRST], 1):
         title, try_ = finding_texts(row, step)
         yield TextLine(f"{number}. {title}")
-        yield TextLine(row["say"], indent=1)
+        yield TextLine(say_finding(row), indent=1)
         yield TextLine(f"try: {try_}", indent=1)
     if (more := len(document["findings"]) - FIRST) > 0:
         yield TextLine(f"and {more} more that save less: {rest}")
@@ -70,14 +70,28 @@ def step_title(document: Mapping[str, Any]) -> str:
     return f"Step of {ms(document['step']['ms'])} on {device} ({program['how']})"
 
 
-def finding_texts(row: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[str, str]:
-    """Return a finding's title with what it saves, and what to try where."""
+def has_line(where: str) -> bool:
+    """Whether a place is a line of Python: it is named first then, and never cut."""
+    return ".py:" in where and not where.startswith(UNPLACED)
+
+
+def say_finding(row: Mapping[str, Any]) -> str:
+    """Return what is wrong, behind the line that it is in, where that is known."""
     where = row["where"] or ""
-    is_line = ".py:" in where
-    place = (
-        where if is_line or len(where) <= 60 else short(where, 60)
-    )  # a kernel's name may be long
-    place = place if where.startswith(UNPLACED) else f"at {place}"
+    return f"{where}: {row['say']}" if has_line(where) else str(row["say"])
+
+
+def finding_texts(row: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[str, str]:
+    """Return a finding's title with what it saves, and what to try; where, if that is no line."""
+    where = row["where"] or ""
+    todo = row["try"]
+    if where and not has_line(where):
+        is_file = ".py:" in where
+        place = (
+            where if is_file or len(where) <= 60 else short(where, 60)
+        )  # a kernel's name is long
+        place = place if where.startswith(UNPLACED) else f"at {place}"
+        todo = f"{todo} ({place})"
     saves, plain = row["saves_ms"], step["plain_ms"]["expect"]
     text = (
         f"saves about {ms(saves['expect'])} of {figures(plain)} "
@@ -85,7 +99,7 @@ def finding_texts(row: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[str,
     )
     if row["on_top_ms"] < 0.7 * saves["expect"]:
         text += f", {ms(row['on_top_ms'])} after what comes before it"
-    return f"{row['category']}: {text}", f"{row['try']} ({place})" if where else row["try"]
+    return f"{row['category']}: {text}", todo
 
 
 def further(document: Mapping[str, Any]) -> Iterator[Block]:
