@@ -17,7 +17,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
@@ -117,8 +117,7 @@ class History:
 
         Each once: of the rows of one run record the one whose commit is surest.
         """
-        files, problems = self.files(name)
-        every = files.to_table()
+        every, problems = self.read(name)
         best: dict[tuple[Any, ...], tuple[tuple[int, str], int]] = {}
         surest = ["commit", "commit_from"] if name == "runs" else []
         for n, row in enumerate(every.select([*tables.KEYS[name], *surest]).to_pylist()):
@@ -128,6 +127,53 @@ class History:
         kept = sorted(n for _, n in best.values())
         return every if len(kept) == len(every) else every.take(kept), problems
 
+    def read(
+        self, name: str, columns: Sequence[str] | None = None
+    ) -> tuple[pa.Table, list[ProfkitError]]:
+        """The rows of a table's files, and what is wrong with those that cannot be read.
+
+        Today's columns, or some of them: null where a file of another version has none.
+        """
+        with needing("pyarrow", "the history"):
+            import pyarrow as pa
+
+        wanted = tables.table_columns(name)
+        if columns is not None:
+            wanted = pa.schema([wanted.field(column) for column in columns])
+        parts, problems = [wanted.empty_table()], []
+        for file in self._listed(name):
+            try:
+                parts.append(self._read_file(file, name, wanted))
+            except (OSError, ValueError, pa.ArrowException) as error:
+                problems.append(_not_readable(file, error))
+        return pa.concat_tables(parts), problems
+
+    def _read_file(self, file: str, name: str, wanted: pa.Schema) -> pa.Table:
+        """The wanted columns of a file, of their types; ValueError where it has others."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        store, _ = self._store
+        if store is None:
+            open_regular(file).close()  # a pipe with such a name would be waited for
+        held = pq.read_schema(file, filesystem=store).names
+        if len(set(held)) < len(held):
+            raise ValueError("a column is there twice")
+        names = [column for column in wanted.names if column in held]
+        found = pq.ParquetFile(file, filesystem=store).read(names)
+        columns = []
+        for column in wanted:
+            if column.name not in names:
+                values = pa.nulls(len(found), column.type)
+            else:
+                values = found[column.name]
+                if values.type != column.type:
+                    raise ValueError(f"column {column.name} is {values.type}, not {column.type}")
+            if column.name in tables.list_required(name) and values.null_count:
+                raise ValueError(f"column {column.name} is null in a row")
+            columns.append(values)
+        return pa.Table.from_arrays(columns, schema=wanted)
+
     def files(self, name: str) -> tuple[ds.Dataset, list[ProfkitError]]:
         """A table as files that are read column by column when they are asked; and the bad ones.
 
@@ -136,20 +182,16 @@ class History:
         with needing("pyarrow", "the history"):
             import pyarrow as pa
             import pyarrow.dataset as ds
-            import pyarrow.parquet as pq
 
+        wanted = tables.table_columns(name)
         good, problems = [], []
         store, _ = self._store
         for file in self._listed(name):
             try:
-                if store is None:
-                    open_regular(file).close()  # a pipe with such a name would be waited for
-                pq.read_metadata(file, filesystem=store)
+                self._read_file(file, name, wanted)
                 good.append(file)
-            except (OSError, pa.ArrowException) as error:
-                why = f"{file}: not readable ({str(error).splitlines()[0]})"
-                problems.append(ProfkitError(why, "restore or remove it"))
-        wanted = tables.table_columns(name)
+            except (OSError, ValueError, pa.ArrowException) as error:
+                problems.append(_not_readable(file, error))
         if not good:
             return ds.dataset(wanted.empty_table()), problems
         return ds.dataset(good, schema=wanted, format="parquet", filesystem=store), problems
@@ -188,6 +230,11 @@ class History:
             self._write(name, sha256, into.getvalue())
 
 
+def _not_readable(file: str, error: Exception) -> ProfkitError:
+    why = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return ProfkitError(f"{file}: not readable ({why})", "restore or remove it")
+
+
 def add_artifacts(
     kept: History,
     evidence: Evidence,
@@ -198,7 +245,7 @@ def add_artifacts(
 
     `commit`: of the code, for records that do not say. `origin`: "option" or "environment".
     """
-    diagnosed = set(kept.files("launches")[0].to_table(["report"])["report"].to_pylist())
+    diagnosed = set(kept.read("launches", ["report"])[0]["report"].to_pylist())
     runs: list[HistoryRun] = []
     launches: list[HistoryLaunch] = []
     found, problems = evidence.readable(counters=False)

@@ -177,6 +177,12 @@ def table_columns(table: str) -> pa.Schema:
     return pa.schema([(f.name, known[hints[f.name]]) for f in fields(TABLES[table])])
 
 
+def list_required(table: str) -> set[str]:
+    """Return the columns of a table that every row has a value in."""
+    hints = get_type_hints(TABLES[table])
+    return {field.name for field in fields(TABLES[table]) if hints[field.name] in (str, int)}
+
+
 def schema_rows() -> list[dict[str, str]]:
     """Every column of every table: table, column, type, and whether it is part of the row's name."""
     rows = []

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Any, Final, Literal, TypedDict
 
 from profkit.errors import ProfkitError
-from profkit.files import is_folder, read_json
+from profkit.files import TEXT_LIMIT, is_folder, read_bytes
 from profkit.program.counts import Counts
 from profkit.program.findings.case import ProgramFinding
 from profkit.program.origins import sum_origins
@@ -18,6 +18,7 @@ from profkit.program.steps.cut import KernelGroup
 from profkit.program.steps.places import name_module
 from profkit.program.timeline import Place
 from profkit.program.triage import Triage
+from profkit.records.store import name_schema
 from profkit.reports.figures import base_name
 
 SCHEMA: Final = "profkit.triage/1"
@@ -354,20 +355,56 @@ def _profile(of: Triage, row: KernelGroup) -> str:
     return f"profkit profile --kernel {kernel} --count 1 -- {of.timeline.command or 'COMMAND'}"
 
 
-def read_document(path: Path) -> dict[str, Any]:
+# Keys that documents of 0.1 do not have: rows of which part, and their names.
+LATER = {"kernels": ("next", "missing", "line", "module"), "findings": ("change",)}
+IDLE = ("host-launch", "host-sync", "copy", "collective", "other")  # the causes of idle time
+HINT = "profkit triage -o NAME.triage ..."
+
+
+def read_document(path: Path) -> TriageDocument:
     """A document that was kept: a file, or the folder it is in.
 
     Raises:
-        ProfkitError: It is none.
+        ProfkitError: It is none, or has another form: where in it is said.
     """
+    import msgspec
+
     file = path / NAME if is_folder(path) else path
-    hint = "profkit triage -o NAME.triage ..."
     try:
-        content = read_json(file)
+        content = msgspec.json.decode(read_bytes(file, TEXT_LIMIT))
+        schema = content.get("schema") if isinstance(content, dict) else None
+        if schema != SCHEMA:
+            raise ProfkitError(f"{file}: is {name_schema(schema)}, not {SCHEMA}", HINT)
+        _add_later_keys(content)
+        document = msgspec.convert(content, TriageDocument)
     except FileNotFoundError as error:
-        raise ProfkitError(f"{file}: no such file", hint) from error
-    except (OSError, ValueError) as error:
-        raise ProfkitError(f"{file}: is no triage: {error}", hint) from error
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise ProfkitError(f"{file}: is no {SCHEMA}", hint)
-    return content
+        raise ProfkitError(f"{file}: no such file", HINT) from error
+    except RecursionError as error:
+        raise ProfkitError(f"{file}: is no triage: it is nested too deeply", HINT) from error
+    except (OSError, ValueError, OverflowError) as error:
+        raise ProfkitError(f"{file}: is no triage: {error}", HINT) from error
+    if why := _find_wrong(document):
+        raise ProfkitError(f"{file}: is no triage: {why}", HINT)
+    return document
+
+
+def _add_later_keys(content: dict[str, Any]) -> None:
+    """Give a document of an older profkit the keys that it does not have yet."""
+    content.setdefault("origins", [])
+    for part, names in LATER.items():
+        rows = content.get(part)
+        for row in rows if isinstance(rows, list) else ():
+            if isinstance(row, dict):
+                for name in names:
+                    row.setdefault(name, None)
+
+
+def _find_wrong(document: TriageDocument) -> str:
+    """Return what has the right type and cannot be; empty where nothing is."""
+    step = document["step"]
+    if not step["ms"] > 0:
+        return f"a step of {step['ms']} ms - at `$.step.ms`"
+    for row in step["idle"]:
+        if row["cause"] not in IDLE:
+            return "an unknown cause of idle time - at `$.step.idle[...].cause`"
+    return ""

@@ -56,7 +56,7 @@ def judge_recordings(
     Raises:
         ProfkitError: One cannot be read, or nothing in it ran on a GPU.
     """
-    with _uncollected():
+    with _uncollected(), _naming(paths[0]):
         read_all = read_gathered(paths)
         timeline = only_ranks(merged_timelines(read_all), ranks)
         answer = triage_timeline(timeline, step, plain_ms)
@@ -65,6 +65,17 @@ def judge_recordings(
             return answer, None
         counts = read_counts(report, answer.groups)
         return triage_timeline(timeline, step, plain_ms, counts.gains), counts
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Say of which recording an error is, where it does not."""
+    try:
+        yield
+    except ProfkitError as error:
+        if str(path) in error.message:
+            raise
+        raise ProfkitError(f"{path}: {error.message}", error.hint) from error
 
 
 @contextmanager

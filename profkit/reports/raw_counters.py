@@ -109,14 +109,17 @@ def _text(row: Mapping[str, Any], key: str, index: int) -> str | None:
 
 def read_table(path: str) -> Part:
     """Return what `ncu --csv` printed as one file's share of a frame."""
-    content, rows = None, []
+    content = None
+    rows: list[dict[str, Any]] = []
+    lost = ""
     status: Status = "unreadable"
     try:
         content = read_bytes(path, TABLE_MOST)
         if content.strip():
-            rows = table_rows(content.decode("utf-8-sig", "backslashreplace"), path)
-        status = "ok" if rows else "empty"
-        message = "" if rows else "a header without launches" if content.strip() else "0 bytes"
+            rows, lost = read_printed(content.decode("utf-8-sig", "backslashreplace"), path)
+        status = "damaged" if lost else "ok" if rows else "empty"
+        nothing = "a header without launches" if content.strip() else "0 bytes"
+        message = lost or ("" if rows else nothing)
     except OSError as error:
         message = error.strerror or "cannot be read"
     except ProfkitError as error:
@@ -126,7 +129,14 @@ def read_table(path: str) -> Part:
 
 
 def table_rows(text: str, name: str) -> list[dict[str, Any]]:
+    """Return the launches that read_printed finds."""
+    return read_printed(text, name)[0]
+
+
+def read_printed(text: str, name: str) -> tuple[list[dict[str, Any]], str]:
     """Return a mapping a launch, as `from_raw` takes it, of what `ncu --csv --page raw` printed.
+
+    And what is lost of it, mostly nothing: a row that is cut, or has more cells than the header.
 
     Two layouts. Wide: a launch a row, a column a metric, the units in the second row. Long: a metric a
     row (`--csv --metrics ...`, and the details page with `--print-metric-name name`). Versions add and
@@ -134,28 +144,66 @@ def table_rows(text: str, name: str) -> list[dict[str, Any]]:
     locale of the machine, and other programs' lines in between. `name` is the table's in an error: it is
     no such table, or a page without metric names.
     """
-    head, rows = _rows(text, name)
+    head, rows, lost = _rows(text, name)
     if set(_LONG) <= set(head):
-        return list(_long(head, rows, name))
+        return list(_long(head, rows, name)), lost
     if not any(_is_metric(column) for column in head):
         raise ProfkitError(f"{name}: no column is a metric", _HOW)
-    return list(_wide(head, rows))
+    return list(_wide(head, rows)), lost
 
 
 _HOW = "print it with: ncu --import REPORT --csv --page raw > FILE.csv"
 
 
-def _rows(text: str, name: str) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows, without the lines of ncu and the program before, between and behind."""
+def _rows(text: str, name: str) -> tuple[list[str], list[list[str]], str]:
+    """Return header, rows and what is lost, without the lines of ncu and the program round them."""
+    lines = [line for line in text.splitlines() if not line.startswith("==")]
     try:
-        rows = list(csv.reader(line for line in text.splitlines() if not line.startswith("==")))
+        rows = list(csv.reader(lines))
     except csv.Error as error:  # a field longer than anything that ncu prints
         raise ProfkitError(f"{name}: no table that can be read: {error}", _HOW) from error
     at = next((n for n, row in enumerate(rows) if _LAUNCH in row[:1] and _KERNEL in row), None)
     if at is None:
         raise ProfkitError(f"{name}: has no line with {_LAUNCH} and {_KERNEL}", _HOW)
     head = rows[at]
-    return head, [row for row in rows[at + 1 :] if len(row) == len(head) and row != head]
+    _verify_columns(head, rows[at + 1 :], name)
+    kept = []
+    lost = []
+    for number, row in enumerate(rows[at + 1 :], 1):
+        if len(row) != len(head):
+            if _is_of_table(row, head):
+                lost.append(f"row {number} has {len(row)} cells, and the header {len(head)}")
+        elif row != head:
+            kept.append(row)
+    if _is_cut(lines[-1], is_quoted=any(line.startswith(f'"{_LAUNCH}"') for line in lines)):
+        lost.append(f"row {len(rows) - at - 1} is cut in its last cell")
+        if kept and kept[-1] is rows[-1]:
+            kept.pop()
+    more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    return head, kept, lost[0] + more if lost else ""
+
+
+def _is_of_table(row: Sequence[str], head: Sequence[str]) -> bool:
+    """Return whether a row of another length begins as a row of the table: with a launch's number."""
+    return bool(row) and len(head) > 1 and row[0].isascii() and row[0].isdigit()
+
+
+def _is_cut(line: str, *, is_quoted: bool) -> bool:
+    """Return whether the last line ends inside of a cell, or before one where ncu quotes them all."""
+    is_open = line.count('"') % 2 == 1
+    return is_open or (is_quoted and line.startswith('"') and not line.rstrip().endswith('"'))
+
+
+def _verify_columns(head: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> None:
+    """Refuse a column that is there twice, with other values: nothing says which is right."""
+    places: dict[str, int] = {}
+    for place, column in enumerate(head):
+        first = places.setdefault(column, place)
+        if first == place:
+            continue
+        for row in rows:
+            if len(row) == len(head) and row[first] != row[place]:
+                raise ProfkitError(f"{name}: has two columns {clean(column)}", _HOW)
 
 
 def _wide(head: Sequence[str], rows: list[list[str]]) -> Iterator[dict[str, Any]]:
@@ -186,7 +234,10 @@ def _long(head: Sequence[str], rows: list[list[str]], name: str) -> Iterator[dic
         key = (c.get("Process ID", ""), c[_LAUNCH])
         metric, unit, value = (c[column] for column in _LONG)
         launch = launches.setdefault(key, _identity(c))
-        launch |= _values(metric, value, unit, comma)
+        for read, number in _values(metric, value, unit, comma).items():
+            if launch.setdefault(read, number) != number:
+                twice = f"{name}: has two values of {clean(read)} for the launch {clean(key[1])}"
+                raise ProfkitError(twice, "give each table as a file of its own")
     yield from launches.values()
 
 

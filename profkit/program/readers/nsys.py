@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import sqlite3
 import time
 from collections import Counter
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.files import resolve_path
+from profkit.files import cannot_read, get_size, is_file, open_regular, resolve_path
 from profkit.program.readers.others import named_instead
 from profkit.program.timeline import (
     DIRECTIONS,
@@ -74,6 +75,7 @@ def read_nsys(path: Path) -> Timeline:
     Raises:
         ProfkitError: It is no export of nsys, is too large, or no kernel is in it.
     """
+    _refuse_journals(path)
     try:
         # Immutable: no journal beside it is believed, and none is made.
         with contextlib.closing(
@@ -85,6 +87,39 @@ def read_nsys(path: Path) -> Timeline:
         raise ProfkitError(
             f"{path}: is no export of Nsight Systems that can be read: {error}", _EXPORT
         ) from error
+
+
+JOURNAL = bytes.fromhex("d9d505f920a163d7")  # what a journal that is not done with begins with
+
+
+def _refuse_journals(path: Path) -> None:
+    """Refuse an export of which a part is in a file beside it, or is still to be taken back.
+
+    Raises:
+        ProfkitError: There is such a file.
+    """
+    for place in dict.fromkeys((path, resolve_path(path))):
+        log = place.with_name(f"{place.name}-wal")
+        if is_file(log) and get_size(log):
+            raise ProfkitError(
+                f"{path}: rows of it are in {log.name} next to it and not in it yet",
+                f"sqlite3 {shlex.quote(str(path))} 'PRAGMA wal_checkpoint(TRUNCATE)', or export again",
+            )
+        journal = place.with_name(f"{place.name}-journal")
+        if is_file(journal) and _is_hot(journal):
+            raise ProfkitError(
+                f"{path}: who wrote it did not finish: {journal.name} next to it takes rows back",
+                f"sqlite3 {shlex.quote(str(path))} 'PRAGMA user_version', or export again",
+            )
+
+
+def _is_hot(journal: Path) -> bool:
+    """Return whether a journal is not done with: one that is begins with zeros, or is empty."""
+    try:
+        with open_regular(journal) as file:
+            return file.read(len(JOURNAL)) == JOURNAL
+    except OSError as error:
+        raise cannot_read(journal, error) from error
 
 
 def _bound(base: sqlite3.Connection) -> None:

@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from profkit.errors import ProfkitError, needing
-from profkit.files import is_there, open_regular, read_json, write_bytes, write_text
+from profkit.files import (
+    TEXT_LIMIT,
+    is_there,
+    open_regular,
+    read_bytes,
+    write_bytes,
+    write_text,
+)
 from profkit.program.timeline import (
+    FARTHEST,
     Activity,
     Call,
     Device,
@@ -42,8 +51,37 @@ AS_TEXT = {"shapes", "types", "lines"}  # fields that are kept as JSON
 ROWS_MOST = 4_000_000  # of a table, as many as are read of a torch trace
 BYTES_MOST = 4 << 30  # of a table, unpacked
 _BATCH = 4096  # rows unpacked before their bytes are counted
-_DAMAGED = OSError, ValueError, TypeError, KeyError, AttributeError
+# A table has fewer rows than its file has bytes (8 bytes a row are the least that was seen), or few.
+FEW_ROWS = 10_000
+_DAMAGED = OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError
 _WRONG = (*_DAMAGED, OverflowError, NotImplementedError, MemoryError)
+# What may be in a column of words.
+WORDS = {
+    "activities": {"kind": {"kernel", "copy", "set"}},
+    "spans": {"kind": {"op", "range", "step", "python"}},
+}
+
+
+class KeptDevice(TypedDict):
+    name: str
+    cc: tuple[int, int] | None
+    multiprocessors: int | None
+
+
+class KeptProcess(TypedDict):
+    pid: int
+    rank: int
+    device: KeptDevice | None
+
+
+class KeptHead(TypedDict):
+    """What timeline.json says: how the tables beside it were made."""
+
+    schema: Literal["profkit.timeline/1"]
+    how: str
+    command: str
+    notes: list[str]
+    processes: list[KeptProcess]
 
 
 def write(timeline: Timeline, folder: Path) -> None:
@@ -96,19 +134,35 @@ def read_store(folder: Path) -> Timeline:
         ProfkitError: Something is missing or is not what it should be.
     """
     try:
-        head = read_json(folder / HEAD)
-        schema = head.get("schema") if isinstance(head, dict) else None
-        if schema != SCHEMA:
-            why = f"{folder}: is {name_schema(schema)}, not {SCHEMA}"
-            raise ProfkitError(why, "record it again")
+        head = _read_head(folder)
         with needing("pyarrow", "a timeline that was kept"):
             tables = _read_tables(folder)
         processes = [_process(row, tables) for row in head["processes"]]
-        notes = tuple(str(note) for note in head["notes"])
-        return Timeline(str(head["how"]), processes, str(head["command"]), notes)
+        return Timeline(head["how"], processes, head["command"], tuple(head["notes"]))
     except _WRONG as error:  # it may say anything of anything
         why = f"{folder}: is no timeline that can be read: {error}"
         raise ProfkitError(why, "record it again") from error
+
+
+def _read_head(folder: Path) -> KeptHead:
+    import msgspec
+
+    content = msgspec.json.decode(read_bytes(folder / HEAD, TEXT_LIMIT))
+    schema = content.get("schema") if isinstance(content, dict) else None
+    if schema != SCHEMA:
+        why = f"{folder}: is {name_schema(schema)}, not {SCHEMA}"
+        raise ProfkitError(why, "record it again")
+    try:
+        head = msgspec.convert(content, KeptHead)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{HEAD}: {error}") from error
+    if not head["processes"]:
+        raise ValueError(f"{HEAD}: no process - at `$.processes`")
+    for process in head["processes"]:
+        device = process["device"]
+        if device and not 0 < (device["multiprocessors"] or 1) < 1 << 16:
+            raise ValueError(f"{HEAD}: a device of {device['multiprocessors']} multiprocessors")
+    return head
 
 
 def _read_tables(folder: Path) -> dict[str, DataFrame]:
@@ -120,19 +174,23 @@ def _read_tables(folder: Path) -> dict[str, DataFrame]:
         if name in LATER and not is_there(path):
             tables[name] = pd.DataFrame(columns=["rank", *(field.name for field in fields(kind))])
         else:
-            tables[name] = _table(path, kind)
+            tables[name] = _table(path, name, kind)
     return tables
 
 
-def _table(path: Path, kind: type[Row]) -> DataFrame:
+def _table(path: Path, name: str, kind: type[Row]) -> DataFrame:
     """A table, within bounds: a Parquet file of some kB may say that it has a billion rows."""
     from pyarrow import Table, parquet
 
     batches, size = [], 0
     with open_regular(path) as file:
         packed = parquet.ParquetFile(file)
-        if packed.metadata.num_rows > ROWS_MOST:
-            raise ValueError(f"{path.name} has more than {ROWS_MOST:,} rows")
+        names = packed.schema_arrow.names
+        if len(set(names)) < len(names):
+            raise ValueError(f"{path.name}: a column is there twice")
+        most = min(ROWS_MOST, max(FEW_ROWS, os.fstat(file.fileno()).st_size))
+        if packed.metadata.num_rows > most:
+            raise ValueError(f"{path.name} has more than {most:,} rows")
         for batch in packed.iter_batches(batch_size=_BATCH):
             size += batch.nbytes
             if size > BYTES_MOST:
@@ -141,8 +199,15 @@ def _table(path: Path, kind: type[Row]) -> DataFrame:
         frame = Table.from_batches(batches, packed.schema_arrow).to_pandas()
     if "origin" not in frame and any(field.name == "origin" for field in fields(kind)):
         frame["origin"] = -1  # as recordings up to 0.2.0 were kept
+    _check(frame["rank"], "int", f"{path.name}: rank")
     for column in fields(kind):
-        _check(frame[column.name], str(column.type), f"{path.name}: {column.name}")
+        where = f"{path.name}: {column.name}"
+        _check(frame[column.name], str(column.type), where)
+        known = WORDS.get(name, {}).get(column.name)
+        if known and not known.issuperset(frame[column.name]):
+            raise ValueError(f"{where} is none of {', '.join(sorted(known))}")
+    if "start" in frame:
+        _check_times(frame, path.name)
     return frame  # type: ignore[no-any-return]
 
 
@@ -150,11 +215,24 @@ def _check(column: Any, kind: str, where: str) -> None:
     """Raise a ValueError where a column holds something else than its field."""
     if kind == "int" and len(column) and column.dtype.kind not in "iu":
         raise ValueError(f"{where} is {column.dtype}, no whole numbers")
+    if kind == "bool" and len(column) and column.dtype.kind != "b":
+        raise ValueError(f"{where} is {column.dtype}, no truth values")
     if kind == "str" and not all(isinstance(text, str) for text in column):
         raise ValueError(f"{where} is no text")
 
 
-def _process(about: dict[str, Any], tables: dict[str, DataFrame]) -> Process:
+def _check_times(frame: DataFrame, name: str) -> None:
+    """Raise a ValueError where a time is none that a clock can show, or an end is before its start."""
+    if not len(frame):
+        return
+    start, end = frame["start"], frame["end"]
+    if min(start.min(), end.min()) <= -FARTHEST or max(start.max(), end.max()) >= FARTHEST:
+        raise ValueError(f"{name}: a time is too far away")
+    if (end < start).any():
+        raise ValueError(f"{name}: an end is before its start")
+
+
+def _process(about: KeptProcess, tables: dict[str, DataFrame]) -> Process:
     rows: dict[str, list[Any]] = {}
     for table, kind in TABLES.items():
         frame = tables[table]
@@ -166,8 +244,7 @@ def _process(about: dict[str, Any], tables: dict[str, DataFrame]) -> Process:
         if not -1 <= row.origin <= last:
             raise ValueError(f"place {row.origin} of {last + 1}")
     device = about["device"]
-    cc = tuple(device["cc"]) if device and device["cc"] else None
-    gpu = Device(device["name"], cc, device["multiprocessors"]) if device else None
+    gpu = Device(device["name"], device["cc"], device["multiprocessors"]) if device else None
     return Process(about["pid"], about["rank"], gpu, **rows)
 
 
@@ -178,7 +255,14 @@ def _values(record: dict[Any, Any]) -> dict[str, Any]:
             record[key] = tuple(int(n) for n in value) if hasattr(value, "__len__") else None
     if "shapes" in record:
         record["shapes"] = tuple(tensor_sizes(shape) for shape in json.loads(record["shapes"]))
-        record["types"] = tuple(json.loads(record["types"]))
+        record["types"] = _read_texts(record["types"])
     if "lines" in record:
-        record["lines"] = tuple(str(line) for line in json.loads(record["lines"]))
+        record["lines"] = _read_texts(record["lines"])
     return record
+
+
+def _read_texts(cell: str) -> tuple[str, ...]:
+    """Return a list of texts that is kept as JSON; a ValueError where it is none."""
+    import msgspec
+
+    return msgspec.json.decode(cell, type=tuple[str, ...])
