@@ -56,7 +56,7 @@ def judge_recordings(
     Raises:
         ProfkitError: One cannot be read, or nothing in it ran on a GPU.
     """
-    with _uncollected(), _naming(paths[0]):
+    with _uncollected(), _naming(paths):
         read_all = read_gathered(paths)
         timeline = only_ranks(merged_timelines(read_all), ranks)
         answer = triage_timeline(timeline, step, plain_ms)
@@ -68,14 +68,14 @@ def judge_recordings(
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def _naming(paths: Sequence[Path]) -> Iterator[None]:
     """Say of which recording an error is, where it does not."""
     try:
         yield
     except ProfkitError as error:
-        if str(path) in error.message:
+        if any(str(path) in error.message for path in paths):
             raise
-        raise ProfkitError(f"{path}: {error.message}", error.hint) from error
+        raise ProfkitError(f"{paths[0]}: {error.message}", error.hint) from error
 
 
 @contextmanager
