@@ -101,10 +101,14 @@ systems | a report of Nsight Systems, of which the export is read: profkit triag
 grid | times by shape | roofline | profkit roofline {}
 record | a run record | compare gate history report | profkit compare {} OTHER
 program | a Python program | claims | profkit triage -- python {}
+printed | what ncu printed to be read by people, with rounded values and without many | |\
+    record with ncu -o REPORT, or print with: ncu --import REPORT --csv --page raw > FILE.csv
 empty | empty (0 bytes) | | copy it again, or record it again
 """
 _ROWS = ([word.strip() for word in line.split("|")] for line in _TABLE.splitlines())
 _KINDS = {kind: tuple(of) for kind, *of in _ROWS}
+# Of a page that ncu printed: the title of a section, and what stands behind each kernel's name.
+_PRINTED = re.compile(rb"^\s*Section: \w|, Context \d+, Stream \d+", re.MULTILINE)
 _TRACE = re.compile(rb'"(?:traceEvents|deviceProperties|ph)"\s*:')
 
 
@@ -142,6 +146,7 @@ def kind_of(path: str | Path) -> str | None:
         "grid": is_json and b'"profkit.grid/1"' in text,
         "record": is_json and MARK in text,
         "trace": head.startswith(b"SQLite format 3") or (is_json and bool(_TRACE.search(text))),
+        "printed": b'"ID"' not in text and _PRINTED.search(text) is not None,
         "program": path.suffix == ".py",
     }
     return next((kind for kind, holds in tests.items() if holds), None)

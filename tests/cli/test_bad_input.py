@@ -188,3 +188,22 @@ def test_a_launch_that_ncu_gave_up_on_is_shown_as_failed(run, monkeypatch) -> No
     assert result.exit_code == 2
     assert "gave up on every launch" in result.stderr
     assert "failed" in result.stdout
+
+
+PRINTED = {
+    "sections": "  scale(float *, int) (4096, 1, 1)x(256, 1, 1), Context 1, Stream 7, Device 0, CC 8.0\n"
+    "    Section: GPU Speed Of Light Throughput\n    DRAM Throughput   %   91.22\n",
+    "raw": "  fill(int *) (64, 1, 1)x(128, 1, 1), Context 1, Stream 13, Device 0, CC 9.0\n"
+    "    dram__bytes_read.sum   Mbyte   1.20\n",
+}
+
+
+@pytest.mark.parametrize("page", PRINTED)
+@pytest.mark.parametrize("name", ["page.txt", "page.log"])
+def test_a_page_that_ncu_printed_is_known(run, page: str, name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(f"==PROF== Connected to process 7\n{PRINTED[page]}")
+    result = run("diagnose", path)
+    assert result.exit_code == 2
+    assert "it is what ncu printed" in result.stderr
+    assert "--csv --page raw" in result.stderr

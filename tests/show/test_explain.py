@@ -7,10 +7,12 @@ import pytest
 from profkit.diagnosis.rules import ALL
 from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
+from profkit.program.findings import CATEGORIES
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import words
 from profkit.show.text.blocks import Code, plain_words, to_markdown
 from profkit.show.text.escape import markdown
+from profkit.show.text.labels import NCU_LABELS
 from profkit.show.text.terminal import console, to_text
 from profkit.show.views.explain import explain, index, reference
 from tests.conftest import ROOT
@@ -145,3 +147,22 @@ def test_a_limiter_names_the_border_and_every_rule_behind_it() -> None:
 
 def test_a_metric_says_where_it_goes_on_the_probes() -> None:
     assert "99.1 % (conflict8)" in str(explain("shared_busy"))
+
+
+@pytest.mark.parametrize("label", NCU_LABELS)
+def test_what_ncu_s_pages_call_a_metric_is_known(label: str) -> None:
+    assert explain(label.title()).name == NCU_LABELS[label]
+
+
+@pytest.mark.parametrize("state", words.WAITS)
+def test_a_stall_may_be_written_with_blanks(state: str) -> None:
+    assert explain(state.replace("_", " ")).name.replace("-", "_") == explain(state).name.replace(
+        "-", "_"
+    )
+
+
+@pytest.mark.parametrize("category", [c for c in CATEGORIES if c not in {"healthy", "unknown"}])
+def test_a_finding_of_triage_has_a_page(category: str) -> None:
+    page = explain(category)
+    assert page.kind in {"finding of triage", "rule", "limiter"}
+    assert "{" not in page.markdown

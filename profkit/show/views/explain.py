@@ -6,6 +6,7 @@ What can be worked out of the rule or metric itself is; the rest is in diagnosis
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -21,11 +22,15 @@ from profkit.reports.figures import speedup
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
 from profkit.show.text import blocks, words
 from profkit.show.text.blocks import Block, Columns, TextSpan, Words, grid
+from profkit.show.text.labels import NCU_LABELS, plain_name
 from profkit.show.text.terminal import ShowsItself
 
 # Not ncu's: the frame takes it from the record that profkit writes beside a report.
 RECORD = "run record"
 SHOWN = 3  # measured pairs of a rule
+# What a sentence of triage is filled with: figures, and words that may be left out.
+_FIGURE = re.compile(r"\{(\w+:[^{}]*|count|times|runs|stops|rank|ranks|blocks|sms)\}")
+_FILLED = re.compile(r"(\{[^{}]*\})+")
 Parts = Mapping[str, tuple[Words | blocks.Code, ...]]  # heading -> texts and code, in reading order
 
 
@@ -64,15 +69,19 @@ def explain(name: str) -> Explanation:
     """Return what a rule, a metric or a word of the verdict means, what it needs, and an example.
 
     Args:
-        name: Id of a rule, short name of a metric, a bound, a limiter, or a raw ncu metric.
+        name: Id of a rule, short name of a metric, a bound, a limiter, a finding of triage, a raw ncu
+            metric or what ncu's pages call one.
 
     Raises:
         ProfkitError: Nothing is called so; the hint has the nearest name.
     """
     word = name.strip()
+    if " " in word or word.lower() in NCU_LABELS:
+        word = plain_name(word)
     rule = BY_ID.get(word) or BY_ID.get(word.lower().replace("_", "-"))
     metric = CATALOGUE.get(word) or CATALOGUE.get(word.lower().replace("-", "_"))
-    behind = [r for r in ALL if word in r.explains]
+    limiter = word.replace("-", "_")
+    behind = [r for r in ALL if limiter in r.explains]
     readers = [
         m for m in CATALOGUE.values() if any(word in (*s.names, *s.optional) for s in m.sources)
     ]
@@ -82,8 +91,10 @@ def explain(name: str) -> Explanation:
     elif metric:
         page = (metric.name, "metric", metric.meaning, _metric(metric))
     elif behind:
-        title = words.LIMITERS.get(word, "what limits a launch")
-        page = (word, "limiter", title, _limiter(word, behind))
+        title = words.LIMITERS.get(limiter, "what limits a launch")
+        page = (limiter, "limiter", title, _limiter(limiter, behind))
+    elif of_program := _program_finding(word.lower()):
+        page = (word.lower(), "finding of triage", "what a whole program's step loses", of_program)
     elif (bound := word.lower()) in words.BOUNDS:
         page = (bound, "verdict", words.BOUNDS[bound], _bound(bound))
     elif readers:
@@ -94,6 +105,31 @@ def explain(name: str) -> Explanation:
     named, kind, title, parts = page
     told = {heading: texts for heading, texts in parts.items() if texts}
     return Explanation(named, kind, title, told)
+
+
+def _program_finding(category: str) -> Parts | None:
+    """Return what triage says of a program under a category, and what to try; None for no category."""
+    from profkit.program.findings.case import WORDS
+
+    own = {rule: said for rule, said in WORDS.items() if said["category"] == category}
+    if not own:
+        return None
+    tried: dict[str, None] = {}
+    for said in own.values():
+        for advice in (
+            said["advice"].values() if isinstance(said["advice"], dict) else [said["advice"]]
+        ):
+            tried[advice] = None
+    return {
+        "Says": tuple(_without_figures(said["say"]) for said in own.values()),
+        "Try": tuple(map(_without_figures, tried)),
+        "To see it": (TextSpan("profkit triage -- COMMAND", "code"),),
+    }
+
+
+def _without_figures(text: str) -> str:
+    """Return a sentence of triage before it is filled: N for a number, ... for words."""
+    return _FILLED.sub("...", _FIGURE.sub("N", text))
 
 
 def _nearest(name: str) -> str:

@@ -1,0 +1,65 @@
+"""What Nsight Compute's pages call a metric  ->  its name in the catalogue.
+
+Labels as `ncu` prints them, in lower case; a label that has changed over versions stands here twice.
+"""
+
+from __future__ import annotations
+
+NCU_LABELS = {
+    # GPU Speed Of Light Throughput
+    "duration": "time",
+    "elapsed cycles": "cycles",
+    "sm frequency": "sm_clock",
+    "dram frequency": "dram_clock",
+    "sm active cycles": "sm_active",
+    "memory throughput": "memory_busy",
+    "memory [%]": "memory_busy",
+    "compute (sm) throughput": "sm_busy",
+    "compute (sm) [%]": "sm_busy",
+    "sm [%]": "sm_busy",
+    "dram throughput": "dram_busy",
+    "l1/tex cache throughput": "l1_busy",
+    "l2 cache throughput": "l2_busy",
+    # Memory Workload Analysis
+    "l1/tex hit rate": "l1_hit",
+    "l2 hit rate": "l2_hit",
+    # Compute Workload Analysis
+    "executed ipc active": "ipc",
+    "executed ipc elapsed": "ipc_elapsed",
+    "issue slots busy": "issue_busy_active",
+    "sm busy": "sm_busy",
+    # Scheduler Statistics
+    "active warps per scheduler": "warps_per_scheduler",
+    "eligible warps per scheduler": "eligible_warps",
+    "issued warp per scheduler": "issue_rate",
+    "one or more eligible": "issue_busy_active",
+    # Warp State Statistics
+    "warp cycles per issued instruction": "warp_latency",
+    # Launch Statistics
+    "grid size": "grid_size",
+    "block size": "block_size",
+    "cluster size": "cluster_size",
+    "threads": "threads",
+    "registers per thread": "registers",
+    "static shared memory per block": "shared_static",
+    "dynamic shared memory per block": "shared_dynamic",
+    "driver shared memory per block": "shared_driver",
+    "shared memory configuration size": "shared_config",
+    "waves per sm": "waves",
+    "# sms": "sm_count",
+    # Occupancy
+    "theoretical occupancy": "occupancy_limit",
+    "achieved occupancy": "occupancy",
+    "achieved active warps per sm": "warps_per_sm",
+    "block limit registers": "limit_registers",
+    "block limit shared mem": "limit_shared",
+    "block limit warps": "limit_warps",
+    "block limit sm": "limit_blocks",
+    "block limit barriers": "limit_barriers",
+}
+
+
+def plain_name(name: str) -> str:
+    """Return the catalogue's name of what ncu calls so; other names with - between their words."""
+    words = " ".join(name.lower().split())
+    return NCU_LABELS.get(words, words.replace(" ", "-"))
