@@ -414,6 +414,8 @@ def test_a_capture_is_not_told_to_capture() -> None:
     bare, captured = judged(capturing(False)), judged(capturing(True))
     assert "capture the step in a CUDA graph" in bare.findings[0].advice
     assert all("capture the step" not in finding.advice for finding in captured.findings)
+    causes = {row.cause: row.time for row in captured.split.idle}
+    assert causes["other"] >= 6 * 200_000 / 6, "what the capture takes is nobody's"
     assert any("6 graphs are captured in the recording" in note for note in captured.notes)
     assert not any("have no kernel" in note for note in captured.notes)
 
@@ -535,6 +537,26 @@ def test_a_wait_on_an_amd_gpu_is_a_wait(call: str) -> None:
     assert of.process.device is not None
     assert of.process.device.cc is None, "9.4 is no compute capability of NVIDIA's"
     assert of.notes[0].startswith("an AMD GPU")
+
+
+def test_a_copy_that_holds_the_host_while_nothing_runs_is_nobody_s() -> None:
+    """It waits for something that was not recorded: the host launches no more slowly for that."""
+
+    def step(p: Program) -> None:
+        p.launch(GEMM, 50.0)
+        p.work(5.0)
+        p.copy(40_000, 20.0, direction="DtoH")
+        call, copy = p.events[-2:]
+        call["name"] = "hipMemcpyWithStream"
+        call["dur"] += 9e4
+        copy["ts"] += 9e4
+        p.free[7] += 9e4
+        p.now += 9e4
+
+    of = judged(ran(step), deviceProperties=[MI300X])
+    assert of.split.idle[0].cause == "other"
+    assert of.split.idle[0].time > 0.95 * of.split.period
+    assert of.findings == []
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,8 @@ def read_torch_trace(path: Path) -> Timeline:
         spans = _once(spans)
     device = _device(trace.header, taken.activities)
     if taken.hip or _is_amd(device):
-        device = replace(device, cc=None) if device else None
+        named = device is not None and bool(device.name)
+        device = replace(device, cc=None) if device and named else Device("AMD GPU")
         notes.append(
             "an AMD GPU: judged by its operators, calls, times and bytes; what rests on NVIDIA's "
             "units (tensor cores, tiles, precision by a kernel's name) is not looked for"

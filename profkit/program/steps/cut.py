@@ -40,6 +40,7 @@ ALIKE = 0.9  # of a turn's launches that must be the ones of the turn before
 NEAR_BEST = 0.98  # layers repeat inside of a step, but not as well as steps do
 LONGEST = 1 << 19  # launches looked at, the last ones: the beginning is warm-up anyway
 _VIEWS = 8  # random projections: how well a lag matches is known to about 1 / sqrt(8 n)
+NAME_MOST = 60  # characters of a range's name in a sentence
 WHOLE = "the whole recording"  # how steps are told where nothing repeats
 UNLAUNCHED = 0.02  # of the GPU's work: what less has no launch is not worth a word
 # Of the GPU's time in the same kernels: less is another kind of step. And times the work, from which
@@ -144,6 +145,8 @@ def find_steps(process: Process, named: str = "") -> Steps:
         *_say_unlaunched(process.activities, order),
         *marks.notes,
     ]
+    if len(complete) == 1:
+        complete = [_whole_span(complete[0])]
     kinds = divide_by_work(complete) if marks.named else [complete]
     found = [_chosen(marks.how, own, notes) for own in kinds]
     if len(kinds) > 1:
@@ -232,7 +235,10 @@ def _mark_steps(
         pairs = zip(passes.spans, ends, strict=True)
         turns = [Turn(span.start, end, span.name) for span, end in pairs]
         names = {turn.name for turn in turns}
-        how = f"range {turns[0].name}" if len(names) == 1 else f"ranges like {turns[0].name}"
+        shown = (
+            turns[0].name if len(turns[0].name) <= NAME_MOST else f"{turns[0].name[:NAME_MOST]}..."
+        )
+        how = f"range {shown}" if len(names) == 1 else f"ranges like {shown}"
         return Marks(how, turns, named=True)
     if found:
         warm_up = found.warm_up
@@ -396,6 +402,13 @@ def _cut(
         follows = after is not None and after.begin == step.end
         out.append(replace(step, period=after.first - step.first) if after and follows else step)
     return out
+
+
+def _whole_span(step: Step) -> Step:
+    """A step that no other follows: from its first activity on any stream to its last or its end."""
+    first = min(work.activity.start for work in step.works)
+    last = max(work.activity.end for work in step.works)
+    return replace(step, first=first, period=max(last - first, step.end - step.begin))
 
 
 def _leave_out_incomplete(

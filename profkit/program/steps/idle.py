@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from profkit.program.steps.attribution import Maker, say_source
 from profkit.program.steps.cut import Step, StepWork
 from profkit.program.steps.lost import find_captures, find_lost
+from profkit.program.timeline import Call
 
 EPSILON = 2_000  # nanoseconds: a wait that returns so shortly before the GPU is idle emptied it
 AT_ONCE = 1.5  # times the quickest launch of the step: 5.9 to 7.5 us are a quarter of traces'
+LATE = 20_000  # nanoseconds after its launch: work that begins later waits for something else
 FULL = 20_000  # nanoseconds: a step whose quickest launch takes longer has a full queue
 Interval = tuple[int, int]
 Spent = tuple[int, int, str, str]  # from, to, cause, where
+CAPTURING = "while a graph is captured"
 IN_GRAPH = "between kernels of one launch of a graph"
 LOST = "kernels that are not in the recording"
 CAUSES = ("host-launch", "host-sync", "copy", "collective", "other")
@@ -84,18 +87,28 @@ def _waits_for_host(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
     ends = [step.calls[i].end for i in waits]
     at_once = _soonest(step)
     lost = _launches_without_work(step)
-    for low, high in gaps:
+    captures = [i for i, call in enumerate(step.calls) if call.capture_phase]
+    for low, end in gaps:
+        high = end
         following = bisect_left(starts, high)
         work = works[following] if following < len(works) else None
         call = step.calls[work.call] if work else None
         before = works[following - 1].call if following else -1
         after = work.call if work else len(step.calls)
-        missing = bisect_left(lost, after) > bisect_right(lost, before)
+        missing = _is_between(lost, before, after)
         if work is None and lost:  # the next step begins as this one does
             missing = missing or lost[0] < works[0].call
-        if missing:
-            yield low, high, "other", LOST
+        if missing or _is_between(captures, before, after):
+            yield low, high, "other", LOST if missing else CAPTURING
             continue
+        late = high
+        if call and work and before != work.call:  # kernels of one graph are launched at once
+            late = _late_from(call, work, at_once)
+        if late < high:
+            yield max(low, late), high, "other", f"before {launch_place(work)}" if work else ""
+            high = max(low, late)
+            if high == low:
+                continue
         # The wait that held the host: it returned inside of the gap, or just before it.
         at = bisect_left(ends, low - EPSILON)
         held = at < len(waits) and ends[at] <= (min(high, call.end) if call else high)
@@ -110,6 +123,25 @@ def _waits_for_host(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
             yield low, high, "host-sync", of_maker(step, index) or step.calls[index].name
         else:
             yield low, high, "host-launch", launch_place(work)
+
+
+def _late_from(call: Call, work: StepWork, at_once: float) -> int:
+    """From when on the host is not why a work begins so late; the work's own beginning if it always is.
+
+    A launch has returned long before: something that was not recorded runs, or is waited for. Or it is
+    a copy that holds the host until it is done, and does not begin.
+    """
+    begin = work.activity.start
+    if begin - call.start <= max(at_once, LATE):
+        return begin
+    if call.waits and call.start < begin <= call.end:
+        return call.start
+    return call.end if call.end < begin else begin
+
+
+def _is_between(indices: Sequence[int], before: int, after: int) -> bool:
+    """Whether any of some indices in order lies between two others."""
+    return bisect_left(indices, after) > bisect_right(indices, before)
 
 
 def _launches_without_work(step: Step) -> list[int]:
