@@ -581,7 +581,7 @@ FILES = {
     "t.xplane.pb": (b"\x0a\x12", "XPlane"),
     "module.txt": (b"HloModule jit_step", "XLA's program"),
     "p.json": (b'[{"children": [], "frame": {"name": "ROOT"}, "metrics": {}}]', "Proton"),
-    "et.json": (b'{"schema": "1.1.0", "nodes": [{"ctrl_deps": 1}]}', "execution trace"),
+    "et.json": (b'{"schema": "1.1.0", "nodes": [{"inputs": []}]}', "execution trace"),
     "x.qdrep": (b"\x00\x01", "report of Nsight Systems"),
     "jax.json": (
         b'{"traceEvents": [{"ph": "M", "name": "process_name", "args": {"name": "/device:GPU:0"}},'
@@ -699,3 +699,42 @@ def test_a_python_frame_is_a_function_and_its_line_the_def_s() -> None:
     (row,) = triage_document(judged(ran(step)))["kernels"]
     assert row["source"] == "in forward (model.py:45)"
     assert json.dumps(row).count("model.py:45") == 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    held=st.floats(5e3, 5e5),
+    host=st.floats(0.0, 2e3),
+    took=st.floats(3e3, 2e4),
+    after=st.floats(0.0, 2e3),
+)
+def test_one_pass_of_a_server_does_not_take_what_the_pass_before_it_took(
+    held: float, host: float, took: float, after: float
+) -> None:
+    """Its host runs a pass ahead, and waits for one that is not in the recording."""
+    program = Program(host=2.0)
+    with program.op("execute_7", kind="user_annotation"):
+        program.work(host)
+        program.call("hipMemcpyWithStream", held, "cuda_runtime")
+        for number in range(20):
+            program.launch(f"layer_{number}", took / 20)
+        program.work(after)
+    found = steps_of(program)
+    assert found.typical.period / 1e3 < took + host + after + 1000
+    assert found.typical.period / 1e3 > 0.99 * took
+
+
+def test_what_starts_a_library_in_one_pass_is_start_up() -> None:
+    def once(starts: bool) -> Program:
+        program = Program(host=2.0)
+        with program.op("bench", kind="user_annotation"):
+            for number in range(20):
+                if starts and number == 5:
+                    program.call("cudaMalloc", 8e5, "cuda_runtime")
+                program.launch(f"layer_{number}", 200.0)
+            program.wait()
+        return program
+
+    bare, whole = steps_of(once(False)), steps_of(once(True))
+    assert whole.typical.period == pytest.approx(bare.typical.period, rel=0.05)
+    assert "start-up is no part of the step" in whole.notes[0]

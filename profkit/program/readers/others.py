@@ -81,7 +81,7 @@ OTHERS = (
     OtherRecording(
         what="a PyTorch execution trace, which has operators and no times of the GPU",
         instead="record with torch.profiler too, and give what export_chrome_trace wrote",
-        holds=(b'"schema"', b'"nodes"', b'"ctrl_deps"'),
+        holds=(b'"schema"', b'"nodes"', b'"inputs"'),
     ),
     OtherRecording(
         what="counters of kernels taken by torch.profiler (CUPTI's range profiler)",

@@ -41,6 +41,7 @@ NEAR_BEST = 0.98  # layers repeat inside of a step, but not as well as steps do
 LONGEST = 1 << 19  # launches looked at, the last ones: the beginning is warm-up anyway
 _VIEWS = 8  # random projections: how well a lag matches is known to about 1 / sqrt(8 n)
 NAME_MOST = 60  # characters of a range's name in a sentence
+PROFILER_STEP = "ProfilerStep"
 WHOLE = "the whole recording"  # how steps are told where nothing repeats
 UNLAUNCHED = 0.02  # of the GPU's work: what less has no launch is not worth a word
 # Of the GPU's time in the same kernels: less is another kind of step. And times the work, from which
@@ -118,7 +119,8 @@ def find_steps(process: Process, named: str = "") -> Steps:
         why = "no launch of a kernel was recorded, by its correlation number"
         raise ProfkitError(why, "record CPU and GPU together")
     marks = _mark_steps(process, calls, order, named)
-    if marks.how == WHOLE and (set_up := find_set_up(calls, order)):
+    alone = len(marks.turns) == 1 and not named
+    if alone and marks.how != PROFILER_STEP and (set_up := find_set_up(calls, order)):
         # The same without the time in which modules are loaded: nothing else changes.
         shorter = set_up.leave_out(process)
         without = find_steps(shorter, named)
@@ -145,8 +147,6 @@ def find_steps(process: Process, named: str = "") -> Steps:
         *_say_unlaunched(process.activities, order),
         *marks.notes,
     ]
-    if len(complete) == 1:
-        complete = [_whole_span(complete[0])]
     kinds = divide_by_work(complete) if marks.named else [complete]
     found = [_chosen(marks.how, own, notes) for own in kinds]
     if len(kinds) > 1:
@@ -225,7 +225,7 @@ def _mark_steps(
     spans = [s for s in process.spans if s.kind == "step"]
     if spans:
         ends = [*(s.start for s in spans), max(s.end for s in spans)]
-        return Marks("ProfilerStep", _turns_between(ends))
+        return Marks(PROFILER_STEP, _turns_between(ends))
     marked = _between_marks(calls, order)
     found = _find_period(calls, marked)
     begins = found.begins if found else []
@@ -392,7 +392,8 @@ def _cut(
         makers = [made.get(call, NOBODY) for call in own]
         works = [_work(a, i - low, makers[i - low], places) for i, a in pairs]
         first = min((a.stream != busiest, a.start) for _, a in pairs)[1]
-        span = max(max(a.end for _, a in pairs) - first, turn.end - turn.begin)
+        on_host = turn.end - turn.begin - _waited_before(own, turn.begin, first)
+        span = max(max(a.end for _, a in pairs) - first, on_host)
         steps.append(Step(turn.begin, turn.end, first, span, own, makers, works, turn.name))
     out = []
     for turn, step, after in zip(turns, steps, [*steps[1:], None], strict=True):
@@ -404,11 +405,10 @@ def _cut(
     return out
 
 
-def _whole_span(step: Step) -> Step:
-    """A step that no other follows: from its first activity on any stream to its last or its end."""
-    first = min(work.activity.start for work in step.works)
-    last = max(work.activity.end for work in step.works)
-    return replace(step, first=first, period=max(last - first, step.end - step.begin))
+def _waited_before(calls: Sequence[Call], begin: int, first: int) -> int:
+    """Nanoseconds that the host waits for work of earlier steps, before the step's own begins."""
+    waits = [(max(call.start, begin), min(call.end, first)) for call in calls if call.waits]
+    return sum(end - start for start, end in waits if end > start)
 
 
 def _leave_out_incomplete(

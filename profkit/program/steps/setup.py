@@ -22,8 +22,8 @@ _SETS_UP = re.compile(
     r"^(cuda|cu|hip)\w*(Module(Get)?Load|ModuleUnload|Library(Load|Unload)|Link(Create|Add|Complete)|"
     r"Ctx(Create|Destroy)|PrimaryCtx|DeviceReset|InitDevice|Init\b|Register(FatBinary|Function|Module))"
 )
-# A kernel's first launch loads its code (lazily, since CUDA 11.7): times the median launch, and
-# nanoseconds, from which on it did.
+# A kernel's first launch loads its code (lazily, since CUDA 11.7), a program's first calls make the
+# context: times the median launch, and nanoseconds, from which on they did.
 COLD, COLD_LEAST = 20, 500_000
 LEAST = 0.02  # of the recording: what takes less is left in
 
@@ -76,13 +76,9 @@ def find_set_up(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) ->
     found = [c for c in calls if _SETS_UP.match(c.name) and first <= c.start < last]
     spans = [(call.start, call.end) for call in found]
     usual = median(calls[index].end - calls[index].start for index, _ in order)
-    seen: set[str] = set()
-    for index, activity in order:
-        call = calls[index]
-        took = call.end - call.start
-        is_first = activity.name not in seen
-        seen.add(activity.name)
-        if activity.kind == "kernel" and is_first and took > max(COLD * usual, COLD_LEAST):
+    for call in [*_first_launches(calls, order), *_first_calls(calls)]:
+        cold = call.end - call.start > max(COLD * usual, COLD_LEAST)
+        if cold and first <= call.start < last:
             found.append(call)
             spans.append((call.start + round(usual), call.end))
     idle = _without_work(spans, order)
@@ -91,6 +87,24 @@ def find_set_up(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) ->
         return None
     longest = max(found, key=lambda call: call.end - call.start)
     return SetUp(idle, len(found), longest.name)
+
+
+def _first_launches(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) -> Iterator[Call]:
+    """The first launch of each kernel, which may load its code."""
+    seen: set[str] = set()
+    for index, activity in order:
+        if activity.kind == "kernel" and activity.name not in seen:
+            seen.add(activity.name)
+            yield calls[index]
+
+
+def _first_calls(calls: Sequence[Call]) -> Iterator[Call]:
+    """The first call of each name that is no wait, which may make the context or start a library."""
+    seen: set[str] = set()
+    for call in calls:
+        if call.name not in seen and (call.allocates or not call.waits):
+            seen.add(call.name)
+            yield call
 
 
 def _without_work(
