@@ -33,7 +33,7 @@ MAY_USE = {
     "program": {"errors", "files", "records", "reports", "model", "diagnosis"},
     "measure": {"errors", "files", "interpreter", "records", "reports", "evidence"},
     "tune": {"errors", "files", "records", "reports", "model", "diagnosis", "evidence", "measure"},
-    "ablation": {"errors", "files", "records", "evidence", "measure"},
+    "ablation": {"errors", "files", "interpreter", "records", "evidence", "measure"},
     "show": {"errors", "files", "records", "reports", "model", "diagnosis", "evidence", "program"},
     "api": {"errors", "reports", "model", "diagnosis", "evidence", "show", "program"},
     "cli": {

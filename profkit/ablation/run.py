@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -23,6 +22,7 @@ from profkit.files import (
     write_bytes,
     write_text,
 )
+from profkit.interpreter import make_command
 from profkit.measure import process
 from profkit.measure.cuda import device
 from profkit.measure.targets import Target, TargetRun, build_target, record_of
@@ -110,7 +110,7 @@ def run_task(task: Task, place: Path, name: str, progress: Progress) -> Ablation
         progress(name)
         file = place / f"task-{len(refused)}.json"
         write_bytes(file, msgspec.json.encode(msgspec.structs.replace(task, refused=refused)))
-        done = process.run_command([sys.executable, "-m", _MODULE, str(file)], _SECONDS)
+        done = process.run_command(make_command(_MODULE, str(file)), _SECONDS)
         if done.status == 0 and is_file(answer_of(file)):
             answer = msgspec.json.decode(read_bytes(answer_of(file)), type=Answer)
             if answer.record is None:

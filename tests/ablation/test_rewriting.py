@@ -162,3 +162,22 @@ def test_every_change_of_a_probe_assembles(probe: str, tmp_path: Path) -> None:
         command = [find_tool("ptxas"), f"-arch=sm_{arch}", file, "-o", tmp_path / "k.cubin"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{probe} {name}: {done.stdout}{done.stderr}"
+
+
+def test_the_ptx_of_a_compiler_that_leaves_one_is_kept(tmp_path: Path) -> None:
+    from profkit.measure.languages.triton import _keep_ptx
+
+    place = tmp_path / "kernel.ptx"
+    for number in range(2):
+        folder = tmp_path / "cache" / str(number)
+        folder.mkdir(parents=True)
+    _keep_ptx(tmp_path / "cache", place)
+    assert not place.exists(), "none is there"
+    (tmp_path / "cache" / "0" / "k.ptx").write_text("one")
+    _keep_ptx(tmp_path / "cache", place)
+    assert place.read_text() == "one"
+    place.unlink()
+    for number in range(2):
+        (tmp_path / "cache" / str(number) / "k.ptx").write_text("of two")
+    _keep_ptx(tmp_path / "cache", place)
+    assert not place.exists(), "of two nobody knows which is launched"

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,25 @@ def test_nothing_recorded_is_an_error_that_says_what_to_run(machine: Machine) ->
     done = profkit("ablate", "v1", "--case", "B", "--recorded", status=2)
     assert "no record of v1 has an ablation" in done.stderr
     assert "profkit ablate v1" in done.stderr
+
+
+def test_profile_without_counters_ablates(machine: Machine) -> None:
+    machine.write("v1_x.cu")
+    words = ("profile", "--variant", "v1", "--case", "B", "--no-counters", "--json")
+    (run,) = json.loads(profkit(*words).stdout)["runs"]
+    assert run["ablation"]["kernels"] == ["_Z16attention_scalarv"]
+
+
+def test_where_counters_are_refused_the_error_says_what_does_without(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.write("v1_x.cu")
+    monkeypatch.setenv("FAKE_NCU", "permission")
+    done = subprocess.run(
+        [sys.executable, "-m", "profkit", "profile", "--variant", "v1", "--case", "B"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "performance counters" in done.stderr
+    assert "profkit ablate" in done.stderr

@@ -19,6 +19,7 @@ from profkit.cli import options
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
+    from profkit.measure.targets import Target
     from profkit.records.record import Record
 
 GROUP = "Your own kernels"
@@ -40,24 +41,34 @@ def ablate_variants(
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
 ) -> int:
-    from profkit.cli.output import note, print_blocks, spinner
     from profkit.measure.targets import Places, choose_target
+
+    places = Places(kernels, build_dir, artifacts)
+    folder = places.artifacts_dir()
+    if recorded:
+        return _show_records(_read_recorded(variants, case or (), folder))
+    return ablate_chosen(choose_target(places, variants, False, case or (), False), folder)
+
+
+def ablate_chosen(target: Target, folder: Path) -> int:
+    """Ablate what was chosen, keep it with the runs of a folder, and show it."""
+    from profkit.ablation.run import ablate_target, keep_ablation
+    from profkit.cli.output import note, spinner
+
+    records = []
+    with spinner() as progress:
+        for record in ablate_target(target, progress):
+            file = keep_ablation(record, folder)
+            note(f"{record.variant}.{record.case}: {file}")
+            records.append(record)
+    return _show_records(records)
+
+
+def _show_records(records: Sequence[Record]) -> int:
+    from profkit.cli.output import print_blocks
     from profkit.records.ablation import AblationRecord
     from profkit.show.views.ablation import ablation_blocks
 
-    places = Places(kernels, build_dir, artifacts)
-    if recorded:
-        records = _read_recorded(variants, case or (), places.artifacts_dir())
-    else:
-        from profkit.ablation.run import ablate_target, keep_ablation
-
-        target = choose_target(places, variants, False, case or (), False)
-        records = []
-        with spinner() as progress:
-            for record in ablate_target(target, progress):
-                file = keep_ablation(record, places.artifacts_dir())
-                note(f"{record.variant}.{record.case}: {file}")
-                records.append(record)
     rows = []
     for record in records:
         row = {"variant": record.variant, "case": record.case, "problem": record.problem}

@@ -29,7 +29,7 @@ from itertools import chain
 from pathlib import Path
 
 from profkit.errors import ProfkitError
-from profkit.files import is_file, is_there, read_bytes
+from profkit.files import is_file, is_there, match_pattern, read_bytes
 from profkit.measure import process
 from profkit.measure.languages import language
 from profkit.measure.languages.language import CompileJob, Language, Programs
@@ -128,7 +128,15 @@ def _failed(job: CompileJob, stem: Path) -> str:
         return f"{start[0]} could not compile the launcher of {job.path.name}\n{built.output}"
     os.replace(folder / "plan.json", stem.with_suffix(".json"))
     os.replace(folder / "ptxas.log", stem.with_suffix(".log"))
+    _keep_ptx(folder / "cache", stem.with_suffix(".ptx"))
     return ""
+
+
+def _keep_ptx(cache: Path, place: Path) -> None:
+    """Keep the kernel's PTX, which can be rewritten; of several, nobody knows which is launched."""
+    found = match_pattern(cache / "*" / "*.ptx")
+    if len(found) == 1:
+        os.replace(found[0], place)
 
 
 def one_line_of(output: str, path: Path) -> str:

@@ -248,6 +248,8 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
     move_file(stem.with_suffix(".o"), place / OBJECT)  # dry.py links it without CUDA
     if is_file(stem.with_suffix(".json")):  # its launches, where they are known ahead
         move_file(stem.with_suffix(".json"), place / "plan.json")
+    if is_file(stem.with_suffix(".ptx")):  # of a language whose compiler leaves it
+        move_file(stem.with_suffix(".ptx"), place / "kernel.ptx")
     move_file(compiled, place / "variant.so")
     write_text(place / "compiler.log", output)
     write_text(place / "build.json", json.dumps(kept, indent=1))
