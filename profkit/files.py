@@ -137,6 +137,15 @@ def is_folder(path: str | Path) -> bool:
     return found is not None and stat.S_ISDIR(found.st_mode)
 
 
+def is_text(path: str | Path) -> bool:
+    """Return whether a path can be written as UTF-8: a name of a file may be any bytes."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def is_link(path: str | Path) -> bool:
     """Return whether a link is at a path, wherever it leads."""
     return os.path.islink(path)

@@ -1,5 +1,6 @@
 """Where real reports lie: the committed ones, and those of others when they are beside the project."""
 
+import os
 import signal
 from dataclasses import replace
 from functools import wraps
@@ -45,7 +46,7 @@ def read_once() -> None:
 
     @wraps(read)
     def read_part(path):
-        real, record = Path(path).resolve(), Path(path).with_suffix(".json")
+        real, record = Path(os.path.realpath(path)), Path(path).with_suffix(".json")
         if not real.is_relative_to(ROOT / "artifacts"):
             return read(path)
         # A link to it may lie beside another record, which names its launches.

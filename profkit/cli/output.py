@@ -121,7 +121,19 @@ def save_frame(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
             part.write_bytes(csv_text(frame).encode("utf-8", "backslashreplace"))
             return
         with needing("pyarrow", "--parquet"):
-            frame.to_parquet(part, index=False)
+            _with_plain_text(frame).to_parquet(part, index=False)
+
+
+def _with_plain_text(frame: DataFrame) -> DataFrame:
+    """Return a frame whose texts are UTF-8: a byte of a file's name that is none is written out."""
+
+    def write_out(cell: object) -> object:
+        if isinstance(cell, str) and not cell.isascii():
+            return cell.encode("utf-8", "backslashreplace").decode()
+        return cell
+
+    texts = [name for name in frame.columns if frame[name].dtype == object]
+    return frame.assign(**{str(name): frame[name].map(write_out) for name in texts})
 
 
 def print_plain(text: str) -> None:

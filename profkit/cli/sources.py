@@ -52,7 +52,8 @@ def is_triage(path: str | Path) -> bool:
 def is_history(path: str | Path) -> bool:
     """Whether it is a folder of the tables of a history; not if it may not be looked at."""
     with suppress(ProfkitError):
-        return any(file.suffix == ".parquet" for file in list_folder(Path(path) / "runs"))
+        files = list_folder(Path(path) / "runs")
+        return any(file.suffix == ".parquet" and is_file(file) for file in files)
     return False
 
 

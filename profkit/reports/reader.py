@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.files import expand_home, get_size, is_file, is_readable, temporary_folder, write_bytes
+from profkit.files import (
+    expand_home,
+    get_size,
+    is_file,
+    is_readable,
+    is_text,
+    resolve_path,
+    temporary_folder,
+    write_bytes,
+)
 from profkit.records.paths import expand, is_table
 from profkit.records.record import Record, declared, record_beside, recorded_sha256
 from profkit.reports.container import PART, Frames, Status, check, repair, split
@@ -116,13 +125,20 @@ def open_report(path: str) -> Any:
 
 @contextmanager
 def openable(path: str, *, repaired: bool = False, metrics_only: bool = False) -> Iterator[str]:
-    """Yield a file that the library reads: the report, or a copy of what is left of it."""
-    if not (repaired or metrics_only):
+    """Yield a file that the library reads: the report, or a copy of what is left of it.
+
+    A name that is no UTF-8 is none that the library takes: it gets another one.
+    """
+    is_whole = not (repaired or metrics_only)
+    if is_whole and is_text(path):
         yield path
         return
     with temporary_folder() as folder:
-        copy = os.path.join(folder, "left.ncu-rep")
-        repair(path, copy, metrics_only)
+        copy = os.path.join(folder, f"left{Path(path).suffix if is_whole else '.ncu-rep'}")
+        if is_whole:
+            os.symlink(resolve_path(path), copy)
+        else:
+            repair(path, copy, metrics_only)
         yield copy
 
 

@@ -56,6 +56,7 @@ def write_report(
     patterns = [word for word in what if word not in folders]
     write_to(output, patterns)
     programs, histories = [], []
+    complete = True  # whether everything of the folders can be shown
     for word in folders:
         if sources.is_triage(word):
             answer = triage_timeline(recordings.read_timeline(Path(word)))
@@ -63,7 +64,13 @@ def write_report(
         else:
             steps, problems = sources.read_steps(word)
             say_each(problems)
-            histories.append((word, steps))
+            if not steps and not problems:
+                say_each(
+                    [ProfkitError(f"{word}: a history without a run", "profkit history --add")]
+                )
+            complete = complete and bool(steps) and not problems
+            if steps:
+                histories.append((word, steps))
     chosen = read_launches(patterns, kernel, where)
     shown = chosen.reports, chosen.launches
     page = pages.render(*shown, title or pages.TITLE, top or ROWS, programs, histories)
@@ -72,4 +79,6 @@ def write_report(
     left = f"; {page.left_out} more with --top {page.launches + page.left_out}"
     size = len(page.html.encode()) / 1e6
     note(f"{output}: {page.launches} rows, {size:.1f} MB{left * bool(page.left_out)}")
-    return options.DONE if folders and chosen.complete else chosen.status
+    if not folders:
+        return chosen.status
+    return options.DONE if chosen.complete and complete else options.COULD_NOT
