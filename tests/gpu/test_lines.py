@@ -40,7 +40,7 @@ print(spectrum.abs().sum().item())
 
 
 def record(folder: Path, *command: str) -> Timeline:
-    args = ["triage", "-o", str(folder), "--budget", "0", "--json", "--quiet", "--", *command]
+    args = ["triage", "-o", str(folder), "--budget", "0", "--quiet", "--", *command]
     subprocess.run(
         [sys.executable, "-m", "profkit", *args],
         capture_output=True,
