@@ -1,10 +1,14 @@
 """What was recorded of the probes: the table of the page, and that no rewriting did other work."""
 
+import json
+import shutil
 import sys
 from pathlib import Path
 
 import msgspec
+from typer.testing import CliRunner
 
+from profkit.cli.app import app
 from profkit.records.ablation import AblationRecord
 
 ROOT = Path(__file__).parents[2]
@@ -31,3 +35,28 @@ def test_every_probe_was_measured_and_few_are_wrong() -> None:
     answers = ablations.judge_probes(ablations.read_records())
     assert answers.keys() == ablations.read_records().keys()
     assert sum(answer == "wrong" for answer in answers.values()) <= 3
+
+
+def test_diagnose_shows_what_was_measured_beside_what_is_expected(tmp_path: Path) -> None:
+    """The report of stage2 with an ablation in the record next to it: that of a probe, for its form."""
+    record = json.loads((ROOT / "artifacts/stage2.B.json").read_text())
+    record["ablation"] = ablations.read_records()["transpose-conflict"]
+    (tmp_path / "stage2.B.json").write_text(json.dumps(record))
+    shutil.copy(ROOT / "artifacts/stage2.B.ncu-rep", tmp_path)
+    shown = CliRunner().invoke(app, ["diagnose", str(tmp_path / "stage2.B.ncu-rep")]).stdout
+    words = " ".join(shown.split())
+    assert "Measured by taking it away: stage2.B" in words
+    assert "shared-bank-conflicts: without shared bank conflicts 1.74x (measured); expect" in words
+    plain = CliRunner().invoke(app, ["diagnose", str(ROOT / "artifacts/stage2.B.ncu-rep")]).stdout
+    assert "taking it away" not in plain
+
+
+def test_a_recorded_ablation_is_shown_as_text(tmp_path: Path) -> None:
+    record = json.loads((ROOT / "artifacts/stage2.B.json").read_text())
+    record["ablation"] = ablations.read_records()["gather-l2"]
+    (tmp_path / "stage2.B.json").write_text(json.dumps(record))
+    words = ["ablate", "stage2", "--recorded", "--artifacts", str(tmp_path)]
+    shown = " ".join(CliRunner().invoke(app, words).stdout.split())
+    assert "scattered access" in shown
+    assert "at most 8.99x" in shown
+    assert "uncoalesced-access" in shown

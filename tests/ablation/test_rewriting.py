@@ -89,6 +89,21 @@ def test_streams_lie_within_what_was_touched() -> None:
             assert stream.length % ROW == 0
 
 
+@pytest.mark.parametrize("length", [ROW, 3 * ROW, 1 << 20, (1 << 32) - ROW])
+@pytest.mark.parametrize("width", [1, 4, 16])
+def test_a_stream_never_leaves_its_length(length: int, width: int) -> None:
+    """What the rewritten code computes, in its 32 bits: s = t * w mod length, then s + step wrapped."""
+    word = 1 << 32
+    for step in {0, ROW % length, length // 2 // ROW * ROW, length - ROW}:
+        for thread in (0, 1, 31, 1000, (1 << 28) - 1, (1 << 32) - 1):
+            at = thread * width % word % length
+            for _ in range(50):
+                assert at + width <= length
+                assert at % width == 0
+                moved = (at + step) % word
+                at = min(moved, (moved - length) % word)
+
+
 def test_a_row_lies_within_what_each_of_its_accesses_touched() -> None:
     for low, high in ((0, 4096), (64, 200), (4, 132), (0, 127)):
         code = make_code(read_module(KERNEL.read_text()), low, high)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from profkit.records.ablation import AblationRecord, MeasuredAblation, Refusal
 from profkit.records.record import Record
 from profkit.reports import figures
 from profkit.show.text.blocks import Block, Grid, Heading, TextLine, TextSpan
+
+if TYPE_CHECKING:
+    from profkit.diagnosis.rule import Finding
 
 _NOTHING = "nothing-to-take-away"
 _CLOSE = 1.02  # gains below are within what rounds differ by
@@ -21,11 +25,30 @@ def ablation_blocks(records: Sequence[Record]) -> Iterator[Block]:
             yield from _show_ablation(f"{record.variant}.{record.case}", found)
 
 
+def measured_blocks(record: Record, findings: Sequence[Finding]) -> Iterator[Block]:
+    """Yield the findings of a launch that an ablation measured, with what was expected of them."""
+    from profkit.show.text.words import worth
+
+    found = AblationRecord.of_record(record.ablation)
+    if found is None:
+        return
+    lines = []
+    for finding in findings:
+        for row in found.measured:
+            if finding.status == "fires" and finding.rule in row.rules:
+                kind = "measured" if row.reachable else "at most, measured"
+                text = f"without {row.title} {figures.speedup(row.gain)} ({kind}); {worth(finding)}"
+                lines.append(TextLine(text, finding.rule))
+    if lines:
+        yield Heading(f"Measured by taking it away: {record.variant}.{record.case}, {found.gpu}", 2)
+        yield from lines
+
+
 def _show_ablation(name: str, found: AblationRecord) -> Iterator[Block]:
     yield Heading(f"{name}  {figures.seconds(found.base)}{_spread(found)}, {found.gpu}")
     rows = tuple(_show_row(row) for row in found.measured)
     if rows:
-        yield Grid(("without", ">time", ">speed-up", "", "the code it ran"), rows, wraps=4)
+        yield Grid(("without", ">time", ">speed-up", "the code it ran"), rows, wraps=3)
     for row in found.measured:
         for line in row.lines:
             if line.gain >= _CLOSE:
@@ -46,9 +69,10 @@ def _spread(found: AblationRecord) -> str:
 
 
 def _show_row(row: MeasuredAblation) -> tuple[str, ...]:
-    kind = "" if row.reachable else "upper bound"
+    gain = figures.speedup(row.gain)
+    gain = gain if row.reachable else f"at most {gain}"
     code = row.changed if not row.kept else f"{row.changed}; {row.kept}"
-    return (row.title, figures.seconds(row.time), figures.speedup(row.gain), kind, code)
+    return (row.title, figures.seconds(row.time), gain, code)
 
 
 def _show_launch(found: AblationRecord) -> Iterator[Block]:
