@@ -10,8 +10,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# A worker a processor; eight at most, for each reads the reports once for itself.
-TESTS  := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
+# A worker a processor, eight at most, and one for 3.5 GB of memory that is there: see tests/conftest.py.
+TESTS  := $(BIN)/python -m pytest -n logical --dist worksteal
 # Recorded by profile and by plain ncu; not the probes, nor what a search kept.
 REPORTS := artifacts/*.ncu-rep artifacts/attention artifacts/library
 # What fits on one picture: four rungs of the ladder beside the library kernels.

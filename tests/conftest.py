@@ -1,6 +1,8 @@
 """Where real reports lie: the committed ones, and those of others when they are beside the project."""
 
+import json
 import os
+import resource
 import signal
 from dataclasses import replace
 from functools import wraps
@@ -25,6 +27,35 @@ ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT.parent / "shared" / "corpus"
 
 
+WORKER_MOST = 3.5e9  # bytes of a worker: two fit into 8 GB, four into 16
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_auto_num_workers() -> int:
+    """As many workers as there are processors, at most eight, and no more than memory is for."""
+    processors = len(os.sched_getaffinity(0))
+    return max(1, min(processors, 8, int(available_memory() // WORKER_MOST)))
+
+
+def available_memory() -> float:
+    """Bytes that may be taken here, of the machine and of a container's limit."""
+    fields = Path("/proc/meminfo").read_text("utf-8").split()
+    most = 1024.0 * int(fields[fields.index("MemAvailable:") + 1])
+    limit = Path("/sys/fs/cgroup/memory.max")
+    used = Path("/sys/fs/cgroup/memory.current")
+    if limit.is_file() and (text := limit.read_text("utf-8").strip()) != "max":
+        most = min(most, int(text) - int(used.read_text("utf-8")))
+    return most
+
+
+@pytest.fixture(scope="session", autouse=True)
+def worker_stays_small():
+    """What a worker took at most, when it has ended."""
+    yield
+    most = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert most < WORKER_MOST, f"a worker took {most / 1e9:.1f} GB: read reports in children"
+
+
 def pytest_configure() -> None:
     """Hold what is printed to its schemas, and read each report once."""
     from tests.documents import hold_what_is_printed
@@ -34,25 +65,26 @@ def pytest_configure() -> None:
 
 
 def read_once() -> None:
-    """ncu_report keeps six times the bytes of each report it opened: each is opened once a process.
+    """Read each committed report once a worker, and in a child.
 
-    Not in tests/reports, where reading is what is tested (the conftest there), nor where this file
-    is imported without pytest: `make speed` would time the second look.
+    ncu_report keeps six times the bytes of each report that it opens: a worker took 5.6 GB. Not in
+    tests/reports, where reading is what is tested (the conftest there), nor where this file is
+    imported without pytest: `make speed` would time the second look.
     """
-    from profkit.reports import reader
+    from profkit.reports import hotlines, reader
     from profkit.reports.frame import Part
 
-    read, parts = reader.read_part, {}
+    parts, lines, rows = {}, {}, {}
 
-    @wraps(read)
+    @wraps(reader.read_part)
     def read_part(path):
-        real, record = Path(os.path.realpath(path)), Path(path).with_suffix(".json")
-        if not real.is_relative_to(ROOT / "artifacts"):
-            return read(path)
+        if not is_committed(path):
+            return read_part.__wrapped__(path)
         # A link to it may lie beside another record, which names its launches.
-        key = real, record.resolve() if record.is_file() else None
+        record = Path(path).with_suffix(".json")
+        key = os.path.realpath(path), os.path.realpath(record) if record.is_file() else None
         if key not in parts:
-            parts[key] = read(path)
+            parts[key] = read_in_child("profkit.reports.reader:read_part", path)
         part = parts[key]
         if not isinstance(part, Part) or part.file.path == path:
             return part
@@ -61,7 +93,36 @@ def read_once() -> None:
         )
         return replace(part, file=replace(part.file, path=path), identity=identity, rules=rules)
 
-    reader.read_part = read_part
+    @wraps(hotlines.read_lines)
+    def read_lines(item):
+        if not is_committed(item[0]):
+            return read_lines.__wrapped__(item)
+        key = json.dumps(item)
+        if key not in lines:
+            lines[key] = read_in_child("profkit.reports.hotlines:read_lines", item)
+        return lines[key]
+
+    @wraps(reader.raw_rows)
+    def raw_rows(item):
+        if not is_committed(item[0]):
+            return raw_rows.__wrapped__(item)
+        if item[0] not in rows:
+            rows[item[0]] = read_in_child("profkit.reports.reader:raw_rows", item)
+        return [dict(row) for row in rows[item[0]]]
+
+    reader.read_part, hotlines.read_lines, reader.raw_rows = read_part, read_lines, raw_rows
+
+
+def is_committed(path: str) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(ROOT / "artifacts")
+
+
+def read_in_child(function: str, item: object) -> object:
+    """What a function says of a report, in a process whose memory goes with it."""
+    from profkit.reports.isolated import isolated
+
+    (found,) = isolated(function, [item], 1, lambda _item, why: pytest.fail(why))
+    return found
 
 
 def committed() -> list[Path]:

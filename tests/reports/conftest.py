@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.reports import reader
+from profkit.reports import hotlines, reader
+
+KEPT = ((reader, "read_part"), (reader, "raw_rows"), (hotlines, "read_lines"))
 
 
 @pytest.fixture(autouse=True)
 def every_report_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """What tests/conftest.py keeps a worker long is not looked at."""
-    monkeypatch.setattr(reader, "read_part", getattr(reader.read_part, "__wrapped__"))  # noqa: B009
+    for module, name in KEPT:
+        monkeypatch.setattr(module, name, getattr(module, name).__wrapped__)
