@@ -58,6 +58,7 @@ _GRAPH_LAUNCH = re.compile(r"^(cuda|cu|hip)GraphLaunch")
 _CAPTURE = re.compile(r"^(cuda|cu|hip)Stream(Begin|End)Capture")
 # Of a call's name, what tells its version or its kind of default stream: cudaLaunchKernel_v7000.
 _VERSION = re.compile(r"(?<=[a-z])(_v\d+|_ptsz|_ptds)+$")
+UNIFIED_MEMORY = "Unified memory"  # how the names of copies begin that no call made
 GRAPH = "graph"  # kind of an activity that is a whole CUDA graph, recorded as one
 
 

@@ -159,6 +159,35 @@ def test_what_nsys_says_of_itself_is_passed_on(tmp_path: Path) -> None:
     assert recordings.read_timeline(path).notes == ("nsys: 12 events were dropped",)
 
 
+def test_what_nsys_says_of_cpu_samples_is_not_the_gpu_s(tmp_path: Path) -> None:
+    (process,) = read(ran(lambda p: p.launch(GEMM, 100.0))).processes
+    path = exported(process, tmp_path / "x.sqlite")
+    with sqlite3.connect(path) as base:
+        for level, text in (
+            (
+                2,
+                "Unable to collect CPU kernel IP/backtrace samples. perf event paranoid level is 2.",
+            ),
+            (2, "No OpenGL events collected. Does the process use OpenGL?"),
+            (1, "CUDA injection initialized successfully."),
+            (1, "Number of CUPTI events produced: 31. Some CUPTI events might be missing."),
+        ):
+            base.execute("INSERT INTO DIAGNOSTIC_EVENT VALUES (0, ?, ?)", (level, text))
+    (note,) = recordings.read_timeline(path).notes
+    assert "might be missing" in note
+
+
+def test_pages_of_unified_memory_that_move_are_said(tmp_path: Path) -> None:
+    (process,) = read(ran(lambda p: p.launch(GEMM, 100.0))).processes
+    path = exported(process, tmp_path / "x.sqlite")
+    start = process.activities[2].start
+    with sqlite3.connect(path) as base:
+        row = (start, start + 90_000, 0, 7, 0, 42 << 24, 65536, 11, 7, 7)
+        base.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({'?,' * 9}?)", row)
+    notes = triage_timeline(recordings.read_timeline(path)).notes
+    assert any("pages of unified memory" in note for note in notes)
+
+
 # Names mean nothing but that they are the same or not.
 
 

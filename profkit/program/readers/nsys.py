@@ -26,6 +26,7 @@ from profkit.program.timeline import (
     DIRECTIONS,
     FARTHEST,
     GRAPH,
+    UNIFIED_MEMORY,
     Activity,
     Call,
     Device,
@@ -40,6 +41,13 @@ PAGEABLE = 0  # nsys' ENUM_CUDA_MEM_KIND; 2 is device
 MEMORIES = {PAGEABLE: "Pageable", 1: "Pinned"}
 PUSH_POP, START_END = 59, 60  # nsys' ENUM_NSYS_EVENT_TYPE of ranges
 WARNING = 2  # nsys' ENUM_DIAGNOSTIC_SEVERITY_LEVEL: 1 informs, 2 warns, 3 is an error
+# nsys' ENUM_CUDA_MEMCPY_OPER of pages that move by themselves: no call copies them.
+UNIFIED = {11: "HtoD", 12: "DtoH", 13: "DtoD"}
+# Of what nsys says of itself, what concerns the GPU's record; the rest is of CPU samples and graphics.
+_CONCERNS = re.compile(
+    r"\b(CUDA|CUPTI|GPU|driver)\b|dropped|\blost\b|missing|overflow", re.IGNORECASE
+)
+_LOST = re.compile(r"dropped|\blost\b|might be missing|overflow", re.IGNORECASE)
 SAID_MOST = 5  # of the recorder's own warnings and errors
 SAID_LENGTH = 300  # characters of one
 SECONDS_MOST = 120.0  # for all queries
@@ -283,21 +291,23 @@ def _no_kernels(
 ) -> ProfkitError:
     """Why nothing ran on a GPU, as far as the export tells."""
     launches = sum(call.launches_kernels for own in calls.values() for call in own)
-    if said:
-        why = "; ".join(text.removeprefix("nsys: ") for text in said)
-        problem = f"{export.path}: no kernel was recorded; nsys says: {why}"
-        return ProfkitError(problem, "fix what nsys says, and record again")
+    why = f"; nsys says: {'; '.join(text.removeprefix('nsys: ') for text in said)}" if said else ""
     if launches:
-        problem = f"{export.path}: {launches:,} launches were recorded, but none of their kernels"
+        problem = (
+            f"{export.path}: {launches:,} launches were recorded, but none of their kernels{why}"
+        )
         hint = "another profiler held the GPU, or its records were lost: record it alone"
-        return ProfkitError(problem, hint)
+        return ProfkitError(problem, "fix what nsys says, and record again" if said else hint)
+    if said:
+        problem = f"{export.path}: no kernel was recorded{why}"
+        return ProfkitError(problem, "fix what nsys says, and record again")
     return ProfkitError(
         f"{export.path}: nothing in it ran on a GPU", "record with nsys --trace=cuda"
     )
 
 
 def _recorder_said(export: _Export) -> list[str]:
-    """Warnings and errors that nsys recorded of itself, errors first."""
+    """What nsys recorded of itself and concerns the GPU: errors, warnings, and what was lost."""
     table = export.tables.get("DIAGNOSTIC_EVENT")
     if table is None:
         return []
@@ -306,7 +316,8 @@ def _recorder_said(export: _Export) -> list[str]:
     worst: dict[str, int] = {}
     for text, level in export.base.execute(query):
         line = " ".join(str(text or "").split())[:SAID_LENGTH]
-        if line and _whole(level) >= WARNING:
+        warns = _whole(level) >= WARNING and _CONCERNS.search(line)
+        if warns or _LOST.search(line):
             worst[line] = max(worst.get(line, 0), _whole(level))
     ordered = sorted(worst, key=lambda line: -worst[line])
     return [f"nsys: {line}" for line in ordered[:SAID_MOST]]
@@ -353,11 +364,15 @@ def _read_copies(export: _Export) -> Iterator[tuple[int | None, Activity]]:
         return
     for row in export.rows(table, (*_PLACE, "bytes", "copyKind", "srcKind", "dstKind")):
         place, pid = _place_of(row)
-        way = DIRECTIONS.get(_whole(row[7]), "")
+        number = _whole(row[7])
+        way = DIRECTIONS.get(number, "") or UNIFIED.get(number, "")
         source, target = (MEMORIES.get(side, "Device") for side in row[8:10])
+        name = f"Memcpy {way} ({source} -> {target})"
+        if number in UNIFIED:
+            name = f"{UNIFIED_MEMORY} {way}"
         copied = placed(
             "copy",
-            f"Memcpy {way} ({source} -> {target})",
+            name,
             place,
             bytes=_whole(row[6]),
             direction=way,

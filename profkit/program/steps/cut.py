@@ -29,7 +29,16 @@ from profkit.program.steps.lost import (
 from profkit.program.steps.passes import family, find_passes, host_work, outermost_of
 from profkit.program.steps.places import find_place
 from profkit.program.steps.setup import find_set_up
-from profkit.program.timeline import GRAPH, Activity, Call, Dims, HostSpan, Place, Process
+from profkit.program.timeline import (
+    GRAPH,
+    UNIFIED_MEMORY,
+    Activity,
+    Call,
+    Dims,
+    HostSpan,
+    Place,
+    Process,
+)
 from profkit.reports.figures import readable
 
 if TYPE_CHECKING:
@@ -187,8 +196,14 @@ def _say_unlaunched(activities: Sequence[Activity], order: Sequence[Launched]) -
     inside = sum(a.duration for a in activities if a.start >= begin)
     left = inside - sum(a.duration for _, a in order)
     if left > UNLAUNCHED * inside:
-        why = "(cut, or launched by the GPU itself): it is in no step"
-        yield f"{left / inside:.0%} of the GPU's work has no launch in the recording {why}"
+        moved = [a for a in activities if a.name.startswith(UNIFIED_MEMORY) and a.start >= begin]
+        why = "cut, or launched by the GPU itself"
+        if 2 * sum(a.duration for a in moved) > left:
+            why = "pages of unified memory that move when they are touched; prefetch them"
+        yield (
+            f"{left / inside:.0%} of the GPU's work has no launch in the recording ({why}): it is in "
+            "no step"
+        )
 
 
 @dataclass(frozen=True)
