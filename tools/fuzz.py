@@ -17,14 +17,19 @@ import random
 import resource
 import signal
 import sqlite3
+import struct
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
+
+if TYPE_CHECKING:
+    from profkit.reports.frame import Part
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "tests" / "data" / "fuzz"
@@ -99,6 +104,38 @@ def _container(content: bytes, folder: Path) -> None:
     path.write_bytes(content)
     check(path)
     repair(path, folder / "left.ncu-rep", True)
+
+
+def _flips(content: bytes, folder: Path) -> None:
+    """A bit of a report's structure, as the library reads it: the first bytes say which bit."""
+    from profkit.reports.isolated import isolated
+    from profkit.reports.reader import read_what_is_left
+
+    data = content[_BIT.size :]
+    at, bit = _BIT.unpack(content[: _BIT.size])
+    path = folder / "x.ncu-rep"
+    whole = _read_whole(data, path)
+    path.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
+    (part,) = isolated("profkit.reports.reader:read_part", [str(path)], 1, read_what_is_left)
+    if part.file.status == "ok" and not part.file.message and not _is_same(part, whole):
+        raise AssertionError(f"bit {bit} of byte {at} is not seen")
+
+
+@lru_cache(maxsize=8)
+def _read_whole(data: bytes, path: Path) -> Part:
+    from profkit.reports.reader import read_part
+
+    path.write_bytes(data)
+    return read_part(str(path))
+
+
+def _is_same(one: Part, other: Part) -> bool:
+    """Whether two parts have the same launches; as text, for NaN is not NaN."""
+    rows = [repr((list(part.identity), list(part.rules))) for part in (one, other)]
+    return rows[0] == rows[1] and one.values == other.values
+
+
+_BIT = struct.Struct("<IB")  # the offset of a byte and the number of a bit
 
 
 def _header(content: bytes, folder: Path) -> None:
@@ -228,6 +265,7 @@ def _base() -> bytes:
 
 TARGETS: dict[str, Callable[[bytes, Path], None]] = {
     "container": _container,
+    "flips": _flips,
     "header": _header,
     "where": _where,
     "record": _record,
@@ -306,12 +344,27 @@ def damaged(draw: random.Random, start: bytes, words: tuple[str, ...]) -> bytes:
 
 def inputs(target: str, draw: random.Random) -> Iterator[bytes]:
     """Without end."""
+    if target == "flips":
+        yield from _flipped(draw)
     starts, words = seeds(target), KEYS if target in {"header", "flags"} else WORDS
     while True:
         if target in {"where", "flags"} and draw.random() < 0.7:
             yield " ".join(draw.choices(words, k=draw.randint(1, 12))).encode()
         else:
             yield damaged(draw, draw.choice(starts), words)
+
+
+def _flipped(draw: random.Random) -> Iterator[bytes]:
+    """Bits of the structure of small reports, all with the same chance."""
+    from tests.reports import flips
+    from tests.reports.test_flips import make_everything, read_bytes
+
+    files = sorted((ROOT / "artifacts").rglob("*.ncu-rep*"), key=lambda p: p.stat().st_size)
+    reports = [make_everything(), *(read_bytes(file) for file in files[:3])]
+    places = [flips.places(data) for data in reports]
+    while True:
+        which = draw.randrange(len(reports))
+        yield _BIT.pack(draw.choice(places[which]), draw.randrange(8)) + reports[which]
 
 
 def fault(target: str, content: bytes, folder: Path) -> str:

@@ -9,6 +9,8 @@ on without end.
 from __future__ import annotations
 
 import random
+from array import array
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,11 @@ from typing import Any
 import pytest
 import zstandard
 
+from profkit.errors import ProfkitError
+from profkit.reports.container import check, split
 from profkit.reports.contents import MAGIC
 from profkit.reports.isolated import isolated
-from profkit.reports.reader import prepare_child, read_part
+from profkit.reports.reader import part_from, prepare_child, raw_frame, read_part, read_rows
 from tests.conftest import kinds, others
 from tests.reports import flips, made
 from tests.reports.child import in_a_child
@@ -33,7 +37,7 @@ WITH_LIBRARY = 200
 REPORTS = [*sorted(kinds(), key=lambda path: path.stat().st_size)[:6], *others()]
 
 
-def _everything() -> bytes:
+def make_everything() -> bytes:
     """A report with every kind of part that is read, each launch with other values."""
     launches = []
     for n in range(2):
@@ -75,8 +79,8 @@ def count_silent(data: bytes, bits: list[tuple[int, int]]) -> list[tuple[int, in
     return silent
 
 
-def test_every_bit_of_a_report_of_everything() -> None:
-    data = _everything()
+def test_every_bit_of_a_report_ofmake_everything() -> None:
+    data = make_everything()
     assert flips.checked(data).message == ""
     bits = [(at, bit) for at in flips.places(data) for bit in range(8)]
     assert len(bits) > 3000
@@ -141,3 +145,49 @@ def test_bits_drawn_by_lot_as_the_library_reads_them(tmp_path_factory: Any) -> N
     # What the check has seen is read in a child of its own; what it has not may not end the process.
     for original, _, at, bit in died:
         assert flips.checked(flips.flip(Path(original).read_bytes(), at, bit)).risky
+
+
+def test_what_is_strange_is_a_note_where_a_newer_ncu_wrote_it(tmp_path: Path) -> None:
+    """It is read all the same, in parts too: the version is behind the launch that is strange."""
+    strange = made.result([*made.METRICS], extra=made.field(77, 1))
+    path = tmp_path / "x.ncu-rep"
+    for version, status, kept in (
+        ("2031.1.0.0 (build 1)", "ok", True),
+        (made.VERSION, "damaged", False),
+    ):
+        data = made.report([strange, strange], version=version)
+        path.write_bytes(data)
+        frames = check(path)
+        assert frames.status == status
+        assert "does not write" in frames.message
+        assert "field 77 of KernelResult" in frames.message
+        for copy, indices in split(path, tmp_path):
+            assert indices == (0, 1)
+            assert (made.field(77, 1) in copy.read_bytes()) is kept
+
+
+def test_no_launch_is_read_under_names_that_are_damaged(tmp_path: Path) -> None:
+    """Nothing says then which value is which; the other parts of profkit refuse the file."""
+    data = made.report()
+    table = b"".join(made.field(1, name) for name in made.METRICS)
+    at = data.index(table)
+    path = tmp_path / "x.ncu-rep"
+    path.write_bytes(flips.flip(data, at, 4))
+    part = read_part(str(path))
+    assert (part.file.status, part.file.launches, part.values) == ("damaged", 0, b"")
+    assert part.file.message == "the names of metrics are damaged"
+    with pytest.raises(ProfkitError, match="the names of metrics are damaged"):
+        raw_frame(path)
+
+
+def test_the_library_gives_as_many_metrics_as_the_walk_has_counted(tmp_path: Path) -> None:
+    path = tmp_path / "x.ncu-rep"
+    path.write_bytes(made.report())
+    frames = check(path)
+    one_more = array("I", [len(made.METRICS) + 1]).tobytes()
+    rows, kernels = read_rows([str(path), str(path), 0])
+    whole = part_from(str(path), frames, [rows], kernels)
+    assert (whole.file.status, whole.file.message) == ("ok", "")
+    other = part_from(str(path), replace(frames, metrics=one_more), [rows], kernels)
+    assert other.file.status == "damaged"
+    assert "Nsight Compute's library gives" in other.file.message
