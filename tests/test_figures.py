@@ -13,6 +13,7 @@ import pytest
 
 from profkit.evidence.noise import SITTING
 from profkit.evidence.stats import PROCESS_SPREAD, THRESHOLDS
+from profkit.model.resources import STREAMS
 from profkit.model.scenario import COVERAGE
 from profkit.tune.trial import PROMOTE
 from tests import readme
@@ -27,14 +28,17 @@ FIGURE = re.compile(
 # Page -> figures, and the test that computes them.
 ELSEWHERE = {
     "README.md": {
-        "38 of 44": "kernels/test_gains.py::test_pages_say_of_intervals",
+        "82 of 90": "kernels/test_gains.py::test_pages_say_of_intervals",
     },
     "verdict.md": {
         "29 of 74": "kernels/test_verdicts.py::test_the_page_has_the_score",
         "1.5x": "kernels/test_verdicts.py::test_the_page_has_the_score",
         "92 of 94": "kernels/test_thresholds.py::test_no_probe_hangs_on_its_own_number",
     },
-    "gains.md": {"5 %": "kernels/test_gains.py::test_pages_say_of_intervals"},
+    "gains.md": {
+        "5 %": "kernels/test_gains.py::test_pages_say_of_intervals",
+        "80 %": "kernels/test_gains.py::test_what_few_instructions_remain",
+    },
 }
 
 
@@ -64,6 +68,7 @@ def computed(page: str) -> set[str]:
             share(100 * PROCESS_SPREAD),
         },
         "statistics.md": {two},
+        "gains.md": {share(100 * reached) for _, reached in STREAMS},
         "tune.md": {share(100 * PROMOTE - 100)},
     }
     return here.get(page, set()) | set(ELSEWHERE.get(page, {}))

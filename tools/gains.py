@@ -1,52 +1,85 @@
-"""Do the gains come true? Bounds, expectations and intervals against every fix on record.
+"""Do the gains come true? Causes, bounds, expectations and intervals against every fix on record.
 
-    python tools/gains.py              # what is held against what, and the numbers that the code uses
-    python tools/gains.py FOLDER...    # first keeps the pairs of these folders (pairs.json, raw.json.xz)
+    python tools/score.py gains            # the scores, and the numbers that the code uses
+    python tools/score.py gains --misses   # where the cause was not named first
+    python tools/score.py gains FOLDER...  # first keeps the pairs of these folders
 
 Probes with their twins, steps of the ladder whose header says what they fix, and other people's kernels
-before and after a fix (artifacts/pairs.json.xz: counters, no code). SPREAD and COVERAGE of
-profkit/model/scenario.py are computed from the last two: each fix is held against an
-interval that was made without its repository. Probes are left out: their twins remove all of a cause.
+before and after a change (artifacts/pairs.json.xz: counters, no code). SPREAD and COVERAGE of
+profkit/model/scenario.py are computed from the last two: each fix is held against an interval that was
+made without its repository (split conformal prediction: the quantiles of the residuals of other people's
+code). Probes are left out of that: their twins remove all of a cause.
 """
 
 from __future__ import annotations
 
 import json
 import lzma
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, isfinite, log
+from functools import cached_property
+from math import exp, isfinite, log, sqrt
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
+import verdicts
 
 from profkit import from_raw
 from profkit.cli.sources import evidence_of
+from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.evidence.ledger import NAME, edges_today, read_ledger, score_ledger
-from profkit.model.scenario import OFFSET, SPREAD, Kind, expectation
+from profkit.model.scenario import OFFSET, SPREAD, Expectation, Kind, expectation
 from profkit.reports.metrics import CATALOGUE
-
-sys.path.insert(0, str(Path(__file__).parent))
-import verdicts
 
 ARTIFACTS = verdicts.ROOT / "artifacts"
 KEPT = ARTIFACTS / "pairs.json.xz"
 FASTER = 1.05  # a fix that gained less says nothing of how much its cause was worth
 CLAIMS = 1.3  # what is promised of a fix that brought nothing is wrong from here on
-FEW = 10  # fixes of a kind below which those of all kinds stand in for it
-PROBES, LADDER = "probes", "ladder"
+FEW = 25  # fixes of a kind below which those of all kinds stand in for it
+ENDS = (0.1, 0.9)  # the quantiles of an interval that holds four times of five
+NORMAL_90 = 1.645  # standard deviations on both sides of 90 % of a normal distribution
+WIDTHS = (1.25, 1.5, 2.0, 3.0, float("inf"))  # high over low up to which a launch is answered
+PROBES, LADDER, PAIRS = "probes", "ladder", "pairs"
+OURS = frozenset({"clocks-unsteady", "replay-unsteady", "cache-resident", "operations-mismatch"})
+
+# Rules of NVIDIA that name a cause, and what we call it; the others name none (issue slots that are not
+# used, compression that is not on).
+_STALLS = {
+    "Long Scoreboard": "long-scoreboard",
+    "Short Scoreboard": "short-scoreboard",
+    "Barrier": "barrier-wait",
+    "Drain": "store-drain",
+    "Lg Throttle": "lg-throttle",
+    "Mio Throttle": "mio-throttle",
+    "Tex Throttle": "tex-throttle",
+    "Membar": "membar",
+    "Wait": "fixed-latency",
+    "Not Selected": "issue-slots",
+}
+_NVIDIA: Mapping[str, tuple[str, ...]] = {
+    "UncoalescedGlobalAccess": ("uncoalesced-access",),
+    "MemoryCacheAccessPattern": ("uncoalesced-access",),
+    "SharedMemoryConflicts": ("shared-bank-conflicts",),
+    "UncoalescedSharedAccess": ("shared-bank-conflicts",),
+    "TheoreticalOccupancy": ("occupancy-registers", "occupancy-shared", "occupancy-blocks"),
+    "AchievedOccupancy": ("short-blocks", "workload-imbalance"),
+    "ThreadDivergence": ("thread-divergence",),
+    "FPInstructions": ("non-fused-math",),
+    "LaunchConfiguration": ("grid-too-small", "tail-effect", "occupancy-blocks", "partial-warps"),
+    "WorkloadImbalance": ("workload-imbalance", "hidden-tail", "atomics-contention"),
+}
 
 
 @dataclass(frozen=True)
 class FixOnRecord:
     """What came of one fix, and what was said of it: speed-up factors."""
 
-    group: str  # probes, ladder, or pairs, looked at or not when causes were priced
+    group: str  # probes, ladder or pairs
     repository: str  # what is left out at once
     name: str
     kind: Kind
@@ -58,6 +91,51 @@ class FixOnRecord:
     def residual(self) -> float:
         """Ln came - ln expected, in units of the latter."""
         return log(self.came / self.expected) / (OFFSET + log(self.expected))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Somebody's kernel before a change, how much faster it became, and which rules name the cause."""
+
+    name: str
+    repository: str
+    rules: tuple[str, ...]
+    speedup: float
+    before: Mapping[str, float]
+    nvidia: tuple[tuple[str, str, float], ...]  # rule, title, estimated share of the time
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        return judge_launch(self.before)
+
+    @property
+    def causes(self) -> list[Finding]:
+        """The findings that are no doubt about the measurement, the first one first."""
+        return [f for f in self.diagnosis.findings if f.status == "fires" and f.rule not in OURS]
+
+    @property
+    def rank(self) -> int | None:
+        """The place of the first right one, from 0; None where it is not among them."""
+        names = [f.rule for f in self.causes]
+        return min((names.index(rule) for rule in self.rules if rule in names), default=None)
+
+    @property
+    def nvidia_rank(self) -> int | None:
+        """The same in NVIDIA's order, by estimated speed-up, of those rules that name a cause."""
+        causes = list(dict.fromkeys(_nvidia_cause(rule, title) for rule, title, _ in self.nvidia))
+        named = [cause for cause in causes if cause]
+        return next((n for n, cause in enumerate(named) if set(cause) & set(self.rules)), None)
+
+    @property
+    def became_faster(self) -> bool:
+        return self.speedup >= FASTER and bool(self.rules)
+
+
+def _nvidia_cause(rule: str, title: str) -> tuple[str, ...]:
+    if rule == "CPIStall":
+        stall = _STALLS.get(title.removesuffix(" Stalls"))
+        return (stall,) if stall else ()
+    return ("local-memory", "register-spills") if "Local" in title else _NVIDIA.get(rule, ())
 
 
 def _kind(rule: str) -> Kind | None:
@@ -85,38 +163,44 @@ def ladder() -> Iterator[FixOnRecord]:
             yield FixOnRecord(LADDER, LADDER, name, kind, came, made.expect, made.gain)
 
 
-def pairs() -> list[dict[str, Any]]:
-    """What is kept of other people's kernels: pair, repository, rules, speedup, metrics before."""
+def pairs() -> list[Pair]:
+    """What is kept of other people's kernels."""
     with lzma.open(KEPT, "rt") as file:
-        return json.load(file)  # type: ignore[no-any-return]
+        kept = json.load(file)
+    return [
+        Pair(
+            name=one["pair"],
+            repository=one["repository"],
+            rules=tuple(one["rules"]),
+            speedup=one["speedup"],
+            before=one["before"],
+            nvidia=tuple((rule, title, part) for rule, title, part in one["nvidia"]),
+        )
+        for one in kept
+    ]
 
 
-def of_pairs(kept: Sequence[Mapping[str, Any]]) -> Iterator[FixOnRecord]:
+def of_pairs(kept: Sequence[Pair]) -> Iterator[FixOnRecord]:
     """Pairs that became faster and whose cause has a price."""
     for pair in kept:
-        firing = [f for f in judge_launch(pair["before"]).findings if f.status == "fires"]
-        found = next((f for f in firing if f.rule in pair["rules"]), None)
-        if found and found.expect and pair["speedup"] >= FASTER:
-            group = f"pairs, {'looked' if pair['seen'] else 'not looked'} at"
+        if not pair.became_faster or pair.rank is None:
+            continue
+        found = pair.causes[pair.rank]
+        kind = _kind(found.rule)
+        if found.expect and kind:
             yield FixOnRecord(
-                group,
-                pair["repository"],
-                pair["pair"],
-                _kind(found.rule),
-                pair["speedup"],
-                found.expect.gain,
-                found.gain,
+                PAIRS, pair.repository, pair.name, kind, pair.speedup, found.expect.gain, found.gain
             )
 
 
-def told_nothing_came(kept: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+def told_nothing_came(kept: Sequence[Pair]) -> tuple[int, int]:
     """Of the pairs that brought nothing, how many were promised much by the first finding."""
-    slow = [pair for pair in kept if pair["speedup"] < FASTER]
-    tops = [judge_launch(pair["before"]).top for pair in slow]
-    return sum(bool(top and top.expect and top.expect.gain > CLAIMS) for top in tops), len(slow)
+    slow = [pair for pair in kept if pair.speedup < FASTER]
+    tops = [pair.causes[0] for pair in slow if pair.causes]
+    return sum(bool(top.expect and top.expect.gain > CLAIMS) for top in tops), len(slow)
 
 
-def keep(folder: Path, *, seen: bool) -> Iterator[dict[str, Any]]:
+def keep(folder: Path) -> Iterator[dict[str, Any]]:
     """The numbers of a folder's pairs: no name of a kernel, no code."""
     with lzma.open(folder / "raw.json.xz", "rt") as file:
         raw = json.load(file)
@@ -130,11 +214,21 @@ def keep(folder: Path, *, seen: bool) -> Iterator[dict[str, Any]]:
         yield {
             "pair": pair["id"],
             "repository": pair["repo"].split()[0],
-            "seen": seen,
             "rules": pair["expected_rules"],
             "speedup": float(f"{came:.6g}"),
             "before": {name: float(f"{value:.6g}") for name, value in before.items()},
+            "nvidia": _nvidia_results(raw[pair["before"]]),
         }
+
+
+def _nvidia_results(counters: Mapping[str, Any]) -> list[tuple[str, str, float]]:
+    """NVIDIA's rules that gave an estimate, the largest first."""
+    found = []
+    for result in counters.get("r", []):
+        if result["speedup"]:
+            part = float(result["speedup"]["speedup"]) / 100
+            found.append((result["id"], result["message"]["title"], round(part, 4)))
+    return sorted(found, key=lambda result: -result[2])
 
 
 def _launch(counters: Mapping[str, Any]) -> dict[str, float]:
@@ -147,60 +241,132 @@ def _launch(counters: Mapping[str, Any]) -> dict[str, float]:
 
 
 def spread(fixes: Sequence[FixOnRecord], kind: Kind) -> tuple[float, float]:
-    """The 10th and 90th percentile that a further residual of a kind has: of n, ranks over n + 1."""
+    """The quantiles that a further residual of a kind has: of n, ranks over n + 1."""
     own = [fix.residual for fix in fixes if fix.kind == kind]
     some = own if len(own) >= FEW else [fix.residual for fix in fixes]
-    low, high = np.quantile(some, (0.1, 0.9), method="weibull")
+    low, high = np.quantile(some, ENDS, method="weibull")
     return round(float(low), 2), round(float(high), 2)
 
 
-def left_out(fixes: Sequence[FixOnRecord]) -> dict[str, list[bool]]:
-    """Repository -> for each of its fixes, whether it is in an interval made without them."""
-    held: dict[str, list[bool]] = {}
+def left_out(fixes: Sequence[FixOnRecord]) -> dict[str, list[tuple[FixOnRecord, Expectation]]]:
+    """Repository -> each of its fixes, with an interval made without all of them."""
+    held: dict[str, list[tuple[FixOnRecord, Expectation]]] = {}
     for name in Counter(fix.repository for fix in fixes):
         rest = [fix for fix in fixes if fix.repository != name]
-        held[name] = [_inside(f, spread(rest, f.kind)) for f in fixes if f.repository == name]
+        own = [fix for fix in fixes if fix.repository == name]
+        held[name] = [(f, expectation(f.expected, spread(rest, f.kind), f.gain)) for f in own]
     return held
 
 
-def _inside(fix: FixOnRecord, ends: tuple[float, float]) -> bool:
-    hope = expectation(fix.expected, ends, fix.gain)
+def holds(fix: FixOnRecord, hope: Expectation) -> bool:
     return hope.low <= fix.came <= hope.high
 
 
-def report(fixes: Sequence[FixOnRecord], say: Callable[[str], object] = print) -> None:
-    """One line per group, the coverage per repository, then the numbers per kind."""
-    for group in dict.fromkeys(fix.group for fix in fixes):
-        own = [fix for fix in fixes if fix.group == group]
-        bounded = [fix for fix in own if fix.gain is not None]
-        held = sum(fix.came <= FASTER * (fix.gain or 0.0) for fix in bounded)
-        near = sum(1 / 1.5 <= fix.expected / fix.came <= 1.5 for fix in own)
-        errors = [log((fix.expected - 1) / (fix.came - 1)) for fix in own if fix.expected > 1]
-        factor = exp(sum(min(abs(e), log(20)) for e in errors) / max(len(errors), 1))
-        say(
-            f"{group}: bound held {held} of {len(bounded)}; expected within 1.5x {near} of "
-            f"{len(own)}; factor error of the gain {factor:.2f}"
-        )
-    claimed, nothing = told_nothing_came(pairs())
-    say(f"pairs that brought nothing: {claimed} of {nothing} were promised more than {CLAIMS:g}x")
+def uncertainty(held: int, of: int) -> tuple[float, float]:
+    """Where the true share is nine times of ten (Wilson's interval)."""
+    share, z2 = held / of, NORMAL_90**2
+    middle = (share + z2 / (2 * of)) / (1 + z2 / of)
+    half = NORMAL_90 * sqrt(share * (1 - share) / of + z2 / (4 * of * of)) / (1 + z2 / of)
+    return middle - half, middle + half
+
+
+def error(of: Sequence[FixOnRecord]) -> float:
+    """By what factor the expected speed-up is off, in the mean of the logarithms."""
+    return exp(sum(abs(log(f.expected / f.came)) for f in of) / max(len(of), 1))
+
+
+def report(
+    fixes: Sequence[FixOnRecord], kept: Sequence[Pair], say: Callable[[str], object] = print
+) -> None:
+    """Say the scores: causes, bounds and expectations, intervals, then the misses."""
+    report_causes(kept, say)
+    report_bounds(fixes, say)
     own = [fix for fix in fixes if fix.group != PROBES]
-    of = left_out(own)
-    every = [inside for several in of.values() for inside in several]
-    say(f"in an interval made without its repository: {sum(every)} of {len(every)}")
-    for name, several in of.items():
-        say(f"  {name}: {sum(several)} of {len(several)}")
+    report_intervals(own, say)
     for kind in SPREAD:
         low, high = spread(own, kind)
         say(f"{kind}: {low:+.2f} to {high:+.2f}, {sum(fix.kind == kind for fix in own)} fixes")
 
 
-def main(folders: Sequence[str]) -> None:
-    """Keep the pairs of folders, if any are named: the first was looked at. Then report."""
+def report_causes(kept: Sequence[Pair], say: Callable[[str], object]) -> None:
+    """Say how often the cause was named first, beside NVIDIA's ranking of the same launches."""
+    faster = [pair for pair in kept if pair.became_faster]
+    say(
+        f"{len(kept)} pairs of {len({p.repository for p in kept})} repositories, "
+        f"{len(faster)} of them 5 % and more faster"
+    )
+    for who, ranks in (
+        ("profkit", [pair.rank for pair in faster]),
+        ("NVIDIA's rules, by their estimate", [pair.nvidia_rank for pair in faster]),
+    ):
+        first = sum(rank == 0 for rank in ranks)
+        three = sum(rank is not None and rank < 3 for rank in ranks)
+        say(f"{who}: cause named first in {first} of {len(ranks)}, among three in {three}")
+    claimed, nothing = told_nothing_came(kept)
+    say(f"pairs that brought nothing: {claimed} of {nothing} were promised more than {CLAIMS:g}x")
+
+
+def report_bounds(fixes: Sequence[FixOnRecord], say: Callable[[str], object]) -> None:
+    """Say how often bounds held and how near the expectations were, a line per group."""
+    for group in dict.fromkeys(fix.group for fix in fixes):
+        own = [fix for fix in fixes if fix.group == group]
+        bounded = [fix for fix in own if fix.gain is not None]
+        held = sum(fix.came <= FASTER * (fix.gain or 0.0) for fix in bounded)
+        near = sum(1 / 1.5 <= fix.expected / fix.came <= 1.5 for fix in own)
+        ratios = [(fix.expected - 1) / (fix.came - 1) for fix in own if fix.expected > 1]
+        within = sum(0.5 <= ratio <= 2 for ratio in ratios)
+        say(
+            f"{group}: bound held {held} of {len(bounded)}; expected within 1.5x {near} of "
+            f"{len(own)}, its gain within 2x {within}; factor error {error(own):.2f}"
+        )
+
+
+def report_intervals(own: Sequence[FixOnRecord], say: Callable[[str], object]) -> None:
+    """Say how often an interval held that was made without its repository, and the selective curve."""
+    of = left_out(own)
+    every = [made for several in of.values() for made in several]
+    inside = sum(holds(fix, hope) for fix, hope in every)
+    low, high = uncertainty(inside, len(every))
+    widths = [hope.high / hope.low for _, hope in every]
+    say(
+        f"in an interval made without its repository: {inside} of {len(every)} "
+        f"({100 * low:.0f} to {100 * high:.0f} %), median width {median(widths):.2f}"
+    )
+    for name, several in of.items():
+        say(f"  {name}: {sum(holds(*made) for made in several)} of {len(several)}")
+    for most in WIDTHS:
+        answered = [fix for fix, hope in every if hope.high / hope.low <= most]
+        if answered:
+            limit = f"up to {most:g} wide" if isfinite(most) else "all"
+            say(
+                f"answered {limit}: {len(answered)} of {len(every)}, factor error {error(answered):.2f}"
+            )
+
+
+def report_misses(kept: Sequence[Pair], say: Callable[[str], object] = print) -> None:
+    """Say where the cause was not named first: what was, and the counters that decided."""
+    for pair in kept:
+        if not pair.became_faster or pair.rank == 0:
+            continue
+        place = "not named" if pair.rank is None else f"place {pair.rank + 1}"
+        theirs = "not named" if pair.nvidia_rank is None else f"place {pair.nvidia_rank + 1}"
+        causes = [f.rule for f in pair.causes]
+        right = pair.rules[0] if pair.rank is None else causes[pair.rank]
+        said = causes[0] if causes else "nothing"
+        say(
+            f"{pair.name} ({pair.repository}), {pair.speedup:.2f}x: {right} {place}, NVIDIA's {theirs}; "
+            f"said {said}, as {pair.diagnosis.because}"
+        )
+
+
+def main(words: Sequence[str]) -> None:
+    """Keep the pairs of folders, if any are named. Then report."""
+    folders = [Path(word) for word in words if not word.startswith("--")]
     if folders:
-        kept = [p for n, folder in enumerate(folders) for p in keep(Path(folder), seen=n == 0)]
+        kept = [one for folder in folders for one in keep(folder)]
         KEPT.write_bytes(lzma.compress(json.dumps(kept, separators=(",", ":")).encode(), preset=9))
-    report([*probes(), *ladder(), *of_pairs(pairs())])
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    known = pairs()
+    if "--misses" in words:
+        report_misses(known)
+        return
+    report([*probes(), *ladder(), *of_pairs(known)], known)

@@ -149,6 +149,14 @@ FindingEntry = TypedDict(
 )
 
 
+class TogetherEntry(TypedDict):
+    """Two findings whose gains multiply, priced at once."""
+
+    rules: list[str]
+    gain: float | None
+    expect: Expectation
+
+
 class LaunchEntry(TypedDict):
     """One launch and the verdict on it; SI, shares from 0 to 1, null where not known."""
 
@@ -171,6 +179,7 @@ class LaunchEntry(TypedDict):
     saves_s: float | None
     metrics: dict[str, float | None]
     findings: list[FindingEntry]
+    together: TogetherEntry | None
     missing: tuple[Missing, ...]
     ncu_rules: tuple[NvidiaRule, ...]
     lines: tuple[HotLine, ...]

@@ -16,7 +16,9 @@ from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch, number_or_nan
 from profkit.errors import ProfkitError
 from profkit.files import expand_home, is_file
-from profkit.model.launch import is_impossible
+from profkit.model.launch import Launch, is_impossible
+from profkit.model.scenario import Estimate
+from profkit.reports import figures
 from profkit.reports.frame import frame_rows, without_attrs
 from profkit.reports.metrics import CATALOGUE
 
@@ -125,6 +127,12 @@ class Row:
         return Row(tuple(new if run is old else run for run in self.launches))
 
 
+def _code(run: Judged) -> tuple[float | None, ...]:
+    """What tells builds of one name apart: a Triton kernel is built anew for each constant and type."""
+    known = (run.values.get(name, nan) for name in ("registers", "shared_block"))
+    return tuple(None if isnan(value) else value for value in known)
+
+
 def _or_zero(seconds: float) -> float:
     return 0.0 if isnan(seconds) else seconds
 
@@ -168,7 +176,7 @@ def judged_rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]
     """
     alike: dict[tuple[Any, ...], list[Judged]] = {}
     for n, run in enumerate(launches):
-        key = (run.report, run.kernel, run.grid, run.block, run.status)
+        key = (run.report, run.kernel, run.grid, run.block, run.status, *_code(run))
         alike.setdefault((*key, n) if every else key, []).append(run)
     rows = [Row(tuple(group)) for group in alike.values()]
     return sorted(rows, key=lambda row: (-row.saved, -row.total))
@@ -331,7 +339,48 @@ def _lined(run: Judged, answer: HotLines) -> Judged:
         replace(f, where=tuple(_where(lines))) if (lines := answer.counters.get(f.rule)) else f
         for f in run.diagnosis.findings
     )
+    findings = tuple(
+        _without_gathers(run, f, share) if (share := answer.gathered.get(f.rule)) else f
+        for f in findings
+    )
+    if _is_triton(run.kernel, findings):
+        findings = tuple(map(_in_triton_words, findings))
     return replace(run, lines=listed, diagnosis=replace(run.diagnosis, findings=findings))
+
+
+_GATHERS = (
+    "Sort or group the indices so that neighbouring lanes read neighbouring elements, keep what is "
+    "gathered in shared memory or small enough for L2, or gather whole records of 32 bytes."
+)
+
+
+def _without_gathers(run: Judged, finding: Finding, share: float) -> Finding:
+    """Return a finding of unused sectors priced without those of gathers, which no layout fixes."""
+    waste = run.values.get("excess_sectors", nan)
+    if finding.status != "fires" or isnan(waste):
+        return finding
+    rest = Launch({**run.values, "excess_sectors": waste * (1 - share)})
+    asked = BY_ID[finding.rule].ask(rest)
+    worth = asked[1] if asked else Estimate(None, None)
+    part = figures.share(share)
+    why = f"{part} of them at gathers (an index loaded just before), which no layout fixes"
+    cause = f"{finding.cause}; {why}"
+    advice = finding.advice if asked else _GATHERS
+    return replace(finding, cause=cause, advice=advice, gain=worth.gain, expect=worth.expect)
+
+
+def _is_triton(kernel: str, findings: Iterable[Finding]) -> bool:
+    """Whether a kernel is Triton's: lines of Python, and a name without what Numba and CuTe add.
+
+    Triton calls it as its function is called; Numba mangles the name, CuTe's begins with its own word.
+    """
+    python = any(line.file.endswith(".py") for f in findings for line in f.where)
+    return python and kernel.isidentifier() and not kernel.startswith(("_Z", "kernel_cutlass"))
+
+
+def _in_triton_words(finding: Finding) -> Finding:
+    rule = BY_ID.get(finding.rule)
+    return replace(finding, advice=rule.triton) if rule and rule.triton else finding
 
 
 def _where(lines: Iterable[CounterLine]) -> Iterator[SourceShare]:

@@ -73,6 +73,15 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Together:
+    """Two findings of different kinds, priced at once: a better shape and less work multiply."""
+
+    rules: tuple[str, str]
+    gain: float | None  # the bound on the speed-up when both are gone
+    expect: Expectation
+
+
+@dataclass(frozen=True)
 class Hit:
     """A rule that fires.
 
@@ -98,6 +107,7 @@ class Rule:
         title: One line for tables.
         meaning: What happens in the hardware, and how the rule sees it.
         advice: What people do about it.
+        triton: The same where the kernel is Triton's; "" where its words are no others.
         check: The question; see the module's first lines.
         fires: Launches (metrics only) on which it must fire, the plainest one first.
         clear: Launches on which it must be clear, the one most like the first of `fires` first.
@@ -124,6 +134,7 @@ class Rule:
     check: Callable[[Launch], Hit | None]
     fires: tuple[Mapping[str, float], ...]
     clear: tuple[Mapping[str, float], ...]
+    triton: str = ""
     looks: str = ""
     explains: tuple[str, ...] = ()
     note: bool = False
@@ -180,6 +191,9 @@ class Diagnosis:
     # The time over the time at which the unit that binds is at what it can reach, doing the same
     # work. None when not collected.
     headroom: float | None = None
+    together: Together | None = (
+        None  # what two of the findings are worth at once; None: no more than one
+    )
 
     @property
     def top(self) -> Finding | None:

@@ -17,15 +17,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from math import nan
+from math import log, nan
 from typing import Any
 
-from profkit.diagnosis.rule import Bound, Diagnosis, Finding, NearBorder, Rule
+from profkit.diagnosis.rule import Bound, Diagnosis, Finding, NearBorder, Rule, Together
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.rules.waits import stall_shares, waits_for
 from profkit.model.launch import Launch, Missing, NotCollected, idleness
 from profkit.model.resources import Use, next_limit, uses
-from profkit.model.scenario import AT_ROOF, headroom
+from profkit.model.scenario import AT_ROOF, estimate, headroom
 from profkit.reports.figures import share
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import FEWEST
@@ -45,11 +45,14 @@ class _Facts:
     usages: tuple[Use, ...]
     shape: Diagnosis | None
     worth: float
+    waste: float  # the most that is to be expected of leaving out work that need not be done
 
 
 def decide_bound(launch: Launch) -> Diagnosis:
     """Return the verdict on a launch that ncu could measure, without findings."""
-    facts = _Facts(tuple(uses(launch)), *_shape(launch))
+    shape, worth = _shape(launch)
+    waste = _waste(launch) if shape else 1.0
+    facts = _Facts(tuple(uses(launch)), shape, worth, waste)
     verdict = _choose(facts, launch)
     border = _border(verdict, facts, launch)
     if border is None:
@@ -61,7 +64,7 @@ def decide_bound(launch: Launch) -> Diagnosis:
 def _choose(facts: _Facts, launch: Launch) -> Diagnosis:
     near = [u for u in facts.usages if u.near]
     sure = any(u.share >= u.resource.peak.sure for u in near)
-    if facts.shape and facts.worth >= WORTH and not sure:
+    if facts.shape and facts.worth >= max(WORTH, facts.waste) and not sure:
         return facts.shape
     if near:
         return _full(near)
@@ -75,6 +78,23 @@ def _choose(facts: _Facts, launch: Launch) -> Diagnosis:
     if not (units or launch.known("memory_busy")):
         return _partial(launch, facts.usages)
     return _latency(launch, facts.usages)
+
+
+def _waste(launch: Launch) -> float:
+    """The most that is to be expected of work that need not be done, 1 where there is none.
+
+    A wait of an empty machine is another name of its shape; wasted work is not: it takes its time on
+    however many SMs it is spread.
+    """
+    worth = 1.0
+    for rule in ALL:
+        if rule.fix is None or rule.fix.kind != "waste":
+            continue
+        with suppress(NotCollected, ArithmeticError):
+            asked = rule.ask(launch)
+            if asked and asked[1].expect:
+                worth = max(worth, asked[1].expect.gain)
+    return worth
 
 
 def _partial(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
@@ -199,6 +219,12 @@ def _moved(facts: _Facts, figure: int, factor: float, launch: Launch) -> _Facts:
     return replace(facts, usages=tuple(usages))
 
 
+MOST = 0.5  # of what the wait itself is worth: a cause of less does not explain it
+# Kinds of fixes whose gains multiply: where work is done, and how much of it there is.
+_GROUPS = {"shape": "shape", "places": "shape", "waste": "waste"}
+NOTHING_TO_WIN = (
+    1.05  # expected speed-up below which a finding is none: clocks and inputs do as much
+)
 WORTH_NAMING = 1.1  # gain from which a special cause is named before the plain one
 RECORD = "run record"  # the section of what profkit writes beside a report
 ROOF = "at the hardware limit: cannot go faster without doing less work"
@@ -259,6 +285,7 @@ def _judge_collected(
         asked.append((rule, found))
     asked = _at_roof(asked, room)
     lead = _leads(verdict, asked)
+    asked = [(rule, _worth_a_line(rule, found, lead)) for rule, found in asked]
     order = {"fires": 0, "unknown": 1, "clear": 2}
 
     def rank(found: Finding) -> tuple[int, bool, int, float]:
@@ -266,7 +293,31 @@ def _judge_collected(
         return order[found.status], found.note, place, -found.worth
 
     findings = tuple(sorted((found for _, found in asked), key=rank))
-    return replace(verdict, findings=findings, headroom=room)
+    both = _price_together(launch, [f for f in findings if f.status == "fires" and not f.note])
+    return replace(verdict, findings=findings, headroom=room, together=both)
+
+
+def _price_together(launch: Launch, firing: Sequence[Finding]) -> Together | None:
+    """Return what a launch's shape and wasted work are worth at once, the first finding of each kind.
+
+    Each one's own price takes the other for given. A wait is priced with neither: more warps hide it,
+    and less work ends it.
+    """
+    fixes = {f.rule: BY_ID[f.rule].fix for f in firing if f.rule in BY_ID}
+    first: dict[str, Finding] = {}
+    for finding in firing:
+        fix = fixes.get(finding.rule)
+        group = _GROUPS.get(fix.kind or "") if fix else None
+        if group and finding.expect and finding.expect.gain >= WORTH:
+            first.setdefault(group, finding)
+    if len(first) < 2:
+        return None
+    shape, waste = first["shape"], first["waste"]
+    worth = estimate(launch, *(fix for f in (shape, waste) if (fix := fixes[f.rule])))
+    if worth.expect is None or worth.expect.gain < WORTH_NAMING * max(shape.worth, waste.worth):
+        return None
+    rules = tuple(f.rule for f in firing if f in (shape, waste))
+    return Together((rules[0], rules[1]), worth.gain, worth.expect)
 
 
 def _name_impossible(verdict: Diagnosis, launch: Launch) -> Diagnosis:
@@ -357,6 +408,17 @@ def _at_roof(asked: list[Asked], room: float | None) -> list[Asked]:
     return [(rule, mark(f) if rule.id in full else f) for rule, f in asked]
 
 
+def _worth_a_line(rule: Rule, found: Finding, lead: list[str]) -> Finding:
+    """Return the finding, or clear where nothing is to be expected of it that a clock would show.
+
+    What leads stays: it says what the launch is bound by.
+    """
+    expected = found.expect
+    if expected is None or expected.gain >= NOTHING_TO_WIN or found.rule in lead[:1]:
+        return found
+    return _clear(found.rule, found.note, rule.title)
+
+
 def _leads(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
     """Return the rules that name the verdict's cause, the first one first.
 
@@ -370,7 +432,25 @@ def _leads(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
     plain = [f for rule, f in causes if rule.explains in alone]
     special = [f for rule, f in causes if rule.explains not in alone]
     special = [f for f in special if (f.gain or WORTH_NAMING) >= WORTH_NAMING]
+    waits = [
+        f for rule, f in causes if rule.explains in alone and rule.fix and rule.fix.kind == "wait"
+    ]
+    whole = max((f.worth for f in waits), default=1.0)
+    special = [f for f in special if f.gain is None or log(max(f.worth, 1.0)) >= MOST * log(whole)]
     # One that no counter bounds (contended atomics) comes first: nothing says that it is small.
     special.sort(key=lambda f: (f.gain is not None, -f.worth))
     first = [f for rule, f in fires if rule.leads]
+    first += _before(verdict, fires, [*special, *plain])
     return [f.rule for f in (*first, *special, *plain)]
+
+
+def _before(verdict: Diagnosis, fires: list[Asked], lead: list[Finding]) -> list[Finding]:
+    """Return what comes before the findings of the verdict's limiter, as it is worth more.
+
+    Where warps wait, that is wasted work of which more is to be expected: it need not be done, whatever
+    they wait for.
+    """
+    if verdict.bound == "latency" and lead and lead[0].gain is not None:
+        waste = [f for rule, f in fires if rule.fix and rule.fix.kind == "waste" and not rule.note]
+        return [f for f in waste if f.worth > lead[0].worth]
+    return []

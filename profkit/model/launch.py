@@ -370,6 +370,36 @@ def sector_waste(launch: Launch) -> tuple[float, str]:
     )
 
 
+LANE_BYTES = 16  # the widest access of a lane
+# One sector a request is a word that all lanes share as often as a byte each: not known to be narrow.
+NOT_SHARED = 1.5
+_ARITHMETIC = ("inst_fp32", "inst_fp64", "inst_half", "inst_matrix", "inst_xu")
+
+
+def lane_bytes(launch: Launch) -> float:
+    """Bytes that a lane asks for with one global load: 32 lanes share sectors of 32 bytes."""
+    sectors = launch["global_load_sectors_per_request"]
+    return min(float(LANE_BYTES), sectors * (1 - launch.get("excess_sectors", 0.0)))
+
+
+def arithmetic(launch: Launch) -> float:
+    """Share of the instructions that compute in floating point: the problem's own, however written."""
+    own = sum(launch.get(kind, 0.0) for kind in _ARITHMETIC)
+    return min(1.0, own / max(launch["instructions"], 1.0))
+
+
+def widened(launch: Launch) -> float:
+    """Share of the instructions that stays if each lane moves 16 bytes at once; 1 where it does.
+
+    Loads, stores, their addresses and what steps from one to the next go; the arithmetic stays.
+    """
+    wide = lane_bytes(launch)
+    if wide < NOT_SHARED:
+        return 1.0
+    own = arithmetic(launch)
+    return own + (1 - own) * wide / LANE_BYTES
+
+
 def _past_l1(launch: Launch, waste: float) -> float:
     """Share of the sectors behind L1 that are wasted: what L1 serves again costs nothing there."""
     if not launch.known(*_SECTORS, "l2_read_bytes", "l2_write_bytes"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import inf
 from operator import itemgetter
 from typing import Literal
@@ -35,6 +36,7 @@ CROWDED = 0.7
 READY = 0.65  # issue slots used from which warps that wait for a slot are enough of a sign
 CROWDED_DRAM = 0.6
 LOADING = 0.8  # "nearly all": with less than this, a fifth of the warps had something else to do
+WIDE = 8  # sectors of a request (of 4 when each of 32 lanes asks for 4 bytes) that half fill it
 THROTTLED = 0.2  # the LSU's own queue is full, or stores cannot leave: no latency looks like that
 FOREMOST = 0.8  # a queue is the cause if no other wait is clearly longer than it
 ALONE = 1.5  # ready warps say little of a half-used scheduler unless they outweigh all other waits
@@ -42,6 +44,11 @@ ALONE = 1.5  # ready warps say little of a half-used scheduler unless they outwe
 # everything in flight (gather-dram, H200), whatever else is fixed. DRAM fetching nearly two sectors
 # for each that missed tells them from streams.
 SCATTERED, PAIRED = 0.55, 1.8
+# Share of writes among DRAM's bytes, and what the best stream on record with it got of the pins' rate:
+# turning the bus around costs time. On an H200 and an H100 the same within a percent but for copies:
+# 0.83 and 0.89.
+MIXED = 0.90  # where the share of writes is not known: between the best and the worst of them
+STREAMS = ((0.0, 0.94), (0.2, 0.92), (0.33, 0.91), (0.5, 0.86), (1.0, 0.875))
 WORKING = ("selected", "not_selected")  # a warp in these states waits for no event
 
 
@@ -159,7 +166,7 @@ _L1 = (
     "local_store_sectors"
 )
 RESOURCES: tuple[Resource, ...] = (
-    _row("dram dram-bandwidth", units.dram, DRAM, 0.92, _LOADS, "dram_bytes"),
+    _row("dram dram-bandwidth", units.dram, DRAM, 0.94, _LOADS, "dram_bytes"),
     _row("l2 l2-bandwidth", units.l2, L2, 0.85, _LOADS, "l2_bytes"),
     _row("l1 l1-bandwidth", units.l1, L1TEX, 0.97, "lg_throttle", _L1),
     _row("shared shared-bandwidth", units.shared, L1TEX, 0.97, _SHARED, "shared_wavefronts"),
@@ -275,7 +282,20 @@ def scattered(launch: Launch) -> bool:
 
 def reach(unit: str, launch: Launch) -> float:
     """Return the share of its peak that a unit can get to in a launch with this access pattern."""
-    return SCATTERED if unit == "dram" and scattered(launch) else REACH[unit]
+    if unit != "dram":
+        return REACH[unit]
+    return SCATTERED if scattered(launch) else streamed(launch)
+
+
+def streamed(launch: Launch) -> float:
+    """Share of the pins' rate that a stream with this part of writes gets, between what was measured."""
+    if not launch.known("dram_write", "dram_bytes") or launch["dram_bytes"] <= 0:
+        return MIXED
+    part = min(1.0, launch["dram_write"] / launch["dram_bytes"])
+    for (few, before), (many, after) in pairwise(STREAMS):
+        if part <= many:
+            return before + (after - before) * (part - few) / (many - few)
+    return STREAMS[-1][1]
 
 
 def _queues(resource: Resource, launch: Launch) -> bool:
@@ -293,17 +313,21 @@ def _queues(resource: Resource, launch: Launch) -> bool:
     return waiting >= FOREMOST * max(others, default=0.0)
 
 
+def _crowded(launch: Launch) -> bool:
+    """Whether as many requests are in flight as an SM can have, and wide ones."""
+    if launch["dram_busy"] < CROWDED_DRAM or launch.get("occupancy", 0.0) < CROWDED:
+        return False
+    wide = launch.get("global_load_sectors_per_request", inf) >= WIDE
+    return wide and launch["stall_long_scoreboard"] >= LOADING
+
+
 def _loads_queue(resource: Resource, launch: Launch) -> bool:
     """Waiting for loads is also what latency looks like: here more warps would not help."""
     if resource.limiter == "l2" and launch.get("dram_busy", 0.0) >= launch["l2_cache_busy"]:
         return False  # the stream that L2 passes on queues for DRAM
     if launch.get("stall_lg_throttle", 0.0) + launch.get("stall_drain", 0.0) >= THROTTLED:
         return True
-    if (
-        resource.limiter == "dram"
-        and launch["dram_busy"] >= CROWDED_DRAM
-        and (launch.get("occupancy", 0.0) >= CROWDED and launch["stall_long_scoreboard"] >= LOADING)
-    ):
+    if resource.limiter == "dram" and _crowded(launch):
         return True
     try:
         return load_wait(launch) >= QUEUED_LOAD_CYCLES

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from itertools import product
+from tokenize import COMMENT, DEDENT, ENDMARKER, INDENT, NEWLINE, NL, TokenError, generate_tokens
 from typing import Any
 
 from profkit.reports.cubin import Function, launched
@@ -26,6 +27,7 @@ from profkit.reports.instruction import (
     GROUPED,
     INDIRECT,
     L1TEX,
+    LOADED,
     MIO,
     STORES,
     TENSOR,
@@ -99,6 +101,41 @@ def producers(program: Program, pc: int, state: str = "") -> list[Instruction]:
     if state in _UNITS:
         sources = {n for n in sources if program.instructions[n].opcode in _UNITS[state]} or sources
     return [program.instructions[n] for n in sorted(sources)]
+
+
+def is_gather(program: Program, pc: int) -> bool:
+    """Whether a load's address is made of a value loaded for just this access, as x[column[i]] is.
+
+    An index that steps through a loop from a loaded start (a row of a sparse matrix) is none: other
+    threads could take its neighbours.
+    """
+    at = program.index.get(pc)
+    if at is None or program.instructions[at].opcode not in LOADED:
+        return False
+    made: set[str] = set()
+    seen: set[tuple[int, int]] = set()
+    open_ = [(at, register) for register in program.instructions[at].reads]
+    while open_ and len(seen) < BOUND:
+        behind, register = open_.pop()
+        if (behind, register) in seen:
+            continue
+        seen.add((behind, register))
+        for n in _writers(program, behind, register):
+            instruction = program.instructions[n]
+            if instruction.opcode in LOADED:
+                made.add("loaded")
+            elif n in _writers(program, n, register):
+                made.add("stepped")
+            else:
+                open_ += [(n, source) for source in instruction.reads]
+    return made == {"loaded"}
+
+
+def _writers(program: Program, at: int, register: int) -> set[int]:
+    """Return the instructions that a register's value at a place may be of, the nearest on each path."""
+    code = program.instructions
+    walk = _walk(program, at, lambda n: register in code[n].writes and code[n].guard is None)
+    return {n for n in walk if register in code[n].writes}
 
 
 def _walk(program: Program, at: int, stop: Callable[[int], bool]) -> Iterator[int]:
@@ -192,11 +229,16 @@ def _of_groups(program: Program, sources: set[int]) -> set[int]:
 # A line is (file, line); an instruction without one is its own: (None, address).
 Place = tuple[str | None, int]
 
-# Headers of the toolkit, where atomicAdd and __expf are lines of their own. Who reads a finding asks
-# for the line that calls them: the nearest instruction in a file that is not the toolkit's.
+# Headers of the toolkit, where atomicAdd and __expf are lines of their own, and Triton's library,
+# where tl.sum and tl.cumsum are. Who reads a finding asks for the line that calls them: the nearest
+# instruction in a file that is not a library's.
 _TOOLKIT = re.compile(
     r"/(?:targets/[^/]+|cuda[^/]*)/include/|/include/(?:cuda|crt|cooperative_groups)"
+    r"|/triton/(?:language|experimental)/"
 )
+_FUNCTION = re.compile(r"(\s*)def\s+(\w+)\s*\(")
+_CALL = re.compile(r"(\w+)\s*\(")  # the last name of what is called: sum of tl.sum(
+_BETWEEN_STATEMENTS = (NL, COMMENT, INDENT, DEDENT, ENDMARKER)
 _NEAR = 24  # instructions before and behind among which it is looked for
 _FIRST = 8  # instructions by which a function is known
 _OPCODE = re.compile(r"\s*(?:@!?U?P[\dT]\s+)?([A-Z][A-Z0-9_]*)")  # at the start of an instruction
@@ -213,6 +255,7 @@ class LaunchedCode:
         self.producers: Callable[[int, str], list[int]] = cache(self._producers)
         self._function_code = cache(self._decoded)
         self._word = cache(self._disassembled)
+        self._statements = cache(lambda file: python_statements(self.sources[file]))
 
     def values(self, terms: Mapping[str, float]) -> dict[int, float] | None:
         """Return address -> sum of factor x metric; None when one of them was not collected."""
@@ -236,7 +279,29 @@ class LaunchedCode:
         for file, line in table.stack(pc - (start or 0)) if table else ():
             if not _TOOLKIT.search(file):
                 return _cleaned(file), line
-        return self._neighbour(pc) or place
+        near = self._neighbour(pc)
+        return (near and self._call_near(place, near)) or near or place
+
+    def _call_near(self, inside: Place, near: Place) -> Place | None:
+        """Return the statement that calls what a line of a Python library is in, the nearest to a line.
+
+        Triton's cubins have no word of who called what is inlined. Where the report has both sources,
+        the names tell: tl.sum is `def sum`, and what it adds up with `def _sum_combine`.
+        """
+        library, (file, line) = self.sources.get(inside[0] or "", []), near
+        own = self.sources.get(file or "", [])
+        if file is None or not file.endswith(".py") or not library or not own or line is None:
+            return None
+        name = enclosing_function(library, inside[1])[0]
+        first, last = enclosing_function(own, line)[1]
+        names = {name, *name.split("_")} - {""}
+        spans = {span for at, span in self._statements(file).items() if first < at <= last}
+        calls = [
+            start
+            for start, end in sorted(spans)
+            if names & set(_CALL.findall(" ".join(own[start - 1 : end])))
+        ]
+        return (file, min(calls, key=lambda at: abs(at - line))) if calls else None
 
     def _neighbour(self, pc: int) -> Place | None:
         """Return the line of an instruction near by; its operands are made before it."""
@@ -259,16 +324,32 @@ class LaunchedCode:
         files = self._action.source_files().items()
         return {clean(name): clean(text).splitlines() for name, text in files if text}
 
-    def source(self, file: str | None, line: int | None) -> str | None:
-        """Return the text of a line, None where the report has no source for it."""
+    def source(self, file: str | None, line: int | None, *, whole: bool = True) -> str | None:
+        """Return the text of a line, None where the report has no source for it.
+
+        Of Python it is the whole statement: `x_ptr + offsets,` alone says nothing. A listing has the
+        lines before and behind anyway, and takes it without.
+        """
         texts = self.sources.get(file or "", [])
-        return texts[line - 1] if line and line <= len(texts) else None
+        if not file or not line or line > len(texts):
+            return None
+        if not whole or not file.endswith(".py"):
+            return texts[line - 1]
+        first, last = self._statements(file).get(line, (line, line))
+        if first == last:
+            return texts[line - 1]
+        return " ".join(text.strip() for text in texts[first - 1 : last])[:STATEMENT]
 
     def opcode(self, pc: int) -> str:
         """Return the opcode at an address; "" when unknown."""
         program = self._program(pc)
         at = program.index.get(pc) if program else None
         return self._word(pc) if program is None or at is None else program.instructions[at].opcode
+
+    def is_gather(self, pc: int) -> bool:
+        """Whether a load's index was loaded just for it; False where the machine code is not known."""
+        program = self._program(pc)
+        return program is not None and is_gather(program, pc)
 
     def _producers(self, pc: int, state: str) -> list[int]:
         """Return the addresses of what an instruction in a warp state waits for; see producers."""
@@ -321,6 +402,44 @@ class LaunchedCode:
 
 
 _cleaned = cache(clean)
+STATEMENT = 160  # characters of a statement over several lines
+
+
+def enclosing_function(texts: Sequence[str], line: int | None) -> tuple[str, tuple[int, int]]:
+    """Return the name and the lines of the Python function that a line is in; ("", (0, 0)) for none."""
+    for at in range(min(line or 0, len(texts)), 0, -1):
+        found = _FUNCTION.match(texts[at - 1])
+        if found:
+            inside = [
+                n
+                for n, text in enumerate(texts[at:], at + 1)
+                if text.strip() and _indent(text) <= len(found[1])
+            ]
+            return found[2], (at, inside[0] - 1 if inside else len(texts))
+    return "", (0, 0)
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip())
+
+
+def python_statements(texts: Sequence[str]) -> dict[int, tuple[int, int]]:
+    """Return line -> first and last line of its statement, as far as the text is Python."""
+    lines = iter(f"{text}\n" for text in texts)
+    spans: dict[int, tuple[int, int]] = {}
+    first = 0
+    try:
+        for token in generate_tokens(lambda: next(lines, "")):
+            if token.type in _BETWEEN_STATEMENTS:
+                continue
+            first = first or token.start[0]
+            if token.type == NEWLINE:
+                span = first, token.start[0]
+                spans |= dict.fromkeys(range(span[0], span[1] + 1), span)
+                first = 0
+    except (TokenError, SyntaxError):
+        return spans  # cut, or no Python: what was read until there is right
+    return spans
 
 
 def _instances(action: Any, name: str) -> dict[int, float] | None:

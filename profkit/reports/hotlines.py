@@ -42,6 +42,7 @@ __all__ = ["prepare_child"]
 # The warp was issuing: a sample like the others, but nothing that it waited for.
 _ISSUING = "selected"
 _FIXED = "wait"
+_EXCESS = "excess-sectors"
 _OTHERS = "the process that read it answered other requests"
 
 
@@ -85,6 +86,9 @@ COLUMNS = tuple(column.name for column in fields(CounterLine))
 class HotLines:
     counters: Mapping[str, tuple[CounterLine, ...]]
     sampled: tuple[CounterLine, ...]
+    # Key -> share of its counter at loads whose index was loaded just for them; where it is of sectors
+    # beyond the ideal.
+    gathered: Mapping[str, float] = field(default_factory=dict)
 
 
 def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[HotLines]:
@@ -207,7 +211,20 @@ def _answer(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
     rows = [*listed, *_between(kernel, listed, request.around)]
     # A listing needs its indentation; a line alone does not.
     sampled = tuple(_sourced(kernel, x, strip=not request.around) for x in rows)
-    return HotLines({key: first(tuple(names)) for key, names in request.counters.items()}, sampled)
+    counters = {key: first(tuple(names)) for key, names in request.counters.items()}
+    beyond = [key for key, names in request.counters.items() if _EXCESS in names]
+    return HotLines(counters, sampled, {key: _gathered(kernel) for key in beyond})
+
+
+def _gathered(kernel: LaunchedCode) -> float:
+    """Return the share of the sectors beyond the ideal that gathers have; 0 where nothing is known."""
+    for terms in COUNTERS[_EXCESS].alternatives:
+        values = kernel.values(terms)
+        if values is not None:
+            excess = {pc: value for pc, value in values.items() if value > 0}
+            gathers = sum(value for pc, value in excess.items() if kernel.is_gather(pc))
+            return gathers / sum(excess.values()) if excess else 0.0
+    return 0.0
 
 
 def _first(kernel: LaunchedCode, names: Sequence[str], count: int) -> list[CounterLine]:
@@ -301,7 +318,7 @@ def _instruction(
 
 
 def _sourced(kernel: LaunchedCode, line: CounterLine, *, strip: bool = True) -> CounterLine:
-    text = kernel.source(line.file, line.line)
+    text = kernel.source(line.file, line.line, whole=strip)
     if text is None:
         return line
     return replace(line, source=text.strip() if strip else text.rstrip())

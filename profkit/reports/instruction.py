@@ -41,6 +41,10 @@ class Instruction:
     target: int | None = None  # address that it may jump to, where that is known
     scoreboard: tuple[int, int] | None = None  # of a DEPBAR: which, and how many may stay open
     control: Control = Control(0, None, None, 0)
+    # Registers of a load or of integer arithmetic: those that it writes, and those that an address which
+    # it makes or uses is made of. Of other instructions none is read.
+    writes: tuple[int, ...] = ()
+    reads: tuple[int, ...] = ()
 
 
 def control(high: int) -> Control:
@@ -161,9 +165,46 @@ def decode(
                 target=_target(low, high, pc, capability) if low & 0xFFF in _JUMPS else None,
                 scoreboard=(low >> 44 & 7, low >> 38 & 0x3F) if opcode == "DEPBAR" else None,
                 control=control(high),
+                writes=_written(low, high, opcode),
+                reads=_read(low, high, opcode),
             )
         )
     return instructions
+
+
+# Loads from memory, whose result may be an index.
+LOADED = opcode_set("LD LDG LDL LDS")
+# What addresses are made with.
+ADDRESSING = FAMILIES["int"] - opcode_set("ISETP") | opcode_set("MOV")  # that sets a predicate
+_ZERO = 255  # the register RZ
+_WIDE = 0x025  # IMAD.WIDE writes two registers, and adds two
+_ALL_REGISTERS = 1  # the form of operands in which the second is a register, too
+_WORDS = {5: 2, 6: 4}  # size field of a load -> registers that it writes, else one
+
+
+def _written(low: int, high: int, opcode: str) -> tuple[int, ...]:
+    """Return the registers that a load or an instruction of integers writes."""
+    first = low >> 16 & 0xFF
+    if first == _ZERO:
+        return ()
+    if opcode in LOADED:
+        return tuple(range(first, first + _WORDS.get(high >> 9 & 7, 1)))
+    if opcode not in ADDRESSING:
+        return ()
+    return (first, first + 1) if low & 0x1FF == _WIDE else (first,)
+
+
+def _read(low: int, high: int, opcode: str) -> tuple[int, ...]:
+    """Return the registers of a load's address, or of the operands of an instruction of integers."""
+    first = low >> 24 & 0xFF
+    if opcode in LOADED:
+        return (first,) if first != _ZERO else ()
+    if opcode not in ADDRESSING:
+        return ()
+    operands = [first, high & 0xFF]
+    if low >> 9 & 7 == _ALL_REGISTERS:
+        operands.append(low >> 32 & 0xFF)
+    return tuple(register for register in operands if register != _ZERO)
 
 
 def name(low: int, capability: int) -> str | None:

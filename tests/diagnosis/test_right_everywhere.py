@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profkit.diagnosis.rule import Diagnosis, Finding
+from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.model.launch import Launch, idleness
 from profkit.model.resources import ISSUE
@@ -324,3 +325,201 @@ def test_notes_on_the_measurement_come_last() -> None:
     assert fires(diagnosis)[-1] == "clocks-unsteady"
     assert diagnosis.top is not None
     assert diagnosis.top.rule == "long-scoreboard"
+
+
+STREAM = {
+    **BUSY,
+    **STALLS,
+    "dram_bytes": 1e9,
+    "dram_write": 0.0,
+    "stall_long_scoreboard": 0.9,
+    "stall_selected": 0.05,
+    "stall_barrier": 0.0,
+    "occupancy": 0.95,
+    "inst_global_load": 1e6,
+    "warp_latency": 400.0,
+    "instructions": 1e6,
+}
+
+
+@pytest.mark.parametrize(
+    ("sectors", "bound"),
+    [
+        (4.0, "latency"),  # a quarter of the bytes that as many requests could ask for
+        (16.0, "memory"),
+    ],
+)
+def test_dram_at_two_thirds_is_full_only_where_the_requests_in_flight_are_wide(sectors, bound):
+    launch = {**STREAM, "dram_busy": 0.67, "global_load_sectors_per_request": sectors}
+    assert judge_launch(launch).bound == bound
+
+
+@pytest.mark.parametrize("busy", [0.76, 0.80, 0.85])
+def test_of_a_stream_with_room_it_is_said_what_the_same_bytes_could_gain(busy):
+    """Reads get 94 % of the pins' rate; the wait for them is a cause beside DRAM."""
+    said = judge_launch({**STREAM, "dram_busy": busy, "global_load_sectors_per_request": 16.0})
+    dram = finding(said, "dram-bandwidth")
+    assert said.top == dram
+    assert dram.expect is not None
+    assert dram.expect.gain == pytest.approx(0.94 / busy)
+    assert finding(said, "long-scoreboard").status == "fires"
+
+
+def test_of_a_stream_without_room_nothing_is_promised():
+    said = judge_launch({**STREAM, "dram_busy": 0.9, "global_load_sectors_per_request": 4.0})
+    assert said.top is not None
+    assert said.top.at_roof
+    for rule in ("long-scoreboard", "narrow-accesses"):
+        assert finding(said, rule).status == "clear"
+
+
+SMALL = {
+    **BUSY,
+    **STALLS,
+    "grid_size": 192.0,
+    "sm_count": 132.0,
+    "block_size": 32.0,
+    "waves": 0.2,
+    "sm_active": 0.95,
+    "sm_active_max": 0.97,
+    "time": 7e-4,
+    "shared_busy": 0.4,
+    "lsu_data_busy": 0.4,
+    "l1_busy": 0.4,
+    "issue_busy": 0.02,
+    "stall_short_scoreboard": 0.75,
+    "stall_selected": 0.05,
+    "stall_long_scoreboard": 0.05,
+    "stall_barrier": 0.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("excess", "first"), [(0.9, "shared-bank-conflicts"), (0.0, "grid-too-small")]
+)
+def test_a_launchs_shape_leads_where_no_wasted_work_is_worth_more(excess, first):
+    said = judge_launch({**SMALL, "excess_shared_wavefronts": excess})
+    assert said.top is not None
+    assert said.top.rule == first
+
+
+def test_a_shape_and_wasted_work_are_priced_together():
+    said = judge_launch({**SMALL, "excess_shared_wavefronts": 0.9})
+    both = said.together
+    assert both is not None
+    assert set(both.rules) == {"grid-too-small", "shared-bank-conflicts"}
+    single = [finding(said, rule).expect.gain for rule in both.rules]
+    assert both.expect.gain > 1.1 * max(single)
+    assert judge_launch({**SMALL, "excess_shared_wavefronts": 0.0}).together is None
+
+
+def test_a_tie_that_the_carve_out_makes_does_not_hide_the_registers():
+    """One block of 1,024 threads by registers; the driver chose shared memory for that one block."""
+    launch = {
+        **BUSY,
+        **STALLS,
+        "stall_long_scoreboard": 0.7,
+        "blocks_per_sm": 1.0,
+        "limit_registers": 1.0,
+        "limit_shared": 1.0,
+        "limit_warps": 2.0,
+        "limit_blocks": 32.0,
+        "occupancy_limit": 0.5,
+        "waves": 60.0,
+        "issue_busy": 0.3,
+        "issue_busy_active": 0.3,
+        "shared_block": 5120.0,
+    }
+    assert finding(judge_launch(launch), "occupancy-registers").status == "fires"
+    # With 4 KB less there would be room for a second: shared memory is a limit of its own.
+    assert (
+        finding(judge_launch({**launch, "shared_step": 4096.0}), "occupancy-registers").status
+        == "clear"
+    )
+
+
+HOT = {
+    **BUSY,
+    **STALLS,
+    "l2_atomic_sectors": 0.8e6,
+    "l2_sectors": 1e7,
+    "cycles": 1e6,
+    "l2_busy": 0.105,
+    "l2_busy_max": 0.78,
+    "l2_atomics_busy": 0.02,
+    "shared_atomics": 0.0,
+    "instructions": 1e7,
+    "inst_global_load": 1e5,
+    "inst_async_copy": 0.0,
+    "inst_texture": 0.0,
+    "warp_latency": 2000.0,
+    "stall_long_scoreboard": 0.95,
+    "stall_barrier": 0.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({}, "fires"),
+        # Hardly any atomics: something else fills that slice.
+        ({"l2_atomic_sectors": 1e5}, "clear"),
+        # Slices are filled unevenly, but none by a hot word.
+        ({"l2_busy_max": 0.2}, "clear"),
+    ],
+)
+def test_what_fills_one_slice_is_told_by_the_atomics_that_could(change, status):
+    """nvcc makes one atomic of a warp's 32: 8 % of L2's sectors, and all of a slice's time."""
+    said = judge_launch({**HOT, **change})
+    found = finding(said, "atomics-contention")
+    assert found.status == status
+    if status == "fires":
+        assert said.top == found
+        assert (found.gain, found.expect) == (None, None)
+
+
+def test_what_nobody_would_see_on_a_clock_is_no_finding():
+    """Bank conflicts that the warps hardly wait for: their bound is 1.1x, and 1.02x is expected."""
+    launch = {
+        **BUSY,
+        **STALLS,
+        "shared_busy": 0.2,
+        "stall_short_scoreboard": 0.1,
+        "stall_mio_throttle": 0.0,
+        "stall_barrier": 0.0,
+    }
+    few, many = (
+        finding(judge_launch({**launch, "excess_shared_wavefronts": part}), "shared-bank-conflicts")
+        for part in (0.21, 0.9)
+    )
+    assert (few.status, many.status) == ("clear", "fires")
+    assert many.expect.gain >= 1.05
+    assert BY_ID["shared-bank-conflicts"].check(
+        Launch({**launch, "excess_shared_wavefronts": 0.21})
+    )
+
+
+def test_a_cause_that_explains_little_of_a_wait_is_not_named_for_it():
+    """Half of the places taken is worth 2x; that barriers expose everything before them, 6x."""
+    launch = {
+        **BUSY,
+        "stall_barrier": 0.94,
+        "stall_selected": 0.02,
+        "stall_long_scoreboard": 0.02,
+        "stall_wait": 0.02,
+        "blocks_per_sm": 1.0,
+        "limit_registers": 1.0,
+        "limit_shared": 9.0,
+        "limit_warps": 2.0,
+        "limit_blocks": 32.0,
+        "occupancy_limit": 0.5,
+        "waves": 60.0,
+        "issue_busy": 0.05,
+        "issue_busy_active": 0.05,
+        "l1_busy": 0.1,
+        "dram_busy": 0.04,
+    }
+    said = judge_launch(launch)
+    assert said.top is not None
+    assert said.top.rule == "barrier-wait"
+    assert finding(said, "occupancy-registers").status == "fires"

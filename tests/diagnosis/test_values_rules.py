@@ -192,7 +192,7 @@ def test_few_threads_of_a_warp(values, gain):
 
 
 APART = {
-    "fp32_fused": 0.2,
+    "fp32_fused": 0.05,
     "inst_fp32": 50.0,
     "instructions": 100.0,
     "issue_busy": 0.5,
@@ -203,14 +203,15 @@ APART = {
 @pytest.mark.parametrize(
     ("change", "gain"),
     [
-        ({}, 1 / (1 - 0.5 * 0.8 * 0.5)),
+        ({}, 1 / (1 - 0.5 * 0.95 * 0.5)),
         ({"fp32_fused": 0.0}, 1 / 0.75),
-        ({"fp32_fused": 0.49}, 1 / (1 - 0.5 * 0.51 * 0.5)),
-        ({"fp32_fused": 0.5}, None),
-        ({"inst_fp32": 20.0}, 1 / (1 - 0.5 * 0.8 * 0.2)),
+        ({"fp32_fused": 0.09}, 1 / (1 - 0.5 * 0.91 * 0.5)),
+        ({"fp32_fused": 0.1}, None),
+        ({"fp32_fused": 0.42}, None),  # contracted: what is left has no partner
+        ({"inst_fp32": 20.0}, 1 / (1 - 0.5 * 0.95 * 0.2)),
         ({"inst_fp32": 19.0}, None),
-        ({"issue_busy": 0.3, "fma_busy": 0.4}, 1.25),
-        ({"issue_busy": 0.4, "fma_busy": 0.1}, 1.25),
+        ({"issue_busy": 0.3, "fma_busy": 0.4}, 1 / (1 - 0.5 * 0.95 * 0.5)),
+        ({"issue_busy": 0.4, "fma_busy": 0.1}, 1 / (1 - 0.5 * 0.95 * 0.5)),
         ({"issue_busy": 0.3, "fma_busy": 0.39}, None),
     ],
 )

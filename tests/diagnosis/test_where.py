@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import profkit as pk
-from profkit.diagnosis.launches import LINES, judged, launch_lines, with_lines
+from profkit.diagnosis import launches
+from profkit.diagnosis.launches import LINES, judged, judged_rows, launch_lines, with_lines
+from profkit.diagnosis.rule import Finding, SourceShare
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
+from profkit.reports.hotlines import LinesRequest, lines_of
 from profkit.reports.instruction import COUNTERS
 from profkit.reports.reader import read_report
 from tests.conftest import ROOT
+from tests.found import find_files
 from tests.reports import made
 
 CHOICES = {rule.id: rule.lines for rule in ALL}
 STAGE2 = ROOT / "artifacts" / "stage2.B.ncu-rep"
+TRITON = ROOT / "artifacts" / "layernorm" / "LN4096" / "tritonln.ncu-repz"
 
 
 def test_choices_are_counters() -> None:
@@ -99,3 +105,90 @@ def test_frame_of_nothing(tmp_path: Path) -> None:
         launch_lines(STAGE2, 7)
     with pytest.raises(ProfkitError, match="not an Nsight Compute report"):
         launch_lines(Path(__file__))
+
+
+def test_a_triton_kernel_has_its_own_lines_and_is_told_in_its_own_words():
+    """Its cubin says nothing of who called tl.sum: the barrier is in the library's line."""
+    (run,) = with_lines(judged(read_report([TRITON])))
+    barrier = next(f for f in run.diagnosis.findings if f.rule == "barrier-wait")
+    assert [(Path(x.file).name, x.line) for x in barrier.where] == [
+        ("tritonln_program_a_row.py", 28),
+        ("tritonln_program_a_row.py", 30),
+    ]
+    assert "tl.sum" in (barrier.where[0].source or "")
+    assert barrier.advice == BY_ID["barrier-wait"].triton
+    assert "num_warps" in barrier.advice
+    assert not any(
+        word in f.advice
+        for f in run.diagnosis.findings
+        if f.status == "fires"
+        for word in ("cp.async", "launch bounds", "-maxrregcount", "ldmatrix")
+    )
+
+
+def test_a_cuda_kernel_is_told_in_cudas_words():
+    (run,) = with_lines(judged(read_report([STAGE2])))
+    fired = [f for f in run.diagnosis.findings if f.status == "fires"]
+    assert fired
+    assert all(f.advice != BY_ID[f.rule].triton for f in fired)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "file", "triton"),
+    [
+        ("softmax", "k.py", True),
+        ("softmax", "k.cu", False),
+        ("_ZN6cudapy8__main__4add", "k.py", False),  # Numba
+        ("kernel_cutlass_gemm", "k.py", False),  # CuTe
+        ("void f<int>(int*)", "k.py", False),
+    ],
+)
+def test_what_is_tritons(kernel, file, triton):
+    line = SourceShare(file, 3, "", 1.0)
+    finding = Finding("barrier-wait", "fires", "cause", where=(line,), advice="CUDA")
+    assert launches._is_triton(kernel, (finding,)) == triton
+
+
+def test_launches_of_one_name_with_other_code_are_not_alike():
+    run = judged(read_report([STAGE2]))[0]
+    other = replace(run, values={**run.values, "registers": run.values["registers"] + 8})
+    assert len(judged_rows([run, run])) == 1
+    assert len(judged_rows([run, other])) == 2
+
+
+PROBES = ROOT / "artifacts" / "probes"
+
+
+def _probe(name: str):
+    reports = find_files(PROBES, "probes-*.ncu-repz")
+    runs = [run for path in reports for run in judged(read_report([path]))]
+    return next(run for run in runs if run.variant == name and run.case == "main")
+
+
+@pytest.mark.parametrize(
+    ("probe", "least", "most"),
+    [
+        ("gather-dram", 0.8, 1.0),  # x[index[i]]; the rest are the indices' own
+        ("spmv", 0.05, 0.2),  # values and columns by rows, which a warp a row mends; and x[column]
+        ("transpose-naive", 0.0, 0.0),
+        ("sector-eighth", 0.0, 0.0),
+    ],
+)
+def test_gathers_are_told_from_what_a_layout_fixes(probe, least, most):
+    run = _probe(probe)
+    (lined,) = with_lines([run])
+    before, after = (
+        next(f for f in of.diagnosis.findings if f.rule == "uncoalesced-access")
+        for of in (run, lined)
+    )
+    request = LinesRequest(run.report, run.index, {"x": ("excess-sectors",)})
+    share = lines_of([request])[0].gathered["x"]
+    assert least <= share <= most
+    assert ("gathers" in after.cause) == (share > 0)
+    if share > 0.8:
+        assert after.expect is None
+        assert "indices" in after.advice
+    elif share > 0:
+        assert 1 < after.expect.gain < before.expect.gain
+    else:
+        assert (after.expect, after.gain) == (before.expect, before.gain)

@@ -6,11 +6,13 @@ import importlib.util
 import re
 import sys
 from dataclasses import replace
+from statistics import median
 
 import pytest
 
 import profkit as pk
-from profkit.model.scenario import COVERAGE, SPREAD
+from profkit.diagnosis.rules.memory import FEWER
+from profkit.model.scenario import COVERAGE, SPREAD, expectation
 from profkit.records.record import read_record
 from profkit.show.views.explain import explain
 from tests.kernels.test_verdicts import ROOT
@@ -19,6 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def _gains():
+    sys.path.insert(0, str(ROOT / "tools"))  # it imports verdicts from beside it
     spec = importlib.util.spec_from_file_location("gains", ROOT / "tools" / "gains.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules["gains"] = module  # dataclasses look their module up
@@ -55,7 +58,7 @@ def test_expectations_are_close_to_what_came(fixes):
         g: [1 / 1.5 <= f.expected / f.came <= 1.5 for f in fixes if f.group == g]
         for g in (GAINS.PROBES, GAINS.LADDER)
     }
-    assert sum(near["probes"]) >= 0.92 * len(near["probes"])
+    assert sum(near["probes"]) >= 0.9 * len(near["probes"])  # twins remove all of a cause
     assert sum(near["ladder"]) >= 0.75 * len(near["ladder"])
     assert len(near["ladder"]) >= 15
 
@@ -79,12 +82,17 @@ def test_the_spread_in_use_is_that_of_what_is_committed(judged, kind):
 
 def test_intervals_hold_four_times_of_five_where_their_repository_is_left_out(judged):
     held = GAINS.left_out(judged)
-    every = [inside for several in held.values() for inside in several]
+    every = [GAINS.holds(*made) for several in held.values() for made in several]
     assert (sum(every), len(every)) == COVERAGE
+    low, high = GAINS.uncertainty(*COVERAGE)
+    assert low < 0.8 < high
     assert 0.75 <= sum(every) / len(every) <= 0.85
-    foreign = [inside for name in held if name != GAINS.LADDER for inside in held[name]]
-    assert 0.75 <= sum(foreign) / len(foreign) <= 0.85
-    assert len(held) == 10
+    assert len(held) >= 25
+
+
+def test_a_share_of_few_is_hardly_known_and_that_of_many_well():
+    assert GAINS.uncertainty(8, 10) == pytest.approx((0.541, 0.931), abs=0.001)
+    assert GAINS.uncertainty(800, 1000) == pytest.approx((0.778, 0.820), abs=0.001)
 
 
 def test_a_fix_is_never_held_against_an_interval_that_knows_its_repository(judged):
@@ -93,28 +101,61 @@ def test_a_fix_is_never_held_against_an_interval_that_knows_its_repository(judge
         wild = [replace(f, came=100 * f.came) if f.repository == name else f for f in judged]
         rest = [fix for fix in judged if fix.repository != name]
         expected = [
-            GAINS._inside(f, GAINS.spread(rest, f.kind)) for f in wild if f.repository == name
+            expectation(f.expected, GAINS.spread(rest, f.kind), f.gain)
+            for f in wild
+            if f.repository == name
         ]
-        assert GAINS.left_out(wild)[name] == expected
+        assert [hope for _, hope in GAINS.left_out(wild)[name]] == expected
 
 
 def test_what_is_kept_of_foreign_kernels_are_numbers(kept):
-    assert (len(kept), len({pair["repository"] for pair in kept})) == (90, 9)
+    assert (len(kept), len({pair.repository for pair in kept})) == (136, 29)
     for pair in kept:
-        assert set(pair) == {"pair", "repository", "seen", "rules", "speedup", "before"}
-        assert all(isinstance(value, float) for value in pair["before"].values())
+        assert all(isinstance(value, float) for value in pair.before.values())
+        assert all(0 <= part <= 1 for _, _, part in pair.nvidia)
+        assert pair.nvidia == tuple(sorted(pair.nvidia, key=lambda result: -result[2]))
 
 
-def test_pages_say_of_intervals_and_bounds_what_held_on_code_left_out(fixes):
+def test_the_cause_is_named_more_often_than_by_the_largest_of_nvidias_estimates(kept):
+    faster = [pair for pair in kept if pair.became_faster]
+    ours = sum(pair.rank == 0 for pair in faster)
+    theirs = sum(pair.nvidia_rank == 0 for pair in faster)
+    assert ours >= 0.75 * len(faster)
+    assert theirs < 0.6 * len(faster)
+
+
+def test_what_few_instructions_remain_is_the_median_of_the_fixes_on_record(kept):
+    """With any repository left out it is the same to two hundredths."""
+    full = {"issue-slots", "int-pipe"}
+    ranked = [pair for pair in kept if pair.became_faster and pair.rank is not None]
+    fewer = [pair for pair in ranked if pair.causes[pair.rank].rule in full]
+    found = [(pair.repository, 1 / pair.speedup) for pair in fewer]
+    for left in {repository for repository, _ in found}:
+        stays = [part for repository, part in found if repository != left]
+        assert median(stays) == pytest.approx(FEWER, abs=0.02)
+
+
+def test_the_answered_get_fewer_and_better_as_the_width_falls(judged):
+    said = []
+    GAINS.report_intervals(judged, said.append)
+    curve = [line for line in said if line.startswith("answered")]
+    counts = [int(re.search(r": (\d+) of", line)[1]) for line in curve]
+    errors = [float(line.rpartition(" ")[2]) for line in curve]
+    assert counts == sorted(counts)
+    assert errors == sorted(errors)
+
+
+def test_pages_say_of_intervals_and_bounds_what_held_on_code_left_out(fixes, kept):
     said: list[str] = []
-    GAINS.report(fixes, said.append)
-    unseen = next(line for line in said if line.startswith("pairs, not looked at"))
-    bound = re.search(r"bound held (\d+ of \d+)", unseen)
+    GAINS.report(fixes, kept, said.append)
+    others = next(line for line in said if line.startswith("pairs: bound held"))
+    bound = re.search(r"bound held (\d+ of \d+)", others)
     inside = "{} of {}".format(*COVERAGE)
     assert bound
     readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
-    assert f"held for {inside} fixes, the bound for {bound[1]}" in readme
+    assert f"interval held for {inside} fixes" in readme
+    assert f"the bound for {bound[1]} " in readme
     page = (ROOT / "docs" / "why" / "gains.md").read_text("utf-8")
     assert set(said) <= set(page.splitlines())
-    assert f"fixes that brought {100 * GAINS.FASTER - 100:.0f} % or more" in page
+    assert f"{100 * GAINS.FASTER - 100:.0f} % or more" in page
     assert inside in str(explain("shared-bank-conflicts"))

@@ -89,19 +89,21 @@ def test_what_a_unit_reaches_is_most_of_its_peak_and_never_more(unit: str):
 
 
 def test_a_unit_at_what_it_reaches_is_full_and_half_way_there_is_half():
-    assert fullest(Launch({"dram_busy": 0.46}), Scenario()) == pytest.approx(0.5)
+    assert fullest(Launch({"dram_busy": 0.45}), Scenario()) == pytest.approx(0.5)
     assert fullest(Launch({"issue_busy": 0.95}), Scenario()) == pytest.approx(1.0)
-    assert fullest(Launch({"dram_busy": 0.46, "issue_busy": 0.19}), Scenario()) == pytest.approx(
+    assert fullest(Launch({"dram_busy": 0.45, "issue_busy": 0.19}), Scenario()) == pytest.approx(
         0.5
     )
     work = Scenario(units={"dram": 0.5})
-    assert fullest(Launch({"dram_busy": 0.46, "issue_busy": 0.19}), work) == pytest.approx(0.25)
+    left = fullest(Launch({"dram_busy": 0.45, "issue_busy": 0.19}), work)
+    assert left == pytest.approx(0.45 * 0.5 / REACH["dram"])  # less of it streams at the full rate
 
 
 def test_no_mend_brings_nothing_and_no_mend_passes_its_bound():
     assert modelled_gain(launch(), Scenario()) == 1
     assert limit(launch(), Scenario()) == 1
-    busy = launch(stall_math_pipe_throttle=0.1, stall_dispatch_stall=0.1)
+    waits = {"stall_math_pipe_throttle": 0.1, "stall_dispatch_stall": 0.1}
+    busy = launch(**waits, instructions=1e7, global_load_sectors_per_request=4.0)
     for rule in ALL:
         fix = rule.fix
         if fix and fix.best and fix.typical and fix.kind in ("throughput", "wait"):
@@ -112,7 +114,7 @@ def test_no_mend_brings_nothing_and_no_mend_passes_its_bound():
 def test_without_warp_states_waits_go_as_the_work_of_the_fullest_unit():
     """DRAM half full: with half of its work, waits halve, and twice as much is what it can bring."""
     half = Scenario(units={"dram": 0.5}, waits={"long_scoreboard": 0.5})
-    unseen = Launch({"dram_busy": 0.5 * REACH["dram"]})
+    unseen = Launch({"dram_busy": 0.5 * REACH["dram"], "dram_bytes": 1e9, "dram_write": 0.0})
     assert modelled_gain(unseen, half) == pytest.approx(2.0)
     stays = Scenario(units={"dram": 0.5}, waits={"long_scoreboard": 0.5}, ends=0.5)
     assert 1.3 < modelled_gain(unseen, stays) < 1.4
@@ -221,7 +223,7 @@ def test_a_copy_is_at_its_roof_and_a_wasteful_one_is_not():
     top = found.findings[0]
     assert (top.rule, top.at_roof, top.expect, top.worth) == ("dram-bandwidth", True, None, 1.0)
     assert top.cause.endswith("at the hardware limit: cannot go faster without doing less work")
-    assert found.headroom == pytest.approx(0.92 / 0.83)
+    assert found.headroom == pytest.approx(0.9 / 0.83)
     assert found.saves(5e-4) == 0
     again = judge_launch({**COPY, "declared_bytes": 1e9, "l2_hit": 0.1})
     assert not any(f.at_roof for f in again.findings)
@@ -230,7 +232,7 @@ def test_a_copy_is_at_its_roof_and_a_wasteful_one_is_not():
 
 def test_headroom_needs_the_units_that_could_be_full():
     assert headroom(Launch({"dram_busy": 0.5})) is None
-    assert headroom(launch(dram_busy=0.46)) == pytest.approx(2.0)
+    assert headroom(launch(dram_busy=0.45)) == pytest.approx(2.0)
     assert loads(Launch({})) == {}
 
 

@@ -16,7 +16,7 @@ import pytest
 from profkit.errors import ProfkitError
 from profkit.records.record import SCHEMA
 from profkit.reports import frame, hotlines
-from profkit.reports.addresses import LaunchedCode
+from profkit.reports.addresses import STATEMENT, LaunchedCode
 from profkit.reports.cubin import Function, LineRow, LineTable
 from profkit.reports.instruction import COUNTERS, RAW_SAMPLES
 from profkit.reports.metrics import CATALOGUE, IDENTITY, OPCODES
@@ -319,6 +319,75 @@ def test_the_text_of_a_line() -> None:
     assert kernel.source(None, 1) is None
     assert kernel.source("empty.cu", 1) is None
     assert kernel.source("b\\xff", 1) == "x\\xff"
+
+
+LIBRARY = "/opt/site-packages/triton/language/standard.py"
+LIBRARY_TEXT = """
+@core.builtin
+def _sum_combine(a, b):
+    return a + b
+
+def sum(input, axis=None):
+    return core.reduce(input, axis, _sum_combine)
+"""
+TRITON_TEXT = """
+import triton.language as tl
+
+def helper(x):
+    return tl.sum(x, 0)
+
+@triton.jit
+def rows(x, y, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    row = tl.load(
+        x + at,
+        at < 100,
+    )
+    mean = tl.sum(row, 0) / 100
+    more = tl.exp2(row - mean)
+    total = tl.sum(more, 0)
+    tl.store(y + at, total)
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "near", "line"),
+    [
+        (4, 9, 14),  # _sum_combine: the sum behind the operands, in the same function
+        (7, 14, 14),
+        (7, 15, 14),  # of two as near, the first
+        (7, 17, 16),
+        (2, 9, 9),  # no function of the library: the line near by
+    ],
+)
+def test_the_line_of_tritons_library_is_that_of_the_statement_that_calls_it(
+    inside: int, near: int, line: int
+) -> None:
+    at = 0x1000
+    sources = {LIBRARY: LIBRARY_TEXT, "k.py": TRITON_TEXT}
+    lines = {at: (LIBRARY, inside), at - 16: ("k.py", near)}
+    assert _kernel(lines=lines, sources=sources).place(at) == ("k.py", line)
+
+
+def test_without_the_librarys_source_it_is_the_line_near_by() -> None:
+    at = 0x1000
+    lines = {at: (LIBRARY, 7), at + 16: ("k.py", 15)}
+    assert _kernel(lines=lines, sources={"k.py": TRITON_TEXT}).place(at) == ("k.py", 15)
+    assert _kernel(lines={at: (LIBRARY, 7)}).place(at) == (LIBRARY, 7)
+
+
+def test_the_text_of_a_line_of_python_is_its_statement() -> None:
+    kernel = _kernel(
+        sources={"k.py": TRITON_TEXT, "cut.py": "x = f(1,\n  2", "odd.py": "\tx\n y = ("}
+    )
+    whole = "row = tl.load( x + at, at < 100, )"
+    assert [kernel.source("k.py", n) for n in (10, 11, 13)] == [whole] * 3
+    assert kernel.source("k.py", 11, whole=False) == "        x + at,"
+    assert kernel.source("k.py", 14) == "    mean = tl.sum(row, 0) / 100"
+    assert kernel.source("cut.py", 2) == "  2"
+    assert kernel.source("odd.py", 2) == " y = ("
+    long = _kernel(sources={"k.py": "f(\n" + "1234567,\n" * 100 + ")"})
+    assert len(long.source("k.py", 50) or "") == STATEMENT
 
 
 def test_opcodes_of_every_function() -> None:

@@ -55,6 +55,7 @@ def test_the_keys_are_those_of_the_schema(made: Made) -> None:
         "saves_s",
         "metrics",
         "findings",
+        "together",
         "missing",
         "ncu_rules",
         "lines",

@@ -10,7 +10,7 @@ from math import inf, isnan, nan
 import pytest
 
 from profkit.diagnosis.launches import Judged, Row, judged, judged_rows
-from profkit.diagnosis.rule import Diagnosis, Finding
+from profkit.diagnosis.rule import Diagnosis, Finding, Together
 from profkit.diagnosis.rules import ALL
 from profkit.diagnosis.verdict import judge_launch
 from profkit.model.scenario import Expectation
@@ -133,7 +133,7 @@ def test_without_a_duration_nothing_is_said_to_take_or_save_one(made: Made) -> N
     (row,) = judged_rows([made(time=nan)])
     text = " ".join(headline([row]))
     assert not {"takes", "about"} & set(text.split())
-    assert f"expect {words.expect(row.shown.top.expect)}" in text  # type: ignore[union-attr]
+    assert words.worth(row.shown.top) in text  # type: ignore[arg-type]
 
 
 def test_a_grid_whose_units_nobody_counted_has_a_bound_and_no_expectation() -> None:
@@ -168,3 +168,21 @@ def test_no_share_of_a_whole_is_written_as_more_than_all_of_it(name: str) -> Non
     assert words.metric(name, 0.999) == "99.9 %"
     assert words.metric(name, 1.08) == "108 %"  # more than rounding: replay-unsteady says it
     assert words.metric("waves", 1.024) == "1.02"
+
+
+def test_an_interval_that_says_little_is_a_range_and_what_measures_it() -> None:
+    wide = Finding("x", "fires", "c", gain=9.0, expect=Expectation(5.0, 2.0, 8.0))
+    assert words.worth(wide) == (
+        "between 2.00x and 8.00x, at most 9.00x; counters cannot tell, `profkit ablate` measures it"
+    )
+    assert words.top(wide) == "2.00x to 8.00x"
+    narrow = Finding("x", "fires", "c", gain=9.0, expect=Expectation(5.0, 3.0, 8.0))
+    assert words.worth(narrow) == "expect 5.00x (3.00 to 8.00), at most 9.00x"
+
+
+def test_two_findings_that_multiply_have_a_line() -> None:
+    both = Together(("grid-too-small", "uncoalesced-access"), 20.0, Expectation(9.0, 4.0, 11.0))
+    names = "grid-too-small and uncoalesced-access together"
+    assert words.together(both) == f"{names}: expect 9.00x (4.00 to 11.0), at most 20.0x"
+    unbounded = replace(both, gain=None, expect=Expectation(9.0, 2.0, 11.0))
+    assert words.together(unbounded) == f"{names}: between 2.00x and 11.0x"

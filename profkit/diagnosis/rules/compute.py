@@ -6,7 +6,7 @@ from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.diagnosis.rules.memory import FEWER, RELIEVED, redundant, relieved, unit_rule
 from profkit.diagnosis.rules.occupancy import full_warps
 from profkit.diagnosis.rules.waits import instruction_share
-from profkit.model.launch import Launch, Threshold, tensor
+from profkit.model.launch import Launch, Threshold, arithmetic, tensor
 from profkit.model.resources import BY_LIMITER, COMPUTE, EVERY, resource_use
 from profkit.model.scenario import ISSUING, MATH, NOTHING, ONCHIP, Fix, Scenario, amdahl
 from profkit.reports.figures import share
@@ -14,7 +14,11 @@ from profkit.reports.metrics.warps import STATES
 
 DIVERGED = Threshold(24, "active threads of 32 below which divergence is worth more than the noise")
 BLOCKS_OWN = Threshold(0.9, "of the threads that the block's size allows: then nothing diverged")
-FUSED = Threshold(0.5, "FMA's share of the FP instructions below which fusing is worth a look")
+FUSED = Threshold(
+    0.1,
+    "FMA's share of the FP instructions from which the build fuses: nvcc and Triton fuse by "
+    "themselves what has a partner, so what is left (differences, products of products) has none",
+)
 USED = Threshold(0.4, "share of peak below which saving instructions of a kind saves no time")
 TAKE_TURNS = Threshold(0.8, "tensor + XU: together they leave little time in which neither works")
 FROM_SHARED = Threshold(
@@ -31,14 +35,20 @@ _ASKED = (*ONCHIP, *(limiter for limiter in COMPUTE if limiter != "tensor"))
 
 def _fewer(limiter: str, stays: float) -> Fix:
     """Too many instructions: each takes its waits with it, and the work it asks of units on chip."""
-    best = Scenario(dict.fromkeys(_ASKED, 0.0), NOTHING)
     units = {**dict.fromkeys(_ASKED, FEWER), limiter: stays}
     typical = Scenario(units, dict.fromkeys(STATES, stays))
+
+    def best(launch: Launch) -> Scenario:
+        """Floating-point arithmetic stays: it is the problem's own, and so are its issue slots."""
+        own = arithmetic(launch) if "instructions" in launch else 0.0
+        stays = dict.fromkeys((*ONCHIP, "int"), 0.0) | {"issue": own}
+        return Scenario(stays, NOTHING)
+
     return Fix(
         "throughput",
-        f"bound: L2 or DRAM at its peak. expected: {stays:.0%} of the instructions remain, with "
-        "their waits and their work on chip",
-        lambda _: best,
+        f"bound: the floating-point instructions alone, or L2 or DRAM at its peak. expected: "
+        f"{stays:.0%} of the instructions remain, with their waits and their work on chip",
+        best,
         lambda _: typical,
     )
 
@@ -178,7 +188,7 @@ RULES = (
         "heavy half of FMA) are issued whenever their pipe can take them.",
         advice="Hoist address arithmetic, use 32-bit indices, replace division by shifts or magic "
         "multiplication, unroll.",
-        fix=_fewer("int", 0.5),
+        fix=_fewer("int", FEWER),
     ),
     unit_rule(
         "XU pipe",
@@ -197,6 +207,8 @@ RULES = (
         "the kernel has too many instructions.",
         advice="Fewer instructions: wider accesses, packed arithmetic, unrolling, hoisted "
         "addresses, TMA instead of per-thread copies.",
+        triton="Fewer instructions for each element: wider loads, index arithmetic out of the "
+        "loop, tl.exp2 with the scale folded in, a BLOCK as a constexpr so that loops unroll.",
         lines=("instructions",),
         fix=_fewer("issue", FEWER),
         clear=examples("issue_busy=0.3 sm_active=0.98"),
@@ -217,7 +229,8 @@ RULES = (
             typical=_on_tensor_cores,
         ),
         fires=examples(
-            "inst_matrix=0 inst_half=6e6 instructions=1e7 inst_shared_load=6e5 inst_ffma=0",
+            "inst_matrix=0 inst_half=6e6 instructions=1e7 inst_shared_load=6e5 inst_ffma=0 "
+            "issue_busy=0.7",
         ),
         clear=examples(
             "inst_matrix=1.5e6 inst_half=0 instructions=7e7 inst_shared_load=1e4 inst_ffma=0",
@@ -236,7 +249,10 @@ RULES = (
         fix=redundant(_fused, *EVERY),
         less_work=True,
         fires=examples("fp32_fused=0.0 inst_fp32=8e6 instructions=1e7 fma_busy=0.9 issue_busy=0.9"),
-        clear=examples("fp32_fused=1.0 inst_fp32=8e6 instructions=1e7 fma_busy=0.9 issue_busy=0.9"),
+        clear=examples(
+            "fp32_fused=1.0 inst_fp32=8e6 instructions=1e7 fma_busy=0.9 issue_busy=0.9",
+            "fp32_fused=0.42 inst_fp32=8e6 instructions=1e7 fma_busy=0.5 issue_busy=0.7",
+        ),
         explains=("fp32", "issue", "math_pipe_throttle"),
     ),
     Rule(
@@ -246,6 +262,8 @@ RULES = (
         "instruction with 4 active threads costs as much as one with 32.",
         advice="Sort or regroup the work so that a warp takes one way; select instead of "
         "branching; give idle lanes other elements.",
+        triton="A BLOCK that the row fills: a mask that is mostly false, and a BLOCK rounded far "
+        "up to a power of two, leave lanes without work.",
         check=_divergence,
         looks="threads_per_warp threads_per_warp_predicated branch_uniform",
         lines=("divergent-branches", "lost-lanes"),

@@ -17,7 +17,7 @@ from profkit.model.launch import (
     Threshold,
     idleness,
 )
-from profkit.model.resources import ENTRY, EVERY, LINKS, next_limit
+from profkit.model.resources import ENTRY, EVERY, LINKS, next_limit, uses
 from profkit.model.scenario import Fix, Scenario
 from profkit.reports.figures import counted, seconds, share
 
@@ -49,6 +49,13 @@ SCHEDULERS = 4  # per SM, since Volta
 FILLED = Threshold(
     0.75, "share of the SMs (or schedulers) with work below which every place is counted"
 )
+HIDES_LITTLE = Threshold(
+    2,
+    "warps per scheduler, of 8 to 16 that fit: while the one waits there is none or one to go on with",
+)
+IDLE_SCHEDULER = Threshold(
+    0.25, "share of cycles without an eligible warp from which latency shows"
+)
 LINE = Threshold(1.1, "gain from which idle SMs are worth a line")
 TAIL = Threshold(
     0.85, "share of the last wave's capacity: above it the tail costs less than the noise"
@@ -70,16 +77,38 @@ SHARE_OF_ENDS = 4e-6
 def _grid(launch: Launch) -> Hit | None:
     blocks, sms = launch["grid_size"], launch["sm_count"]
     warps, fill = ceil(launch["block_size"] / 32), _fill(launch)
-    if (
-        (blocks >= sms and launch.get("waves", 0.0) >= 1)
-        or fill >= 1
-        or _empty(launch, fill) < LINE
-    ):
-        return None
+    enough = blocks >= sms and launch.get("waves", 0.0) >= 1
+    if enough or fill >= 1 or _empty(launch, fill) < LINE:
+        return None if enough else _one_each(launch)
     what = f"{counted(blocks, 'block')} for {counted(sms, 'SM')}"
     if fill < blocks / sms:
         what = f"{what}, {counted(warps, 'warp')} each for {SCHEDULERS} schedulers"
     return Hit(f"{what}: {share(1 - fill)} of them have nothing to do")
+
+
+def _one_each(launch: Launch) -> Hit | None:
+    if not _thin(launch):
+        return None
+    blocks, room = launch["grid_size"], launch["grid_size"] / launch["waves"]
+    return Hit(
+        f"{counted(blocks, 'block')} where {room:.0f} would fit at once: "
+        f"{launch['warps_per_scheduler']:.2g} of a scheduler's warps on average, and none is ready "
+        f"{share(1 - launch['issue_busy_active'])} of the time"
+    )
+
+
+def _thin(launch: Launch) -> bool:
+    """Whether every scheduler has a warp or two, which wait, and there is room for more blocks.
+
+    One warp hides no latency; what keeps others away is neither registers nor shared memory but that
+    there are no more blocks.
+    """
+    if not launch.known("waves", "issue_busy_active", "warps_per_scheduler"):
+        return False
+    if not 0 < launch["waves"] < FILLED or launch["warps_per_scheduler"] >= HIDES_LITTLE:
+        return False
+    idle = 1 - launch["issue_busy_active"]
+    return idle >= IDLE_SCHEDULER and not any(use.near for use in uses(launch))
 
 
 def _fill(launch: Launch) -> float:
@@ -244,6 +273,8 @@ _TAIL = Rule(
     "multiple of that, the last wave keeps a few SMs busy while the others wait for the end.",
     advice="Change the tile size so that the grid is just under a multiple of the machine, make "
     "more blocks fit (see the occupancy limiters), or loop over tiles in a persistent grid.",
+    triton="Another BLOCK size, or a persistent kernel: as many programs as SMs, each in a loop "
+    "over tiles.",
     check=_tail,
     looks="waves grid_size blocks_per_sm sm_active sm_active_max",
     least=1 / TAIL,  # short blocks, or blocks that run faster when alone: the tail was no loss
@@ -287,9 +318,12 @@ RULES = (
         id="grid-too-small",
         title="Fewer blocks than the machine has places",
         meaning="A block runs on one SM. With fewer blocks than SMs, or fewer warps than "
-        "schedulers, part of the machine has no work however fast each block is.",
+        "schedulers, part of the machine has no work however fast each block is. One block each leaves "
+        "a scheduler with a warp or two, and nothing to go on with while they wait.",
         advice="Split the work over more blocks: smaller tiles, split along another dimension "
         "(split-K, keys across blocks), several problems in one launch.",
+        triton="Smaller BLOCK sizes, or split the reduction over more programs (split-K, a part "
+        "of the row each) and add up with tl.atomic_add or a second kernel.",
         check=_grid,
         looks="grid_size sm_count block_size waves sm_active sm_active_max",
         shape="grid_too_small",
@@ -306,12 +340,18 @@ RULES = (
             "grid_size=108 sm_count=132 block_size=256 waves=0.16 sm_active=0.8",
             # One warp a block leaves three schedulers of four without any.
             "grid_size=132 sm_count=132 block_size=32 waves=0.03 sm_active=0.95",
+            # One warp a scheduler, which waits, and room for four.
+            "grid_size=128 sm_count=132 block_size=128 waves=0.24 sm_active=0.91 "
+            "warps_per_scheduler=1.0 issue_busy_active=0.27",
         ),
         clear=examples(
             "grid_size=4096 sm_count=132 block_size=128 waves=3.9 sm_active=0.95",
             "grid_size=132 sm_count=132 block_size=128 waves=0.06 sm_active=0.95",
             # Every SM but four has a block, though each has room for six.
             "grid_size=128 sm_count=132 block_size=256 waves=0.16 sm_active=0.9",
+            # One warp a scheduler keeps it busy.
+            "grid_size=128 sm_count=132 block_size=128 waves=0.24 sm_active=0.91 "
+            "warps_per_scheduler=1.0 issue_busy_active=0.85",
         ),
         explains=("grid_too_small",),
     ),

@@ -9,7 +9,7 @@ from typing import Any
 from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.model.launch import Launch, NotCollected, Threshold, cache_resident
 from profkit.model.resources import BY_LIMITER, ENTRY, LINKS, next_limit, resource_use, uses
-from profkit.model.scenario import NOTHING, Fix, Scenario, limit
+from profkit.model.scenario import NOTHING, Fix, Scenario, fullest, limit
 from profkit.reports.figures import share
 
 REFETCHED = Threshold(1.3, "DRAM bytes over compulsory ones: below, padding and write-back order")
@@ -17,7 +17,7 @@ REFETCHED = Threshold(1.3, "DRAM bytes over compulsory ones: below, padding and 
 # function where several were. Median of the steps on record that did so.
 RELIEVED = 0.4
 HIDDEN = 0.5  # exponent of a redundancy's gain in a launch that waits: three steps, 0.50 to 0.52
-FEWER = 0.6  # of the instructions, when people cut those of a kernel that is full of them
+FEWER = 0.8  # of the instructions, when people cut those of a kernel that is full of them
 LINES = ("sectors", "stalls memory")  # who asks for most of it
 
 
@@ -56,6 +56,21 @@ def relieved(limiter: str, stays: float, *with_it: str) -> Fix:
         lambda _: best,
         lambda _: typical,
     )
+
+
+def _at_full_rate(launch: Launch) -> Scenario:
+    """The same bytes at the rate that DRAM reaches, or that of a unit that is fuller."""
+    return Scenario(gone=1 - min(1.0, fullest(launch, Scenario())))
+
+
+# What is certain for a stream; that bytes are not needed is not.
+SAME_BYTES = Fix(
+    "throughput",
+    "bound: the next unit at its peak, when no byte is left. expected: the same bytes at the rate that "
+    "DRAM reaches; where bytes go, time goes with them",
+    lambda _: Scenario(dict.fromkeys(("dram", "l2"), 0.0), NOTHING),
+    _at_full_rate,
+)
 
 
 def unit_rule(what: str, names: str, **fields: Any) -> Rule:
@@ -131,10 +146,13 @@ RULES = (
         title="DRAM near its peak",
         meaning="The pins to device memory are busy most of the time, or the loads queue for "
         "them: more warps or more instructions in flight bring nothing.",
-        advice="Move fewer bytes: fuse kernels, keep tiles in shared memory or L2, use narrower "
-        "types, remove excess sectors.",
+        advice="Move fewer bytes, where there are any beyond those that must cross: fuse kernels, "
+        "keep tiles in shared memory or L2, use narrower types, remove excess sectors.",
+        triton="Move fewer bytes, where there are any beyond those that must cross: fuse what "
+        "reads the same "
+        "rows, load and store in 16 bits, keep a row in the program instead of reading it twice.",
         lines=LINES,
-        fix=relieved("dram", FEWER, "l2"),
+        fix=SAME_BYTES,
         own_work=True,
         fires=examples("dram_busy=0.85 sm_active=0.95 l2_cache_busy=0.5"),
         clear=examples("dram_busy=0.2 sm_active=0.95 l2_cache_busy=0.5"),
@@ -192,6 +210,8 @@ RULES = (
         advice="Order the blocks so that neighbours in time share data (rasterise tiles), shrink "
         "the working set, mark streams evict-first, keep what is reused with an access-policy "
         "window.",
+        triton="Group the programs so that neighbours share tiles (GROUP_M), "
+        'eviction_policy="evict_first" on what is read once, "evict_last" on what is reused.',
         check=_low_hit,
         looks="l2_hit dram_bytes declared_bytes l2_size",
         lines=LINES,

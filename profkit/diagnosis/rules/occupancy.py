@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil
+from dataclasses import replace
+from math import ceil, sqrt
 
 from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.diagnosis.rules.memory import redundant
 from profkit.diagnosis.rules.waits import stalled
-from profkit.model.launch import Launch, Threshold
+from profkit.model.launch import Launch, Threshold, arithmetic
 from profkit.model.resources import COMPUTE, uses
-from profkit.model.scenario import Fix, Scenario, amdahl
+from profkit.model.scenario import NOTHING, ONCHIP, Fix, Scenario, amdahl
 from profkit.reports.figures import counted, seconds, share
 
 CROWDED = Threshold(0.75, "theoretical occupancy above which more blocks hide little more")
@@ -36,10 +37,23 @@ def _issuing(launch: Launch) -> float:
     return min(1.0, launch["issue_busy"] / max(launch["sm_active"], 1e-9))
 
 
+def _carved_out(launch: Launch) -> bool:
+    """Whether the SM has shared memory for one more block, and the driver chose a smaller carve-out.
+
+    It chooses as much as the blocks need that the other limits allow: then the tie is its doing.
+    """
+    return "shared_block" in launch and "shared_step" not in launch
+
+
+def _no_limit(other: str, metric: str, launch: Launch) -> bool:
+    """Whether another limit only follows this one."""
+    return (other, metric) == _EMPTY_BLOCKS or (other == "limit_shared" and _carved_out(launch))
+
+
 def _occupancy(metric: str, what: str, step: str | None) -> Callable[[Launch], Hit | None]:
     def check(launch: Launch) -> Hit | None:
         blocks, limit = launch["blocks_per_sm"], launch[metric]
-        others = [launch[m] for m in _LIMITS if m != metric and (m, metric) != _EMPTY_BLOCKS]
+        others = [launch[m] for m in _LIMITS if m != metric and not _no_limit(m, metric, launch)]
         if limit > blocks or limit >= min(others):
             return None
         occupancy = launch["occupancy_limit"]
@@ -64,31 +78,73 @@ def _more_warps(launch: Launch) -> Scenario:
     return Scenario(places=1 / launch["occupancy_limit"])
 
 
+def _smaller_tiles(launch: Launch) -> Scenario:
+    """As many warps as an SM holds, each with less of what a tile is kept in.
+
+    A tile of n elements serves each value that it loads about sqrt(n) times: smaller ones load more.
+    """
+    places = 1 / launch["occupancy_limit"]
+    return Scenario(dict.fromkeys(ONCHIP, sqrt(places)), places=places)
+
+
+def _larger_blocks(launch: Launch) -> Scenario:
+    """More warps per SM, and full ones: the same threads in fewer instructions."""
+    filled = full_warps(launch) / WARP if "block_size" in launch else 1.0
+    places = 1 / launch["occupancy_limit"] / filled
+    return Scenario(dict.fromkeys(COMPUTE, filled), places=places)
+
+
+_TRITON = {
+    "occupancy-registers": "More num_warps for the same block, a smaller BLOCK, fewer "
+    "num_stages, or maxnreg.",
+    "occupancy-shared": "Fewer num_stages or a smaller BLOCK: a stage holds a tile of each operand.",
+    "occupancy-blocks": "More num_warps, with several rows per program: a program of one warp "
+    "fills a place of 32 or fewer on an SM.",
+}
+_SMALLER_TILES = Fix(
+    "places",
+    "bound: as many warps as an SM holds, up to the fullest unit. expected: the same, with the loads on "
+    "chip that smaller tiles cost",
+    _more_warps,
+    _smaller_tiles,
+)
+_LARGER_BLOCKS = Fix(
+    "places",
+    "bound and expected: as many warps as an SM holds, and full ones, up to the fullest unit",
+    _larger_blocks,
+    _larger_blocks,
+)
+
+
 _FEW = examples(
     "blocks_per_sm=2 limit_registers=9 limit_shared=9 limit_warps=9 limit_blocks=9 "
     "occupancy_limit=0.125 waves=8 issue_busy_active=0.2 issue_busy=0.2"
 )[0]
 
 
-def _occupancy_rule(*, name: str, metric: str, what: str, step: str | None, advice: str) -> Rule:
+def _occupancy_rule(
+    *,
+    name: str,
+    metric: str,
+    what: str,
+    step: str | None,
+    advice: str,
+    fix: Fix = _SMALLER_TILES,
+) -> Rule:
     return Rule(
         id=name,
         title=f"Few warps per SM because of {what}",
         meaning="A scheduler hides the latency of one warp behind others. Here the block's "
         f"{what} leave so few warps per SM that often none is ready.",
         advice=advice,
+        triton=_TRITON[name],
         check=_occupancy(metric, what.capitalize(), step),
         looks=f"{metric} occupancy_limit occupancy issue_busy_active issue_busy {step or metric}",
         fires=({**_FEW, metric: 2},),
         clear=({**_FEW, metric: 2, "occupancy_limit": 0.94},),
         explains=HIDES,
         lines=("stalls",),  # waiting that more warps, or more independent work, would hide
-        fix=Fix(
-            "places",
-            "bound and expected: as many warps as an SM holds, up to the fullest unit",
-            _more_warps,
-            _more_warps,
-        ),
+        fix=fix,
     )
 
 
@@ -160,6 +216,13 @@ def _all_places(launch: Launch) -> Scenario:
     return Scenario(places=places)
 
 
+def _long_blocks(launch: Launch) -> Scenario:
+    """Beginning and end of the blocks, and what they compute for themselves, go with the blocks."""
+    stays = arithmetic(launch) if "instructions" in launch else 0.0
+    units = dict.fromkeys(("issue", "int", *ONCHIP), stays)
+    return replace(_all_places(launch), units=units, waits=NOTHING)
+
+
 _UNEVEN = (
     "Equal work for the warps of a block; smaller blocks, whose places are free sooner; a loop over "
     "tiles in a persistent grid."
@@ -188,6 +251,7 @@ RULES = (
         what="small blocks",
         step=None,
         advice="Larger blocks: an SM holds 16 to 32 blocks however small they are.",
+        fix=_LARGER_BLOCKS,
     ),
     Rule(
         id="partial-warps",
@@ -220,9 +284,17 @@ RULES = (
         "a whole block.",
         advice="More work per block (a grid-stride loop, more elements per thread), so that it "
         "lives longer than it takes to begin and end.",
+        triton="Several rows per program: a two-dimensional block (BLOCK_ROWS x BLOCK), or a "
+        "loop over rows with as many programs as fit at once.",
         check=_short,
         looks="occupancy occupancy_limit waves block_size sm_active",
-        fix=Fix("places", "bound and expected: the empty slots filled", _all_places, _all_places),
+        fix=Fix(
+            "places",
+            "bound: the empty slots filled, and of the instructions those that compute remain. "
+            "expected: the empty slots filled",
+            _long_blocks,
+            _all_places,
+        ),
         fires=examples(
             "occupancy=0.45 occupancy_limit=1.0 waves=400.0 issue_busy=0.3",
             "occupancy=0.2 occupancy_limit=0.5 waves=2.0 issue_busy=0.3",

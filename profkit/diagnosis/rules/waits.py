@@ -7,10 +7,11 @@ these.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from profkit.diagnosis.rule import Hit, Rule
-from profkit.model.launch import Launch, Threshold
-from profkit.model.resources import ENTRY, uses
+from profkit.model.launch import Launch, NotCollected, Threshold, widened
+from profkit.model.resources import ENTRY, Use, reach, uses
 from profkit.model.scenario import (
     FETCH,
     ISSUING,
@@ -33,6 +34,11 @@ STALLED = Threshold(
 )
 PER_PRODUCT = Threshold(
     2, "WARPGROUP instructions of one wgmma: an arrival before it, a wait behind it"
+)
+ROOM = Threshold(
+    1.1,
+    "speed-up left to a stream of the same bytes from which latency decides as well: below, the "
+    "wait for DRAM is its queue",
 )
 FEWER_TRIPS = 0.6  # of the accesses, when people no longer wait for each
 _WGMMA = "the results of wgmma"
@@ -146,6 +152,25 @@ STATES: tuple[tuple[str, str, str], ...] = (
 WAITING = tuple(names.split()[0] for names, *_ in STATES[:-1])
 
 
+# The same in the words of Triton, where threads, barriers and shared memory are the compiler's.
+_TRITON: Mapping[str, str] = {
+    "long-scoreboard": "More bytes in flight: num_stages for the loads of a loop, several rows per "
+    "program or a larger BLOCK, more num_warps; loads before what does not need them.",
+    "short-scoreboard": "Reductions within a warp where they can be (num_warps=1 for short rows, "
+    "several rows per program), one tl.reduce of a tuple instead of several, tl.dot operands that stay "
+    "in registers.",
+    "barrier-wait": "Fewer num_warps for a short row, or several rows per program: a tl.sum over "
+    "warps has barriers; num_stages so that tiles are loaded ahead.",
+    "fixed-latency": "More num_warps or more programs per SM; independent rows in one program.",
+    "membar": 'sem="relaxed" in tl.atomic_add and its like: the default acquires and releases, with '
+    'fences around; scope="cta" where only the program sees it.',
+    "mio-throttle": "Fewer trips through shared memory: tl.dot operands in 16 bits, larger "
+    "BLOCK_K, no tl.trans or change of layout in the loop.",
+    "lg-throttle": "Wider loads: the contiguous dimension last, BLOCK of 4 to 8 times 32 num_warps, "
+    "tl.multiple_of on strides; tensor descriptors.",
+}
+
+
 def stall_shares(launch: Launch) -> dict[str, float]:
     """Share of the warps' time in each state of waiting, largest first; raises NotCollected."""
     launch.need("stall_selected")
@@ -176,7 +201,18 @@ def waits_for(state: str, launch: Launch) -> str:
 
 def _queues(state: str, launch: Launch) -> bool:
     """Whether this wait is the queue of a unit near its peak."""
-    return any(u.near and state in u.resource.queue for u in uses(launch))
+    full = [u for u in uses(launch) if u.near and state in u.resource.queue]
+    return any(not _has_room(u, launch) for u in full)
+
+
+def _has_room(use: Use, launch: Launch) -> bool:
+    """Whether DRAM could stream the same bytes faster: then latency decides as well.
+
+    On chip a queue says that its unit is full; the way to DRAM is so long that few bytes in flight
+    look like a queue while DRAM idles a fifth of the time.
+    """
+    limiter = use.resource.limiter
+    return limiter == "dram" and reach(limiter, launch) >= ROOM * use.elapsed
 
 
 def _check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | None]:
@@ -250,12 +286,20 @@ def _typical(state: str, family: str) -> Build:
 
 def _fix(state: str, family: str) -> Fix:
     states, units = _FAMILIES[family]
-    best = Scenario(dict.fromkeys(units, 0.0), dict.fromkeys((state, *states), 0.0))
+    waits = dict.fromkeys((state, *states), 0.0)
+
+    def best(launch: Launch) -> Scenario:
+        stays = dict.fromkeys(units, 0.0)
+        if family == "loads":  # wider ones need fewer instructions, and fewer around them
+            with suppress(NotCollected):
+                stays |= dict.fromkeys(("issue", "int"), widened(launch))
+        return Scenario(stays, waits)
+
     return Fix(
         "wait",
         "bound: what is left are the busy units and the waits of other families. expected: this wait, "
         "its queue and its own instructions go, and barriers wait as much less",
-        lambda _: best,
+        best,
         _typical(state, family),
     )
 
@@ -277,6 +321,7 @@ def _rule(names: str, meaning: str, advice: str) -> Rule:
         title=f"Waiting for {_WGMMA if wgmma else WAITS[state]}",
         meaning=meaning,
         advice=advice,
+        triton=_TRITON.get(name, ""),
         check=_check(state, wgmma=wgmma),
         looks=looks,
         fires=(fires,),

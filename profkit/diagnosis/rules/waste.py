@@ -5,9 +5,19 @@ from __future__ import annotations
 from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.diagnosis.rules.memory import RELIEVED, redundant, relieved, unit_rule
 from profkit.diagnosis.rules.waits import stalled
-from profkit.model.launch import Launch, Threshold, coalesced, sector_waste
+from profkit.model.launch import (
+    LANE_BYTES,
+    NOT_SHARED,
+    Launch,
+    Threshold,
+    coalesced,
+    lane_bytes,
+    sector_waste,
+    widened,
+)
 from profkit.model.resources import (
     BY_LIMITER,
+    ENTRY,
     LINKS,
     QUEUED_LOAD_CYCLES,
     load_wait,
@@ -15,7 +25,7 @@ from profkit.model.resources import (
     resource_use,
     uses,
 )
-from profkit.model.scenario import MEMORY, MIO, NOTHING, ONCHIP, Fix, Scenario, amdahl
+from profkit.model.scenario import ISSUING, MEMORY, MIO, NOTHING, ONCHIP, Fix, Scenario, amdahl
 from profkit.reports.figures import share
 
 WASTE = Threshold(
@@ -25,6 +35,7 @@ HOT_SLICE = Threshold(
     0.25,
     "One word takes an atomic every 3 to 4 cycles: a slice with a single hot word reads at least this.",
 )
+CYCLES = Threshold(4, "that an atomic takes on one word, at most")
 ONE_OF_MANY = Threshold(8, "busiest slice over average: one hot word of an L2 of 32 slices or more")
 UNEVEN = Threshold(
     2, "the same: addresses spread evenly remain below 1.2, a few dozen hot words do not"
@@ -38,8 +49,11 @@ SHARED_ATOMIC = Threshold(
 SEES = Threshold(
     0.9, "of its load that a full level keeps without the waste: then the cache before it sees it"
 )
+HALF = Threshold(
+    8.5, "bytes of a lane from which wider accesses save half of the instructions at most"
+)
+WIDER = Threshold(1.1, "gain from which wider accesses are worth a line")
 LINE = Threshold(1.05, "gain from which wasted accesses are worth a line")
-HOT_ADDRESS = 34.0  # geometric mean of the fixes on record: 9.9, 24 and 161 times
 SECTORS = ("dram", "l2", "l1")  # resources that wasted sectors fill
 
 
@@ -119,6 +133,20 @@ def _conflicts_typical(launch: Launch) -> Scenario:
     return Scenario(_conflict_free(launch), dict.fromkeys(MIO, 1 - conflicts(launch)))
 
 
+def _fills_a_slice(launch: Launch, sectors: float) -> bool:
+    """Whether atomics are what L2 does, or can be all that its busiest slice does beyond the others.
+
+    What else L2 does says nothing of a hot word: nvcc makes one atomic of a warp's 32, and the rest
+    of L2 streams the input meanwhile.
+    """
+    if sectors >= ATOMIC * max(launch["l2_sectors"], 1):
+        return True
+    if not launch.known("l2_busy_max", "cycles"):
+        return False
+    beyond = launch["l2_busy_max"] - launch["l2_busy"]
+    return beyond >= HOT_SLICE and CYCLES * sectors / launch["cycles"] >= beyond
+
+
 def _one_slice(launch: Launch, sectors: float) -> bool:
     """Whether a few L2 slices do the atomics while the others idle."""
     if launch["l2_busy"] >= EVEN:
@@ -153,7 +181,7 @@ def _atomics(launch: Launch) -> Hit | None:
     sectors = launch["l2_atomic_sectors"]
     if launch.present("stall_") and stalled(launch, *_BEHIND) < WAITING:
         return None  # without warp states a hot slice alone must do
-    if sectors >= ATOMIC * max(launch["l2_sectors"], 1) and _one_slice(launch, sectors):
+    if _fills_a_slice(launch, sectors) and _one_slice(launch, sectors):
         return Hit(
             f"{sectors:.3g} atomic sectors at {sectors / launch['cycles']:.2f} a cycle while L2 is at "
             f"{share(launch['l2_busy'])}: they queue for a few addresses"
@@ -173,12 +201,11 @@ def _atomics(launch: Launch) -> Hit | None:
 _FEWER_ATOMICS = Scenario(
     dict.fromkeys(("atomics", "l2", LINKS, *ONCHIP), RELIEVED), dict.fromkeys((*MEMORY, *MIO), 0.0)
 )
-_NO_QUEUE = Scenario(dict.fromkeys(("atomics", "l2", LINKS), 0.0), places=HOT_ADDRESS)
 
 
-def _fewer_atomics(launch: Launch) -> Scenario:
-    """A full unit needs fewer atomics; a hot address is a queue of its own, which no counter bounds."""
-    return _FEWER_ATOMICS if any(u.near for u in uses(launch)) else _NO_QUEUE
+def _fewer_atomics(launch: Launch) -> Scenario | None:
+    """A full unit needs fewer atomics; how much faster others than a hot address are no counter says."""
+    return _FEWER_ATOMICS if any(u.near for u in uses(launch)) else None
 
 
 EXPLAINS = ("dram", "l2", "l1", "long_scoreboard", "lg_throttle", "drain")
@@ -225,6 +252,32 @@ def _local(launch: Launch) -> Hit | None:
     )
 
 
+def _narrow(launch: Launch) -> Hit | None:
+    wide = lane_bytes(launch)
+    if not NOT_SHARED <= wide <= HALF or sector_waste(launch)[0] >= WASTE:
+        return None
+    waiting = stalled(launch, "long_scoreboard", "lg_throttle")
+    crowded = any(use.near and use.resource.limiter in ("issue", "l1") for use in uses(launch))
+    if waiting < WAITING and not crowded:
+        return None
+    return Hit(
+        f"a lane loads {wide:.2g} bytes at once, of {LANE_BYTES} that it could: wider accesses ask "
+        f"for the same bytes with {share(wide / LANE_BYTES)} of the loads"
+    )
+
+
+def _wider(launch: Launch) -> Scenario:
+    """Fewer loads wait, each as long as before; what computes stays."""
+    fewer, stays = lane_bytes(launch) / LANE_BYTES, widened(launch)
+    waits = dict.fromkeys(ISSUING, stays) | dict.fromkeys(("long_scoreboard", "lg_throttle"), fewer)
+    return Scenario({ENTRY: fewer, "issue": stays, "int": stays}, waits)
+
+
+def _widest(launch: Launch) -> Scenario:
+    stays = dict.fromkeys(("issue", "int"), widened(launch))
+    return Scenario(stays | dict.fromkeys(ONCHIP, 0.0), NOTHING)
+
+
 RULES = (
     Rule(
         id="uncoalesced-access",
@@ -234,6 +287,9 @@ RULES = (
         "level.",
         advice="Let neighbouring threads access neighbouring addresses: transpose through shared "
         "memory, structure of arrays, 16-byte vector accesses per thread.",
+        triton="The fastest dimension of the pointers last in the block and contiguous "
+        "(tl.arange times a stride of 1); load a tile with a tensor descriptor and tl.trans it "
+        "instead of loading down a column.",
         check=_uncoalesced,
         looks="excess_sectors global_load_sectors_per_request global_store_sectors_per_request "
         "l2_sectors_per_request dram_busy l2_cache_busy l1_busy",
@@ -252,12 +308,50 @@ RULES = (
         explains=EXPLAINS,
     ),
     Rule(
+        id="narrow-accesses",
+        title="Loads of less than 16 bytes a lane",
+        meaning="One instruction loads up to 16 bytes for each lane. Narrower ones need more "
+        "instructions, addresses and places in queues for the same bytes, and keep fewer bytes in "
+        "flight.",
+        advice="float4, int4 or eight halves at once: aligned to 16 bytes, several neighbouring "
+        "elements a thread, the rest of a row on its own.",
+        triton="More elements per thread along the contiguous dimension (BLOCK of 4 to 8 times "
+        "32 num_warps), and strides that Triton knows to be multiples of 16: pass them as "
+        "integers, or say tl.multiple_of and tl.max_contiguous.",
+        check=_narrow,
+        looks="global_load_sectors_per_request excess_sectors inst_global_load instructions",
+        lines=("l1-requests", "sectors"),
+        least=WIDER,
+        fix=Fix(
+            "wait",
+            "bound: the arithmetic's issue slots, or the fullest unit behind. expected: of the "
+            "waits for loads the share of the loads remains, of the instructions those that "
+            "compute and that share of the others",
+            _widest,
+            _wider,
+        ),
+        fires=examples(
+            "global_load_sectors_per_request=4 excess_sectors=0.0 instructions=1e7 inst_fp32=1e6 "
+            "stall_long_scoreboard=0.8 stall_selected=0.1 dram_busy=0.3 issue_busy=0.2 l1_busy=0.2",
+        ),
+        clear=examples(
+            "global_load_sectors_per_request=16 excess_sectors=0.0 instructions=1e7 inst_fp32=1e6 "
+            "stall_long_scoreboard=0.8 stall_selected=0.1 dram_busy=0.3 issue_busy=0.2 l1_busy=0.2",
+            "global_load_sectors_per_request=4 excess_sectors=0.0 instructions=1e7 inst_fp32=1e6 "
+            "stall_long_scoreboard=0.8 stall_selected=0.1 dram_busy=0.93 issue_busy=0.2 l1_busy=0.2",
+            "global_load_sectors_per_request=32 excess_sectors=0.87 instructions=1e7 inst_fp32=1e6 "
+            "stall_long_scoreboard=0.8 stall_selected=0.1 dram_busy=0.3 issue_busy=0.2 l1_busy=0.2",
+        ),
+    ),
+    Rule(
         id="shared-bank-conflicts",
         title="Shared-memory accesses conflict",
         meaning="Shared memory has 32 banks of 4 bytes. Accesses of one warp to different words "
         "of one bank take one wavefront each.",
         advice="Pad rows by one access width, swizzle 16-byte chunks with the row, or use "
         "ldmatrix on a conflict-free layout.",
+        triton="The compiler chooses the layout: another BLOCK or num_warps, tl.dot operands in "
+        "16 bits, no tl.trans or reduction between two tl.dot.",
         check=_conflicts,
         looks="excess_shared_wavefronts shared_ld_conflicts shared_st_conflicts shared_busy",
         lines=("excess-wavefronts",),
@@ -280,13 +374,16 @@ RULES = (
         "to one slice: the rest of the machine idles while every average reads a few per cent.",
         advice="Reduce in registers and shared memory first, one atomic per warp or block; spread "
         "the counters and add them up at the end.",
+        triton='tl.sum in the program before tl.atomic_add; sem="relaxed" where no order is '
+        "needed (the default is acquire and release, with fences); partial sums in a buffer of a "
+        "row per program, added up at the end.",
         check=_atomics,
         looks="l2_atomics_busy l2_busy_max l2_atomic_sectors shared_atomics cycles",
         lines=("instructions atomics",),
         fix=Fix(
             "atomics",
-            f"no bound. expected: {RELIEVED:.0%} of a full unit's work remains; where one address is "
-            f"hot {HOT_ADDRESS:g}x, the geometric mean of those on record, up to the next unit",
+            f"no bound. expected: {RELIEVED:.0%} of a full unit's work remains; where one address "
+            "is hot no counter says what fewer atomics on it bring",
             typical=_fewer_atomics,
         ),
         fires=examples(
@@ -319,6 +416,7 @@ RULES = (
         "memory, which is global memory cached in L1.",
         advice="Raise the register limit (launch bounds, -maxrregcount), shorten live ranges, "
         "split the kernel, or spill to shared memory.",
+        triton="More num_warps, smaller BLOCK, fewer num_stages, or less that is live at once.",
         check=_spills,
         looks="spill_instructions instructions local_share registers",
         lines=("instructions local", "local-sectors"),

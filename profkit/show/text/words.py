@@ -8,7 +8,7 @@ from os.path import basename
 from typing import TYPE_CHECKING
 
 from profkit.diagnosis.launches import LINES, Judged
-from profkit.diagnosis.rule import Diagnosis, Finding, SourceShare
+from profkit.diagnosis.rule import Diagnosis, Finding, SourceShare, Together
 from profkit.diagnosis.rules.waits import WAITING
 from profkit.model.scenario import Expectation
 from profkit.reports.figures import OUT_OF_RANGE, figures, quantity, seconds, share, speedup
@@ -138,14 +138,36 @@ def worth(finding: Finding) -> str:
     if finding.expect is None:
         return gain(finding.gain)
     bound = gain(finding.gain) if finding.gain is not None else "no bound known"
+    if finding.expect.is_wide:
+        return f"{_range(finding.expect)}, {bound}; {ABLATE}"
     return f"expect {expect(finding.expect)}, {bound}"
 
 
+# What an interval says that is too wide for a number.
+ABLATE = "counters cannot tell, `profkit ablate` measures it"
+
+
+def _range(expectation: Expectation) -> str:
+    low, high = figures(expectation.low), figures(expectation.high)
+    return f"between {low}x and {high}x"
+
+
+def together(both: Together) -> str:
+    """Return what two findings are worth at once: "a and b together: expect 9x (4 to 15)"."""
+    bound = f", {gain(both.gain)}" if both.gain is not None else ""
+    hope = both.expect
+    what = _range(hope) if hope.is_wide else f"expect {expect(hope)}"
+    return f"{' and '.join(both.rules)} together: {what}{bound}"
+
+
 def top(finding: Finding | None) -> str:
-    """Return the same in a table: "1.85x (1.4 to 2.2)"; "" for no finding."""
+    """Return the same in a table: "1.85x (1.4 to 2.2)", "2.6x to 8.9x"; "" for no finding."""
     if finding is None:
         return ""
-    return expect(finding.expect) if finding.expect else worth(finding)
+    hope = finding.expect
+    if hope is None:
+        return worth(finding)
+    return f"{speedup(hope.low)} to {speedup(hope.high)}" if hope.is_wide else expect(hope)
 
 
 def finding_words(finding: Finding) -> str:

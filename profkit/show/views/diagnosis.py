@@ -17,7 +17,7 @@ from os.path import basename
 from typing import Any
 
 from profkit.diagnosis.launches import HotLine, Judged, NvidiaRule, Row
-from profkit.diagnosis.rule import Finding
+from profkit.diagnosis.rule import Finding, Together
 from profkit.records.paths import FULL
 from profkit.records.store import json_safe, plain
 from profkit.reports import figures
@@ -138,6 +138,8 @@ def brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = None) ->
         f for f in rows[0].shown.diagnosis.findings[1:] if f.status == "fires" and not f.note
     ]
     out += [f"Also: {_in_brief(finding)}" for finding in further[: FINDINGS - 1]]
+    if both := rows[0].shown.diagnosis.together:
+        out.append(words.together(both))
     for number, row in enumerate(rows[1:ROWS], 2):
         run, name = row.shown, short(row.shown.kernel, 40)
         what = f"; {_in_brief(run.top)}" if run.top else ""
@@ -266,6 +268,8 @@ def _findings(run: Judged, before: Judged | None, *, listing: bool) -> Iterator[
     for finding in run.diagnosis.findings:
         if finding.status == "fires" and not finding.note:
             yield _fires(finding, listing=listing)
+    if both := run.diagnosis.together:
+        yield blocks.ListItem(words.together(both), bullet="+")
     for missing in run.diagnosis.missing:
         section = f"collect {missing.section}: " if missing.section else ""
         yield blocks.ListItem(f"{section}{missing.why}", bullet="?")
@@ -358,7 +362,7 @@ SCHEMA = "profkit.diagnosis/1"
 # In this order; what the keys are is in tools/schemas.py.
 _LAUNCH = (
     "report index kernel device cc grid block variant case status time_s bound limiter because "
-    "near_border headroom saves_s metrics findings missing ncu_rules lines"
+    "near_border headroom saves_s metrics findings together missing ncu_rules lines"
 ).split()
 _FINDING = "rule status cause gain expect evidence where try note".split()
 
@@ -380,6 +384,7 @@ def launch_entry(run: Judged) -> dict[str, Any]:
         "saves_s": json_safe(diagnosis.saves(run.time)),
         "metrics": _collected(run.values),
         "findings": [_finding_entry(finding) for finding in diagnosis.findings],
+        "together": _together_entry(diagnosis.together),
         "ncu_rules": [replace(r, speedup=json_safe(r.speedup)) for r in run.nvidia],
     }
     return plain({key: values[key] for key in _LAUNCH})
@@ -392,6 +397,10 @@ def _finding_entry(finding: Finding) -> dict[str, Any]:
         "try": finding.advice,
     }
     return {key: values[key] for key in _FINDING}
+
+
+def _together_entry(both: Together | None) -> dict[str, Any] | None:
+    return vars(both) | {"gain": json_safe(both.gain)} if both else None
 
 
 def _collected(values: Mapping[str, float | None]) -> dict[str, float | None]:
