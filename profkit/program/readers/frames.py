@@ -132,8 +132,17 @@ def read_origin(row: Mapping[str, Any]) -> GraphOrigin:
 
 
 def is_waiting_for_engine(stack: Stack) -> bool:
-    """Whether Python only waits there while autograd works in C++."""
-    return bool(stack.frames) and stack.frames[0].function == ENGINE
+    """Whether Python only waits there while autograd works in C++.
+
+    What torch has around an operation (a dispatch mode, a hook of its own) is no Python of a backward
+    pass; a function of the user's, or what a compiler made, is.
+    """
+    for frame in stack.frames:
+        if frame.function == ENGINE:
+            return not stack.generated
+        if not frame.is_core:
+            return False
+    return False
 
 
 def lacks_origins(stack: Stack) -> bool:

@@ -1,0 +1,145 @@
+"""Lines of a backward pass on the CPU: each operation is a launch, over a CUPTI that needs no GPU.
+
+A Python with torch is needed: this one, or the one that PROFKIT_TORCH_PYTHON names.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+
+from profkit.program.timeline import Place
+from tests.measure.timeline.standin_cupti import build_over_standin, is_cupti_here
+from tests.measure.timeline.test_lines import Recording, place_of
+
+
+@cache
+def find_torch() -> str | None:
+    """A Python that has torch."""
+    for python in (os.environ.get("PROFKIT_TORCH_PYTHON"), sys.executable):
+        if python is None:
+            continue
+        command = [
+            python,
+            "-c",
+            "import importlib.util as u; raise SystemExit(not u.find_spec('torch'))",
+        ]
+        if subprocess.run(command, check=False).returncode == 0:
+            return python
+    return None
+
+
+pytestmark = [
+    pytest.mark.nvcc,
+    pytest.mark.slow,
+    pytest.mark.skipif(not is_cupti_here(), reason="no CUPTI here"),
+    pytest.mark.skipif(find_torch() is None, reason="no torch here"),
+]
+# What launches stands in a file of the recorder's name: its frames are nobody's.
+EVERY_OPERATION = """
+import torch
+from profkit_recorder_started import launch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+class EveryOperation(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        node = torch._C._current_autograd_node()
+        print(launch(), function.name(), node.name() if node is not None else "-")
+        return function(*args, **(kwargs or {}))
+"""
+PROGRAM = """
+import torch
+from profkit_recorder_operations import EveryOperation
+from torch.utils.checkpoint import checkpoint
+
+class Custom(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.erf(x)  # aten::erf
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * torch.cosh(*ctx.saved_tensors)  # aten::cosh
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.nn.Linear(8, 8)
+        self.act = torch.nn.Tanh()
+    def forward(self, x):
+        return self.act(self.fc(x))  # aten::tanh aten::tanh_backward aten::addmm aten::mm
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList([Block() for _ in range(3)])
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        x = Custom.apply(x)
+        return checkpoint(torch.atan, x, use_reentrant=False)  # aten::atan
+
+net = Net()
+opt = torch.optim.AdamW(net.parameters())
+x = torch.randn(4, 8)
+with EveryOperation():
+    for _ in range(2):
+        net(x).sum().backward()
+        opt.step()  # aten::addcdiv_
+        opt.zero_grad()
+    values = torch.randn(5, requires_grad=True)
+    total = torch.tan(values).sum()  # aten::tan
+    (grad,) = torch.autograd.grad(total, values, create_graph=True)
+    grad.pow(2).sum().backward()
+"""
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    python = find_torch()
+    assert python is not None
+    folder = tmp_path_factory.mktemp("backward")
+    (folder / "profkit_recorder_operations.py").write_text(EVERY_OPERATION)
+    library = build_over_standin(tmp_path_factory.mktemp("standin"))
+    return Recording(library, folder, PROGRAM, python)
+
+
+def test_each_operation_has_its_line(recording: Recording) -> None:
+    lines = {}
+    for number, text in enumerate(recording.program.read_text().split("\n"), 1):
+        _, mark, words = text.partition("  # ")
+        for word in words.split() if mark else ():
+            lines[word] = number
+    places = recording.places()
+    seen = set()
+    for told in recording.said.splitlines():
+        number, name, node = told.split()
+        word = name.removesuffix(".default").split(".")[0]
+        if word not in lines or "MmBackward" in node:
+            continue
+        seen.add(word)
+        assert places[int(number)].line == f"{recording.program}:{lines[word]}", told
+    assert seen == set(lines)
+
+
+def test_a_backward_operation_has_the_module_of_its_forward(recording: Recording) -> None:
+    places = recording.places()
+    modules = set()
+    for told in recording.said.splitlines():
+        number, name, node = told.split()
+        if name.startswith("aten::tanh_backward"):
+            assert node == "TanhBackward0"
+            assert places[int(number)].part == "backward"
+            modules.add(places[int(number)].module)
+    assert modules == {f"blocks.{layer}.act" for layer in range(3)}
+
+
+def test_every_operation_has_a_line_and_nothing_is_said(recording: Recording) -> None:
+    (process,) = recording.timeline.processes
+    assert len(process.activities) > 200
+    assert Place() not in {place_of(process, a.origin) for a in process.activities}
+    assert not recording.timeline.notes
