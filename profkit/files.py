@@ -24,7 +24,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, explain_limit
 
 TEXT_LIMIT = 16 << 20  # bytes of a source, a record or a header: the largest seen is 1/20 of it
 _LONG_PATH = 1000  # characters of a path that an error names whole
@@ -53,6 +53,8 @@ def cannot_read(path: str | Path, error: OSError) -> ProfkitError:
     why = error.strerror or str(error)
     if why == _OUTSIDE:
         hint = "name a file of that folder, by no link that leads out of it"
+    elif (limit := explain_limit(error)) is not None:
+        hint = limit.hint
     elif error.errno in (errno.EACCES, errno.EPERM):
         hint = "ask its owner, or have it copied to where you may read (ls -ld shows who may)"
     else:

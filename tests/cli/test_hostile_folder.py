@@ -2,7 +2,7 @@
 
 Tried: a module and a package for each of the 304 names of the standard library and for every package
 that is installed here (some 180); 32 files of configuration; 20 programs of the names that profkit
-starts; a repository whose configuration names a program in 21 places and 4 hooks. There, 38 commands of
+starts; a repository whose configuration names a program in 21 places and 4 hooks. There, 43 commands of
 every verb in its reading forms, five questions to mcp, others with PYTHON* variables, with the folder
 on the path of this process under six names, and as `python -m profkit`.
 """
@@ -253,6 +253,11 @@ COMMANDS = (
     "history --add --commit HEAD --history ../outside/named",
     "query 'SELECT variant, commit FROM runs' --history ../outside/logged",
     "history stage2 --case B --history ../outside/logged -o ../outside/history.png",
+    "ladder --case B -o ../outside/ladder.svg",
+    "decide stage2 --case B",
+    "whatif artifacts/stage2.B.ncu-rep header",
+    "query 'SELECT variant, commit FROM runs' --history ../outside/logged",
+    "compare trace.json.gz trace.json",
     "triage trace.json.gz",
     "triage trace.json --json",
     "triage trace.json.gz --page ../outside/step.html",
