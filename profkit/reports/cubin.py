@@ -33,6 +33,32 @@ _END, _SET_ADDRESS, _INLINED = 1, 2, 0x90
 _OLDEST, _NEWEST = 2, 4  # versions of the table that are read
 
 
+class Budget:
+    """The bytes that may be made of a report's machine code, all of it together.
+
+    Sections may share a name or lie one over the other, and a folder's name is put before those of many
+    files: a few bytes of a file can ask for any number of bytes here.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.left = size
+
+    def grow(self, size: int) -> None:
+        """Give so many bytes more."""
+        self.left += size
+
+    def draw(self, size: int) -> None:
+        """Take so many bytes; Malformed where there are no more."""
+        self.left -= size
+        if self.left < 0:
+            raise Malformed("machine code that asks for more memory than its bytes can need")
+
+
+# Bytes that may be made of a byte of machine code, and beyond that: the most that was seen is 1.
+_TIMES, SPARE = 3, 64 << 20
+_ROW = 160  # bytes that a row of a line table takes
+
+
 @dataclass(frozen=True, slots=True)
 class ElfSection:
     name: str  # of it: `.text`
@@ -49,17 +75,18 @@ class ElfSection:
         return b"" if self.kind == NOBITS else self.image[self.start : self.start + self.size]
 
 
-def elf_sections(image: bytes) -> list[ElfSection]:
+def elf_sections(image: bytes, budget: Budget | None = None) -> list[ElfSection]:
     """Return the sections of an image, in order; struct.error and the like if it ends too early."""
+    budget = budget or Budget(_TIMES * len(image) + SPARE)
     (table,) = struct.unpack_from("<Q", image, 40)
     size, count, names = struct.unpack_from("<HHH", image, 58)
     rows = [struct.unpack_from("<IIQQQQIIQQ", image, table + size * n) for n in range(count)]
-    return [
-        ElfSection(
-            elf_text(image, rows[names][4] + name), kind, flags, at, size, info, entry, image
-        )
-        for name, kind, flags, _address, at, size, _link, info, _align, entry in rows
-    ]
+    sections = []
+    for name, kind, flags, _address, at, size, _link, info, _align, entry in rows:
+        text = elf_text(image, rows[names][4] + name)
+        budget.draw(len(text))
+        sections.append(ElfSection(text, kind, flags, at, size, info, entry, image))
+    return sections
 
 
 def elf_text(data: bytes, start: int) -> str:
@@ -67,8 +94,9 @@ def elf_text(data: bytes, start: int) -> str:
 
 
 class Cubin:
-    def __init__(self, image: bytes) -> None:
-        self.sections = elf_sections(image)
+    def __init__(self, image: bytes, budget: Budget | None = None) -> None:
+        self._budget = budget or Budget(_TIMES * len(image) + SPARE)
+        self.sections = elf_sections(image, self._budget)
         # Number of a section of code -> the mangled name of the function in it.
         self.functions = {
             number: section.name.removeprefix(_CODE).encode("latin-1").decode(errors="replace")
@@ -86,7 +114,7 @@ class Cubin:
             functions = dict(self._relocated())
         except struct.error:
             return {}
-        return line_tables(self._content(".debug_line"), functions)
+        return line_tables(self._content(".debug_line"), functions, self._budget)
 
     def _relocated(self) -> Iterator[tuple[int, str]]:
         """Yield offset in .debug_line of a function's address, and which function it is."""
@@ -100,7 +128,7 @@ class Cubin:
                     yield offset, self.functions[number]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LineRow:
     """A row of the table: the address where it begins, its line, the row (from 1) of its caller."""
 
@@ -131,19 +159,22 @@ class LineTable:
         return frames
 
 
-def line_tables(section: bytes, functions: dict[int, str]) -> dict[str, LineTable]:
+def line_tables(
+    section: bytes, functions: dict[int, str], budget: Budget | None = None
+) -> dict[str, LineTable]:
     """Return function -> line table of a cubin's .debug_line.
 
     `functions` are by the offset of their relocated address in the section. None for a version that
     is not known, or bytes that are no table.
     """
     tables: dict[str, LineTable] = {}
+    budget = budget or Budget(_TIMES * len(section) + SPARE)
     at = 0
     while at + 10 <= len(section):
         (size,) = struct.unpack_from("<I", section, at)
         stop = at + 4 + size
         try:
-            tables |= _Unit(section, at, min(stop, len(section))).run(functions)
+            tables |= _Unit(section, at, min(stop, len(section)), budget).run(functions)
         except (IndexError, ValueError, struct.error, Malformed):
             return tables
         at = stop
@@ -151,8 +182,9 @@ def line_tables(section: bytes, functions: dict[int, str]) -> dict[str, LineTabl
 
 
 class _Unit:
-    def __init__(self, data: bytes, start: int, stop: int) -> None:
+    def __init__(self, data: bytes, start: int, stop: int, budget: Budget) -> None:
         self._data, self._stop = data, stop
+        self._budget = budget
         self._at: int
         version, length = struct.unpack_from("<HI", data, start + 4)
         if not _OLDEST <= version <= _NEWEST:
@@ -172,7 +204,9 @@ class _Unit:
         files = []
         while name := self._text():
             folder, _, _ = self._number(), self._number(), self._number()
-            files.append(f"{folders[folder - 1]}/{name}" if 0 < folder <= len(folders) else name)
+            path = f"{folders[folder - 1]}/{name}" if 0 < folder <= len(folders) else name
+            self._budget.draw(len(path))
+            files.append(path)
         return files
 
     def _text(self) -> str:
@@ -211,6 +245,7 @@ class _Unit:
 
     def _row(self) -> None:
         file = self._files[self._file - 1] if 0 < self._file <= len(self._files) else ""
+        self._budget.draw(_ROW)
         self._rows.append(LineRow(self._address, file, self._line, self._caller))
 
     def _standard(self, opcode: int) -> None:
@@ -263,11 +298,14 @@ class Function:
 def functions(path: str | Path) -> list[Function]:
     """Return the functions with machine code in a report, as far as it can be read; never an error."""
     known: list[Function] = []
+    budget = Budget(SPARE)
     for frame in _sources(path):
+        budget.grow(_TIMES * len(frame))
+        left = budget.left
         try:
-            known += _functions(frame)
+            known += list(_functions(frame, budget))
         except (Malformed, struct.error, ValueError, IndexError, OverflowError):
-            continue  # the frame check says that it is damaged
+            budget.left = left  # nothing is kept of it: the frame check says that it is damaged
     return known
 
 
@@ -289,7 +327,7 @@ def _sources(path: str | Path) -> Iterator[bytes]:
             yield from (x for x in frames_of(plain, _LIMIT) if ELF[:4] in x[:64])
 
 
-def _functions(frame: bytes) -> Iterator[Function]:
+def _functions(frame: bytes, budget: Budget) -> Iterator[Function]:
     image, places = b"", {}
     for number, wire, start, stop in fields(frame, 0, len(frame)):
         if wire == BYTES and number == _IMAGE:
@@ -298,8 +336,9 @@ def _functions(frame: bytes) -> Iterator[Function]:
             places = dict(_places(frame, start, stop))
     if not image.startswith(ELF):
         return
-    cubin = Cubin(image)
+    cubin = Cubin(image, budget)
     for number, name in cubin.functions.items():
+        budget.draw(cubin.sections[number].size)
         yield Function(name, places.get(name), cubin.sections[number].content, cubin)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import zstandard
 
 from profkit.reports import cubin as images
 from profkit.reports.cubin import Cubin, LineRow, LineTable, line_tables
+from profkit.reports.wire import Malformed
 from tests.reports import made
 
 HEAD = 10  # bytes of a unit before its header's own fields: size, version, length
@@ -358,3 +360,69 @@ def test_a_file_of_a_folder_that_is_not_listed_has_its_name_alone() -> None:
     unit = _unit(program).replace(b"b.h\0\2", b"b.h\0\3")
     (row,) = line_tables(unit, {_start(unit, program): "kernel"})["kernel"].rows
     assert row.file == "b.h"
+
+
+# --- what asks for more memory than its bytes
+
+
+def _many_rows(image: bytes, count: int, row: bytes) -> bytes:
+    """An image whose table of sections has this row many times, behind everything that it has."""
+    size, held, names = struct.unpack_from("<HHH", image, 58)
+    (table,) = struct.unpack_from("<Q", image, 40)
+    rows = image[table : table + size * held]
+    head = image[:40] + struct.pack("<Q", len(image)) + image[48:58]
+    head += struct.pack("<HHH", size, held + count, names)
+    return head + image[64:] + rows + row * count
+
+
+def _row(name: int, at: int, size: int) -> bytes:
+    return struct.pack("<IIQQQQII", name, 1, 0, 0, at, size, 0, 0) + bytes(16)
+
+
+def _bombs() -> dict[str, bytes]:
+    """Sections of one long name; sections that are each the whole image; rows of a line table."""
+    long = _elf([(".text.k" + "n" * 100_000, b"K")])
+    (table,) = struct.unpack_from("<Q", long, 40)
+    name = struct.unpack_from("<I", long, table + 64)[0]
+    short = _elf([(".text.k", b"K" * 100_000)])
+    (table,) = struct.unpack_from("<Q", short, 40)
+    kernel = struct.unpack_from("<I", short, table + 64)[0]
+    return {
+        "names": _many_rows(long, 2000, _row(name, 64, 1)),
+        "copies": _many_rows(short, 2000, _row(kernel, 0, len(short))),
+    }
+
+
+@pytest.mark.parametrize("what", ["names", "copies"])
+def test_sections_that_share_bytes_ask_for_no_more_than_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """They are left out, and the machine code behind them is not."""
+    monkeypatch.setattr(images, "SPARE", 1 << 20)
+    bomb = made.field(4, _bombs()[what])
+    good = made.field(4, _elf([(".text.good", b"G" * 16)]))
+    path = tmp_path / "made.ncu-rep"
+    path.write_bytes(_report(bomb, good))
+    tracemalloc.start()
+    found = images.functions(path)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [f.name for f in found][-1:] == ["good"]
+    assert len(found) < 50
+    assert most < 20 * len(bomb)
+
+
+def test_rows_of_a_line_table_ask_for_no_more_than_there_is() -> None:
+    unit = _unit(_address() + b"\xf0" * 10_000 + END)
+    where = {_start(unit, _address() + b"\xf0" * 10_000 + END): "k"}
+    assert len(line_tables(unit, where)["k"].rows) == 10_000
+    assert line_tables(unit, where, images.Budget(1_000_000)) == {}
+
+
+def test_a_budget_is_one_for_all_that_is_drawn() -> None:
+    budget = images.Budget(10)
+    budget.draw(6)
+    budget.grow(5)
+    budget.draw(9)
+    with pytest.raises(Malformed, match="asks for more memory"):
+        budget.draw(1)
