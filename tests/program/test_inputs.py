@@ -388,12 +388,12 @@ def test_launches_without_any_kernel_are_another_profiler_s(tmp_path: Path) -> N
 
 
 @settings(max_examples=30, deadline=None)
-@given(share=st.integers(2, 10))
-def test_kernels_without_a_time_are_left_out_and_said(share: int) -> None:
+@given(share=st.integers(2, 10), none=st.sampled_from([0, None, "", "n/a"]))
+def test_kernels_without_a_time_are_left_out_and_said(share: int, none: Any) -> None:
     program = ran(lambda p: [p.launch(GEMM, 300.0) for _ in range(20)], 6)  # type: ignore[func-returns-value]
     kernels = [e for e in program.events if e["cat"] == "kernel"]
     for event in kernels[::share]:
-        event["ts"] = event["dur"] = 0
+        event["ts"], event["dur"] = none, 0
     timeline = read(program)
     timeless = len(kernels[::share])
     assert len(timeline.processes[0].activities) == len(kernels) - timeless

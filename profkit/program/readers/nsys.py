@@ -40,7 +40,7 @@ from profkit.program.timeline import (
 PAGEABLE = 0  # nsys' ENUM_CUDA_MEM_KIND; 2 is device
 MEMORIES = {PAGEABLE: "Pageable", 1: "Pinned"}
 PUSH_POP, START_END = 59, 60  # nsys' ENUM_NSYS_EVENT_TYPE of ranges
-WARNING = 2  # nsys' ENUM_DIAGNOSTIC_SEVERITY_LEVEL: 1 informs, 2 warns, 3 is an error
+WARNING, ERROR = 2, 3  # nsys' ENUM_DIAGNOSTIC_SEVERITY_LEVEL: 1 informs
 # nsys' ENUM_CUDA_MEMCPY_OPER of pages that move by themselves: no call copies them.
 UNIFIED = {11: "HtoD", 12: "DtoH", 13: "DtoD"}
 # Of what nsys says of itself, what concerns the GPU's record; the rest is of CPU samples and graphics.
@@ -316,8 +316,8 @@ def _recorder_said(export: _Export) -> list[str]:
     worst: dict[str, int] = {}
     for text, level in export.base.execute(query):
         line = " ".join(str(text or "").split())[:SAID_LENGTH]
-        warns = _whole(level) >= WARNING and _CONCERNS.search(line)
-        if warns or _LOST.search(line):
+        concerns = _whole(level) >= WARNING and _CONCERNS.search(line)
+        if line and (_whole(level) >= ERROR or concerns or _LOST.search(line)):
             worst[line] = max(worst.get(line, 0), _whole(level))
     ordered = sorted(worst, key=lambda line: -worst[line])
     return [f"nsys: {line}" for line in ordered[:SAID_MOST]]

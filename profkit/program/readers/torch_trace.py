@@ -116,6 +116,7 @@ class _Taken:
         self.count = 0  # of all of them
         self.hip = False
         self.timeless: list[Activity] = []  # at a time of 0, which is none in a running clock
+        self.untimed = 0  # kernels and copies that have no time at all
         self.categories: set[str] = set()  # of events that are not read
         self.processes: set[str] = set()  # names of processes and of groups of tracks
         self.shapes: dict[Shapes, Shapes] = {}  # each once: operators of one size are many
@@ -130,6 +131,7 @@ class _Taken:
             start = round(float(event["ts"]) * 1000)
             end = start + max(0, round(float(event.get("dur") or 0) * 1000))
         except (TypeError, ValueError, KeyError, OverflowError):
+            self.untimed += _OLD.get(kind.lower(), kind.lower()) in _ACTIVITIES
             return
         if not -FARTHEST < start <= end < FARTHEST:
             return
@@ -169,18 +171,21 @@ class _Taken:
     def leave_out_timeless(self, path: Path) -> list[str]:
         """Leave out what has no time, and say so; a clock that begins at 0 has such times too."""
         begins = [call.start for calls in self.calls.values() for call in calls[:1]]
-        if not self.timeless or min(begins, default=0) <= 0:
+        if min(begins, default=0) <= 0:
             self.activities += self.timeless
+            self.timeless = []
+        timeless = self.untimed + len(self.timeless)
+        if not timeless:
             return []
-        whole = len(self.activities) + len(self.timeless)
+        whole = len(self.activities) + timeless
         if not self.activities:
             raise ProfkitError(
-                f"{path}: none of its {whole:,} kernels and copies has a time (ts is 0)",
+                f"{path}: none of its {whole:,} kernels and copies has a time (ts is 0 or none)",
                 "the recorder lost them: record again, with nothing else that profiles the GPU",
             )
         return [
-            f"{path}: {len(self.timeless):,} of {whole:,} kernels and copies have no time (ts is "
-            "0): left out"
+            f"{path}: {timeless:,} of {whole:,} kernels and copies have no time (ts is 0 or none): "
+            "left out"
         ]
 
     def _inputs(self, args: Mapping[str, Any]) -> tuple[Shapes, tuple[str, ...]]:
