@@ -200,9 +200,10 @@ def list_folder(folder: str | Path) -> list[Path]:
 
 
 def walk_folder(folder: str | Path) -> tuple[list[Path], list[Path]]:
-    """Return everything below a folder that is no folder, sorted, and what may not be looked at.
+    """Return everything below a folder that is no folder, sorted, and the folders that are closed.
 
-    Links to folders are not followed, links to files are; those that lead nowhere are left out.
+    Links to folders are not followed, links to files are; those that lead nowhere are left out. What
+    may not be looked at counts as a file: who opens it says why.
     """
     files: list[Path] = []
     unread: list[Path] = []
@@ -224,7 +225,7 @@ def walk_folder(folder: str | Path) -> tuple[list[Path], list[Path]]:
                 elif not is_link(entry):
                     waiting.append(entry)
             except ProfkitError:
-                unread.append(entry)
+                files.append(entry)
     return sorted(files), sorted(unread)
 
 

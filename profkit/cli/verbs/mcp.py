@@ -6,16 +6,19 @@ profkit mcp --root runs/
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from json import dumps
+from json import dumps, loads
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import typer
 
@@ -66,8 +69,13 @@ def serve_agents(
     # Of a wrong type the sentence is enough; and no log lines of the library's, with rich.
     os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    if sys.stdin is None:
+        raise ProfkitError(
+            "stdin is closed: no question can come", "an agent starts this by itself"
+        )
     server = server_of(root)
     _own_stdout()
+    sys.stdin = check_questions(0, sys.stdout)
     try:
         with reading_only(root):
             server.run("stdio")
@@ -81,6 +89,63 @@ def _own_stdout() -> None:
     protocol = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     sys.stdout = protocol
+
+
+LINE_MOST = 1 << 20  # bytes of a question: the longest that means something is a list of paths
+
+
+def check_questions(handle: int, answers: TextIO) -> TextIO:
+    """Return a stream of the lines of a descriptor that the library can read.
+
+    Of a line that is no JSON, that has what is no character, or that is longer than any question, it
+    would say nothing, and an agent would wait for ever: such a line is answered here, and goes no
+    further.
+    """
+    reading, writing = os.pipe()
+
+    def pass_on() -> None:
+        with os.fdopen(writing, "wb") as checked, contextlib.suppress(OSError):
+            for line in _split_lines(handle):
+                refusal = _refuse_line(line)
+                if refusal is None:
+                    checked.write(line + b"\n")
+                    checked.flush()
+                elif line.strip():
+                    answers.write(dumps(refusal) + "\n")
+                    answers.flush()
+
+    threading.Thread(target=pass_on, daemon=True).start()
+    return io.TextIOWrapper(os.fdopen(reading, "rb"), encoding="utf-8")
+
+
+def _split_lines(handle: int) -> Iterator[bytes]:
+    """Yield the lines of a descriptor; of one that is too long, a little more than is taken."""
+    kept = b""
+    while chunk := os.read(handle, 1 << 16):
+        *lines, rest = chunk.split(b"\n")
+        for line in lines:
+            yield kept + line
+            kept = b""
+        if len(kept) <= LINE_MOST:
+            kept += rest
+    yield kept
+
+
+def _refuse_line(line: bytes) -> dict[str, Any] | None:
+    """Return the answer to a line that the library would not answer; None for any other."""
+    number: object = None
+    why = f"a line of more than {LINE_MOST >> 20} MB: name a folder or a pattern, not every file"
+    if len(line) <= LINE_MOST:
+        try:
+            question = loads(line)
+            number = question.get("id") if isinstance(question, dict) else None
+            dumps(question, ensure_ascii=False).encode()
+        except (ValueError, RecursionError) as error:
+            why = f"no JSON in UTF-8: {error}"
+        else:
+            return None
+    number = number if isinstance(number, int | str) else None
+    return {"jsonrpc": "2.0", "id": number, "error": {"code": -32700, "message": _short(why)}}
 
 
 def server_of(root: Path) -> Any:
