@@ -90,3 +90,19 @@ def test_where_counters_are_refused_the_error_says_what_does_without(
     )
     assert "performance counters" in done.stderr
     assert "profkit ablate" in done.stderr
+
+
+@pytest.mark.slow
+def test_what_hangs_is_left_out_and_the_rest_is_measured(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in's kernels end so often, and never again: the process is lost, another goes on."""
+    machine.write("v1_x.cu")
+    monkeypatch.setenv("FAKE_HANGS", "9")  # while its second change is counted
+    found = ablate()
+    lost = {refusal["ablation"] for refusal in found["refused"] if refusal["code"] == "lost"}
+    tried = {refusal["ablation"] for refusal in found["refused"] if refusal["observed"]}
+    assert lost
+    assert lost < tried | {row["ablation"] for row in found["measured"]}
+    assert found["rebuilt"] is not None, "the others were timed"
+    assert all("had not ended" in r["observed"] for r in found["refused"] if r["code"] == "lost")
