@@ -176,6 +176,10 @@ class HostSpan:
     # sizes of an operator's inputs; empty where they were not recorded
     shapes: tuple[tuple[int, ...], ...] = ()
     types: tuple[str, ...] = ()  # their types, in PyTorch's words
+    sequence: int = (
+        -1
+    )  # autograd's number of an operator: its node in the backward pass has the same
+    backward: bool = False  # whether it is that node, or within it
 
 
 @dataclass(frozen=True)

@@ -138,10 +138,12 @@ class Program:
         shapes: list[list[int]] | None = None,
         kind: str = "cpu_op",
         types: list[str] | None = None,
+        **more: Any,
     ) -> Iterator[None]:
         """An operator, or with another kind a range or a Python frame, round what is in it."""
         began = self.now
         args = {"Input Dims": shapes, "Input type": types} if shapes else {}
+        args |= more
         at = len(self.events)
         self._event(name, kind, began, 0.0, args, tid=1)
         yield

@@ -18,9 +18,11 @@ from profkit.program.readers.frames import (
     place_of_stack,
 )
 from profkit.program.recorded import triage
+from profkit.program.steps.idle import launch_place
 from profkit.program.steps.places import find_place, join_layers, join_paths, say_place
 from profkit.program.timeline import Place, Timeline
 from profkit.program.triage import triage_timeline
+from tests.program.made import Program, ran
 from tests.program.recorded_lines import (
     CALL,
     MODEL,
@@ -268,3 +270,39 @@ def test_a_collective_of_a_backward_pass_is_nobody_s_line(tmp_path: Path) -> Non
     found = places_by_kernel(injected.read_injected(of.write()))
     assert found["ncclDevKernel_AllReduce_Sum_bf16_RING_LL"] == {Place()}
     assert found["mul_backward"] != {Place()}
+
+
+def trained(p: Program) -> None:
+    """A step with Python frames: two products forward, their gradients in the other order."""
+    begin = 2 * p.step_number
+    with p.op("train.py(80): step", kind="python_function"):
+        for number, name in enumerate(("attend", "feed")):
+            with p.op(f"model.py({10 * (number + 1)}): {name}", kind="python_function"):
+                numbers = {"Sequence number": begin + number, "Fwd thread id": 0}
+                with p.op("aten::linear", **numbers), p.op("aten::addmm", **numbers):
+                    p.launch(f"{name}_kernel", 300.0)
+        for number, name in reversed(list(enumerate(("attend", "feed")))):
+            numbers = {"Sequence number": begin + number, "Fwd thread id": 1}
+            node = "autograd::engine::evaluate_function: AddmmBackward0"
+            with p.op(node, **numbers), p.op("AddmmBackward0", **numbers), p.op("aten::mm"):
+                p.launch(f"{name}_gradient", 400.0)
+        with p.op("autograd::engine::evaluate_function: AccumulateGrad"):
+            p.launch("sum_of_gradients", 50.0)
+
+
+def test_a_trace_s_backward_kernels_have_the_function_of_their_forward(tmp_path: Path) -> None:
+    timeline = read_timeline(ran(trained).write(tmp_path / "trace.json"))
+    for recorded in (timeline, kept_again(timeline, tmp_path / "kept")):
+        answer = triage_timeline(recorded)
+        places = {
+            g.name: launch_place(answer.steps.typical.works[g.works[0]]) for g in answer.groups
+        }
+        for name, line in (("attend", 10), ("feed", 20)):
+            assert places[f"{name}_kernel"] == f"in {name} (model.py:{line})"
+            assert places[f"{name}_gradient"] == f"in {name} (model.py:{line})"
+        assert places["sum_of_gradients"] == "in step (train.py:80)"
+
+
+def kept_again(timeline: Timeline, folder: Path) -> Timeline:
+    store.write(timeline, folder)
+    return read_timeline(folder)

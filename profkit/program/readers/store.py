@@ -47,6 +47,7 @@ TABLES: dict[str, type[Row]] = {
     "places": Place,
 }
 LATER = {"places"}  # tables that recordings up to 0.2.0 do not have
+ADDED = {"origin": -1, "sequence": -1, "backward": False}  # fields that they do not have
 AS_TEXT = {"shapes", "types", "lines"}  # fields that are kept as JSON
 ROWS_MOST = 4_000_000  # of a table, as many as are read of a torch trace
 BYTES_MOST = 4 << 30  # of a table, unpacked
@@ -197,8 +198,10 @@ def _table(path: Path, name: str, kind: type[Row]) -> DataFrame:
                 raise ValueError(f"{path.name} unpacks to more than {BYTES_MOST / 1e9:.1f} GB")
             batches.append(batch)
         frame = Table.from_batches(batches, packed.schema_arrow).to_pandas()
-    if "origin" not in frame and any(field.name == "origin" for field in fields(kind)):
-        frame["origin"] = -1  # as recordings up to 0.2.0 were kept
+    own = {field.name for field in fields(kind)}
+    for added, value in ADDED.items():  # as recordings up to 0.2.0 were kept
+        if added in own and added not in frame:
+            frame[added] = value
     _check(frame["rank"], "int", f"{path.name}: rank")
     for column in fields(kind):
         where = f"{path.name}: {column.name}"

@@ -151,7 +151,18 @@ class _Taken:
             if name.startswith("ProfilerStep"):  # up to 1.10 as an operator
                 label = "step"
             inputs = self._inputs(args) if kind == "cpu_op" else ((), ())
-            self.spans.append(HostSpan(label, name, start, end, _whole(event.get("tid")), *inputs))
+            number = args.get("Sequence number")
+            span = HostSpan(
+                label,
+                name,
+                start,
+                end,
+                _whole(event.get("tid")),
+                *inputs,
+                sequence=_whole(number) if number is not None else -1,
+                backward=_whole(args.get("Fwd thread id")) != 0,
+            )
+            self.spans.append(span)
         elif kind == "python_function" and _is_users(name):
             self.spans.append(HostSpan("python", name, start, end, _whole(event.get("tid"))))
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -44,8 +44,9 @@ def makers(process: Process) -> list[Maker]:
     for index, call in enumerate(process.calls):
         calls[call.thread].append(index)
     out = [NOBODY] * len(process.calls)
+    forward = find_forward_frames(spans.values())
     for thread, indices in calls.items():
-        _sweep(spans.get(thread, ()), indices, process.calls, out)
+        _sweep(spans.get(thread, ()), indices, process.calls, out, forward)
     for index, call in enumerate(process.calls):
         if call.origin >= 0:
             out[index] = put_place(out[index], process.places[call.origin])
@@ -58,8 +59,31 @@ def put_place(maker: Maker, place: Place) -> Maker:
     return replace(maker, place=place, source=shorten_line(place.line) or maker.source)
 
 
+def find_forward_frames(threads: Iterable[Sequence[HostSpan]]) -> dict[int, str]:
+    """Find the Python frame in which each number of autograd was taken in the forward pass.
+
+    An operator and those within it may say one number: the last of them to begin made the node.
+    """
+    frames: dict[int, str] = {}
+    for spans in threads:
+        stack: list[HostSpan] = []
+        for span in spans:
+            if span.kind == "python":
+                stack = [outer for outer in stack if outer.end > span.start]
+                stack.append(span)
+            elif span.sequence >= 0 and not span.backward:
+                stack = [outer for outer in stack if outer.end > span.start]
+                if stack:
+                    frames[span.sequence] = stack[-1].name
+    return frames
+
+
 def _sweep(
-    spans: Sequence[HostSpan], indices: Iterable[int], calls: Sequence[Call], out: list[Maker]
+    spans: Sequence[HostSpan],
+    indices: Iterable[int],
+    calls: Sequence[Call],
+    out: list[Maker],
+    forward: Mapping[int, str],
 ) -> None:
     """Walk one thread in time, with the spans that are open on a stack."""
     stack: list[HostSpan] = []
@@ -74,14 +98,18 @@ def _sweep(
             stack.append(span)
             position += 1
         stack = [s for s in stack if s.end > now]
-        out[index] = _maker(stack, ordinal)
+        out[index] = _maker(stack, ordinal, forward)
 
 
-def _maker(stack: Sequence[HostSpan], ordinal: int) -> Maker:
+def _maker(stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, str]) -> Maker:
     ops = [s for s in stack if s.kind == "op"]
     shaped = next((s for s in reversed(ops) if any(s.shapes)), None)
     within = {s.kind: s.name for s in stack}  # the innermost of each kind
     frame = within.get("python", "")
+    for node in reversed(ops):
+        if node.backward and node.sequence in forward:
+            frame = forward[node.sequence]
+            break
     names = within.get("op", ""), ops[0].name if ops else "", _range_name(within.get("range", ""))
     inputs = (shaped.shapes, shaped.types) if shaped else ((), ())
     return Maker(
