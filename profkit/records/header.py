@@ -277,7 +277,7 @@ def compile_target(spec: str | None, arch: str, name: str) -> str | None:
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n\0]+)"', re.M)
 _FOLDERS = re.compile(r'^"(?:[^"/]*/)+(?=[^"/]+\.cuh?"$)')
 _LITERAL = r"""
-    (?:u8|[uUL])?R"(?P<delimiter>[^()\\\s]{0,16})\(.*?\)(?P=delimiter)"   # raw string
+    (?:u8|[uUL])?R"(?P<delimiter>[^()\\\s]{0,16})\(.*?(?:\)(?P=delimiter)"|\Z)  # raw string, or the rest
   | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])+'                             # string, character
   | (?<!\w)\.?\d(?:[eEpP][+-]|'\w|[\w.])*                                 # number, 1'000 too
 """
