@@ -93,6 +93,9 @@ class Judged:
         return _or_zero(self.diagnosis.saves(self.time))
 
 
+MOST = 0.5  # of the time of all rows
+
+
 @dataclass(frozen=True)
 class Row:
     """Launches of one kernel with one grid and block in one report."""
@@ -112,6 +115,12 @@ class Row:
     def saved(self) -> float:
         """Seconds of all its time that fixing what is said of the launch shown should save; else 0."""
         return _or_zero(self.shown.diagnosis.saves(self.total))
+
+    def leads(self, total: float) -> bool:
+        """Whether it takes most of a total and what would tell its cause was not collected."""
+        said = self.shown.diagnosis
+        unknown = isnan(said.saves(self.total)) and bool(said.missing)
+        return unknown and self.shown.status == "ok" and self.total > MOST * total
 
     @property
     def shown(self) -> Judged:
@@ -172,14 +181,15 @@ def judged_rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]
     """Return alike launches in one row each, or with `every` one row per launch.
 
     The rows come by the time that fixing the finding they are shown with should save, then by
-    their time.
+    their time; in front one that takes most of all time and whose cause was not collected.
     """
     alike: dict[tuple[Any, ...], list[Judged]] = {}
     for n, run in enumerate(launches):
         key = (run.report, run.kernel, run.grid, run.block, run.status, *_code(run))
         alike.setdefault((*key, n) if every else key, []).append(run)
     rows = [Row(tuple(group)) for group in alike.values()]
-    return sorted(rows, key=lambda row: (-row.saved, -row.total))
+    total = sum(row.total for row in rows)
+    return sorted(rows, key=lambda row: (not row.leads(total), -row.saved, -row.total))
 
 
 # Frames.

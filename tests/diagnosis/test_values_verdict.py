@@ -11,7 +11,7 @@ import pytest
 from profkit.diagnosis.launches import HotLine, Judged, Row, judged_rows
 from profkit.diagnosis.rule import Diagnosis
 from profkit.diagnosis.verdict import decide_bound, judge_launch
-from profkit.model.launch import Launch
+from profkit.model.launch import Launch, Missing
 
 # Fills the machine; nothing is near its peak.
 BUSY = {
@@ -173,6 +173,18 @@ def test_alike_launches_share_a_row():
     assert (row.times, row.total, row.shown) == ([1.0, 2.0, 3.0], 6.0, runs[2])
     assert row.saved == pytest.approx(sum(run.saved for run in runs[:3]))
     assert len(judged_rows(runs, every=True)) == 8
+
+
+@pytest.mark.parametrize(("share", "leads"), [(0.4, False), (0.6, True), (0.998, True)])
+def test_most_of_the_time_of_no_known_cause_is_first(share: float, leads: bool):
+    """A kernel of 0.2 % with a known saving was first, and one of 99.8 % was behind it."""
+    lacking = Missing("WarpStateStats", "not collected")
+    unknown = Diagnosis("latency", None, "", (), (lacking,))
+    runs = [launch(1 - share), launch(share, kernel="dominant", diagnosis=unknown)]
+    assert (judged_rows(runs)[0].shown.kernel == "dominant") == leads
+    complete = replace(unknown, missing=())
+    runs = [launch(1 - share), launch(share, kernel="dominant", diagnosis=complete)]
+    assert judged_rows(runs)[0].shown.kernel == "k", "what is known to be at no fault does not lead"
 
 
 def test_the_row_that_could_save_most_is_first():

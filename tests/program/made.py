@@ -112,6 +112,41 @@ class Program:
         self._event(name, kind, self.now, took, key, tid=1)
         self.now += took
 
+    def graph(self, kernels: list[tuple[str, float]], lag: float = 1.0, stream: int = 7) -> None:
+        """One launch of a captured graph: its kernels follow each other after a lag."""
+        self.now += self.host
+        self.correlation += 1
+        key = {"correlation": self.correlation}
+        self._event("cudaGraphLaunch", "cuda_runtime", self.now, 20.0, key, tid=1)
+        ready = max(self.free.get(stream, 0.0), self.now + LATENCY)
+        about = {**key, "device": 0, "stream": stream, "grid": [528, 1, 1], "block": [256, 1, 1]}
+        for name, took in kernels:
+            self._event(name, "kernel", ready, took, {**about, "graph id": 3}, pid=0)
+            ready += took + lag
+        self.free[stream] = ready - lag if kernels else ready
+        self.now += 20.0
+
+    def delay(self, took: float, stream: int = 7) -> None:
+        """The stream does not begin its next work for some time, for a reason that nobody records."""
+        self.free[stream] = max(self.free.get(stream, 0.0), self.now) + took
+
+    def load(self, name: str, took: float, loading: float, stream: int = 7) -> None:
+        """A first launch: the call loads the kernel's code before the kernel can begin."""
+        self.now += self.host
+        call = len(self.events)
+        began = self.now
+        self.now += loading - LATENCY
+        about = {"grid": [528, 1, 1], "block": [256, 1, 1]}
+        self._gpu(name, took, stream, "kernel", None, **about)
+        self.now += LATENCY
+        self.events[call] |= {"ts": round(began, 3), "dur": round(loading, 3)}
+
+    def lose(self) -> None:
+        """What the GPU did last is not in the recording; its launch is."""
+        on_gpu = [i for i, event in enumerate(self.events) if event["pid"] == 0]
+        if on_gpu:
+            self.events.pop(on_gpu[-1])
+
     def wait(self, stream: int = 7, call: str = "cudaStreamSynchronize") -> None:
         """The host waits for a stream."""
         self.now += 1

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from profkit.program.document import triage_document
 from profkit.program.findings.case import ProgramFinding
+from profkit.program.ranks import merged_timelines
 from profkit.program.readers import torch_trace
 from profkit.program.replay.scenario import Change
+from profkit.program.timeline import Timeline
 from profkit.program.triage import IDLE_CAUSES, Triage, triage_timeline
 from tests.found import find_files
 from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program
@@ -122,6 +127,22 @@ def test_no_saving_is_more_than_there_is(
     holds(judged(program) if plain is None else judged(program, plain_ms=plain))
 
 
+def say_what_is_known(of: Triage) -> None:
+    """No saving without a replay that is the recording; healthy is known to be; else a finding leads."""
+    largest = max((finding.saves.expect for finding in of.findings), default=0.0)
+    if abs(of.hosts.error) > 0.05:
+        assert of.findings == []
+        assert of.verdict.category == "unknown"
+        assert "its replay" in of.verdict.say
+    elif of.verdict.category == "healthy":
+        assert of.split.busy / 1e6 >= 0.85 * of.hosts.plain.expect
+        assert largest < 0.05 * of.hosts.plain.expect
+    elif of.verdict.category == "unknown":
+        assert "not known" in of.verdict.say
+    else:
+        assert of.findings[0].saves.expect >= 0.05 * of.hosts.plain.expect
+
+
 def is_shown(of: Triage, finding: ProgramFinding) -> bool:
     """Whether its cause takes more than 1 % of the bar, or is none of idle time."""
     if finding.category not in IDLE_CAUSES or finding.change == Change():
@@ -130,8 +151,28 @@ def is_shown(of: Triage, finding: ProgramFinding) -> bool:
     return idle >= 0.015 * of.split.period
 
 
+def given_back(of: Triage, finding: ProgramFinding) -> float:
+    """Milliseconds of a finding's kernels, and of the calls that its fix removes or shortens."""
+    step, change = of.steps.typical, finding.change
+    kernels = sum(step.works[i].activity.duration + 3_000 for i in finding.works)
+    calls = {step.works[i].call for i in change.merge} | set(change.host)
+    host = 0
+    for number in calls:
+        before = step.calls[number - 1].end if number else step.begin
+        host += step.calls[number].end - min(before, step.calls[number].start)
+    return (kernels + host) / 1e6
+
+
 def holds(of: Triage) -> None:
     """What is true of the answer whatever the program."""
+    say_what_is_known(of)
+    # A plain run that was measured as slower has a host up to 1.5 times slower, and slower kernels then.
+    slower = of.hosts.plain.expect / (of.split.period / 1e6)
+    slower = 1.5 * slower if slower > 1 else 1.0
+    for finding in of.findings:
+        if finding.works:
+            assert set(finding.change.scale) | set(finding.change.merge) <= set(finding.works)
+            assert finding.saves.high <= given_back(of, finding) * slower + 1e-6
     step, idle = of.hosts.plain.expect, (of.split.period - of.split.busy) / 1e6
     for finding in of.findings:
         saves = finding.saves
@@ -148,6 +189,97 @@ def holds(of: Triage) -> None:
         sure = first.saves.low > other.saves.low
         half = first.saves.expect >= 0.5 * other.saves.expect
         assert first.saves.expect >= other.saves.expect or (sure and half)
+
+
+DELAYED = ("delay", "graph", "load", "lose")
+MORE_PARTS = st.one_of(
+    PART,
+    st.tuples(st.sampled_from(DELAYED), st.sampled_from(KERNELS), st.floats(1.0, 2e4)),
+    st.tuples(st.just("pinned"), st.sampled_from(("HtoD", "DtoH")), st.floats(1e5, 5e7)),
+    st.tuples(st.just("after"), st.sampled_from(KERNELS), st.floats(1.0, 500.0)),
+    st.tuples(st.just("reduce"), st.just(""), st.floats(1.0, 2e3)),
+)
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def do_more(program: Program, what: str, name: str, much: float) -> None:
+    """A part of a step that a recording may have: graphs, streams, delays, what is lost, collectives."""
+    if what == "delay":
+        program.delay(much)
+        program.launch(name, 20.0)
+    elif what == "graph":
+        program.graph([(name, 20.0), (MUL, 10.0)] * 6, lag=much / 10)
+    elif what == "load":
+        program.load(name, 20.0, loading=max(50.0, much))
+    elif what == "lose":
+        program.launch(name, min(much, 500.0))
+        program.lose()
+    elif what == "pinned":
+        program.copy(int(much), 50.0, direction=name, pageable=False)
+    elif what == "after":
+        program.launch(name, much, stream=11, after=7)
+        program.launch(GEMM, 5.0, after=11)
+    elif what == "reduce":
+        program.launch(ALL_REDUCE, much, stream=20, after=7)
+        program.launch(GEMM, 5.0, after=20)
+    else:
+        _do(program, what, name, much)
+
+
+def build(
+    parts: list[tuple[str, str, float]], count: int, host: float, odd: tuple[str, str, float] | None
+) -> Program:
+    program = Program(host)
+    for number in range(count):
+        with program.step():
+            program.launch(GEMM, 5.0)
+            for part in parts:
+                do_more(program, *part)
+            if odd and number == 1:
+                do_more(program, *odd)
+    return program
+
+
+def read_as(program: Program, how: str, rank: int | None = None) -> Timeline:
+    header = {"distributedInfo": {"rank": rank, "world_size": 2}} if rank is not None else {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = program.write(Path(folder) / "trace.json", **header)
+        return replace(torch_trace.read_torch_trace(path), how=how)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    parts=st.lists(MORE_PARTS, min_size=1, max_size=8),
+    odd=st.one_of(st.none(), MORE_PARTS),
+    count=st.integers(2, 5),
+    host=st.floats(0.5, 60.0),
+    how=st.sampled_from(("torch trace", "nsys", "cupti")),
+    plain=st.one_of(st.none(), st.floats(0.01, 200.0)),
+    ranks=st.booleans(),
+)
+def test_nothing_false_is_said_of_any_recording(
+    parts: list[tuple[str, str, float]],
+    odd: tuple[str, str, float] | None,
+    count: int,
+    host: float,
+    how: str,
+    plain: float | None,
+    ranks: bool,
+) -> None:
+    timelines = [read_as(build(parts, count, host, odd), how, 0 if ranks else None)]
+    if ranks:
+        timelines.append(read_as(build(parts, count, 1.5 * host, odd), how, 1))
+    timeline = merged_timelines(timelines)
+    of = triage_timeline(timeline, plain_ms=plain)
+    if plain is not None:
+        assert of.hosts.plain.expect == pytest.approx(plain, rel=1e-6)
+        assert of.hosts.plain.low == of.hosts.plain.expect == of.hosts.plain.high
+    document = triage_document(of)
+    json.dumps(document, allow_nan=False)
+    assert document["first"]["say"]
+    if plain is None or plain <= of.split.period / 1e6:
+        holds(of)
 
 
 @pytest.mark.slow

@@ -145,7 +145,7 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:  # noq
         change,
         (places or names).most_common(1)[0][0],
         _instead(case, held, sized, looped),
-        stops=len(held),
+        stops="once" if len(held) == 1 else f"{len(held):,} times",
         what=what,
         after=idle / 1e6,
         step=case.split.period / 1e6,

@@ -72,6 +72,7 @@ class Model:
     tail: float  # nanoseconds of host work after the last call
     latency: float  # nanoseconds from the beginning of a launch to its work on an idle stream
     pause: float  # nanoseconds from which on the host's own work between calls is no launching
+    late: float = LATE  # nanoseconds from which on work begins when its call is over, not before
 
     @cached_property
     def period(self) -> float:
@@ -84,7 +85,7 @@ class Model:
 
 def _play(model: Model, rounds: int) -> list[float]:
     """When each round is over: its last item, or the host where that is later."""
-    items, latency = model.items, model.latency
+    items, latency, late_from = model.items, model.latency, model.late
     free: dict[int, float] = {}
     done: list[list[float]] = []
     queues: defaultdict[int, deque[float]] = defaultdict(deque)
@@ -95,7 +96,7 @@ def _play(model: Model, rounds: int) -> list[float]:
         # Taken apart at once, and no max(): this runs millions of times.
         for gap, busy, launched, awaits, back, late in model.events:
             clock += gap
-            soonest = clock + (latency if busy <= LATE else busy)
+            soonest = clock + (latency if busy <= late_from else busy)
             clock += busy
             for i in launched:
                 stream, duration, after, lag = items[i]

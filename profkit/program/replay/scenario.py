@@ -229,8 +229,14 @@ def _scaled(of: Model, factor: float) -> Model:
     items = [
         item._replace(duration=item.duration * factor, lag=item.lag * factor) for item in of.items
     ]
-    times = {"tail": of.tail * factor, "latency": of.latency * factor, "pause": of.pause * factor}
-    return replace(of, events=tuple(events), items=tuple(items), **times)
+    return Model(
+        events=tuple(events),
+        items=tuple(items),
+        tail=of.tail * factor,
+        latency=of.latency * factor,
+        pause=of.pause * factor,
+        late=of.late * factor,
+    )
 
 
 def _host_scaled(of: Model, factor: float) -> Model:

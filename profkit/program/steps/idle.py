@@ -20,6 +20,8 @@ EPSILON = 2_000  # nanoseconds: a wait that returns so shortly before the GPU is
 AT_ONCE = 1.5  # times the quickest launch of the step: 5.9 to 7.5 us are a quarter of traces'
 LATE = 20_000  # nanoseconds after its launch: work that begins later waits for something else
 FULL = 20_000  # nanoseconds: a step whose quickest launch takes longer has a full queue
+# Nanoseconds, and of the step, from which on the host's own time after a wait is no part of it.
+PAUSE, PAUSE_SHARE = 500_000, 0.05
 Interval = tuple[int, int]
 Spent = tuple[int, int, str, str]  # from, to, cause, where
 CAPTURING = "while a graph is captured"
@@ -112,17 +114,32 @@ def _waits_for_host(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
         # The wait that held the host: it returned inside of the gap, or just before it.
         at = bisect_left(ends, low - EPSILON)
         held = at < len(waits) and ends[at] <= (min(high, call.end) if call else high)
+        until = high
+        if held and _pauses_after(step, waits[at], high):
+            # The wait is over: what keeps the GPU idle then is what the host does of its own.
+            until = max(low, min(high, ends[at]))
+            yield until, high, "host-launch", launch_place(work) if work else "between steps"
+        if low == until:
+            continue
         if work is None or call is None:
             # The next step's launch comes too late: its first call tells no more.
-            yield low, high, "host-sync" if held else "host-launch", "between steps"
+            yield low, until, "host-sync" if held else "host-launch", "between steps"
         elif call.start <= low and work.activity.start - call.start > at_once:
             inside = call.launches_graph and before == work.call
-            yield low, high, "other", IN_GRAPH if inside else f"before {launch_place(work)}"
+            yield low, until, "other", IN_GRAPH if inside else f"before {launch_place(work)}"
         elif held:
             index = waits[at]
-            yield low, high, "host-sync", of_maker(step, index) or step.calls[index].name
+            yield low, until, "host-sync", of_maker(step, index) or step.calls[index].name
         else:
-            yield low, high, "host-launch", launch_place(work)
+            yield low, until, "host-launch", launch_place(work)
+
+
+def _pauses_after(step: Step, wait: int, until: int) -> bool:
+    """Whether the host does something long of its own after a wait, before it calls again."""
+    calls = step.calls
+    next_call = calls[wait + 1].start if wait + 1 < len(calls) else until
+    pause = min(next_call, until) - calls[wait].end
+    return pause > max(PAUSE, PAUSE_SHARE * step.period)
 
 
 def _late_from(call: Call, work: StepWork, at_once: float) -> int:

@@ -32,6 +32,7 @@ LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
 SMALL_SET = 3  # sections from which on it is one line that says --set full
 ROWS, FINDINGS = 3, 3  # of a brief
+AFTER_UNKNOWN = ", after the one that takes most of the time and whose cause was not collected"
 ORDER = "worst first: by the time that fixing the top finding is expected to save"
 _WITHOUT = "without --section "
 
@@ -165,7 +166,9 @@ def _summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
     timed = any(row.times for row in rows)
     total = f"{figures.seconds(sum(row.total for row in rows))} in all" if timed else "no durations"
     hidden = f"; {len(listed)} of {len(rows)} rows shown (--all)" if len(rows) > len(listed) else ""
-    return f"{figures.counted(launches, 'launch', 'launches')}, {total}{hidden}; {ORDER}."
+    leads = len(rows) > 1 and rows[0].leads(sum(row.total for row in rows))
+    order = f"{ORDER}{AFTER_UNKNOWN}" if leads else ORDER
+    return f"{figures.counted(launches, 'launch', 'launches')}, {total}{hidden}; {order}."
 
 
 def _cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
