@@ -104,10 +104,9 @@ def _say_unknown(case: Case) -> str:
     if kernel and kernel.time >= LARGE * case.split.period:
         return f"not known: {_say_kernel(case, kernel)}"
     named = sum(group.time for group in kernels) / case.split.period
-    return (
-        f"not known: what limits {len(kernels)} kernels that take {named:.0%} of the step together; "
-        "profkit triage -- COMMAND counts them"
-    )
+    how = "rocprof counts them" if case.is_amd else "profkit triage -- COMMAND counts them"
+    together = f"{len(kernels)} kernels that take {named:.0%} of the step together"
+    return f"not known: what limits {together}; {how}"
 
 
 def _say_idle(case: Case) -> str:
@@ -135,10 +134,8 @@ def _say_kernel(case: Case, group: KernelGroup) -> str:
         return (
             f"what runs in {share:.0%} of the step, a CUDA graph that was recorded as one; {what}"
         )
-    return (
-        f"what limits {name}, which takes {share:.0%} of the step and was not counted; "
-        f"profkit triage -- COMMAND counts it"
-    )
+    how = "rocprof counts it" if case.is_amd else "profkit triage -- COMMAND counts it"
+    return f"what limits {name}, which takes {share:.0%} of the step and was not counted; {how}"
 
 
 def _say_unless(case: Case, drafts: Sequence[ProgramFinding]) -> str:

@@ -173,6 +173,11 @@ class Case:
         return ProgramFinding(category, say, todo, works, change, where, general, idle)
 
     @property
+    def is_amd(self) -> bool:
+        """Whether it ran on a GPU of AMD's, by the calls of its host."""
+        return any(call.name.startswith("hip") for call in self.step.calls)
+
+    @property
     def cc(self) -> tuple[int, int] | None:
         """The GPU's compute capability."""
         return self.device.cc if self.device else None

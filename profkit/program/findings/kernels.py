@@ -27,6 +27,8 @@ SHARE = 0.05  # of the step, from which on a kernel is worth a sentence
 LEAST = 0.02  # the same of atomics and sorts
 BY_NAME = 0.2  # the same where nothing but a library's name of the kernel is known
 FEW_READ = 0.1  # of a sort's time: reading a whole order takes longer
+# AMD's products by their names: half precision or less, which their matrix cores multiply.
+_TENSILE_HALF = re.compile(r"Cijk_[A-Za-z]+_[A-Za-z]+_(HH|BB|HS|BS|F8)")
 _SORT = re.compile(r"(?i)radix_?sort|bitonic_?sort|merge_?sort")
 LONG = 20_000  # nanoseconds: shorter kernels are short for other reasons
 COUNTED = 1.15  # times faster, from which on what was counted is a finding
@@ -121,7 +123,8 @@ def is_near_floor(case: Case, group: KernelGroup) -> bool:
         return False
     if group.kind in {"gemm", "conv"}:
         precise = precision_of(group.name)
-        return precise in {"half", "tf32"} or is_vector_product(group.name)
+        matrix_cores = precise in {"half", "tf32"} or _TENSILE_HALF.match(group.name) is not None
+        return matrix_cores or is_vector_product(group.name)
     need = case.floor(group.works)
     return not need or group.time <= NEAR * need or group.time < LONG * group.calls
 

@@ -261,7 +261,7 @@ def _items(
             after = _dependency(step, i, by_end, ends)
             if after >= 0:
                 late = activity.start - max(ready, works[after].activity.end)
-            elif late > LATE and activity.stream not in free:
+            if late > LATE and activity.stream not in free:
                 late = 0  # a queue of before the recording, no delay of its own
         free[activity.stream] = activity.end
         out.append(ReplayItem(activity.stream, activity.duration, after, max(0.0, late)))

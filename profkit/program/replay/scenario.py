@@ -97,6 +97,7 @@ class Change:
             busy = 1.0 if event.busy > LONG else launches
             events.append(event.times(gap, busy))
         items = []
+        kept_before = _kept_before(before, lost)
         waiting: dict[int, float] = {}  # by stream: unexplained delays of what is no longer on it
         for i, item in enumerate(before.items):
             duration = 0.0 if i in lost else item.duration * self.scale.get(i, ALL)[level]
@@ -107,10 +108,25 @@ class Change:
                 continue
             own = min(item.own_lag, GRAPH_LAG) if launches < 1 else item.own_lag
             lag = own + unexplained + waiting.pop(item.stream, 0.0)
-            after = -1 if item.after in moved else item.after
+            after = -1 if item.after in moved else kept_before.get(item.after, item.after)
             items.append(ReplayItem(item.stream, duration, after, lag))
         tail = before.tail * (pauses if before.tail > before.pause else launches)
         return replace(before, events=tuple(events), items=tuple(items), tail=tail)
+
+
+def _kept_before(model: Model, lost: Mapping[int, float]) -> dict[int, int]:
+    """For each item that goes, the one before it on its stream that stays; -1 where there is none.
+
+    What waited for an item that goes waits for what that had waited for.
+    """
+    last: dict[int, int] = {}
+    before = {}
+    for i, item in enumerate(model.items):
+        if i in lost:
+            before[i] = last.get(item.stream, -1)
+        else:
+            last[item.stream] = i
+    return before
 
 
 def _launching(event: Event, lost: Mapping[int, float]) -> Event:
