@@ -10,7 +10,7 @@ from itertools import chain
 from profkit.errors import ProfkitError
 from profkit.program.steps.cut import Step, find_steps
 from profkit.program.steps.kinds import kind_of
-from profkit.program.timeline import Process, Timeline
+from profkit.program.timeline import GRAPH, Process, Timeline
 
 ALIKE = 0.5  # of the kernels' time in the same kernels: less is another program
 
@@ -80,7 +80,7 @@ def _shares(process: Process) -> dict[str, float]:
     """Of the time of a process's kernels, each kernel's share."""
     times: Counter[str] = Counter()
     for activity in process.activities:
-        times[activity.name] += activity.duration if activity.kind == "kernel" else 0
+        times[activity.name] += activity.duration if activity.kind in {"kernel", GRAPH} else 0
     total = max(1, times.total())
     return {name: time / total for name, time in times.items()}
 
@@ -148,5 +148,5 @@ def _longer(slow: Step, other: Step) -> tuple[str, int] | None:
 
 
 def _times(step: Step, *, collective: bool) -> list[int]:
-    kernels = (work for work in step.works if work.activity.kind == "kernel")
+    kernels = (work for work in step.works if work.activity.kind in {"kernel", GRAPH})
     return [w.activity.duration for w in kernels if (w.kind == "collective") == collective]

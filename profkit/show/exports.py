@@ -18,7 +18,7 @@ from profkit.reports.figures import base_name
 # Tracks of a process in a trace: what is above the GPU's streams, and from where its numbers go.
 STEPS, LINES, FINDINGS = 1, 2, 10
 STREAMS, THREADS = 1_000, 100_000
-KINDS = {"kernel": "kernel", "copy": "gpu_memcpy", "set": "gpu_memset"}
+KINDS = {"kernel": "kernel", "copy": "gpu_memcpy", "set": "gpu_memset", "graph": "kernel"}
 SPEEDSCOPE = "https://www.speedscope.app/file-format-schema.json"
 
 

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from profkit.errors import ProfkitError
 from profkit.program import readers as recordings
 from profkit.program.document import triage_document
+from profkit.program.readers import store
 from profkit.program.readers.gathered import STANDARD_INPUT, read_gathered
 from profkit.program.readers.others import OTHERS, table_rows
 from profkit.program.recorded import judge_recordings
@@ -30,6 +31,7 @@ from profkit.program.steps.cut import Steps, find_steps
 from profkit.program.steps.idle import split_period
 from profkit.program.steps.kinds import kind_of, kind_of_launch
 from profkit.program.triage import Triage, triage_timeline
+from profkit.show.exports import write_trace
 from tests.conftest import ROOT
 from tests.program.made import GEMM, MUL, SOFTMAX, Program, ran
 from tests.program.made_nsys import Export, exported
@@ -112,6 +114,18 @@ def test_what_is_inside_of_a_graph_that_was_recorded_as_one_is_said_to_be_unknow
     assert "host-launch" not in {f.category for f in of.findings}
     assert of.groups[0].kind == "graph"
     assert any("--cuda-graph-trace=node" in note for note in of.notes)
+
+
+def test_a_recording_of_graphs_as_one_is_kept_and_exported(tmp_path: Path) -> None:
+    (process,) = read(replaying([6.0], [900.0] * 10, [50.0])).processes
+    path = exported(process, tmp_path / "x.sqlite", graphs="graph")
+    of = triage_timeline(recordings.read_timeline(path))
+    store.write(of.timeline, tmp_path / "kept")
+    again = triage_timeline(recordings.read_timeline(tmp_path / "kept"))
+    assert (again.split, again.groups) == (of.split, of.groups)
+    write_trace(tmp_path / "step.json", of)
+    names = {e.get("name") for e in json.loads((tmp_path / "step.json").read_text())["traceEvents"]}
+    assert "CUDA graph 3" in names
 
 
 @pytest.mark.parametrize("newest", ["_V2", "_V3"])

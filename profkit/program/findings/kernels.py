@@ -17,6 +17,7 @@ from profkit.program.findings.floors import is_native_loop
 from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import KernelGroup, StepWork
 from profkit.program.steps.kinds import is_librarys, is_vector_product, precision_of
+from profkit.program.timeline import GRAPH
 from profkit.reports.figures import base_name
 
 SORTS = frozenset({"aten::sort", "aten::argsort"})
@@ -80,7 +81,7 @@ def _blocks_beside(case: Case, works: Sequence[int], full: int) -> float:
     """
     import numpy as np
 
-    kernels = [w.activity for w in case.works if w.activity.kind == "kernel"]
+    kernels = [w.activity for w in case.works if w.activity.kind in {"kernel", GRAPH}]
     starts, ends = np.array([(a.start, a.end) for a in kernels]).T
     blocks = np.array([float(prod(a.grid) if a.grid else full) for a in kernels])
     total = 0.0

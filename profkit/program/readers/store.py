@@ -23,6 +23,7 @@ from profkit.files import (
 )
 from profkit.program.timeline import (
     FARTHEST,
+    GRAPH,
     Activity,
     Call,
     Device,
@@ -58,7 +59,7 @@ _DAMAGED = OSError, ValueError, TypeError, KeyError, AttributeError, RecursionEr
 _WRONG = (*_DAMAGED, OverflowError, NotImplementedError, MemoryError)
 # What may be in a column of words.
 WORDS = {
-    "activities": {"kind": {"kernel", "copy", "set"}},
+    "activities": {"kind": {"kernel", "copy", "set", GRAPH}},
     "spans": {"kind": {"op", "range", "step", "python"}},
 }
 
