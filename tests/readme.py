@@ -26,7 +26,9 @@ from tests.found import find_files
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
-PAGES = (README, *find_files(ROOT / "docs", "**/*.md"))
+# Decisions are dated: what they quote ran on their day.
+DATED = ROOT / "docs" / "decisions"
+PAGES = (README, *(p for p in find_files(ROOT / "docs", "**/*.md") if p.parent != DATED))
 # Verbs that read stdin to its end, or start processes that outlive what this one catches.
 OF_ITS_OWN = {"mcp", "check"}
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
