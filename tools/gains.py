@@ -353,10 +353,11 @@ def report_misses(kept: Sequence[Pair], say: Callable[[str], object] = print) ->
         causes = [f.rule for f in pair.causes]
         right = pair.rules[0] if pair.rank is None else causes[pair.rank]
         said = causes[0] if causes else "nothing"
+        why = pair.diagnosis.because.partition("; near ")[0]
         say(
-            f"{pair.name} ({pair.repository}), {pair.speedup:.2f}x: {right} {place}, NVIDIA's {theirs}; "
-            f"said {said}, as {pair.diagnosis.because}"
+            f"{pair.name} ({pair.repository}), {pair.speedup:.2f}x: {right} {place}; NVIDIA's {theirs}"
         )
+        say(f"    {said} first: {why}")
 
 
 def main(words: Sequence[str]) -> None:
