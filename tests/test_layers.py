@@ -89,12 +89,12 @@ LATE = {
 # What a reader has to take in: (bound, goal). A bound is what was measured last and is only ever
 # moved towards its goal. No formatter changes any of these; there are no other budgets.
 MEASURES = {
-    "nodes per statement": (12.46, 10),
-    "comprehensions per 1,000 nodes": (6.9, 3),
-    "conditional expressions per 1,000 nodes": (3.94, 1.5),
-    "functions with a one-word name, per cent": (63.2, 30),
-    "functions that do not begin with a verb, per cent": (73.2, 50),
-    "functions over 300 nodes, per cent": (5.3, 3),
+    "nodes per statement": (12.05, 10),
+    "comprehensions per 1,000 nodes": (6.22, 3),
+    "conditional expressions per 1,000 nodes": (3.54, 1.5),
+    "functions with a one-word name, per cent": (51.0, 30),
+    "functions that do not begin with a verb, per cent": (62.1, 50),
+    "functions over 300 nodes, per cent": (4.9, 3),
     "longest chain of imports": (14, 14),
 }
 # Modules of profkit that a command imports: (bound, goal).
