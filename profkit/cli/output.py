@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,7 +122,9 @@ def save_frame(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
             part.write_bytes(csv_text(frame).encode("utf-8", "backslashreplace"))
             return
         with needing("pyarrow", "--parquet"):
-            _with_plain_text(frame).to_parquet(part, index=False)
+            content = BytesIO()  # pyarrow opens no name that is no UTF-8
+            _with_plain_text(frame).to_parquet(content, index=False)
+        part.write_bytes(content.getvalue())
 
 
 def _with_plain_text(frame: DataFrame) -> DataFrame:
