@@ -62,7 +62,8 @@ def test_worst_first_is_by_time_saved_then_by_time(made: Made) -> None:
     quick_bad, slow_bad = made("quick", 1e-5), made("slow", 1e-3)
     unknown = made("unknown", nan)
     names = [row.shown.kernel for row in judged_rows([unknown, slow_fine, quick_bad, slow_bad])]
-    assert names == ["slow", "quick", "fine", "unknown"]
+    # What takes most of the time and whose cause is not known leads.
+    assert names == ["fine", "slow", "quick", "unknown"]
 
 
 @pytest.fixture(scope="module")
