@@ -79,6 +79,7 @@ goldens: $(READY)
 
 fuzz: $(READY)
 	$(BIN)/python tools/fuzz.py --seconds 600
+	PROFKIT_SWEEP_ALL=1 $(TESTS) tests/cli/test_faults.py
 
 # Every kernel of the ladder on the CPU, at every schedule and case; make test takes a part of them.
 emulate: $(READY)
