@@ -45,6 +45,7 @@ NO_PROBE = {
     "partial-warps": "a launch's block size alone: tests/diagnosis has it (one thread, 10, 33)",
     "short-blocks": "seen on a T4 (7.5) and an RTX 4090 (8.9), in others' reports",
     "hidden-tail": "the ladder's wgmma at C (9.0) and a CUTLASS product (8.0) have it",
+    "narrow-accesses": "never the cause that leads; ten pairs of others (tools/score.py gains) hold it",
     "constant-miss": "not a limiter of its own; the first instructions of every launch show it",
 }
 # Limiters that no probe has: three forms were tried, and something else was always waited for longer:
