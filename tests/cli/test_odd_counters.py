@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,11 @@ def test_any_value_of_any_metric_is_judged() -> None:
 @given(st.dictionaries(st.sampled_from(sorted(CATALOGUE)), ODD, min_size=1, max_size=8))
 def test_several_odd_metrics_at_once_are_judged(odd: dict[str, float]) -> None:
     """300 launches, with up to 8 metrics that may be anything."""
-    judge_launch({**_whole(), **odd})
+    diagnosis = judge_launch({**_whole(), **odd})
+    bounds = {"memory", "compute", "latency", "launch", "balanced", "unknown"}
+    assert diagnosis.bound in bounds
+    gains = [finding.gain for finding in diagnosis.findings if finding.gain is not None]
+    assert all(isfinite(gain) for gain in gains)
 
 
 @cache
