@@ -549,56 +549,6 @@ def move_folder(made: str | Path, path: str | Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: str | Path) -> Iterator[None]:
-    """Hold others off that change the same file: they wait. The lock ends with the process.
-
-    What is locked is the folder: nothing is left behind, and the file itself is replaced meanwhile.
-
-    Raises:
-        ProfkitError: There can be no such folder, or somebody holds it for too long.
-    """
-    with _writing(path) as target:
-        folder = target.absolute().parent
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        _wait_for_lock(handle, path)
-        yield
-    finally:
-        os.close(handle)
-
-
-_LOCK_PATIENCE = 120.0  # seconds: what is done under a lock takes one
-
-
-def _wait_for_lock(handle: int, path: str | Path) -> None:
-    until = time.monotonic() + _LOCK_PATIENCE
-    while True:
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        if time.monotonic() > until:
-            who = _find_holder(os.fstat(handle))
-            message = f"{path}: {who} has been changing it for {_LOCK_PATIENCE:.0f} s"
-            raise ProfkitError(message, "wait until that has ended, or end it, and try again")
-        time.sleep(0.02)
-
-
-def _find_holder(locked_file: os.stat_result) -> str:
-    """Return which process holds the lock of a file, as far as the system says so."""
-    device = f"{os.major(locked_file.st_dev):02x}:{os.minor(locked_file.st_dev):02x}"
-    try:
-        rows = Path("/proc/locks").read_text("utf-8").splitlines()
-    except OSError:
-        rows = []
-    for row in rows:
-        words = row.split()
-        if f"{device}:{locked_file.st_ino}" in words and words[1] == "FLOCK":
-            return f"process {words[4]}"
-    return "another process"
-
-
-@contextlib.contextmanager
 def _writing(path: str | Path) -> Iterator[Path]:
     """What is really to be written; an OSError of the block says that it cannot be."""
     try:

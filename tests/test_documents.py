@@ -20,7 +20,7 @@ from tools.programs import document as triage_of
 
 sys.path.insert(0, str(ROOT / "tools"))
 # Written to files with readers of their own, or part of a document: printed by no verb.
-FILES = {"grid", "ladder", "ledger", "timeline"}
+FILES = {"grid", "ladder", "timeline"}
 DATA = ROOT / "tests" / "program" / "data"
 RECORDINGS = sorted(
     {

@@ -213,25 +213,6 @@ def test_of_writers_at_once_one_whole_one_wins(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["x"]
 
 
-ADDER = """
-import sys
-from pathlib import Path
-from profkit import files
-path = Path(sys.argv[1])
-for i in range(30):
-    with files.locked(path):
-        path.write_text(str(int(path.read_text()) + 1))
-"""
-
-
-def test_a_lock_holds_others_off(tmp_path: Path) -> None:
-    path = tmp_path / "n"
-    path.write_text("0")
-    adders = [subprocess.Popen([sys.executable, "-c", ADDER, str(path)]) for _ in range(3)]
-    assert [a.wait(300) for a in adders] == [0, 0, 0]
-    assert path.read_text() == "90"
-
-
 KILLED = """
 import os, signal, sys, tempfile
 from pathlib import Path
@@ -371,36 +352,6 @@ def test_a_folder_takes_the_place_of_another_whole(tmp_path: Path) -> None:
     files.move_folder(tmp_path / "made", tmp_path / "there")
     assert [p.name for p in tmp_path.iterdir()] == ["there"]
     assert [p.name for p in (tmp_path / "there").iterdir()] == ["made"]
-
-
-HOLDER = """
-import sys, time
-from profkit.files import locked
-with locked(sys.argv[1]):
-    print("held", flush=True)
-    time.sleep(1000)
-"""
-
-
-def test_a_lock_is_waited_for_a_while_and_it_is_said_who_holds_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a process that hangs with it, others would wait for ever, without a word."""
-    monkeypatch.setattr(files, "_LOCK_PATIENCE", 1.0)
-    path = tmp_path / "ledger.jsonl"
-    command = [sys.executable, "-c", HOLDER, str(path)]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=env) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        with pytest.raises(ProfkitError) as caught, files.locked(path):
-            pass
-        known = f"process {holder.pid}" in caught.value.message
-        assert known or "another process" in caught.value.message
-        assert "ledger.jsonl" in caught.value.message
-        holder.kill()
-    with files.locked(path):
-        pass
 
 
 def test_a_log_is_a_file_of_its_own(tmp_path: Path) -> None:

@@ -310,7 +310,6 @@ _OWN = "a file that this process, or its child for it, has just written in a fol
 TOUCHES_ITSELF = {
     "profkit/cli/app.py": (_PACKAGE, "glob read_text open"),  # and the null device
     "profkit/diagnosis/pages.py": (_PACKAGE, "read_text"),
-    "profkit/evidence/ledger.py": (_PACKAGE, "rglob read_bytes"),
     "profkit/measure/languages/triton.py": (_PACKAGE, "read_bytes"),
     "profkit/measure/variants/dry.py": (_PACKAGE, "read_bytes"),
     "profkit/measure/variants/problem.py": (_PACKAGE, "iterdir read_text"),

@@ -171,7 +171,7 @@ def gallery(pictures: Path | None) -> Iterator[tuple[str, str]]:
 
 _ABOUT = (
     "Small kernels whose bottleneck is known by construction, each recorded on an H200 and most with "
-    "a twin that lacks the cause. They hold the rules to the truth: `python tools/verdicts.py`. "
+    "a twin that lacks the cause. They hold the rules to the truth: `python tools/score.py verdicts`. "
     "A card's bars are what the warps wait for: above with the cause, below without."
 )
 

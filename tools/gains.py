@@ -28,16 +28,15 @@ import numpy as np
 import verdicts
 
 from profkit import from_raw
-from profkit.cli.sources import evidence_of
 from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch
-from profkit.evidence.ledger import NAME, edges_today, read_ledger, score_ledger
 from profkit.model.scenario import OFFSET, SPREAD, Expectation, Kind, expectation
 from profkit.reports.metrics import CATALOGUE
 
 ARTIFACTS = verdicts.ROOT / "artifacts"
 KEPT = ARTIFACTS / "pairs.json.xz"
+STEPS = ARTIFACTS / "steps.json"
 FASTER = 1.05  # a fix that gained less says nothing of how much its cause was worth
 CLAIMS = 1.3  # what is promised of a fix that brought nothing is wrong from here on
 FEW = 25  # fixes of a kind below which those of all kinds stand in for it
@@ -153,14 +152,18 @@ def probes() -> Iterator[FixOnRecord]:
 
 
 def ladder() -> Iterator[FixOnRecord]:
-    """Steps whose header says what they fix."""
-    today = edges_today(evidence_of(ARTIFACTS))
-    for score in score_ledger(read_ledger(ARTIFACTS / NAME), today):
-        made, came = score.prediction, score.outcome.speedup
-        if score.tried and came >= FASTER and made.expect:
-            kind = _kind(made.rule.split("+")[0])
-            name = f"{made.variant} > {score.outcome.child}"
-            yield FixOnRecord(LADDER, LADDER, name, kind, came, made.expect, made.gain)
+    """Steps that removed what their header says, with what was expected of each when it was tried."""
+    for step in json.loads(STEPS.read_text("utf-8"))["steps"]:
+        if step["speedup"] >= FASTER:
+            yield FixOnRecord(
+                group=LADDER,
+                repository=LADDER,
+                name=f"{step['variant']} > {step['child']}",
+                kind=_kind(step["rules"][0]),
+                came=step["speedup"],
+                expected=step["expect"],
+                gain=step["gain"],
+            )
 
 
 def pairs() -> list[Pair]:
@@ -360,7 +363,7 @@ def report_misses(kept: Sequence[Pair], say: Callable[[str], object] = print) ->
         say(f"    {said} first: {why}")
 
 
-def main(words: Sequence[str]) -> None:
+def main(words: Sequence[str]) -> int:
     """Keep the pairs of folders, if any are named. Then report."""
     folders = [Path(word) for word in words if not word.startswith("--")]
     if folders:
@@ -369,5 +372,6 @@ def main(words: Sequence[str]) -> None:
     known = pairs()
     if "--misses" in words:
         report_misses(known)
-        return
+        return 0
     report([*probes(), *ladder(), *of_pairs(known)], known)
+    return 0

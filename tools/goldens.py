@@ -315,7 +315,6 @@ def _ladder() -> list[Task]:
 def _recorded() -> list[Task]:
     analyses = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "analyses").glob("*.py"))
     commands: list[tuple[str, ...]] = [("list",), ("list", "--json"), ("history",)]
-    commands += [("claims", "--ledger"), ("claims", "--ledger", "--json")]
     commands += [("history", "--case", case) for case in _cases()]
     commands += [("claims", path, *flags) for path in analyses for flags in ([], ["--json"])]
     return [("command", args) for args in commands]

@@ -1,6 +1,6 @@
 """Recorded programs  ->  a Markdown table: planted, said first, what it was to save, what it saved.
 
-    python tools/programs.py
+    python tools/score.py programs
 
 Beside what is said today stands what was said when nobody had looked at a program's recording
 (`blind` in truth.json), where that was kept: rules made while looking at it score no more.
@@ -31,11 +31,12 @@ SHAPES = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 OPERATORS = {"cpu_op", "user_annotation", "python_function"}
 
 
-def main() -> None:
+def main() -> int:
     """Print the table, and write it into its page."""
     text = table()
     PAGE.write_text(_PLACE.sub(lambda _: text, PAGE.read_text("utf-8")), "utf-8")
     sys.stdout.write(text)
+    return 0
 
 
 def table() -> str:
@@ -164,7 +165,3 @@ def _counted(what: str, pairs: list[tuple[Any, Any]]) -> Iterator[str]:
         f"{what}: first in {sum(is_first(s, t) for s, t in pairs)} of {len(pairs)}; saving within 25 % "
         f"or inside in {sum(is_near(s, t) for s, t in timed)} of {len(timed)}.  "
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -36,7 +36,6 @@ from profkit.evidence.compare import Compared
 from profkit.evidence.counters import Both
 from profkit.evidence.gate import GateReport
 from profkit.evidence.ladder import Ladder, Summary
-from profkit.evidence.ledger import Calibration, Score
 from profkit.evidence.noise import HistoryStep, MachineNoise
 from profkit.files import write_text
 from profkit.measure.capture import CapturedEntry
@@ -250,15 +249,6 @@ class QueryDocument(TypedDict):
     rows: list[dict[str, Any]]
 
 
-class ScoresDocument(TypedDict):
-    """What `profkit claims --ledger --json` prints: predictions, and how they came out."""
-
-    schema: Literal["profkit.scores/1"]
-    scores: list[Score]
-    calibration: list[Calibration]
-    damaged: list[int]
-
-
 class StreamedDocument(TypedDict):
     """What `profkit diagnose --history DIR --json` prints."""
 
@@ -345,7 +335,6 @@ DOCUMENTS = (
     NoiseDocument,
     ProfileDocument,
     QueryDocument,
-    ScoresDocument,
     StreamedDocument,
     SummaryDocument,
     TriageDocument,

@@ -1,7 +1,11 @@
-"""How right are the answers, on code that they were not made from?
+"""How right are the answers, on code that they were not made from? Four tables.
 
-    python tools/score.py gains            # of one kernel: causes, bounds, expectations, intervals
-    python tools/score.py gains FOLDER...  # first keeps the pairs of these folders
+    python tools/score.py verdicts            # probes: bound, limiter, cause and gain, beside ncu's own
+    python tools/score.py verdicts REPORT...  # only where the diagnosis and ncu's rule disagree on these
+    python tools/score.py lines [--verbose]   # probes: do a finding's lines lead to what was built in
+    python tools/score.py gains [--misses]    # fixes: causes, bounds, expectations, intervals
+    python tools/score.py gains FOLDER...     # first keeps the pairs of these folders
+    python tools/score.py programs            # recorded programs; writes docs/howto/triage.md
 
 Everything is worked out of what is committed.
 """
@@ -16,11 +20,23 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 def main(words: list[str]) -> int:
     """Print one table of scores; the exit status."""
-    if words[:1] == ["gains"]:
+    table, rest = words[:1], words[1:]
+    if table == ["verdicts"]:
+        import verdicts
+
+        return verdicts.main(rest)
+    if table == ["lines"]:
+        import where
+
+        return where.main(rest)
+    if table == ["gains"]:
         import gains
 
-        gains.main(words[1:])
-        return 0
+        return gains.main(rest)
+    if table == ["programs"]:
+        import programs
+
+        return programs.main()
     print(__doc__)
     return 2
 

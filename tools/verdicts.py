@@ -1,7 +1,7 @@
 """Are the verdicts right, and do the gains come true? Scored on kernels whose truth is known.
 
-    python tools/verdicts.py [--json]
-    python tools/verdicts.py REPORT...     only where the diagnosis and ncu's rule disagree on these
+    python tools/score.py verdicts [--json]
+    python tools/score.py verdicts REPORT...  only where the diagnosis and ncu's rule disagree on these
 
 For every probe of kernels/probes: what its header says it is bound by and why, what the diagnosis
 says, what Nsight Compute's own bottleneck rule and the plain comparison of SM and memory throughput
@@ -12,7 +12,6 @@ and the one that came.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from math import isnan
@@ -225,15 +224,17 @@ def _factor(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}x"
 
 
-if __name__ == "__main__":
-    if others := [Path(word) for word in sys.argv[1:] if not word.startswith("--")]:
+def main(words: list[str]) -> int:
+    """Print the scores of the probes, or where reports and ncu disagree."""
+    if others := [Path(word) for word in words if not word.startswith("--")]:
         differing, asked = disagreements(others)
         for report, kernel, theirs, why in differing:
             print(f"{report}: {kernel}\n  ncu says {theirs}; we say {why}")
         print(f"{len(differing)} of {asked} launches")
-        sys.exit()
+        return 0
     judged = rows()
-    if "--json" in sys.argv:
+    if "--json" in words:
         print(json.dumps({"score": score(judged), "probes": [asdict(r) for r in judged]}, indent=1))
     else:
         show(judged)
+    return 0

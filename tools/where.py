@@ -1,6 +1,6 @@
 """Do the lines of a memory or latency finding lead to what the probe was built round?
 
-    python tools/where.py [--verbose]
+    python tools/score.py lines [--verbose]
 
 Every probe of kernels/probes says in its header what it is bound by. From that, and from its source
 alone, follows which lines hold the load, store, barrier, atomic or fence that it was built round.
@@ -305,7 +305,3 @@ def main(arguments: list[str]) -> int:
         f"were built round, {mean:.1%} on average; of {shown} so have the lines shown"
     )
     return 0 if mean >= BAR else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

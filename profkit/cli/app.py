@@ -46,7 +46,6 @@ GROUPS = (
 OLD = {
     "build": ("check", "--build-only"),
     "heatmap": ("roofline",),
-    "ledger": ("claims", "--ledger"),
     "report VARIANT": ("decide",),
     "verify": ("claims",),
 }
@@ -60,6 +59,16 @@ OLD_FLAGS = {
     ("whatif", "--with"): "whatif",
 }
 WITH_VALUE = {"--with"}
+_SCORES = (
+    "gains that rules predicted are no longer kept in a ledger",
+    "profkit compare PARENT CHILD says what became of each finding, and how much faster it is",
+)
+# A verb, or a flag of a verb, that is gone -> why, and what to do instead.
+GONE = {
+    ("ledger", ""): _SCORES,
+    ("claims", "--ledger"): _SCORES,
+    ("claims", "--update"): _SCORES,
+}
 
 
 def _names_a_report(word: str) -> bool:
@@ -88,6 +97,15 @@ def replace_old_flag(args: list[str]) -> list[str]:
                 value, rest = args[at + 1], args[1:at] + args[at + 2 :]
             return [verb, *rest, value]
     return args
+
+
+def refuse_what_is_gone(args: list[str]) -> None:
+    """Raise a ProfkitError that names the new way, where a verb or a flag is no longer there."""
+    end = args.index("--") if "--" in args else len(args)
+    flags = {word.partition("=")[0] for word in args[1:end]}
+    for (verb, flag), (why, instead) in GONE.items():
+        if args[:1] == [verb] and (not flag or flag in flags):
+            raise ProfkitError(f"{verb} {flag}".strip() + f": {why}", instead)
 
 
 def verb_names() -> list[str]:
@@ -136,6 +154,7 @@ class Verbs(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """A verb and what follows it; a report where a verb should be means diagnose."""
         first = args[0] if args else "--"
+        refuse_what_is_gone(args)
         old = "report VARIANT" if _asks_of_a_variant(args) else first
         if now := OLD.get(old):
             _note_new_name(ctx, old, " ".join(now[:2]))

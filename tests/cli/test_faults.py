@@ -60,8 +60,6 @@ PLACES: dict[str, tuple[str, ...]] = {
     "history --artifacts": ("x", "history", "--add", "--history", "kept", "--artifacts", "@"),
     "claims @": ("x.py", "claims", "@"),
     "claims --artifacts": ("x", "claims", "good.py", "--artifacts", "@"),
-    "claims --ledger @": ("x.jsonl", "claims", "--ledger", "@"),
-    "claims --update @": ("x.jsonl", "claims", "--ledger", "@", "--update", "--artifacts", "few"),
     "triage @": (RECORDING, "triage", "@"),
     "triage @ and another": (RECORDING, "triage", TRACE, "@"),
     "triage @.triage": ("x.triage", "triage", "@"),
@@ -448,7 +446,7 @@ MODULES = (
     "profkit.show.page profkit.show.plots.roofline profkit.show.views.diagnosis "
     "profkit.evidence.history profkit.show.views.triage profkit.show.views.comparison "
     "profkit.evidence.compare "
-    "profkit.evidence.claims profkit.evidence.ledger profkit.evidence.gate profkit.program.triage "
+    "profkit.evidence.claims profkit.evidence.gate profkit.program.triage "
     "profkit.program.readers.torch_trace profkit.program.readers.store profkit.reports.hotlines "
     "profkit.measure.variants.build profkit.measure.languages.triton profkit.measure.languages.cuda"
 ).split()

@@ -192,7 +192,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     (path / "artifacts").mkdir()
     for name in ("stage1.B.json", "stage1.B.ncu-rep", "stage2.B.json", "stage2.B.ncu-rep"):
         shutil.copy(ROOT / "artifacts" / name, path / "artifacts")
-    shutil.copy(ROOT / "artifacts" / "ledger.jsonl", path / "artifacts")
     shutil.copytree(ROOT / "kernels" / "attention", path / "kernels" / "attention")
     (path / "kernels" / "attention" / "problem.py").write_text(hostile_python(mark))
     whole = (ROOT / "artifacts" / "stage2.B.ncu-rep").read_bytes()
@@ -246,8 +245,6 @@ COMMANDS = (
     "ladder --case B -o ../outside/ladder.png",
     "compare artifacts artifacts",
     "gate artifacts artifacts --case B",
-    "claims --ledger",
-    "claims --ledger --output ../outside/ledger.svg",
     "history --add --history ../outside/added",
     "history --log --history ../outside/logged",
     "history --add --commit HEAD --history ../outside/named",

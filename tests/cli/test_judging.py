@@ -1,4 +1,4 @@
-"""compare, claims and ledger as a user types them."""
+"""compare and claims as a user types them."""
 
 from __future__ import annotations
 
@@ -184,10 +184,7 @@ def test_the_ladder(run, ladder):
         (("compare", "stage1", "stage2", "--fail-on", "worse"), "not known"),
         (("compare", "stage1", "stage2", "--json", "--markdown"), "two answers"),
         (("compare", "stage1", "stage2", "--case", "Z"), "no run of stage1 at case Z"),
-        (("claims", "--ledger"), "--update"),
         (("claims",), "no file of claims"),
-        (("claims", "a.py", "--update"), "--update: for the ledger"),
-        (("claims", "--ledger", "a", "b"), "one at a time"),
     ],
 )
 def test_mistakes_are_one_line_and_a_hint(run, ladder, args, said):
@@ -213,28 +210,12 @@ def test_verify_the_analyses_without_records(run, tmp_path):
     assert "V3's acceptance gate" in lost.stdout
 
 
-def test_the_ledger_keeps_what_was_predicted(run, tmp_path):
-    folder = tmp_path / "artifacts"
-    folder.mkdir()
-    (folder / "copy.1GiB.ncu-rep").write_bytes((REPORTS / "copy.1GiB.ncu-rep").read_bytes())
-    first = run("claims", "--ledger", "--artifacts", folder, "--update")
-    assert first.exit_code == 0
-    assert re.search(r"[1-9] predictions and 0 outcomes added", first.stderr)
-    again = run("claims", "--ledger", "--artifacts", folder, "--update")
-    assert "0 predictions and 0 outcomes added" in again.stderr
-    document = json.loads(run("claims", "--ledger", "--artifacts", folder, "--json").stdout)
-    assert document["scores"] == []
-
-
 @pytest.mark.slow
-def test_the_ladder_and_the_ledger_are_drawn(run, ladder, tmp_path):
+def test_the_ladder_is_drawn(run, ladder, tmp_path):
     picture = tmp_path / "ladder.png"
     found = run("ladder", "--artifacts", ladder, "-o", picture)
     assert found.exit_code == 0, found.output
     assert picture.read_bytes().startswith(b"\x89PNG")
-    drawn = run("claims", "--ledger", "--artifacts", REPORTS, "-o", tmp_path / "ledger.svg")
-    assert drawn.exit_code == 0
-    assert (tmp_path / "ledger.svg").stat().st_size > 5000
     wrong = run("compare", "stage1", "stage2", "--artifacts", ladder, "-o", picture)
     assert wrong.exit_code == 2
     assert "No such option: -o" in wrong.stderr

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from profkit.cli.app import OLD, replace_old_flag, verb_names
+from profkit.cli.app import GONE, OLD, replace_old_flag, verb_names
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -18,8 +18,6 @@ GRID = "artifacts/attention/held.jsonl"
 # What was typed -> what it is now. OUT is a picture, its picture is compared too.
 SAME = {
     "build --variant stage2 --arch banana": "check --build-only --variant stage2 --arch banana",
-    "ledger --ledger artifacts/ledger.jsonl --json": "claims --ledger artifacts/ledger.jsonl --json",
-    "ledger -o OUT --markdown": "claims --ledger -o OUT --markdown",
     "report stage2.B": "decide stage2.B",
     "report stag2 --json": "decide stag2 --json",
     "heatmap artifacts/attention/held.jsonl -o OUT": "roofline artifacts/attention/held.jsonl -o OUT",
@@ -54,6 +52,16 @@ def test_a_question_that_was_a_flag_runs_as_its_verb(
     assert rest == new.stderr.splitlines()
     assert (old.stdout, old.exit_code) == (new.stdout, new.exit_code)
     assert old.exit_code == 0
+
+
+@pytest.mark.parametrize("words", [" ".join(words).strip() for words in GONE])
+def test_what_is_gone_is_said_with_what_to_do_instead(run: Callable[..., Any], words: str) -> None:
+    done = run(*words.split())
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    problem, hint = done.stderr.splitlines()
+    assert words in problem
+    assert "profkit " in hint
 
 
 def test_words_behind_two_dashes_are_no_flags_of_ours() -> None:

@@ -89,7 +89,6 @@ def _commands(head: Path, before: Path, after: Path) -> list[list[str]]:
         ["triage", str(DATA / "optimizer_foreach.planted.json.gz"), "-o", str(before)],
         ["triage", str(DATA / "optimizer_foreach.mended.json.gz"), "-o", str(after)],
         ["compare", str(before), str(after)],
-        ["claims", "--ledger"],
         ["history"],
         ["query"],
         ["query", "SELECT * FROM launches LIMIT 3"],

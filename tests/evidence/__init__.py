@@ -1,1 +1,1 @@
-"""Statistics, comparison, claims, ledger."""
+"""Statistics, comparison, claims."""

@@ -1,4 +1,4 @@
-"""Answers about the committed records, whole: ladder, gate, history, ledger, claims."""
+"""Answers about the committed records, whole: ladder, gate, history, claims."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_gate_stops_what_it_stopped() -> None:
     held("gate", ("gate", ("slower by a tenth, other code",)))
 
 
-@pytest.mark.parametrize("words", ["history", "claims --ledger", "claims analyses/gap_38x.py"])
+@pytest.mark.parametrize("words", ["history", "claims analyses/gap_38x.py"])
 def test_what_was_recorded_answers_as_it_did(words: str) -> None:
     held("recorded", ("command", tuple(words.split())))
 

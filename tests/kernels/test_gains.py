@@ -65,7 +65,7 @@ def test_expectations_are_close_to_what_came(fixes):
 
 @pytest.mark.parametrize("case", ["A", "B"])
 def test_what_is_expected_today_of_a_step_is_what_came(case):
-    """The ledger keeps what was expected when a step was tried, whatever is expected since."""
+    """artifacts/steps.json keeps what was expected when a step was tried, whatever is expected since."""
     before, after = (ROOT / "artifacts" / "attention" / case / v for v in ("v2cv6a", "v2cv6b"))
     said = pk.diagnose(pk.load(str(before.with_suffix(".ncu-repz"))))
     expected = said.query("rule == 'redundant-exp'")["expect"].item()

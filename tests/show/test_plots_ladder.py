@@ -1,4 +1,4 @@
-"""Pictures of a ladder and of a ledger: what is drawn is what was measured."""
+"""Pictures of a ladder: what is drawn is what was measured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from matplotlib.text import Annotation, Text
 
 from profkit.errors import ProfkitError
 from profkit.evidence.ladder import build_ladder
-from profkit.evidence.ledger import Outcome, Prediction, Score
 from profkit.show import plots
 from profkit.show.draw import chart
 from tests.evidence.made import run, samples
@@ -101,51 +100,6 @@ def test_references_are_lines_and_those_alike_share_one(made):
 def test_a_ladder_without_times_is_refused():
     with pytest.raises(ProfkitError, match="no variant was timed at case B"):
         plots.ladder(build_ladder(folder(run("stage0", warm=())), "B"))
-
-
-def score(rule: str, gain: float, came: float, finding: str = "gone", meant: bool = True) -> Score:
-    made = Prediction("sha", "stage1", "B", rule, "v", gain, "")
-    outcome = Outcome(
-        "sha",
-        rule,
-        "v",
-        f"after-{rule}",
-        "sha2",
-        finding,
-        meant,
-        "faster",
-        came,
-        came * 0.99,
-        came * 1.01,
-    )
-    return Score(made, outcome)
-
-
-def test_a_ledger_draws_what_was_tried_and_names_the_misses():
-    found = [
-        score("tail-effect", 2.0, 1.7),
-        score("barrier-wait", 1.2, 3.0),
-        score("not-meant", 4.0, 1.5, meant=False),
-        score("never-removed", 9.0, 1.1, finding="stays"),
-    ]
-    ax = plots.ledger(found)
-    points = {
-        (float(line.get_xdata()[0]), float(line.get_ydata()[0])): line.get_markerfacecolor()
-        for line in ax.get_lines()
-        if line.get_marker() not in ("None", "")
-    }
-    assert set(points) == {(2.0, 1.7), (1.2, 3.0)}
-    assert "stage1 → after-barrier-wait" in words(ax)
-    assert not any("after-tail-effect" in w for w in words(ax))
-    legend = [t.get_text() for t in ax.get_legend().get_texts()]
-    assert "tail-effect: 1 of 1 held, 0.850 of the gain" in legend
-    assert "barrier-wait: 0 of 1 held, 2.50 of the gain" in legend
-
-
-def test_a_ledger_of_which_nothing_was_tried_is_refused():
-    with pytest.raises(ProfkitError) as raised:
-        plots.ledger([score("tail-effect", 2.0, 1.7, finding="stays")])
-    assert raised.value.hint == "profkit claims --ledger --update"
 
 
 def test_names_from_elsewhere_are_drawn_as_they_stand(tmp_path):

@@ -114,21 +114,11 @@ def _compare_runs(
 
 def _compare_programs(before: str, after: str, fail_if: set[str]) -> int:
     """Print what became of each finding of a program; return the exit status."""
-    from profkit.cli.output import print_blocks, say
-    from profkit.cli.sources import is_triage
-    from profkit.evidence import ledger
+    from profkit.cli.output import print_blocks
     from profkit.program.change import change
-    from profkit.program.document import NAME
     from profkit.show.views.triage import compared_triages
 
     comparison = change(_judge_program(before), _judge_program(after))
-    if is_triage(before) and is_triage(after):  # kept in a ledger inside of AFTER
-        first, second = Path(before), Path(after)
-        try:
-            entries = ledger.entries_of_program(first / NAME, second / NAME, comparison)
-            ledger.add(second / ledger.NAME, entries)
-        except ProfkitError as error:  # what was compared is said all the same
-            say(error)
     print_blocks(compared_triages(comparison), comparison)
     is_slower = "slower" in fail_if and comparison["answer"] == "slower"
     has_new_finding = "finding" in fail_if and bool(comparison["new"])

@@ -122,7 +122,6 @@ def profile_variants(
 
         runs = pipeline.profile(target, at.artifacts_dir(), settings, progress, finished)
     say_gpus(runs.measured)
-    _remember(runs.results, at.artifacts_dir())
     return _show(runs.results)
 
 
@@ -150,24 +149,6 @@ def _profile_on(
     client = cluster_client(address)
     results = profile_on_hosts(client, [*chain.from_iterable(flags), *how], target.cases, finished)
     return max(result.status for result in results)
-
-
-def _remember(results: Sequence[Profiled], artifacts: Path) -> None:
-    """Write what the rules predict, and what came of earlier predictions, into the ledger."""
-    from profkit.cli import output as out
-
-    measured = [(r.name, r.case) for r in results if r.report]
-    if not measured:
-        return
-    from profkit.cli import sources
-    from profkit.evidence import ledger
-
-    try:
-        new = ledger.update(sources.evidence_of(artifacts), only=measured)
-    except ProfkitError as error:  # the report is there all the same
-        out.say(error)
-        return
-    out.say_each(new.problems, quiet=options.FORM.quiet)
 
 
 def _show(results: Sequence[Profiled]) -> int:

@@ -13,7 +13,6 @@ with needing("matplotlib", "a picture"):
     from profkit.show.plots.roofline import roofline
     from profkit.show.plots.times import (
         history_steps,
-        ledger,
         search_history,
         search_importance,
         search_parallel,
@@ -27,7 +26,6 @@ __all__ = [
     "heatmap",
     "history_steps",
     "ladder",
-    "ledger",
     "occupancy",
     "pipes",
     "png",

@@ -1,10 +1,9 @@
-"""Ladders, histories, ledgers  ->  pictures of measured times: each with its interval, changes named."""
+"""Ladders, histories  ->  pictures of measured times: each with its interval, changes named."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from math import nan
 from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
@@ -12,7 +11,6 @@ from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 
 from profkit.errors import ProfkitError
 from profkit.evidence.ladder import Ladder, Rung
-from profkit.evidence.ledger import ALL, Score, calibration
 from profkit.evidence.noise import HistoryStep
 from profkit.reports import figures
 from profkit.show.numbers import HistoryPoint, history_points, references_of
@@ -29,8 +27,6 @@ _OTHER = "#9a9a9a"
 _LEVELS = 3  # heights at which the names of references are written
 _COLUMNS = (("against\nits parent", 1.015), ("against best\nreference", 1.14))
 _MOST = 8  # subjects of one history
-_MARKS = "osD^v<>Ph*"
-_NAMED = 12  # misses with a name, the farthest first
 _ROW, _TOP = ("axes fraction", "data"), ("data", "axes fraction")
 
 
@@ -139,64 +135,6 @@ def _history_frame(ax: Axes, subjects: dict[str, list[HistoryPoint]]) -> None:
         ax.set_xticks([p.order for p in longest], [p.made[5:] for p in longest], rotation=45)
     base.scales(ax, "Measurements, oldest first", "Time per call, warm L2", color=FAINT)
     base.bare(ax, "y")
-
-
-def ledger(scores: Sequence[Score], ax: Axes | None = None) -> Axes:
-    """Draw every prediction whose cause a child variant removed: gain promised, speed-up measured.
-
-    A gain is an upper bound: below the diagonal it held, in the band it was within a factor of two,
-    above the diagonal it was wrong and the point is named. The legend has the calibration: of how
-    many the bound held, and the median of measured over predicted. An error before the first one.
-    """
-    tried = [s for s in scores if s.tried and not s.slower and s.prediction.gain is not None]
-    if not tried:
-        missing = "no child variant has removed a predicted cause yet"
-        raise ProfkitError(missing, "profkit claims --ledger --update")
-    ax = base.canvas(ax, 7.5)
-    table = [c for c in calibration(tried) if c.rule != ALL]
-    handles = {
-        c.rule: base.sample(
-            f"{c.rule}: {c.bounded} of {c.tried} held, {figures.figures(c.ratio or nan)} of the gain",
-            _MARKS[i % len(_MARKS)],
-            COLOURS[i % len(COLOURS)],
-        )
-        for i, c in enumerate(table)
-    }
-    for score in tried:
-        look = handles[score.prediction.rule]
-        outcome, gain, colour = score.outcome, _gain(score), look.get_color()
-        if outcome.low is not None and outcome.high is not None:
-            ax.plot([gain, gain], [outcome.low, outcome.high], color=colour, linewidth=1.2)
-        ax.plot(gain, outcome.speedup, look.get_marker(), color=colour, markersize=7)
-    _ledger_frame(ax, max(map(_gain, tried)), [s.outcome.speedup for s in tried])
-    # Points above the diagonal have names, the farthest of each step.
-    missed = sorted((s for s in tried if not s.held), key=lambda s: s.outcome.speedup / _gain(s))
-    steps = {(s.prediction.variant, s.outcome.child): s for s in missed}
-    for score in sorted(steps.values(), key=lambda s: _gain(s) / s.outcome.speedup)[:_NAMED]:
-        name = clip(f"{score.prediction.variant} → {score.outcome.child}", 40)
-        base.note(ax, name, (_gain(score), score.outcome.speedup), (7, 2), fontsize=8.5)
-    base.legend(ax, list(handles.values()), fontsize=10, loc="upper left", bbox_to_anchor=(1.01, 1))
-    below = (
-        f"{sum(c.bounded for c in table)} of {len(tried)} bounds held. A point is what a child's header "
-        "meant to remove; several causes removed at once are one point with their joint bound."
-    )
-    return base.finished(ax, "Gains predicted and measured", below)
-
-
-def _gain(score: Score) -> float:
-    return score.prediction.gain or nan  # those without a bound are not drawn
-
-
-def _ledger_frame(ax: Axes, largest: float, speedups: Sequence[float]) -> None:
-    x, y = (0.9, 1.25 * largest), (min(*speedups, 1.0) / 1.25, 1.25 * max(*speedups, 1.0))
-    ax.set(xscale="log", yscale="log", xlim=x, ylim=y)
-    ax.plot(x, x, color=INK, linewidth=1.2, zorder=0.6)
-    ax.fill_between(x, [v / 2 for v in x], x, color=_LOOKS["faster"], alpha=0.1, linewidth=0)
-    ax.axhline(1, color=FAINT, linewidth=0.8, linestyle=":")
-    for axis in (ax.xaxis, ax.yaxis):
-        base.log_axis(axis, "{:g}x".format)
-    base.bare(ax, "both")
-    base.scales(ax, "Predicted: at most", "Measured when the cause was removed")
 
 
 _FEW = "draw it after a few more trials: profkit tune --resume"

@@ -11,8 +11,6 @@ from profkit.evidence.claims import Verified
 from profkit.evidence.compare import Compared, GateResult, ResourceChange, RunComparison
 from profkit.evidence.counters import FindingChange, HeaderPrediction, LaunchChange, Moved
 from profkit.evidence.ladder import Ladder, Rung, Summary
-from profkit.evidence.ledger import Calibration, Ledger, Score
-from profkit.model.scenario import Expectation
 from profkit.model.whatif import CounterChange, Expected
 from profkit.reports import figures
 from profkit.show.text import words
@@ -240,63 +238,6 @@ def gate_line(result: GateResult) -> TextLine:
     binding = "" if result.binding else " (reported, not required)"
     failing = f": not holding are {', '.join(result.failing)}" if result.failing else ""
     return TextLine(f"gate {result.name}{binding}{failing}", "met" if result.met else "not met")
-
-
-def ledger_table(
-    kept: Ledger, scores: Sequence[Score], table: Sequence[Calibration]
-) -> Iterator[Block]:
-    yield Heading("Predicted against measured")
-    tried = [score for score in scores if score.tried]
-    of_scores: Columns[Score] = {
-        "variant": lambda score: score.prediction.variant,
-        "case": lambda score: score.prediction.case,
-        "rule": lambda score: score.prediction.rule,
-        ">at most": lambda score: figures.speedup(score.prediction.gain) or "-",
-        ">expected": _expected,
-        "child": lambda score: score.outcome.child,
-        ">measured": lambda score: f"{score.outcome.speedup:.2f}x",
-        "": _came_out,
-    }
-    yield grid(tried, of_scores)
-    if not tried:
-        yield TextLine("no child variant has removed a predicted cause yet")
-    yield Heading("Per rule, where a child meant to remove the cause and did")
-    of_rules: Columns[Calibration] = {
-        "rule": lambda c: c.rule,
-        ">tried": lambda c: str(c.tried),
-        ">bound held": lambda c: f"{c.bounded} of {c.bounds}",
-        ">within 1.5x": lambda c: f"{c.near} of {c.expected}",
-        ">in interval": lambda c: f"{c.inside} of {c.expected}",
-        ">factor": lambda c: figures.figures(c.factor) if c.factor is not None else "-",
-        ">slower": lambda c: str(c.slower),
-    }
-    yield grid((c for c in table if c.tried or c.slower), of_rules)
-    yield TextLine(
-        "factor: of what was gained, exp(mean |ln((expected - 1) / (measured - 1))|); slower: the "
-        "cause went and something else went wrong, not counted in the others"
-    )
-    yield TextLine(
-        f"{figures.counted(len(kept.predictions), 'prediction')}, "
-        f"{figures.counted(len(kept.outcomes), 'outcome')}; {len(scores) - len(tried)} outcomes are "
-        "of causes that the child did not mean, or left in place"
-    )
-    if kept.damaged:
-        lines = ", ".join(map(str, kept.damaged))
-        yield TextLine(f"lines that are no entry and were left alone: {lines}", "note")
-
-
-def _expected(score: Score) -> str:
-    expect, low, high = (getattr(score.prediction, name) for name in ("expect", "low", "high"))
-    known = expect is not None and low is not None and high is not None
-    return words.expect(Expectation(expect, low, high)) if known else "-"
-
-
-def _came_out(score: Score) -> str:
-    if score.slower:
-        return "slower"
-    if score.held is False:
-        return "above"
-    return "within the bound" if score.inside is False else "as expected"
 
 
 def answers(
