@@ -7,11 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from profkit.diagnosis.rules import BY_ID
-from profkit.diagnosis.rules.memory import redundant
-from profkit.diagnosis.rules.waits import WAITING as WORDS
-from profkit.diagnosis.rules.waits import for_wgmma, stall_shares, stalled
 from profkit.model.launch import Launch, NotCollected
-from profkit.model.scenario import amdahl, limit
 
 WAITS = {"stall_selected": 0.1, "issue_busy": 0.1}
 
@@ -22,30 +18,6 @@ def hit(rule: str, **values: float) -> SimpleNamespace | None:
     return asked and SimpleNamespace(
         cause=asked[0].cause, looked=asked[0].looked, gain=asked[1].gain
     )
-
-
-def test_amdahl_and_what_caps_it():
-    assert (amdahl(0.0), amdahl(0.5), amdahl(0.75)) == (1.0, 2.0, 4.0)
-    assert amdahl(1.0) == amdahl(0.9999) == pytest.approx(1000)
-
-    def capped(busy: dict[str, float], gain: float, *without: str) -> float:
-        scenario = redundant(lambda _: gain, *without).best(Launch(busy))
-        return round(limit(Launch(busy), scenario), 9)
-
-    busy = {"xu_busy": 0.5, "alu_busy": 0.25}
-    assert capped(busy, 1.5) == 1.5
-    assert capped(busy, 3.0) == 2.0
-    assert capped(busy, 3.0, "xu") == 3.0
-    assert capped(busy, 9.0, "xu") == 4.0
-    assert capped({"xu_busy": 1.5}, 3.0) == 1.0  # never below one
-    assert capped({}, 3.0) == 3.0
-
-
-def test_time_in_states():
-    launch = Launch({"stall_selected": 0.1, "stall_wait": 0.3, "stall_drain": 0.2})
-    assert stalled(launch, "wait", "drain", "membar") == pytest.approx(0.5)
-    with pytest.raises(NotCollected):
-        stalled(Launch({"stall_wait": 0.3}), "wait")
 
 
 # --- waiting
@@ -80,31 +52,6 @@ def test_a_wait_is_named_from_15_per_cent_on_or_when_it_leads(state):
     assert asked(0.149, 0.5) is None
     assert asked(0.14, 0.13) is not None  # nothing is larger
     assert asked(0.0, 0.0) is None
-
-
-def test_states_are_in_order_and_none_is_not_zero():
-    found = stall_shares(
-        Launch({**WAITS, "stall_wait": 0.2, "stall_drain": 0.5, "stall_not_selected": 1})
-    )
-    assert found == {"drain": 0.5, "wait": 0.2}
-    assert list(found) == ["drain", "wait"]
-    with pytest.raises(NotCollected):
-        stall_shares(Launch({"stall_wait": 0.2}))
-    assert len(WORDS) == 16
-
-
-@pytest.mark.parametrize(
-    ("groups", "barriers", "answer"),
-    [(0, 0, False), (2, 1, True), (1.9, 1, False), (0.5, 0, True), (4, 1, True), (4, 3, False)],
-)
-def test_who_waits_for_wgmma(groups, barriers, answer):
-    values = {"inst_warpgroup": groups, "inst_barrier": barriers}
-    assert for_wgmma(Launch(values)) is answer
-    waits = {**WAITS, "stall_barrier": 0.5, **values}
-    assert (hit("wgmma-wait", **waits) is not None) is answer
-    assert (hit("barrier-wait", **waits) is None) is answer
-    assert for_wgmma(Launch({"inst_warpgroup": 1.0})) is True
-    assert for_wgmma(Launch({})) is False
 
 
 def test_a_wait_that_is_a_full_unit_s_queue_is_the_unit_s():

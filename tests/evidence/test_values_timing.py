@@ -13,22 +13,16 @@ from profkit.errors import ProfkitError
 from profkit.evidence.samples import (
     THRESHOLDS,
     Interval,
-    Sample,
     Spread,
     Thresholds,
     as_groups,
-    blocks_p,
     drift_of,
-    effective_size,
     levels_of,
     process_spread,
     summarize_samples,
 )
 from profkit.evidence.stats import (
     TimeComparison,
-    _decide,
-    _difference,
-    _p_value,
     compare_samples,
     hedges_g,
     median_interval,
@@ -48,13 +42,6 @@ def test_the_numbers_that_decide():
 # --- samples as groups
 
 
-def test_one_list_and_lists_of_processes():
-    assert [g.tolist() for g in as_groups([1, 2.5], "x")] == [[1.0, 2.5]]
-    assert [g.tolist() for g in as_groups([[1, 2], [3]], "x")] == [[1.0, 2.0], [3.0]]
-    assert [g.tolist() for g in as_groups(X, "x")] == [X.tolist()]
-    assert [g.tolist() for g in as_groups([0.0, -1.0], "x")] == [[0.0, -1.0]]
-
-
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
@@ -69,11 +56,6 @@ def test_one_list_and_lists_of_processes():
 def test_what_cannot_be_times(bad, message):
     with pytest.raises(ProfkitError, match=message):
         as_groups(bad, "SIDE", positive=True)
-
-
-def test_zero_is_finite():
-    with pytest.raises(ProfkitError, match="1 of 2 samples are not finite numbers"):
-        as_groups([0.0, nan], "SIDE")
 
 
 # --- spread of processes
@@ -177,20 +159,6 @@ def test_the_ends_of_a_bootstrap_interval():
 # --- drift and samples that hang together
 
 
-def test_a_straight_drift_is_its_whole_way():
-    ramp = np.arange(20) * 0.5 + 3
-    assert drift_of(ramp) == pytest.approx(9.5)
-    assert drift_of(-ramp) == pytest.approx(-9.5)
-    assert drift_of(X) == 0.0
-
-
-def test_a_drift_is_one_below_its_level():
-    x = np.array([3.0, 2, 12, 1, 8, 6, 9, 4, 11, 5, 7, 10])
-    p = stats.spearmanr(np.arange(12), x).pvalue
-    assert drift_of(x, Thresholds(drift_p=p)) == 0.0
-    assert drift_of(x, Thresholds(drift_p=p * 1.01)) == pytest.approx(0.5 * 11)
-
-
 def test_a_drift_widens_both_sides_by_all_of_it():
     rng = np.random.default_rng(3)
     x = 10 + rng.normal(0, 0.01, 40) + np.arange(40) * 0.05
@@ -201,62 +169,6 @@ def test_a_drift_widens_both_sides_by_all_of_it():
     assert found.interval.median - found.interval.low > drift
     assert found.interval.high - found.interval.median > drift
     assert found.interval.high - found.interval.low < 2 * drift + 1.5
-
-
-def test_independent_samples_count_whole():
-    alternating = np.array([1.0, 2.0] * 10)
-    assert effective_size(alternating) == 20
-    assert effective_size(np.array([1.0, 2.0, 3.0, 5.0, 4.0])) == 5  # too few to say
-    assert effective_size(np.array([1.0, 1, 2, 2, 1, 1, 2, 2, 1, 1, 2])) == 11
-    assert effective_size(np.arange(30.0)) == 30  # a straight drift is another fault
-
-
-def correlated(n: int) -> np.ndarray:
-    rng = np.random.default_rng(11)
-    x = np.zeros(n)
-    for i in range(1, n):
-        x[i] = 0.6 * x[i - 1] + rng.normal()
-    return x
-
-
-def expected_size(x: np.ndarray) -> float:
-    """As the docstring has it: (1 + r) / (1 - r) of what n r + 2 over n - 4 makes of the ranks' r."""
-    n = len(x)
-    ranks = stats.rankdata(x) - (n + 1) / 2
-    order = np.arange(n) - (n - 1) / 2
-    ranks = ranks - order * (ranks @ order) / (order @ order)
-    rho = np.correlate(ranks, ranks, "full")[n - 1 :] / (ranks @ ranks)
-    first = (n * rho[1] + 2) / (n - 4)
-    pairs = [rho[i] + rho[i + 1] for i in range(0, n - 1, 2)]
-    end = next(i for i, p in enumerate(pairs) if p <= 0)
-    return n / max(2 * sum(pairs[:end]) - 1, (1 + first) / (1 - first))
-
-
-def test_first_order_correlation_with_its_bias():
-    assert effective_size(correlated(61)) == pytest.approx(expected_size(correlated(61)))
-    x = correlated(60)
-    expected = expected_size(x)
-    assert effective_size(x) == pytest.approx(expected)
-    assert effective_size(x, Thresholds(lag_p=1e-12)) == 60
-    # The interval is as much wider as fewer samples would make it.
-    found, alone = (
-        summarize_samples([x], Thresholds(resamples=400, drift_p=0, lag_p=lag, level_p=0))
-        for lag in (0.1, 1e-12)
-    )
-    assert (found.faults, alone.faults) == (("autocorrelated",), ())
-    stretch = sqrt(60 / expected)
-    assert found.interval.high - found.interval.median == pytest.approx(
-        stretch * (alone.interval.high - alone.interval.median)
-    )
-    assert found.interval.median - found.interval.low == pytest.approx(
-        stretch * (alone.interval.median - alone.interval.low)
-    )
-
-
-def test_too_few_are_left_of_samples_that_hang_together():
-    blocks = np.repeat([3.0, 1.0, 4.0, 1.5, 5.0, 9.0, 2.0, 6.0], 5) + np.arange(40) * 1e-6
-    assert 2 < effective_size(blocks) < 6
-    assert summarize_samples([blocks], FAST).unusable == "autocorrelated"
 
 
 # --- two sides
@@ -272,54 +184,6 @@ def test_hedges_g_by_the_book():
     assert hedges_g(np.array([3.0, 5.0]), np.array([2.0])) == pytest.approx(
         2 / sqrt(2) * (1 - 3 / 3)
     )
-
-
-def test_the_difference_of_two_intervals():
-    before = Sample(Interval(5.0, 2.0, 9.0), ("drift",))
-    after = Sample(Interval(1.0, -3.0, 4.0), ("drift", "processes"))
-    found = _difference(before, after)
-    # 5 - 1; down: 3 of before and 3 of after; up: 4 of each.
-    assert found.interval == Interval(4.0, 4.0 - sqrt(18), 4.0 + sqrt(32))
-    assert found.faults == ("drift", "processes")
-    assert found.unusable is None
-    spoilt = _difference(before, Sample(Interval(1.0, nan, nan), unusable="constant"))
-    assert spoilt.unusable == "constant"
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "within", "answer", "reason"),
-    [
-        (1 / 1.01, 1.01, 0.01, "same", "within"),
-        (1 / 1.01 - 1e-9, 1.01, 0.01, "cannot tell", "wide"),
-        (1 / 1.01, 1.01 + 1e-9, 0.01, "cannot tell", "wide"),
-        (1.001, 1.009, 0.01, "same", "within"),
-        (1.001, 1.009, 0.0, "faster", "difference"),
-        (1.0, 1.2, 0.01, "cannot tell", "wide"),
-        (1.0 + 1e-9, 1.2, 0.01, "faster", "difference"),
-        (0.8, 1.0, 0.01, "cannot tell", "wide"),
-        (0.8, 1.0 - 1e-9, 0.01, "slower", "difference"),
-    ],
-)
-def test_what_an_interval_decides(low, high, within, answer, reason):
-    speedup = Interval(1.0, low, high)
-    assert _decide(speedup, Sample(speedup), within) == (answer, reason)
-    if answer == "cannot tell":
-        assert _decide(speedup, Sample(speedup, ("drift", "processes")), within)[1] == "drift"
-    assert _decide(speedup, Sample(speedup, unusable="too-few"), within) == (
-        "cannot tell",
-        "too-few",
-    )
-
-
-def test_p_is_at_its_level_where_the_interval_touches_one():
-    assert _p_value(Interval(1.0, 0.0, 5.0)) == pytest.approx(0.05)
-    assert _p_value(Interval(-1.0, -5.0, 0.0)) == pytest.approx(0.05)
-    assert _p_value(Interval(1.0, 0.0, 5.0, level=0.9)) == pytest.approx(0.1)
-    assert _p_value(Interval(2.0, 1.0, 9.0)) == pytest.approx(
-        2 * stats.norm.sf(2 * 1.959964), rel=1e-4
-    )
-    assert _p_value(Interval(0.0, -1.0, 2.0)) == pytest.approx(1.0)
-    assert isnan(_p_value(Interval(1.0, nan, nan)))
 
 
 # --- whole comparisons and what they say
@@ -520,33 +384,7 @@ def test_a_round_that_is_missing_in_one_process_is_missing():
     assert compare_samples(whole, short).before.median == pytest.approx(10.05, rel=1e-3)
 
 
-def test_the_least_and_the_most_that_may_be_a_time():
-    for edge, bad in ((1e-15, 0.99e-15), (1e18, 1.01e18)):
-        assert as_groups([edge], "x", positive=True)[0].tolist() == [edge]
-        with pytest.raises(ProfkitError, match="1 of 1 samples are not times"):
-            as_groups([bad], "x", positive=True)
-    ends = compare_samples([1e-15, 1e18] * 6, [1e18, 1e-15] * 6)
-    assert (ends.answer, isnan(ends.speedup.low), isnan(ends.speedup.high)) == (
-        "cannot tell",
-        True,
-        True,
-    )
-
-
 # --- levels
-
-
-def test_levels_are_as_far_apart_as_the_medians_of_blocks():
-    rng = np.random.default_rng(5)
-    step = np.repeat([1.0, 2.0], 5) + np.arange(10) % 5 * 0.001
-    assert levels_of(step) == pytest.approx(1.0)
-    assert levels_of(step[:9]) == 0.0, "nine are no two blocks of five"
-    assert levels_of(rng.normal(0, 1, 40)) == 0.0
-    held = np.repeat([0.0, 3.0, 1.0, 2.0, 0.0, 4.0, 1.0, 2.0], 10) + rng.normal(0, 1e-3, 80)
-    assert levels_of(held) == pytest.approx(4.0, abs=0.01)
-    p = blocks_p(np.array_split(step, 2))
-    assert levels_of(step, Thresholds(level_p=p)) == 0.0
-    assert levels_of(step, Thresholds(level_p=p * 1.01)) == pytest.approx(1.0)
 
 
 def test_levels_widen_both_ends_by_all_of_their_distance():

@@ -6,236 +6,11 @@ from math import inf, isnan, nan
 
 import pytest
 
-from profkit.model import launch as units
-from profkit.model import resources
 from profkit.model.launch import Launch, NotCollected, cache_resident, collected_metrics, idleness
 from profkit.model.resources import BY_LIMITER, at_work, load_wait, next_limit, resource_use, uses
 from profkit.model.roofline import ceilings, families, missing, points
-from profkit.reports.figures import counted, share
 
-FMA = {"fma_busy": 0.4, "alu_busy": 0.3, "fp16_busy": 0.1}
-
-
-def mix(single: float, half: float, imad: float) -> dict[str, float]:
-    return {**FMA, "inst_fp32": single, "inst_half": half, "inst_imad": imad, "fmaheavy_busy": 0.5}
-
-
-@pytest.mark.parametrize(
-    ("unit", "values", "busy"),
-    [
-        (units.tensor, {"tensor_busy": 0.5}, 0.5),
-        (units.tensor, {"tensor_busy": 0.5, "inst_matrix": 0.0}, 0.0),
-        (units.tensor, {"tensor_busy": 0.5, "inst_matrix": 1.0}, 0.5),
-        # Who is most of what runs on the FMA pipe has it; FP32 where two are equal.
-        (units.fp32_busy, mix(5, 5, 1), 0.4),
-        (units.fp32_busy, mix(4, 5, 1), 0.0),
-        (units.fp32_busy, mix(5, 1, 5), 0.4),
-        (units.fp32_busy, mix(0, 0, 0), 0.4),
-        (units.integer, mix(5, 1, 5), 0.3),
-        (units.integer, mix(4, 1, 5), 0.5),
-        (units.integer, mix(1, 5, 5), 0.3),
-        (units.integer, {**mix(1, 1, 5), "alu_busy": 0.6}, 0.6),
-        (units.integer, {"alu_busy": 0.3}, 0.3),
-        (units.fp16, mix(1, 5, 5), 0.1),
-        (units.fp16, mix(1, 5, 4), 0.4),
-        (units.fp16, mix(5, 5, 1), 0.1),
-        (units.fp16, {**mix(1, 5, 1), "fp16_busy": 0.6}, 0.6),
-        (units.fp16, FMA, 0.1),
-        # Without opcodes: half2 above half of the pipe, or a heavy half 1.6 times as full.
-        (units.fp32_busy, FMA, 0.4),
-        (units.fp32_busy, {**FMA, "fp16_busy": 0.2}, 0.4),
-        (units.fp32_busy, {**FMA, "fp16_busy": 0.21}, 0.0),
-        (units.fp32_busy, {**FMA, "fmaheavy_busy": 0.63}, 0.4),
-        (units.fp32_busy, {**FMA, "fmaheavy_busy": 0.65}, 0.0),
-        (units.integer, {**FMA, "fmaheavy_busy": 0.63}, 0.3),
-        (units.integer, {**FMA, "fmaheavy_busy": 0.65}, 0.65),
-        (units.integer, {**FMA, "fma_busy": 0.5, "fmaheavy_busy": 0.8}, 0.8),
-        (units.fp32_busy, {**FMA, "fma_busy": 0.5, "fmaheavy_busy": 0.8}, 0.0),
-        (units.integer, {**FMA, "fmaheavy_busy": 0.65, "alu_busy": 0.7}, 0.7),
-        # L1TEX less what texture or shared memory explain.
-        (units.l1, {"l1_busy": 0.8}, 0.8),
-        (units.l1, {"l1_busy": 0.8, "texture_busy": 0.75}, 0.8),
-        (units.l1, {"l1_busy": 0.8, "texture_busy": 0.76}, 0.0),
-        (units.l1, {"l1_busy": 1.0, "texture_busy": 0.95}, 0.0),
-        (units.l1, {"l1_busy": 0.8, "shared_busy": 0.55, "lsu_data_busy": 0.8}, 0.8),
-        (units.l1, {"l1_busy": 0.8, "shared_busy": 0.57, "lsu_data_busy": 0.8}, 0.0),
-        (units.l1, {"l1_busy": 0.8, "shared_busy": 0.7, "lsu_data_busy": 1.0}, 0.0),
-        (
-            units.l1,
-            {"l1_busy": 0.8, "shared_busy": 0.6, "lsu_data_busy": 0.8, "lsu_in_busy": 0.7},
-            0.7,
-        ),
-        (
-            units.l1,
-            {"l1_busy": 0.8, "shared_busy": 0.6, "lsu_data_busy": 0.8, "lsu_in_busy": 0.9},
-            0.8,
-        ),
-        (
-            units.l1,
-            {"l1_busy": 0.8, "shared_busy": 0.6, "lsu_data_busy": 0.8, "lsu_in_busy": 0.66},
-            0.0,
-        ),
-        # L2 with atomics: only the links that bring them are its own then.
-        (units.l2, {"l2_cache_busy": 0.6}, 0.6),
-        (units.l2, {"l2_cache_busy": 0.6, "l2_atomic_sectors": 4, "l2_sectors": 10}, 0.6),
-        (units.l2, {"l2_cache_busy": 0.6, "l2_atomic_sectors": 5, "l2_sectors": 10}, 0.0),
-        (
-            units.l2,
-            {
-                "l2_cache_busy": 0.6,
-                "l2_atomic_sectors": 5,
-                "l2_sectors": 10,
-                "l2_to_xbar_busy": 0.2,
-                "xbar_to_l2_busy": 0.3,
-            },
-            0.3,
-        ),
-        (units.l2, {"l2_cache_busy": 0.6, "l2_atomic_sectors": 0.4, "l2_sectors": 0}, 0.6),
-        (units.l2, {"l2_cache_busy": 0.6, "l2_atomic_sectors": 0.5, "l2_sectors": 0}, 0.0),
-        (units.atomics_busy, {"l2_atomics_busy": 0.1, "l2_cache_busy": 0.6}, 0.1),
-        (
-            units.atomics_busy,
-            {
-                "l2_atomics_busy": 0.1,
-                "l2_cache_busy": 0.6,
-                "l2_atomic_sectors": 5,
-                "l2_sectors": 10,
-            },
-            0.6,
-        ),
-        (
-            units.atomics_busy,
-            {
-                "l2_atomics_busy": 0.1,
-                "l2_cache_busy": 0.6,
-                "l2_atomic_sectors": 5,
-                "l2_sectors": 10,
-                "l2_to_xbar_busy": 0.9,
-                "xbar_to_l2_busy": 0.3,
-                "l2_tag_busy": 0.2,
-                "l2_data_busy": 0.4,
-            },
-            0.4,
-        ),
-        (
-            units.atomics_busy,
-            {
-                "l2_atomics_busy": 0.1,
-                "l2_cache_busy": 0.6,
-                "l2_atomic_sectors": 5,
-                "l2_sectors": 10,
-                "l2_to_xbar_busy": 0.9,
-                "xbar_to_l2_busy": 0.3,
-            },
-            0.1,
-        ),
-        (units.links, {"l2_to_xbar_busy": 0.2, "xbar_to_l2_busy": 0.3}, 0.3),
-        # DRAM's bytes for each that missed L2, 1 to 2.
-        (units.fetched, {}, 1.0),
-        (units.fetched, {"dram_read": 150.0, "l2_read_hit": 0.5, "l2_read_bytes": 200.0}, 1.5),
-        (units.fetched, {"dram_read": 900.0, "l2_read_hit": 0.5, "l2_read_bytes": 200.0}, 2.0),
-        (units.fetched, {"dram_read": 50.0, "l2_read_hit": 0.5, "l2_read_bytes": 200.0}, 1.0),
-        (units.fetched, {"dram_read": 150.0, "l2_read_hit": 1.0, "l2_read_bytes": 200.0}, 1.0),
-    ],
-)
-def test_how_busy_a_unit_is(unit, values, busy):
-    assert unit(Launch(values)) == pytest.approx(busy)
-
-
-# --- coalescing
-
-
-@pytest.mark.parametrize(
-    ("values", "waste", "text"),
-    [
-        ({"excess_sectors": 0.75}, 0.75, "75 % of the sectors"),
-        ({"global_load_sectors_per_request": 32.0}, 0.5, "32 sectors per request"),
-        ({"global_load_sectors_per_request": 16.0}, 0.0, "16 sectors per request"),
-        ({"global_load_sectors_per_request": 4.0}, 0.0, "4 sectors per request"),
-        (
-            {"global_load_sectors_per_request": 4.0, "global_store_sectors_per_request": 20.0},
-            0.2,
-            "20 sectors per request",
-        ),
-    ],
-)
-def test_sectors_that_are_wasted(values, waste, text):
-    found, said = units.sector_waste(Launch(values))
-    assert found == pytest.approx(waste)
-    assert said.startswith(text)
-
-
-BEHIND = {"global_load_sectors": 60.0, "global_store_sectors": 40.0, "l2_write_bytes": 40 * 32.0}
-
-
-@pytest.mark.parametrize(
-    ("values", "waste"),
-    [
-        ({}, 0.75),
-        ({**BEHIND, "l2_read_bytes": 60 * 32.0}, 0.75),  # L1 hit nothing: all of it passes
-        ({**BEHIND, "l2_read_bytes": 10 * 32.0}, 0.5),  # 25 are needed, 50 pass
-        ({**BEHIND, "l2_read_bytes": 0.0, "l2_write_bytes": 20 * 32.0}, 0.0),  # fewer than that
-        ({**BEHIND, "l2_read_bytes": 0.0, "l2_write_bytes": 0.0}, 0.75),
-        ({**BEHIND, "l2_read_bytes": 900 * 32.0}, 0.75),  # never more than there is
-    ],
-)
-def test_waste_that_l1_does_not_catch(values, waste):
-    assert units._past_l1(Launch(values), 0.75) == pytest.approx(waste)
-
-
-@pytest.mark.parametrize(
-    ("sectors", "lines"), [(None, 1.0), (4.0, 1.0), (8.0, 1.0), (2.0, 2.0), (1.0, 4.0), (0.5, 4.0)]
-)
-def test_lines_that_l2_looks_up(sectors, lines):
-    values = {} if sectors is None else {"l2_sectors_per_request": sectors}
-    assert units._scatter(Launch(values)) == (1.0, lines)
-
-
-TAGS = {
-    "global_load_requests": 6.0,
-    "global_store_requests": 2.0,
-    "global_load_sectors": 100.0,
-    "global_store_sectors": 60.0,
-    "global_tag_requests": 40.0,
-}
-
-
-@pytest.mark.parametrize(
-    ("values", "keep", "left"),
-    [
-        ({}, 0.3, 0.3),
-        (TAGS, 0.3, 0.3),  # 12 lines of 40
-        (TAGS, 0.5, 0.5),
-        (TAGS, 0.1, 0.1),  # 8 requests at least, of 40: no more than is kept
-        ({**TAGS, "global_tag_requests": 100.0}, 0.3, 0.12),
-        ({**TAGS, "global_tag_requests": 100.0}, 0.1, 0.08),
-        ({**TAGS, "global_tag_requests": 4.0}, 0.3, 0.3),  # fewer tags than needed: all stay
-        (dict.fromkeys(TAGS, 0.0), 0.3, 0.0),
-    ],
-)
-def test_work_of_l1_that_stays(values, keep, left):
-    assert units._lines(Launch(values), keep) == pytest.approx(left)
-
-
-@pytest.mark.parametrize(
-    ("loads", "stores", "per", "left"),
-    [
-        (100.0, 100.0, 32.0, 0.125),  # the stores have all the waste there is: 4 of 32 stay
-        (20.0, 100.0, 32.0, 0.4),  # 0.5 of 120 stay, 20 of them loads
-        (0.0, 100.0, 32.0, 0.5),
-        (100.0, 0.0, 8.0, 0.5),
-        (100.0, 100.0, 4.0, 0.5),
-        (100.0, 100.0, 2.0, 0.5),
-    ],
-)
-def test_stores_may_have_all_the_waste(loads, stores, per, left):
-    values = {
-        "global_load_sectors": loads,
-        "global_store_sectors": stores,
-        "global_store_sectors_per_request": per,
-        "l2_sectors_per_request": 4.0,
-    }
-    assert units._stores(Launch(values), 0.5) == pytest.approx(left)
+# --- idle SMs
 
 
 @pytest.mark.parametrize(
@@ -265,84 +40,7 @@ def test_how_idle_the_sms_were(values, average, busiest, assumed):
         idleness(Launch({"grid_size": 66.0}))
 
 
-def test_stores_that_travel_alone_are_packets_of_their_own():
-    """A lone sector is 2 packets of the crossbar and a line of four is 5: 5/8 a sector."""
-    values = {
-        "global_load_sectors": 0.0,
-        "global_store_sectors": 100.0,
-        "global_store_sectors_per_request": 5.0,
-    }
-    for per_request, left in ((1.0, 0.625 * 0.9), (2.4, 0.625 * 0.9), (2.5, 0.9), (4.0, 0.9)):
-        scattered = Launch({**values, "l2_sectors_per_request": per_request})
-        assert units._stores(scattered, 0.9) == pytest.approx(left)
-    assert units._stores(Launch(values), 0.9) == pytest.approx(0.9), "not collected: together"
-    loaded = Launch({**values, "global_load_sectors": 1000.0})
-    assert units._stores(loaded, 0.9) == pytest.approx(0.8), "4 of 5 sectors a request stay"
-
-
-def test_each_level_without_the_waste():
-    busy = {
-        "dram_busy": 0.8,
-        "l2_tag_busy": 0.4,
-        "l2_to_xbar_busy": 0.6,
-        "xbar_to_l2_busy": 0.1,
-        "l1_busy": 0.5,
-    }
-    found = units.coalesced(Launch(busy), 0.75)
-    assert found == pytest.approx({"dram": 0.2, "l2": 0.15, "l1": 0.125})
-    del busy["l2_tag_busy"], busy["l1_busy"]
-    assert units.coalesced(Launch(busy), 0.5) == pytest.approx({"dram": 0.4})
-    tags = {**busy, "l2_tag_busy": 0.9, "l2_sectors_per_request": 4.0}
-    assert units.coalesced(Launch(tags), 0.5)["l2"] == pytest.approx(0.45)
-
-
 # --- near its peak
-
-
-@pytest.mark.parametrize("limiter", BY_LIMITER)
-def test_sure_likely_and_not_near(limiter):
-    resource = BY_LIMITER[limiter]
-    peak = resource.peak
-
-    def near(value: float, **stalls: float) -> bool:
-        busy = {"l2_cache_busy": value, "issue_busy": value, "dram_busy": value * 0.5}
-        return resources._near(resource, value, Launch({**busy, **stalls}))
-
-    middle = (peak.sure + peak.likely) / 2
-    assert near(peak.sure)
-    assert not near(peak.sure - 1e-9, stall_selected=0.9)
-    assert not near(peak.likely - 1e-9)
-    # No warp states: the middle of the two decides.
-    assert near(middle)
-    assert not near(middle - 1e-9)
-
-
-@pytest.mark.parametrize(
-    "limiter", [r.limiter for r in BY_LIMITER.values() if r.group == "compute"]
-)
-def test_warps_that_queue_make_it_near(limiter):
-    resource = BY_LIMITER[limiter]
-    queue, enough = f"stall_{resource.queue[0]}", resource.peak.queued
-
-    def near(**stalls: float) -> bool:
-        values = {"issue_busy": resources.READY, **stalls}
-        return resources._near(resource, resource.peak.likely, Launch(values))
-
-    assert near(**{queue: enough})
-    assert not near(**{queue: enough - 1e-9})
-    longer = enough / resources.FOREMOST
-    assert near(**{queue: enough, "stall_barrier": longer - 1e-9})
-    assert not near(**{queue: enough, "stall_barrier": longer + 1e-9})
-    assert near(**{queue: enough, "stall_selected": 0.9})
-
-
-def test_a_half_used_scheduler_needs_more():
-    issue = BY_LIMITER["issue"]
-    other = {"stall_wait": 0.1, "stall_barrier": 0.1}
-    for busy, waiting, near in ((0.6, 0.31, True), (0.6, 0.29, False), (0.65, 0.21, True)):
-        launch = Launch({"issue_busy": busy, "stall_not_selected": waiting, **other})
-        assert resources._near(issue, 0.6, launch) is near
-
 
 LOADS = {"stall_long_scoreboard": 0.8, "l2_cache_busy": 0.5, "dram_busy": 0.6}
 COUNTS = {
@@ -352,28 +50,6 @@ COUNTS = {
     "inst_async_copy": 0.0,
     "inst_texture": 0.0,
 }
-
-
-@pytest.mark.parametrize(
-    ("limiter", "values", "queues"),
-    [
-        ("dram", LOADS, False),
-        ("dram", {**LOADS, **COUNTS}, True),  # 0.8 x 150 x 1e6 / 8e4: 1,500 cycles
-        ("dram", {**LOADS, **COUNTS, "warp_latency": 149.0}, False),
-        ("dram", {**LOADS, "stall_drain": 0.1, "stall_lg_throttle": 0.1}, True),
-        ("dram", {**LOADS, "stall_drain": 0.1, "stall_lg_throttle": 0.09}, False),
-        ("dram", {**LOADS, "occupancy": 0.7}, True),
-        ("dram", {**LOADS, "occupancy": 0.69}, False),
-        ("dram", {**LOADS, "occupancy": 0.7, "stall_long_scoreboard": 0.79}, False),
-        ("dram", {**LOADS, "occupancy": 0.7, "dram_busy": 0.59}, False),
-        ("l2", {**LOADS, "stall_drain": 0.2}, False),  # DRAM is the busier one
-        ("l2", {**LOADS, "stall_drain": 0.2, "dram_busy": 0.5}, False),
-        ("l2", {**LOADS, "stall_drain": 0.2, "dram_busy": 0.49}, True),
-        ("l2", {**LOADS, "occupancy": 0.9, "dram_busy": 0.49}, False),
-    ],
-)
-def test_loads_that_stand_in_a_queue(limiter, values, queues):
-    assert resources._loads_queue(BY_LIMITER[limiter], Launch(values)) is queues
 
 
 def test_cycles_that_a_load_waits():
@@ -558,7 +234,7 @@ def test_borders_of_what_passes_l1_by(l1, copies, noted):
     assert bool(next(p.note for p in points(texture) if p.level == "l1")) is noted
 
 
-# --- a launch as rules see it, and its words
+# --- a launch as rules see it
 
 
 def test_a_launch_knows_what_was_collected():
@@ -574,28 +250,3 @@ def test_a_launch_knows_what_was_collected():
     with pytest.raises(NotCollected) as lacking:
         launch.need("stall_wait", "stall_barrier")
     assert lacking.value.metric == "stall_barrier"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.827, "82.7 %"),
-        (1.0, "100 %"),
-        (0.0, "0 %"),
-        (0.9995, "100 %"),
-        (0.9994, "99.9 %"),
-        (0.005, "0.5 %"),
-        (0.0123, "1.23 %"),
-        (2.5, "250 %"),
-    ],
-)
-def test_a_share_in_words(value, text):
-    assert share(value) == text
-
-
-def test_a_count_in_words():
-    assert (counted(1, "block"), counted(0, "block"), counted(32, "SM")) == (
-        "1 block",
-        "0 blocks",
-        "32 SMs",
-    )

@@ -15,7 +15,6 @@ import zstandard
 from profkit.reports import container, wire
 from profkit.reports.container import check, repair
 from profkit.reports.contents import (
-    _plain_pattern,
     _verify_metric,
     block_of_one,
     find_misplaced,
@@ -211,52 +210,6 @@ def test_names_longer_than_a_byte_counts_and_with_newlines_are_walked() -> None:
 
 
 # --- metrics by pattern
-
-
-def _metric(body: bytes, tag: int = 13) -> bytes:
-    return made.field(tag, body)
-
-
-@pytest.mark.parametrize("tag", [13, 4])
-@pytest.mark.parametrize("category", [b"", made.field(4, 0), made.field(4, 127)])
-@pytest.mark.parametrize(
-    "value",
-    [
-        b"",
-        made.field(2, made.field(3, 1.5)),
-        made.field(2, b"\x15abcd"),
-        made.field(2, made.field(4, 9)),
-        *(made.field(2, made.field(5, 1 << 7 * n)) for n in range(4)),
-    ],
-)
-@pytest.mark.parametrize("name", [0, 127, 128, 16383])
-def test_a_plain_metric_is_known_by_its_pattern(
-    tag: int, value: bytes, name: int, category: bytes
-) -> None:
-    plain = _plain_pattern(tag << 3 | BYTES)
-    data = _metric(made.field(1, name) + value + category, tag)
-    match = plain.match(data * 2)
-    assert (match.end(), match[1]) == (len(data), made.varint(name))
-    with_instances = made.field(1, name) + value + made.field(3, b"")
-    assert plain.match(_metric(with_instances, tag)) is None
-    for size in (data[1] - 1, data[1] + 1):  # it is as long as it says
-        assert plain.match(data[:1] + bytes([size]) + data[2:] * 2) is None
-
-
-def test_what_the_patterns_do_not_know_is_walked() -> None:
-    names = list(made.METRICS)
-    values = (
-        made.field(1, "x" * 64),
-        made.field(1, "\u00fc"),
-        made.field(5, 2**63),
-        made.field(1, ""),
-    )
-    for value in values:
-        data = _metric(made.field(1, 99) + made.field(2, value))
-        assert _plain_pattern(13 << 3 | BYTES).match(data) is None
-        launch = made.result(names).replace(made.field(15, made.field(1, 1)), b"")
-        found = read_result(_before_source(launch, data), KERNEL, Oddities())
-        assert found.ids[-1] == b"\x63"
 
 
 def _before_source(launch: bytes, metrics: bytes) -> bytes:
@@ -679,20 +632,6 @@ def test_the_sha256_and_the_size_are_of_the_whole_file_whatever_is_wrong_in_it(
 def test_what_is_wrong_is_said(tmp_path: Path, data: bytes, said: str) -> None:
     found = _checked(tmp_path, data)
     assert (found.status, found.message.partition(" (and ")[0]) == ("damaged", said)
-
-
-def test_checks_are_remembered_of_so_many_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(container, "REMEMBERED", 2)
-    monkeypatch.setattr(container, "_walked", {})
-    paths = [tmp_path / f"{n}.ncu-rep" for n in range(5)]
-    known = []
-    for path in paths:
-        path.write_bytes(made.report())
-        assert check(path).status == "ok"
-        known.append(len(container._walked))
-    assert known == [1, 2, 1, 2, 1]
 
 
 def test_a_name_that_became_a_number_is_no_name_and_the_launch_is_lost() -> None:

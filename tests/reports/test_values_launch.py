@@ -6,7 +6,7 @@ import hashlib
 import json
 import struct
 from dataclasses import dataclass, field
-from math import isnan, nan
+from math import nan
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +19,7 @@ from profkit.reports import frame, hotlines
 from profkit.reports.addresses import STATEMENT, LaunchedCode
 from profkit.reports.cubin import Function, LineRow, LineTable
 from profkit.reports.instruction import COUNTERS, RAW_SAMPLES
-from profkit.reports.metrics import CATALOGUE, IDENTITY, OPCODES
+from profkit.reports.metrics import CATALOGUE, IDENTITY
 from tests.reports import made
 
 
@@ -162,73 +162,6 @@ def test_names_and_marks() -> None:
     assert (found["variant"], found["case"]) == ("two", "B:x")
     assert found["nvtx"] == "out/profkit:one:A/profkit:two:B:x/in"
     assert identity(ranges=[])["nvtx"] is None
-
-
-def test_raw_values_are_those_of_the_catalogue_that_have_one() -> None:
-    held = {
-        "gpu__time_duration.sum": 5.0,
-        "dram__bytes_read.sum": Metric(),
-        "unknown": 1.0,
-        OPCODES: Metric(9.0, {"LDG": 2.0, "STG": 3.0}),
-    }
-    action = Action(held)
-    found = frame.raw_of_launch(action, action.metric_names())
-    assert found == {
-        "gpu__time_duration.sum": 5.0,
-        OPCODES: 9.0,
-        f"{OPCODES}[LDG]": 2.0,
-        f"{OPCODES}[STG]": 3.0,
-    }
-    assert frame.raw_of_launch(Action({OPCODES: 9.0}), [OPCODES]) == {OPCODES: 9.0}
-    assert frame.raw_of_launch(Action(), []) == {}
-
-
-def test_scalars_have_texts_and_numbers() -> None:
-    held = {"a": 1.5, "b": "t\udcff", "c": Metric(), "d": 0, "e\udcff": 1.0}
-    assert frame.scalars(Action(held)) == {"a": 1.5, "b": "t\\xff", "d": 0}
-
-
-def _rule(message: Any, speedup: Any = None, name: str = "The Rule") -> Any:
-    return SimpleNamespace(
-        has_rule_message=lambda: message is not None,
-        rule_message=lambda: message,
-        has_speedup_estimation=lambda: speedup is not None,
-        speedup_estimation=lambda: speedup,
-        name=lambda: name,
-        rule_identifier=lambda: "Id",
-    )
-
-
-@pytest.mark.parametrize(
-    ("kind", "scope"), [(1, "local"), (2, "global"), (0, ""), (3, ""), (4, "")]
-)
-def test_speed_ups_are_shares_with_a_scope(kind: int, scope: str) -> None:
-    said = {"type": 2, "title": "T", "message": "M"}
-    (found,) = frame.rules_of([_rule(said, {"speedup": 17.0, "type": kind})])
-    assert found == ("Id", "T", "M", pytest.approx(0.17), scope)
-
-
-def test_errors_are_no_advice() -> None:
-    said = [{"type": kind, "title": "", "message": str(kind)} for kind in range(6)]
-    found = list(frame.rules_of([*map(_rule, said), _rule(None)]))
-    assert [row[2] for row in found] == ["0", "1", "2", "3", "5"]
-    assert {row[1] for row in found} == {"The Rule"}
-    assert all(isnan(row[3]) and row[4] == "" for row in found)
-
-
-@pytest.mark.parametrize(
-    ("text", "plain"),
-    [
-        ("see @section:Id:that one@.", "see that one."),
-        ("@url:the guide:https://x.y/z@", "the guide"),
-        ("@sass:12:here@ @source:a.cu:7:there@", "here there"),
-        ("me@home and @other", "me@home and @other"),
-        ("@url:a:b@@url:c:d@", "ac"),
-    ],
-)
-def test_links_become_their_text(text: str, plain: str) -> None:
-    (found,) = frame.rules_of([_rule({"type": 2, "title": "T", "message": text})])
-    assert found[2] == plain
 
 
 # --- an instruction by its address
@@ -521,16 +454,6 @@ def test_a_fixed_latency_is_where_it_is_waited() -> None:
     assert (line.line, line.pc, line.producer_pc) == (3, 32, 16)
 
 
-def test_the_first_counter_that_is_not_zero() -> None:
-    kernel = _kernel((_function("_Zk", 0, SASS),), metrics=RAN, lines=LINES)
-    asked = {"a": ("sectors", "instructions tensor", "instructions fp32"), "b": ("sectors",)}
-    found = hotlines._answer(kernel, hotlines.LinesRequest("", 0, asked, 2))
-    assert [line.counter for line in found.counters["a"]] == ["instructions fp32"]
-    assert found.counters["b"] == ()
-    alone = hotlines.LinesRequest("", 0, {"a": ("instructions",)}, 2)
-    assert len(hotlines._answer(kernel, alone).counters["a"]) == 2
-
-
 def test_lines_by_all_samples_and_the_code_around() -> None:
     held = {
         RAW_SAMPLES["selected"]: Metric(None, {32: 9.0, 0: 1.0}),
@@ -560,20 +483,6 @@ def test_equal_lines_stand_in_the_order_of_the_file() -> None:
     held = {RAW_SAMPLES["wait"]: Metric(None, {48: 2.0, 0: 2.0, 64: 2.0, 32: 3.0})}
     found = _answered("", held, sampled=9).sampled
     assert [(x.line, x.pc) for x in found] == [(3, 32), (None, 64), (2, 0), (4, 48)]
-
-
-def test_a_sample_that_waits_for_several_lines_is_divided_among_them() -> None:
-    """Two loads of one line are one of them."""
-    loads = [_bits(0x981, write=n) for n in range(3)]
-    code = b"".join(loads) + _bits(0x221, wait=0b111) + _bits(0x94D)
-    lines = {16 * n: ("a.cu", line) for n, line in enumerate((1, 1, 2, 3, 4))}
-    held = {RAW_SAMPLES["long_scoreboard"]: Metric(None, {48: 6.0})}
-    kernel = _kernel((_function("_Zk", 0, code),), metrics=held, lines=lines)
-    asked = {"one": ("stall long_scoreboard",), "all": ("stalls memory",)}
-    found = hotlines._answer(kernel, hotlines.LinesRequest("", 0, asked)).counters
-    for of in asked:
-        rows = [(x.line, x.value, x.share, x.producer_line, x.producer_pc) for x in found[of]]
-        assert rows == [(3, 3.0, 0.5, 1, 16), (3, 3.0, 0.5, 2, 32)]
 
 
 def test_a_warp_that_issues_waits_for_nothing() -> None:
