@@ -60,7 +60,7 @@ def _prose() -> Iterator[tuple[str, str]]:
     files = [ROOT / name for name in DOCUMENTS]
     files += find_files(ROOT / "docs", "**/*.md")
     files += find_files(ROOT / "profkit" / "diagnosis", "**/*.md")
-    files.append(ROOT / "profkit" / "program" / "findings" / "findings.toml")
+    files += find_files(ROOT / "profkit" / "program", "**/*.md")
     for file in files:
         for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
             if not line.startswith("<!--"):

@@ -56,9 +56,11 @@ def known_cases(ctx: typer.Context) -> list[str]:
 
 def known_pages() -> Described:
     from profkit.diagnosis.rules import ALL
+    from profkit.program.rules import RULES
     from profkit.reports.metrics import CATALOGUE
 
     rules = [(rule.id, rule.title) for rule in ALL]
+    rules += [(rule.id, rule.title) for rule in RULES]
     return [*rules, *((m.name, m.meaning) for m in CATALOGUE.values())]
 
 

@@ -117,12 +117,16 @@ def rule_page(rule: str) -> WrittenPage:
     return page
 
 
-@cache
 def written_page(name: str) -> WrittenPage:
     """Return a page: of a bound (words/latency.md), of a family of metrics (metrics/warps.md)."""
-    file = FOLDER / name
+    return read_page(FOLDER / name)
+
+
+@cache
+def read_page(file: Path) -> WrittenPage:
+    """Return the page in a file."""
     if not is_file(file):
-        raise ProfkitError(f"there is no rules/pages/{name}", "write it; its neighbours say how")
+        raise ProfkitError(f"there is no page {file.name}", "write it; its neighbours say how")
     hardware, *rest = re.split(r"^## (.+)\n", file.read_text("utf-8"), flags=re.M)
     parts = dict(zip(rest[::2], rest[1::2], strict=True))
     return WrittenPage(

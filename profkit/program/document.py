@@ -9,11 +9,12 @@ from typing import Any, Final, Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.files import TEXT_LIMIT, is_folder, read_bytes
+from profkit.judge.finding import NO_SAVING, Estimate
 from profkit.program.counts import Counts
-from profkit.program.findings.case import ProgramFinding
+from profkit.program.findings.case import StepFinding
 from profkit.program.origins import sum_origins
 from profkit.program.ranks import Rank
-from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, NOTHING, Change, Range
+from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, Change, Range
 from profkit.program.steps.cut import KernelGroup
 from profkit.program.steps.places import name_module
 from profkit.program.timeline import Place
@@ -206,9 +207,9 @@ def triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
             "plain_ms": _range(of.hosts.plain),
         },
         "first": {
-            "category": first.category if first else verdict.category,
-            "say": first.say if first else verdict.say,
-            "saves_ms": _range(first.saves if first else NOTHING),
+            "category": first.rule if first else verdict.category,
+            "say": first.cause if first else verdict.say,
+            "saves_ms": _estimate(first.saving if first else NO_SAVING),
         },
         "findings": [_finding(of, row) for row in of.findings],
         "kernels": [_kernel(of, row, counts) for row in of.groups],
@@ -224,6 +225,10 @@ def _ms(nanoseconds: float) -> float:
 
 def _range(of: Range) -> RangeEntry:
     return {"expect": round(of.expect, 6), "low": round(of.low, 6), "high": round(of.high, 6)}
+
+
+def _estimate(of: Estimate) -> RangeEntry:
+    return _range(Range(of.low, of.expected, of.high))
 
 
 def _rank(of: Rank) -> RankEntry:
@@ -258,14 +263,14 @@ def _list_origins(of: Triage) -> list[OriginEntry]:
     return out
 
 
-def _finding(of: Triage, row: ProgramFinding) -> ProgramFindingEntry:
+def _finding(of: Triage, row: StepFinding) -> ProgramFindingEntry:
     return {
-        "category": row.category,
-        "say": row.say,
-        "saves_ms": _range(row.saves),
+        "category": row.rule,
+        "say": row.cause,
+        "saves_ms": _estimate(row.saving),
         "kernels": list(row.kernels),
         "try": row.advice,
-        "where": row.where,
+        "where": row.place,
         "on_top_ms": round(row.on_top, 6),
         "change": _change(of, row.change) if row.change != Change() else None,
     }

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from shlex import quote
 
 from profkit.errors import ProfkitError
-from profkit.program import findings as rules
-from profkit.program.findings.case import Case, ProgramFinding, goes_back
+from profkit.judge.finding import Estimate
+from profkit.program.findings import draft_findings
+from profkit.program.findings.case import Case, StepFinding, goes_back
+from profkit.program.findings.words import Advice, Words
 from profkit.program.ranks import Ranks, compare_ranks
 from profkit.program.replay.play import LONG, Model
-from profkit.program.replay.scenario import EXPECT, SPREAD, Change, Hosts, Range, hosts
+from profkit.program.replay.scenario import EXPECT, SPREAD, Change, Hosts, hosts
 from profkit.program.steps.cut import KernelGroup, Steps, find_steps, group
 from profkit.program.steps.idle import Split, split_period
 from profkit.program.timeline import Process, Timeline
@@ -38,7 +40,7 @@ class Triage:
     split: Split  # where the typical step's time goes, as recorded
     hosts: Hosts  # the step without the recorder
     # what saves most, first; in front what saves something for sure
-    findings: Sequence[ProgramFinding]
+    findings: Sequence[StepFinding]
     groups: Sequence[KernelGroup]  # kernels, longest first
     notes: tuple[str, ...]  # what should be known beside it
     verdict: Verdict  # what is said first; empty where the first finding is
@@ -97,7 +99,7 @@ def _judge_steps(
     device, spans = process.device, process.spans
     captures = steps.captures
     case = Case(typical, split, replayed, groups, device, spans, trains, captures, gains or {})
-    drafts = _saved(case, rules.drafts(case))
+    drafts = _price_drafts(case, draft_findings(case))
     found = _ranked(case, drafts) if replayed.holds else []
     if ranks and replayed.holds and (uneven := _uneven(case, ranks, sum(f.on_top for f in found))):
         found = _ordered([*found, uneven], case)
@@ -118,8 +120,8 @@ def _say_other_kinds(timeline: Timeline, process: Process, steps: Steps) -> Iter
         of = _judge_steps(timeline, process, kind)
         first = of.verdict.category
         if not first:
-            saves = of.findings[0].saves.expect
-            first = f"{of.findings[0].category} first, saves about {saves:.3g} ms"
+            saves = of.findings[0].saving.expected
+            first = f"{of.findings[0].rule} first, saves about {saves:.3g} ms"
         ask = f"; --range {quote(kind.pattern)} judges them" if kind.pattern else ""
         yield (
             f"another kind of step: {len(kind.steps):,} x {kind.typical.name}, "
@@ -128,7 +130,17 @@ def _say_other_kinds(timeline: Timeline, process: Process, steps: Steps) -> Iter
         )
 
 
-def _uneven(case: Case, ranks: Ranks, saved: float) -> ProgramFinding | None:
+UNEVEN = Words(
+    rule="collective",
+    says=(
+        "rank {rank} computes {slow:.3g} ms per step, {ranks} ranks {mean:.3g} in the "
+        "mean{longest}; others wait for it up to {waiting:.3g} ms in collectives"
+    ),
+    advice=Advice(others="give the ranks equal parts: rows, tokens or samples of like length"),
+)
+
+
+def _uneven(case: Case, ranks: Ranks, saved: float) -> StepFinding | None:
     """Ranks that do unlike amounts: equal parts take what they take in the mean."""
     slow = next((r for r in ranks.rows if r.rank == ranks.slowest), None)
     if slow is None:
@@ -138,7 +150,7 @@ def _uneven(case: Case, ranks: Ranks, saved: float) -> ProgramFinding | None:
     if expect < LEAST * slow.period / 1e6:
         return None
     finding = case.finding(
-        "uneven",
+        UNEVEN,
         (),
         Change(),
         rank=slow.rank,
@@ -149,41 +161,43 @@ def _uneven(case: Case, ranks: Ranks, saved: float) -> ProgramFinding | None:
         waiting=max(r.waiting for r in ranks.rows) / 1e6,
     )
     plain = case.hosts.plain.expect
-    saves = Range(max(0.0, 0.5 * expect - spread), expect, expect + spread).within(plain)
-    return replace(finding, saves=saves, on_top=min(expect, plain - saved))
+    low = max(0.0, 0.5 * expect - spread)
+    saving = Estimate(low=low, expected=expect, high=expect + spread).limit(plain)
+    return replace(finding, saving=saving, on_top=min(expect, plain - saved))
 
 
-def _saved(case: Case, drafts: Sequence[ProgramFinding]) -> list[ProgramFinding]:
+def _price_drafts(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding]:
     """Drafts with what they save; a graph's saving is counted after that without which it cannot be."""
     hindering = next((draft for draft in drafts if draft.hinders), None)
-    out = []
+    priced = []
     for draft in drafts:
         if hindering and draft.general:
-            saves = _saving(case, draft, hindering.change)
-            saves = saves._replace(low=0.0)  # alone it cannot be had
-            out.append(replace(draft, say=draft.say + AFTER_WAITS, saves=saves))
+            saving = _price(case, draft, after=hindering.change)
+            saving = saving._replace(low=0.0)  # alone it cannot be had
+            priced.append(replace(draft, cause=draft.cause + AFTER_WAITS, saving=saving))
         else:
-            out.append(replace(draft, saves=_saving(case, draft)))
-    return out
+            priced.append(replace(draft, saving=_price(case, draft)))
+    return priced
 
 
-def _saving(case: Case, draft: ProgramFinding, after: Change | None = None) -> Range:
+def _price(case: Case, draft: StepFinding, after: Change | None = None) -> Estimate:
     """What a draft saves: no more than there is of what it takes away.
 
     At most the step; of kernels at most what they take, with the launches that go; of idle time at
     most all of it: a recorder makes the host slower, never faster.
     """
-    saving = case.hosts.saving(draft.change, after).within(case.hosts.plain.expect)
+    low, expected, high = case.hosts.saving(draft.change, after)
+    saving = Estimate(low=low, expected=expected, high=high).limit(case.hosts.plain.expect)
     if draft.works:
-        saving = saving.within(_given_back(case, draft))
+        saving = saving.limit(_given_back(case, draft))
     if draft.idle:
         slower = case.hosts.plain.expect / (case.split.period / 1e6)  # as somebody has measured
         idle = (case.split.period - case.split.busy) / 1e6
-        saving = saving.within(idle * max(1.0, slower))
+        saving = saving.limit(idle * max(1.0, slower))
     return saving
 
 
-def _given_back(case: Case, draft: ProgramFinding) -> float:
+def _given_back(case: Case, draft: StepFinding) -> float:
     """Milliseconds that the draft's kernels take, with the calls that it removes or shortens."""
     calls = set(draft.change.host)
     calls.update(case.works[i].call for i in draft.change.merge)
@@ -197,30 +211,30 @@ def _given_back(case: Case, draft: ProgramFinding) -> float:
     return (kernels + host) / 1e6
 
 
-def _ranked(case: Case, drafts: Sequence[ProgramFinding]) -> list[ProgramFinding]:
+def _ranked(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding]:
     """Findings that save something, most first; each again after those before it."""
     plain = case.hosts.plain.expect
-    rows = [draft for draft in drafts if draft.saves.expect >= LEAST * plain]
+    rows = [draft for draft in drafts if draft.saving.expected >= LEAST * plain]
     if not case.hosts.checked:  # a recorder may have made all of the idle time there is
-        rows = [replace(f, saves=f.saves._replace(low=0.0)) if f.idle else f for f in rows]
+        rows = [replace(f, saving=f.saving._replace(low=0.0)) if f.idle else f for f in rows]
     names: dict[int, str] = {}
     for own in case.groups:
         names |= dict.fromkeys(own.works, own.id)
-    out: list[ProgramFinding] = []
+    out: list[StepFinding] = []
     model, shortest, left = case.hosts.usual, case.hosts.usual.period, plain
     for found in _ordered(rows, case):
         model = found.change.apply(model, EXPECT)
-        more = max(0.0, shortest - model.period) / 1e6 if out else found.saves.expect
+        more = max(0.0, shortest - model.period) / 1e6 if out else found.saving.expected
         shortest, on_top = min(shortest, model.period), min(more, left)
         left -= on_top
         kernels = tuple(dict.fromkeys(names[i] for i in found.works if i in names))
-        where = found.where or case.say_place(found.works)
-        say = found.say + _cut(case, found)
-        out.append(replace(found, say=say, on_top=on_top, kernels=kernels, where=where))
+        where = found.where or (case.say_place(found.works),)
+        cause = found.cause + _cut(case, found)
+        out.append(replace(found, cause=cause, on_top=on_top, kernels=kernels, where=where))
     return out
 
 
-def _ordered(found: Sequence[ProgramFinding], case: Case) -> list[ProgramFinding]:
+def _ordered(found: Sequence[StepFinding], case: Case) -> list[StepFinding]:
     """By what they are expected to save; in front the one that is to be done first.
 
     What the bar shows as next to nothing of the step is never in front. A smaller one is before the
@@ -228,33 +242,33 @@ def _ordered(found: Sequence[ProgramFinding], case: Case) -> list[ProgramFinding
     as much, and for a reason: the largest may save nothing, or fixes whatever the cause (a captured
     graph) where a special fix is as good.
     """
-    rows = sorted(found, key=lambda row: (not _is_shown(row, case), -row.saves.expect))
+    rows = sorted(found, key=lambda row: (not _is_shown(row, case), -row.saving.expected))
     if not rows:
         return []
     largest = rows[0]
-    if largest.saves.low > 0 and not largest.general:
+    if largest.saving.low > 0 and not largest.general:
         return rows
     for row in rows[1:]:
-        enough = row.saves.expect >= HALF * largest.saves.expect and _is_shown(row, case)
-        if enough and not row.general and row.saves.low > largest.saves.low:
+        enough = row.saving.expected >= HALF * largest.saving.expected and _is_shown(row, case)
+        if enough and not row.general and row.saving.low > largest.saving.low:
             return [row, *(other for other in rows if other is not row)]
     return rows
 
 
-def _is_shown(row: ProgramFinding, case: Case) -> bool:
+def _is_shown(row: StepFinding, case: Case) -> bool:
     """Whether the bar shows more than 1 % of the step for a cause of idle time; others are kernels."""
-    if row.category not in IDLE_CAUSES or row.change == Change():
+    if row.rule not in IDLE_CAUSES or row.change == Change():
         return True  # what ranks do differently is in no bar of one rank
-    return case.idle(row.category) >= SHOWN * case.split.period
+    return case.idle(row.rule) >= SHOWN * case.split.period
 
 
-def _cut(case: Case, found: ProgramFinding) -> str:
+def _cut(case: Case, found: StepFinding) -> str:
     """Says so where the works give back far more than the step saves, and what binds instead."""
     if not found.works:
         return ""
     before, after = case.hosts.usual, found.change.apply(case.hosts.usual, EXPECT)
     given = sum(a.duration - b.duration for a, b in zip(before.items, after.items, strict=True))
-    if found.saves.expect * 1e6 >= 0.5 * given:
+    if found.saving.expected * 1e6 >= 0.5 * given:
         return ""
     return f"; the step saves less, because {_binder(case, after)} next"
 
@@ -273,12 +287,12 @@ def _binder(case: Case, after: Model) -> str:
     return "the copies bind" if kinds <= {"copy", "set"} else "another stream binds"
 
 
-def _doubts(timeline: Timeline, case: Case, found: Sequence[ProgramFinding]) -> list[str]:
+def _doubts(timeline: Timeline, case: Case, found: Sequence[StepFinding]) -> list[str]:
     """What makes the answer less sure than it looks."""
     return [*_doubts_of_host(timeline, case), *_doubts_of_step(case, found)]
 
 
-def _doubts_of_step(case: Case, found: Sequence[ProgramFinding]) -> Iterator[str]:
+def _doubts_of_step(case: Case, found: Sequence[StepFinding]) -> Iterator[str]:
     """What the step spends its time on that is no finding: first launches, collectives alone."""
     whole = case.split.period
     cold = sum(event.busy for event in case.hosts.usual.events if event.items and event.busy > LONG)
@@ -288,7 +302,7 @@ def _doubts_of_step(case: Case, found: Sequence[ProgramFinding]) -> Iterator[str
             "as first ones do: record steps after a warm-up"
         )
     exposed = case.idle("collective")
-    if exposed >= DOUBT * whole and not any(row.category == "collective" for row in found):
+    if exposed >= DOUBT * whole and not any(row.rule == "collective" for row in found):
         yield (
             f"for {exposed / 1e6:.3g} ms of the step only collectives run: whether they transfer or "
             "wait for another rank is not known; record every rank"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from profkit.program.findings.case import Case, ProgramFinding
+from profkit.program.findings.case import Case, StepFinding
 from profkit.program.findings.kernels import is_near_floor
 from profkit.program.steps.cut import KernelGroup
 from profkit.reports.figures import base_name
@@ -37,9 +37,7 @@ class Verdict:
 FOUND = Verdict("", "")
 
 
-def judge_step(
-    case: Case, found: Sequence[ProgramFinding], drafts: Sequence[ProgramFinding]
-) -> Verdict:
+def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFinding]) -> Verdict:
     """Say whether a step has a problem, is healthy, or is not known well enough.
 
     Args:
@@ -50,7 +48,7 @@ def judge_step(
     plain = case.hosts.plain.expect
     if not case.hosts.holds:
         return Verdict("unknown", f"{_say_missed(case)}{_say_unknown(case)}")
-    if found and found[0].saves.expect >= WORTH * plain:
+    if found and found[0].saving.expected >= WORTH * plain:
         return FOUND
     computing = min(1.0, case.split.busy / 1e6 / plain)
     near = sum(group.time for group in case.groups if is_near_floor(case, group))
@@ -138,11 +136,11 @@ def _say_kernel(case: Case, group: KernelGroup) -> str:
     return f"what limits {name}, which takes {share:.0%} of the step and was not counted; {how}"
 
 
-def _say_unless(case: Case, drafts: Sequence[ProgramFinding]) -> str:
+def _say_unless(case: Case, drafts: Sequence[StepFinding]) -> str:
     """What the idle time costs if the recorder has made less of it than is thought."""
     if case.hosts.checked:
         return ""
-    most = max((draft.saves.high for draft in drafts if draft.idle), default=0.0)
+    most = max((draft.saving.high for draft in drafts if draft.idle), default=0.0)
     if most < WORTH * case.hosts.plain.high:
         return ""
     return (

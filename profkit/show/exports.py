@@ -157,12 +157,12 @@ def _list_answer(answer: Triage) -> Iterator[dict[str, Any]]:
     works = answer.steps.typical.works
     for number, finding in enumerate(answer.findings):
         track = FINDINGS + number
-        yield _name_track(pid, track, f"finding {number + 1}: {finding.category}")
+        yield _name_track(pid, track, f"finding {number + 1}: {finding.rule}")
         for index in sorted(finding.works, key=lambda index: works[index].activity.start):
             activity = works[index].activity
-            name = f"{finding.category}: {base_name(activity.name)}"
+            name = f"{finding.rule}: {base_name(activity.name)}"
             event = _make_event(pid, track, name, activity.start, activity.end)
-            event["args"] = {"say": finding.say, "try": finding.advice}
+            event["args"] = {"say": finding.cause, "try": finding.advice}
             yield event
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from profkit.cli.app import GROUPS, app, commands, grouped_verbs, verb_names
 from profkit.diagnosis.rules import ALL
+from profkit.program.rules import BY_ID
 from profkit.reports.metrics import CATALOGUE
 from tests.conftest import ROOT
 from tests.found import find_files
@@ -127,9 +128,10 @@ def test_completion(complete, line: str) -> None:
 
 
 def test_completion_knows_every_rule_and_metric(complete) -> None:
-    first = {name[0] for name in CATALOGUE} | {rule.id[0] for rule in ALL}
+    names = {*CATALOGUE, *(rule.id for rule in ALL), *BY_ID}
+    first = {name[0] for name in names}
     offered = set().union(*(complete(f"explain {letter}") for letter in first))
-    assert offered == {*CATALOGUE, *(rule.id for rule in ALL)}
+    assert offered == names
 
 
 def test_completion_without_kernels_or_records_is_no_error(

@@ -65,7 +65,7 @@ def test_no_page_is_of_nothing() -> None:
 
 
 def test_a_page_that_is_missing_is_named() -> None:
-    with pytest.raises(ProfkitError, match=r"no rules/pages/nothing\.md"):
+    with pytest.raises(ProfkitError, match=r"no page nothing\.md"):
         rule_page("nothing")
 
 

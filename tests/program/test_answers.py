@@ -16,9 +16,9 @@ from profkit.program import counts
 from profkit.program import readers as recordings
 from profkit.program.change import change
 from profkit.program.document import triage_document
-from profkit.program.findings import CATEGORIES
 from profkit.program.ranks import compare_ranks, merged_timelines, only_ranks
 from profkit.program.recorded import judge_recordings
+from profkit.program.rules import BY_ID as CATEGORIES
 from profkit.program.timeline import Timeline
 from profkit.program.triage import triage_timeline
 from profkit.reports.figures import base_name

@@ -127,7 +127,7 @@ def test_a_grid_that_is_no_number_is_unknown_and_not_zero(grid: object, tmp_path
     timeline = recordings.read_timeline(program.write(tmp_path / "t.json"))
     kernels = [a for a in timeline.processes[0].activities if a.kind == "kernel"]
     assert {(a.grid, a.block) for a in kernels} == {(None, (256, 1, 1))}
-    assert not [f for f in triage_timeline(timeline).findings if "blocks on" in f.say]
+    assert not [f for f in triage_timeline(timeline).findings if "blocks on" in f.cause]
 
 
 def test_a_header_without_its_commas_still_tells_the_gpu(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_trace_without_gpu_properties_claims_nothing_of_the_grid(tmp_path: Pat
     few = ran(lambda p: p.launch("my_kernel", 500.0, grid=(4, 1, 1)))
     timeline = recordings.read_timeline(few.write(tmp_path / "t.json", deviceProperties=[]))
     assert timeline.processes[0].device is None
-    assert not [f for f in triage_timeline(timeline).findings if "blocks on" in f.say]
+    assert not [f for f in triage_timeline(timeline).findings if "blocks on" in f.cause]
 
 
 def test_a_graph_s_kernels_share_its_launch(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_hundred_thousand_launches_a_step(tmp_path: Path) -> None:
     path = ran(many, 2).write(tmp_path / "t.json.gz")
     began = process_time()
     answer = triage_timeline(recordings.read_timeline(path))
-    assert answer.findings[0].category == "host-launch"
+    assert answer.findings[0].rule == "host-launch"
     assert process_time() - began < 120
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from profkit.program.findings import CATEGORIES, RULES, products
+from profkit.program.findings import ORDER, products
 from profkit.program.findings.case import Case
 from profkit.program.findings.floors import Product
 from profkit.program.readers import torch_trace
@@ -327,30 +327,23 @@ def test_the_planted_problem_is_first(name: str, tmp_path: Path) -> None:
     step, category = PLANTED[name]
     of = judged(step, tmp_path)
     assert not of.healthy
-    assert of.findings[0].category == category
-    saves = of.findings[0].saves
-    assert 0 <= saves.low <= saves.expect <= saves.high <= of.split.period / 1e6
+    assert of.findings[0].rule == category
+    saves = of.findings[0].saving
+    assert 0 <= saves.low <= saves.expected <= saves.high <= of.split.period / 1e6
     assert saves.high - saves.low > 0  # nobody knows it to the nanosecond
 
 
 def test_the_line_that_keeps_the_host_is_named(tmp_path: Path) -> None:
     first = judged(host_computes, tmp_path).findings[0]
-    assert first.where == "in augment (train.py:42)"
-    assert "the host launches nothing for 6" in first.say
-
-
-def test_every_category_of_a_finding_is_planted_once() -> None:
-    assert {category for _, category in PLANTED.values()} == set(CATEGORIES) - {
-        "healthy",
-        "unknown",
-    }
+    assert first.place == "in augment (train.py:42)"
+    assert "the host launches nothing for 6" in first.cause
 
 
 def test_every_rule_finds_something_here(tmp_path: Path) -> None:
-    silent = {rule.__name__ for rule in RULES}
+    silent = {rule.__name__ for rule in ORDER}
     for step, _ in PLANTED.values():
         answer = judged(step, tmp_path)
-        silent -= {rule.__name__ for rule in RULES if _fires(rule, answer)}
+        silent -= {rule.__name__ for rule in ORDER if _fires(rule, answer)}
     assert silent == set()
 
 
@@ -366,7 +359,7 @@ def test_what_is_only_large_products_saves_nothing_on_the_host(
     mended: Step, tmp_path: Path
 ) -> None:
     of = judged(mended, tmp_path)
-    assert not {f.category for f in of.findings} & {"host-launch", "host-sync", "copy", "layout"}
+    assert not {f.rule for f in of.findings} & {"host-launch", "host-sync", "copy", "layout"}
 
 
 def test_large_products_are_healthy(tmp_path: Path) -> None:
@@ -383,9 +376,9 @@ def test_a_saving_is_cut_where_the_host_binds_next(tmp_path: Path) -> None:
     # A recorder that does not slow the host: it takes 30 us a launch, the kernels 40.
     trace = torch_trace.read_torch_trace(ran(step, host=26.0).write(tmp_path / "t.json"))
     first = triage_timeline(replace(trace, how="nsys")).findings[0]
-    assert first.category == "fp32-matmul"
-    assert first.saves.high == pytest.approx(0.2, abs=0.03)  # 0.8 ms of kernels, 0.6 ms of host
-    assert "the host binds next" in first.say
+    assert first.rule == "fp32-matmul"
+    assert first.saving.high == pytest.approx(0.2, abs=0.03)  # 0.8 ms of kernels, 0.6 ms of host
+    assert "the host binds next" in first.cause
 
 
 def test_our_own_recording_is_taken_off_each_launch(tmp_path: Path) -> None:
@@ -399,16 +392,18 @@ def test_our_own_recording_is_taken_off_each_launch(tmp_path: Path) -> None:
 
 
 def test_idle_time_under_a_profiler_may_be_all_its_own(tmp_path: Path) -> None:
-    unchecked = judged(small, tmp_path).findings[0].saves
-    checked = judged(small, tmp_path, plain_ms=plain_ms(small)).findings[0].saves
+    unchecked = judged(small, tmp_path).findings[0].saving
+    checked = judged(small, tmp_path, plain_ms=plain_ms(small)).findings[0].saving
     assert unchecked.low == 0.0
-    assert checked.low > 0.5 * checked.expect
+    assert checked.low > 0.5 * checked.expected
 
 
 def test_a_plain_run_fits_the_host(tmp_path: Path) -> None:
     of = judged(small, tmp_path, plain_ms=1.5)
     assert of.hosts.plain.expect == pytest.approx(1.5, rel=0.01)
-    assert of.findings[0].saves.expect == pytest.approx(1.5 - 0.4, abs=0.05)  # 200 kernels of 2 us
+    assert of.findings[0].saving.expected == pytest.approx(
+        1.5 - 0.4, abs=0.05
+    )  # 200 kernels of 2 us
 
 
 def test_mends_that_share_an_obstacle_are_not_added_up(tmp_path: Path) -> None:
@@ -420,15 +415,15 @@ def test_mends_that_share_an_obstacle_are_not_added_up(tmp_path: Path) -> None:
         large(p, 2)
 
     of = judged(step, tmp_path)
-    both = {f.category: f for f in of.findings}
-    assert [f.category for f in of.findings][:2] == ["optimizer", "host-launch"]
-    assert both["host-launch"].on_top < 0.2 * both["host-launch"].saves.expect
+    both = {f.rule: f for f in of.findings}
+    assert [f.rule for f in of.findings][:2] == ["optimizer", "host-launch"]
+    assert both["host-launch"].on_top < 0.2 * both["host-launch"].saving.expected
 
 
 def test_no_advice_for_tensor_cores_that_are_not_there(tmp_path: Path) -> None:
     old = {"id": 0, "name": "Tesla P100", "computeMajor": 6, "computeMinor": 0, "numSms": 56}
     trace = ran(in_float32).write(tmp_path / "t.json", deviceProperties=[old])
-    assert [f.category for f in triage_timeline(torch_trace.read_torch_trace(trace)).findings] == []
+    assert [f.rule for f in triage_timeline(torch_trace.read_torch_trace(trace)).findings] == []
     half = {"id": 0, "name": "Tesla V100", "computeMajor": 7, "computeMinor": 0, "numSms": 80}
     trace = ran(in_float32).write(tmp_path / "t.json", deviceProperties=[half])
     (found,) = triage_timeline(torch_trace.read_torch_trace(trace)).findings
@@ -444,7 +439,7 @@ def test_a_loss_at_the_end_is_no_attention(tmp_path: Path) -> None:
         p.launch("void at::native::nll_loss_forward_reduce_cuda_kernel_2d<float>(float*)", 20.0)
         large(p, 4)
 
-    assert "attention-unfused" not in {f.category for f in judged(step, tmp_path).findings}
+    assert "attention-unfused" not in {f.rule for f in judged(step, tmp_path).findings}
 
 
 def test_a_simulation_that_repeats_itself_is_no_optimiser(tmp_path: Path) -> None:
@@ -457,10 +452,10 @@ def test_a_simulation_that_repeats_itself_is_no_optimiser(tmp_path: Path) -> Non
                 p.launch(name, 6.0, grid=(sizes[turn % len(sizes)], 1, 1))
 
     one = judged(lambda p: turns(p, (4096,)), tmp_path)
-    assert "optimizer" not in {f.category for f in one.findings}
+    assert "optimizer" not in {f.rule for f in one.findings}
     first = judged(lambda p: turns(p, (4096, 2)), tmp_path).findings[0]
-    assert first.category == "optimizer"
-    assert "200 kernels" in first.say
+    assert first.rule == "optimizer"
+    assert "200 kernels" in first.cause
 
 
 def test_products_of_odd_sizes_are_told_from_those_that_fit(tmp_path: Path) -> None:
@@ -470,24 +465,24 @@ def test_products_of_odd_sizes_are_told_from_those_that_fit(tmp_path: Path) -> N
 
     found = judged(odd_sizes, tmp_path)
     first = found.findings[0]
-    assert first.category == "kernel"
+    assert first.rule == "kernel"
     assert "pad the size to a multiple of 64 (50304 for 50257)" in first.advice
     truth = (2e6 * 8192 * 1024 * 50257 / 1.5e14 - 2e6 * 8192 * 1024 * 50304 / 6e14) / 1e3
-    assert first.saves.low <= truth <= first.saves.high
-    assert first.saves.expect == pytest.approx(truth, rel=0.25)
-    assert not [f for f in judged(even, tmp_path).findings if "16-byte" in f.say]
+    assert first.saving.low <= truth <= first.saving.high
+    assert first.saving.expected == pytest.approx(truth, rel=0.25)
+    assert not [f for f in judged(even, tmp_path).findings if "16-byte" in f.cause]
 
 
 def test_a_round_of_few_tiles_is_told_from_full_ones(tmp_path: Path) -> None:
     first = judged(tailed, tmp_path).findings[0]
-    assert "use 55% of what their tiles hold: 1536 x 3072 is 144 tiles of 256 x 128" in first.say
-    assert "2 rounds on 132 multiprocessors, 12 in the last" in first.say
+    assert "use 55% of what their tiles hold: 1536 x 3072 is 144 tiles of 256 x 128" in first.cause
+    assert "2 rounds on 132 multiprocessors, 12 in the last" in first.cause
     used = 144 / 264  # of the tiles that two rounds hold
-    assert first.saves.high == pytest.approx(12 * 0.09 * (1 - used), abs=0.03)
-    assert first.saves.expect == pytest.approx(12 * 0.09 * (1 - used / 0.95), abs=0.005)
-    assert "binds" not in first.say
+    assert first.saving.high == pytest.approx(12 * 0.09 * (1 - used), abs=0.03)
+    assert first.saving.expected == pytest.approx(12 * 0.09 * (1 - used / 0.95), abs=0.005)
+    assert "binds" not in first.cause
     full = judged(lambda p: tailed(p, 1408), tmp_path)  # 132 tiles
-    assert not [f for f in full.findings if "tiles hold" in f.say]
+    assert not [f for f in full.findings if "tiles hold" in f.cause]
 
 
 def test_padding_inside_of_tiles_is_said_without_rounds_where_several_blocks_fit() -> None:
@@ -518,14 +513,14 @@ def test_what_is_bound_by_bytes_wins_nothing_from_full_tiles(tmp_path: Path) -> 
         with p.op("aten::mm", [[16, 8192], [8192, 28672]], types=HALVES):
             p.launch(GEMM, 150.0, **{"block": [384, 1, 1], "registers per thread": 168})
 
-    assert not [f for f in judged(thin, tmp_path).findings if "tiles hold" in f.say]
+    assert not [f for f in judged(thin, tmp_path).findings if "tiles hold" in f.cause]
 
 
 def test_sums_of_gradients_tell_how_often_one_tensor_was_cast(tmp_path: Path) -> None:
     first = judged(autocasting, tmp_path).findings[0]
     # Seven of eight casts go on both sides, and half of seven sums' bytes.
-    assert first.saves.expect == pytest.approx(14 * 0.06 + 7 * 0.05, rel=0.03)
-    assert first.saves.low < first.saves.expect < first.saves.high
+    assert first.saving.expected == pytest.approx(14 * 0.06 + 7 * 0.05, rel=0.03)
+    assert first.saving.low < first.saving.expected < first.saving.high
 
 
 def test_a_whole_order_that_is_read_is_no_problem(tmp_path: Path) -> None:
@@ -549,7 +544,7 @@ def test_attention_on_float32_is_named(kind: str, named: bool, tmp_path: Path) -
             p.launch("fmha_cutlassF_f32_aligned_64x64_rf_sm80(AttentionKernel::Params)", 2000.0)
 
     found = judged(step, tmp_path).findings
-    assert ["kernels of attention in float32" in f.say for f in found] == [True] * named
+    assert ["kernels of attention in float32" in f.cause for f in found] == [True] * named
 
 
 def test_sizes_that_the_host_waits_for_are_named_before_launches(tmp_path: Path) -> None:
@@ -562,15 +557,15 @@ def test_sizes_that_the_host_waits_for_are_named_before_launches(tmp_path: Path)
                 p.launch(GEMM, 8.0)
 
     first = judged(sizing, tmp_path).findings[0]
-    assert "nonzero (40 x)" in first.say
+    assert "nonzero (40 x)" in first.cause
     assert "sizes that are known" in first.advice
     # Batched, the GPU's own 2.24 ms are left at best.
-    assert first.saves.high == pytest.approx(plain_ms(sizing) - 280 * 0.008, rel=0.05)
+    assert first.saving.high == pytest.approx(plain_ms(sizing) - 280 * 0.008, rel=0.05)
     first, second = judged(looked_at, tmp_path).findings[:2]
-    assert (first.category, second.category) == ("host-launch", "host-sync")
-    assert first.saves.low == 0.0, "alone it cannot be had"
-    assert "counted after the waits are gone, which no graph can hold" in first.say
-    assert "no graph can be captured with them" in second.say
+    assert (first.rule, second.rule) == ("host-launch", "host-sync")
+    assert first.saving.low == 0.0, "alone it cannot be had"
+    assert "counted after the waits are gone, which no graph can hold" in first.cause
+    assert "no graph can be captured with them" in second.cause
     assert second.advice.startswith("keep the value on the GPU")
 
 
@@ -589,7 +584,7 @@ def test_values_that_a_loop_reads_become_one_launch_and_one_copy(
                 p.copy(4, 0.003, direction="DtoH", pageable=False)
                 p.wait()
 
-    first = next(f for f in judged(monitored, tmp_path).findings if f.category == "host-sync")
+    first = next(f for f in judged(monitored, tmp_path).findings if f.rule == "host-sync")
     assert ("torch._foreach_norm" in first.advice) == (between == 0)
 
 
@@ -610,21 +605,21 @@ def test_a_gpu_that_is_not_known_gains_what_holds_on_every_one(column, cc, gains
 
 def test_float64_becomes_products_of_float32_and_half_of_the_bytes(tmp_path: Path) -> None:
     first = judged(in_doubles, tmp_path).findings[0]
-    assert "8 kernels per step work in float64, 2.32 ms, 4 of them products" in first.say
+    assert "8 kernels per step work in float64, 2.32 ms, 4 of them products" in first.cause
     # Products 5.5 times as fast with TF32, as in float32 on this GPU; the rest moves half.
-    assert first.saves.expect == pytest.approx(4 * 0.55 * (1 - 1 / 5.5) + 4 * 0.015, abs=0.02)
-    assert first.saves.low < 0.1  # without TF32 the pipes do both at one rate
+    assert first.saving.expected == pytest.approx(4 * 0.55 * (1 - 1 / 5.5) + 4 * 0.015, abs=0.02)
+    assert first.saving.low < 0.1  # without TF32 the pipes do both at one rate
 
 
 def test_a_copy_in_a_run_is_one_more_link_of_the_chain(tmp_path: Path) -> None:
     first = judged(rotating, tmp_path).findings[0]
-    assert "20 elementwise kernels per step in 4 chains" in first.say
+    assert "20 elementwise kernels per step in 4 chains" in first.cause
 
 
 def test_what_only_puts_tensors_together_is_named(tmp_path: Path) -> None:
     first = judged(growing, tmp_path).findings[0]
-    assert "8 kernels per step, 0.56 ms, only put tensors together" in first.say
-    assert first.saves.expect == pytest.approx(0.7 * 0.56, abs=0.01)
+    assert "8 kernels per step, 0.56 ms, only put tensors together" in first.cause
+    assert first.saving.expected == pytest.approx(0.7 * 0.56, abs=0.01)
 
 
 @pytest.mark.parametrize(("blocks", "named"), [(4096, True), (1 << 22, False)])
@@ -635,8 +630,8 @@ def test_a_loop_of_pytorch_s_is_held_against_its_bytes(
     found = judged(lambda p: depthwise(p, blocks=blocks), tmp_path).findings
     assert bool(found) == named
     if named:
-        assert "conv_depthwise2d_forward_kernel_generic takes 1.2 ms per step" in found[0].say
-        assert found[0].saves.expect == pytest.approx(1.2 - 1.6 * 0.411 / 3.2, abs=0.03)
+        assert "conv_depthwise2d_forward_kernel_generic takes 1.2 ms per step" in found[0].cause
+        assert found[0].saving.expected == pytest.approx(1.2 - 1.6 * 0.411 / 3.2, abs=0.03)
 
 
 def test_the_number_of_rows_is_waited_for_by_what_ran_before(tmp_path: Path) -> None:
@@ -653,7 +648,7 @@ def test_the_number_of_rows_is_waited_for_by_what_ran_before(tmp_path: Path) -> 
             for _ in range(6):
                 p.launch(GEMM, 8.0)
 
-    waits = next(f for f in judged(sized, tmp_path).findings if f.category == "host-sync")
+    waits = next(f for f in judged(sized, tmp_path).findings if f.rule == "host-sync")
     assert "sizes that are known" in waits.advice
 
 
@@ -664,8 +659,8 @@ def test_a_pause_is_not_said_again_as_slow_launches(tmp_path: Path) -> None:
             p.launch(MUL, 2.0)
 
     own, launches = judged(both, tmp_path).findings
-    assert "between its launches" in own.say
-    assert "nothing to do for 10% of the recorded step" in launches.say
+    assert "between its launches" in own.cause
+    assert "nothing to do for 10% of the recorded step" in launches.cause
 
 
 def test_the_host_waits_for_no_more_copies_than_there_are(tmp_path: Path) -> None:
@@ -679,8 +674,8 @@ def test_the_host_waits_for_no_more_copies_than_there_are(tmp_path: Path) -> Non
         large(p, 4)
 
     first = judged(twice, tmp_path).findings[0]
-    assert "50 small copies" in first.say
-    assert "the host waits for 50 of them" in first.say
+    assert "50 small copies" in first.cause
+    assert "the host waits for 50 of them" in first.cause
 
 
 def test_a_wait_that_the_program_asks_for_gets_its_own_advice(tmp_path: Path) -> None:
@@ -699,14 +694,14 @@ def test_a_long_call_is_the_driver_s_own_and_not_the_recorder_s(tmp_path: Path) 
         p.wait()
 
     first = judged(allocating, tmp_path).findings[0]
-    assert "allocates" in first.say
+    assert "allocates" in first.cause
     # A recorder adds microseconds to a call, also to one of 0.9 ms.
-    assert first.saves.expect == pytest.approx(plain_ms(allocating) - plain_ms(kept), rel=0.05)
+    assert first.saving.expected == pytest.approx(plain_ms(allocating) - plain_ms(kept), rel=0.05)
 
 
 def test_an_odd_size_that_costs_nothing_is_not_named(tmp_path: Path) -> None:
     found = judged(lambda p: product(p, 8192, 1024, 50257, GEMM, 6e14), tmp_path)
-    assert not [f for f in found.findings if "16-byte" in f.say]
+    assert not [f for f in found.findings if "16-byte" in f.cause]
 
 
 @pytest.mark.parametrize(
@@ -727,7 +722,7 @@ def test_a_single_head_is_attention_and_a_choice_of_experts_is_none(
             with p.op(op, shapes, types=["c10::BFloat16"] * len(shapes)):
                 p.launch(name, 300.0)
 
-    found = {f.category for f in judged(step, tmp_path).findings}
+    found = {f.rule for f in judged(step, tmp_path).findings}
     assert ("attention-unfused" in found) == attends
 
 
@@ -749,8 +744,8 @@ def test_a_chain_is_held_against_the_bytes_of_one_kernel(tmp_path: Path) -> None
                 p.launch(MUL, moved * whole / rate)
 
     first = judged(step, tmp_path).findings[0]
-    assert first.category == "elementwise-chain"
-    assert first.saves.expect == pytest.approx((9 - 1.25) * whole / rate / 1e3, rel=0.05)
+    assert first.rule == "elementwise-chain"
+    assert first.saving.expected == pytest.approx((9 - 1.25) * whole / rate / 1e3, rel=0.05)
 
 
 def test_a_value_that_nobody_wants_may_go_with_what_makes_it(tmp_path: Path) -> None:
@@ -765,9 +760,9 @@ def test_a_value_that_nobody_wants_may_go_with_what_makes_it(tmp_path: Path) -> 
                 p.wait()
 
     of = judged(looks, tmp_path)
-    saves, idle = of.findings[0].saves, (of.split.period - of.split.busy) / 1e6
+    saves, idle = of.findings[0].saving, (of.split.period - of.split.busy) / 1e6
     # Both kernels take 1 ms of the step; but what waiting costs is the time that the GPU is idle.
-    assert saves.expect < saves.high == pytest.approx(idle)
+    assert saves.expected < saves.high == pytest.approx(idle)
 
 
 def test_launches_that_arrive_one_after_another_wait_for_the_host(tmp_path: Path) -> None:
@@ -779,7 +774,7 @@ def test_launches_that_arrive_one_after_another_wait_for_the_host(tmp_path: Path
 
     idle = {row.cause: row.time for row in judged(tight, tmp_path, host=0.5).split.idle}
     assert idle["host-launch"] > 10 * idle.get("other", 0)
-    assert judged(tight, tmp_path, host=0.5).findings[0].category == "host-launch"
+    assert judged(tight, tmp_path, host=0.5).findings[0].rule == "host-launch"
 
 
 def test_healthy_says_what_a_host_that_is_slower_than_thought_would_cost(tmp_path: Path) -> None:
@@ -813,7 +808,7 @@ def test_rows_that_are_taken_are_not_held_against_the_table_s_bytes(
         ):
             p.launch(gather, 400.0)
 
-    assert not any("times what the bytes" in f.say for f in judged(step, tmp_path).findings)
+    assert not any("times what the bytes" in f.cause for f in judged(step, tmp_path).findings)
 
 
 @pytest.mark.parametrize("between", [8.0, 500.0])
@@ -826,8 +821,8 @@ def test_tensors_of_another_size_do_not_break_a_chain(between: float, tmp_path: 
         for _ in range(2):
             p.launch(MUL, 80.0)
 
-    found = [f for f in judged(collided, tmp_path).findings if f.category == "elementwise-chain"]
+    found = [f for f in judged(collided, tmp_path).findings if f.rule == "elementwise-chain"]
     time = f"{0.32 + between / 1e3:.3g}"
-    assert [f.say.split(";")[0] for f in found] == [
+    assert [f.cause.split(";")[0] for f in found] == [
         f"5 elementwise kernels per step in 1 chain take {time} ms"
     ]

@@ -111,7 +111,7 @@ def test_what_is_inside_of_a_graph_that_was_recorded_as_one_is_said_to_be_unknow
         recordings.read_timeline(exported(process, tmp_path / "x.sqlite", graphs="graph"))
     )
     assert of.split.busy > 0.97 * of.split.period
-    assert "host-launch" not in {f.category for f in of.findings}
+    assert "host-launch" not in {f.rule for f in of.findings}
     assert of.groups[0].kind == "graph"
     assert any("--cuda-graph-trace=node" in note for note in of.notes)
 
@@ -516,7 +516,7 @@ def test_ranks_wait_in_a_collective_of_any_library(name: str, tmp_path: Path) ->
     assert of.ranks.slowest == 1
     waiting = [row.waiting / 1e6 for row in of.ranks.rows]
     assert waiting == [pytest.approx(0.96, rel=0.05), 0.0]
-    assert {f.category for f in of.findings} == {"collective"}
+    assert {f.rule for f in of.findings} == {"collective"}
 
 
 PRODUCTS = [
@@ -541,9 +541,9 @@ def test_what_a_product_is_its_operator_says(name: str) -> None:
 
     known = judged(ran(lambda p: step(p, GEMM)))
     other = judged(ran(lambda p: step(p, f"{name}_kernel")))
-    assert known.findings[0].category == "attention-unfused"
+    assert known.findings[0].rule == "attention-unfused"
     first = other.findings[0]
-    assert (first.category, first.saves) == (known.findings[0].category, known.findings[0].saves)
+    assert (first.rule, first.saving) == (known.findings[0].rule, known.findings[0].saving)
 
 
 def test_what_an_operator_of_a_server_launches_besides_is_no_attention() -> None:
@@ -576,7 +576,7 @@ def test_a_wait_on_an_amd_gpu_is_a_wait(call: str) -> None:
 
     of = judged(ran(lambda p: step(p, call)), deviceProperties=[MI300X])
     cuda = judged(ran(lambda p: step(p, "cudaStreamSynchronize")))
-    assert [f.category for f in of.findings] == [f.category for f in cuda.findings]
+    assert [f.rule for f in of.findings] == [f.rule for f in cuda.findings]
     assert of.process.device is not None
     assert of.process.device.cc is None, "9.4 is no compute capability of NVIDIA's"
     assert of.notes[0].startswith("an AMD GPU")

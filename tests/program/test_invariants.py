@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from profkit.program.document import triage_document
-from profkit.program.findings.case import ProgramFinding
+from profkit.program.findings.case import StepFinding
 from profkit.program.ranks import merged_timelines
 from profkit.program.readers import torch_trace
 from profkit.program.replay.scenario import Change
@@ -58,7 +58,7 @@ def test_a_pause_before_the_first_step_is_nobody_s_fault(
     if not marked:
         program.events = [e for e in program.events if not e["name"].startswith("ProfilerStep")]
     of = judged(program)
-    assert [f.say for f in of.findings if f.category == "host-launch"] == []
+    assert [f.cause for f in of.findings if f.rule == "host-launch"] == []
     assert of.hosts.plain.expect == pytest.approx(8.0, rel=0.02)
 
 
@@ -72,8 +72,8 @@ def test_a_pause_of_every_step_is_found_whichever_steps_were_recorded(count: int
             for _ in range(10):
                 program.launch(GEMM, 400.0)
     first, *_ = judged(program, plain_ms=8.14).findings
-    assert first.category == "host-launch"
-    assert first.saves.expect == pytest.approx(4.0, rel=0.1)
+    assert first.rule == "host-launch"
+    assert first.saving.expected == pytest.approx(4.0, rel=0.1)
 
 
 KERNELS = (GEMM, SGEMM, MUL, EXP, SOFTMAX, ADDCDIV, "my_own_kernel(float*)", "reduce_kernel<512>")
@@ -129,7 +129,7 @@ def test_no_saving_is_more_than_there_is(
 
 def say_what_is_known(of: Triage) -> None:
     """No saving without a replay that is the recording; healthy is known to be; else a finding leads."""
-    largest = max((finding.saves.expect for finding in of.findings), default=0.0)
+    largest = max((finding.saving.expected for finding in of.findings), default=0.0)
     if abs(of.hosts.error) > 0.05:
         assert of.findings == []
         assert of.verdict.category == "unknown"
@@ -140,18 +140,18 @@ def say_what_is_known(of: Triage) -> None:
     elif of.verdict.category == "unknown":
         assert "not known" in of.verdict.say
     else:
-        assert of.findings[0].saves.expect >= 0.05 * of.hosts.plain.expect
+        assert of.findings[0].saving.expected >= 0.05 * of.hosts.plain.expect
 
 
-def is_shown(of: Triage, finding: ProgramFinding) -> bool:
+def is_shown(of: Triage, finding: StepFinding) -> bool:
     """Whether its cause takes more than 1 % of the bar, or is none of idle time."""
-    if finding.category not in IDLE_CAUSES or finding.change == Change():
+    if finding.rule not in IDLE_CAUSES or finding.change == Change():
         return True
-    idle = sum(row.time for row in of.split.idle if row.cause == finding.category)
+    idle = sum(row.time for row in of.split.idle if row.cause == finding.rule)
     return idle >= 0.015 * of.split.period
 
 
-def given_back(of: Triage, finding: ProgramFinding) -> float:
+def given_back(of: Triage, finding: StepFinding) -> float:
     """Milliseconds of a finding's kernels, and of the calls that its fix removes or shortens."""
     step, change = of.steps.typical, finding.change
     kernels = sum(step.works[i].activity.duration + 3_000 for i in finding.works)
@@ -172,12 +172,12 @@ def holds(of: Triage) -> None:
     for finding in of.findings:
         if finding.works:
             assert set(finding.change.scale) | set(finding.change.merge) <= set(finding.works)
-            assert finding.saves.high <= given_back(of, finding) * slower + 1e-6
+            assert finding.saving.high <= given_back(of, finding) * slower + 1e-6
     step, idle = of.hosts.plain.expect, (of.split.period - of.split.busy) / 1e6
     for finding in of.findings:
-        saves = finding.saves
-        assert 0 <= saves.low <= saves.expect <= saves.high <= step + 1e-9
-        if finding.category in {"host-launch", "host-sync"}:
+        saves = finding.saving
+        assert 0 <= saves.low <= saves.expected <= saves.high <= step + 1e-9
+        if finding.rule in {"host-launch", "host-sync"}:
             assert saves.high <= idle * max(1.0, step / (of.split.period / 1e6)) + 1e-9
     assert all(finding.on_top >= 0 for finding in of.findings)
     assert sum(finding.on_top for finding in of.findings) <= step + 1e-9
@@ -186,9 +186,9 @@ def holds(of: Triage) -> None:
         if not is_shown(of, other):
             continue  # the bar shows next to nothing of its cause: it is never first
         assert is_shown(of, first)
-        sure = first.saves.low > other.saves.low
-        half = first.saves.expect >= 0.5 * other.saves.expect
-        assert first.saves.expect >= other.saves.expect or (sure and half)
+        sure = first.saving.low > other.saving.low
+        half = first.saving.expected >= 0.5 * other.saving.expected
+        assert first.saving.expected >= other.saving.expected or (sure and half)
 
 
 DELAYED = ("delay", "graph", "load", "lose")

@@ -35,11 +35,11 @@ def test_a_launch_is_no_longer_for_the_copies_that_held_it(tmp_path: Path) -> No
     """It was "the copies save 13 of 547 ms, because the host binds next"."""
     of = judged(round_trip, tmp_path)
     first = of.findings[0]
-    assert first.category == "copy"
-    assert first.saves.expect > 0.9 * 400.0
-    assert "to the GPU and back through pageable memory" in first.say
+    assert first.rule == "copy"
+    assert first.saving.expected > 0.9 * 400.0
+    assert "to the GPU and back through pageable memory" in first.cause
     assert first.advice.startswith("keep the arrays on the GPU between steps")
-    assert "host binds" not in first.say
+    assert "host binds" not in first.cause
 
 
 @pytest.mark.parametrize("pieces", [1, 8])
@@ -53,8 +53,8 @@ def test_pieces_between_kernels_may_stay_on_the_gpu(pieces: int, tmp_path: Path)
 
     of = judged(step, tmp_path)
     if pieces > 1:
-        assert of.findings[0].category == "copy"
-        assert of.findings[0].saves.low < 0.5 * of.findings[0].saves.expect
+        assert of.findings[0].rule == "copy"
+        assert of.findings[0].saving.low < 0.5 * of.findings[0].saving.expected
         assert "keep the arrays on the GPU" in of.findings[0].advice
     else:
         assert not any("keep the arrays" in finding.advice for finding in of.findings)
@@ -66,8 +66,8 @@ def test_results_are_not_copied_a_step_ahead(tmp_path: Path) -> None:
         p.copy(40_000_000, 4.0, direction="DtoH")
 
     first = judged(step, tmp_path).findings[0]
-    assert first.category == "copy"
-    assert "the host's pageable memory" in first.say
+    assert first.rule == "copy"
+    assert "the host's pageable memory" in first.cause
     assert "a step ahead" not in first.advice
 
 
@@ -84,7 +84,7 @@ def test_a_delay_without_a_reason_is_nobody_s(count: int, tmp_path: Path) -> Non
     assert of.verdict.category == "unknown"
     assert "of the step is idle for a reason that was not recorded" in of.verdict.say
     for finding in of.findings:
-        assert finding.saves.high <= 0.1 * count + 0.1
+        assert finding.saving.high <= 0.1 * count + 0.1
 
 
 def test_a_busy_gpu_in_unknown_kernels_is_not_healthy(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_what_was_measured_holds(plain: float, how: str, tmp_path: Path) -> None
     trace = torch_trace.read_torch_trace(ran(step).write(tmp_path / "t.json"))
     of = triage_timeline(replace(trace, how=how), plain_ms=plain)
     assert list(of.hosts.plain) == [pytest.approx(plain)] * 3
-    assert all(finding.saves.high <= plain + 1e-9 for finding in of.findings)
+    assert all(finding.saving.high <= plain + 1e-9 for finding in of.findings)
     assert "host times are scaled to the plain step that was given" in of.notes
 
 
@@ -163,7 +163,7 @@ def test_what_the_host_does_after_a_wait_is_not_the_wait_s(tmp_path: Path) -> No
     assert {row.cause for row in of.split.idle if row.time > 0.1 * of.split.period} == {
         "host-launch"
     }
-    assert of.findings[0].category == "host-launch"
+    assert of.findings[0].rule == "host-launch"
     assert "load ahead" in of.findings[0].advice
 
 
@@ -176,7 +176,7 @@ def test_the_largest_is_first_where_a_small_one_is_sure(tmp_path: Path) -> None:
         p.launch(SGEMM, 60.0)
 
     of = judged(step, tmp_path, host=60.0)
-    assert of.findings[0].category == "host-launch"
+    assert of.findings[0].rule == "host-launch"
 
 
 def test_a_launch_that_loads_code_is_no_graph_s_to_save(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_launch_that_loads_code_is_no_graph_s_to_save(tmp_path: Path) -> None:
 
     of = judged(step, tmp_path)
     assert abs(of.hosts.error) < 0.02
-    assert all(finding.saves.high < 0.1 * of.hosts.plain.expect for finding in of.findings)
+    assert all(finding.saving.high < 0.1 * of.hosts.plain.expect for finding in of.findings)
     assert any("launches that load code" in note for note in of.notes)
 
 
@@ -204,7 +204,7 @@ def test_one_convolution_is_no_reason_for_another_order(count: int, tmp_path: Pa
             p.launch(strided, 200.0)
         p.launch(strided, 200.0)
 
-    found = [f for f in judged(step, tmp_path).findings if f.category == "layout"]
+    found = [f for f in judged(step, tmp_path).findings if f.rule == "layout"]
     assert found
     advised = {"the order that the convolutions compute in", "channels_last"}
     assert any(words in found[0].advice for words in advised) == (count > 1)

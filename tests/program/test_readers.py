@@ -50,8 +50,8 @@ def test_what_a_kernel_of_no_library_saves_is_said_with_counters_only() -> None:
     worst = bare.groups[0].id
     assert not [f for f in bare.findings if worst in f.kernels]
     first = triage_timeline(timeline, gains={worst: 5.3}).findings[0]
-    assert (first.category, first.kernels) == ("kernel", (worst,))
-    assert first.saves.expect == pytest.approx(1.7954 - 0.6152, rel=0.06)
+    assert (first.rule, first.kernels) == ("kernel", (worst,))
+    assert first.saving.expected == pytest.approx(1.7954 - 0.6152, rel=0.06)
 
 
 def test_the_layouts_are_those_of_the_library() -> None:
@@ -126,7 +126,7 @@ def test_an_export_of_nsight_systems(tmp_path: Path) -> None:
     assert [c.name for c in process.calls] == [c.name for c in trace.processes[0].calls]
     answer = triage_timeline(timeline)
     assert answer.steps.how == "range train_step"
-    assert [f.category for f in answer.findings] == ["copy"]
+    assert [f.rule for f in answer.findings] == ["copy"]
     named = triage_timeline(timeline, "train_step")
     assert named.steps.how == "range train_step"
     assert named.split.period / 1e6 == pytest.approx(7.02, rel=0.02)  # 5 of copy, 10 x 0.2

@@ -129,14 +129,14 @@ def test_the_planted_problem_is_first_in_our_own_timeline(folder: Path) -> None:
     answer, counts = judge_recordings([folder])
     assert counts is None
     first, truth = answer.findings[0], TRUTH[folder.stem]
-    assert (answer.healthy, first.category) == ("", truth["category"])
+    assert (answer.healthy, first.rule) == ("", truth["category"])
     # The step that is found may be a part of the program's: shares are compared.
     share = (truth["planted_ms"] - truth["mended_ms"]) / truth["planted_ms"]
     plain = answer.hosts.plain.expect
     assert (
         folder.stem in OFF_BY_ITSELF
-        or first.saves.low / plain <= share <= first.saves.high / plain
-        or (first.saves.expect / plain == pytest.approx(share, rel=CLOSE))
+        or first.saving.low / plain <= share <= first.saving.high / plain
+        or (first.saving.expected / plain == pytest.approx(share, rel=CLOSE))
     )
 
 
@@ -158,7 +158,7 @@ def test_a_chain_over_lists_is_one_finding_with_counters_too() -> None:
     lists = {g.id for g in triage_timeline(timeline).groups if g.kind == "optimizer"}
     assert len(lists) >= 8
     counted = triage_timeline(timeline, gains=dict.fromkeys(lists, 1.9))
-    assert [f.category for f in counted.findings if lists.intersection(f.kernels)] == ["optimizer"]
+    assert [f.rule for f in counted.findings if lists.intersection(f.kernels)] == ["optimizer"]
 
 
 def test_waits_behind_a_slow_host_may_save_nothing() -> None:
@@ -216,7 +216,7 @@ def test_a_counted_kernel_at_the_hardware_limit_is_no_finding() -> None:
     at_limit = next(g for g in answer.groups if g.name.startswith("nvjet_sm90_tst_128x256"))
     assert counts is not None
     assert counts.gains[at_limit.id] == 1.0
-    assert not any("could be" in f.say and at_limit.id in f.kernels for f in answer.findings)
+    assert not any("could be" in f.cause and at_limit.id in f.kernels for f in answer.findings)
 
 
 def test_a_bound_that_nothing_prices_is_no_gain() -> None:

@@ -7,7 +7,7 @@ import pytest
 from profkit.diagnosis.rules import ALL
 from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
-from profkit.program.findings import CATEGORIES
+from profkit.program.rules import BY_ID, RULES
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import words
 from profkit.show.text.blocks import Code, plain_words, to_markdown
@@ -161,8 +161,29 @@ def test_a_stall_may_be_written_with_blanks(state: str) -> None:
     )
 
 
-@pytest.mark.parametrize("category", [c for c in CATEGORIES if c not in {"healthy", "unknown"}])
-def test_a_finding_of_triage_has_a_page(category: str) -> None:
+@pytest.mark.parametrize("category", BY_ID)
+def test_every_category_of_triage_has_a_page(category: str) -> None:
     page = explain(category)
-    assert page.kind in {"finding of triage", "rule", "limiter"}
-    assert "{" not in page.markdown
+    word_of_a_launch = {"unknown": "verdict", "atomics": "limiter"}
+    assert page.kind == word_of_a_launch.get(category, "rule of a step")
+    assert "{" not in page.markdown.replace("```python", "")
+    prefix = "Of a step: " if category in word_of_a_launch else ""
+    for heading in (
+        "What happens",
+        "How it is seen",
+        "False alarms",
+        "An example",
+        "Official page",
+    ):
+        assert page.parts[prefix + heading]
+    if category not in {"healthy", "unknown"}:
+        assert isinstance(page.parts[prefix + "Before"][0], Code)
+        assert page.parts[prefix + "Says"]
+        assert page.parts[prefix + "Try"]
+
+
+def test_the_index_and_the_reference_hold_the_rules_of_a_step() -> None:
+    listed, written = to_text(index(), console(width=80)), to_markdown(reference())
+    for rule in RULES:
+        assert f"- {rule.id}:" in listed
+        assert f"## {rule.id}\n" in written

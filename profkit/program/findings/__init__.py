@@ -1,51 +1,47 @@
-"""A case  ->  findings, the one that saves most first. A rule is one function in RULES."""
+"""A case  ->  findings, the one that saves most first. profkit.program.rules says what each is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
 from profkit.program.findings import fusion, host, kernels, moves, optimizers, products
-from profkit.program.findings.case import Case, ProgramFinding
+from profkit.program.findings.case import Case, StepFinding
 
-Rule = Callable[[Case, frozenset[int]], Iterator[ProgramFinding]]
-# In this order works are explained: what a rule covers, later ones leave out.
-RULES: Sequence[Rule] = (
-    host.waits,
-    host.allocations,
-    host.slow_launches,
-    host.own_work,
-    moves.copies,
-    moves.small_copies,
-    moves.collectives,
-    optimizers.optimizer,
-    fusion.attention,
-    products.fp32_products,
-    products.in_float64,
-    products.misfits,
-    products.odd_by_name,
-    products.tails,
-    moves.layouts,
-    kernels.contended_atomics,
-    fusion.autocasts,
-    fusion.elementwise,
-    fusion.casts,
-    moves.joins,
-    kernels.sorts,
-    kernels.small_grid,
-    kernels.slow,
-)
-CATEGORIES = tuple(
-    "host-launch host-sync copy collective optimizer attention-unfused fp32-matmul "
-    "elementwise-chain layout atomics kernel healthy unknown".split()
+StepCheck = Callable[[Case, frozenset[int]], Iterator[StepFinding]]
+# In this order works are explained: what a check covers, later ones leave out.
+ORDER: Sequence[StepCheck] = (
+    host.find_waits,
+    host.find_allocations,
+    host.find_slow_launches,
+    host.find_own_work,
+    moves.find_copies,
+    moves.find_small_copies,
+    moves.find_collectives,
+    optimizers.find_optimizer,
+    fusion.find_attention,
+    products.find_fp32_products,
+    products.find_float64,
+    products.find_misfits,
+    products.find_odd_by_name,
+    products.find_tails,
+    moves.find_layouts,
+    kernels.find_contended_atomics,
+    fusion.find_autocasts,
+    fusion.find_elementwise,
+    fusion.find_casts,
+    moves.find_joins,
+    kernels.find_sorts,
+    kernels.find_small_grid,
+    kernels.find_slow,
 )
 
 
-def drafts(case: Case) -> list[ProgramFinding]:
-    """What each rule finds, in the rules' order."""
-    out: list[ProgramFinding] = []
+def draft_findings(case: Case) -> list[StepFinding]:
+    """What each check finds, in their order."""
+    out: list[StepFinding] = []
     taken: frozenset[int] = frozenset()
-    for rule in RULES:
-        for draft in rule(case, taken):
+    for find in ORDER:
+        for draft in find(case, taken):
             out.append(draft)
             taken = taken.union(draft.works)
     return out

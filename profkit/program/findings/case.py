@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
+from profkit.judge.finding import Finding
 from profkit.program.findings.floors import Product, traffic
-from profkit.program.replay.scenario import NOTHING, Change, Hosts, Range
+from profkit.program.findings.words import Words
+from profkit.program.replay.scenario import UNCHANGED, Change, Hosts, Range
 from profkit.program.steps.cut import KernelGroup, Step, StepWork
 from profkit.program.steps.idle import Split, launch_place
 from profkit.program.steps.kinds import is_compiled
@@ -21,6 +21,8 @@ from profkit.records.gpus import Gpu, levels, of_generation
 
 SHORT = 2_500  # nanoseconds: a kernel that has next to nothing to do takes so long
 REACHED = 0.75  # of the fastest product that fits: what a padded one is expected to reach
+MANY_COPIES = 16  # small ones to the GPU a step: they are a batch in pieces, no stray scalar
+SMALL_COPY = 1 << 16  # bytes up to which a copy is there to look at a value
 MEMBERS = {"elementwise", "convert", "set", "random"}
 # A compiler fuses these with what is round them.
 PASSED = {"reduce", "norm", "softmax", "concat"}
@@ -31,7 +33,6 @@ _TWO_INPUTS = re.compile(
 )
 _OF_XLA = re.compile(r"^(wrapped_\w+|(loop|input|gemm)_(\w+_)?fusion\w*)$")
 
-WORDS = tomllib.loads(Path(__file__).with_name("findings.toml").read_text("utf-8"))
 # By what is fixed: the share that is left.
 REACH = {
     # The host.
@@ -146,31 +147,37 @@ class Case:
 
     def finding(
         self,
-        rule: str,
+        words: Words,
         works: Sequence[int],
         change: Change,
         where: str = "",
-        advice: str = "advice",
+        advice: str = "",
         **figures: Any,
-    ) -> ProgramFinding:
-        """Return what a rule has found, in the words of findings.toml.
+    ) -> StepFinding:
+        """Return what a check has found.
 
         Args:
-            rule: Its entry there.
+            words: What is said of it.
             works: What it explains, so that no other finding names them.
             change: What the fix does to the step.
             where: Empty: where the longest of the works comes from.
-            advice: The key of what to do.
+            advice: The case in which something else is to be done; empty for the usual advice.
             figures: What its sentences name.
         """
-        said = WORDS[rule]
         figures = {"count": len(works), "ms": self.time(works), **figures}
-        todo = said[advice]
-        if isinstance(todo, dict):
-            todo = todo.get(self.language, todo["others"])
-        say, todo = (text.format(**figures) for text in (said["say"], todo))
-        category, general, idle = said["category"], "general" in said, "idle" in said
-        return ProgramFinding(category, say, todo, works, change, where, general, idle)
+        chosen = words.instead[advice] if advice else words.advice
+        numbers = {name: value for name, value in figures.items() if is_number(value)}
+        return StepFinding(
+            rule=words.rule,
+            cause=words.says.format(**figures),
+            advice=chosen.say(self.language).format(**figures),
+            where=(where,) if where else (),
+            evidence=numbers,
+            works=works,
+            change=change,
+            general=words.general,
+            idle=words.idle,
+        )
 
     @property
     def is_amd(self) -> bool:
@@ -225,24 +232,30 @@ class Case:
         return max(least, product.operations * REACHED / rate) if rate else product.seconds
 
 
-@dataclass(frozen=True)
-class ProgramFinding:
-    """Something to do; what it saves is known when its change was replayed."""
+def is_number(value: object) -> bool:
+    """Whether a figure of a sentence is a number, and no words."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
-    category: str  # see profkit.program.findings.CATEGORIES
-    say: str  # what is wrong, with figures, in one sentence
-    advice: str
-    works: Sequence[int]  # what it explains, so that no other finding names them
-    change: Change  # what the fix does to the step; nothing where equal parts are all of it
-    where: str = ""  # empty: where the longest of its works comes from
-    # fixes whatever the cause (a captured graph): a special fix that saves about as much comes first
-    general: bool = False
-    idle: bool = False  # whether what it saves is idle time, which a recorder inflates
+
+@dataclass(frozen=True, kw_only=True)
+class StepFinding(Finding):
+    """Something to do about a step; what it saves is known when its change was replayed."""
+
+    works: Sequence[int] = ()  # what it explains, so that no other finding names them
+    change: Change = (
+        UNCHANGED  # what the fix does to the step; nothing where equal parts are all of it
+    )
+    general: bool = False  # see Words
+    idle: bool = False
     hinders: bool = False  # whether no graph can be captured while it is there
-    saves: Range = NOTHING  # ms of the step without a recorder, if it alone is done
-    # the same after the findings before it: fixes that share an obstacle do not add up
+    # milliseconds after the findings before it: fixes that share an obstacle do not add up
     on_top: float = 0.0
     kernels: tuple[str, ...] = ()  # ids of the groups at fault
+
+    @property
+    def place(self) -> str:
+        """Where most of it comes from; empty where nobody knows."""
+        return self.where[0] if self.where else ""
 
 
 def goes_back(work: StepWork) -> bool:
@@ -274,3 +287,15 @@ def accesses(work: StepWork) -> int:
     if work.kind in PASSED:
         return 1 if work.kind == "reduce" else 2
     return 3 if _TWO_INPUTS.search(name) else 1 if work.kind == "set" else 2
+
+
+def find_uploads(case: Case) -> frozenset[int]:
+    """Small copies to the GPU, where there are so many that they should be one."""
+    copies = case.chosen(lambda w: w.kind == "copy" and w.activity.direction == "HtoD")
+    small = [i for i in copies if case.works[i].activity.bytes <= SMALL_COPY]
+    return frozenset(small if len(small) >= MANY_COPIES else ())
+
+
+def find_awaiting(case: Case, copies: Collection[int]) -> list[int]:
+    """The calls that wait for some works."""
+    return [i for i, e in enumerate(case.hosts.usual.events) if e.awaits in copies]

@@ -14,12 +14,13 @@ from profkit.program.findings.case import (
     REACH,
     SHORT,
     Case,
-    ProgramFinding,
+    StepFinding,
     accesses,
     goes_back,
     of_optimizer,
 )
 from profkit.program.findings.floors import BYTES, traffic
+from profkit.program.findings.words import Advice, Words
 from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
@@ -48,7 +49,21 @@ _PRODUCT = re.compile(r"aten::(linear|matmul|mm|bmm|addmm|baddbmm|conv|einsum)")
 _HALF = frozenset({"c10::BFloat16", "c10::Half"})
 
 
-def attention(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+ATTENTION = Words(
+    rule="attention-unfused",
+    says=(
+        "attention is not fused: {times} times products, mask and softmax through DRAM, "
+        "{ms:.3g} ms per step, {around:.3g} ms of it around the products"
+    ),
+    advice=Advice(
+        torch="torch.nn.functional.scaled_dot_product_attention",
+        jax="jax.nn.dot_product_attention",
+        others="a fused attention (flash-attention, cuDNN's)",
+    ),
+)
+
+
+def find_attention(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """Products with a softmax between them, the scores in DRAM."""
     regions = _regions(case, taken)
     if not regions:
@@ -61,7 +76,7 @@ def attention(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     change = Change(dict.fromkeys(products, REACH["attention"]), merge)
     first = next(case.works[i] for i in chosen if case.works[i].kind == "softmax")
     where, around = launch_place(first), case.time(others)
-    yield case.finding("attention", chosen, change, where, times=len(regions), around=around)
+    yield case.finding(ATTENTION, chosen, change, where, times=len(regions), around=around)
 
 
 def _regions(case: Case, taken: frozenset[int]) -> list[list[int]]:
@@ -187,7 +202,21 @@ def _is_narrow(case: Case, product: StepWork, softmax: StepWork) -> bool:
     return columns <= WIDEST_HEAD
 
 
-def elementwise(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+ELEMENTWISE = Words(
+    rule="elementwise-chain",
+    says=(
+        "{count} elementwise kernels per step in {runs} {chains} take {ms:.3g} ms; each reads "
+        "what the last one wrote{longest}"
+    ),
+    advice=Advice(
+        torch="torch.compile the function they are in, or write one kernel",
+        jax="jax.jit the function they are in, or write one kernel",
+        others="write one kernel for each chain",
+    ),
+)
+
+
+def find_elementwise(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """Runs of kernels that each read and write what the one before has just written."""
     runs = _runs(case, taken)
     if not runs:
@@ -201,7 +230,7 @@ def elementwise(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     ops = [case.works[i].maker.op.removeprefix("aten::") for i in worst]
     named = ", ".join(dict.fromkeys(filter(None, ops)))
     yield case.finding(
-        "elementwise",
+        ELEMENTWISE,
         chosen,
         change,
         case.say_place(chosen, otherwise=worst[0]),
@@ -255,7 +284,22 @@ def _after(case: Case, run: Sequence[int]) -> float:
     return min(1.0, SLOWER * (2 + NEW * second + forward) / sum(counts))
 
 
-def autocasts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+AUTOCASTS = Words(
+    rule="elementwise-chain",
+    says=(
+        "{uses} kernels per step put operands into half precision, {alike} of them of one size "
+        "({size}), {back} put their gradients back, and {sums} add those in float32: {ms:.3g} "
+        "ms"
+    ),
+    advice=Advice(
+        others=(
+            "cast each tensor once: leave autocast's cache on, or keep weights in half precision"
+        )
+    ),
+)
+
+
+def find_autocasts(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """Operands that autocast puts into half precision at each use, and their gradients back.
 
     A tensor that is cast at each of its uses has a gradient for each, which is cast back and added
@@ -278,7 +322,7 @@ def autocasts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
 
     size, alike = sizes.most_common(1)[0]
     yield case.finding(
-        "autocasts",
+        AUTOCASTS,
         sorted(scale),
         Change(scale),
         case.say_place(uses),
@@ -290,7 +334,22 @@ def autocasts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     )
 
 
-def casts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+CASTS = Words(
+    rule="elementwise-chain",
+    says=(
+        "{count} kernels per step, {ms:.3g} ms, only put tensors into another type, {alike} of "
+        "them of one size ({size})"
+    ),
+    advice=Advice(
+        others=(
+            "keep them in the type that they are used in: autocast's cache on, weights in half "
+            "precision"
+        )
+    ),
+)
+
+
+def find_casts(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """Tensors that are only put into another type, again and again."""
     works = case.chosen(_is_cast, taken)
     if len(works) < 2 * LEAST_CHAIN:
@@ -299,7 +358,7 @@ def casts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     merge = dict.fromkeys(works, REACH["launch of a cast"])
     change = Change(dict.fromkeys(works, REACH["casts"]), merge)
     shape, alike = sizes.most_common(1)[0]
-    yield case.finding("casts", works, change, alike=alike, size=_dims(shape))
+    yield case.finding(CASTS, works, change, alike=alike, size=_dims(shape))
 
 
 def _sizes(work: StepWork) -> tuple[int, ...]:

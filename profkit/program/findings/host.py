@@ -8,7 +8,16 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, product, takewhile
 
-from profkit.program.findings.case import REACH, Case, ProgramFinding
+from profkit.program.findings.case import (
+    MANY_COPIES,
+    REACH,
+    SMALL_COPY,
+    Case,
+    StepFinding,
+    find_awaiting,
+    find_uploads,
+)
+from profkit.program.findings.words import Advice, Words
 from profkit.program.replay.scenario import ALL, CallShare, Change
 from profkit.program.steps.attribution import say_frame
 from profkit.program.steps.idle import of_maker, say_caller
@@ -17,8 +26,6 @@ from profkit.program.timeline import HostSpan
 FEW_WAITS = 4  # a step: fewer may lie at its end, behind what a graph would hold
 MAKERS = 6  # works before a copy to the host that may have made the value
 MADE_OF = frozenset({"reduce", "elementwise", "set"})  # kinds of works that make such a value
-MANY_COPIES = 16  # small ones to the GPU a step: they are a batch in pieces, no stray scalar
-SMALL_COPY = 1 << 16  # bytes up to which a copy is there to look at a value
 # Operators whose result has as many rows as the data says: the host has to wait for the number, no
 # graph can be captured round them, and what follows is launched piece by piece.
 SIZED = re.compile(r"aten::(nonzero|masked_select|_?unique\w*|repeat_interleave)\b")
@@ -27,7 +34,37 @@ SIZING = re.compile(r"(?i)nonzero|DeviceSelect|unique_by|NumUnique")  # kernels 
 SYNCHRONIZES = frozenset({"cudaDeviceSynchronize", "cudaEventSynchronize", "cuCtxSynchronize"})
 
 
-def slow_launches(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:  # noqa: ARG001
+SLOW_LAUNCHES = Words(
+    rule="host-launch",
+    says=(
+        "the GPU has nothing to do for {share:.0%} of the recorded step: {launches:,} launches "
+        "of {mean:.3g} µs on average come more slowly than they run"
+    ),
+    advice=Advice(
+        torch="capture the step in a CUDA graph, or torch.compile(mode='reduce-overhead')",
+        jax="jax.jit the whole step, so that one call launches it",
+        others="capture the step in a CUDA graph",
+    ),
+    instead={
+        "captured": Advice(
+            others=(
+                "record the replays of the graph that is captured here, and judge those: launches "
+                "before and during its capture are made once"
+            )
+        ),
+        "replayed": Advice(
+            others=(
+                "put what is launched outside of the graphs into them, or launch one graph in place "
+                "of several"
+            )
+        ),
+    },
+    general=True,
+    idle=True,
+)
+
+
+def find_slow_launches(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """The host launches more slowly than the GPU works."""
     idle, count = case.idle("host-launch") - _paused(case), len(case.works)
     if idle < 0.02 * case.split.period or count < 2:
@@ -36,13 +73,13 @@ def slow_launches(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]
     where = next(row.where for row in case.split.idle if row.cause == "host-launch")
     share, change = idle / case.split.period, Change(launches=REACH["launches in a graph"])
     in_graphs = sum(case.step.calls[work.call].launches_graph for work in case.works)
-    advice = "advice"
+    advice = ""
     if 2 * in_graphs > count:
         advice = "replayed"
     elif case.captures:
         advice = "captured"
     yield case.finding(
-        "slow_launches", (), change, where, advice, share=share, launches=count, mean=mean
+        SLOW_LAUNCHES, (), change, where, advice, share=share, launches=count, mean=mean
     )
 
 
@@ -60,7 +97,28 @@ def _paused(case: Case) -> int:
     return sum(max(0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in pairs)
 
 
-def own_work(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:  # noqa: ARG001
+OWN_WORK = Words(
+    rule="host-launch",
+    says=(
+        "the host launches nothing for {total:.3g} ms per step: between its launches it works "
+        "on something of its own, or waits for something"
+    ),
+    advice=Advice(
+        others="do it ahead, in another thread or process while the GPU works, or on the GPU"
+    ),
+    instead={
+        "loader": Advice(
+            others=(
+                "load ahead in other processes (DataLoader's num_workers, prefetching), or on the "
+                "GPU"
+            )
+        ),
+    },
+    idle=True,
+)
+
+
+def find_own_work(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """The host does something long of its own while the GPU waits."""
     model = case.hosts.usual
     gaps = [(e.gap, i) for i, e in enumerate(model.events) if e.gap > model.pause]
@@ -75,9 +133,9 @@ def own_work(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:  # 
     inside = during(case.spans, low, high)
     before = of_maker(case.step, longest) if longest < len(calls) else ""
     where = inside or (f"before {before}" if before else "between steps")
-    advice = "loader" if "DataLoader" in inside else "advice"
+    advice = "loader" if "DataLoader" in inside else ""
     change = Change(pauses=REACH["pauses done ahead"])
-    yield case.finding("own_work", (), change, where, advice, total=total / 1e6)
+    yield case.finding(OWN_WORK, (), change, where, advice, total=total / 1e6)
 
 
 def during(spans: Sequence[HostSpan], low: int, high: int) -> str:
@@ -95,7 +153,18 @@ def during(spans: Sequence[HostSpan], low: int, high: int) -> str:
     return ", ".join(best[key][1] for key in (True, False) if key in best)
 
 
-def allocations(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:  # noqa: ARG001
+ALLOCATIONS = Words(
+    rule="host-sync",
+    says="the step allocates: {names}, {time:.3g} ms in which the host launches nothing",
+    advice=Advice(
+        torch="keep buffers, and torch.cuda.empty_cache() out of the loop",
+        others="keep buffers from step to step",
+    ),
+    idle=True,
+)
+
+
+def find_allocations(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """Memory that every step takes from the driver and gives back: both stop the host."""
     calls = case.step.calls
     chosen = [i for i, call in enumerate(calls) if call.allocates]
@@ -108,16 +177,53 @@ def allocations(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]: 
     said = ", ".join(f"{name} ({n} x)" for name, n in names.most_common(3))
     where = of_maker(case.step, min(chosen)) or "between steps"
     change = Change(host=dict.fromkeys(chosen, share))
-    yield case.finding("allocations", (), change, where, names=said, time=time / 1e6)
+    yield case.finding(ALLOCATIONS, (), change, where, names=said, time=time / 1e6)
 
 
-def waits(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:  # noqa: ARG001
+WAITS = Words(
+    rule="host-sync",
+    says=(
+        "the host stops {stops} per step until the GPU is done: {what}; the GPU is idle for "
+        "{after:.3g} ms of {step:.3g} recorded after it{pieces}{graph}"
+    ),
+    advice=Advice(
+        torch=("keep the value on the GPU, or read it a step later (non_blocking, an event)"),
+        others=(
+            "keep the value on the GPU, or read it a step later (copied asynchronously, with an "
+            "event)"
+        ),
+    ),
+    instead={
+        "sizes": Advice(
+            others=(
+                "use sizes that are known (batched with padding, a mask that multiplies), so that "
+                "the host waits for none"
+            )
+        ),
+        "device": Advice(
+            others=(
+                "wait for the device outside of the loop only; time with events that are read later"
+            )
+        ),
+        "values": Advice(
+            torch=(
+                "put the values into one tensor (torch.stack, torch._foreach_norm), and read "
+                "that once, or a step later"
+            ),
+            others="put the values into one array, and read that once, or a step later",
+        ),
+    },
+    idle=True,
+)
+
+
+def find_waits(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """The host waits for the GPU, which is then idle until the next launch reaches it."""
-    step, pieces = case.step, uploads(case)
+    step, pieces = case.step, find_uploads(case)
     small = {
         i for i, w in enumerate(case.works) if w.kind != "copy" or w.activity.bytes <= SMALL_COPY
     }
-    held = [i for i in awaiting(case, small - pieces) if not step.calls[i].allocates]
+    held = [i for i in find_awaiting(case, small - pieces) if not step.calls[i].allocates]
     idle = case.idle("host-sync")
     if not held or idle < 0.005 * case.split.period:
         return
@@ -140,7 +246,7 @@ def waits(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:  # noq
             places[place] += 1
     what = ", ".join(f"{name} ({n} x)" for name, n in names.most_common(2))
     finding = case.finding(
-        "waits",
+        WAITS,
         (),
         change,
         (places or names).most_common(1)[0][0],
@@ -162,9 +268,7 @@ def _instead(case: Case, held: Sequence[int], sized: bool, looped: Collection[in
         return "sizes"
     if 2 * sum(name in SYNCHRONIZES and not op for name, op in calls) > len(held):
         return "device"
-    return (
-        "values" if 2 * sum(case.works[i].kind == "copy" for i in looped) > len(held) else "advice"
-    )
+    return "values" if 2 * sum(case.works[i].kind == "copy" for i in looped) > len(held) else ""
 
 
 def _looked_at(case: Case, held: Sequence[int]) -> frozenset[int]:
@@ -200,15 +304,3 @@ def _for_size(case: Case, call: int) -> bool:
     item = case.hosts.usual.events[call].awaits
     before = case.works[max(0, item - 3) : item + 1]
     return any(SIZING.search(work.activity.name) for work in before)
-
-
-def uploads(case: Case) -> frozenset[int]:
-    """Small copies to the GPU, where there are so many that they should be one."""
-    copies = case.chosen(lambda w: w.kind == "copy" and w.activity.direction == "HtoD")
-    small = [i for i in copies if case.works[i].activity.bytes <= SMALL_COPY]
-    return frozenset(small if len(small) >= MANY_COPIES else ())
-
-
-def awaiting(case: Case, copies: Collection[int]) -> list[int]:
-    """The calls that wait for some works."""
-    return [i for i, e in enumerate(case.hosts.usual.events) if e.awaits in copies]

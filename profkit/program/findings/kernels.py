@@ -12,15 +12,16 @@ from itertools import islice
 from math import prod
 from typing import Any
 
-from profkit.program.findings.case import REACH, Case, ProgramFinding
+from profkit.program.findings.case import REACH, Case, StepFinding
 from profkit.program.findings.floors import is_native_loop
+from profkit.program.findings.words import Advice, Words
 from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import KernelGroup, StepWork
 from profkit.program.steps.kinds import is_librarys, is_vector_product, precision_of
 from profkit.program.timeline import GRAPH
 from profkit.reports.figures import base_name
 
-SORTS = frozenset({"aten::sort", "aten::argsort"})
+SORTING = frozenset({"aten::sort", "aten::argsort"})
 CUTS = frozenset({"aten::slice", "aten::narrow"})
 NEXT = 8  # cuts after a sort that are looked at
 IDLE = 0.6  # of the multiprocessors: kernels that together have no more blocks leave most idle
@@ -32,30 +33,70 @@ FEW_READ = 0.1  # of a sort's time: reading a whole order takes longer
 _TENSILE_HALF = re.compile(r"Cijk_[A-Za-z]+_[A-Za-z]+_(HH|BB|HS|BS|F8)")
 _SORT = re.compile(r"(?i)radix_?sort|bitonic_?sort|merge_?sort")
 LONG = 20_000  # nanoseconds: shorter kernels are short for other reasons
-COUNTED = 1.15  # times faster, from which on what was counted is a finding
+GAINED = 1.15  # times faster, from which on what was counted is a finding
 NEAR = 2.5  # times what the bytes need, up to which a kernel is near them
 NOT_KNOWN = frozenset({"scatter", "sort", "other", "unknown", "collective", "copy", "graph"})
 FAR = 4.0  # times what the bytes need, from which on a kernel is called slow
 BOUND_BY_BYTES = frozenset("softmax norm reduce elementwise convert gather concat random".split())
 
 
-def contended_atomics(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+CONTENDED_ATOMICS = Words(
+    rule="atomics",
+    says=(
+        "{name} adds into shared places: {now:.3g} ms per step, {ratio:.1f} times what its "
+        "bytes need"
+    ),
+    advice=Advice(
+        others=(
+            "sort or group the rows by target and sum each group, or multiply with who belongs "
+            "where; private sums in shared memory"
+        )
+    ),
+)
+
+
+NAMED_ATOMICS = Words(
+    rule="atomics",
+    says=(
+        "{name} adds into shared places: {now:.3g} ms per step, {share:.0%} of it; how much of "
+        "that is waiting for one another is not known without the sizes"
+    ),
+    advice=Advice(
+        others=(
+            "sort or group the rows by target and sum each group, or multiply with who belongs "
+            "where; private sums in shared memory"
+        )
+    ),
+)
+
+
+def find_contended_atomics(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """Sums into few places, which wait for one another: far from what their bytes need."""
     for group, works in _groups(case, taken, LEAST):
         need, now = case.floor(works), 1e6 * case.time(works)
         if group.kind == "scatter" and not need and now >= BY_NAME * case.split.period:
             left, share = REACH["atomics by name"], now / case.split.period
-            yield _of_group(case, "named_atomics", group, works, left, now=now / 1e6, share=share)
+            yield _of_group(case, NAMED_ATOMICS, group, works, left, now=now / 1e6, share=share)
         if group.kind != "scatter" or not need or now < 2 * need:
             continue
         floor = min(1.0, 1.5 * need / now)
         left = Range(3 * floor, floor, floor / 2.5)
         yield _of_group(
-            case, "contended_atomics", group, works, left, now=now / 1e6, ratio=now / need
+            case, CONTENDED_ATOMICS, group, works, left, now=now / 1e6, ratio=now / need
         )
 
 
-def small_grid(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+SMALL_GRID = Words(
+    rule="kernel",
+    says=(
+        "{name} runs {blocks} blocks{others} on {sms} multiprocessors, {time:.3g} ms per step: "
+        "most of the GPU is idle"
+    ),
+    advice=Advice(others="split its work into more blocks (rows, tiles, split-k)"),
+)
+
+
+def find_small_grid(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """A kernel of fewer blocks than the GPU has multiprocessors, with what runs beside it."""
     count = case.device.multiprocessors if case.device else None
     for group, works in _groups(case, taken, SHARE) if count else ():
@@ -70,7 +111,7 @@ def small_grid(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
         others = "" if beside < blocks + 1 else f" ({beside:.0f} with those that run with it)"
         left = Range(2.5 * ideal + 0.1, ideal, ideal * 0.6)
         yield _of_group(
-            case, "small_grid", group, works, left, blocks=blocks, others=others, sms=count
+            case, SMALL_GRID, group, works, left, blocks=blocks, others=others, sms=count
         )
 
 
@@ -93,18 +134,34 @@ def _blocks_beside(case: Case, works: Sequence[int], full: int) -> float:
     return total / (1e6 * case.time(works))
 
 
-def slow(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+SLOW = Words(
+    rule="kernel",
+    says=(
+        "{name} takes {time:.3g} ms per step, {ratio:.1f} times what the bytes of its operator need"
+    ),
+    advice=Advice(others="count it (profkit profile), or choose another layout or operator for it"),
+)
+
+
+COUNTED = Words(
+    rule="kernel",
+    says="{name}, {time:.3g} ms per step, could be {gain:.2g}x faster",
+    advice=Advice(others="see its diagnosis"),
+)
+
+
+def find_slow(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """A kernel far from its hardware limit: counted, or by its operator's bytes."""
     for group, works in _groups(case, taken, SHARE):
         gain, need = case.gains.get(group.id), _needed(case, group, works)
         if gain is not None:
-            if gain > COUNTED:
+            if gain > GAINED:
                 left = Range(2 / (1 + gain), 1 / gain, 0.8 / gain)
-                yield _of_group(case, "counted", group, works, left, gain=gain)
+                yield _of_group(case, COUNTED, group, works, left, gain=gain)
         elif need and group.time >= FAR * need and group.time >= LONG * group.calls:
             ratio = group.time / need
             left = Range(0.9, 1.6 / ratio, 1.0 / ratio)
-            yield _of_group(case, "slow", group, works, left, ratio=ratio)
+            yield _of_group(case, SLOW, group, works, left, ratio=ratio)
 
 
 def is_near_floor(case: Case, group: KernelGroup) -> bool:
@@ -115,7 +172,7 @@ def is_near_floor(case: Case, group: KernelGroup) -> bool:
     """
     gain = case.gains.get(group.id)
     if gain is not None:
-        return gain <= COUNTED
+        return gain <= GAINED
     if group.kind == "set":
         return True
     if group.kind == "convert" and group.grid is None:
@@ -143,9 +200,29 @@ def _needed(case: Case, group: KernelGroup, works: Sequence[int]) -> float:
     return case.floor(works)
 
 
-def sorts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+SORTS = Words(
+    rule="kernel",
+    says="{ms:.3g} ms per step sort {size} values, of which only the first are read on",
+    advice=Advice(others="torch.topk"),
+)
+
+
+NAMED_SORTS = Words(
+    rule="kernel",
+    says=(
+        "{count} kernels sort for {ms:.3g} ms per step, and hardly anything is done with the "
+        "whole order afterwards"
+    ),
+    advice=Advice(
+        torch="torch.topk, if only the first are read",
+        others="select the first instead of sorting all, if only they are read",
+    ),
+)
+
+
+def find_sorts(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """A whole order where only its beginning is read on: topk finds that without it."""
-    found = [i for i in case.chosen(lambda w: w.maker.op in SORTS, taken) if _is_cut(case, i)]
+    found = [i for i in case.chosen(lambda w: w.maker.op in SORTING, taken) if _is_cut(case, i)]
     if not found:
         yield from _sorts_by_name(case, taken)
         return
@@ -153,10 +230,10 @@ def sorts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
         return
     size = " x ".join(map(str, case.longest(found).maker.shapes[0]))
     change = Change(dict.fromkeys(found, REACH["sort"]))
-    yield case.finding("sorts", found, change, size=size)
+    yield case.finding(SORTS, found, change, size=size)
 
 
-def _sorts_by_name(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+def _sorts_by_name(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """Sorts whose operators are not known, where hardly anything is done with the order."""
     sorting = case.chosen(lambda w: not w.maker.op and _is_sort(w), taken)
     if case.time(sorting) * 1e6 < BY_NAME * case.split.period:
@@ -165,7 +242,7 @@ def _sorts_by_name(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding
     after = range(last + 1, min(last + 1 + NEXT, len(case.works)))
     if case.time(after) <= FEW_READ * case.time(sorting):
         change = Change(dict.fromkeys(sorting, REACH["sort by name"]))
-        yield case.finding("named_sorts", sorting, change)
+        yield case.finding(NAMED_SORTS, sorting, change)
 
 
 def _is_sort(work: StepWork) -> bool:
@@ -177,7 +254,7 @@ def _is_cut(case: Case, index: int) -> bool:
     work = case.works[index]
     after = case.step.calls[work.call].start
     later = (s for s in case.spans if after < s.start < case.step.end and s.kind == "op")
-    near = islice((s for s in later if s.name in CUTS | SORTS), NEXT)
+    near = islice((s for s in later if s.name in CUTS | SORTING), NEXT)
     whole = work.maker.shapes[:1]
     return bool(whole) and any(s.name in CUTS and s.shapes[:1] == whole for s in near)
 
@@ -193,12 +270,12 @@ def _groups(
 
 
 def _of_group(
-    case: Case, rule: str, group: KernelGroup, works: Sequence[int], left: Range, **figures: Any
-) -> ProgramFinding:
+    case: Case, words: Words, group: KernelGroup, works: Sequence[int], left: Range, **figures: Any
+) -> StepFinding:
     where = case.say_place(group.works)
     change = Change(dict.fromkeys(works, left.within(1.0)))
     figures |= {"name": _short(group), "time": group.time / 1e6}
-    return case.finding(rule, works, change, where, **figures)
+    return case.finding(words, works, change, where, **figures)
 
 
 def _short(group: KernelGroup) -> str:

@@ -7,8 +7,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 
-from profkit.program.findings.case import REACH, Case, ProgramFinding, is_strided
-from profkit.program.findings.host import SMALL_COPY, awaiting, uploads
+from profkit.program.findings.case import (
+    REACH,
+    SMALL_COPY,
+    Case,
+    StepFinding,
+    find_awaiting,
+    find_uploads,
+    is_strided,
+)
+from profkit.program.findings.words import Advice, Words
 from profkit.program.replay.scenario import Aside, CallShare, Change, Range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
@@ -31,7 +39,42 @@ PRODUCTS = frozenset({"conv", "gemm", "attention"})
 COPIED = {"aten::contiguous", "aten::clone"}
 
 
-def copies(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+COPIES = Words(
+    rule="copy",
+    says=(
+        "{total} MB per step are copied {way}{pageable}, {rate:.3g} GB/s; for {alone:.3g} ms of "
+        "the {step:.3g} recorded nothing computes"
+    ),
+    advice=Advice(
+        torch="{pin}copy with non_blocking=True on a stream of its own, a step ahead",
+        others="{pin}copy asynchronously on a stream of its own, a step ahead",
+    ),
+    instead={
+        "kept": Advice(
+            torch=(
+                "keep on the GPU what does not change from step to step; else {pin}copy with "
+                "non_blocking=True on a stream of its own, a step ahead"
+            ),
+            others=(
+                "keep the arrays on the GPU between steps; else {pin}copy asynchronously on a "
+                "stream of its own, a step ahead"
+            ),
+        ),
+        "results": Advice(
+            torch=(
+                "{pin}copy less of it, less often, or with non_blocking=True on a stream of its "
+                "own while the next step computes"
+            ),
+            others=(
+                "{pin}copy less of it, less often, or asynchronously on a stream of its own "
+                "while the next step computes"
+            ),
+        ),
+    },
+)
+
+
+def find_copies(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """Copies to and from the host, or between GPUs, that nothing computes beside."""
     chosen = case.chosen(lambda w: w.kind == "copy" and w.activity.bytes > SMALL_COPY, taken)
     if not chosen:
@@ -54,19 +97,21 @@ def copies(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
             scale[i] = scale[i]._replace(expect=0.0, high=0.0)
         if number := OWN_STREAM.get(activity.direction):
             stream[i] = Aside(number, REACH["copy in its place"])
-    change = Change(scale, host=dict.fromkeys(awaiting(case, chosen), CallShare()), stream=stream)
+    change = Change(
+        scale, host=dict.fromkeys(find_awaiting(case, chosen), CallShare()), stream=stream
+    )
     total, time = sum(case.works[i].activity.bytes for i in chosen), case.time(chosen)
     pageable = any(case.works[i].activity.pageable for i in chosen)
     times = {way: case.time(_that_go(case, chosen, way)) for way in WAYS}
     both = min(times.values()) >= BOTH_WAYS * time
     way = max(times, key=lambda name: times[name]) if time and any(times.values()) else ""
-    advice = "advice"
+    advice = ""
     if 2 * case.time(kept) > time:
         advice = "kept"
     elif way == "DtoH" and not both:
         advice = "results"
     yield case.finding(
-        "copies",
+        COPIES,
         chosen,
         change,
         "",
@@ -107,9 +152,20 @@ def _may_stay(case: Case, chosen: Sequence[int]) -> frozenset[int]:
     return frozenset(brought if pieces >= PIECES else ())
 
 
-def small_copies(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:  # noqa: ARG001
+SMALL_COPIES = Words(
+    rule="copy",
+    says=("{count} small copies per step bring {total:.3g} MB to the GPU one by one{waited}"),
+    advice=Advice(
+        torch=("put them into one pinned buffer on the host, and copy that with non_blocking=True"),
+        others="put them into one pinned buffer on the host, and copy that asynchronously",
+    ),
+    idle=True,
+)
+
+
+def find_small_copies(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """Many small tensors that go to the GPU one by one: each costs the host a call, or a wait."""
-    chosen = uploads(case)
+    chosen = find_uploads(case)
     if not chosen:
         return
     first = min(chosen)
@@ -124,16 +180,14 @@ def small_copies(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
 
     # One copy in place of all; the host's work on each stays in part at worst.
     left = REACH["copies in one"]
-    freed = (around - pieces).union(awaiting(case, chosen))
+    freed = (around - pieces).union(find_awaiting(case, chosen))
     host = dict.fromkeys(freed, CallShare(left, left))
     change = Change(merge=dict.fromkeys(chosen - {first}, left), host=host)
     total = sum(case.works[i].activity.bytes for i in chosen)
     waited = len({e.awaits for e in case.hosts.usual.events} & chosen)
     said = f", and the host waits for {waited} of them" if waited else ""
     where = launch_place(case.works[first])
-    yield case.finding(
-        "small_copies", sorted(chosen), change, where, total=total / 1e6, waited=said
-    )
+    yield case.finding(SMALL_COPIES, sorted(chosen), change, where, total=total / 1e6, waited=said)
 
 
 def _calls_between(case: Case, pieces: set[int]) -> set[int]:
@@ -152,7 +206,34 @@ def _calls_between(case: Case, pieces: set[int]) -> set[int]:
     return between
 
 
-def collectives(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+COLLECTIVES = Words(
+    rule="collective",
+    says=(
+        "{count} collectives per step take {ms:.3g} ms, {exposed:.3g} ms of it with nothing "
+        "computing at the same time"
+    ),
+    advice=Advice(
+        others=(
+            "start them before their result is needed, in parallel with what does not need it, and "
+            "look whether one rank waits for another"
+        )
+    ),
+    instead={
+        "gradients": Advice(
+            torch=(
+                "start them as gradients become ready, in buckets (DistributedDataParallel "
+                "does), and look whether one rank waits for another"
+            ),
+            others=(
+                "start them as gradients become ready, in buckets, and look whether one rank "
+                "waits for another"
+            ),
+        ),
+    },
+)
+
+
+def find_collectives(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """Collectives that nothing computes beside.
 
     Of what is sent from one rank to another a single recording does not tell whether it waits for the
@@ -171,11 +252,28 @@ def collectives(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     left = REACH["collective during training" if learns else "collective"]
     aside = Aside(-5, REACH["collective in its place"])
     change = Change(dict.fromkeys(chosen, left), stream=dict.fromkeys(chosen, aside))
-    advice = "gradients" if learns and reduces else "advice"
-    yield case.finding("collectives", chosen, change, "", advice, exposed=exposed / 1e6)
+    advice = "gradients" if learns and reduces else ""
+    yield case.finding(COLLECTIVES, chosen, change, "", advice, exposed=exposed / 1e6)
 
 
-def layouts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+LAYOUTS = Words(
+    rule="layout",
+    says=("{count} kernels per step, {ms:.3g} ms, only put tensors into another order{around}"),
+    advice=Advice(
+        others=(
+            "choose shapes so that no permuted copy is needed, or let the next kernel read strided"
+        )
+    ),
+    instead={
+        "convolved": Advice(
+            torch="keep tensors and model in memory_format=torch.channels_last",
+            others="keep tensors in the order that the convolutions compute in",
+        ),
+    },
+)
+
+
+def find_layouts(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """Tensors that are only put into another order."""
     chosen = case.chosen(lambda w: w.kind == "layout" or is_strided(w), taken)
     if len(chosen) < 2:
@@ -195,11 +293,11 @@ def layouts(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     several = sum(w.kind == "conv" for w in case.works) >= SEVERAL
     round_conv = several and 2 * case.time({*named, *images}) > case.time(chosen)
     yield case.finding(
-        "layouts",
+        LAYOUTS,
         sorted({*chosen, *biases}),
         Change(scale),
         case.say_place(named or chosen),
-        "convolved" if round_conv else "advice",
+        "convolved" if round_conv else "",
         around=" around convolutions" if round_conv else "",
         count=len(chosen),
         ms=case.time(chosen),
@@ -243,10 +341,23 @@ def _biases(case: Case) -> list[int]:
     return [i for i, w in added if w.maker.top.startswith("aten::conv")]
 
 
-def joins(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+JOINS = Words(
+    rule="layout",
+    says="{count} {kernels} per step, {ms:.3g} ms, only put tensors together",
+    advice=Advice(
+        torch=(
+            "allocate the whole once and write each part into its place (a cache that grows: "
+            "index_copy_)"
+        ),
+        others="allocate the whole once and write each part into its place",
+    ),
+)
+
+
+def find_joins(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """Tensors that are only put together: each part is read and written once more."""
     chosen = case.chosen(lambda w: w.kind == "concat", taken)
     if not chosen:
         return
     change = Change(dict.fromkeys(chosen, REACH["join"]))
-    yield case.finding("joins", chosen, change, kernels="kernel" if len(chosen) == 1 else "kernels")
+    yield case.finding(JOINS, chosen, change, kernels="kernel" if len(chosen) == 1 else "kernels")

@@ -11,10 +11,11 @@ from profkit.program.findings.case import (
     REACH,
     SHORT,
     Case,
-    ProgramFinding,
+    StepFinding,
     goes_back,
     of_optimizer,
 )
+from profkit.program.findings.words import Advice, Words
 from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.idle import launch_place
 
@@ -32,7 +33,26 @@ _OF_ONE = re.compile(r"addcdiv")
 _ROOT = re.compile(r"(?<!r)sqrt_kernel")
 
 
-def optimizer(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+OPTIMIZER = Words(
+    rule="optimizer",
+    says=(
+        "the optimiser goes through its {kind} one by one: {count:,} kernels, {ms:.3g} ms on "
+        "the GPU and a launch each"
+    ),
+    advice=Advice(
+        torch="fused=True (torch.optim.Adam, AdamW, SGD)",
+        others="update all parameters with one kernel, or a few",
+    ),
+    instead={
+        "unfused": Advice(
+            torch=("torch.compile {named}'s step, or take one with fused=True (torch.optim.AdamW)"),
+            others="update all parameters with one kernel, or a few",
+        ),
+    },
+)
+
+
+def find_optimizer(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """An optimiser that takes its parameters one by one, or its operations one by one."""
     own = case.chosen(of_optimizer, taken) or _by_name(case, taken)
     names = {i: case.works[i].activity.name for i in own}
@@ -54,9 +74,9 @@ def optimizer(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     kind = "parameters" if len(single) >= len(foreach) else "operations"
     where = first.maker.range or launch_place(first)
     named = _NAMED.search(first.maker.range)
-    advice = "advice" if not named or named[1] in FUSED else "unfused"
+    advice = "" if not named or named[1] in FUSED else "unfused"
     yield case.finding(
-        "optimizer", works, change, where, advice, kind=kind, named=named[1] if named else ""
+        OPTIMIZER, works, change, where, advice, kind=kind, named=named[1] if named else ""
     )
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil, prod
 
-from profkit.program.findings.case import REACH, REACHED, Case, ProgramFinding
+from profkit.program.findings.case import REACH, REACHED, Case, StepFinding
 from profkit.program.findings.floors import Product, matrix_product
+from profkit.program.findings.words import Advice, Words
 from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
@@ -31,7 +32,39 @@ _UNALIGNED = re.compile(r"tensorop_\w*?b?f16\w*_(align[124])\b")
 LONG = 20_000  # nanoseconds: shorter products are bound by other things
 
 
-def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+FP32_PRODUCTS = Words(
+    rule="fp32-matmul",
+    says=(
+        "{count} {what} in float32 run on the FP32 pipes, {ms:.3g} ms per step, while the "
+        "tensor cores are idle"
+    ),
+    advice=Advice(
+        torch=("torch.set_float32_matmul_precision('high') for TF32, or autocast to bfloat16"),
+        others=(
+            "let them use TF32, or give them half precision, where their results may be so exact"
+        ),
+    ),
+    instead={
+        "attention": Advice(
+            others=(
+                "give the attention bfloat16 or float16: no .float() before it, autocast round it"
+            )
+        ),
+        "half": Advice(
+            torch=(
+                "autocast to float16, with torch.amp.GradScaler in training: these tensor cores "
+                "have no TF32"
+            ),
+            others=(
+                "give them float16, where their results may be so exact: these tensor cores "
+                "have no TF32"
+            ),
+        ),
+    },
+)
+
+
+def find_fp32_products(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """Products and convolutions in float32 on FP32 pipes, the tensor cores idle."""
     if case.cc is not None and case.cc < (7, 0):
         return  # no tensor cores before
@@ -45,12 +78,12 @@ def fp32_products(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]
     by_half = (max(1.0, gains[1]), max(1.0, 0.8 * gains[2]), max(1.0, 1.15 * gains[2]))
     scale = {i: _faster(case, i, by_half if i in attention else gains) for i in chosen}
     what = "kernels of attention" if attention == chosen else "products"
-    advice = "advice"
+    advice = ""
     if only_half:
         advice = "half"
     elif 2 * case.time(attention) > case.time(chosen):
         advice = "attention"
-    yield case.finding("fp32_products", chosen, Change(scale), "", advice, what=what)
+    yield case.finding(FP32_PRODUCTS, chosen, Change(scale), "", advice, what=what)
 
 
 def _is_fp32_product(work: StepWork) -> bool:
@@ -72,7 +105,17 @@ def _faster(case: Case, index: int, gains: Sequence[float]) -> Range:
     return Range(*(min(1.0, max(FLOOR, long / gain) / long) for gain in gains))
 
 
-def in_float64(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+IN_FLOAT64 = Words(
+    rule="elementwise-chain",
+    says="{count} kernels per step work in float64, {ms:.3g} ms{products}",
+    advice=Advice(
+        torch="make it float32 where it comes in (numpy's arrays are float64){tf32}",
+        others=("compute in float32 what need not be so exact (preconditioners, inner iterations)"),
+    ),
+)
+
+
+def find_float64(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """Work in float64, which is numpy's and Python's default and seldom a network's need."""
     chosen = case.chosen(_is_float64, taken)
     if not chosen:
@@ -84,13 +127,13 @@ def in_float64(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     if case.language == "others":  # float64 is no default elsewhere: somebody chose it
         scale = {i: reach._replace(low=1.0) for i, reach in scale.items()}
     finding = case.finding(
-        "in_float64",
+        IN_FLOAT64,
         chosen,
         Change(scale),
         products=f", {len(products)} of them products" if products else "",
         tf32=", and let products use TF32" if products else "",
     )
-    yield replace(finding, category="fp32-matmul") if products else finding
+    yield replace(finding, rule="fp32-matmul") if products else finding
 
 
 def _is_float64(work: StepWork) -> bool:
@@ -127,7 +170,22 @@ def tiling(product: Product, activity: Activity, multiprocessors: int) -> Tiling
     return Tiling(tile, tiles, rounds, used)
 
 
-def tails(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+TAILS = Words(
+    rule="kernel",
+    says=(
+        "{count} products, {ms:.3g} ms per step, use {cut.used:.0%} of what their tiles hold: "
+        "{rows} x {columns} is {cut.tiles} tiles of {cut.tile[0]} x {cut.tile[1]}{rounds}"
+    ),
+    advice=Advice(
+        others=(
+            "choose the size or the batch so that tiles fill whole rounds, or multiply several at "
+            "once"
+        )
+    ),
+)
+
+
+def find_tails(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """Products whose tiles hold much more than the result, or leave their last round nearly empty."""
     sms = case.device.multiprocessors if case.device else None
     found: dict[int, tuple[Product, Tiling]] = {}
@@ -145,7 +203,7 @@ def tails(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     worst = max(found, key=lambda i: found[i][0].seconds * (1 - found[i][1].used))
     product, cut = found[worst]
     yield case.finding(
-        "tails",
+        TAILS,
         list(found),
         Change(scale),
         launch_place(case.works[worst]),
@@ -166,7 +224,17 @@ def _products(case: Case, taken: frozenset[int] = frozenset()) -> dict[int, Prod
     return {i: product for i, product in products if product}
 
 
-def misfits(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+MISFITS = Words(
+    rule="kernel",
+    says=(
+        "{count} products have sizes that no 16-byte load fits ({sizes}) and reach {rate:.3g} "
+        "TFLOP/s where others reach {reachable:.3g}: {ms:.3g} ms per step"
+    ),
+    advice=Advice(others="pad the size to a multiple of 64 ({fits} for {size})"),
+)
+
+
+def find_misfits(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """Half-precision products of odd sizes, which run on older and slower kernels."""
     halves = {i: p for i, p in _products(case).items() if p.size == 2}
     fitting = [p.rate for p in halves.values() if not p.misfits]
@@ -183,7 +251,7 @@ def misfits(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     worst = max(odd.values(), key=lambda p: p.seconds)
     sizes = sorted(set(chain.from_iterable(p.misfits for p in odd.values())))
     yield case.finding(
-        "misfits",
+        MISFITS,
         list(odd),
         Change(scale),
         sizes=", ".join(map(str, sizes[-3:])),
@@ -194,7 +262,17 @@ def misfits(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     )
 
 
-def odd_by_name(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
+ODD_BY_NAME = Words(
+    rule="kernel",
+    says=(
+        "{count} products run on kernels for sizes that no 16-byte load fits ({aligned}): "
+        "{ms:.3g} ms per step"
+    ),
+    advice=Advice(others="pad the odd size (a vocabulary, say) to a multiple of 64"),
+)
+
+
+def find_odd_by_name(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """The same where sizes were not recorded: cuBLAS' kernels for odd sizes say so in their names."""
     unsized = case.chosen(lambda w: not w.maker.shapes and w.activity.duration > LONG, taken)
     odd = [i for i in unsized if _UNALIGNED.search(case.works[i].activity.name)]
@@ -203,4 +281,4 @@ def odd_by_name(case: Case, taken: frozenset[int]) -> Iterator[ProgramFinding]:
     left = REACH["padding, newer" if case.cc and case.cc >= (9, 0) else "padding, older"]
     aligned = _UNALIGNED.search(case.longest(odd).activity.name)
     said = aligned[1] if aligned else ""
-    yield case.finding("odd_by_name", odd, Change(dict.fromkeys(odd, left)), aligned=said)
+    yield case.finding(ODD_BY_NAME, odd, Change(dict.fromkeys(odd, left)), aligned=said)

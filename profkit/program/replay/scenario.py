@@ -114,6 +114,9 @@ class Change:
         return replace(before, events=tuple(events), items=tuple(items), tail=tail)
 
 
+UNCHANGED = Change()
+
+
 def _kept_before(model: Model, lost: Mapping[int, float]) -> dict[int, int]:
     """For each item that goes, the one before it on its stream that stays; -1 where there is none.
 

@@ -17,6 +17,11 @@ from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
 from profkit.model.resources import BY_LIMITER, RESOURCES
 from profkit.model.scenario import COVERAGE, SPREAD, expectation
+from profkit.program.example import run_example
+from profkit.program.rules import BY_ID as STEP_RULES
+from profkit.program.rules import RULES as OF_STEPS
+from profkit.program.rules import Example, StepRule, list_words
+from profkit.program.triage import triage_timeline
 from profkit.records.paths import FULL
 from profkit.reports.figures import speedup
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
@@ -27,6 +32,7 @@ from profkit.show.text.terminal import ShowsItself
 
 # Not ncu's: the frame takes it from the record that profkit writes beside a report.
 RECORD = "run record"
+OF_A_STEP = "rule of a step"  # kind of a page
 SHOWN = 3  # measured pairs of a rule
 # What a sentence of triage is filled with: figures, and words that may be left out.
 _FIGURE = re.compile(r"\{(\w+:[^{}]*|count|times|runs|stops|rank|ranks|blocks|sms)\}")
@@ -93,10 +99,10 @@ def explain(name: str) -> Explanation:
     elif behind:
         title = words.LIMITERS.get(limiter, "what limits a launch")
         page = (limiter, "limiter", title, _limiter(limiter, behind))
-    elif of_program := _program_finding(word.lower()):
-        page = (word.lower(), "finding of triage", "what a whole program's step loses", of_program)
     elif (bound := word.lower()) in words.BOUNDS:
         page = (bound, "verdict", words.BOUNDS[bound], _bound(bound))
+    elif step_rule := STEP_RULES.get(word.lower().replace("_", "-")):
+        page = (step_rule.id, OF_A_STEP, step_rule.title, _explain_step_rule(step_rule))
     elif readers:
         read_for = tuple(_named(m.name, m.meaning) for m in readers)
         page = (word, "ncu metric", "read by the catalogue", {"Read for": read_for})
@@ -104,27 +110,45 @@ def explain(name: str) -> Explanation:
         raise ProfkitError(f"no rule and no metric is called {name}", _nearest(word))
     named, kind, title, parts = page
     told = {heading: texts for heading, texts in parts.items() if texts}
+    if kind != OF_A_STEP and named in STEP_RULES:  # the same word of a launch's verdict
+        for heading, texts in _explain_step_rule(STEP_RULES[named]).items():
+            told |= {f"Of a step: {heading}": texts} if texts else {}
     return Explanation(named, kind, title, told)
 
 
-def _program_finding(category: str) -> Parts | None:
-    """Return what triage says of a program under a category, and what to try; None for no category."""
-    from profkit.program.findings.case import WORDS
-
-    own = {rule: said for rule, said in WORDS.items() if said["category"] == category}
-    if not own:
-        return None
-    tried: dict[str, None] = {}
-    for said in own.values():
-        for advice in (
-            said["advice"].values() if isinstance(said["advice"], dict) else [said["advice"]]
-        ):
-            tried[advice] = None
+def _explain_step_rule(rule: StepRule) -> Parts:
+    """Return the page of a rule of triage."""
+    page = pages.read_page(rule.page)
+    said, tried = [], []
+    for words_of_form in list_words(rule.id):
+        said.append(_without_figures(words_of_form.says))
+        tried += [_without_figures(text) for text in words_of_form.list_advice()]
     return {
-        "Says": tuple(_without_figures(said["say"]) for said in own.values()),
-        "Try": tuple(map(_without_figures, tried)),
+        "What happens": (page.hardware,),
+        "How it is seen": (rule.meaning,),
+        "Before": _code(page.before),
+        "After": _code(page.after),
+        "What people do about it": (rule.advice,),
+        "Says": tuple(said),
+        "Try": tuple(dict.fromkeys(tried)),
+        "What its saving is worked out of": (rule.fix,),
+        "What decides": page.thresholds,
+        "False alarms": page.false_alarms,
+        "An example": (_say_example(rule.fires[0]),),
+        "An example that is none": (_say_example(rule.clear[0]),),
         "To see it": (TextSpan("profkit triage -- COMMAND", "code"),),
+        "Official page": (TextSpan(page.official, "link"),),
     }
+
+
+def _say_example(example: Example) -> str:
+    """Return what triage says first of an example, and of what."""
+    of = triage_timeline(run_example(example))
+    step = f"a step of {of.split.period / 1e6:.3g} ms, {len(of.steps.typical.works)} launches"
+    if of.verdict.category:
+        return f"{step}: {of.verdict.category}: {of.verdict.say}"
+    first = of.findings[0]
+    return f"{step}: {first.cause} (saves about {first.saving.expected:.3g} ms)"
 
 
 def _without_figures(text: str) -> str:
@@ -133,7 +157,7 @@ def _without_figures(text: str) -> str:
 
 
 def _nearest(name: str) -> str:
-    lower = {n.lower(): n for n in (*BY_ID, *CATALOGUE, *words.BOUNDS, *words.WAITS)}
+    lower = {n.lower(): n for n in (*BY_ID, *STEP_RULES, *CATALOGUE, *words.BOUNDS, *words.WAITS)}
     near = difflib.get_close_matches(name.lower().replace(" ", "-"), lower, 3, 0.5)
     if not near:
         return "profkit explain lists them all"
@@ -307,11 +331,26 @@ def index() -> Iterator[Block]:
     """Yield every rule, every metric and every word of the verdict, one entry each."""
     yield blocks.Heading("Rules")
     yield from (blocks.ListItem(_named(rule.id, rule.title)) for rule in ALL)
+    yield blocks.Heading("Rules of a program's step (profkit triage)")
+    yield from (blocks.ListItem(_named(rule.id, rule.title)) for rule in OF_STEPS)
     yield blocks.Heading("Words of the verdict")
     for word, meaning in (words.BOUNDS | words.LIMITERS).items():
         yield blocks.ListItem(_named(word, meaning))
     yield blocks.Heading("Metrics (columns of the frame)")
     yield from (blocks.ListItem(_about(metric)) for metric in CATALOGUE.values())
+
+
+def _link_rule(rule: StepRule) -> Words:
+    return (TextSpan(rule.id, "link"),)
+
+
+def _title_rule(rule: StepRule) -> Words:
+    return rule.title
+
+
+def _page_of_step(rule: StepRule) -> Explanation:
+    parts = {heading: texts for heading, texts in _explain_step_rule(rule).items() if texts}
+    return Explanation(rule.id, OF_A_STEP, rule.title, parts)
 
 
 def reference() -> Iterator[Block]:
@@ -326,6 +365,10 @@ def reference() -> Iterator[Block]:
     yield grid(ALL, columns)
     for rule in ALL:
         yield from explain(rule.id).blocks()
+    yield blocks.Heading("Rules of a program's step")
+    yield grid(OF_STEPS, {"rule": _link_rule, "said when": _title_rule})
+    for of_step in OF_STEPS:
+        yield from _page_of_step(of_step).blocks()
     yield blocks.Heading("Metrics")
     of_metrics: Columns[Metric] = {
         "metric": lambda metric: TextSpan(metric.name, "code"),

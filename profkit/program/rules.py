@@ -1,0 +1,353 @@
+"""The rules of a step: one for each category that triage says first, found in this order in explain.
+
+What can be found is in findings/, one function for each form of a rule; ORDER there says in which order
+they are asked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from profkit.judge.rule import Rule
+from profkit.program.example import BusyHost, Copy, Kernel, Part, Wait
+from profkit.program.findings import fusion, host, kernels, moves, optimizers, products
+from profkit.program.findings.case import Case
+from profkit.program.findings.words import Words
+
+PAGES = Path(__file__).parent / "pages"
+Example = tuple[Part, ...]
+StepRule = Rule[Case, Example]
+
+GEMM = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT"
+SGEMM = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8_ffma_execute_kernel__5x_cublas"
+_LOOP = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::{}, "
+    "std::array<char*, {}ul> >(int)"
+)
+MULTIPLY = _LOOP.format("BinaryFunctor<float, float, float, at::native::MulFunctor<float> >", 3)
+EXPONENTIAL = _LOOP.format("exp_kernel_cuda", 2)
+ADDCDIV = _LOOP.format("addcdiv_cuda_kernel", 4)
+SOFTMAX = (
+    "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, float, float, float>(float*)"
+)
+ADD_INTO = "void at::native::indexFuncLargeIndex<float, long, unsigned int, 2, 2, -2, true>(int)"
+CONVOLUTION = (
+    "sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_cudnn"
+)
+TO_CHANNELS_LAST = (
+    "void cudnn::engines_precompiled::nchwToNhwcKernel<__half, __half, float, false>(int)"
+)
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+PRODUCT = Kernel(name=GEMM, us=200.0)
+# What the host launches far faster than the GPU works, on the tensor cores, without a wait.
+LARGE_PRODUCTS = (PRODUCT,) * 10
+FUSED_ATTENTION = Kernel(
+    name="pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4> >", us=200.0
+)
+SCORES = Kernel(name=GEMM, us=150.0, op="aten::bmm", sizes=((64, 2048, 64), (64, 64, 2048)))
+WEIGHTS = Kernel(name=SOFTMAX, us=400.0, op="aten::softmax", sizes=((4, 16, 2048, 2048),))
+VALUES = Kernel(name=GEMM, us=150.0, op="aten::bmm", sizes=((64, 2048, 2048), (64, 2048, 64)))
+UPDATE = Kernel(name=ADDCDIV, us=3.0, within="Optimizer.step#AdamW.step")
+UPDATE_ALL = Kernel(
+    name="void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4> >()",
+    us=300.0,
+    within="Optimizer.step#AdamW.step",
+)
+
+
+SMALL = Kernel(name=MULTIPLY, us=2.0)
+SMALL_KERNELS = (SMALL,) * 100
+AUGMENT = BusyHost(us=6000.0, function="train.py(42): augment")
+READ_VALUE = Wait(op="aten::item")
+PAGEABLE = Copy(bytes=40_000_000, us=5000.0)
+PAGEABLE_BACK = Copy(bytes=40_000_000, us=10_000.0, direction="DtoH")
+PINNED = Copy(bytes=1_000_000, us=19.0, pageable=False)
+REDUCE = Kernel(name=ALL_REDUCE, us=800.0, stream=20, after=7)
+AFTER_REDUCE = Kernel(name=GEMM, us=50.0, after=20)
+SCALE = Kernel(name=MULTIPLY, us=250.0, op="aten::div")
+LAYER = (PRODUCT, SCORES, SCALE, WEIGHTS, VALUES)
+FUSED_LAYER = (PRODUCT, FUSED_ATTENTION)
+FLOAT_PRODUCT = Kernel(name=SGEMM, us=600.0)
+FLOAT_PRODUCTS = (FLOAT_PRODUCT,) * 8
+LONG_MULTIPLY = Kernel(name=MULTIPLY, us=60.0)
+LONG_EXPONENTIAL = Kernel(name=EXPONENTIAL, us=40.0)
+ACTIVATION = Kernel(name=MULTIPLY, us=20.0)
+CONVERT = Kernel(name=TO_CHANNELS_LAST, us=60.0)
+CONVOLVE = Kernel(name=CONVOLUTION, us=150.0)
+ADD_ROWS = Kernel(
+    name=ADD_INTO,
+    us=900.0,
+    op="aten::index_add_",
+    sizes=((64, 256), (), (262144,), (262144, 256)),
+    types=("float", "Scalar", "long int", "float"),
+    blocks=1056,
+)
+FEW_BLOCKS = Kernel(name="my_softmax", us=1500.0, blocks=16)
+SLOW_SOFTMAX = Kernel(
+    name=SOFTMAX, us=1500.0, op="aten::softmax", sizes=((8192, 8192),), types=("float",)
+)
+NOT_COUNTED = Kernel(name="advance_kernel", us=1500.0)
+
+
+def _page(name: str) -> Path:
+    return PAGES / f"{name}.md"
+
+
+HOST_LAUNCH: StepRule = Rule(
+    id="host-launch",
+    title="the GPU waits for the host to launch its next kernel",
+    meaning=(
+        "The GPU is idle, and what it waits for is a launch: the time between the end of a kernel "
+        "and the launch of the next one is summed, apart from waits and copies. A long pause "
+        "between two launches, in which the host works on something of its own, is a finding of its own."
+    ),
+    advice=(
+        "Launch less often: capture the step in a CUDA graph, compile it, take larger batches. "
+        "Where the host works on something of its own, let it do so ahead, in another process."
+    ),
+    checks=(host.find_slow_launches, host.find_own_work),
+    fix=(
+        "The replay takes the host's time for launches, or its pauses, down to what a graph or "
+        "work done ahead leaves: 3 % of launches is expected, 35 % at worst."
+    ),
+    fires=(SMALL_KERNELS, (AUGMENT, *LARGE_PRODUCTS)),
+    clear=(LARGE_PRODUCTS,),
+    page=_page("host-launch"),
+)
+HOST_SYNC: StepRule = Rule(
+    id="host-sync",
+    title="the host stops until the GPU is done, and then the GPU waits for it",
+    meaning=(
+        "A call of the host returns when the GPU has finished something (a value is read, the "
+        "device is waited for, memory is allocated), and until the next launch arrives the GPU "
+        "is idle. The calls, their operators and lines are counted, and the idle time after them."
+    ),
+    advice=(
+        "Keep the value on the GPU, or read it a step later; use sizes that are known; keep "
+        "buffers instead of allocating in each step."
+    ),
+    checks=(host.find_waits, host.find_allocations),
+    fix="The replay lets the host go on where it waited; what computed an unwanted value may go.",
+    fires=((PRODUCT, READ_VALUE) * 10,),
+    clear=(LARGE_PRODUCTS,),
+    page=_page("host-sync"),
+)
+COPY: StepRule = Rule(
+    id="copy",
+    title="nothing computes while data move between the host and the GPU",
+    meaning=(
+        "Copies to and from the host, with their bytes, rate and kind of memory; and how long the "
+        "GPU does nothing but copy."
+    ),
+    advice=(
+        "Keep on the GPU what does not change; pin the host's memory and copy with "
+        "non_blocking=True on a stream of its own, a step ahead; put many small copies into one."
+    ),
+    checks=(moves.find_copies, moves.find_small_copies),
+    fix=(
+        "The replay gives each copy the rate of pinned memory and a stream of its own; what may "
+        "stay on the GPU is not copied at all."
+    ),
+    fires=((PAGEABLE, *LARGE_PRODUCTS), (*LARGE_PRODUCTS, PAGEABLE_BACK)),
+    clear=(LARGE_PRODUCTS, (PINNED, *LARGE_PRODUCTS)),
+    page=_page("copy"),
+)
+COLLECTIVE: StepRule = Rule(
+    id="collective",
+    title="nothing computes while ranks exchange data",
+    meaning=(
+        "Collectives are recognized by the names of their kernels (NCCL and those of inference "
+        "servers); what counts is the time in which nothing else runs. With a recording of every "
+        "rank, waiting for another rank is distinguished from transferring."
+    ),
+    advice=(
+        "Start collectives before their result is needed, in buckets as gradients become ready; "
+        "give the ranks equal parts."
+    ),
+    checks=(moves.find_collectives,),
+    fix="The replay puts collectives on a stream of their own; at worst all of it stays exposed.",
+    fires=((*LARGE_PRODUCTS[:5], REDUCE, AFTER_REDUCE),),
+    clear=(LARGE_PRODUCTS,),
+    page=_page("collective"),
+)
+OPTIMIZER: StepRule = Rule(
+    id="optimizer",
+    title="the optimizer updates its parameters one by one",
+    meaning=(
+        "Kernels inside of the optimizer's range, or by what only an optimizer does (addcdiv, "
+        "roots of many sizes): many that each update one parameter, or do one operation for all."
+    ),
+    advice="Take an optimizer with fused=True, or compile its step.",
+    checks=(optimizers.find_optimizer,),
+    fix="The replay puts one kernel in place of all of them, which moves the bytes that Adam needs.",
+    fires=((*LARGE_PRODUCTS, *(UPDATE,) * 360),),
+    clear=((*LARGE_PRODUCTS, UPDATE_ALL),),
+    page=_page("optimizer"),
+)
+ATTENTION_UNFUSED: StepRule = Rule(
+    id="attention-unfused",
+    title="attention writes its scores to memory and reads them again",
+    meaning=(
+        "Two products with a softmax between them, whose sizes (or times, where no sizes were "
+        "recorded) are those of scores and values; with what runs between them."
+    ),
+    advice="Call torch.nn.functional.scaled_dot_product_attention, or a fused attention by name.",
+    checks=(fusion.find_attention,),
+    fix=(
+        "The replay leaves 60 % of the products' time (33 to 110 %), and nothing of what runs "
+        "between them."
+    ),
+    fires=(LAYER * 4,),
+    clear=(FUSED_LAYER * 4, (*LARGE_PRODUCTS, WEIGHTS)),
+    page=_page("attention-unfused"),
+)
+FP32_MATMUL: StepRule = Rule(
+    id="fp32-matmul",
+    title="products run in float32 or float64 where tensor cores could run them",
+    meaning=(
+        "Products, convolutions and attention whose kernels use the FP32 or FP64 pipes, by their "
+        "names or by the types of their operators, on a GPU with tensor cores for them."
+    ),
+    advice=(
+        "Allow TF32 (torch.set_float32_matmul_precision('high')), or autocast to bfloat16, where "
+        "the results may be that exact."
+    ),
+    checks=(products.find_fp32_products, products.find_float64),
+    fix=(
+        "The replay makes each product as much faster as the GPU's table says: on an H200 TF32 is "
+        "5.5 times as fast as float32 (3 to 13)."
+    ),
+    fires=(FLOAT_PRODUCTS,),
+    clear=(LARGE_PRODUCTS,),
+    page=_page("fp32-matmul"),
+)
+ELEMENTWISE_CHAIN: StepRule = Rule(
+    id="elementwise-chain",
+    title="elementwise kernels follow each other, each reading what the last one wrote",
+    meaning=(
+        "Runs of at least three elementwise kernels on one stream (norms, softmaxes, reductions "
+        "and joins between them count), of one direction of the training; casts that are made "
+        "again and again."
+    ),
+    advice="Compile the function that they are in, or write one kernel; cast each tensor once.",
+    checks=(fusion.find_autocasts, fusion.find_elementwise, fusion.find_casts),
+    fix=(
+        "The replay puts one kernel in place of each run, which reads the run's inputs and writes "
+        "its result; a cast of a tensor that was cast before goes."
+    ),
+    fires=((PRODUCT, PRODUCT, *(LONG_MULTIPLY, LONG_EXPONENTIAL) * 6),),
+    clear=(LARGE_PRODUCTS, (PRODUCT, ACTIVATION) * 8),
+    page=_page("elementwise-chain"),
+)
+LAYOUT: StepRule = Rule(
+    id="layout",
+    title="kernels only put tensors into another order, or together",
+    meaning=(
+        "Transposing copies, conversions between channels first and last, and concatenations, by "
+        "operator and by the names of their kernels."
+    ),
+    advice=(
+        "Keep tensors in the order that the next kernel reads (memory_format=channels_last round "
+        "convolutions); write parts into their place instead of joining them."
+    ),
+    checks=(moves.find_layouts, moves.find_joins),
+    fix="The replay leaves a fifth of each copy round convolutions, and 60 % of others.",
+    fires=((CONVERT, CONVOLVE) * 6,),
+    clear=((CONVOLVE,) * 12,),
+    page=_page("layout"),
+)
+ATOMICS: StepRule = Rule(
+    id="atomics",
+    title="many threads add into the same few places, and wait for one another",
+    meaning=(
+        "Kernels that add by index or scatter, at least twice as long as the bytes of their "
+        "operator need; where the sizes are not known, those that take a fifth of the step."
+    ),
+    advice="Sort or group rows by their target and sum each group; sum in shared memory first.",
+    checks=(kernels.find_contended_atomics,),
+    fix="The replay leaves 1.5 times what the bytes need (0.6 to 4.5 times).",
+    fires=((PRODUCT, PRODUCT, ADD_ROWS),),
+    clear=(LARGE_PRODUCTS,),
+    page=_page("atomics"),
+)
+KERNEL: StepRule = Rule(
+    id="kernel",
+    title="one kernel is at fault: too few blocks, an unlucky size, far from what its bytes need",
+    meaning=(
+        "A kernel that takes a good part of the step and is far from its floor: the bytes and "
+        "operations of its operator at the rates that the GPU reaches, its grid against the "
+        "number of multiprocessors, or counters that were taken of it."
+    ),
+    advice=(
+        "Pad odd sizes to a multiple of 64, split the work into more blocks, take topk instead of "
+        "a sort; else count the kernel (profkit profile) and see its diagnosis."
+    ),
+    checks=(
+        products.find_misfits,
+        products.find_odd_by_name,
+        products.find_tails,
+        kernels.find_sorts,
+        kernels.find_small_grid,
+        kernels.find_slow,
+    ),
+    fix="The replay gives the kernel the time of its floor, with the interval of its kind.",
+    fires=((PRODUCT, PRODUCT, FEW_BLOCKS), (PRODUCT, PRODUCT, SLOW_SOFTMAX)),
+    clear=(LARGE_PRODUCTS,),
+    page=_page("kernel"),
+)
+HEALTHY: StepRule = Rule(
+    id="healthy",
+    title="the GPU computes nearly all the time, near what its kernels need",
+    meaning=(
+        "The GPU computes in at least 85 % of the step, half of that or more in kernels that are "
+        "known to be near their floor, and nothing that was looked for saves 5 %."
+    ),
+    advice="Compute less (a smaller model, lower precision), or look into the kernels.",
+    checks=(),
+    fix="Nothing is replayed.",
+    fires=(LARGE_PRODUCTS,),
+    clear=(SMALL_KERNELS, FLOAT_PRODUCTS),
+    page=_page("healthy"),
+)
+UNKNOWN: StepRule = Rule(
+    id="unknown",
+    title="nothing was found, and too little is known to call the step healthy",
+    meaning=(
+        "The GPU is idle for a reason that was not recorded, most of its time goes to kernels of "
+        "which nobody knows what they need, or the replay of the unchanged step misses the "
+        "recording by more than 5 %. The largest of what is not known is named."
+    ),
+    advice="Record what is named: all streams and ranks, graph nodes, operators, or counters.",
+    checks=(),
+    fix="Nothing is replayed.",
+    fires=((NOT_COUNTED, PRODUCT),),
+    clear=(LARGE_PRODUCTS,),
+    page=_page("unknown"),
+)
+RULES = (
+    HOST_LAUNCH,
+    HOST_SYNC,
+    COPY,
+    COLLECTIVE,
+    OPTIMIZER,
+    ATTENTION_UNFUSED,
+    FP32_MATMUL,
+    ELEMENTWISE_CHAIN,
+    LAYOUT,
+    ATOMICS,
+    KERNEL,
+    HEALTHY,
+    UNKNOWN,
+)
+BY_ID = {rule.id: rule for rule in RULES}
+
+
+def list_words(rule: str) -> list[Words]:
+    """Return the words of each form of a rule."""
+    found = []
+    for module in (fusion, host, kernels, moves, optimizers, products):
+        for value in vars(module).values():
+            if isinstance(value, Words) and value.rule == rule:
+                found.append(value)
+    return found
