@@ -2,47 +2,33 @@
 
     python tools/schemas.py
 
-Each is made (msgspec) of the type that the document's writer returns, or of the classes in it: what
-a class says of itself is in its `JSON`. Whatever a test prints is held to its schema
+msgspec makes each of the type that a verb prints. Whatever a test prints is held to its schema
 (tests/documents.py).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from functools import cache, reduce
-from operator import or_
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import (
-    Any,
-    Literal,
-    TypedDict,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from typing import Any, Literal, TypedDict, get_args, get_type_hints
 
 import msgspec
 
 from profkit.diagnosis.launches import HotLine, NvidiaRule
 from profkit.diagnosis.rule import SourceShare
-from profkit.errors import ProfkitError
-from profkit.evidence.claims import Verified
+from profkit.evidence.claims import ClaimsDocument
 from profkit.evidence.compare import Compared
-from profkit.evidence.counters import Both
 from profkit.evidence.gate import GateReport
-from profkit.evidence.ladder import Ladder, Summary
-from profkit.evidence.noise import HistoryStep, MachineNoise
+from profkit.evidence.ladder import LaddersDocument, SummaryDocument
+from profkit.evidence.noise import HistoryDocument, NoiseDocument
+from profkit.evidence.tables import ColumnsDocument, QueryDocument
 from profkit.files import write_text
 from profkit.measure.capture import CapturedEntry
 from profkit.measure.check import Check
 from profkit.measure.cuda.device import Gpu
 from profkit.measure.cuda.library import GraphLaunch
-from profkit.measure.ladder import Compiled, ListedVariant
+from profkit.measure.ladder import BuildDocument, ListedVariant
 from profkit.measure.variants.toolchain import Inspection
 from profkit.model.launch import Missing
 from profkit.model.scenario import Expectation
@@ -89,13 +75,6 @@ class BenchDocument(TypedDict):
     cases: dict[str, list[TimedRow]]
 
 
-class BuildDocument(TypedDict):
-    """What `profkit check --build-only --json` prints."""
-
-    schema: Literal["profkit.build/1"]
-    builds: list[Compiled]
-
-
 class CaptureDocument(TypedDict):
     """What `profkit capture --json` prints."""
 
@@ -108,20 +87,6 @@ class CheckDocument(TypedDict):
 
     schema: Literal["profkit.check/1"]
     checks: list[Check]
-
-
-class ClaimsDocument(TypedDict):
-    """What `profkit claims --json` prints: each claim with its answer."""
-
-    schema: Literal["profkit.claims/1"]
-    files: list[Verified]
-
-
-class ColumnsDocument(TypedDict):
-    """What `profkit query --json` without a question prints: the columns that there are."""
-
-    schema: Literal["profkit.history/1"]
-    columns: list[dict[str, str]]
 
 
 class NearBorderEntry(TypedDict):
@@ -199,20 +164,6 @@ class DoctorDocument(TypedDict):
     findings: list[Inspection]
 
 
-class HistoryDocument(TypedDict):
-    """What `profkit history --json` prints."""
-
-    schema: Literal["profkit.history/1"]
-    steps: list[HistoryStep]
-
-
-class LaddersDocument(TypedDict):
-    """What `profkit ladder --json` prints: each variant against its parent."""
-
-    schema: Literal["profkit.ladders/1"]
-    ladders: list[Ladder]
-
-
 class ListDocument(TypedDict):
     """What `profkit list --json` prints."""
 
@@ -228,25 +179,11 @@ class NewDocument(TypedDict):
     files: list[str]
 
 
-class NoiseDocument(TypedDict):
-    """What `profkit bench --aa N --json` prints."""
-
-    schema: Literal["profkit.noise/1"]
-    machines: list[MachineNoise]
-
-
 class ProfileDocument(TypedDict):
     """What `profkit profile --variant NAME --json` prints: run records, with problem_message each."""
 
     schema: Literal["profkit.profile/1"]
     runs: list[Record]
-
-
-class QueryDocument(TypedDict):
-    """What `profkit query QUESTION --json` prints."""
-
-    schema: Literal["profkit.query/1"]
-    rows: list[dict[str, Any]]
 
 
 class StreamedDocument(TypedDict):
@@ -257,13 +194,6 @@ class StreamedDocument(TypedDict):
     known: int
     launches: int
     not_ok: list[str]
-
-
-class SummaryDocument(TypedDict):
-    """What `profkit decide VARIANT --json` prints: one variant against others."""
-
-    schema: Literal["profkit.summary/1"]
-    summaries: list[Summary]
 
 
 class TrialEntry(TypedDict):
@@ -345,82 +275,34 @@ DOCUMENTS = (
 RUN = "profkit.run/1"
 
 
-def every() -> dict[str, dict[str, Any]]:
+def make_schemas() -> dict[str, dict[str, Any]]:
     """Name -> schema of every document; two documents of one name are either of the two."""
     types: dict[str, list[Any]] = {}
-    for document in map(_printed_as, DOCUMENTS):
-        (name,) = get_args(get_type_hints(document)["schema"])
-        types.setdefault(name, []).append(document)
-    run = _schema(RUN, [Record], "The run record <variant>.json next to a report.")
-    return {RUN: run, **{name: _schema(name, of) for name, of in types.items()}}
+    for document in DOCUMENTS:
+        types.setdefault(_schema_name(document), []).append(document)
+    schemas = {RUN: make_schema(RUN, [Record], "The run record <variant>.json next to a report.")}
+    for name, kinds in types.items():
+        schemas[name] = make_schema(name, kinds)
+    return schemas
 
 
-def _printed_as(hint: Any) -> Any:
-    """The type of what is printed of a type: a class that is a Document is an object of its `JSON`."""
-    kind, parts = get_origin(hint), [_printed_as(part) for part in get_args(hint)]
-    if kind in (Union, UnionType):
-        return reduce(or_, parts)
-    if kind in (list, tuple, dict, Mapping):
-        return dict[parts[0], parts[1]] if kind in (dict, Mapping) else list[parts[0]]
-    if kind is Both:
-        name = f"Both {getattr(parts[0], '__name__', '')}"
-        return _object(name, Both.__doc__, (("before", parts[0]), ("after", parts[0])))
-    if is_typeddict(hint):
-        hints = get_type_hints(hint)
-        printed = {key: _printed_as(of) for key, of in hints.items()}
-        return (
-            hint
-            if printed == hints
-            else _object(hint.__name__, hint.__doc__, tuple(printed.items()))
-        )
-    written = isinstance(hint, type) and issubclass(hint, Document) and hint.JSON
-    return _of_document(hint) if written else str if hint is ProfkitError else hint
+def _schema_name(document: Any) -> str:
+    """Return what a document calls itself: its tag, or its `schema`."""
+    if issubclass(document, msgspec.Struct):
+        return str(document.__struct_config__.tag)
+    (name,) = get_args(get_type_hints(document)["schema"])
+    return str(name)
 
 
-@cache
-def _of_document(kind: Any) -> Any:
-    keys: dict[str, Any] = {}
-    for word in kind.JSON.split():
-        path, _, only = word.removesuffix("?").partition(":")
-        hint = kind
-        for name in path.split("."):
-            hint = _attribute(hint, name)
-        if only:
-            several = get_origin(hint) is tuple
-            one = get_args(hint)[0] if several else hint
-            inner = ((key, _printed_as(_attribute(one, key))) for key in only.split(","))
-            hint = _object(f"{one.__name__} of {kind.__name__}", one.__doc__, tuple(inner))
-            hint = list[hint] if several else hint
-        printed = _printed_as(hint)
-        keys[path.rpartition(".")[2]] = printed | None if word.endswith("?") else printed
-    return _object(kind.__name__, kind.__doc__, tuple(keys.items()))
-
-
-def _attribute(kind: Any, name: str) -> Any:
-    """The type of an attribute, as `Document` finds it."""
-    if get_origin(kind) in (Union, UnionType):
-        kind = next(part for part in get_args(kind) if part is not NoneType)
-    hints = get_type_hints(kind)
-    name = name if name in hints or hasattr(kind, name) else name.removesuffix("_s")
-    member = getattr(kind, name, None)
-    if isinstance(member, property):
-        return get_type_hints(member.fget)["return"]
-    return hints[name] if name in hints else Literal[member]
-
-
-@cache
-def _object(name: str, about: str | None, keys: tuple[tuple[str, Any], ...]) -> Any:
-    kind: Any = TypedDict(name, dict(keys))  # type: ignore[operator]
-    kind.__doc__ = about
-    return kind
-
-
-def _schema(name: str, types: Iterable[Any], about: str = "") -> dict[str, Any]:
-    refs, parts = msgspec.json.schema_components(types, schema_hook=_hook)
-    about = about or " ".join(parts[ref["$ref"].rpartition("/")[2]]["description"] for ref in refs)
+def make_schema(name: str, types: Iterable[Any], about: str = "") -> dict[str, Any]:
+    refs, parts = msgspec.json.schema_components(types, schema_hook=_schema_of_text)
+    about = about or " ".join(parts[_part_of(ref)]["description"] for ref in refs)
     if "Record" in parts:  # how it is written: profkit.records.store
         del parts["Record"]["properties"]["path"]
         parts["Header"] = {"type": ["object", "null"]}
+    for kind in _documents_in(Document):
+        if kind.__name__ in parts:
+            _keep_printed(parts[kind.__name__])
     either = refs[0] if len(refs) == 1 else {"anyOf": list(refs)}
     named = {"type": "object", "properties": {"schema": {"const": name}}, "required": ["schema"]}
     return {
@@ -429,24 +311,57 @@ def _schema(name: str, types: Iterable[Any], about: str = "") -> dict[str, Any]:
         "description": about,
         **named,
         **either,
-        "$defs": _printed(parts),
+        "$defs": _allow_null(_referenced_parts(refs, parts)),
     }
 
 
-def _hook(kind: type) -> dict[str, Any]:
-    """Of what msgspec does not know: a path, which no document holds."""
-    if issubclass(kind, Path):
-        return {"type": "string"}
-    raise NotImplementedError(kind)
+def _documents_in(kind: type[Document]) -> Iterator[type[Document]]:
+    yield kind
+    for part in kind.__subclasses__():
+        yield from _documents_in(part)
 
 
-def _printed(schema: Any) -> Any:
-    """As it is printed: a number that is none (NaN, infinity) is null, wherever it stands."""
+def _keep_printed(part: dict[str, Any]) -> None:
+    """Leave out what no document shows; each of the other keys is always written."""
+    properties = part["properties"]
+    for key in [key for key, of in properties.items() if of.get("unprinted")]:
+        del properties[key]
+    part["required"] = list(properties)
+
+
+def _referenced_parts(refs: Iterable[Any], parts: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts that are left, without those that only an unprinted field had."""
+    waiting, found = list(refs), dict[str, Any]()
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list | tuple):
+            waiting += one
+        elif isinstance(one, str) and one.startswith("#/$defs/"):
+            name = one.removeprefix("#/$defs/")
+            if name not in found:
+                found[name] = parts[name]
+                waiting.append(parts[name])
+    return {name: found[name] for name in parts if name in found}
+
+
+def _part_of(ref: dict[str, Any]) -> str:
+    return str(ref["$ref"]).rpartition("/")[2]
+
+
+def _schema_of_text(_: type) -> dict[str, Any]:
+    """Return the schema of what is written as text: a path, an error; and of what is unprinted."""
+    return {"type": "string"}
+
+
+def _allow_null(schema: Any) -> Any:
+    """Return it as it is printed: a number that is none (NaN, infinity) is null, wherever it is."""
     if isinstance(schema, list):
-        return [_printed(part) for part in schema]
+        return [_allow_null(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    out = {key: _printed(of) for key, of in schema.items() if key != "default"}
+    out = {key: _allow_null(of) for key, of in schema.items() if key != "default"}
     return {**out, "type": ["number", "null"]} if out.get("type") == "number" else out
 
 
@@ -457,5 +372,5 @@ def file_of(name: str) -> Path:
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    for name, schema in every().items():
+    for name, schema in make_schemas().items():
         write_text(file_of(name), json.dumps(schema, indent=1) + "\n")

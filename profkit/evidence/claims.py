@@ -19,6 +19,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal, get_args
 
+import msgspec
+from msgspec import structs
+
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import GateResult, compare_times
 from profkit.evidence.conditions import refusals_of
@@ -27,7 +30,7 @@ from profkit.evidence.stats import Interval, TimeComparison
 from profkit.evidence.users_code import try_users_code
 from profkit.files import is_file, resolve_path
 from profkit.model.launch import NotCollected
-from profkit.records.store import Document
+from profkit.records.store import Document, Unprinted
 from profkit.reports.metrics import CATALOGUE
 
 ClaimVerdict = Literal["holds", "fails", "undecided"]
@@ -132,37 +135,36 @@ def gate(name: str, claims: Sequence[Claim], binding: bool = True) -> Gate:
 ClaimOutcome = Literal["holds", "fails", "undecided", "errored"]
 
 
-@dataclass(frozen=True)
-class TriedClaim(Document):
+class TriedClaim(Document, frozen=True, kw_only=True):
     """A claim and its outcome."""
 
-    JSON = (
-        "claim.name claim.sentence claim.who outcome said.because said.numbers said.collect "
-        "said.computed"
-    )
-
-    claim: Claim
-    outcome: ClaimOutcome
-    answer: Answer | None = None
-    error: str = ""  # what went wrong when it errored
-
-    @property
-    def said(self) -> Answer:
-        """Its answer; of one that errored, the error."""
-        return self.answer or Answer("undecided", self.error)
+    name: str = ""
+    sentence: str = ""
+    who: str = ""
+    outcome: ClaimOutcome = "errored"
+    because: str = ""  # of one that errored, what went wrong
+    numbers: Mapping[str, Number] = msgspec.field(default_factory=dict)
+    collect: tuple[str, ...] = ()  # commands that would decide it
+    computed: tuple[str, ...] = ()
+    needs: Unprinted[tuple[str, ...]] = ()  # the runs that it looks at, as "variant.case"
 
 
-@dataclass(frozen=True)
-class Verified(Document):
+class Verified(Document, frozen=True, kw_only=True):
     """One file of claims; `error` says why it could not be loaded, if it could not."""
 
-    JSON = "path title error? claims gates"
-
-    path: Path
-    title: str
+    path: Path = msgspec.field(default_factory=Path)
+    title: str = ""
+    error: str | None = None
     claims: tuple[TriedClaim, ...] = ()
     gates: tuple[GateResult, ...] = ()
-    error: str = ""
+
+
+class ClaimsDocument(
+    Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.claims/1"
+):
+    """What `profkit claims --json` prints: each claim with its answer."""
+
+    files: tuple[Verified, ...] = ()
 
 
 def verify_claim_files(paths: Iterable[str | Path], evidence: Evidence) -> tuple[Verified, ...]:
@@ -182,13 +184,14 @@ def exit_status(results: Iterable[Verified]) -> int:
 
 def _verify_file(path: Path, evidence: Evidence) -> Verified:
     if not is_file(path):
-        return Verified(path, path.stem, error="no such file")
+        return Verified(path=path, title=path.stem, error="no such file")
     with _importable(resolve_path(path.parent)):
         try:
             verified, why = try_users_code(path, lambda: _try_all(path, _load(path), evidence))
         except ProfkitError as error:
-            return Verified(path, path.stem, error=f"{error.message} {error.hint}".strip())
-    return verified or Verified(path, path.stem, error=why)
+            why = f"{error.message} {error.hint}".strip()
+            return Verified(path=path, title=path.stem, error=why)
+    return verified or Verified(path=path, title=path.stem, error=why)
 
 
 def _try_all(path: Path, module: ModuleType, evidence: Evidence) -> Verified:
@@ -203,8 +206,10 @@ def _try_all(path: Path, module: ModuleType, evidence: Evidence) -> Verified:
     results = []
     for g in gates:
         failing = tuple(c.name for c in g.claims if judged[c].outcome != "holds")
-        results.append(GateResult(g.name, not failing, g.binding, failing))
-    return Verified(path, first_line, tuple(judged.values()), tuple(results))
+        results.append(GateResult(name=g.name, met=not failing, binding=g.binding, failing=failing))
+    return Verified(
+        path=path, title=first_line, claims=tuple(judged.values()), gates=tuple(results)
+    )
 
 
 _LARGEST = 1 << 1023  # of a whole number: every reader of JSON has it as a float
@@ -286,9 +291,19 @@ def _judge(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
     except ProfkitError as mistake:
         error = f"{mistake.message} {mistake.hint}".strip()
     error = error or _check_answer(answer)
+    tried = TriedClaim(
+        name=claim.name, sentence=claim.sentence, who=claim.who, needs=claim.needs, because=error
+    )
     if error or answer is None:
-        return TriedClaim(claim, "errored", error=error)
-    return TriedClaim(claim, answer.verdict, answer)
+        return tried
+    return structs.replace(
+        tried,
+        outcome=answer.verdict,
+        because=answer.because,
+        numbers=answer.numbers,
+        collect=tuple(answer.collect),
+        computed=tuple(answer.computed),
+    )
 
 
 def _not_collected(metric: str) -> Answer:

@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from math import isnan
+from math import isnan, nan
 from operator import eq
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.evidence import counters, stats
@@ -21,7 +23,7 @@ from profkit.evidence.counters import HeaderPrediction, LaunchChange
 from profkit.evidence.runs import Comparand, Evidence, MissingEvidence, Row, Run, named_runs, pair
 from profkit.evidence.stats import Taken, Thresholds, TimeAnswer, TimeComparison
 from profkit.records.record import Record
-from profkit.records.store import Document
+from profkit.records.store import Document, Unprinted
 
 Untimed = Literal["", "one side", "both sides", "unchanged"]
 SpreadOf = Callable[[str], float | None]  # a GPU (uuid) -> what its processes differ by, measured
@@ -48,12 +50,11 @@ COMPARE = Policy()
 STRICT = Policy(stats.GATE, strict=True)  # of what nobody looks at again: a gate, a history
 
 
-@dataclass(frozen=True)
-class BetweenProcesses:
+class BetweenProcesses(Document, frozen=True, kw_only=True):
     """What a median is taken to differ by from one process to the next."""
 
-    sigma: float  # relative standard deviation
-    measured: bool  # whether the history knows it of this GPU; else it is assumed
+    sigma: float = nan  # relative standard deviation
+    measured: bool = False  # whether the history knows it of this GPU; else it is assumed
 
     @property
     def sentence(self) -> str:
@@ -61,58 +62,52 @@ class BetweenProcesses:
         return f"{differ}, measured" if self.measured else f"{differ}, assumed"
 
 
-@dataclass(frozen=True)
-class ResourceChange:
+class ResourceChange(Document, frozen=True, kw_only=True):
     """A resource that differs: its value on each side, None where it is not known."""
 
-    name: str
-    unit: str
-    before: float | None
-    after: float | None
-    worse: bool  # whether more is used, or fewer blocks fit
+    name: str = ""
+    unit: str = ""
+    before: float | None = None
+    after: float | None = None
+    worse: bool = False  # whether more is used, or fewer blocks fit
 
 
-@dataclass(frozen=True)
-class RunComparison(Document):
+class RunComparison(Document, frozen=True, kw_only=True):
     """Two runs, compared; null where not known."""
 
-    JSON = (
-        "before after compared refusals time time_note between_processes launches unmatched resources "
-        "promises notes"
-    )
-    before: str
-    after: str
-    refusals: tuple[Incomparable, ...]  # why they are not compared; waived ones stay here as notes
-    compared: bool
+    before: str = ""
+    after: str = ""
+    compared: bool = False
+    refusals: tuple[Incomparable, ...] = ()  # why not; waived ones stay here as notes
     time: TimeComparison | None = None  # the verdict on time, None without timing of both
     time_note: str = ""  # where `time` comes from, or why it is None
     # what processes are taken to differ by; None where both were timed in one
     between_processes: BetweenProcesses | None = None
-    # whether there are samples that no verdict can be made of: too few, or no times
-    bad_samples: bool = False
-    # which side has no samples: none, one, or both; of two, whether they are unchanged, by
-    # machine code or report
-    untimed: Untimed = ""
     launches: tuple[LaunchChange, ...] = ()  # launch by launch; empty without reports of both
     unmatched: tuple[str, ...] = ()  # kernels of one side that have no partner
     resources: tuple[ResourceChange, ...] = ()  # those that differ
     # what the header of AFTER said, if it changes BEFORE
     promises: tuple[HeaderPrediction, ...] = ()
     notes: tuple[str, ...] = ()  # what else to know: not checked, no sanitizer, no report
+    # whether there are samples that no verdict can be made of: too few, or no times
+    bad_samples: Unprinted[bool] = False
+    # which side has no samples: none, one, or both; of two, whether they are unchanged, by
+    # machine code or report
+    untimed: Unprinted[Untimed] = ""
 
 
 def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunComparison:
     refusals = tuple(refusals_of(before, after))
     if any(not (policy.anyway and r.code in WAIVABLE) for r in refusals):
-        return RunComparison(before.name, after.name, refusals, compared=False)
+        return RunComparison(before=before.name, after=after.name, refusals=refusals)
     time, time_note = _time(before, after, policy)
     untimed = _untimed(before, after)
     pairs, unmatched = match(before, after)
     once = ["both sides are one measurement: nothing was recorded anew"]
     return RunComparison(
-        before.name,
-        after.name,
-        refusals,
+        before=before.name,
+        after=after.name,
+        refusals=refusals,
         compared=True,
         time=time,
         time_note=time_note,
@@ -135,14 +130,10 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
 # --- two sides, as a user names them --------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Compared(Document):
+class Compared(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.compare/1"):
     """What two sides have in common, compared: what `profkit compare BEFORE AFTER --json` prints."""
 
-    schema = "profkit.compare/1"
-    JSON = "schema changes alone problems"
-
-    changes: tuple[RunComparison, ...]  # one per pair of runs
+    changes: tuple[RunComparison, ...] = ()  # one per pair of runs
     alone: tuple[str, ...] = ()  # runs that only one side has
     problems: tuple[ProfkitError, ...] = ()  # what in a folder cannot be read
 
@@ -168,7 +159,7 @@ def compare_sides(
         hint = "record both at one case: profkit profile --variant ... --case ..."
         raise ProfkitError(f"nothing in common to compare: {have[0]} and {have[1]}", hint)
     changes = tuple(compare_runs(b, a, policy) for b, a in pairs)
-    return Compared(changes, alone, tuple(problems))
+    return Compared(changes=changes, alone=alone, problems=tuple(problems))
 
 
 # --- time ----------------------------------------------------------------------------------------
@@ -185,7 +176,7 @@ def _time(before: Run, after: Run, policy: Policy) -> tuple[TimeComparison | Non
         return None, error.message
     if taken_once(was, now):
         sentence = "the same: one measurement is on both sides"
-        time = replace(time, answer="same", reason="identical", sentence=sentence)
+        time = structs.replace(time, answer="same", reason="identical", sentence=sentence)
     between = between_processes(was, now, policy)
     note = f"warm L2, {how_taken(was, now)}"
     return time, f"{note}: {between.sentence}" if between else note
@@ -233,8 +224,8 @@ def between_processes(
         return None
     uuid, other = gpu_uuid(before), gpu_uuid(after)
     sigma = policy.spread_of(uuid) if uuid and uuid == other else None
-    assumed = BetweenProcesses(policy.thresholds.process_spread, measured=False)
-    return assumed if sigma is None else BetweenProcesses(sigma, measured=True)
+    assumed = BetweenProcesses(sigma=policy.thresholds.process_spread, measured=False)
+    return assumed if sigma is None else BetweenProcesses(sigma=sigma, measured=True)
 
 
 def compare_times(before: Record, after: Record, policy: Policy = COMPARE) -> TimeComparison:
@@ -300,7 +291,8 @@ def _resources(before: Run, after: Run) -> tuple[ResourceChange, ...]:
     for name, unit in (*_FROM_FRAME.items(), ("spills", "byte"), ("stack", "byte")):
         was, now = _resource(before, name), _resource(after, name)
         if was != now:
-            changes.append(ResourceChange(name, unit, was, now, is_worse(name, was, now)))
+            worse = is_worse(name, was, now)
+            changes.append(ResourceChange(name=name, unit=unit, before=was, after=now, worse=worse))
     return tuple(changes)
 
 
@@ -320,14 +312,13 @@ def _resource(run: Run, name: str) -> float | None:
     return counted if isinstance(counted, float) and not isnan(counted) else None
 
 
-@dataclass(frozen=True)
-class GateResult:
+class GateResult(Document, frozen=True, kw_only=True):
     """A gate, whether it is met, and the names of the claims that do not hold."""
 
-    name: str
-    met: bool
-    binding: bool
-    failing: tuple[str, ...]
+    name: str = ""
+    met: bool = False
+    binding: bool = True
+    failing: tuple[str, ...] = ()
 
 
 def closing(changes: Iterable[RunComparison], fail_if: Collection[str]) -> list[tuple[int, str]]:

@@ -7,12 +7,12 @@ ncu versions or cases.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import chain
 from math import isnan
 from typing import TYPE_CHECKING, Any, Literal
 
 from profkit.records.record import Record, known, record_again
+from profkit.records.store import Document
 from profkit.reports.figures import seconds
 
 if TYPE_CHECKING:
@@ -29,12 +29,11 @@ SAME_CLOCK = 0.03  # clocks nearer than this are not worth a word
 _OUTSIDE = ("thermal", "hardware", "unknown")
 
 
-@dataclass(frozen=True)
-class Incomparable:
+class Incomparable(Document, frozen=True, kw_only=True):
     """Why two runs are not compared: a code and a sentence."""
 
     code: Refused
-    sentence: str
+    sentence: str = ""
 
 
 def refusals_of(before: Run, after: Run) -> list[Incomparable]:
@@ -43,23 +42,27 @@ def refusals_of(before: Run, after: Run) -> list[Incomparable]:
         record = run.record
         if record and record.correct is False:
             error = "" if record.max_abs is None else f" (largest error {record.max_abs:.3g})"
-            reasons.append(Incomparable("wrong", f"{run.name} gives wrong results{error}"))
+            reasons.append(
+                Incomparable(code="wrong", sentence=f"{run.name} gives wrong results{error}")
+            )
         if record and record.sanitizer_errors:
             said = f"{run.name}: {', '.join(record.sanitizer_errors)} found errors"
-            reasons.append(Incomparable("sanitizer", said))
+            reasons.append(Incomparable(code="sanitizer", sentence=said))
         if run.stale:
             again = record_again(run.variant, run.case)
             said = f"{run.name} is stale, its code has changed since: {again}"
-            reasons.append(Incomparable("stale", said))
+            reasons.append(Incomparable(code="stale", sentence=said))
     if before.record and after.record:
         reasons += _same_binary(before.record, after.record)
     if before.case != after.case:
-        reasons.append(Incomparable("case", f"two cases: {before.case} and {after.case}"))
+        reasons.append(
+            Incomparable(code="case", sentence=f"two cases: {before.case} and {after.case}")
+        )
     for code, what, get in _CONDITIONS:
         sides = _differing(get, before, after)
         if sides and not _near(*sides):
             was, now = map(_show, sides)
-            reasons.append(Incomparable(code, f"{what} differ: {was} and {now}"))
+            reasons.append(Incomparable(code=code, sentence=f"{what} differ: {was} and {now}"))
     return reasons
 
 
@@ -70,7 +73,8 @@ def _same_binary(before: Record, after: Record) -> list[Incomparable]:
         return []  # one variant measured twice, on purpose
     names = f"{before.variant} and {after.variant} are the same binary"
     why = "not a comparison, the change never reached the GPU"
-    return [Incomparable("same-binary", f"{names} (SASS {(before.sass or '')[:12]}): {why}")]
+    sentence = f"{names} (SASS {(before.sass or '')[:12]}): {why}"
+    return [Incomparable(code="same-binary", sentence=sentence)]
 
 
 def _differing(get: Callable[[Any], Any], before: Any, after: Any) -> tuple[Any, Any] | None:

@@ -11,18 +11,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, isnan, log, nan
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from profkit.diagnosis.rule import Diagnosis, Finding
+import msgspec
+
+from profkit.diagnosis.rule import Diagnosis, Finding, Status
 from profkit.errors import ProfkitError
-from profkit.records.store import Document, JsonObject, json_safe
+from profkit.records.store import Document, Unprinted
 from profkit.reports.figures import quantity, speedup
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
     from profkit.evidence.runs import Run
-
-T = TypeVar("T")
 
 # What a change has to come to before it is shown. ncu measures in several passes: on launches of a
 # few microseconds, shares of one binary differ by about a point and counts by a per cent.
@@ -34,16 +34,15 @@ _DEVICE = ("peak_", "sm_count", "sm_clock_max", "dram_clock_max", "l2_size", "ma
 NOT_THE_KERNEL = (*_DEVICE, "replay_passes", "limit_blocks", "limit_warps")
 
 
-@dataclass(frozen=True)
-class Moved:
+class Moved(Document, frozen=True, kw_only=True):
     """A metric that differs."""
 
-    metric: str
-    unit: str  # its unit; "share" is a fraction of 1
-    before: float
-    after: float
-    points: float | None  # the difference in percentage points, None for what is not a share
-    factor: float  # the value after over the one before; infinite when it was 0
+    metric: str = ""
+    unit: str = ""  # its unit; "share" is a fraction of 1
+    before: float = nan
+    after: float = nan
+    points: float | None = None  # the difference in percentage points, None for what is not a share
+    factor: float = nan  # the value after over the one before; infinite when it was 0
 
     @property
     def weight(self) -> float:
@@ -65,45 +64,53 @@ Became = Literal["gone", "new", "changed", "unknown", "stays"]
 
 def moved_by(metric: str, unit: str, before: float, after: float) -> Moved:
     points = 100 * (after - before) if unit == "share" else None
-    return Moved(metric, unit, before, after, points, after / before if before else inf)
+    factor = after / before if before else inf
+    return Moved(metric=metric, unit=unit, before=before, after=after, points=points, factor=factor)
 
 
-class Both(NamedTuple, Generic[T]):
-    """What either side says."""
+class TextChange(Document, frozen=True, kw_only=True):
+    """The words of either side."""
 
-    before: T
-    after: T
-
-    def to_json(self) -> JsonObject:
-        return {"before": json_safe(self.before), "after": json_safe(self.after)}
+    before: str = ""
+    after: str = ""
 
 
-@dataclass(frozen=True)
-class FindingChange(Document):
+class SecondsChange(Document, frozen=True, kw_only=True):
+    """The times of either side; NaN where not collected."""
+
+    before: float = nan
+    after: float = nan
+
+
+class FindingSide(Document, frozen=True, kw_only=True):
+    """One rule's finding on one side."""
+
+    status: Status = "unknown"
+    cause: str = ""
+    gain: float | None = None
+    looked_at: Unprinted[tuple[str, ...]] = ()  # the metrics of its evidence
+
+
+class FindingChange(Document, frozen=True, kw_only=True):
     """What became of one rule."""
 
-    JSON = "rule what before:status,cause,gain after:status,cause,gain"
-
-    rule: str
-    what: Became
-    before: Finding
-    after: Finding
+    rule: str = ""
+    what: Became = "unknown"
+    before: FindingSide = FindingSide()
+    after: FindingSide = FindingSide()
 
 
-@dataclass(frozen=True)
-class LaunchChange(Document):
+class LaunchChange(Document, frozen=True, kw_only=True):
     """One launch before and after."""
 
-    JSON = "kernel bound profiled_time_s moved only_before only_after findings"
-
-    kernel: Both[str]
-    bound: Both[str]  # "bound: limiter"
+    kernel: TextChange = TextChange()
+    bound: TextChange = TextChange()  # "bound: limiter"
     # duration under ncu, seconds: at ncu's clocks and cache control, one sample each. Never a verdict
-    profiled_time: Both[float]
-    moved: tuple[Moved, ...]
-    only_before: tuple[str, ...]  # metrics that only BEFORE has
-    only_after: tuple[str, ...]  # metrics that only AFTER has
-    findings: tuple[FindingChange, ...]  # those that fire on either side
+    profiled_time: SecondsChange = msgspec.field(default=SecondsChange(), name="profiled_time_s")
+    moved: tuple[Moved, ...] = ()
+    only_before: tuple[str, ...] = ()  # metrics that only BEFORE has
+    only_after: tuple[str, ...] = ()  # metrics that only AFTER has
+    findings: tuple[FindingChange, ...] = ()  # those that fire on either side
 
 
 def launch_change(
@@ -111,9 +118,9 @@ def launch_change(
 ) -> LaunchChange:
     one_sided = [m for m in CATALOGUE if isnan(_value(before, m)) != isnan(_value(after, m))]
     return LaunchChange(
-        kernel=Both(str(before["kernel"]), str(after["kernel"])),
-        bound=Both(verdicts[0].label, verdicts[1].label),
-        profiled_time=Both(_value(before, "time"), _value(after, "time")),
+        kernel=TextChange(before=str(before["kernel"]), after=str(after["kernel"])),
+        bound=TextChange(before=verdicts[0].label, after=verdicts[1].label),
+        profiled_time=SecondsChange(before=_value(before, "time"), after=_value(after, "time")),
         moved=moved(before, after),
         only_before=tuple(m for m in one_sided if isnan(_value(after, m))),
         only_after=tuple(m for m in one_sided if isnan(_value(before, m))),
@@ -137,16 +144,28 @@ def moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Moved, .
 def finding_changes(before: Diagnosis, after: Diagnosis) -> tuple[FindingChange, ...]:
     """What became of each rule that fires on either side: gone and new ones first."""
     was, now = ({f.rule: f for f in d.findings} for d in (before, after))
-    found = [
-        FindingChange(rule, _became(was[rule], now[rule]), was[rule], now[rule])
-        for rule in was
-        if rule in now and "fires" in (was[rule].status, now[rule].status)
-    ]
+    found = []
+    for rule, old in was.items():
+        new = now.get(rule)
+        if new is None or "fires" not in (old.status, new.status):
+            continue
+        before_side, after_side = finding_side(old), finding_side(new)
+        what = _became(before_side, after_side)
+        found.append(FindingChange(rule=rule, what=what, before=before_side, after=after_side))
     order = get_args(Became)
     return tuple(sorted(found, key=lambda f: (order.index(f.what), -_gain(f.before, f.after))))
 
 
-def _became(before: Finding, after: Finding) -> Became:
+def finding_side(finding: Finding) -> FindingSide:
+    return FindingSide(
+        status=finding.status,
+        cause=finding.cause,
+        gain=finding.gain,
+        looked_at=tuple(finding.evidence),
+    )
+
+
+def _became(before: FindingSide, after: FindingSide) -> Became:
     if "unknown" in (before.status, after.status):
         return "unknown"
     if after.status == "clear":
@@ -160,7 +179,7 @@ def _became(before: Finding, after: Finding) -> Became:
     return "stays"
 
 
-def _gain(*findings: Finding) -> float:
+def _gain(*findings: FindingSide) -> float:
     return max((f.gain or 1.0 for f in findings if f.status == "fires"), default=1.0)
 
 
@@ -220,14 +239,13 @@ def parse_moves(value: str, name: str) -> tuple[Move, ...]:
 PredictionKind = Literal["fixes", "fixes-not", "moves", "moves-not"]
 
 
-@dataclass(frozen=True)
-class HeaderPrediction:
+class HeaderPrediction(Document, frozen=True, kw_only=True):
     """What the AFTER header said, and whether the counters agree."""
 
-    rule: str  # the rule's id; of a move the prediction as written: stall_barrier<0.5x
-    said: PredictionKind
-    kept: bool | None  # None when it is not decidable on one side
-    because: str
+    rule: str = ""  # the rule's id; of a move the prediction as written: stall_barrier<0.5x
+    said: PredictionKind = "fixes"
+    kept: bool | None = None  # None when it is not decidable on one side
+    because: str = ""
 
 
 def header_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
@@ -243,14 +261,16 @@ def header_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
     if header.case not in (None, after.case):
         why = f"said of case {header.case}"
     if why or not declared:
-        return tuple(HeaderPrediction(rule, kind, None, why) for rule, kind in declared)
+        return tuple(HeaderPrediction(rule=rule, said=kind, because=why) for rule, kind in declared)
     was, now = ({f.rule: f.status for f in run.diagnosis().findings} for run in (before, after))
-    return tuple(
-        _move(rule, kind, before, after)
-        if kind in ("moves", "moves-not")
-        else HeaderPrediction(rule, kind, *_of_rule(kind, was.get(rule), now.get(rule)))
-        for rule, kind in declared
-    )
+    predictions = []
+    for rule, kind in declared:
+        if kind in ("moves", "moves-not"):
+            predictions.append(_move(rule, kind, before, after))
+        else:
+            kept, because = _of_rule(kind, was.get(rule), now.get(rule))
+            predictions.append(HeaderPrediction(rule=rule, said=kind, kept=kept, because=because))
+    return tuple(predictions)
 
 
 def _of_rule(kind: PredictionKind, was: str | None, now: str | None) -> tuple[bool | None, str]:
@@ -269,11 +289,13 @@ def _move(word: str, kind: PredictionKind, before: Run, after: Run) -> HeaderPre
     try:
         (move,) = parse_moves(word, "its header")
     except ProfkitError as error:
-        return HeaderPrediction(word, kind, None, error.message)
+        return HeaderPrediction(rule=word, said=kind, because=error.message)
     pair = [float(run.row.get(move.metric, nan)) for run in (before, after)]
     if any(map(isnan, pair)):
-        return HeaderPrediction(word, kind, None, f"{move.metric} was not collected")
+        because = f"{move.metric} was not collected"
+        return HeaderPrediction(rule=word, said=kind, because=because)
     was, now = (quantity(value, CATALOGUE[move.metric].unit) for value in pair)
     factor = _factor(*pair)
     because = f"{was} -> {now}" + (f", {speedup(factor)}" if factor < inf else "")
-    return HeaderPrediction(word, kind, move.holds(*pair) == (kind == "moves"), because)
+    kept = move.holds(*pair) == (kind == "moves")
+    return HeaderPrediction(rule=word, said=kind, kept=kept, because=because)

@@ -8,11 +8,13 @@ while on every pull request. What did change is judged at one false alarm in a t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import isnan, nan
 from typing import Literal, get_args
+
+import msgspec
+from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.evidence import compare, stats
@@ -22,7 +24,7 @@ from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.stats import TimeComparison
 from profkit.records.paths import RunName
 from profkit.records.record import Record, record_again
-from profkit.records.store import Document
+from profkit.records.store import Document, Unprinted
 
 SEES = 0.02  # what "the same" means: a change of so much would have been seen
 _METHOD, _MACHINE = {"ncu", "case"}, {"device", "clocks"}
@@ -34,17 +36,14 @@ _WORDS = {"same": "the same", "no time": "without a time"}  # what the summary c
 Cause = Literal["code", "method", "machine", "noise"]
 
 
-@dataclass(frozen=True)
-class GateSubject(Document):
+class GateSubject(Document, frozen=True, kw_only=True):
     """One variant at one case, before and after; null where not known."""
 
-    JSON = "name answer because cause time smallest_change samples_needed between_processes"
-
-    name: str
+    name: str = ""
     # what became of it; "wrong" where HEAD's values or accesses are, "no time" where it was
     # not timed, "stale" where its code changed since it was measured
-    answer: GateAnswer
-    because: str
+    answer: GateAnswer = "no time"
+    because: str = ""
     cause: Cause | None = None  # where a difference comes from
     time: TimeComparison | None = None  # the comparison; None where none was made
     # the smallest relative change that would have been seen; NaN where none was made
@@ -55,26 +54,19 @@ class GateSubject(Document):
     between_processes: BetweenProcesses | None = None
 
 
-@dataclass(frozen=True)
-class GateReport(Document):
+class GateReport(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.gate/1"):
     """What a gate says of two folders: what `profkit gate --json` prints."""
 
-    schema = "profkit.gate/1"
-    JSON = "schema status summary reasons alpha power subjects"
-
-    subjects: tuple[GateSubject, ...]  # every variant at every case of either side
-    problems: tuple[ProfkitError, ...] = ()  # records that cannot be read
-    strict: bool = False  # whether "cannot tell" closes the gate too
+    # 1 slower or wrong; 2 something that changed could not be judged; 0 otherwise
+    status: int = 0
+    summary: str = ""  # `0 slower, 1 faster, 34 the same, 2 cannot tell, 1 without a time`
+    reasons: tuple[str, ...] = ()  # every reason for a status other than 0
     alpha: float = stats.ALPHA
     power: float = stats.POWER
-
-    @property
-    def summary(self) -> str:
-        """`0 slower, 1 faster, 34 the same, 2 cannot tell, 1 without a time`."""
-        counts = Counter(s.answer for s in self.subjects)
-        always = ("slower", "faster", "same", "cannot tell")
-        kinds = [k for k in get_args(GateAnswer) if counts[k] or k in always]
-        return ", ".join(f"{counts[kind]} {_WORDS.get(kind, kind)}" for kind in kinds)
+    subjects: tuple[GateSubject, ...] = ()  # every variant at every case of either side
+    problems: Unprinted[tuple[ProfkitError, ...]] = ()  # records that cannot be read
+    # exit status -> the subjects that ask for it
+    closing: Unprinted[Mapping[int, Sequence[GateSubject]]] = msgspec.field(default_factory=dict)
 
     @property
     def assumed(self) -> BetweenProcesses | None:
@@ -82,28 +74,42 @@ class GateReport(Document):
         found = [s.between_processes for s in self.subjects]
         return next((b for b in found if b and not b.measured), None)
 
-    @property
-    def closing(self) -> dict[int, list[GateSubject]]:
-        """Exit status -> the subjects that ask for it."""
-        untried = {"no time", "stale"} | ({"cannot tell"} if self.strict else set())
-        bad = [s for s in self.subjects if s.answer in ("wrong", "slower")]
-        return {
-            1: sorted(bad, key=lambda s: s.answer != "wrong"),
-            2: [s for s in self.subjects if s.answer in untried],
-        }
 
-    @property
-    def status(self) -> int:
-        """1 slower or wrong; 2 something that changed could not be judged; 0 otherwise."""
-        if self.closing[1]:
-            return 1
-        return 2 if self.closing[2] or self.problems else 0
+def write_report(
+    subjects: Sequence[GateSubject],
+    problems: Sequence[ProfkitError] = (),
+    *,
+    strict: bool = False,
+) -> GateReport:
+    """Return the report on these subjects; `strict`: whether "cannot tell" closes the gate too."""
+    wrong = [s for s in subjects if s.answer == "wrong"]
+    slower = [s for s in subjects if s.answer == "slower"]
+    untried = {"no time", "stale"} | ({"cannot tell"} if strict else set())
+    undecided = [s for s in subjects if s.answer in untried]
+    if wrong or slower:
+        status = 1
+    elif undecided or problems:
+        status = 2
+    else:
+        status = 0
+    reasons = [f"{s.name}: {s.because}" for s in (*wrong, *slower, *undecided)]
+    reasons += [problem.message for problem in problems]
+    return GateReport(
+        status=status,
+        summary=count_answers(subjects),
+        reasons=tuple(reasons),
+        subjects=tuple(subjects),
+        problems=tuple(problems),
+        closing={1: [*wrong, *slower], 2: undecided},
+    )
 
-    @property
-    def reasons(self) -> list[str]:
-        """Every reason for a status other than 0."""
-        closing = chain.from_iterable(self.closing.values())
-        return [*(f"{s.name}: {s.because}" for s in closing), *(p.message for p in self.problems)]
+
+def count_answers(subjects: Iterable[GateSubject]) -> str:
+    """Return how many subjects have each answer, in words."""
+    counts = Counter(subject.answer for subject in subjects)
+    always = ("slower", "faster", "same", "cannot tell")
+    kinds = [kind for kind in get_args(GateAnswer) if counts[kind] or kind in always]
+    return ", ".join(f"{counts[kind]} {_WORDS.get(kind, kind)}" for kind in kinds)
 
 
 def judge_gate(
@@ -138,14 +144,15 @@ def judge_gate(
             continue  # a library call is not judged: it shows what the machine did
         elif key in renamed:
             because = f"the machine code of {renamed[key][0]} under another name"
-            subjects.append(GateSubject(name, "same", because))
+            subjects.append(GateSubject(name=name, answer="same", because=because))
         elif before and after:
             untimed = _untimed(name, before, after)
             subjects.append(untimed or _judged(before, after, control.get(key[1]), policy))
         else:
-            alone: tuple[GateAnswer, str] = ("gone", "BASE") if before else ("new", "HEAD")
-            subjects.append(GateSubject(name, alone[0], f"only {alone[1]} has it"))
-    return GateReport(tuple(subjects), tuple(problems), strict)
+            answer: GateAnswer = "gone" if before else "new"
+            because = f"only {'BASE' if before else 'HEAD'} has it"
+            subjects.append(GateSubject(name=name, answer=answer, because=because))
+    return write_report(subjects, problems, strict=strict)
 
 
 def _runs(evidence: Evidence, case: str | None, problems: list[ProfkitError]) -> dict[RunName, Run]:
@@ -209,16 +216,21 @@ def _faulty(
     if before and _code(head, after) not in (after.source_hash, _code(base, before)):
         again = record_again(after.variant, after.case)
         because = f"its code has changed since it was measured: {again}"
-        return GateSubject(name, "stale", because)
+        return GateSubject(name=name, answer="stale", because=because)
     if not after.faults:
         return None
     said = f"HEAD: {', '.join(after.faults)}"
     if before is None or not before.machine_code.same_as(after.machine_code):
-        return GateSubject(name, "wrong", said, None if after.reference else "code")
+        return GateSubject(
+            name=name,
+            answer="wrong",
+            because=said,
+            cause=None if after.reference else "code",
+        )
     was = "was measured right" if before.correct else "was not checked"
     was = f"was wrong too ({', '.join(before.faults)})" if before.faults else was
     because = f"{said}: the same code was measured wrong; in BASE it {was}"
-    return GateSubject(name, "wrong", because)
+    return GateSubject(name=name, answer="wrong", because=because)
 
 
 def _code(side: Evidence, record: Record) -> str | None:
@@ -232,20 +244,25 @@ def _untimed(name: str, before: Run, after: Run) -> GateSubject | None:
     old, new = before.record, after.record
     if (old is None) == (new is None) and compare.unchanged(before, after):
         code = f"the machine code is unchanged (SASS {(new.sass or '')[:12]})" if new else ""
-        return GateSubject(name, "same", code or "the same report")
+        return GateSubject(name=name, answer="same", because=code or "the same report")
     if old is None or new is None:
         because = "a report without a run record has no time: profkit profile writes both"
-        return GateSubject(name, "no time", because)
+        return GateSubject(name=name, answer="no time", because=because)
     if compare.taken_once(old, new):
-        return GateSubject(name, "same", "nothing was recorded anew")
+        return GateSubject(name=name, answer="same", because="nothing was recorded anew")
     again = record_again(after.variant, after.case)
     if differ := method_differences(old, new):
-        return GateSubject(name, "cannot tell", f"{'; '.join(differ)}: {again}", "method")
+        return GateSubject(
+            name=name,
+            answer="cannot tell",
+            because=f"{'; '.join(differ)}: {again}",
+            cause="method",
+        )
     if old.warm and new.warm:
         return None
     side = "HEAD" if old.warm else "BASE"
     how = "timed with a cold L2 only" if old.cold and new.cold else "not timed"
-    return GateSubject(name, "no time", f"{side} was {how}: {again}")
+    return GateSubject(name=name, answer="no time", because=f"{side} was {how}: {again}")
 
 
 def _judged(before: Run, after: Run, control: TimeComparison | None, policy: Policy) -> GateSubject:
@@ -253,15 +270,15 @@ def _judged(before: Run, after: Run, control: TimeComparison | None, policy: Pol
     change = compare.compare_runs(before, after, policy)
     if {r.code for r in change.refusals} == {"ncu"}:  # counters do not compare, times do
         waived = compare.compare_runs(before, after, replace(policy, anyway=True))
-        change = replace(waived, launches=())
+        change = structs.replace(waived, launches=())
     time, codes, name = change.time, {r.code for r in change.refusals}, after.name
     if not change.compared or time is None:
         because = "; ".join(r.sentence for r in change.refusals) or change.time_note
         if change.compared:
-            return GateSubject(name, "no time", because, "method")
+            return GateSubject(name=name, answer="no time", because=because, cause="method")
         cause: Cause | None = "machine" if codes & _MACHINE else None
         cause = cause or ("method" if codes & _METHOD else None)
-        return GateSubject(name, "cannot tell", because, cause)
+        return GateSubject(name=name, answer="cannot tell", because=because, cause=cause)
     smallest = stats.smallest_change(time)
     fewest = min(len(before.samples), len(after.samples))
     more = stats.samples_for(SEES, smallest, fewest, time.reason)
@@ -275,8 +292,16 @@ def _judged(before: Run, after: Run, control: TimeComparison | None, policy: Pol
         answer, because = "same", f"a change of {smallest:.1%} would have been seen"
     elif answer == "cannot tell":
         because = _why_not(time, smallest, more)
-    between = change.between_processes
-    return GateSubject(name, answer, because, cause, time, smallest, more, between)
+    return GateSubject(
+        name=name,
+        answer=answer,
+        because=because,
+        cause=cause,
+        time=time,
+        smallest_change=smallest,
+        samples_needed=more,
+        between_processes=change.between_processes,
+    )
 
 
 def _why_not(time: TimeComparison, smallest: float, more: int | None) -> str:

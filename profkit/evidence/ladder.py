@@ -7,9 +7,11 @@ baseline, the references, and whether to keep it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isnan
 from typing import Literal
+
+import msgspec
 
 from profkit.errors import ProfkitError
 from profkit.evidence import compare
@@ -17,31 +19,29 @@ from profkit.evidence.compare import COMPARE, GateResult, Policy, RunComparison
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.samples import Interval, as_groups
 from profkit.evidence.stats import TimeComparison, median_interval
-from profkit.records.store import Document
+from profkit.records.store import Document, Unprinted
 
 Decision = Literal["keep", "reject", "no gain proven", "undecided"]
 Role = Literal["variant", "baseline", "reference"]
 METRICS = ("l2_hit", "dram_busy", "tensor_busy", "occupancy", "registers", "shared_block")
 
 
-@dataclass(frozen=True)
-class Rung(Document):
+class Rung(Document, frozen=True, kw_only=True):
     """One variant of the ladder; null where not known."""
 
-    JSON = "variant title parent depth time_s bound? change references note?"
-
-    variant: str
-    title: str  # first line of its header
-    parent: str | None  # the variant it changes, None for a first one
-    depth: int  # steps from the first one
-    time: Interval | None  # median with a warm L2, seconds; None without timing
-    bound: str  # "bound: limiter", "" without a report
+    variant: str = ""
+    title: str = ""  # first line of its header
+    parent: str | None = None  # the variant it changes, None for a first one
+    depth: int = 0  # steps from the first one
+    # median with a warm L2, seconds; None without timing
+    time: Interval | None = msgspec.field(default=None, name="time_s")
+    bound: str | None = None  # "bound: limiter", None without a report
     # against the parent; None for a first one or when the parent was not recorded
-    change: RunComparison | None
+    change: RunComparison | None = None
     # reference -> this variant compared to it: its speed-up is reference over variant, above
     # 1 where the variant is faster
-    references: Mapping[str, TimeComparison]
-    note: str = ""  # what is missing
+    references: Mapping[str, TimeComparison] = msgspec.field(default_factory=dict)
+    note: str | None = None  # what is missing
 
     @property
     def best(self) -> TimeComparison | None:
@@ -49,17 +49,21 @@ class Rung(Document):
         return min(self.references.values(), key=lambda c: c.before.median, default=None)
 
 
-@dataclass(frozen=True)
-class Ladder(Document):
+class Ladder(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.ladder/1"):
     """All variants of a case, each after its parent."""
 
-    schema = "profkit.ladder/1"
-    JSON = "schema case steps problems"
-
-    case: str  # the problem's case
-    steps: tuple[Rung, ...]  # in ladder order
+    case: str = ""  # the problem's case
+    steps: tuple[Rung, ...] = ()  # in ladder order
     # records and reports that cannot be read, headers that go round in a circle
     problems: tuple[ProfkitError, ...] = ()
+
+
+class LaddersDocument(
+    Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.ladders/1"
+):
+    """What `profkit ladder --json` prints: each variant against its parent."""
+
+    ladders: tuple[Ladder, ...] = ()
 
 
 def build_ladder(evidence: Evidence, case: str, policy: Policy = COMPARE) -> Ladder:
@@ -94,7 +98,7 @@ def of_runs(
             )
         )
     steps = tuple(_step(recorded, references, place, policy) for place in order)
-    return Ladder(case, steps, tuple(problems))
+    return Ladder(case=case, steps=steps, problems=tuple(problems))
 
 
 def timed_references(runs: Iterable[Run]) -> list[Run]:
@@ -150,46 +154,60 @@ def _step(
         parent=after,
         depth=depth,
         time=median_interval(run.samples) if timed else None,
-        bound=verdict.label if verdict else "",
+        bound=verdict.label if verdict else None,
         change=compare.compare_runs(parent, run, policy) if parent else None,
         references={
             r.variant: compare.compare_times(r.timed, run.timed, policy)
             for r in references
             if timed
         },
-        note="" if parent or not after else f"its parent {after} is not among these runs",
+        note=f"its parent {after} is not among these runs" if after and not parent else None,
     )
 
 
-@dataclass(frozen=True)
-class SummaryColumn(Document):
+class SummaryColumn(Document, frozen=True, kw_only=True):
     """One column of the summary; null where not known."""
 
-    JSON = "name role time_s against metrics bound?"
-
-    name: str  # variant or reference
-    role: Role
-    time: Interval | None  # median with a warm L2, None without timing
+    name: str = ""  # variant or reference
+    role: Role = "variant"
+    # median with a warm L2, None without timing
+    time: Interval | None = msgspec.field(default=None, name="time_s")
     # the variant's speed-up over this one; None for the variant itself
-    against: TimeComparison | None
-    metrics: dict[str, float]  # of METRICS, those that were collected, on its longest launch
-    bound: str = ""  # "bound: limiter", "" without counters
-    because: str = ""  # the verdict's sentence
+    against: TimeComparison | None = None
+    # of METRICS, those that were collected, on its longest launch
+    metrics: dict[str, float] = msgspec.field(default_factory=dict)
+    bound: str | None = None  # "bound: limiter", None without counters
+    because: Unprinted[str] = ""  # the verdict's sentence
 
 
-@dataclass(frozen=True)
-class Summary(Document):
+class SummaryGate(Document, frozen=True, kw_only=True):
+    """An acceptance gate that was asked for."""
+
+    name: str = ""
+    met: bool = False
+    failing: tuple[str, ...] = ()  # the claims that do not hold
+    binding: Unprinted[bool] = True
+
+
+class Summary(Document, frozen=True, kw_only=True):
     """A variant at one case."""
 
-    JSON = "case decision because sides change gates:name,met,failing"
-
-    case: str
+    case: str = ""
+    decision: Decision = "undecided"
+    because: str = ""
     # the variant, its baseline, then the references, fastest first
-    sides: tuple[SummaryColumn, ...]
-    change: RunComparison | None  # against the baseline; None for a variant that changes nothing
-    decision: Decision  # keep, reject, no gain proven or undecided
-    because: str
-    gates: tuple[GateResult, ...] = ()  # acceptance gates that were asked for
+    sides: tuple[SummaryColumn, ...] = ()
+    # against the baseline; None for a variant that changes nothing
+    change: RunComparison | None = None
+    gates: tuple[SummaryGate, ...] = ()
+
+
+class SummaryDocument(
+    Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.summary/1"
+):
+    """What `profkit decide VARIANT --json` prints: one variant against others."""
+
+    summaries: tuple[Summary, ...] = ()
 
 
 def summarize_variant(
@@ -215,7 +233,18 @@ def summarize_variant(
     references = [_column(r, "reference", _against(r, run)) for r in timed_references(runs)]
     references.sort(key=lambda s: s.time.median if s.time else 0.0)
     decision, because = decide_variant(run, change, gates)
-    return Summary(case, (*sides, *references), change, decision, because, tuple(gates))
+    return Summary(
+        case=case,
+        decision=decision,
+        because=because,
+        sides=(*sides, *references),
+        change=change,
+        gates=tuple(map(summarize_gate, gates)),
+    )
+
+
+def summarize_gate(gate: GateResult) -> SummaryGate:
+    return SummaryGate(name=gate.name, met=gate.met, failing=gate.failing, binding=gate.binding)
 
 
 def decide_variant(
@@ -265,10 +294,17 @@ def _time(run: Run) -> Interval | None:
 
 
 def _column(run: Run, role: Role, against: TimeComparison | None) -> SummaryColumn:
+    name, time = run.variant, _time(run)
     if run.usable.empty:
-        return SummaryColumn(run.variant, role, _time(run), against, {})
+        return SummaryColumn(name=name, role=role, time=time, against=against)
     values = {m: float(run.column(m)) for m in METRICS}
-    collected = {m: v for m, v in values.items() if not isnan(v)}
     found = run.diagnosis()
-    words = found.label, found.because
-    return SummaryColumn(run.variant, role, _time(run), against, collected, *words)
+    return SummaryColumn(
+        name=name,
+        role=role,
+        time=time,
+        against=against,
+        metrics={m: v for m, v in values.items() if not isnan(v)},
+        bound=found.label or None,
+        because=found.because,
+    )

@@ -7,13 +7,15 @@ than one session. What is estimated from few sessions counts for more than it is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
-from math import isnan, log, sqrt
+from math import isnan, log, nan, sqrt
 from pathlib import Path
 from statistics import median
 from typing import Literal
+
+import msgspec
 
 from profkit.errors import ProfkitError
 from profkit.evidence import stats
@@ -23,7 +25,7 @@ from profkit.evidence.samples import THRESHOLDS, Spread, pooled_spread, two_side
 from profkit.evidence.stats import ALPHA, TimeComparison
 from profkit.evidence.tables import HistoryRun, HistoryTwin
 from profkit.files import is_folder
-from profkit.records.store import Document
+from profkit.records.store import Document, Unprinted
 
 _LEAST = 2  # degrees of freedom: one difference is no spread
 # Processes of one sitting share temperature, neighbours and driver: on an H200, 43 in two minutes
@@ -112,21 +114,27 @@ def spread_for(spread: Spread, alpha: float = ALPHA) -> float:
     return spread.sigma * two_sided(1 - alpha, spread.dof) / two_sided(1 - alpha)
 
 
-@dataclass(frozen=True)
-class MachineNoise:
+class MachineNoise(Document, frozen=True, kw_only=True):
     """What A/A runs on one GPU found."""
 
-    gpu: str
-    gpu_uuid: str
-    processes: int  # how many there were
-    pairs: int  # A/A comparisons inside a process
-    rounds: int  # samples a side, the fewest
-    within: float  # relative standard deviation of the ratio of the two medians inside a process
+    gpu: str = ""
+    gpu_uuid: str = ""
+    processes: int = 0  # how many there were
+    pairs: int = 0  # A/A comparisons inside a process
+    rounds: int = 0  # samples a side, the fewest
+    # relative standard deviation of the ratio of the two medians inside a process
+    within: float = nan
     # of a median from process to process, and of how many differences; None of fewer than three
-    between: float | None
-    between_degrees: int | None
-    compare_alarms: int  # how many pairs compare called faster or slower
-    gate_alarms: int  # how many of them a gate would have
+    between: float | None = None
+    between_degrees: int | None = None
+    compare_alarms: int = 0  # how many pairs compare called faster or slower
+    gate_alarms: int = 0  # how many of them a gate would have
+
+
+class NoiseDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.noise/1"):
+    """What `profkit bench --aa N --json` prints."""
+
+    machines: tuple[MachineNoise, ...] = ()
 
 
 def machine_noise(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
@@ -142,8 +150,8 @@ def machine_noise(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
         alarms = [c for c in found if c.answer in ("faster", "slower")]
         between = spreads.get(uuid)
         machine = MachineNoise(
-            gpu,
-            uuid,
+            gpu=gpu,
+            gpu_uuid=uuid,
             processes=len({t.session for t in mine}),
             pairs=len(mine),
             rounds=min(len(t.samples) for t in mine),
@@ -164,22 +172,59 @@ StepAnswer = Literal[
 ]
 
 
-@dataclass(frozen=True)
-class HistoryStep(Document):
+class HistoryStep(Document, frozen=True, kw_only=True):
     """One run against the one before it on the same GPU; null where not known."""
 
-    JSON = (
-        "run.subject run.commit run.commit_from run.made run.gpu run.median_s run.low_s run.high_s "
-        "run.sass answer time smallest_change note?"
-    )
-
-    run: HistoryRun  # what was measured
-    answer: StepAnswer  # what became of its time; "same code" where the machine code is unchanged
+    subject: str = ""
+    commit: str | None = None
+    commit_from: str | None = None
+    made: str | None = None
+    gpu: str | None = None
+    median: float | None = msgspec.field(default=None, name="median_s")
+    low: float | None = msgspec.field(default=None, name="low_s")
+    high: float | None = msgspec.field(default=None, name="high_s")
+    sass: str | None = None
+    # what became of its time; "same code" where the machine code is unchanged
+    answer: StepAnswer = "no time"
     time: TimeComparison | None = None  # the comparison; None where none was made
     # the smallest change that would have been seen; None without a comparison
     smallest_change: float | None = None
     # what else is odd: one machine code with two times, or known by another name before
-    note: str = ""
+    note: str | None = None
+    run: Unprinted[HistoryRun]  # what was measured
+
+
+class HistoryDocument(
+    Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.history/1"
+):
+    """What `profkit history --json` prints."""
+
+    steps: tuple[HistoryStep, ...] = ()
+
+
+def history_step(
+    run: HistoryRun,
+    answer: StepAnswer,
+    time: TimeComparison | None = None,
+    smallest_change: float | None = None,
+    note: str = "",
+) -> HistoryStep:
+    return HistoryStep(
+        subject=run.subject,
+        commit=run.commit,
+        commit_from=run.commit_from,
+        made=run.made,
+        gpu=run.gpu,
+        median=run.median,
+        low=run.low,
+        high=run.high,
+        sass=run.sass,
+        answer=answer,
+        time=time,
+        smallest_change=smallest_change,
+        note=note or None,
+        run=run,
+    )
 
 
 def steps(
@@ -219,19 +264,19 @@ def _step(
         alike = had.get((run.sass or "", run.case), ())
         old = next((r for r in alike if r.machine_code.same_as(run.machine_code)), run)
         renamed = old.subject != run.subject
-        return HistoryStep(run, "first", note=f"the machine code of {old.subject}" * renamed)
+        return history_step(run, "first", note=f"the machine code of {old.subject}" * renamed)
     machine = run.gpu_uuid or run.gpu
     before = next((r for r in reversed(earlier) if (r.gpu_uuid or r.gpu) == machine), None)
     same_code = run.machine_code.same_as((before or earlier[-1]).machine_code)
     if before is None:
-        return HistoryStep(run, "same code" if same_code else "other machine")
+        return history_step(run, "same code" if same_code else "other machine")
     if not (before.samples and run.samples):
-        return HistoryStep(run, "same code" if same_code else "no time")
+        return history_step(run, "same code" if same_code else "no time")
     time = compare_times(before.timed, run.timed, policy)
     answer = policy.answer(time)
     if same_code:
         moved = answer in ("faster", "slower")
         odd = f"one machine code, and {time.sentence}: the method or the machine" if moved else ""
-        return HistoryStep(run, "same code", note=odd)
+        return history_step(run, "same code", note=odd)
     smallest = stats.smallest_change(time)
-    return HistoryStep(run, answer, time, None if isnan(smallest) else smallest)
+    return history_step(run, answer, time, None if isnan(smallest) else smallest)

@@ -153,16 +153,15 @@ class Thresholds:
 THRESHOLDS = Thresholds()
 
 
-@dataclass(frozen=True)
-class Interval(Document):
+class Interval(Document, frozen=True):
     """A median (or a ratio of medians) with its confidence interval, in the samples' unit.
 
     low and high are NaN where the samples cannot give an interval.
     """
 
-    median: float
-    low: float
-    high: float
+    median: float = nan
+    low: float = nan
+    high: float = nan
     level: float = 0.95
 
     def overlaps(self, other: Interval) -> bool:

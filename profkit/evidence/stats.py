@@ -6,7 +6,7 @@ A comparison only puts two intervals together, and each has its own sample's fau
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, exp, hypot, isnan, log, nan, sqrt
 from typing import Literal
 
@@ -50,28 +50,28 @@ _BLIND = log(1e6)
 _NOT_BY_MORE: frozenset[str] = frozenset({"drift", "levels", "processes", "constant"})
 
 
-@dataclass(frozen=True)
-class TimeComparison(Document):
+class TimeComparison(Document, frozen=True, kw_only=True):
     """Whether AFTER is faster than BEFORE."""
 
-    answer: TimeAnswer  # faster, slower, same (within the tolerance) or cannot tell
+    answer: TimeAnswer = "cannot tell"  # faster, slower, same (within the tolerance) or cannot tell
     # code of what decided: difference, within, too-few, constant, drift, autocorrelated,
     # processes or wide
-    reason: Reason
-    sentence: str  # the same with its figures, for people
-    speedup: Interval  # median(before) / median(after) with its interval; 1.8 is 1.8 times faster
+    reason: Reason = "too-few"
+    sentence: str = ""  # the same with its figures, for people
+    # median(before) / median(after) with its interval; 1.8 is 1.8 times faster
+    speedup: Interval = Interval()
     # standardised difference of the means (positive: faster), corrected for small samples;
     # NaN when there is no spread to measure it in
-    hedges_g: float
+    hedges_g: float = nan
     # two-sided, from the speed-up's interval, so that it carries everything that widened it;
     # NaN when there is no interval
-    p_value: float
-    before: Interval  # median of BEFORE in its unit
-    after: Interval  # median of AFTER in its unit
-    within: float  # the tolerance that was asked for
+    p_value: float = nan
+    before: Interval = Interval()  # median of BEFORE in its unit
+    after: Interval = Interval()  # median of AFTER in its unit
+    within: float = nan  # the tolerance that was asked for
     # how many independent samples a side, or rounds, the interval rests on: a level beyond
     # its own has to allow for as few
-    effective: float
+    effective: float = nan
 
 
 def median_interval(samples: Samples, level: float = 0.95) -> Interval:
@@ -199,7 +199,8 @@ def _widened(ratio: Sample, sigma: float = 0.0, factor: float = 1.0) -> Sample:
     half = two_sided(x.level) * sigma
     low = x.median - hypot(factor * (x.median - x.low), half)
     high = x.median + hypot(factor * (x.high - x.median), half)
-    return replace(ratio, interval=replace(x, low=low, high=high), faults=(*ratio.faults, "unseen"))
+    wider = Interval(x.median, low, high, x.level)
+    return replace(ratio, interval=wider, faults=(*ratio.faults, "unseen"))
 
 
 def _exp(x: Interval) -> Interval:

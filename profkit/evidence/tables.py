@@ -7,15 +7,23 @@ same: a column that a file does not have is null, one that nobody knows is left 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, fields
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError, needing
 from profkit.evidence.stats import median_interval
-from profkit.records.parts import RecordedGpu, TimedSide, TimedSides, Timing
-from profkit.records.record import MachineCode, Record, known
+from profkit.records.parts import (
+    Commit,
+    RecordedGpu,
+    RecordedSource,
+    TimedSide,
+    TimedSides,
+    Timing,
+)
+from profkit.records.record import MachineCode, Record
+from profkit.records.store import Document
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,9 +31,16 @@ if TYPE_CHECKING:
 SCHEMA: Final = "profkit.history/1"
 
 
-def _of(path: str, default: Any = None) -> Any:
-    """A column of what stands there in a run record."""
-    return field(default=default, metadata={"path": path})
+class ColumnsDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag=SCHEMA):
+    """What `profkit query --json` without a question prints: the columns that there are."""
+
+    columns: tuple[dict[str, str], ...] = ()
+
+
+class QueryDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.query/1"):
+    """What `profkit query QUESTION --json` prints."""
+
+    rows: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -33,38 +48,38 @@ class HistoryRun:
     """One measurement of one variant at one case. Seconds, Hz; null where not known."""
 
     record: str  # sha256 of the run record: what makes a row a new one
-    variant: str = _of("variant", MISSING)
-    case: str = _of("case", MISSING)
-    problem: str | None = _of("problem")
-    report: str | None = _of("report.sha256")  # to join `launches`
-    commit: str | None = _of("git.commit")  # of the code that was measured
+    variant: str
+    case: str
+    problem: str | None = None
+    report: str | None = None  # to join `launches`
+    commit: str | None = None  # of the code that was measured
     # where that is known from: record, option, environment, source (the commit of the code
     # with that hash) or log (the commit that brought the record in)
     commit_from: str | None = None
-    dirty: bool | None = _of("git.dirty")  # whether files differed from the commit
-    made: str | None = _of("made")  # when it was measured, ISO 8601
+    dirty: bool | None = None  # whether files differed from the commit
+    made: str | None = None  # when it was measured, ISO 8601
     # hash of the code, made_from of the code that it was measured with, where only comments
     # changed since; sass of the kernels' machine code, host of the launcher's
-    source: str | None = _of("source.sha256")
-    sass: str | None = _of("source.sass")
-    correct: bool | None = _of("correct")
-    gpu: str | None = _of("gpu.name")
-    gpu_uuid: str | None = _of("gpu.uuid")
-    driver: str | None = _of("gpu.driver")
-    nvcc: str | None = _of("versions.nvcc")
-    ncu: str | None = _of("versions.ncu")
-    torch: str | None = _of("versions.torch")
-    session: str | None = _of("session")  # equal for what was timed in turns in one process
+    source: str | None = None
+    sass: str | None = None
+    correct: bool | None = None
+    gpu: str | None = None
+    gpu_uuid: str | None = None
+    driver: str | None = None
+    nvcc: str | None = None
+    ncu: str | None = None
+    torch: str | None = None
+    session: str | None = None  # equal for what was timed in turns in one process
     samples: tuple[float, ...] = ()  # with a warm L2, in the order taken
     median: float | None = None  # of the samples; low and high are its 95 % interval
     low: float | None = None
     high: float | None = None
-    sm_clock: float | None = _of("sm_clock")  # after the timing
-    made_from: str | None = _of("source.made_from")
-    host: str | None = _of("source.host")
-    flags: tuple[str, ...] = _of("source.flags", ())  # what the compiler was given
+    sm_clock: float | None = None  # after the timing
+    made_from: str | None = None
+    host: str | None = None
+    flags: tuple[str, ...] = ()  # what the compiler was given
     # what was started, a line each; empty where not known
-    launches: tuple[str, ...] = _of("machine_code.launches", ())
+    launches: tuple[str, ...] = ()
 
     @property
     def machine_code(self) -> MachineCode:
@@ -196,14 +211,37 @@ def schema_rows() -> list[dict[str, str]]:
 
 def run_row(record: Record, sha256: str, commit: str | None, origin: str | None) -> HistoryRun:
     """Return the row of a record; `commit` and its `origin` are of a record that does not say."""
-    paths = {f.name: f.metadata["path"] for f in fields(HistoryRun) if f.metadata}
-    values = {name: known(record, path) for name, path in paths.items()}
-    values = {name: value for name, value in values.items() if value not in (None, "")}
-    own = "commit" in values
-    if commit and not own:
-        values["commit"] = commit
-    known_from = "record" if own else origin if commit else None
-    return HistoryRun(sha256, commit_from=known_from, **values, **_times(record))
+    source = record.source or RecordedSource()
+    git, gpu = record.git or Commit(), record.gpu or RecordedGpu()
+    if git.commit:
+        commit, origin = git.commit, "record"
+    return HistoryRun(
+        record=sha256,
+        variant=record.variant,
+        case=record.case,
+        problem=record.problem or None,
+        report=record.report.sha256 if record.report else None,
+        commit=commit or None,
+        commit_from=origin if commit else None,
+        dirty=git.dirty,
+        made=record.made,
+        source=source.sha256,
+        made_from=source.made_from,
+        sass=source.sass,
+        host=source.host,
+        flags=source.flags,
+        launches=record.machine_code.launches,
+        correct=record.correct,
+        gpu=gpu.name or None,
+        gpu_uuid=gpu.uuid,
+        driver=gpu.driver,
+        nvcc=record.versions.nvcc,
+        ncu=record.versions.ncu,
+        torch=record.versions.torch,
+        session=record.session,
+        sm_clock=record.sm_clock,
+        **_times(record),
+    )
 
 
 def _times(record: Record) -> dict[str, Any]:

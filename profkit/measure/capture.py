@@ -7,11 +7,14 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
 from statistics import median
 from typing import Any, BinaryIO
+
+import msgspec
+from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.files import list_folder, read_json, temporary_folder, write_text
@@ -144,20 +147,17 @@ class CaptureOptions:
     timeout: float | None = None
 
 
-@dataclass(frozen=True)
-class CapturedEntry(Document):
+class CapturedEntry(Document, frozen=True, kw_only=True):
     """One kernel of the program, with the arrays that it was launched on; null where not known."""
 
-    JSON = "kernel launches file why_not in_program_s here_s ratio equal notes"
-
-    kernel: str
-    launches: int  # how often it was launched like this
+    kernel: str = ""
+    launches: int = 0  # how often it was launched like this
     file: str | None = None
     why_not: str | None = None
-    in_program: float | None = (
-        None  # seconds of a launch in the program, in a CUDA graph of its own
-    )
-    here: float | None = None  # the variant's, timed the same way
+    # seconds of a launch in the program, in a CUDA graph of its own
+    in_program: float | None = msgspec.field(default=None, name="in_program_s")
+    # the variant's, timed the same way
+    here: float | None = msgspec.field(default=None, name="here_s")
     ratio: float | None = None  # the variant's time over the program's
     equal: str | None = None  # `bit-equal`, `within tolerance`, `wrong` ...; null: not checked
     notes: tuple[str, ...] = ()  # what else there is to know
@@ -216,13 +216,15 @@ def _seen(folder: Path) -> list[JsonObject]:
 def _written(folder: Path, output: Path, row: JsonObject, program: str) -> CapturedEntry:
     name, launches = row["kernel"], row["launches"]
     if row["folder"] is None:
-        return CapturedEntry(name, launches, why_not=row["why_not"] or None)
+        return CapturedEntry(kernel=name, launches=launches, why_not=row["why_not"] or None)
     left = folder / row["folder"]
     about = read_json(left / "capture.json")
     new = output / folder_name(name, {p.name for p in list_folder(output)})
     file = str(write_problem(left, new, program, launches))
     notes = (*about["notes"], *(() if about["bit_equal"] else ("it is not the same each time",)))
-    return CapturedEntry(name, launches, file, in_program=about["seconds"], notes=notes)
+    return CapturedEntry(
+        kernel=name, launches=launches, file=file, in_program=about["seconds"], notes=notes
+    )
 
 
 def tried(
@@ -244,7 +246,7 @@ def _tried(
     try:
         run = measure_target(target, lambda text: progress(f"{kernel.kernel}: {text}"), checks=())
     except ProfkitError as error:  # the others go on
-        return replace(kernel, notes=(*kernel.notes, error.message.splitlines()[0]))
+        return structs.replace(kernel, notes=(*kernel.notes, error.message.splitlines()[0]))
     check = run.measured.checks.get(variant.id)
     times = run.measured.times.get((variant.id, CASE))
     failed = why_not(run, variant.id, CASE)
@@ -253,7 +255,7 @@ def _tried(
     if check is not None:
         right = "bit-equal" if check.max_abs == 0 else "within tolerance"
         equal = right if check.status == "right" else check.status
-    return replace(
+    return structs.replace(
         kernel,
         here=here,
         ratio=here / before if here is not None and before else None,

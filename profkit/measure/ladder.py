@@ -11,6 +11,7 @@ from pathlib import Path
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device
 from profkit.measure.cuda.library import GraphLaunch
+from profkit.measure.cuda.resources import KernelResources
 from profkit.measure.targets import Places
 from profkit.measure.variants import build, dry, variants
 from profkit.measure.variants.build import Build
@@ -22,14 +23,33 @@ from profkit.records.store import Document, JsonObject
 from profkit.reports.figures import base_name
 
 
-@dataclass(frozen=True)
-class Compiled(Document):
+class BuildEntry(Document, frozen=True, kw_only=True):
     """One build and what its launcher would start; null where not known."""
 
-    JSON = (
-        "variant build.arch build.seconds build.kernels launches build.flags build.warnings "
-        "build.source build.sass build.host build.error? over_budget"
-    )
+    variant: str = ""
+    arch: str = ""
+    seconds: float = 0.0
+    kernels: tuple[KernelResources, ...] = ()
+    # case -> launches; None where that is not known
+    launches: Mapping[str, Sequence[GraphLaunch]] | None = None
+    flags: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    source: str = ""
+    sass: str | None = None
+    host: str | None = None
+    error: str | None = None
+    over_budget: tuple[str, ...] = ()  # what it takes over its header's budget
+
+
+class BuildDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.build/1"):
+    """What `profkit check --build-only --json` prints."""
+
+    builds: tuple[BuildEntry, ...] = ()
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One build and what its launcher would start."""
 
     build: Build
     # case -> launches; None where that is not known
@@ -39,6 +59,23 @@ class Compiled(Document):
     @property
     def variant(self) -> str:
         return self.build.variant.id
+
+    def describe(self) -> BuildEntry:
+        build = self.build
+        return BuildEntry(
+            variant=build.variant.id,
+            arch=build.arch,
+            seconds=build.seconds,
+            kernels=build.kernels,
+            launches=self.launches,
+            flags=build.flags,
+            warnings=build.warnings,
+            source=build.source,
+            sass=build.sass,
+            host=build.host,
+            error=build.error or None,
+            over_budget=self.over_budget,
+        )
 
     def rows(self) -> list[JsonObject]:
         """Return one row per kernel function, for a table."""

@@ -17,7 +17,9 @@ from functools import cache, partial
 from math import isfinite, nan
 from pathlib import Path
 from types import NoneType
-from typing import Any, ClassVar, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from profkit.files import open_regular
 
@@ -28,32 +30,30 @@ EMPTY = {"empty": True}  # of a text that says something when it is empty; "file
 _TEXT = object()  # the type of such a text
 
 
-class Document:
-    """What is written with keys of its own: `JSON` names them in order; else every field is one.
+# Of a field that the program needs and no document shows.
+Unprinted = Annotated[T, msgspec.Meta(extra_json_schema={"unprinted": True})]
 
-    `run.gpu` is an attribute of an attribute, and the key is its last word; `time_s` is in seconds, the
-    attribute may be called `time`; `note?` is null where it is empty; of `before:rule,gain` only these.
-    """
 
-    JSON: ClassVar[str] = ""
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """Anything that is printed as JSON: each field is a key, in this order; null where not known."""
 
     def to_json(self) -> JsonObject:
-        """Return plain values; null where not known."""
-        if not self.JSON:
-            return json_fields(self)
-        document = {}
-        for word in self.JSON.split():
-            path, _, only = word.removesuffix("?").partition(":")
-            value: Any = self
-            for name in path.split("."):
-                value = getattr(value, name if hasattr(value, name) else name.removesuffix("_s"))
-            plain: Any = None if word.endswith("?") and value == "" else json_safe(value)
-            if only and isinstance(plain, list):
-                plain = [{k: of[k] for k in only.split(",")} for of in plain]
-            elif only:
-                plain = {k: plain[k] for k in only.split(",")}
-            document[path.rpartition(".")[2]] = plain
+        """Return plain values under the keys of the document."""
+        config = self.__struct_config__
+        document: JsonObject = {}
+        if config.tag_field is not None:
+            document[config.tag_field] = config.tag
+        for field in _printed_fields(type(self)):
+            document[field.encode_name] = json_safe(getattr(self, field.name))
         return document
+
+
+@cache
+def _printed_fields(kind: type[msgspec.Struct]) -> list[msgspec.structs.FieldInfo]:
+    """Return the fields of a document without those that are Unprinted."""
+    (unprinted,) = get_args(Unprinted)[1:]
+    fields_of = msgspec.structs.fields(kind)
+    return [field for field in fields_of if unprinted not in get_args(field.type)[1:]]
 
 
 def json_safe(value: Any) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from msgspec import structs
 
 from profkit.diagnosis import launches
 from profkit.diagnosis.rule import Rule, SourceShare
@@ -101,11 +102,11 @@ def _cell(name: str, value: Any) -> str:
     return text
 
 
-class Comparison(ShowsItself, Compared):
+class Comparison(ShowsItself, Compared, frozen=True):
     blocks = changes.compared_runs
 
 
-class ShownLadder(ShowsItself, ladders.Ladder):
+class ShownLadder(ShowsItself, ladders.Ladder, frozen=True):
     blocks = changes.ladder_steps
 
 
@@ -296,7 +297,7 @@ def compare(
     """
     runs = given_run(before), given_run(after)
     policy = Policy(spread_of=KnownSpreads(Path(artifacts, "history")), anyway=anyway)
-    return Comparison(**vars(compare_sides(*runs, case, artifacts, policy)))
+    return Comparison(**structs.asdict(compare_sides(*runs, case, artifacts, policy)))
 
 
 def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False) -> ShownLadder:
@@ -310,7 +311,8 @@ def ladder(case: str, artifacts: str | Path = "artifacts", anyway: bool = False)
         ProfkitError: Nothing is recorded at this case.
     """
     policy = Policy(spread_of=KnownSpreads(Path(artifacts, "history")), anyway=anyway)
-    return ShownLadder(**vars(ladders.build_ladder(Evidence(Path(artifacts)), case, policy)))
+    built = ladders.build_ladder(Evidence(Path(artifacts)), case, policy)
+    return ShownLadder(**structs.asdict(built))
 
 
 def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "artifacts") -> Claims:

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.diagnosis.rules import BY_ID
@@ -19,7 +20,13 @@ from profkit.evidence.compare import (
     is_worse,
     match,
 )
-from profkit.evidence.counters import finding_changes, launch_change, moved, moved_by
+from profkit.evidence.counters import (
+    SecondsChange,
+    finding_changes,
+    launch_change,
+    moved,
+    moved_by,
+)
 from profkit.evidence.runs import Run, pair
 from profkit.records.parts import RecordedGpu, Resources
 from tests.evidence.made import frame, record, row, run, samples
@@ -38,7 +45,7 @@ def test_a_duration_under_ncu_is_no_timing():
     found = compare_runs(run(warm=()), run("stage2"))
     assert found.time is None
     assert "no timing of stage1.B" in found.time_note
-    assert found.launches[0].profiled_time == (1e-4, 1e-4)
+    assert found.launches[0].profiled_time == SecondsChange(before=1e-4, after=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -602,22 +609,26 @@ def test_a_strict_policy_asks_for_one_in_a_thousand():
     before, after = run(), run("stage2", warm=samples(1e-4 * 0.998, seed=1))
     time = compare_runs(before, after).time
     strict = Policy(strict=True)
-    assert strict.answer(replace(time, answer="same")) == "same"
-    wide = replace(
+    assert strict.answer(structs.replace(time, answer="same")) == "same"
+    wide = structs.replace(
         time,
         answer="faster",
-        speedup=replace(time.speedup, median=1.01, low=1.001, high=1.019),
+        speedup=structs.replace(time.speedup, median=1.01, low=1.001, high=1.019),
         effective=1000.0,
     )
     assert (Policy().answer(wide), strict.answer(wide)) == ("faster", "cannot tell")
-    sure = replace(wide, speedup=replace(wide.speedup, low=1.005, high=1.015))
+    sure = structs.replace(wide, speedup=structs.replace(wide.speedup, low=1.005, high=1.015))
     assert strict.answer(sure) == "faster"
-    slower = replace(
-        sure, answer="slower", speedup=replace(sure.speedup, median=0.99, low=0.98, high=0.995)
+    slower = structs.replace(
+        sure,
+        answer="slower",
+        speedup=structs.replace(sure.speedup, median=0.99, low=0.98, high=0.995),
     )
     assert strict.answer(slower) == "slower", "its nearer end decides"
-    assert strict.answer(replace(slower, effective=4.0)) == "cannot tell", "rests on four samples"
-    assert strict.answer(replace(slower, effective=float("nan"))) == "cannot tell"
+    assert strict.answer(structs.replace(slower, effective=4.0)) == "cannot tell", (
+        "rests on four samples"
+    )
+    assert strict.answer(structs.replace(slower, effective=float("nan"))) == "cannot tell"
 
 
 def test_launches_of_reports_match_by_their_marks_and_those_of_variants_do_not():

@@ -170,7 +170,7 @@ def test_what_is_odd_is_kept_and_said() -> None:
     """One commit measured twice with two answers, a new name, clocks and dates that jump."""
     twice = [row(1e-5, 1, 1), row(1.5e-5, 2, 2, commit="commit 1")]
     first, again = steps(twice)
-    assert (first.note, again.answer) == ("", "same code")
+    assert (first.note, again.answer) == (None, "same code")
     assert "one machine code, and 1.5x slower" in again.note
     renamed = steps([*twice, row(1.5e-5, 3, 3, variant="newname")])
     assert [s.note for s in renamed if s.run.variant == "newname"] == ["the machine code of v1.B"]
@@ -404,7 +404,7 @@ def test_a_launcher_that_changed_is_no_same_code(tmp_path: Path) -> None:
     assert [s.answer for s in steps(runs)] == wanted
     History(tmp_path).append(runs)
     assert [s.answer for s in steps(History(tmp_path).runs()[0])] == wanted, "the columns are kept"
-    for host, note in {"h": "the machine code of v1.B", "i": ""}.items():
+    for host, note in {"h": "the machine code of v1.B", "i": None}.items():
         other = replace(first, variant="v2", record="r", host=host, source="x", session="z")
         assert steps([first, other])[-1].note == note
 

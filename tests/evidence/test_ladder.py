@@ -187,7 +187,7 @@ def test_a_step_says_its_bound_and_a_racing_kernel_has_no_time():
     first = run("stage0", launches=[])
     found = build_ladder(folder(first, raced, run("sdpa", source=None, sass=None)), "B")
     one, two = found.steps
-    assert (one.bound, one.time is None, one.depth, one.note) == ("", False, 0, "")
+    assert (one.bound, one.time is None, one.depth, one.note) == (None, False, 0, None)
     assert (two.bound, two.time, two.depth, two.parent) == (
         raced.diagnosis().label,
         None,

@@ -6,9 +6,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from profkit.evidence.compare import GateResult
-from profkit.evidence.ladder import decide_variant, summarize_variant
+from profkit.evidence.ladder import decide_variant, summarize_gate, summarize_variant
 from profkit.evidence.runs import MissingEvidence
 from profkit.show.text.blocks import to_markdown
 from profkit.show.views.comparison import ladder_summary
@@ -30,7 +31,7 @@ def made(**facts):
 
 
 def met(ok: bool, binding: bool = True) -> GateResult:
-    return GateResult("V3", ok, binding, () if ok else ("latency",))
+    return GateResult(name="V3", met=ok, binding=binding, failing=() if ok else ("latency",))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_the_decision_and_its_reason(facts, gates, decision, said):
 def test_a_stale_variant_is_not_decided():
     change = summarize_variant(made(), "stage2", "B").change
     stale = replace(run("stage2"), stale=True)
-    refused = replace(change, compared=False, time=None)
+    refused = structs.replace(change, compared=False, time=None)
     assert decide_variant(stale, refused)[0] == "undecided"
 
 
@@ -96,7 +97,7 @@ def test_without_counters_the_figures_are_not_collected():
 
 def test_right_comes_before_gates_and_gates_before_time():
     slow = made(warm=samples(2e-4), correct=False, sanitizers={"racecheck": "1", "memcheck": "2"})
-    closed = (met(False), replace(met(False), name="V4", failing=("a", "b")), met(True))
+    closed = (met(False), structs.replace(met(False), name="V4", failing=("a", "b")), met(True))
     assert summarize_variant(slow, "stage2", "B", gates=closed).because == (
         "stage2.B gives wrong results"
     )
@@ -105,7 +106,8 @@ def test_right_comes_before_gates_and_gates_before_time():
         "racecheck, memcheck found errors"
     )
     found = summarize_variant(made(warm=samples(2e-4)), "stage2", "B", gates=closed)
-    assert (found.because, found.gates) == ("gate not met: V3: latency; V4: a, b", closed)
+    assert found.because == "gate not met: V3: latency; V4: a, b"
+    assert found.gates == tuple(map(summarize_gate, closed))
     lost = summarize_variant(made(after=None), "stage2", "B", gates=closed)
     assert (lost.decision, lost.change) == ("reject", None)
 

@@ -7,6 +7,7 @@ from math import ceil, exp, inf, isnan, log, nan, sqrt
 
 import numpy as np
 import pytest
+from msgspec import structs
 from scipy import stats
 
 from profkit.errors import ProfkitError
@@ -266,7 +267,7 @@ def seen(deviations: float, below=0.01, above=0.01, effective=1e9) -> TimeCompar
     z, middle = stats.norm.ppf(0.975), exp(deviations * 0.01)
     speedup = Interval(middle, middle * exp(-z * below), middle * exp(z * above))
     made = compare_samples([1.0, 1.1], [1.0, 1.2])
-    return replace(made, speedup=speedup, effective=effective)
+    return structs.replace(made, speedup=speedup, effective=effective)
 
 
 @pytest.mark.parametrize(

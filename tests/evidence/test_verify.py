@@ -73,7 +73,7 @@ def evidence(tmp_path: Path) -> Evidence:
 
 
 def outcomes(results) -> dict[str, str]:
-    return {j.claim.name: j.outcome for f in results for j in f.claims}
+    return {j.name: j.outcome for f in results for j in f.claims}
 
 
 def test_each_outcome_and_the_rest_goes_on(tmp_path, evidence):
@@ -88,12 +88,12 @@ def test_each_outcome_and_the_rest_goes_on(tmp_path, evidence):
         "later": "undecided",
     }
     assert exit_status(results) == 2
-    by_name = {j.claim.name: j for j in results[0].claims}
-    assert by_name["arithmetic"].claim.sentence == "Two and two are four."
-    assert by_name["arithmetic"].answer.computed == ("on an L4 it is 4 too",)
-    assert "ZeroDivisionError" in by_name["broken"].error
-    assert "line " in by_name["broken"].error
-    assert by_name["later"].answer.collect == (
+    by_name = {j.name: j for j in results[0].claims}
+    assert by_name["arithmetic"].sentence == "Two and two are four."
+    assert by_name["arithmetic"].computed == ("on an L4 it is 4 too",)
+    assert "ZeroDivisionError" in by_name["broken"].because
+    assert "line " in by_name["broken"].because
+    assert by_name["later"].collect == (
         "profkit profile --variant v2 --case B",
         "profkit profile --variant v3 --case B",
     )
@@ -105,7 +105,7 @@ def test_a_failing_claim_is_an_answer_and_a_closed_gate_is_not(tmp_path, evidenc
     results = verify_claim_files([closed], evidence)
     assert exit_status(results) == 1
     assert results[0].gates[0].failing == ("later",)
-    assert [j.claim.name for j in results[0].claims] == ["arithmetic", "later"]
+    assert [j.name for j in results[0].claims] == ["arithmetic", "later"]
     told = written(tmp_path, FAILS, "\nGATE = gate('v3', [wrong], binding=False)\n")
     assert exit_status(verify_claim_files([told], evidence)) == 0
     opened = written(tmp_path, HOLDS, "\nGATE = gate('v3', [arithmetic])\n")
@@ -180,8 +180,8 @@ def test_a_metric_that_was_not_collected_names_its_section(tmp_path, evidence):
         "    '''The L2 hits.'''\n"
         "    return decide(Launch({'l2_hit': float('nan')})['l2_hit'] > 0.9, 'hit')\n",
     )
-    answer = verify_claim_files([path], evidence)[0].claims[0].answer
-    assert answer.verdict == "undecided"
+    answer = verify_claim_files([path], evidence)[0].claims[0]
+    assert answer.outcome == "undecided"
     assert answer.collect == ("profkit profile --section MemoryWorkloadAnalysis",)
 
 
@@ -197,7 +197,7 @@ def test_a_record_that_cannot_be_read_is_an_error_not_a_gap(tmp_path, evidence):
     )
     judged = verify_claim_files([path], evidence)[0].claims[0]
     assert judged.outcome == "errored"
-    assert "v2.B.json: not JSON" in judged.error
+    assert "v2.B.json: not JSON" in judged.because
 
 
 def test_a_gate_needs_claims():
@@ -237,7 +237,7 @@ def test_a_gate_takes_claims_of_other_files_and_names_all_that_do_not_hold(tmp_p
         ("v3", False, ("later", "wrong")),
         ("v2", True, ()),
     ]
-    assert [j.claim.name for j in file.claims] == ["wrong", "arithmetic", "later"]
+    assert [j.name for j in file.claims] == ["wrong", "arithmetic", "later"]
     assert exit_status([file]) == 1
     bad = verify_claim_files([tmp_path / "absent.py"], evidence)
     assert exit_status([file, *bad]) == 2, "what could not be tried is worse"

@@ -305,7 +305,7 @@ def test_the_table_counts_launches_and_says_what_is_left_out() -> None:
         {"kernel": "mul", "launches": 1, "why_not": "it is [red]too large"},
         {"kernel": "sub"},
     ]
-    blank = capture.CapturedEntry("?", 0).to_json()
+    blank = capture.CapturedEntry(kernel="?").to_json()
     text = to_text(measured.captured([{**blank, **k} for k in kernels]), console(width=100))
     assert "1.05" in text
     assert "mul, 1 launches, left out: it is [red]too large" in text

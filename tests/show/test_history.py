@@ -54,7 +54,11 @@ def test_the_part_of_the_page_escapes_and_names(found) -> None:
 
     from dataclasses import replace
 
-    hostile = [replace(s, run=replace(s.run, gpu="<script>", commit="<b>x</b>")) for s in found]
+    from msgspec import structs
+
+    hostile = [
+        structs.replace(s, run=replace(s.run, gpu="<script>", commit="<b>x</b>")) for s in found
+    ]
     part = history_section("h", hostile, [Run()])
     (chart,) = part["charts"].values()
     text = str(chart)

@@ -128,7 +128,7 @@ def test_a_comparison_shows_what_the_command_prints() -> None:
     assert repr(found).startswith("stage1.B -> stage2.B\n")
     seen = Seen(found._repr_html_())
     assert seen.text.startswith("stage1.B -> stage2.B\n")
-    assert found.changes[0].launches[0].bound[1] in seen.text
+    assert found.changes[0].launches[0].bound.after in seen.text
     assert found.to_json()["changes"][0]["after"] == "stage2.B"
 
 

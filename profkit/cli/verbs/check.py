@@ -103,7 +103,7 @@ def _build_only(at: Places, names: Sequence[str], archs: Sequence[str], refresh:
         for path in records.unknown:
             why = "the same kernels, but a launcher that changed or is not known"
             note(f"{path}: {why}: profkit profile")
-    document = {"schema": "profkit.build/1", "builds": builds}
+    document = ladder.BuildDocument(builds=tuple(compiled.describe() for compiled in builds))
     rows = list(chain.from_iterable(b.rows() for b in builds))
     print_blocks(measured.builds_table(rows), document)
     for compiled in builds:

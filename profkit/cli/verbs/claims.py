@@ -46,10 +46,10 @@ def _try(files: Sequence[Path], artifacts: Path) -> int:
     results = trying.verify_claim_files(files, evidence)
     if not options.FORM.quiet:
         tried = chain.from_iterable(file.claims for file in results)
-        needs = set(chain.from_iterable(claim.claim.needs for claim in tried))
+        needs = set(chain.from_iterable(claim.needs for claim in tried))
         say_each(sources.stale(artifacts, needs))
     lost = [file for file in results if not is_there(file.path)]
     say_each(ProfkitError(f"{file.path}: {file.error}", "name a file of claims") for file in lost)
     told = [file for file in results if file not in lost]
-    print_blocks(verified(told) if told else (), {"schema": "profkit.claims/1", "files": results})
+    print_blocks(verified(told) if told else (), trying.ClaimsDocument(files=tuple(results)))
     return trying.exit_status(results)

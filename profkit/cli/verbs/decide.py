@@ -66,7 +66,7 @@ def decide_variant(
     from profkit.cli import sources
     from profkit.cli.output import print_blocks
     from profkit.evidence.compare import Policy
-    from profkit.evidence.ladder import summarize_variant
+    from profkit.evidence.ladder import SummaryDocument, summarize_variant
     from profkit.evidence.runs import Evidence
     from profkit.show.views.comparison import ladder_summary
 
@@ -78,7 +78,7 @@ def decide_variant(
     policy = Policy(anyway=anyway)
     summaries = [summarize_variant(evidence, *name, against, gates, policy) for name in names]
     blocks = chain.from_iterable(map(ladder_summary, summaries))
-    print_blocks(blocks, {"schema": "profkit.summary/1", "summaries": summaries})
+    print_blocks(blocks, SummaryDocument(summaries=tuple(summaries)))
     return max(_STATUS[summary.decision] for summary in summaries)
 
 

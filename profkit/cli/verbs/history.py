@@ -51,6 +51,7 @@ def show_history(
     from profkit.cli.output import print_blocks, say_each, write_to
     from profkit.cli.pictures import import_plots
     from profkit.evidence.history import History
+    from profkit.evidence.noise import HistoryDocument
     from profkit.show.views.history import history_blocks
 
     kept = History(history)
@@ -63,7 +64,7 @@ def show_history(
         plots = import_plots()
 
         plots.save(plots.history_steps(steps), write_to(output))
-    print_blocks(history_blocks(steps), {"schema": "profkit.history/1", "steps": steps})
+    print_blocks(history_blocks(steps), HistoryDocument(steps=tuple(steps)))
     say_each(problems, quiet=options.FORM.quiet)
     return options.COULD_NOT if problems or not steps else options.DONE
 

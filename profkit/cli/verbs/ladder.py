@@ -80,8 +80,9 @@ def _build_ladders(
 
 def _print_ladders(ladders: list[Ladder]) -> None:
     from profkit.cli.output import print_blocks
+    from profkit.evidence.ladder import LaddersDocument
     from profkit.show.views import comparison as views
 
     show_ladder = views.ladder_table if options.FORM.brief else views.ladder_steps
     blocks = chain.from_iterable(map(show_ladder, ladders))
-    print_blocks(blocks, {"schema": "profkit.ladders/1", "ladders": ladders})
+    print_blocks(blocks, LaddersDocument(ladders=tuple(ladders)))

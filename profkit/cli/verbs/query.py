@@ -45,19 +45,20 @@ def answer_question(question: Question = None, history: options.HistoryDir = HIS
 
 def _print_tables() -> None:
     from profkit.cli.output import print_blocks
-    from profkit.evidence.tables import SCHEMA, schema_rows
+    from profkit.evidence.tables import SCHEMA, ColumnsDocument, schema_rows
     from profkit.show.views.history import schema_blocks
 
     columns = schema_rows()
-    print_blocks(schema_blocks(SCHEMA, columns), {"schema": SCHEMA, "columns": columns})
+    print_blocks(schema_blocks(SCHEMA, columns), ColumnsDocument(columns=tuple(columns)))
 
 
 def _print_answer(history: History, question: str) -> list[ProfkitError]:
     """Print the answer; return what of the history could not be read."""
     from profkit.cli.output import print_blocks
     from profkit.evidence.history import query
+    from profkit.evidence.tables import QueryDocument
     from profkit.show.views.history import answer_blocks, rows_of
 
     frame, problems = query(history, question)
-    print_blocks(answer_blocks(frame), {"schema": "profkit.query/1", "rows": rows_of(frame)})
+    print_blocks(answer_blocks(frame), QueryDocument(rows=tuple(rows_of(frame))))
     return problems

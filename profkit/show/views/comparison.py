@@ -10,7 +10,7 @@ from math import isfinite
 from profkit.evidence.claims import Verified
 from profkit.evidence.compare import Compared, GateResult, ResourceChange, RunComparison
 from profkit.evidence.counters import FindingChange, HeaderPrediction, LaunchChange, Moved
-from profkit.evidence.ladder import Ladder, Rung, Summary
+from profkit.evidence.ladder import Ladder, Rung, Summary, SummaryGate
 from profkit.model.whatif import CounterChange, Expected
 from profkit.reports import figures
 from profkit.show.text import words
@@ -88,9 +88,10 @@ def _arrow(before: str, after: str) -> str:
 
 
 def _launch(launch: LaunchChange, shown: int) -> Iterator[Block]:
-    yield TextLine(_arrow(*(short(name, NAME) for name in launch.kernel)), "kernel")
-    yield TextLine(_arrow(*launch.bound), "bound")
-    times = " -> ".join(map(figures.seconds, launch.profiled_time))
+    kernel, bound, time = launch.kernel, launch.bound, launch.profiled_time
+    yield TextLine(_arrow(short(kernel.before, NAME), short(kernel.after, NAME)), "kernel")
+    yield TextLine(_arrow(bound.before, bound.after), "bound")
+    times = f"{figures.seconds(time.before)} -> {figures.seconds(time.after)}"
     yield TextLine(f"{times} (one launch at ncu's clocks: no verdict)", "under ncu")
     if differ := [f for f in launch.findings if f.what != "stays"]:
         yield Heading("Findings", 3)
@@ -118,7 +119,7 @@ def _leading(launch: LaunchChange, shown: int) -> list[Moved]:
     """Return the metrics to show: what the changed findings looked at, then what moved farthest."""
     changed = [finding for finding in launch.findings if finding.what != "stays"]
     sides = chain.from_iterable((finding.before, finding.after) for finding in changed)
-    looked = {name: i for i, name in enumerate(chain.from_iterable(s.evidence for s in sides))}
+    looked = {name: i for i, name in enumerate(chain.from_iterable(s.looked_at for s in sides))}
     order = sorted(launch.moved, key=lambda m: (looked.get(m.metric, len(looked)), -m.weight))
     return order[:shown]
 
@@ -142,7 +143,7 @@ def ladder_table(ladder: Ladder) -> Iterator[Block]:
         ">95 %": lambda step: words.half_width(step.time) if step.time else "",
         ">vs parent": lambda step: words.factor(step.change.time if step.change else None),
         "": _answer,
-        "bound": lambda step: step.bound,
+        "bound": lambda step: step.bound or "",
     }
     yield grid(ladder.steps, columns)
 
@@ -201,7 +202,7 @@ def brief_comparison(compared: Compared) -> str:
         sentence, answer = time_line(change)
         lines.append(f"{name}: {answer}: {sentence}")
         for launch in change.launches:
-            lines.append(f"bound: {_arrow(*launch.bound)}")
+            lines.append(f"bound: {_arrow(launch.bound.before, launch.bound.after)}")
             lines += [f"{x.mark}: {plain_words(x.text)}" for x in changed_rules([launch])]
             for metric, before, after, _ in map(_moved, _leading(launch, BRIEF_METRICS)):
                 lines.append(f"{metric}: {before} -> {after}")
@@ -221,12 +222,11 @@ def verified(files: Iterable[Verified]) -> Iterator[Block]:
             yield Heading(f"{file.title} ({file.path.name})")
         for judged in file.claims:
             counted[judged.outcome] += 1
-            yield TextLine(f"{judged.claim.sentence} [{judged.claim.who}]", judged.outcome)
-            answer = judged.answer
-            yield TextLine(answer.because if answer else judged.error, indent=2)
-            for line in answer.computed if answer else ():
+            yield TextLine(f"{judged.sentence} [{judged.who}]", judged.outcome)
+            yield TextLine(judged.because, indent=2)
+            for line in judged.computed:
                 yield TextLine(line, "computed", indent=2)
-            collect |= dict.fromkeys(answer.collect if answer else ())
+            collect |= dict.fromkeys(judged.collect)
         yield from map(gate_line, file.gates)
     yield Heading("In all")
     outcomes = (f"{outcome} {n}" for outcome, n in sorted(counted.items()))
@@ -234,7 +234,7 @@ def verified(files: Iterable[Verified]) -> Iterator[Block]:
     yield from (TextLine(command, "would decide more") for command in collect)
 
 
-def gate_line(result: GateResult) -> TextLine:
+def gate_line(result: GateResult | SummaryGate) -> TextLine:
     binding = "" if result.binding else " (reported, not required)"
     failing = f": not holding are {', '.join(result.failing)}" if result.failing else ""
     return TextLine(f"gate {result.name}{binding}{failing}", "met" if result.met else "not met")
