@@ -1,7 +1,7 @@
 # make demo | test | fast | emulate | mutate | lint | speed | readme: each makes .venv first, from the lock. Needs Python 3.11+ only.
 # make fast: lint, types and every test that neither compiles nor reads all reports; make test runs them all.
 # make mutate: would the tests notice? 150 random changes of diagnosis, evidence and reports; about an hour.
-# make fuzz: random damage for ten minutes; what breaks is kept for the tests.
+# make fuzz: random damage for ten minutes, then every sweep whole; what breaks is kept for the tests.
 # make goldens: every committed input in every form, held against what was answered before; --accept writes them.
 # make readme: write the outputs in README.md and docs, the reference and the schemas anew, after rules or records changed.
 # make site: the documentation, in build/site/html: tutorial, how-to, reference, why, a card a probe. A few minutes.
@@ -79,7 +79,8 @@ goldens: $(READY)
 
 fuzz: $(READY)
 	$(BIN)/python tools/fuzz.py --seconds 600
-	PROFKIT_SWEEP_ALL=1 $(TESTS) tests/cli/test_faults.py
+	PROFKIT_SWEEP_ALL=1 $(TESTS) tests/cli/test_faults.py tests/cli/test_limits.py tests/cli/test_hostile_folder.py \
+	  tests/reports/test_flips.py
 
 # Every kernel of the ladder on the CPU, at every schedule and case; make test takes a part of them.
 emulate: $(READY)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from profkit.records.paths import run_files
+from tests.forks import pytest_runtest_protocol  # noqa: F401  # a hook: it runs what is marked `forks`
 
 # A loaded machine is slow now and then: that says nothing about what is tested.
 # The same examples each time: nothing fails by chance. --hypothesis-profile=explore has new ones.

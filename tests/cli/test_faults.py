@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 
 from profkit.cli.app import app
 from tests.conftest import ROOT
+from tests.sweeps import take_part
 
 SECONDS = 60.0  # of one case: what hangs never ends, and a busy machine is slow
 ARTIFACTS = ROOT / "artifacts"
@@ -458,14 +459,11 @@ MODULES = (
 def test_every_fault_of_a_path_is_answered(
     place: str, folders: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """39 places x 39 faults: 1,521 cases with PROFKIT_SWEEP_ALL, else a third of them at each place."""
+    """39 places x 39 faults: 1,521 cases with PROFKIT_SWEEP_ALL, else a quarter at each place."""
     monkeypatch.setenv("MPLBACKEND", "agg")
     name, *words = PLACES[place]
     fallen = {}
-    first, step = (
-        (0, 1) if "PROFKIT_SWEEP_ALL" in os.environ else (list(PLACES).index(place) % 3, 3)
-    )
-    for case, fault in list(CASES.items())[first::step]:
+    for case, fault in take_part(CASES.items(), one_of=4, first=list(PLACES).index(place)):
         folder = folders()
         wrong = in_a_child(lambda: try_place(tuple(words), name, fault, folder))  # noqa: B023
         if wrong:

@@ -8,6 +8,7 @@ its flags, what its launcher is asked and the version of nvcc are those of the r
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -36,7 +37,8 @@ def made_of(variant: Variant, arch: str) -> str:
     """A hash of all that decides what nvcc and the launcher give."""
     folder = Places(KERNELS).build_dir()
     tools = [toolchain.tool(name, folder).version for name in variant.language.programs]
-    asked = (KERNELS / variant.problem / "problem.py").read_text(), dry.STUB.read_text()
+    problem = ast.parse((KERNELS / variant.problem / "problem.py").read_text("utf-8"))
+    asked = ast.dump(problem), dry.STUB.read_text()  # the tree: how it is laid out does not count
     flags = (*variant.language.own_flags(arch), *variant.flags)
     around = [
         os.environ[k] for k in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS") if os.environ.get(k)
@@ -49,7 +51,15 @@ def kept() -> dict[str, dict[str, Any]]:
     """`problem/variant arch` -> the most that any of its kernels takes, for those still of today."""
     rows = json.loads(KEPT.read_text("utf-8"))
     today = {name_of(v, arch): made_of(v, arch) for v, arch in HELD if v.target(arch)}
-    return {name: row for name, row in rows.items() if row.pop("made_of") == today.get(name)}
+    return {
+        name: {key: n for key, n in row.items() if key not in ("made_of", "nvcc")}
+        for name, row in rows.items()
+        if row["made_of"] == today.get(name)
+    }
+
+
+def nvcc_version() -> str:
+    return toolchain.tool("nvcc", Places(KERNELS).build_dir()).version
 
 
 def name_of(variant: Variant, arch: str) -> str:
@@ -87,7 +97,8 @@ def write(made: Sequence[ladder.Compiled]) -> None:
     for one in made:
         assert (one.build.error, one.launches is None) == (None, False), one.variant
         variant, arch = one.build.variant, one.build.arch.rstrip("af")
-        rows[name_of(variant, arch)] = {"made_of": made_of(variant, arch), **row_of(one)}
+        origin = {"made_of": made_of(variant, arch), "nvcc": nvcc_version()}
+        rows[name_of(variant, arch)] = {**origin, **row_of(one)}
     lines = (f"{json.dumps(name)}: {json.dumps(row)}" for name, row in sorted(rows.items()))
     KEPT.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
 

@@ -6,6 +6,7 @@ know is compiled here and now.
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -54,6 +55,17 @@ def test_what_is_kept_is_what_nvcc_gives():
         name_of(c.build.variant, c.build.arch.rstrip("af")): resources.row_of(c) for c in made
     } == {name_of(v, arch): kept[name_of(v, arch)] for v, arch in some}
     assert all(c.launches for c in made)
+
+
+@pytest.mark.nvcc
+@needs_nvcc
+def test_resources_json_is_of_today():
+    """Compiling what it does not know takes three minutes of every run of the tests."""
+    rows = json.loads(resources.KEPT.read_text("utf-8"))
+    if not {row["nvcc"] for row in rows.values()} & {resources.nvcc_version()}:
+        pytest.skip("resources.json was written with another version of nvcc")
+    unknown = sorted(set(rows) - set(resources.kept()))
+    assert len(unknown) <= len(rows) / 10, "run: python -m tests.kernels.resources"
 
 
 def test_a_row_over_its_budget_is_seen():

@@ -183,18 +183,18 @@ def test_two_steps_of_different_length_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_launches_a_step(tmp_path: Path) -> None:
+def test_twenty_thousand_launches_a_step(tmp_path: Path) -> None:
     from time import process_time
 
     def many(p: Program) -> None:
-        for _ in range(100_000):
+        for _ in range(20_000):
             p.launch(MUL, 2.0)
 
     path = ran(many, 2).write(tmp_path / "t.json.gz")
     began = process_time()
     answer = triage_timeline(recordings.read_timeline(path))
     assert answer.findings[0].rule == "host-launch"
-    assert process_time() - began < 120
+    assert process_time() - began < 24
 
 
 def test_a_folder_that_holds_no_timeline(tmp_path: Path) -> None:

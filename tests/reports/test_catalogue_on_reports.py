@@ -89,6 +89,7 @@ def test_elementwise_kernels_are_not_tensor_work(own_runs, corpus_runs):
     assert (hopper.tensor_busy.dropna() < 0.01).all()  # the clean counter of 9.0
 
 
+@pytest.mark.forks
 def test_register_step_agrees_with_ncu_s_own_table():
     ncu_report = pytest.importorskip("ncu_report")
     from profkit.reports.metrics import RAW_NAMES, evaluate

@@ -6,6 +6,8 @@ import pytest
 
 from tests.golden import held
 
+pytestmark = pytest.mark.forks
+
 REPORTS = (
     "stage2.B.ncu-rep",  # source that is imported
     "sdpa-cudnn.B.ncu-rep",  # no source at all

@@ -68,6 +68,7 @@ def test_a_barrier_wait_leads_to_the_barrier() -> None:
     assert Path(lines[2].producer_file or "").name == "stage2_tensor_pv.cu"
 
 
+@pytest.mark.forks
 def test_an_atomic_is_the_callers() -> None:
     """The library's line of an atomicAdd is in a header of the toolkit."""
     main = next(i for i, name in enumerate(_kernels(PROBES)) if name == "atomic_same")

@@ -14,6 +14,8 @@ from profkit.reports.instruction import Instruction, decode, name
 from profkit.reports.reader import actions
 from tests.conftest import ROOT, kinds, others
 
+pytestmark = pytest.mark.forks
+
 ARTIFACTS = ROOT / "artifacts"
 # An instruction as the library disassembles it.
 _LINE = re.compile(
