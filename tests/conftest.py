@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import signal
+import sys
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -75,7 +76,11 @@ def read_once() -> None:
     """
     from profkit.reports import hotlines, reader
     from profkit.reports.frame import Part
+    from profkit.reports.isolated import ROOM
 
+    ROOM.files_left = ROOM.bytes_left = (
+        sys.maxsize
+    )  # what is read here is kept or small, and a fork would not see what is kept
     parts, lines, rows = {}, {}, {}
 
     @wraps(reader.read_part)

@@ -29,10 +29,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from profkit.errors import ProfkitError, did_you_mean, needing
 from profkit.evidence import tables
-from profkit.evidence.runs import Evidence
+from profkit.evidence.runs import Evidence, read_together
 from profkit.evidence.tables import HistoryLaunch, HistoryRow, HistoryRun, HistoryTwin
 from profkit.files import is_folder, list_folder, open_regular, write_bytes
 from profkit.records.paths import HISTORY
+from profkit.records.record import recorded_sha256
 from profkit.records.store import digest
 from profkit.reports.frame import frame_rows
 
@@ -249,6 +250,8 @@ def add_artifacts(
     runs: list[HistoryRun] = []
     launches: list[HistoryLaunch] = []
     found, problems = evidence.readable(counters=False)
+    recorded = [run for run in found if run.record]
+    read_together([run for run in recorded if recorded_sha256(run.record) not in diagnosed])
     for run in found:
         try:
             if run.record is None:

@@ -5,7 +5,8 @@ A record is read when its run is looked up, a report when its launches are asked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -57,10 +58,19 @@ class Run:
             return self._launches
         return read_launches([self.report] if self.report else [])
 
+    def keep_launches(self, launches: pd.DataFrame) -> None:
+        """Take what was read of its report together with others: it is not read again."""
+        self.__dict__["launches"] = launches  # where cached_property looks
+
     def read(self) -> Run:
         """Return the run, its report read: a damaged one is said now."""
         _ = self.launches
         return self
+
+    @property
+    def needs_reading(self) -> bool:
+        """Whether it has a report that was not read yet."""
+        return bool(self.report) and self._launches is None and "launches" not in self.__dict__
 
     @property
     def sha256(self) -> str:
@@ -200,15 +210,26 @@ class Evidence:
 
         `counters`: whether a run whose report is damaged counts as one that cannot be used.
         """
+        names = [name for name in self.names() if wanted(name)]
+        problems = list(self._unread)
+        if counters:
+            read_together(self._recorded_of(names))
         find = self.load if counters else self.recorded
-        names = self.names()
-        runs, problems = [], list(self._unread)
-        for name in filter(wanted, names):
+        runs = []
+        for name in names:
             try:
                 runs.append(find(*name))
             except ProfkitError as problem:
                 problems.append(problem)
         return runs, problems
+
+    def _recorded_of(self, names: Iterable[RunName]) -> list[Run]:
+        """Return those of the runs whose records can be read."""
+        runs = []
+        for name in names:
+            with suppress(ProfkitError):  # readable() says it
+                runs.append(self.recorded(*name))
+        return runs
 
     def names(self) -> list[RunName]:
         """Variant and case of everything in the folder, sorted."""
@@ -254,6 +275,20 @@ class Evidence:
         if files.record:
             record, stale = with_todays_header(read_record(files.record), self.headers)
         return Run(variant, case, record, None, files.report, stale)
+
+
+def read_together(runs: Iterable[Run]) -> None:
+    """Read the reports of these runs at once, by several processes where there are many.
+
+    One that is not whole is left as it is: who asks for its launches is told why.
+    """
+    from profkit.reports.frame import Reports
+    from profkit.reports.reader import read_report
+
+    by_report = {str(run.report): run for run in runs if run.needs_reading}
+    for part in read_report(by_report).parts:
+        if part.file.status == "ok":
+            by_report[part.file.path].keep_launches(without_attrs(Reports((part,)).launches))
 
 
 def read_launches(reports: list[Path]) -> pd.DataFrame:

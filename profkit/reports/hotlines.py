@@ -23,7 +23,7 @@ from profkit.reports.addresses import LaunchedCode, Place
 from profkit.reports.container import check, split
 from profkit.reports.cubin import functions
 from profkit.reports.instruction import COUNTERS, RAW_SAMPLES, Counter
-from profkit.reports.isolated import is_limited, isolated, processors
+from profkit.reports.isolated import ROOM, is_limited, isolated, processors
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import (
     LARGE,
@@ -145,7 +145,9 @@ def _read_inside(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[H
     if report_weight(path) > LARGE:
         return _read_apart(item, died)
     recorded = recorded_sha256(record_beside(path))
-    if recorded is not None and recorded == check(path).sha256 and not is_limited():
+    frames = check(path)
+    is_whole = recorded is not None and recorded == frames.sha256
+    if is_whole and not is_limited() and ROOM.take(frames.size):
         return read_lines(item)
     return None
 

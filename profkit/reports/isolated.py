@@ -3,9 +3,9 @@
 The native library under ncu_report can crash on a damaged file and takes its process with it. So
 files are handed one at a time to child processes: the file in a child that died is known exactly,
 the others go on in a fresh child. A server imports once, lives as long as this process and forks
-itself for the children of each call; it never reads a file. It is subprocess and not multiprocessing
-because spawning re-imports the caller's __main__, and a five-line script without a main guard has to
-work.
+itself for the children of each call, whatever their function; it never reads a file. It is subprocess
+and not multiprocessing because spawning re-imports the caller's __main__, and a five-line script
+without a main guard has to work.
 
 A child that hostile bytes have taken over must not take its parent too. So an answer is plain data
 (msgpack) of the type that the function says it returns, of at most ANSWER_MOST bytes: anything else
@@ -199,9 +199,9 @@ class _Child:
 
 
 class _Server:
-    """What has imported a function and forks at each request, until nobody can ask any more."""
+    """What has imported the library and forks at each request, until nobody can ask any more."""
 
-    def __init__(self, function: str) -> None:
+    def __init__(self) -> None:
         from profkit.interpreter import make_command
 
         self.wire, theirs = socket.socketpair()
@@ -209,7 +209,7 @@ class _Server:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self.process = subprocess.Popen(
-                make_command("profkit.reports.serving", function, str(theirs.fileno())),
+                make_command("profkit.reports.serving", str(theirs.fileno())),
                 stdin=subprocess.DEVNULL,
                 # Without memory, the library and Python say so each in its own words; we say it once.
                 stderr=subprocess.DEVNULL if is_limited() else None,
@@ -281,7 +281,7 @@ def _ready(file: int, seconds: float) -> bool:
 
 
 def _start(function: str, children: Sequence[_Child]) -> None:
-    """Let forks of the function's server become these children."""
+    """Let forks of the server become these children."""
     try:
         _start_some(function, children)
     except OSError as error:
@@ -312,17 +312,17 @@ def _asked(function: str, passed: list[int]) -> _Server:
     from profkit.interpreter import describe_packages
 
     # A fork of this process has none. The rest of its environment each fork is told.
-    key = os.getpid(), function, describe_packages(), *map(resource.getrlimit, _MEMORY)
-    environment = json.dumps(dict(os.environ)).encode()
+    key = os.getpid(), describe_packages(), *map(resource.getrlimit, _MEMORY)
+    request = json.dumps([function, dict(os.environ)]).encode()
     with _GUARD:
         if key in _SERVERS and _ready(_SERVERS[key].wire.fileno(), 0):  # somebody killed it
             _SERVERS.pop(key).end()
         if key not in _SERVERS:
-            _SERVERS[key] = _Server(function)
+            _SERVERS[key] = _Server()
         server = _SERVERS[key]
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its status() says why
-            socket.send_fds(server.wire, [LENGTH.pack(len(environment))], passed)
-            server.wire.sendall(environment)
+            socket.send_fds(server.wire, [LENGTH.pack(len(request))], passed)
+            server.wire.sendall(request)
     return server
 
 
@@ -345,7 +345,7 @@ def _end(children: Iterable[_Child]) -> None:
 
 _SERVERS: dict[tuple[Any, ...], _Server] = {}  # by what they were started with
 _GUARD = threading.Lock()
-# A request: how many bytes the environment has, with open files; then these bytes.
+# A request: its length in bytes, with open files; then the function and the environment, as JSON.
 LENGTH = struct.Struct("<Q")
 AT_ONCE = 80  # children: Linux passes at most 253 open files in a message
 _PATIENCE = 5.0  # seconds until a child that was taken over and hides is left alone
@@ -422,6 +422,42 @@ def _read_until(stdout: BinaryIO, size: int, until: float) -> bytes:
             raise EOFError
         came += some
     return bytes(came)
+
+
+# ncu_report keeps about six times the bytes of each report that it opens, and never gives them back. So
+# a process reads a few reports itself, as fast as can be, and lets forks read all others: their memory
+# goes with them.
+HERE_FILES = 16  # eight reports, each once for its metrics and once for its lines
+HERE_BYTES = 16 << 20  # of these together, not compressed: 120 MB of memory
+
+
+@dataclass
+class LibraryRoom:
+    """What the library may still take of this process."""
+
+    files_left: int = HERE_FILES
+    bytes_left: int = HERE_BYTES
+
+    def close(self) -> None:
+        """Let forks read every report from now on: for a process that lives for long."""
+        self.files_left = 0
+
+    def has(self, size: int) -> bool:
+        """Return whether a report of so many bytes may be read here."""
+        return not size or (self.files_left > 0 and size <= self.bytes_left)
+
+    def take(self, size: int) -> bool:
+        """Return the same, and count the report where it is read here."""
+        with _GUARD:
+            if not self.has(size):
+                return False
+            if size:
+                self.files_left -= 1
+                self.bytes_left -= size
+            return True
+
+
+ROOM = LibraryRoom()  # of this process
 
 
 def is_limited() -> bool:

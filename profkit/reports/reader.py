@@ -43,7 +43,7 @@ from profkit.reports.frame import (
     rules_of,
     scalars,
 )
-from profkit.reports.isolated import is_limited, isolated, processors
+from profkit.reports.isolated import ROOM, is_limited, isolated, processors
 from profkit.reports.metrics import evaluate
 
 if TYPE_CHECKING:
@@ -270,8 +270,8 @@ def _verdict(
 
 __all__ = ["ReportFile", "Reports", "actions", "expand", "prepare_child"]
 
-# Up to so many files of so many bytes are read here: a child takes 0.1 s to start. More are not: one
-# might crash, and the library never gives back what it took, about five times the bytes in the file.
+# Up to so many files of so many bytes are read here, while there is room for them in this process: a
+# child takes 0.1 s to start. More are not: one might crash, and its memory is never given back.
 FEW, MUCH = 8, 16 << 20
 _SWELLS = 20  # times, at most, that a compressed report becomes larger
 
@@ -327,7 +327,9 @@ def _read_each(
     names: list[str], jobs: int | None, client: Any
 ) -> Iterator[tuple[str, Part | Frames]]:
     """Yield each file with its part as it is done; of a large one only what the check says."""
-    if client is not None or len(names) > FEW or sum(map(report_weight, names)) > MUCH:
+    size = sum(report_weight(name) for name in names if not is_table(name))
+    are_few = len(names) <= FEW and size <= MUCH and ROOM.has(size)
+    if client is not None or not are_few:
         from profkit.reports.cluster import each_report
 
         most = min(jobs or processors(), len(names))
@@ -369,7 +371,7 @@ def raw_frame(path: str | Path) -> pd.DataFrame:
     def died(_item: Any, why: str) -> None:
         raise _unreadable(path, why)
 
-    if frames.size > LARGE or frames.risky:
+    if frames.size > LARGE or frames.risky or not _take_room(frames):
         with temporary_folder() as folder:
             parts = split(path, folder, metrics_only=frames.risky)
             copies = ([os.fspath(copy)] for copy, _ in parts)
@@ -445,9 +447,14 @@ def report_weight(path: str) -> int:
 def _read_here(path: str) -> Part | Frames:
     frames = None if is_table(path) else check(path)
     # Without memory, the library takes its process with it.
-    if frames and frames.size <= LARGE and (frames.risky or is_limited()):
+    if frames and frames.size <= LARGE and (frames.risky or is_limited() or not _take_room(frames)):
         return isolated(f"{__name__}:read_part", [path], 1, read_what_is_left)[0]  # type: ignore[no-any-return]
     return read_part(path)
+
+
+def _take_room(frames: Frames) -> bool:
+    """Return whether a report may be read in this process: where there is nothing to read, too."""
+    return not frames.launches or ROOM.take(frames.size)
 
 
 def read_what_is_left(path: str, why: str) -> Part:

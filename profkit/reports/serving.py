@@ -1,4 +1,4 @@
-"""What a server runs: it imports a function once and forks for each request of isolated.py.
+"""What a server runs: it imports each function once and forks for each request of isolated.py.
 
 Plain data in JSON comes in, a line an item; answers go out as isolated.sent() says.
 """
@@ -13,6 +13,7 @@ import resource
 import socket
 import sys
 from collections.abc import Callable
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -45,17 +46,12 @@ _OF_THE_MACHINE = {
 }
 
 
-def serve(function: str, wire: int) -> None:
+def serve(wire: int) -> None:
     """Fork a group of children for each request, with its open files, until the wire is closed.
 
     What the function's module does in its prepare_child() is done before, once for all.
     """
     os.dup2(2, 1)  # what the native library prints must not get into what the parent prints
-    call = named(function)
-    failure = _prepare(function)
-    if failure is not None:
-        call = _refuse_with(failure)
-    kinds = kinds_of(function)
     import msgspec  # noqa: F401 - once for all forks
 
     asked = socket.socket(fileno=wire)
@@ -66,17 +62,19 @@ def serve(function: str, wire: int) -> None:
         if flags & socket.MSG_CTRUNC:  # some did not come: so many files may not be open
             os._exit(NO_FILES)
         (size,) = LENGTH.unpack(length)
-        environment = bytearray(size)
-        if asked.recv_into(environment, size, socket.MSG_WAITALL) < size:  # who asked was killed
+        request = bytearray(size)
+        if asked.recv_into(request, size, socket.MSG_WAITALL) < size:  # who asked was killed
             break
+        function, environment = json.loads(request)
+        call = _find_function(function)
         child = _fork()
         if child is None:
             _tell_cannot_fork(passed[2:])
         if child == 0:
             asked.close()
             os.environ.clear()
-            os.environ.update(json.loads(environment))
-            _serve_group(call, kinds, passed)
+            os.environ.update(environment)
+            _serve_group(call, kinds_of(function), passed)
         for end in passed:
             os.close(end)
         with contextlib.suppress(ChildProcessError):  # those of the calls before
@@ -88,10 +86,21 @@ def serve(function: str, wire: int) -> None:
     os._exit(0)  # what the library holds goes with the process, not piece by piece
 
 
-def _prepare(function: str) -> ProfkitError | None:
-    """Do what the function's module does first; what it could not be done for."""
+@cache
+def _find_function(function: str) -> Callable[[Any], Any]:
+    """Import a function, and do once what its forks need; what refuses where that cannot be done."""
+    call = named(function)
+    kinds_of(function)
+    prepare = getattr(sys.modules[function.partition(":")[0]], "prepare_child", None)
+    failure = _prepare(prepare) if prepare else None
+    return _refuse_with(failure) if failure else call
+
+
+@cache
+def _prepare(prepare: Callable[[], object]) -> ProfkitError | None:
+    """Do what a module's forks need first, once for all modules; why it could not be done."""
     try:
-        getattr(sys.modules[function.partition(":")[0]], "prepare_child", int)()
+        prepare()
     except ProfkitError as error:
         return error
     except OSError as error:
@@ -199,4 +208,4 @@ def _taken() -> float:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], int(sys.argv[2]))
+    serve(int(sys.argv[1]))

@@ -221,3 +221,25 @@ def test_without_stdin_it_ends_with_a_reason(root: Path) -> None:
     _, err = server.communicate(timeout=240)
     assert b"Traceback" not in err
     assert server.returncode in (0, 2)
+
+
+@pytest.mark.slow
+def test_the_server_reads_no_report_itself(root: Path) -> None:
+    """Nsight Compute's library keeps six times the bytes of what it opens: 28 MB for each question."""
+    server = start_server(root, stdin=subprocess.PIPE)
+    assert server.stdin
+    assert server.stdout
+    report = "artifacts/stage2.B.ncu-rep"
+    tools = {"diagnose": {"reports": report}, "lines": {"report": report}}
+    server.stdin.write(INITIALIZE)
+    for number, (name, given) in enumerate(tools.items(), 1):
+        asked = {"name": name, "arguments": given}
+        question = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": asked}
+        server.stdin.write(json.dumps(question).encode() + b"\n")
+    server.stdin.flush()
+    answers = [json.loads(server.stdout.readline()) for _ in range(1 + len(tools))]
+    try:
+        assert not [a for a in answers if "error" in a or a["result"].get("isError")]
+        assert "ncu_report" not in Path(f"/proc/{server.pid}/maps").read_text()
+    finally:
+        server.communicate(timeout=240)

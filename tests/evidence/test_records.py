@@ -16,6 +16,7 @@ from profkit.errors import ProfkitError
 from profkit.evidence.runs import Evidence, MissingEvidence, Run, named_runs
 from profkit.records.parts import Resources
 from profkit.records.record import SCHEMA, Record, parse_record, read_record
+from profkit.reports import reader
 from tests.conftest import ROOT
 from tests.evidence.made import frame, row, run
 
@@ -161,6 +162,25 @@ def test_evidence_is_read_once_and_says_what_is_missing(tmp_path):
     assert "no run of v9 at case C" in evidence.missing("v9.C").message
     with pytest.raises(ProfkitError, match="not a variant and a case"):
         evidence.load("../etc/passwd", "B")
+
+
+def test_reports_of_many_runs_are_read_together(monkeypatch):
+    """One by one, this process would read them itself, and keep six times their bytes."""
+    calls = []
+    real = reader.read_report
+
+    def read_report(paths):
+        calls.append(len(paths))
+        return real(paths)
+
+    monkeypatch.setattr(reader, "read_report", read_report)
+    runs, problems = Evidence(ROOT / "artifacts").readable(
+        lambda name: name[0] in {"copy", "matmul"}
+    )
+    with_reports = [run for run in runs if run.report]
+    assert [len(run.launches) for run in with_reports] == [1, 1]
+    assert [number for number in calls if number] == [2]
+    assert not problems
 
 
 def test_a_run_is_its_longest_launch_and_sums_all():

@@ -31,6 +31,7 @@ from profkit.program.document import triage_document
 from profkit.program.recorded import judge_recordings
 from profkit.records.paths import expand
 from profkit.records.store import json_safe
+from profkit.reports.isolated import ROOM
 from profkit.reports.reader import load_reports, read_some
 from profkit.show.text.escape import escaped
 from profkit.show.views.diagnosis import FINDINGS, ROWS, brief_diagnosis, diagnosis_document
@@ -74,6 +75,7 @@ def serve_agents(
             "stdin is closed: no question can come", "an agent starts this by itself"
         )
     server = server_of(root)
+    ROOM.close()  # it lives for days, and the library gives nothing back
     _own_stdout()
     sys.stdin = check_questions(0, sys.stdout)
     try:

@@ -1,0 +1,76 @@
+"""What the library takes of a process: a few reports, and no more in one that lives for long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from profkit.reports import cluster, hotlines, reader
+from profkit.reports.isolated import LibraryRoom
+from tests.conftest import report_of
+from tests.reports import made
+
+NAMES = [*made.METRICS]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], Path]:
+    def written(name: str) -> Path:
+        path = tmp_path / name
+        path.write_bytes(made.report((made.result(NAMES),), NAMES))
+        return path
+
+    return written
+
+
+def test_a_process_reads_a_few_reports_itself_and_forks_read_the_others(
+    write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many calls with a report each are as many reports as one call with all of them."""
+    monkeypatch.setattr(reader, "ROOM", LibraryRoom(files_left=2))
+    in_forks: list[str] = []
+
+    def each_report(_function: str, names: list[str], *_: object) -> list[tuple[str, object]]:
+        in_forks.extend(names)
+        return [(name, reader.read_part(name)) for name in names]
+
+    monkeypatch.setattr(cluster, "each_report", each_report)
+    paths = [str(write(f"{n}.ncu-rep")) for n in range(4)]
+    for path in paths:
+        assert len(reader.read_report([path]).launches) == 1
+    assert in_forks == paths[2:]
+    missing = reader.read_report(["/no/such/report.ncu-rep"])
+    assert missing.files[0].status == "unreadable"
+    assert in_forks == paths[2:], "there is nothing to read"
+
+
+def test_bytes_count_too() -> None:
+    size = 1 << 20
+    room = LibraryRoom(bytes_left=2 * size)
+    assert [room.take(size) for _ in range(3)] == [True, True, False]
+    room = LibraryRoom()
+    room.close()
+    assert not room.take(1)
+    assert room.take(0), "nothing to read"
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_raw_values_and_lines_are_read_in_forks_without_room(
+    monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    called: list[str] = []
+    for module in (reader, hotlines):
+        monkeypatch.setattr(module, "ROOM", LibraryRoom(files_left=room))
+        real = module.isolated
+
+        def isolated(function: str, *rest: object, real: Callable = real) -> object:
+            called.append(function.partition(":")[2])
+            return real(function, *rest)
+
+        monkeypatch.setattr(module, "isolated", isolated)
+    report = report_of("stage2", "B")
+    assert len(reader.raw_frame(report)) == 1
+    hotlines.lines_of([hotlines.LinesRequest(str(report), 0, {"rule": ("excess-sectors",)})])
+    assert called == ["raw_rows", "read_lines"] * (not room)
