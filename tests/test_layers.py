@@ -100,19 +100,19 @@ LATE = {
 # What a reader has to take in: (bound, goal). A bound is what was measured last and is only ever
 # moved towards its goal. No formatter changes any of these; there are no other budgets.
 MEASURES = {
-    "nodes per statement": (12.05, 10),
-    "comprehensions per 1,000 nodes": (6.22, 3),
-    "conditional expressions per 1,000 nodes": (3.54, 1.5),
-    "functions with a one-word name, per cent": (51.0, 30),
-    "functions that do not begin with a verb, per cent": (62.1, 50),
-    "functions over 300 nodes, per cent": (4.9, 3),
+    "nodes per statement": (12.02, 10),
+    "comprehensions per 1,000 nodes": (6.09, 3),
+    "conditional expressions per 1,000 nodes": (3.47, 1.5),
+    "functions with a one-word name, per cent": (49.6, 30),
+    "functions that do not begin with a verb, per cent": (60.3, 50),
+    "functions over 300 nodes, per cent": (4.7, 3),
     "longest chain of imports": (14, 14),
 }
 # Modules of profkit that a command imports: (bound, goal).
 IMPORTED = {
     ("profile", "--help"): (14, 25),
-    ("triage", "tests/program/data/attention_with_bias.planted.json.gz"): (102, 65),
-    ("diagnose", "artifacts/stage2.B.ncu-rep"): (59, 50),
+    ("triage", "tests/program/data/attention_with_bias.planted.json.gz"): (64, 65),
+    ("diagnose", "artifacts/stage2.B.ncu-rep"): (58, 50),
 }
 # The first word of a function's name that says what it does.
 VERBS = frozenset(Path(__file__).with_name("verbs.txt").read_text("utf-8").split())

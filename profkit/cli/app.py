@@ -63,11 +63,21 @@ _SCORES = (
     "gains that rules predicted are no longer kept in a ledger",
     "profkit compare PARENT CHILD says what became of each finding, and how much faster it is",
 )
+_SEARCH = "profkit tune --variant v3 --case B: a search needs no more than that"
 # A verb, or a flag of a verb, that is gone -> why, and what to do instead.
 GONE = {
     ("ledger", ""): _SCORES,
     ("claims", "--ledger"): _SCORES,
     ("claims", "--update"): _SCORES,
+    ("tune", "--seed"): ("a search that is run again proposes the same", _SEARCH),
+    ("tune", "--no-steer"): (
+        "what diagnoses propose is part of the search",
+        "profkit tune --no-profile: without ncu, and so without proposals",
+    ),
+    ("tune", "--min-occupancy"): (
+        "occupancy alone refuses no configuration",
+        "profkit tune refuses what 'where:' and 'takes:' of the variant's header rule out",
+    ),
 }
 
 

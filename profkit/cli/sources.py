@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from profkit.cli.output import say
 from profkit.errors import ProfkitError
-from profkit.evidence.runs import Evidence
 from profkit.files import is_file, list_folder, resolve_path
-from profkit.measure.variants.variants import find_variants, kernels_dir
 from profkit.records.paths import wrong_verb
-from profkit.records.record import SourceFile, record_again
 
 if TYPE_CHECKING:
     from profkit.evidence.noise import HistoryStep
+    from profkit.evidence.runs import Evidence
+    from profkit.records.record import SourceFile
 
 
 def evidence_of(artifacts: Path) -> Evidence:
@@ -24,6 +23,9 @@ def evidence_of(artifacts: Path) -> Evidence:
 
     They say nothing where no readable kernels lie beside the artifacts.
     """
+    from profkit.evidence.runs import Evidence
+    from profkit.measure.variants.variants import kernels_dir
+
     headers: dict[str, SourceFile] = {}
     with suppress(ProfkitError):
         kernels = kernels_dir()
@@ -66,6 +68,8 @@ def is_timeline(path: str | Path) -> bool:
 
 def stale(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
     """Which runs ("variant.case") are of code that has changed since, as errors to say."""
+    from profkit.records.record import record_again
+
     evidence, problems = evidence_of(artifacts), []
     for need in sorted(needs) if evidence.headers else ():
         variant, _, case = need.partition(".")
@@ -86,10 +90,15 @@ def files_beside(artifacts: Path) -> dict[str, SourceFile]:
 
 
 def _files(kernels: Path) -> dict[str, SourceFile]:
+    from profkit.measure.variants.variants import find_variants
+    from profkit.records.record import SourceFile
+
     found = {}
-    for v in find_variants(kernels):
-        file = v.path.relative_to(resolve_path(kernels)).as_posix()
-        found[f"{v.problem}/{v.id}"] = SourceFile(v.header, v.source_hash, file)
+    for variant in find_variants(kernels):
+        file = variant.path.relative_to(resolve_path(kernels)).as_posix()
+        found[f"{variant.problem}/{variant.id}"] = SourceFile(
+            variant.header, variant.source_hash, file
+        )
     return found
 
 

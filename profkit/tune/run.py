@@ -27,9 +27,9 @@ from profkit.records.parts import RecordedReport
 from profkit.records.record import write_record
 from profkit.records.store import JsonObject, digest, json_safe
 from profkit.tune.result import Basis, FinalMeasurement
-from profkit.tune.search import Search, SearchOutcome, open_study, plain_study
+from profkit.tune.search import Search, SearchOutcome, open_study
 from profkit.tune.steer import directions, known_metrics
-from profkit.tune.study import Study, Trial
+from profkit.tune.study import SEED, Study, Trial
 from profkit.tune.task import Task
 from profkit.tune.trial import CONFIRM, Runner
 
@@ -133,12 +133,9 @@ class SearchResult:
     study: Study
     outcome: SearchOutcome
     final: Conclusion  # the champion, and the decision
-    # the study of a search without steering in the same storage, if there is one
-    plain: Study | None
 
     def to_json(self) -> JsonObject:
-        study, final, options = self.study, self.final, self.task.options
-        others = self.plain.trials() if self.plain else None
+        study, final = self.study, self.final
         measured = final.measured
         document: JsonObject = {
             "schema": "profkit.tune/1",
@@ -153,7 +150,7 @@ class SearchResult:
             "ended": self.outcome.why,
             "lost": self.outcome.lost,
             "seconds": self.outcome.seconds,
-            "seed": options.seed,
+            "seed": SEED,
             "champion": {
                 **self._trial(final.champion),
                 "flags": final.champion.config.flags,
@@ -168,8 +165,8 @@ class SearchResult:
             "keep": final.keep,
             "because": final.because,
             "importances": study.importances(),
-            "steered": options.steer,
-            "steering": steering(study.trials(), others) if options.steer else None,
+            "steered": self.task.options.profile,
+            "steering": steering(study.trials()),
         }
         plain: JsonObject = json_safe(document)
         return plain
@@ -226,7 +223,7 @@ def tune(
             final = _conclude(Runner(task, study, worker, progress))
     finally:
         search.close()
-    return SearchResult(task, study, outcome, final, plain_study(task, url))
+    return SearchResult(task, study, outcome, final)
 
 
 def champion_record(result: SearchResult, folder: Path) -> Path:
@@ -283,7 +280,6 @@ _COLUMNS = {
     name: (path or name).split(".")
     for name, _, path in map(methodcaller("partition", "="), _TABLE.split())
 }
-_NEAR = 1.02  # a search has found its best when it is this near
 
 
 def _row(trial: Trial) -> JsonObject:
@@ -330,43 +326,12 @@ def counts(study: Study) -> JsonObject:
     }
 
 
-def best_so_far(trials: Sequence[Trial]) -> list[float]:
-    """After each distinct trial, the best value yet, in seconds; infinite before the first."""
-    best, after = float("inf"), []
-    for t in trials:
-        if t.counts:
-            best = min(best, t.value if t.outcome == "measured" and t.value else best)
-            after.append(best)
-    return after
-
-
-def steering(trials: Sequence[Trial], plain: Sequence[Trial] | None) -> JsonObject:
-    """What steering was worth: proposed, measured, incumbents (how many became one), by_rule.
-
-    With `plain`, the trials of a search of the same space without steering, also: trials (compared
-    at), best and plain_best after so many, ratio (above 1: the steered one is faster), and after how
-    many trials each was within 2 % of the better best.
-    """
+def steering(trials: Sequence[Trial]) -> JsonObject:
+    """Return what diagnoses proposed, what of it was measured, and what became the incumbent."""
     steered = [t for t in trials if t.source.startswith("steer:")]
-    worth: JsonObject = {
+    return {
         "proposed": len(steered),
         "measured": sum(t.outcome == "measured" for t in steered),
         "incumbents": sum(t.result.became_incumbent for t in steered),
         "by_rule": dict(Counter(t.source.removeprefix("steer:") for t in steered)),
-    }
-    if not plain:
-        return worth
-    with_rules, without = best_so_far(trials), best_so_far(plain)
-    n = min(len(with_rules), len(without))
-    if not n:
-        return worth
-    best, plain_best = with_rules[n - 1], without[n - 1]
-    goal = _NEAR * min(best, plain_best)
-    return worth | {
-        "trials": n,
-        "best": best,
-        "plain_best": plain_best,
-        "ratio": plain_best / best,
-        "near_after": next((i for i, b in enumerate(with_rules[:n], 1) if b <= goal), None),
-        "plain_near_after": next((i for i, b in enumerate(without[:n], 1) if b <= goal), None),
     }

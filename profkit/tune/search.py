@@ -1,16 +1,18 @@
-"""A task and GPUs  ->  a search: builds run ahead on the cores while each GPU does trials.
+"""A task and GPUs  ->  a search: threads propose and build ahead, and take a GPU for each trial.
 
-The main thread proposes and builds; one thread for each GPU talks to its worker process.
-Whatever ends it (done, out of time, Ctrl-C, a kill), what is known stands in the storage.
+Each thread does the same: it asks for a configuration, waits for its build, takes a GPU that is free,
+measures, and gives the GPU back. There are more threads than GPUs, so that builds are ready when a
+GPU is. Whatever ends the search (done, out of time, Ctrl-C, a kill), what is known stands in the
+storage.
 """
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from profkit.errors import ProfkitError
@@ -18,14 +20,13 @@ from profkit.measure.cuda import device
 from profkit.measure.process import cores
 from profkit.measure.worker import Setup, Worker, WorkerClosed, WorkerLost
 from profkit.tune.result import TrialResult
-from profkit.tune.storage import studies
 from profkit.tune.study import Study, Trial
 from profkit.tune.task import ReadyBuild, Task
 from profkit.tune.trial import Runner
 
-AHEAD = 6  # builds in flight for one GPU: a build takes about four times as long as a trial
+AHEAD = 6  # trials in flight for one GPU: a build takes about four times as long as a trial
 STRIKES = 3  # times in a row that a worker may fail to start before its GPU is left alone
-_TICK = 0.5  # seconds between two looks at what has become ready
+_TICK = 0.5  # seconds between two looks at whether the search was stopped
 
 
 @dataclass
@@ -36,14 +37,12 @@ class SearchOutcome:
     workers: list[Worker] = field(default_factory=list)  # those that still work
 
 
-@dataclass(frozen=True)
-class _Item:
-    trial: Trial
-    ready: Future[ReadyBuild]
+class GpuInDoubt(Exception):
+    """A worker went away, and the defaults do not run on its GPU either."""
 
-
-class _NoBasis(ProfkitError):
-    """The defaults do not pass the gates: there is nothing to compare with."""
+    def __init__(self, error: ProfkitError) -> None:
+        super().__init__(error.message)
+        self.error = error
 
 
 class Search:
@@ -55,15 +54,23 @@ class Search:
         progress: Callable[[str], None],
     ) -> None:
         self.task, self.study, self.progress = task, study, progress
-        grid, places = task.variant.header.inputs, (task.problem.path.parent, task.folder)
-        setup = Setup(*places, task.support, task.checks(), grid, task.case, task.reference)
-        self.workers = [Worker(setup, task.options.timeout, v) for v in visible]
+        grid = task.variant.header.inputs
+        setup = Setup(
+            problem=task.problem.path.parent,
+            build=task.folder,
+            support=task.support,
+            checks=task.checks(),
+            grid=grid,
+            case=task.case,
+            reference=task.reference,
+        )
+        self.workers = [Worker(setup, task.options.timeout, gpu) for gpu in visible]
         self.outcome = SearchOutcome(workers=list(self.workers))
-        self._queue: deque[_Item] = deque()
-        self._doing: list[Trial] = []
+        self._free: queue.Queue[Runner] = queue.Queue()  # one for each GPU that nobody uses
+        self._doing: set[int] = set()  # numbers of the trials that threads are at
         self._changed = threading.Condition()
         self._stop = threading.Event()
-        self._failed: list[BaseException] = []
+        self._deadline = float("inf")
 
     def run(self) -> SearchOutcome:
         """Try what is left to try; ProfkitError if the defaults cannot be measured, or no GPU is left.
@@ -71,28 +78,27 @@ class Search:
         KeyboardInterrupt passes: everything that is known is written down.
         """
         began = time.monotonic()
-        self._take_up()
-        if self._left() <= 0:
+        if self.task.options.time is not None:
+            self._deadline = began + self.task.options.time
+        self._resume_study()
+        if self._count_left() <= 0:
             return self.outcome
-        threads = [threading.Thread(target=self._serve, args=(w,)) for w in self.workers]
-        for thread in threads:
-            thread.start()
-        whole = False
+        for worker in self.workers:
+            self._free.put(Runner(self.task, self.study, worker, self.progress))
+        threads = max(len(self.workers) + 1, min(cores(), AHEAD * len(self.workers)))
+        pool = ThreadPoolExecutor(threads, "trial")
+        done = [pool.submit(self._try_trials) for _ in range(threads)]
+        interrupted = True
         try:
-            self._feed(began)
-            whole = True
+            wait(done)
+            interrupted = False
         finally:
-            self._stop.set()
-            for worker in () if whole else self.workers:
-                worker.close()  # what waits for it hears of it
-            self.study.based.set()
-            self._wake()
-            for thread in threads:
-                thread.join()
-            self._give_up_queue()
+            if interrupted:
+                self._stop_trials()
+            pool.shutdown()
             self.outcome.seconds = time.monotonic() - began
-        if self._failed:
-            raise self._failed[0]
+        for thread in done:
+            thread.result()  # raises what ended the search
         return self.outcome
 
     def close(self) -> None:
@@ -100,115 +106,139 @@ class Search:
             worker.close()
         self.task.stop()
 
-    # --- the main thread -------------------------------------------------------------------------
+    def _stop_trials(self) -> None:
+        """End what the threads wait for: a worker's answer, a free GPU, the defaults."""
+        self._stop.set()
+        for worker in self.workers:
+            worker.close()
 
-    def _take_up(self) -> None:
+    # --- which trial comes next -------------------------------------------------------------------
+
+    def _resume_study(self) -> None:
+        """Propose the defaults first, then what an earlier search did not finish."""
         default = self.task.space.default
-        self.study.propose(default, "default")  # unless it was tried, before what was lost
+        self.study.propose(default, "default")
         self.study.resume()
         for trial in self.study.trials():
             code = trial.result.code
             if code and trial.outcome in ("measured", "pruned"):
                 self.study.claim(code, trial.number)
-            if trial.config == default and trial.outcome == "measured":
-                self.study.based.set()
+            if trial.config != default or not trial.counts:
+                continue
+            if trial.outcome != "measured":
+                raise self._without_defaults(trial)
+            self.study.based.set()
 
-    def _left(self) -> int:
-        """How many distinct trials are still to be asked for: not done, and nobody is at them."""
+    def _without_defaults(self, trial: Trial) -> ProfkitError:
+        """Return the error of a search that has nothing to compare with."""
+        why = trial.result.reason or ""
+        return ProfkitError(f"the defaults of {self.task.variant.id} are {trial.outcome}: {why}")
+
+    def _count_left(self) -> int:
+        """Return how many distinct trials are still to be asked for."""
         known = self.study.trials()
         return self.task.options.trials - sum(t.counts or t.outcome == "running" for t in known)
 
-    def _feed(self, began: float) -> None:
-        """Keep builds ahead of the GPUs until the search is over."""
-        depth = min(max(2, cores()), AHEAD * len(self.workers))
-        exhausted, limit = False, self.task.options.time
-        while not self._failed and self.outcome.workers:
-            late = limit is not None and time.monotonic() - began > limit
-            if late:
-                self._give_up_queue()
-            left = 0 if late else self._left()
-            with self._changed:
-                queued, idle = len(self._queue), not self._doing and not self._queue
-            more = left > 0 and queued < depth
-            if not late and not exhausted and (more or self._needs_defaults()):
-                exhausted = not self._ask()
-                continue
-            if idle and (late or exhausted or left <= 0):
-                self.outcome.why = "time" if late else "exhausted" if left > 0 else "done"
-                if not (exhausted and self.study.free()):
-                    return
-                exhausted = False  # what a failed GPU gave back
-            with self._changed:
+    def _next_trial(self) -> Trial | None:
+        """Return the next trial; None when the search is over.
+
+        While others are at their trials it is not over: one may turn out to be another's double.
+        """
+        with self._changed:
+            while not self._stop.is_set():
+                if time.monotonic() > self._deadline:
+                    self.outcome.why = "time"
+                    return None
+                left = self._count_left()
+                trial = self.study.ask() if left > 0 else None
+                if trial is not None:
+                    self._doing.add(trial.number)
+                    return trial
+                if not self._doing:
+                    self.outcome.why = "exhausted" if left > 0 else "done"
+                    return None
                 self._changed.wait(_TICK)
+        return None
 
-    def _ask(self) -> bool:
-        """Take up the next configuration and start its build; whether there was one."""
-        trial = self.study.ask()
-        if trial is None:
-            return False
+    # --- a thread ---------------------------------------------------------------------------------
+
+    def _try_trials(self) -> None:
+        """Do one trial after the other until there are no more."""
+        while (trial := self._next_trial()) is not None:
+            failed = True
+            try:
+                self._try_trial(trial)
+                failed = False
+            except WorkerClosed:
+                return
+            finally:
+                if failed:
+                    self._stop_trials()
+                self.study.interrupt(trial.number)  # unless it has ended
+                with self._changed:
+                    self._doing.discard(trial.number)
+                    self._changed.notify_all()
+
+    def _try_trial(self, trial: Trial) -> None:
+        """Build and measure one configuration, on another GPU if one fails."""
+        build = self._wait_for_build(trial)
+        if build is None:
+            return
+        if trial.config != self.task.space.default and not self._wait_for_defaults():
+            return
+        while (runner := self._take_gpu()) is not None:
+            try:
+                self._measure(runner, trial, build)
+            except GpuInDoubt as doubt:
+                self._leave(runner.worker, doubt.error)
+            else:
+                self._free.put(runner)
+                return
+
+    def _wait_for_build(self, trial: Trial) -> ReadyBuild | None:
+        """Wait for the build of a configuration; None where the search ends before that."""
         ready = self.task.start(trial.config)
-        ready.add_done_callback(lambda _: self._wake())
-        with self._changed:
-            self._queue.append(_Item(trial, ready))
-            self._changed.notify_all()
-        return True
+        while not self._is_over():
+            try:
+                return ready.result(timeout=_TICK)
+            except TimeoutError:
+                continue
+        ready.cancel()
+        return None
 
-    def _needs_defaults(self) -> bool:
-        """Whether everything waits for the defaults, which came back from a GPU that failed."""
-        if self.study.based.is_set():
-            return False
-        if self.study.noted("basis") is not None:  # another process has measured them
-            self.study.based.set()
-        default = self.task.space.default
-        return default in self.study.waiting()
+    def _wait_for_defaults(self) -> bool:
+        """Wait until the defaults were measured; False where the search ends before that."""
+        while not self.study.based.wait(_TICK):
+            if self._is_over():
+                return False
+            if self.study.noted("basis") is not None:  # another process has measured them
+                self.study.based.set()
+        return not self._is_over()
 
-    def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
+    def _take_gpu(self) -> Runner | None:
+        """Wait for a GPU that is free; None where the search ends before that."""
+        while not self._is_over():
+            try:
+                return self._free.get(timeout=_TICK)
+            except queue.Empty:
+                continue
+        return None
 
-    def _give_up_queue(self) -> None:
-        """What was proposed and not begun is proposed again by whoever resumes."""
-        with self._changed:
-            items, self._queue = list(self._queue), deque()
-        for item in items:
-            item.ready.cancel()
-            self.study.finish(item.trial.number, "interrupted")
-
-    # --- the workers' threads --------------------------------------------------------------------
-
-    def _serve(self, worker: Worker) -> None:
-        """Do trials until there are no more, or this GPU fails."""
-        runner = Runner(self.task, self.study, worker, self.progress)
-        try:
-            self._start(worker)
-            while (item := self._next()) is not None:
-                try:
-                    self._do(runner, item)
-                finally:
-                    with self._changed:
-                        self._doing.remove(item.trial)
-                        self._changed.notify_all()
-        except WorkerClosed:
-            pass
-        except _NoBasis as error:
-            self._failed.append(error)
-        except ProfkitError as error:
-            self._leave(worker, error)
-        except BaseException as error:  # noqa: BLE001 - carried to the main thread
-            self._failed.append(error)
-        self._wake()
+    def _is_over(self) -> bool:
+        return self._stop.is_set() or time.monotonic() > self._deadline
 
     def _leave(self, worker: Worker, error: ProfkitError) -> None:
-        """Go on without a GPU; an error if it was the last one."""
+        """Go on without a GPU; the error if it was the last one."""
         name = "the GPU" if worker.visible is None else f"GPU {worker.visible}"
         self.outcome.lost.append(f"{name}: {error.message}")
         worker.close()
         with self._changed:
             self.outcome.workers.remove(worker)
         if not self.outcome.workers:
-            self._failed.append(error)
+            raise error
 
     def _start(self, worker: Worker) -> None:
+        """Start a worker's process, at the third time of asking."""
         for attempt in range(STRIKES):
             try:
                 return worker.start()
@@ -219,61 +249,54 @@ class Search:
                     raise
         return None
 
-    def _next(self) -> _Item | None:
-        """The first trial that is built; the defaults go before all others."""
-        with self._changed:
-            while not self._stop.is_set():
-                for item in self._queue:
-                    first = item.trial.config == self.task.space.default
-                    if item.ready.done() and (first or self.study.based.is_set()):
-                        self._queue.remove(item)
-                        self._doing.append(item.trial)
-                        return item
-                self._changed.wait(_TICK)
-        return None
-
-    def _do(self, runner: Runner, item: _Item) -> None:
-        """One trial; a worker that went away is the configuration's fault if the next one works."""
-        trial, worker = item.trial, runner.worker
-        number = sum(t.counts for t in self.study.trials()) + 1
-        name = self.task.name(trial.config)
-        self.progress(f"trial {number} of {self.task.options.trials}: {name}")
-        default = self.task.space.default
-        is_default = trial.config == default
+    def _start_or_doubt(self, worker: Worker) -> None:
         try:
-            outcome = runner.run(trial, item.ready.result())
+            self._start(worker)
         except WorkerClosed:
-            self.study.finish(trial.number, "interrupted")
+            raise
+        except ProfkitError as error:
+            raise GpuInDoubt(error) from error
+
+    def _measure(self, runner: Runner, trial: Trial, build: ReadyBuild) -> None:
+        """Measure one trial on one GPU, and write down what came of it."""
+        name = self.task.name(trial.config)
+        number = sum(t.counts for t in self.study.trials()) + 1
+        self.progress(f"trial {number} of {self.task.options.trials}: {name}")
+        self._start_or_doubt(runner.worker)
+        is_default = trial.config == self.task.space.default
+        try:
+            outcome = runner.run(trial, build)
+        except WorkerClosed:
             raise
         except WorkerLost as error:
-            try:
-                self._start(worker)
-                if is_default:
-                    what = f"the defaults of {self.task.variant.id} failed: {error.message}"
-                    raise ProfkitError(what, error.hint)
-                # Whether the defaults still run on a GPU that lost its worker.
-                runner.time([self.task.entry(default)], (3, 3))
-            except ProfkitError:
-                # This GPU is in doubt, not the configuration: another one may try it.
-                self.study.forget(trial.number)
-                self.study.finish(trial.number, "interrupted")
-                self.study.propose(trial.config, trial.source)
-                raise
-            result = TrialResult(reason=error.message, kind="failed", gpu=worker.visible)
-            self.study.finish(trial.number, "failed", None, result)
-        else:
-            if is_default and outcome != "measured":
-                why = self.study.trial(trial.number).result.reason or ""
-                raise _NoBasis(f"the defaults of {self.task.variant.id} are {outcome}: {why}")
+            self._blame(runner, trial, error)
+            return
+        if is_default and outcome != "measured":
+            raise self._without_defaults(self.study.trial(trial.number))
 
-
-def _name(task: Task, plain: bool) -> str:
-    return f"{task.problem.name}/{task.subject}{'/plain' if plain else ''}"  # without steering
+    def _blame(self, runner: Runner, trial: Trial, error: WorkerLost) -> None:
+        """Find out whose fault it is that a worker went away: the trial's, or the GPU's."""
+        worker, default = runner.worker, self.task.space.default
+        self._start_or_doubt(worker)
+        if trial.config == default:
+            if len(self.outcome.workers) > 1:
+                raise GpuInDoubt(error)
+            why = f"the defaults of {self.task.variant.id} failed: {error.message}"
+            raise ProfkitError(why, error.hint)
+        try:
+            runner.time([self.task.entry(default)], (3, 3))
+        except WorkerClosed:
+            raise
+        except ProfkitError as doubt:
+            raise GpuInDoubt(doubt) from doubt
+        result = TrialResult(reason=error.message, kind="failed", gpu=worker.visible)
+        self.study.finish(trial.number, "failed", None, result)
 
 
 def open_study(task: Task, url: str, resume: bool) -> Study:
-    name = _name(task, not task.options.steer)
-    study = Study(url, name, task.space, task.possible, task.options.seed)
+    """Open the search of a task in its storage; a ProfkitError where another one is there."""
+    name = f"{task.problem.name}/{task.subject}"
+    study = Study(url, name, task.space, task.possible)
     about = {
         "source": task.variant.source_hash,
         "problem": task.problem.hash,
@@ -294,11 +317,3 @@ def open_study(task: Task, url: str, resume: bool) -> Study:
         )
     study.note("about", about)
     return study
-
-
-def plain_study(task: Task, url: str) -> Study | None:
-    name = _name(task, True)
-    if not task.options.steer or name not in studies(url):
-        return None
-    plain = Study(url, name, task.space, task.possible, task.options.seed)
-    return plain if plain.noted("about") is not None else None

@@ -32,6 +32,7 @@ from profkit.tune.storage import owner, reaching, storage
 
 _STALE = timedelta(minutes=15)  # a running trial of another host, older than this, is given up
 _SIGNS = 10.0  # seconds within which whoever asks for a trial has put a name to it
+SEED = 0  # of the sampler: a search that is run again proposes the same
 _ABANDONED = ("interrupted", "repeated")  # outcomes that are no result
 
 
@@ -55,7 +56,7 @@ class Trial:
 class Study:
     """A search in its storage. Every method may be called by any thread."""
 
-    def __init__(self, url: str, name: str, space: Space, possible: Iterable[Config], seed: int):
+    def __init__(self, url: str, name: str, space: Space, possible: Iterable[Config]) -> None:
         """Open or begin a study; `possible`: the configurations that arithmetic does not refuse."""
         self.space = space
         self.possible = tuple(possible)
@@ -66,10 +67,10 @@ class Study:
         self._codes: dict[str, int] = {}  # identity of a build -> the trial that measured it
         self._ordered = space.ordered
         self._dists = {m: IntDistribution(0, len(v) - 1) for m, v in self._ordered.items()}
-        self._random = random.Random(seed)  # noqa: S311 - chooses tiles, keeps no secret
+        self._random = random.Random(SEED)  # noqa: S311 - chooses tiles, keeps no secret
         logging.getLogger("optuna").setLevel(logging.ERROR)
         with warnings.catch_warnings(action="ignore"), reaching(url):
-            sampler = NearestSampler(self._nearest, self._dists, seed)
+            sampler = NearestSampler(self._nearest, self._dists)
             pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0)
             how = {"direction": "minimize", "sampler": sampler, "pruner": pruner}
             how |= {"study_name": name, "load_if_exists": True}
@@ -96,11 +97,6 @@ class Study:
         """Return the trial of this process that measures this machine code: this one, if none did."""
         with self._lock:
             return self._codes.setdefault(code, number)
-
-    def forget(self, number: int) -> None:
-        """A trial came to nothing: what it wanted to measure is another's to measure."""
-        with self._lock:
-            self._codes = {code: n for code, n in self._codes.items() if n != number}
 
     def succeed(self, incumbent: int, number: int) -> bool:
         """Make a trial the incumbent, if the one that it beat still is."""
@@ -166,6 +162,12 @@ class Study:
             done = value if state == TrialState.COMPLETE else None
             self._study.tell(live, done, state, skip_if_finished=True)
 
+    def interrupt(self, number: int) -> None:
+        """Give a trial up that has not ended: whoever resumes tries its configuration again."""
+        with self._lock:
+            if number in self._live:
+                self.finish(number, "interrupted")
+
     def resume(self) -> int:
         """Take up what a killed search left: its running trials are proposed again; how many."""
         with self._lock:
@@ -186,13 +188,6 @@ class Study:
     def _untried(self, known: Sequence[FrozenTrial]) -> list[Config]:
         taken = {c for t in known if (c := self._claimed(t)) is not None}
         return [c for c in self.possible if c not in taken]
-
-    def waiting(self) -> list[Config]:
-        """What was proposed and nobody has taken up."""
-        states = (TrialState.WAITING,)
-        with self._lock:
-            waiting = self._study.get_trials(deepcopy=False, states=states)
-        return [c for t in waiting if (c := self._claimed(t)) is not None]
 
     def importances(self) -> dict[str, float]:
         """Macro -> its share in what makes a configuration one of the fastest (PED-ANOVA)."""
@@ -301,10 +296,9 @@ class NearestSampler(optuna.samplers.TPESampler):  # type: ignore[misc]
         self,
         nearest: Callable[[Mapping[str, int] | None], dict[str, int]],
         space: Mapping[str, Any],
-        seed: int,
     ) -> None:
         how = {"multivariate": True, "constant_liar": True, "warn_independent_sampling": False}
-        super().__init__(n_startup_trials=STARTUP, seed=seed, **how)
+        super().__init__(n_startup_trials=STARTUP, seed=SEED, **how)
         self._nearest = nearest
         self._all = dict(space)
 

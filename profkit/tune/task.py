@@ -1,8 +1,7 @@
 """What a search is about: the variant, the case, the space; how its configurations are built and gated.
 
 Arithmetic refuses before building (tunables.py), ptxas after it, the check and the launches on the
-GPU at last. Occupancy is reported; it refuses only where that was asked for: a gate of 50 % would
-refuse FlashAttention-2.
+GPU at last. Occupancy is reported and refuses nothing: a gate of 50 % would refuse FlashAttention-2.
 """
 
 from __future__ import annotations
@@ -37,11 +36,8 @@ from profkit.tune.result import TrialResult
 class SearchOptions:
     trials: int = 60  # distinct configurations to try
     time: float | None = None  # seconds after which no trial begins; None for no end
-    seed: int = 0  # of sampler and startup
-    steer: bool = True  # whether diagnoses propose configurations
-    occupancy: float | None = None  # the least theoretical occupancy; None gates nothing
     timeout: float = 30.0  # seconds without a word after which a worker is stopped
-    profile: bool = True  # whether ncu looks at what was promoted
+    profile: bool = True  # whether ncu looks at what was promoted, and proposes what comes next
 
 
 @dataclass(frozen=True)
@@ -207,19 +203,13 @@ def refuse_build(build: Build, used: Sequence[str] | None) -> InvalidConfig | No
 _KINDS = {"spills": "spills", "regs": "registers of a thread", "stack": "stack frame"}
 
 
-def refuse_launches(
-    build: Build, launches: Sequence[GraphLaunch], least_occupancy: float | None
-) -> InvalidConfig | None:
+def refuse_launches(build: Build, launches: Sequence[GraphLaunch]) -> InvalidConfig | None:
     """Why what the launcher really starts may not be."""
     for launch in launches:
         taken = {"threads": prod(launch.block), "regs": launch.regs}
         taken["smem"] = launch.dynamic_smem + launch.static_smem
         if refusal := tunables.block_refusal(taken, build.arch, build.variant.budget):
             return refusal
-    share = footprint(build, launches).get("occupancy")
-    if least_occupancy is not None and share is not None and share < least_occupancy:
-        detail = f"{share:.0%} of an SM's warps, asked for {least_occupancy:.0%}"
-        return InvalidConfig("occupancy", detail)
     return None
 
 

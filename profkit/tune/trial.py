@@ -173,7 +173,7 @@ class Runner:
         attempt.note(max_abs=check.max_abs)
         _refuse(gates.refuse_check(check, basis.supported if basis else None))
         attempt.note(launches=launches, **gates.footprint(built, launches))
-        _refuse(gates.refuse_launches(built, launches, self.task.options.occupancy))
+        _refuse(gates.refuse_launches(built, launches))
         if basis is None:
             return self._default(attempt, check)
         return self._measured(attempt, basis)
@@ -324,7 +324,7 @@ class Runner:
         """Let the rules that fire for a new incumbent propose what comes next."""
         config, space, verdict = attempt.trial.config, self.task.space, attempt.result.verdict
         is_new = config == space.default or attempt.result.became_incumbent
-        if not is_new or verdict is None or not self.task.options.steer:
+        if not is_new or verdict is None:
             return
         for proposal in proposals(space, config, verdict.findings, self.study.free()):
             self.study.propose(proposal.config, f"steer:{proposal.rule}")

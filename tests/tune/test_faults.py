@@ -84,8 +84,9 @@ def test_macros_without_effect_are_one_configuration(knob: Bench) -> None:
 
 def test_defaults_that_are_wrong_end_the_search(knob: Bench) -> None:
     knob.write(inside=INSIDE + "if (TILE == 4) out[0] = 0x7fff;")
-    with pytest.raises(ProfkitError, match="the defaults of knob are wrong: n1 seed 0"):
-        knob.search(trials=3)
+    for resume in (False, True):
+        with pytest.raises(ProfkitError, match="the defaults of knob are wrong: n1 seed 0"):
+            knob.search(resume, trials=3)
 
 
 def test_defaults_that_crash_end_the_search(knob: Bench) -> None:

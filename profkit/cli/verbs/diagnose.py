@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -81,7 +81,6 @@ def diagnose_reports(
 ) -> int:
     from profkit.cli import output
     from profkit.cli.launches import read_launches
-    from profkit.reports.cluster import cluster_client
     from profkit.show.text.escape import csv_text
 
     brief = options.FORM.brief
@@ -91,8 +90,7 @@ def diagnose_reports(
         return _keep(reports, history, on)
     files = [output.write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
     output.refuse_same_file(files)
-    client = None if on is None else cluster_client(on)
-    chosen = read_launches(reports, kernel, where, client)
+    chosen = read_launches(reports, kernel, where, _connect(on))
     for file in files:
         output.save_frame(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
@@ -100,6 +98,15 @@ def diagnose_reports(
     elif options.FORM.json or not files:
         _show(chosen, top, lines, every, each)
     return chosen.status
+
+
+def _connect(address: str | None) -> Any:
+    """Return a client of the cluster that was named; None without one."""
+    if address is None:
+        return None
+    from profkit.reports.cluster import cluster_client
+
+    return cluster_client(address)
 
 
 def show_reports(reports: Sequence[str]) -> int:
@@ -117,13 +124,11 @@ def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
     from profkit.cli.launches import expand_patterns
     from profkit.evidence.history import History
     from profkit.evidence.stream import stream_reports
-    from profkit.reports.cluster import cluster_client
 
     paths, complete = expand_patterns(reports)
     with output.progress("reading") as step:
-        at = None if on is None else cluster_client(on)
         done = stream_reports(
-            paths, History(history), at, lambda n: step(n, len(paths)) if step else None
+            paths, History(history), _connect(on), lambda n: step(n, len(paths)) if step else None
         )
     unread = (ProfkitError(f"{f.path}: {f.status}: {f.message}", _LEFT) for f in done.not_ok)
     output.say_each(unread, quiet=options.FORM.quiet)

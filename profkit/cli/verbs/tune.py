@@ -2,10 +2,10 @@
 
 profkit tune --variant v3 --case B
 profkit tune --variant v3 --case B --resume   # after Ctrl-C, a crash or a kill
-profkit tune --variant v3 --trials 200 --time 600 --seed 1 --gpus all --quiet
-profkit tune --variant v3 --storage sqlite:///a.db --no-steer --no-profile
+profkit tune --variant v3 --trials 200 --time 600 --gpus all --quiet
+profkit tune --variant v3 --storage sqlite:///a.db --no-profile
 profkit tune --variant v3 --storage journal:///nfs/v3.log   # several hosts
-profkit tune --variant v3 --min-occupancy 0.5 --timeout 60 -o found --json
+profkit tune --variant v3 --timeout 60 -o found --json
 profkit tune --variant mine --kernels mine --build-dir build --artifacts runs
 """
 
@@ -31,10 +31,6 @@ Case = Annotated[
         "--case", metavar="CASE", help="The case to tune for.", autocompletion=options.known_cases
     ),
 ]
-Occupancy = Annotated[
-    float | None,
-    typer.Option("--min-occupancy", help="Refuse below this share of warps.", min=0, max=1),
-]
 
 
 GROUP = "Your own kernels"
@@ -51,7 +47,6 @@ def tune_variant(
         60, "--trials", help="Distinct configurations, the defaults included.", min=1
     ),
     time: float | None = typer.Option(None, "--time", help="Seconds after which no trial begins."),
-    seed: int = typer.Option(0, "--seed", help="Of the sampler.", min=0),
     resume: bool = typer.Option(
         False, "--resume", help="Go on with a search that was stopped or killed."
     ),
@@ -59,13 +54,9 @@ def tune_variant(
         None, "--storage", metavar="URL", help="A database; else SQLite near the builds."
     ),
     gpus: options.Gpus = None,
-    no_steer: bool = typer.Option(
-        False, "--no-steer", help="Plain TPE: diagnoses propose nothing."
-    ),
     no_profile: bool = typer.Option(
-        False, "--no-profile", help="No ncu: promoted trials are timed only."
+        False, "--no-profile", help="No ncu: trials are timed only, and no diagnosis proposes any."
     ),
-    min_occupancy: Occupancy = None,
     timeout: float = typer.Option(
         30.0, "--timeout", help="Seconds without a word: it hangs.", min=1
     ),
@@ -89,7 +80,7 @@ def tune_variant(
     target = targets.choose_target(at, [variant], False, [case] if case else (), False)
     subject_of(target)  # said also where there is no GPU
     visible = visible_devices(gpus)
-    search = SearchOptions(trials, time, seed, not no_steer, min_occupancy, timeout, not no_profile)
+    search = SearchOptions(trials, time, timeout, profile=not no_profile)
     with spinner() as progress:
         progress("build")
         task = task_of(target, search)
@@ -120,11 +111,10 @@ def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
 
     folder.mkdir(parents=True, exist_ok=True)
     summary, frame = result.to_json(), run.trials_frame(result.study)
-    others = run.trials_frame(result.plain) if result.plain else None
     run.champion_record(result, folder)
     kept = _history(frame, folder)
     pictures: dict[str, Callable[[], Any]] = {
-        "history.png": lambda: plots.search_history(frame, others),
+        "history.png": lambda: plots.search_history(frame),
         "importance.png": lambda: plots.search_importance(summary["importances"]),
         "parallel.png": lambda: plots.search_parallel(frame, list(result.task.space.macros)),
         "resources.png": lambda: plots.search_resources(frame),

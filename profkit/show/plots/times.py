@@ -156,10 +156,8 @@ def _timed(history: pd.DataFrame) -> pd.DataFrame:
     return timed
 
 
-def search_history(
-    history: pd.DataFrame, plain_search: pd.DataFrame | None = None, ax: Axes | None = None
-) -> Axes:
-    """Draw the time of every trial and the best so far; of a search without steering, that too."""
+def search_history(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Draw the time of every trial and the best so far."""
     timed = _timed(history)
     ax = base.canvas(ax, 5.5)
     for kind, (marker, colour) in _SOURCES.items():
@@ -171,8 +169,6 @@ def search_history(
         ax.scatter(full["number"], full["us"], marker=marker, **solid)
         ax.scatter(cut["number"], cut["us"], marker=marker, zorder=2, **hollow)
     _best(ax, timed, INK, "best so far")
-    if plain_search is not None:
-        _best(ax, _timed(plain_search), COLOURS[3], "best so far, without steering")
     lost = len(history) - len(timed)
     _log_scale(ax)
     base.scales(ax, "Trial", "Time per call, µs")

@@ -254,7 +254,7 @@ def _summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> I
     yield _decision(search)
     yield _times(search)
     gpu = search["gpu"].get("name", "?")
-    yield blocks.Paragraph(f"{_counted(search)} GPU: {gpu}. Seed {search['seed']}.")
+    yield blocks.Paragraph(f"{_counted(search)} GPU: {gpu}.")
     yield Heading("The champion")
     yield from _champion(search)
     if refusals := list(_refusals(search)):
@@ -375,13 +375,4 @@ def _steering(search: Entry) -> Iterator[str]:
     yield (
         f"{worth['proposed']} proposals{by_rule}, {worth['measured']} measured, "
         f"{worth['incumbents']} became the incumbent"
-    )
-    if "ratio" not in worth:
-        yield "against plain TPE: not known; run the same search with --no-steer"
-        return
-    yield (
-        f"against plain TPE after {worth['trials']} trials each: "
-        f"{figures.seconds(worth['best'])} and {figures.seconds(worth['plain_best'])} "
-        f"({worth['ratio']:.3f}x); within 2 % of the better after "
-        f"{worth['near_after'] or 'never'} and {worth['plain_near_after'] or 'never'} trials"
     )
