@@ -29,7 +29,6 @@ from profkit.ablation.classes import list_ablations
 from profkit.ablation.lab import Conditions
 from profkit.ablation.launches import Hung
 from profkit.ablation.measurement import measure_call
-from profkit.ablation.result import describe_found
 from profkit.errors import ProfkitError
 from profkit.files import write_bytes
 from profkit.measure import process
@@ -184,17 +183,15 @@ def _work_child(task_file: Path) -> int:
 def _ablate_probe(
     item: Item, buffers: Buffers, conditions: Conditions, tell: Callable[..., None]
 ) -> Any:
-    began = time.monotonic()
     main = _make_call(item.library, buffers)
     beside = {"twin": _make_call(item.twin, buffers)} if item.twin else {}
     for call in beside.values():
         call(device.new_stream())
         device.synchronize()
     text = Path(item.ptx).read_text()
-    found = measure_call(
+    record = measure_call(
         main, buffers.reset, text, conditions, lambda what: tell(begin=what), beside
     )
-    record = describe_found(found, conditions.gpu, time.monotonic() - began)
     return msgspec.to_builtins(record)
 
 

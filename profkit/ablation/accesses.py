@@ -57,7 +57,7 @@ def find_accesses(module: Module) -> list[Access]:
         steering = find_steering(kernel)
         for statement in kernel.statements:
             for kind, space, width, address in _read_access(statement):
-                steers = _steers(statement, kind, steering)
+                steers = _is_steering(statement, kind, steering)
                 found.append(
                     Access(
                         number=len(found),
@@ -105,7 +105,7 @@ def _read_space(words: list[str]) -> str:
     return "generic"
 
 
-def _steers(statement: Statement, kind: str, steering: set[str]) -> bool:
+def _is_steering(statement: Statement, kind: str, steering: set[str]) -> bool:
     if statement.words[0] == "cp":
         return kind == "load" and "shared" in steering
     if kind == "store":
@@ -122,7 +122,7 @@ def find_steering(kernel: Kernel) -> set[str]:
     while len(steering) > size:  # until nothing is added
         size = len(steering)
         for statement in reversed(kernel.statements):
-            _follow(statement, steering)
+            _add_sources(statement, steering)
     return steering
 
 
@@ -143,11 +143,11 @@ def _find_deciding(statement: Statement) -> list[str]:
     return [name for name in names if name.startswith("%")]
 
 
-def _follow(statement: Statement, steering: set[str]) -> None:
+def _add_sources(statement: Statement, steering: set[str]) -> None:
     """Add what a statement makes a deciding value from."""
     words = statement.words
     for space in ("shared", "local"):
-        stored = words[0] in ("st", "stmatrix", "atom", "red") and _touches(words, space)
+        stored = words[0] in ("st", "stmatrix", "atom", "red") and _is_within(words, space)
         if stored and space in steering:
             steering.update(ptx.find_read(statement))
     if steering.isdisjoint(ptx.find_written(statement)):
@@ -157,11 +157,11 @@ def _follow(statement: Statement, steering: set[str]) -> None:
         steering.add(statement.guard)
     if words[0] in ("ld", "ldmatrix", "atom", "wmma"):
         for space in ("shared", "local"):
-            if _touches(words, space):
+            if _is_within(words, space):
                 steering.add(space)
 
 
-def _touches(words: list[str], space: str) -> bool:
+def _is_within(words: list[str], space: str) -> bool:
     """Whether an access may be to shared or to local memory: a generic one may be to either."""
     if any(word == space or word.startswith(f"{space}::") for word in words):
         return True

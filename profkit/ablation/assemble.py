@@ -37,7 +37,7 @@ def write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> str:
         nvcc = toolchain.need_tool("nvcc")
         with temporary_folder(folder) as place:
             made = place / "kernel.ptx"
-            flags = [_virtual_target(flag) for flag in built.flags if flag not in _NOT_FOR_PTX]
+            flags = [_make_virtual(flag) for flag in built.flags if flag not in _NOT_FOR_PTX]
             command: list[str | Path] = [
                 nvcc,
                 *flags,
@@ -60,7 +60,7 @@ def ptx_file(built: Build, folder: Path, more: Sequence[str] = ()) -> Path:
     return folder / "ptx" / f"{built.variant.id}-{key}.ptx"
 
 
-def _virtual_target(flag: str) -> str:
+def _make_virtual(flag: str) -> str:
     """Code for a real architecture becomes PTX for it."""
     return flag.replace("code=sm_", "code=compute_") if flag.startswith("-gencode=") else flag
 

@@ -7,18 +7,16 @@ warp has, the warp waits for its own results, and more warps or more independent
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from profkit.ablation import ptx
 from profkit.ablation.change import Code
-from profkit.ablation.ptx import Kernel, Statement
+from profkit.ablation.ptx import Statement
 from profkit.ablation.units import find_unit
 
 # Cycles from an instruction to the first that may use its result, on GPUs from 2020 on: microbenchmarks
 # agree to a cycle or two on fixed ones, and to a tenth on the others.
-_FIXED = 4
-_CYCLES = {"fp64": 8, "xu": 20, "shared": 29}
+_FIXED, _DOUBLE, _XU, _SHARED = 4, 8, 20, 29
 _MOST = 64  # registers of a block that are followed
 
 
@@ -34,47 +32,35 @@ class Chain:
     def cycles(self) -> float:
         return self.fixed + self.xu + self.shared
 
-    def plus(self, kind: str, cycles: float) -> Chain:
-        parts = {"fixed": self.fixed, "xu": self.xu, "shared": self.shared}
-        parts[kind] += cycles
-        return Chain(**parts)
-
-    def times(self, number: float) -> Chain:
-        return Chain(self.fixed * number, self.xu * number, self.shared * number)
+    def plus(self, other: Chain, times: float = 1.0) -> Chain:
+        return Chain(
+            self.fixed + other.fixed * times,
+            self.xu + other.xu * times,
+            self.shared + other.shared * times,
+        )
 
 
 def measure_chains(code: Code) -> Chain:
     """The chains of all blocks together, of the warp of a thread block that runs most of them."""
+    statements: dict[tuple[str, int], list[Statement]] = {}
+    for number, kernel, statement in code.module.number_blocks():
+        statements.setdefault((kernel.name, number), []).append(statement)
     by_warp: dict[int, Chain] = {}
-    for kernel in code.module.kernels.values():
-        for number, chain in _find_chains(kernel).items():
-            entries = code.survey.entries[code.first_block(kernel.name) + number]
-            for warp, times in enumerate(entries):
-                blocks = code.grids.get(kernel.name, 0)
-                if blocks and times:
-                    more = chain.times(times / blocks)
-                    before = by_warp.get(warp, Chain())
-                    by_warp[warp] = Chain(
-                        before.fixed + more.fixed, before.xu + more.xu, before.shared + more.shared
-                    )
+    for (name, number), block in statements.items():
+        longest = _find_longest(block)
+        for warp, times in enumerate(code.survey.entries[number]):
+            if times and longest.cycles and name in code.grids:
+                before = by_warp.get(warp, Chain())
+                by_warp[warp] = before.plus(longest, times / code.grids[name])
     return max(by_warp.values(), key=lambda chain: chain.cycles, default=Chain())
 
 
-def _find_chains(kernel: Kernel) -> Mapping[int, Chain]:
-    """Basic block -> its longest path from a register to itself."""
-    blocks: dict[int, list[Statement]] = {}
-    for statement in kernel.statements:
-        blocks.setdefault(statement.block, []).append(statement)
-    chains = {}
-    for number, statements in blocks.items():
-        longest = Chain()
-        for register in _find_carried(statements)[:_MOST]:
-            chain = _follow_register(register, statements)
-            if chain.cycles > longest.cycles:
-                longest = chain
-        if longest.cycles:
-            chains[number] = longest
-    return chains
+def _find_longest(statements: list[Statement]) -> Chain:
+    """The longest path through a basic block from a register to itself."""
+    chains = [Chain()]
+    for register in _find_carried(statements)[:_MOST]:
+        chains.append(_trace_register(register, statements))
+    return max(chains, key=lambda chain: chain.cycles)
 
 
 def _find_carried(statements: list[Statement]) -> list[str]:
@@ -94,29 +80,26 @@ def _list_sources(statement: Statement) -> list[str]:
     return [*names, statement.guard] if statement.guard else names
 
 
-def _follow_register(register: str, statements: list[Statement]) -> Chain:
+def _trace_register(register: str, statements: list[Statement]) -> Chain:
     reached = {register: Chain()}
     for statement in statements:
         sources = [reached[name] for name in _list_sources(statement) if name in reached]
-        written = ptx.find_written(statement)
-        if sources:
-            longest = max(sources, key=lambda chain: chain.cycles)
-            kind, cycles = _find_latency(statement)
-            for name in written:
-                reached[name] = longest.plus(kind, cycles)
-        else:
-            for name in written:
-                reached.pop(name, None)
+        for name in ptx.find_written(statement):
+            reached.pop(name, None)
+            if sources:
+                longest = max(sources, key=lambda chain: chain.cycles)
+                reached[name] = longest.plus(_find_latency(statement))
     return reached.get(register, Chain())
 
 
-def _find_latency(statement: Statement) -> tuple[str, float]:
+def _find_latency(statement: Statement) -> Chain:
     words = statement.words
-    if words[0] in ("ld", "atom", "shfl", "ldmatrix") and ("shared" in words or words[0] == "shfl"):
-        return "shared", _CYCLES["shared"]
+    is_load = words[0] in ("ld", "atom", "ldmatrix")
+    if words[0] == "shfl" or (is_load and "shared" in words):
+        return Chain(shared=_SHARED)
     if words[0] in ("mov", "cvta", "ld", "atom", "tex"):
-        return "fixed", 0.0  # no instruction, or a wait that is measured otherwise
+        return Chain()  # no instruction, or a wait that is measured otherwise
     unit = find_unit(words)
     if unit == "xu":
-        return "xu", _CYCLES["xu"]
-    return "fixed", _CYCLES.get(unit, _FIXED)
+        return Chain(xu=_XU)
+    return Chain(fixed=_DOUBLE if unit == "fp64" else _FIXED)

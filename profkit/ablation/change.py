@@ -15,6 +15,7 @@ from profkit.ablation.survey import Survey
 from profkit.records.ablation import Refusal
 
 _SECTOR = 32  # bytes
+GLOBAL = ("global", "generic")  # where an access of global memory may say that it goes
 ROOM = 4 << 20  # bytes of memory that no kernel knows of: where atomics are spread
 
 
@@ -34,26 +35,22 @@ class Code:
     # accesses that went from end to end through one allocation: what lies between is theirs
     anchored: frozenset[int]
 
-    def first_block(self, name: str) -> int:
-        """Which of all counted basic blocks is the first of a kernel."""
-        first = 0
-        for kernel in self.module.kernels.values():
-            if kernel.name == name:
-                break
-            first += kernel.blocks
-        return first
-
-    def places(self, numbers: Sequence[int]) -> list[str]:
-        """The source lines of accesses, `name.cu:12`, each once; empty text where not known."""
-        return list(dict.fromkeys(self.place(number) for number in numbers))
-
-    def place(self, number: int) -> str:
-        file, line = self.accesses[number].statement.line
+    def place(self, access: Access) -> str:
+        """Its source line, `name.cu:12`; empty where that is not known."""
+        file, line = access.statement.line
         path = self.module.files.get(file, "")
-        return f"{path.rpartition('/')[2]}:{line}" if path and line else ""
+        if not path or not line:
+            return ""
+        return f"{path.rpartition('/')[2]}:{line}"
 
-    def has_executed(self, access: Access) -> bool:
-        return self.survey.seen[access.number].requests > 0
+    def list_executed(self, spaces: tuple[str, ...], kinds: tuple[str, ...]) -> list[Access]:
+        """Accesses of these spaces and kinds that the call made."""
+        executed = []
+        for access in self.accesses:
+            is_wanted = access.space in spaces and access.kind in kinds
+            if is_wanted and self.survey.seen[access.number].requests:
+                executed.append(access)
+        return executed
 
     def is_scattered(self, access: Access) -> bool:
         """Whether an access touches a quarter more sectors than its bytes fill."""
@@ -65,7 +62,16 @@ class Code:
         seen = self.survey.seen[access.number]
         return seen.ways > 1.05 * seen.requests
 
-    def feeds_steering(self, store: Access) -> bool:
+    def is_apart(self, access: Access) -> bool:
+        """Whether the lanes of a request read a twentieth more words than one."""
+        seen = self.survey.seen[access.number]
+        return seen.units > 1.05 * seen.requests
+
+    def is_free(self, access: Access) -> bool:
+        """Whether neither what an access reads nor what it writes decides what is done next."""
+        return not access.steers and not self.is_read_to_steer(access)
+
+    def is_read_to_steer(self, store: Access) -> bool:
         """Whether what a store writes may be read by a load that decides what is done next."""
         seen = self.survey.seen[store.number]
         for load in self.accesses:
@@ -93,6 +99,14 @@ class Change:
     other_code: bool = False
 
 
+class Refused(Exception):
+    """Why one cause cannot be taken away alone."""
+
+    def __init__(self, code: str, observed: str, threshold: str, remedy: str) -> None:
+        super().__init__(observed)
+        self.code, self.observed, self.threshold, self.remedy = code, observed, threshold, remedy
+
+
 @dataclass(frozen=True)
 class Ablation:
     id: str
@@ -100,26 +114,55 @@ class Ablation:
     reachable: bool  # whether a fix could get there; else its gain is only a bound
     rules: tuple[str, ...]  # the rules whose gain it measures
     probes: tuple[str, ...]  # the probes that plant what it takes away
-    make: Callable[[Code], Change | Refusal]
+    # opcodes of the machine code, separated by spaces: those that it changes, as many as before,
+    # and those that choosing adds
+    keeps: str
+    adds: str
+    make: Callable[[Code], Change]  # or Refused
 
-    def refuse(self, code: str, observed: str, threshold: str, remedy: str) -> Refusal:
-        return Refusal(self.id, code, observed, threshold, remedy)
+    def refuse(self, why: Refused) -> Refusal:
+        return Refusal(self.id, why.code, why.observed, why.threshold, why.remedy)
 
 
-def refuse_nothing(ablation: str, what: str) -> Refusal:
+def refuse_nothing(what: str) -> Refused:
     """The kernel has nothing of this kind: that is no fault."""
-    return Refusal(ablation, "nothing-to-take-away", what, "", "")
+    return Refused("nothing-to-take-away", what, "one of them at least", "none: it costs nothing")
 
 
-def refuse_steering(ablation: str, count: int, what: str) -> Refusal:
-    return Refusal(
-        ablation,
-        "steers",
-        f"all {count} {what} decide a branch or an address",
-        "one that does not",
-        "compute the addresses, or look at occupancy: it says whether the wait is hidden",
-    )
+def choose_free(
+    found: Sequence[Access], is_free: Callable[[Access], bool], what: str, nothing: str
+) -> list[Access]:
+    """Those of the accesses found that can be changed alone; Refused where there are none."""
+    if not found:
+        raise refuse_nothing(nothing)
+    free = [access for access in found if is_free(access)]
+    if not free:
+        raise Refused(
+            "steers",
+            f"all {len(found)} {what} decide a branch or an address",
+            "one that does not",
+            "compute the addresses, or look at occupancy: it says whether the wait is hidden",
+        )
+    return free
+
+
+def fill_lines(
+    code: Code, on: Sequence[Access], fill: Callable[[set[int]], bytes]
+) -> dict[str, bytes]:
+    """Source line -> the table that changes the accesses of that line only."""
+    lines: dict[str, set[int]] = {}
+    for access in on:
+        lines.setdefault(code.place(access), set()).add(access.number)
+    return {place: fill(numbers) for place, numbers in lines.items() if place}
+
+
+def describe_left(left: int, what: str) -> str:
+    if not left:
+        return ""
+    return f"{left} {what} stay"
 
 
 def count_words(number: int, one: str, several: str = "") -> str:
-    return f"{number} {one if number == 1 else several or one + 's'}"
+    if number == 1:
+        return f"1 {one}"
+    return f"{number} {several or one + 's'}"

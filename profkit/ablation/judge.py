@@ -15,8 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from profkit.files import read_text
-from profkit.records.ablation import AblationVerdict, MeasuredAblation, Refusal, Shape
+from profkit.records.ablation import (
+    AblationRecord,
+    AblationVerdict,
+    MeasuredAblation,
+    Refusal,
+    Shape,
+)
 
 # Rounds differ by less than this; below, nobody would change a kernel for it.
 _WORTH = 1.10
@@ -92,6 +100,21 @@ class Case:
 @functools.cache
 def read_causes() -> Mapping[str, Any]:
     return tomllib.loads(read_text(Path(__file__).with_name("causes.toml")))
+
+
+def judge_record(record: AblationRecord, sms: int, dram: float) -> AblationRecord:
+    """The record with its verdict; `sms` and `dram`, bytes per second at most, are the GPU's."""
+    case = Case(
+        seconds=record.base,
+        measured={row.ablation: row for row in record.measured},
+        refused={refusal.ablation: refusal for refusal in record.refused},
+        shape=record.shape,
+        busy=record.busy,
+        seen=record.seen,
+        sms=sms,
+        dram=dram,
+    )
+    return msgspec.structs.replace(record, verdict=judge_case(case))
 
 
 def judge_case(case: Case) -> AblationVerdict:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from pathlib import Path
 
 from profkit.ablation import assemble, launches, survey, timeline
 from profkit.ablation.accesses import Access
 from profkit.ablation.launches import Call, Loaded, Play
-from profkit.ablation.ptx import Module
+from profkit.ablation.ptx import Changes, Module, read_module
 from profkit.ablation.readdress import TABLE
 from profkit.measure import bench
 from profkit.measure.cuda import device, library
@@ -42,18 +41,16 @@ class Lab:
         self.on, self.reset = on, reset
         self.call: Call = launches.read_call(call)
         self.stream = device.new_stream()
-        self.seconds = self._time_roughly()
-
-    def _time_roughly(self) -> float:
         began = time.perf_counter()
         Play(self.call).enqueue(self.stream)
         device.synchronize(self.stream)
-        return time.perf_counter() - began
+        self.seconds = time.perf_counter() - began  # of one call, roughly
 
     def assemble(self, text: str, flags: Sequence[str] | None = None) -> bytes:
         """Machine code; `flags` in the place of the kernel's own."""
-        used = self.on.flags if flags is None else flags
-        return assemble.assemble(text, self.on.arch, used, self.on.folder)
+        if flags is None:
+            flags = self.on.flags
+        return assemble.assemble(text, self.on.arch, flags, self.on.folder)
 
     def load(
         self, module: Module, code: bytes, table: bytes = b"", table_name: str = TABLE
@@ -76,31 +73,45 @@ class Lab:
         launches.run_once(play.enqueue, self.stream, max(_LEAST_WATCH, WATCH * self.seconds))
         device.synchronize()
 
+    def read_launched(self, text: str) -> Module:
+        """PTX, of whose kernels only those are looked at that the call launches, if there are any."""
+        module = read_module(text)
+        return module.keep_kernels(self.call.names) or module
+
+    def limit_registers(self, text: str) -> Module:
+        """Rewritten PTX, held to as many registers as let the original's blocks fit."""
+        module = read_module(text)
+        changes = Changes(module)
+        for start in self.call.starts:
+            if start.name in module.kernels:
+                blocks = max(1, start.count_blocks())
+                changes.limit_blocks(module.kernels[start.name], start.threads, blocks)
+        return self.read_launched(changes.write())
+
     def count(
         self, module: Module, accesses: Sequence[Access], code: bytes, table: bytes
     ) -> list[int]:
         """The counters of a counting copy after one call."""
         loaded = self.load(module, code, table)
-        first = survey.first_counters(module, accesses)
+        first = survey.make_counters(module, accesses)
         launches.write_global(loaded.module, survey.COUNTS, launches.pack_words(first))
         self.run(Play(self.call, loaded.functions))
         words = launches.read_words(loaded.module, survey.COUNTS, len(first))
-        launches.unload_code(loaded)
+        launches.drop_code(loaded)
         return words
 
     def draw_timeline(self, module: Module, code: bytes) -> timeline.Timeline | None:
         """When the blocks ran; None where more than one kernel or too many blocks did."""
         starts = self.call.starts
-        if len(starts) != 1 or prod(starts[0].grid) > timeline.MOST_BLOCKS:
+        if len(starts) != 1 or starts[0].blocks > timeline.MOST_BLOCKS:
             return None
-        size = 8 * timeline.FIELDS * prod(starts[0].grid)
+        size = 8 * timeline.FIELDS * starts[0].blocks
         place = device.allocate(size)
-        device.fill(place, 0, size)
         loaded = self.load(module, code, launches.pack_words([place]), timeline.PLACE)
-        self.run(Play(self.call, loaded.functions))
-        device.fill(place, 0, size)  # the first one loaded the module
-        self.run(Play(self.call, loaded.functions))
+        for _ in range(2):  # the first run loads the module
+            device.fill(place, 0, size)
+            self.run(Play(self.call, loaded.functions))
         words = launches.read_memory(place, size // 8)
-        launches.unload_code(loaded)
+        launches.drop_code(loaded)
         device.free(place)
         return timeline.read_timeline(words, self.on.gpu.sms)

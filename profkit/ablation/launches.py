@@ -17,24 +17,11 @@ from math import prod
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device, library
 
-_KERNEL_NODE, _MEMSET_NODE = 0, 2  # of CUgraphNodeType
+_MEMSET_NODE = 2  # of CUgraphNodeType
 _CLUSTER, _COOPERATIVE = 4, 2  # of CUlaunchAttributeID
-_MOST_SHARED, _CARVEOUT, _REGISTERS, _STATIC_SHARED = 8, 9, 4, 1  # of CUfunction_attribute
-_OTHER_CLUSTERS, _LOCAL = 14, 3
+# Of CUfunction_attribute.
+STATIC_SHARED, LOCAL, REGISTERS, _MOST_SHARED, _CARVEOUT, _OTHER_CLUSTERS = 1, 3, 4, 8, 9, 14
 _POLL = 0.0005  # seconds between two looks at a launch that may hang
-
-
-class _KernelNode(ctypes.Structure):
-    _fields_ = (
-        ("func", c_void_p),
-        ("grid", c_uint * 3),
-        ("block", c_uint * 3),
-        ("smem", c_uint),
-        ("params", c_void_p),
-        ("extra", c_void_p),
-        ("kernel", c_void_p),
-        ("context", c_void_p),
-    )
 
 
 class _MemsetNode(ctypes.Structure):
@@ -82,6 +69,15 @@ class Start:
     def threads(self) -> int:
         return prod(self.block)
 
+    @property
+    def blocks(self) -> int:
+        return prod(self.grid)
+
+    def count_blocks(self, function: int = 0, smem: int | None = None) -> int:
+        """How many of its blocks fit on an SM, with other code or other shared memory too."""
+        used = self.smem if smem is None else smem
+        return library.count_blocks(function or self.function, self.threads, used)
+
 
 @dataclass(frozen=True)
 class Fill:
@@ -116,24 +112,14 @@ def read_call(call: Callable[[int], None]) -> Call:
         call(stream)
     device.synchronize()
     graph = library.capture(stream, lambda: call(stream))
-    steps = [_read_node(node) for node in _list_nodes(graph)]
+    steps = [_read_node(node, kind) for node, kind in library.list_nodes(graph)]
     return Call(graph, tuple(steps))
 
 
-def _list_nodes(graph: int) -> list[int]:
-    count = c_size_t()
-    device.call("cuGraphGetNodes", c_void_p(graph), None, byref(count))
-    nodes = (c_void_p * count.value)()
-    device.call("cuGraphGetNodes", c_void_p(graph), nodes, byref(count))
-    return [node or 0 for node in nodes]
-
-
-def _read_node(node: int) -> Start | Fill:
-    kind = c_int()
-    device.call("cuGraphNodeGetType", c_void_p(node), byref(kind))
-    if kind.value == _KERNEL_NODE:
+def _read_node(node: int, kind: int) -> Start | Fill:
+    if kind == library.KERNEL_NODE:
         return _read_start(node)
-    if kind.value == _MEMSET_NODE:
+    if kind == _MEMSET_NODE:
         params = _MemsetNode()
         device.call("cuGraphMemsetNodeGetParams", c_void_p(node), byref(params))
         if params.height <= 1:
@@ -145,26 +131,20 @@ def _read_node(node: int) -> Start | Fill:
 
 
 def _read_start(node: int) -> Start:
-    params = _KernelNode()
-    device.call("cuGraphKernelNodeGetParams_v2", c_void_p(node), byref(params))
-    function = c_void_p(params.func)
-    if not params.func:
-        device.call("cuKernelGetFunction", byref(function), c_void_p(params.kernel))
-    name = c_char_p()
-    device.call("cuFuncGetName", byref(name), function)
+    params = library.read_kernel_node(node)
+    grid, block = params.sizes
     cluster = _read_attribute(node, _CLUSTER)
-    cooperative = _read_attribute(node, _COOPERATIVE)
     return Start(
-        name=(name.value or b"?").decode(errors="replace"),
-        function=function.value or 0,
+        name=library.read_name(params.func),
+        function=params.func,
         kernel=params.kernel or 0,
-        grid=(params.grid[0], params.grid[1], params.grid[2]),
-        block=(params.block[0], params.block[1], params.block[2]),
+        grid=grid,
+        block=block,
         smem=params.smem,
         parameters=params.params or 0,
         extra=params.extra or 0,
         cluster=(cluster[0], cluster[1], cluster[2]),
-        cooperative=bool(cooperative[0]),
+        cooperative=bool(_read_attribute(node, _COOPERATIVE)[0]),
     )
 
 
@@ -197,7 +177,7 @@ def load_code(code: bytes, names: Sequence[str]) -> Loaded:
     return Loaded(module.value or 0, functions)
 
 
-def unload_code(loaded: Loaded) -> None:
+def drop_code(loaded: Loaded) -> None:
     device.call("cuModuleUnload", c_void_p(loaded.module))
 
 
@@ -226,9 +206,7 @@ def read_words(module: int, name: str, count: int) -> list[int]:
     found = find_global(module, name)
     if found is None:
         raise ProfkitError(f"the rewritten module has no {name}")
-    words = (c_ulonglong * count)()
-    device.download(ctypes.addressof(words), found[0], 8 * count)
-    return list(words)
+    return read_memory(found[0], count)
 
 
 def copy_globals(start: Start, loaded: Loaded, names: Sequence[str]) -> None:
@@ -261,7 +239,7 @@ def take_attributes(start: Start, loaded: Loaded) -> None:
     """Let a kernel have the shared memory that the original was allowed."""
     function = loaded.functions[start.name]
     _set_attribute(function, _MOST_SHARED, start.smem)
-    _set_attribute(function, _CARVEOUT, _get_attribute(start.function, _CARVEOUT))
+    _set_attribute(function, _CARVEOUT, library.read_attribute(start.function, _CARVEOUT))
     if prod(start.cluster) > 1:
         _set_attribute(function, _OTHER_CLUSTERS, 1)
 
@@ -272,35 +250,6 @@ def allow_shared(function: int, size: int) -> None:
 
 def _set_attribute(function: int, number: int, value: int) -> None:
     device.call("cuFuncSetAttribute", c_void_p(function), c_int(number), c_int(value))
-
-
-def _get_attribute(function: int, number: int) -> int:
-    value = c_int()
-    device.call("cuFuncGetAttribute", byref(value), c_int(number), c_void_p(function))
-    return value.value
-
-
-def count_registers(function: int) -> int:
-    return _get_attribute(function, _REGISTERS)
-
-
-def count_static_shared(function: int) -> int:
-    return _get_attribute(function, _STATIC_SHARED)
-
-
-def count_local(function: int) -> int:
-    """Bytes of stack and spills of each thread."""
-    return _get_attribute(function, _LOCAL)
-
-
-def count_blocks(function: int, threads: int, smem: int) -> int:
-    """How many blocks fit on an SM."""
-    blocks = c_int()
-    device.call(
-        "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-        *(byref(blocks), c_void_p(function), c_int(threads), c_size_t(smem)),
-    )
-    return blocks.value
 
 
 def find_allocation(address: int) -> tuple[int, int] | None:
@@ -330,12 +279,12 @@ class Play:
             else:
                 start = step
                 if self.halved:
-                    start = replace(start, grid=halve_grid(start.grid))
+                    start = replace(start, grid=take_half(start.grid))
                 function = self.functions.get(start.name, start.function)
                 _start_kernel(start, function, self.smem.get(start.name, start.smem), stream)
 
 
-def halve_grid(grid: tuple[int, int, int]) -> tuple[int, int, int]:
+def take_half(grid: tuple[int, int, int]) -> tuple[int, int, int]:
     """Half of the blocks, along the longest axis; one block stays one."""
     longest = max(range(3), key=lambda axis: grid[axis])
     sizes = list(grid)

@@ -8,18 +8,26 @@ reading, so that places stay what they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from profkit.errors import ProfkitError
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENTRY = re.compile(r"\.entry\s+([\w$%]+)")
 _FUNCTION = re.compile(r"\.func\s+(?:\([^)]*\)\s*)?([\w$%]+)")
-_LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)[^\n]*")
-_LABEL = re.compile(r"([$%\w]+)\s*:(?!:)")
-_GUARD = re.compile(r"@(!?)\s*([%$\w]+)\s+")
-_OPCODE = re.compile(r"[a-z][\w.:]*")
+# What a kernel's body is made of, one after the other.
+_PART = re.compile(
+    r"""
+      (?P<nothing> [\s{};]+ )
+    | \.loc\s+ (?P<file> \d+) \s+ (?P<line> \d+) [^\n]*
+    | (?P<label> [$%\w]+ ) \s* : (?!:)
+    | (?P<declaration> \. [^;]* ; )
+    | (?: @ (?P<negated> !?) \s* (?P<guard> [%$\w]+) \s+ )?
+      (?P<opcode> [a-z][\w.:]* ) (?P<operands> [^;]* ) ;
+    """,
+    re.VERBOSE,
+)
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"\n]*)"', re.MULTILINE)
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+([^;]*);")
 _BLOCK_OF_REGISTERS = re.compile(r"([%$\w]+)<(\d+)>")
@@ -98,6 +106,29 @@ class Module:
     variables: tuple[str, ...]  # names of global and constant arrays
     hidden: tuple[int, ...]  # where those begin that no other module may see
 
+    def keep_kernels(self, names: Collection[str]) -> Module | None:
+        """The module with these kernels only, and functions that are called; None if it has none."""
+        kept = {}
+        for name, kernel in self.kernels.items():
+            if name in names or not kernel.is_entry:
+                kept[name] = kernel
+        if not any(name in names for name in kept):
+            return None
+        return replace(self, kernels=kept)
+
+    @property
+    def blocks(self) -> int:
+        """How many basic blocks all its kernels have."""
+        return sum(kernel.blocks for kernel in self.kernels.values())
+
+    def number_blocks(self) -> Iterator[tuple[int, Kernel, Statement]]:
+        """Yield each statement with the number of its basic block among all of them."""
+        first = 0
+        for kernel in self.kernels.values():
+            for statement in kernel.statements:
+                yield first + statement.block, kernel, statement
+            first += kernel.blocks
+
 
 def read_module(text: str) -> Module:
     blank = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
@@ -130,29 +161,22 @@ def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening
     block, line = 0, (0, 0)
     at = opening + 1
     while at < end:
-        letter = blank[at]
-        if letter.isspace() or letter in "{};":
-            at += 1
-            continue
-        if loc := _LOC.match(blank, at):
-            line = (int(loc[1]), int(loc[2]))
-            at = loc.end()
-            continue
-        if label := _LABEL.match(blank, at):
+        part = _PART.match(blank, at, end)
+        if part is None:
+            words = " ".join(blank[at : min(end, at + 80)].split())
+            raise ProfkitError(f"this PTX has a statement that is not understood: {words}")
+        at = part.end()
+        if part["line"]:
+            line = (int(part["file"]), int(part["line"]))
+        elif part["label"]:
             block += 1
-            at = label.end()
-            continue
-        stop = blank.find(";", at)
-        if stop < 0 or stop > end:
-            raise ProfkitError(f"the PTX of {name} ends within a statement", "is the file whole?")
-        if letter == ".":
-            _read_registers(blank[at : stop + 1], types)
-        else:
-            statement = _read_statement(blank, at, stop, line, block)
+        elif part["declaration"]:
+            _read_registers(part["declaration"], types)
+        elif part["opcode"]:
+            statement = _read_statement(part, line, block)
             statements.append(statement)
             if statement.words[0] in _ENDS_BLOCK:
                 block += 1
-        at = stop + 1
     return Kernel(
         name=name,
         is_entry=is_entry,
@@ -162,6 +186,19 @@ def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening
         statements=tuple(statements),
         blocks=block + 1,
         types=types,
+    )
+
+
+def _read_statement(part: re.Match[str], line: tuple[int, int], block: int) -> Statement:
+    return Statement(
+        start=part.start(),
+        end=part.end(),
+        guard=part["guard"] or "",
+        negated=bool(part["negated"]),
+        opcode=part["opcode"],
+        operands=tuple(_split_operands(part["operands"])),
+        line=line,
+        block=block,
     )
 
 
@@ -187,20 +224,6 @@ def _read_registers(text: str, types: dict[str, str]) -> None:
             types[name.strip()] = match[1]
 
 
-def _read_statement(
-    blank: str, start: int, stop: int, line: tuple[int, int], block: int
-) -> Statement:
-    at, guard, negated = start, "", False
-    if match := _GUARD.match(blank, at):
-        guard, negated, at = match[2], bool(match[1]), match.end()
-    opcode = _OPCODE.match(blank, at)
-    if opcode is None or opcode.end() > stop:
-        words = " ".join(blank[start:stop].split())[:80]
-        raise ProfkitError(f"this PTX has a statement that is not understood: {words}")
-    operands = tuple(_split_operands(blank[opcode.end() : stop]))
-    return Statement(start, stop + 1, guard, negated, opcode[0], operands, line, block)
-
-
 def _split_operands(text: str) -> Iterator[str]:
     """Yield what stands between commas that are in no brackets."""
     depth, begin = 0, 0
@@ -217,29 +240,25 @@ def _split_operands(text: str) -> Iterator[str]:
 
 
 # Instructions whose first operand is read, not written.
-_WRITES_NOTHING = (
+_WRITES_NOTHING = frozenset(
     "st red bra brx bar barrier ret exit trap prefetch prefetchu cp fence membar mbarrier discard "
     "stmatrix griddepcontrol nanosleep wgmma tcgen05 setmaxnreg applypriority isspacep_ brkpt "
-    "pmevent sust sured clusterlaunchcontrol"
-).split()
+    "pmevent sust sured clusterlaunchcontrol".split()
+)
+# Those among them whose first operand is written all the same.
+_WRITES_ITS_FIRST = re.compile(
+    r"wgmma\.mma_async|mbarrier\.(test_wait|try_wait)|(bar|barrier)\.(\w+\.)*red\b"
+)
 
 
 def find_written(statement: Statement) -> list[str]:
     """The registers that a statement writes."""
-    words = statement.words
-    if words[0] == "wgmma" and "mma_async" in words:
-        return _NAME.findall(statement.operands[0])
-    if words[0] == "mbarrier" and (
-        "test_wait" in statement.opcode or "try_wait" in statement.opcode
-    ):
-        return _NAME.findall(statement.operands[0])
-    if words[0] == "barrier" or words[0] == "bar":
-        return _NAME.findall(statement.operands[0]) if "red" in words else []
-    if words[0] == "wmma" and "store" in words:
+    if not statement.operands or statement.opcode.startswith("wmma.store"):
         return []
-    if words[0] in _WRITES_NOTHING or not statement.operands:
-        return []
-    return _NAME.findall(statement.operands[0])
+    is_written = statement.words[0] not in _WRITES_NOTHING
+    if is_written or _WRITES_ITS_FIRST.match(statement.opcode):
+        return _NAME.findall(statement.operands[0])
+    return []
 
 
 def find_read(statement: Statement) -> list[str]:
@@ -270,8 +289,10 @@ def count_bytes(statement: Statement) -> int:
         match = _BITS.fullmatch(word)
         if match and match[1]:
             size = int(match[1]) // 8
+        elif match and match[0] == "bf16":
+            size = 2
         elif match:
-            size = 2 if match[0] == "bf16" else 4
+            size = 4
     for word, times in (("v2", 2), ("v4", 4), ("v8", 8)):
         if word in statement.words:
             size *= times
@@ -287,18 +308,23 @@ class Changes:
     registers: dict[str, str] = field(default_factory=dict)  # name -> type, `b64`
     outside: dict[str, None] = field(default_factory=dict)  # declarations in front of all kernels
 
-    def begin(self, kernel: Kernel, lines: Sequence[str]) -> None:
+    def add_registers(self, kind: str, *names: str) -> None:
+        """Have registers of a type in all kernels."""
+        for name in names:
+            self.registers[name] = kind
+
+    def begin(self, kernel: Kernel, lines: Iterable[str]) -> None:
         """Put statements at the beginning of a kernel, behind its registers."""
         self.put_before(kernel.statements[0], lines)
 
-    def put_before(self, statement: Statement, lines: Sequence[str]) -> None:
+    def put_before(self, statement: Statement, lines: Iterable[str]) -> None:
         text = "".join(f"{line}\n\t" for line in lines)
         self.pieces.append((statement.start, statement.start, text))
 
     def replace(self, statement: Statement, text: str) -> None:
         self.pieces.append((statement.start, statement.end, text))
 
-    def pin_blocks(self, kernel: Kernel, threads: int, blocks: int) -> None:
+    def limit_blocks(self, kernel: Kernel, threads: int, blocks: int) -> None:
         """Let as many blocks of so many threads fit on an SM, whatever registers that leaves."""
         if ".maxnreg" in kernel.directives or ".minnctapersm" in kernel.directives:
             return
@@ -331,7 +357,7 @@ class Changes:
 def write_guard(statement: Statement) -> str:
     if not statement.guard:
         return ""
-    return f"@{'!' if statement.negated else ''}{statement.guard} "
+    return f"@{'!' * statement.negated}{statement.guard} "
 
 
 def write_statement(statement: Statement, guard: str, operands: Sequence[str]) -> str:

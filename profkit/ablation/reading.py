@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from math import prod
 from statistics import median
 
 from profkit.ablation import chains, launches, units
@@ -12,6 +11,7 @@ from profkit.ablation.change import Code
 from profkit.ablation.lab import Lab
 from profkit.ablation.timeline import Timeline
 from profkit.measure.bench import Times
+from profkit.measure.cuda import library
 from profkit.measure.cuda.resources import LIMITS, blocks_that_fit
 from profkit.records.ablation import Shape
 
@@ -22,20 +22,20 @@ def describe_shape(
     lab: Lab, times: Mapping[str, Times], cold: Times, spans: Timeline | None
 ) -> Shape:
     base = median(times["original"].warm)
-    ratios: dict[str, float | None] = {}
+    ratios: dict[str, float] = {}
     for name in ("half-occupancy", "quarter-occupancy", "half-grid"):
-        ratios[name] = median(times[name].warm) / base if name in times else None
-    start = max(lab.call.starts, key=lambda start: prod(start.grid) * start.threads)
+        if name in times:
+            ratios[name.replace("-", "_")] = median(times[name].warm) / base
+    if cold.cold:
+        ratios["cold"] = median(cold.cold) / base
+    if spans:
+        ratios.update(idle=spans.idle, longest_block=spans.longest)
+    start = max(lab.call.starts, key=lambda start: start.blocks * start.threads)
     fraction, limit = _find_occupancy(lab, start)
     return Shape(
-        half_occupancy=ratios["half-occupancy"],
-        quarter_occupancy=ratios["quarter-occupancy"],
-        half_grid=ratios["half-grid"],
-        cold=median(cold.cold) / base if cold.cold else None,
-        idle=spans.idle if spans else None,
-        longest_block=spans.longest if spans else None,
-        blocks=prod(start.grid),
-        blocks_per_sm=launches.count_blocks(start.function, start.threads, start.smem),
+        **ratios,
+        blocks=start.blocks,
+        blocks_per_sm=start.count_blocks(),
         occupancy=fraction,
         occupancy_limit=limit,
     )
@@ -45,8 +45,8 @@ def _find_occupancy(lab: Lab, start: launches.Start) -> tuple[float | None, str]
     arch = lab.on.gpu.arch
     if arch not in LIMITS:
         return None, ""
-    shared = start.smem + launches.count_static_shared(start.function)
-    registers = launches.count_registers(start.function)
+    shared = start.smem + library.read_attribute(start.function, launches.STATIC_SHARED)
+    registers = library.read_attribute(start.function, launches.REGISTERS)
     fitting = blocks_that_fit(arch, registers, start.threads, shared)
     return fitting.fraction, fitting.limiter
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from profkit.ablation.assemble import PTX_LIMIT
 from profkit.ablation.lab import Conditions
 from profkit.ablation.launches import Hung
 from profkit.ablation.measurement import measure_call
-from profkit.ablation.result import describe_found
 from profkit.ablation.task import Answer, Task, answer_of, log_of
 from profkit.errors import ProfkitError
 from profkit.files import open_log, read_bytes, read_text, write_bytes
@@ -57,7 +55,6 @@ def _serve_task(task_file: Path) -> int:
 
 
 def _measure_task(task: Task, say: Callable[[str], None]) -> AblationRecord:
-    began = time.monotonic()
     say("inputs")
     loaded = problem.load_problem(Path(task.problem))
     here = data.prepare_data(loaded, task.case, 0, Path(task.build), task.grid)
@@ -83,8 +80,7 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> AblationRecord:
         refused=task.refused,
     )
     say("load")
-    found = measure_call(call, lambda: arena.fill(here, arena.base), text, conditions, say)
-    return describe_found(found, gpu, time.monotonic() - began)
+    return measure_call(call, lambda: arena.fill(here, arena.base), text, conditions, say)
 
 
 if __name__ == "__main__":

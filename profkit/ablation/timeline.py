@@ -33,26 +33,27 @@ mov.u64 %profkit_b, %globaltimer;
 mov.u32 %profkit_u, %smid;
 cvt.u64.u32 %profkit_b, %profkit_u;
 @%profkit_p st.global.u64 [%profkit_a+16], %profkit_b;
-""".split("\n")[1:-1]
-_END = ["mov.u64 %profkit_b, %globaltimer;", "red.global.max.u64 [%profkit_a+8], %profkit_b;"]
+"""
+_END = """
+mov.u64 %profkit_b, %globaltimer;
+{guard}red.global.max.u64 [%profkit_a+8], %profkit_b;
+"""
 
 
 def write_timeline(module: Module) -> str:
     changes = Changes(module)
     changes.outside[f".visible .const .align 8 .b64 {PLACE};"] = None
-    for name in ("%profkit_t", "%profkit_u", "%profkit_v"):
-        changes.registers[name] = "b32"
-    for name in ("%profkit_a", "%profkit_b"):
-        changes.registers[name] = "b64"
-    changes.registers["%profkit_p"] = "pred"
+    changes.add_registers("b32", "%profkit_t", "%profkit_u", "%profkit_v")
+    changes.add_registers("b64", "%profkit_a", "%profkit_b")
+    changes.add_registers("pred", "%profkit_p")
     for kernel in module.kernels.values():
         if not kernel.is_entry:
             continue
-        changes.begin(kernel, _BEGIN)
+        changes.begin(kernel, _BEGIN.strip().split("\n"))
         for statement in kernel.statements:
             if statement.words[0] in ("ret", "exit"):
-                guard = ptx.write_guard(statement)
-                changes.put_before(statement, [_END[0], f"{guard}{_END[1]}"])
+                text = _END.format(guard=ptx.write_guard(statement))
+                changes.put_before(statement, text.strip().split("\n"))
     return changes.write()
 
 
@@ -60,7 +61,6 @@ def write_timeline(module: Module) -> str:
 class Timeline:
     idle: float  # share of the SMs' time in which they had no block
     longest: float  # the longest block's time over the median's
-    sms: int  # how many SMs had a block
 
 
 def read_timeline(words: Sequence[int], sms: int) -> Timeline | None:
@@ -73,18 +73,12 @@ def read_timeline(words: Sequence[int], sms: int) -> Timeline | None:
             return None
         by_sm.setdefault(place, []).append((begin, end))
         lengths.append(end - begin)
-    if not by_sm:
+    if not any(lengths):
         return None
-    first = min(begin for spans in by_sm.values() for begin, _ in spans)
-    last = max(end for spans in by_sm.values() for _, end in spans)
+    first, last = min(words[0::FIELDS]), max(words[1::FIELDS])
     busy = sum(_add_spans(spans) for spans in by_sm.values())
     whole = (last - first) * max(sms, len(by_sm))
-    middle = median(lengths)
-    return Timeline(
-        idle=1 - busy / whole if whole else 0.0,
-        longest=max(lengths) / middle if middle else 1.0,
-        sms=len(by_sm),
-    )
+    return Timeline(1 - busy / whole, max(lengths) / max(1, median(lengths)))
 
 
 def _add_spans(spans: list[tuple[int, int]]) -> int:

@@ -2,18 +2,20 @@
 
 import struct
 import subprocess
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from profkit.ablation import survey, timeline
 from profkit.ablation.accesses import find_accesses
-from profkit.ablation.change import Change, Code
+from profkit.ablation.change import Change, Code, Refused
 from profkit.ablation.classes import list_ablations
 from profkit.ablation.ptx import Changes, Module, read_module
-from profkit.ablation.readdress import ROW, find_rows, find_streams
+from profkit.ablation.rows import find_rows
+from profkit.ablation.streams import ROW, find_streams
 from profkit.measure.variants.toolchain import find_tool
-from profkit.records.ablation import Refusal
 from tests.found import find_files
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +35,7 @@ LOW, HIGH = 1 << 20, 1 << 25
 def make_code(module: Module, low: int = LOW, high: int = HIGH) -> Code:
     """A kernel of which every access was executed, scattered and in conflict, within some megabytes."""
     accesses = find_accesses(module)
-    blocks = survey.count_basic_blocks(module)
+    blocks = module.blocks
     words = [1] * (33 * blocks) + [1, 32, 40, 2, low, high] * len(accesses)
     seen = survey.read_counters(module, accesses, words)
     anchored = frozenset(access.number for access in accesses if access.in_global)
@@ -53,8 +55,11 @@ def make_code(module: Module, low: int = LOW, high: int = HIGH) -> Code:
 
 
 def make_changes(code: Code) -> dict[str, Change]:
-    made = {ablation.id: ablation.make(code) for ablation in list_ablations()}
-    return {name: found for name, found in made.items() if isinstance(found, Change)}
+    made = {}
+    for ablation in list_ablations():
+        with suppress(Refused):
+            made[ablation.id] = ablation.make(code)
+    return made
 
 
 def test_every_change_reads_as_ptx_and_has_two_tables() -> None:
@@ -107,13 +112,13 @@ def test_a_stream_never_leaves_its_length(length: int, width: int) -> None:
 def test_a_row_lies_within_what_each_of_its_accesses_touched() -> None:
     for low, high in ((0, 4096), (64, 200), (4, 132), (0, 127)):
         code = make_code(read_module(KERNEL.read_text()), low, high)
-        moved = [access.number for access in code.accesses if access.space == "shared"]
-        for row in find_rows(code.accesses, code.survey, moved):
-            for number in row.accesses:
-                begin = row.base + code.accesses[number].address.offset
+        moved = [access for access in code.accesses if access.space == "shared"]
+        for row in find_rows(moved, code.survey):
+            for access in row.accesses:
+                begin = row.base + access.address.offset
                 assert low <= begin
                 assert begin + 32 * row.width <= high
-    assert not find_rows(code.accesses, code.survey, moved), "127 bytes have no room for 32 words"
+    assert not find_rows(moved, code.survey), "127 bytes have no room for 32 words"
 
 
 def test_the_table_of_a_line_moves_that_line_alone() -> None:
@@ -124,13 +129,18 @@ def test_the_table_of_a_line_moves_that_line_alone() -> None:
     assert struct.unpack("<2I", found.table[:8]) == (0, 0)
 
 
-def test_a_refusal_names_what_was_seen() -> None:
-    code = make_code(read_module(KERNEL.read_text()))
+def test_a_refusal_says_four_things() -> None:
+    """Of a kernel in which nothing was executed, nothing can be taken away: each says so, whole."""
+    module = read_module(KERNEL.read_text())
+    code = make_code(module)
+    nothing = [0] * len(survey.make_counters(module, code.accesses))
+    code = replace(code, survey=survey.read_counters(module, code.accesses, nothing), local_bytes=0)
     for ablation in list_ablations():
-        made = ablation.make(code)
-        if isinstance(made, Refusal):
-            assert made.ablation == ablation.id
-            assert made.observed
+        with pytest.raises(Refused) as refused:
+            ablation.make(code)
+        said = ablation.refuse(refused.value)
+        assert said.ablation == ablation.id
+        assert all((said.code, said.observed, said.threshold, said.remedy)), said
 
 
 def test_every_ablation_has_its_words_rules_and_probes() -> None:
@@ -170,7 +180,7 @@ def test_every_change_of_a_probe_assembles(probe: str, tmp_path: Path) -> None:
         pinned = Changes(rewritten)
         for kernel in rewritten.kernels.values():
             if kernel.is_entry:
-                pinned.pin_blocks(kernel, 256, 1)
+                pinned.limit_blocks(kernel, 256, 1)
         texts[name] = pinned.write()
     for name, text in texts.items():
         file.write_text(text)

@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-from profkit.ablation import readdress
-from profkit.ablation.change import (
-    Ablation,
-    Change,
-    Code,
-    count_words,
-    refuse_nothing,
-    refuse_steering,
-)
-from profkit.records.ablation import Refusal
-
-ID = "atomics-in-rows"
+from profkit.ablation import rows
+from profkit.ablation.change import Ablation, Change, Code, choose_free, count_words
 
 
-def make_rows(code: Code) -> Change | Refusal:
-    atomics = []
-    for access in code.accesses:
-        if access.space == "shared" and access.kind == "atomic" and code.has_executed(access):
-            atomics.append(access)
-    if not atomics:
-        return refuse_nothing(ID, "it has no atomics on shared memory")
-    on = [a.number for a in atomics if not a.steers and not code.feeds_steering(a)]
-    if not on:
-        return refuse_steering(ID, len(atomics), "atomics")
-    rows = readdress.make_new_rows(code.accesses, on)
-    return Change(
-        text=readdress.write_rows(code.module, code.accesses, rows, new_memory=True),
-        table=readdress.fill_rows(rows, set(on)),
-        control=readdress.fill_rows(rows, set()),
-        changed=f"{count_words(len(on), 'atomic')} on a word of each lane",
-    )
+def place_in_rows(code: Code) -> Change:
+    atomics = code.list_executed(("shared",), ("atomic",))
+    nothing = "it has no atomics on shared memory"
+    free = choose_free(atomics, code.is_free, "atomics", nothing)
+    changed = f"{count_words(len(free), 'atomic')} on a word of each lane"
+    return rows.send_to_rows(code, rows.make_new_rows(free), changed, new_memory=True)
 
 
 ABLATION = Ablation(
-    id=ID,
+    id="atomics-in-rows",
     title="atomics that meet in shared memory",
     reachable=True,
     rules=("atomics-contention",),
     probes=("histogram", "atomic-shared"),
-    make=make_rows,
+    keeps="ATOMS",
+    adds="LDC LOP3 S2R IMAD",
+    make=place_in_rows,
 )

@@ -2,52 +2,41 @@
 
 from __future__ import annotations
 
+from profkit.ablation import streams
 from profkit.ablation.change import (
     ROOM,
     Ablation,
     Change,
     Code,
+    choose_free,
     count_words,
-    refuse_nothing,
-    refuse_steering,
+    describe_left,
 )
-from profkit.ablation.readdress import Path, fill_table, find_streams, write_streams
-from profkit.ablation.streams import leap_through
-from profkit.records.ablation import Refusal
-
-ID = "atomics-spread"
+from profkit.ablation.streams import Path, Stream
 
 
-def make_spread(code: Code) -> Change | Refusal:
-    atomics = []
-    for access in code.accesses:
-        if access.space == "global" and access.kind == "atomic" and code.has_executed(access):
-            atomics.append(access)
-    if not atomics:
-        return refuse_nothing(ID, "it has no atomics on global memory")
-    found = [access for access in atomics if not access.steers and not code.feeds_steering(access)]
-    if not found:
-        return refuse_steering(ID, len(atomics), "atomics")
-    streams = find_streams(found, code.survey, least=-ROOM)
-    # Never the same word again soon: an atomic waits for the one before on its word.
-    step = leap_through(ROOM)
-    paths = {stream.number: Path(code.room, ROOM, step) for stream in streams}
-    on = {access.number for access in found}
-    return Change(
-        text=write_streams(code.module, code.accesses, streams),
-        table=fill_table(streams, paths, on, code.accesses),
-        control=fill_table(streams, {}, set(), code.accesses),
-        changed=f"{count_words(len(found), 'atomic')} on a word of each thread",
-        kept=f"{len(atomics) - len(found)} that decide something stay"
-        * (len(found) < len(atomics)),
-    )
+def place_on_words(code: Code) -> Change:
+    atomics = code.list_executed(("global",), ("atomic",))
+    nothing = "it has no atomics on global memory"
+    free = choose_free(atomics, code.is_free, "atomics", nothing)
+
+    def walk_room(_: Stream) -> Path:
+        """Never the same word again soon: an atomic waits for the one before on its word."""
+        return Path(code.room, ROOM, streams.choose_step(ROOM))
+
+    led = streams.find_streams(free, code.survey, least=-ROOM)
+    changed = f"{count_words(len(free), 'atomic')} on a word of each thread"
+    kept = describe_left(len(atomics) - len(free), "that decide something")
+    return streams.send_along(code, led, free, walk_room, changed, kept)
 
 
 ABLATION = Ablation(
-    id=ID,
+    id="atomics-spread",
     title="atomics that meet",
     reachable=True,
     rules=("atomics-contention",),
     probes=("atomic-bins", "atomic-same", "atomic-double"),
-    make=make_spread,
+    keeps="ATOMG REDG",
+    adds="LDC LOP3 S2R IMAD",
+    make=place_on_words,
 )

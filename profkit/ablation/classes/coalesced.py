@@ -3,41 +3,36 @@
 from __future__ import annotations
 
 from profkit.ablation import streams
+from profkit.ablation.accesses import Access
 from profkit.ablation.change import (
+    GLOBAL,
     Ablation,
     Change,
     Code,
+    choose_free,
     count_words,
-    refuse_nothing,
-    refuse_steering,
+    describe_left,
 )
-from profkit.records.ablation import Refusal
-
-ID = "coalesced"
 
 
-def make_coalesced(code: Code) -> Change | Refusal:
-    scattered = []
-    for access in code.accesses:
-        plain = access.in_global and access.kind != "atomic"
-        if plain and code.has_executed(access) and code.is_scattered(access):
-            scattered.append(access)
-    if not scattered:
-        return refuse_nothing(ID, "every access fills the sectors that it touches")
-    movable = {access.number for access in streams.find_movable(code)}
-    placed = {number for stream in streams.list_streamed(code) for number in stream.accesses}
-    on = [access.number for access in scattered if access.number in movable & placed]
-    if not on:
-        return refuse_steering(ID, len(scattered), "scattered accesses")
-    kept = ""
-    if len(on) < len(scattered):
-        kept = f"{len(scattered) - len(on)} scattered ones that decide an address stay"
+def align_accesses(code: Code) -> Change:
+    executed = code.list_executed(GLOBAL, ("load", "store"))
+    scattered = [access for access in executed if code.is_scattered(access)]
+    streamed = streams.list_streamed(code)
+    led = streams.list_in_streams(streamed)
+
+    def has_stream(access: Access) -> bool:
+        return access.number in led
+
+    nothing = "every access fills the sectors that it touches"
+    on = choose_free(scattered, has_stream, "scattered accesses", nothing)
     changed = f"{count_words(len(on), 'access', 'accesses')} made by neighbours side by side"
-    return streams.make_change(code, on, streams.walk_all(code), changed, kept)
+    kept = describe_left(len(scattered) - len(on), "scattered ones that decide an address")
+    return streams.send_along(code, streamed, on, streams.walk_all(code), changed, kept)
 
 
 ABLATION = Ablation(
-    id=ID,
+    id="coalesced",
     title="scattered access",
     reachable=True,
     rules=("uncoalesced-access",),
@@ -49,5 +44,7 @@ ABLATION = Ablation(
         "l1-scattered",
         "gather-l2",
     ),
-    make=make_coalesced,
+    keeps="LDG STG",
+    adds="LDC LOP3 S2R IMAD",
+    make=align_accesses,
 )

@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-from profkit.ablation import readdress
-from profkit.ablation.change import (
-    Ablation,
-    Change,
-    Code,
-    count_words,
-    refuse_nothing,
-    refuse_steering,
-)
-from profkit.records.ablation import Refusal
-
-ID = "constants-uniform"
-_APART = 1.05  # different words of a request
+from profkit.ablation import rows
+from profkit.ablation.accesses import Access
+from profkit.ablation.change import Ablation, Change, Code, choose_free, count_words
 
 
-def make_uniform(code: Code) -> Change | Refusal:
-    apart = []
-    for access in code.accesses:
-        seen = code.survey.seen[access.number]
-        if access.space == "const" and seen.units > _APART * seen.requests:
-            apart.append(access)
-    if not apart:
-        return refuse_nothing(ID, "lanes read no constants at different places")
-    on = [access.number for access in apart if not access.steers and not access.unmovable]
-    if not on:
-        return refuse_steering(ID, len(apart), "loads of constants")
-    rows = readdress.find_rows(code.accesses, code.survey, on, one_place=True)
-    return Change(
-        text=readdress.write_rows(code.module, code.accesses, rows, one_place=True),
-        table=readdress.fill_rows(rows, set(on)),
-        control=readdress.fill_rows(rows, set()),
-        changed=f"{count_words(len(on), 'load')} of constants at one place",
-    )
+def join_constants(code: Code) -> Change:
+    executed = code.list_executed(("const",), ("load",))
+    apart = [access for access in executed if code.is_apart(access)]
+
+    def can_move(access: Access) -> bool:
+        return not access.steers and not access.unmovable
+
+    nothing = "lanes read no constants at different places"
+    free = choose_free(apart, can_move, "loads of constants", nothing)
+    found = rows.find_rows(free, code.survey, one_place=True)
+    changed = f"{count_words(len(rows.list_in_rows(found)), 'load')} of constants at one place"
+    return rows.send_to_rows(code, found, changed, one_place=True)
 
 
 ABLATION = Ablation(
-    id=ID,
+    id="constants-uniform",
     title="constants read apart",
     reachable=True,
     rules=("constant-divergence",),
     probes=("constant",),
-    make=make_uniform,
+    keeps="LDC",
+    adds="LDC LOP3 IMAD",
+    make=join_constants,
 )

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 from profkit.ablation import streams
+from profkit.ablation.accesses import Access
 from profkit.ablation.change import Ablation, Change, Code, count_words, refuse_nothing
-from profkit.ablation.readdress import ROW
-from profkit.records.ablation import Refusal
+from profkit.ablation.streams import ROW
 
-ID = "hits-l2"
 _SHARE = 8  # this part of the L2 for all streams together: it has two halves, and other guests
 
 
-def make_l2_hits(code: Code) -> Change | Refusal:
-    walked = []
-    for stream in streams.list_streamed(code):
-        if code.accesses[stream.accesses[0]].kind == "load":
-            walked.append(stream)
-    touched = sum(stream.length for stream in walked)
+def find_in_l2(code: Code) -> Change:
+    streamed = streams.list_streamed(code)
+    loaded = [stream for stream in streamed if stream.accesses[0].kind == "load"]
+    touched = sum(stream.length for stream in loaded)
     if touched < code.l2 / 2:
-        return refuse_nothing(ID, f"what it loads ({touched >> 10} KiB) is within the L2")
-    size = max(ROW, code.l2 // _SHARE // len(walked) // ROW * ROW)
-    on = [number for stream in walked if stream.length > size for number in stream.accesses]
+        raise refuse_nothing(f"what it loads ({touched >> 10} KiB) is within the L2")
+    size = max(ROW, code.l2 // _SHARE // len(loaded) // ROW * ROW)
+    on: list[Access] = []
+    for stream in loaded:
+        if stream.length > size:
+            on += stream.accesses
     changed = f"{count_words(len(on), 'load')} sent to {size >> 10} KiB a stream"
-    kept = streams.describe_kept(code, ["load"])
-    return streams.make_change(code, on, streams.walk_window(size), changed, kept)
+    walk, kept = streams.walk_window(size), streams.describe_kept(code)
+    return streams.send_along(code, streamed, on, walk, changed, kept)
 
 
 ABLATION = Ablation(
-    id=ID,
+    id="hits-l2",
     title="DRAM behind loads",
     reachable=False,
     rules=("dram-bandwidth", "low-l2-hit", "long-scoreboard"),
     probes=("dram-read", "low-l2-hit", "line-gather"),
-    make=make_l2_hits,
+    keeps="LDG LDGSTS",
+    adds="LDC LOP3 S2R IMAD",
+    make=find_in_l2,
 )

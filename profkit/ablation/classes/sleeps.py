@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from profkit.ablation.change import Ablation, Change, Code, count_words, refuse_nothing
 from profkit.ablation.removal import find_statements, leave_out
-from profkit.records.ablation import Refusal
-
-ID = "no-sleeps"
 
 
-def make_sleeps(code: Code) -> Change | Refusal:
+def skip_sleeps(code: Code) -> Change:
     found = find_statements(code, "nanosleep.")
     if not found:
-        return refuse_nothing(ID, "it does not sleep")
+        raise refuse_nothing("it does not sleep")
     return leave_out(code, found, f"{count_words(len(found), 'sleep')} gone")
 
 
 ABLATION = Ablation(
-    id=ID,
+    id="no-sleeps",
     title="sleeping",
     reachable=False,
     rules=("sleeping",),
     probes=("sleep",),
-    make=make_sleeps,
+    keeps="NANOSLEEP",
+    adds="LDC ISETP",
+    make=skip_sleeps,
 )

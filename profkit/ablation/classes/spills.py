@@ -9,21 +9,18 @@ from __future__ import annotations
 import re
 
 from profkit.ablation.change import Ablation, Change, Code, refuse_nothing
-from profkit.records.ablation import Refusal
 
-ID = "no-spills"
 _LIMIT = re.compile(r"\.(?:maxnreg|minnctapersm)\s+\d+\n?")
 
 
-def make_unspilled(code: Code) -> Change | Refusal:
+def remove_limit(code: Code) -> Change:
     if not code.local_bytes:
-        return refuse_nothing(ID, "nothing is spilled")
+        raise refuse_nothing("nothing is spilled")
     text = code.module.text
     for kernel in code.module.kernels.values():
-        without = _LIMIT.sub("", kernel.directives)
-        text = text.replace(kernel.directives, without) if without != kernel.directives else text
+        text = text.replace(kernel.directives, _LIMIT.sub("", kernel.directives))
     if text == code.module.text and not code.capped:
-        return refuse_nothing(ID, "nothing limits its registers but the size of its blocks")
+        raise refuse_nothing("nothing limits its registers but the size of its blocks")
     return Change(
         text=text,
         table=b"",
@@ -34,10 +31,12 @@ def make_unspilled(code: Code) -> Change | Refusal:
 
 
 ABLATION = Ablation(
-    id=ID,
+    id="no-spills",
     title="spills",
     reachable=True,
     rules=("register-spills",),
     probes=("spill",),
-    make=make_unspilled,
+    keeps="",
+    adds="",
+    make=remove_limit,
 )

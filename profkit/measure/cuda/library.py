@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_char_p, c_int, c_longlong, c_size_t, c_uint, c_ulonglong, c_void_p
 from dataclasses import asdict, dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,7 +58,9 @@ def replay(executable: int, stream: int) -> None:
     device.call("cuGraphLaunch", c_void_p(executable), c_void_p(stream))
 
 
-class _KernelNode(ctypes.Structure):
+class KernelNode(ctypes.Structure):
+    """What a graph knows of one kernel launch."""
+
     _fields_ = (
         ("func", c_void_p),
         ("grid", c_uint * 3),
@@ -69,48 +72,85 @@ class _KernelNode(ctypes.Structure):
         ("context", c_void_p),
     )
 
+    @property
+    def sizes(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """Blocks, and threads of one, in x, y and z."""
+        grid = (self.grid[0], self.grid[1], self.grid[2])
+        return grid, (self.block[0], self.block[1], self.block[2])
 
-def graph_launches(graph: int) -> list[GraphLaunch]:
-    """The kernel launches of a captured graph, in the order in which they were enqueued."""
+
+KERNEL_NODE = 0  # CU_GRAPH_NODE_TYPE_KERNEL
+
+
+def list_nodes(graph: int) -> list[tuple[int, int]]:
+    """Return each node of a captured graph with its type, in the order in which they were enqueued."""
     count = c_size_t()
     device.call("cuGraphGetNodes", c_void_p(graph), None, byref(count))
     nodes = (c_void_p * count.value)()
     device.call("cuGraphGetNodes", c_void_p(graph), nodes, byref(count))
-    return [launch for node in nodes if (launch := _launch(node or 0)) is not None]
+    found = []
+    for node in nodes:
+        kind = c_int()
+        device.call("cuGraphNodeGetType", c_void_p(node), byref(kind))
+        found.append((node or 0, kind.value))
+    return found
 
 
-def _launch(node: int) -> GraphLaunch | None:
-    kind, params = c_int(), _KernelNode()
-    device.call("cuGraphNodeGetType", c_void_p(node), byref(kind))
-    if kind.value != 0:  # CU_GRAPH_NODE_TYPE_KERNEL
-        return None
+def read_kernel_node(node: int) -> KernelNode:
+    """Its parameters, with the function also where the graph says the kernel of a library."""
+    params = KernelNode()
     device.call("cuGraphKernelNodeGetParams_v2", c_void_p(node), byref(params))
-    function = c_void_p(params.func)
     if not params.func:
+        function = c_void_p()
         device.call("cuKernelGetFunction", byref(function), c_void_p(params.kernel))
-    name, blocks = c_char_p(), c_int()
-    device.call("cuFuncGetName", byref(name), function)
-    block = tuple(params.block)
+        params.func = function
+    return params
+
+
+def read_name(function: int) -> str:
+    """A kernel's name, as the machine code has it."""
+    name = c_char_p()
+    device.call("cuFuncGetName", byref(name), c_void_p(function))
+    return (name.value or b"?").decode(errors="replace")
+
+
+def count_blocks(function: int, threads: int, smem: int) -> int:
+    """How many blocks fit on an SM, says the driver."""
+    blocks = c_int()
     device.call(
         "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-        *(byref(blocks), function, c_int(block[0] * block[1] * block[2]), c_size_t(params.smem)),
+        *(byref(blocks), c_void_p(function), c_int(threads), c_size_t(smem)),
     )
-    mangled = (name.value or b"?").decode(errors="replace")
+    return blocks.value
+
+
+def read_attribute(function: int, number: int) -> int:
+    value = c_int()
+    device.call("cuFuncGetAttribute", byref(value), c_int(number), c_void_p(function))
+    return value.value
+
+
+def graph_launches(graph: int) -> list[GraphLaunch]:
+    """The kernel launches of a captured graph, in the order in which they were enqueued."""
+    launches = []
+    for node, kind in list_nodes(graph):
+        if kind == KERNEL_NODE:
+            launches.append(_describe_launch(read_kernel_node(node)))
+    return launches
+
+
+def _describe_launch(node: KernelNode) -> GraphLaunch:
+    mangled = read_name(node.func)
+    grid, block = node.sizes
     return GraphLaunch(
         kernel=demangle([mangled])[mangled],
-        grid=(params.grid[0], params.grid[1], params.grid[2]),
-        block=(params.block[0], params.block[1], params.block[2]),
-        dynamic_smem=params.smem,
-        static_smem=_attribute(function, 1),
-        regs=_attribute(function, 4),
-        blocks_per_sm=blocks.value,
+        grid=grid,
+        block=block,
+        dynamic_smem=node.smem,
+        static_smem=read_attribute(node.func, 1),
+        regs=read_attribute(node.func, 4),
+        blocks_per_sm=count_blocks(node.func, prod(block), node.smem),
     )
-
-
-def _attribute(function: c_void_p, number: int) -> int:
-    value = c_int()
-    device.call("cuFuncGetAttribute", byref(value), c_int(number), function)
-    return value.value
 
 
 class Numbers(NamedTuple):
