@@ -41,15 +41,19 @@ def main() -> int:
 
 def table() -> str:
     """The table, and the score under it."""
-    truths = json.loads((DATA / "truth.json").read_text())["programs"]
-    rows = [
-        _row(name, truth) for name, truth in sorted(truths.items()) if _is_recorded(name, truth)
-    ]
+    truths = read_truths()
+    rows = [_row(name, truth) for name, truth in sorted(truths.items()) if is_recorded(name, truth)]
     head = "| program | planted | first | to save, ms | saved, ms | blind |\n|---|---|---|--:|--:|---|\n"
     return head + "".join(f"| {' | '.join(row)} |\n" for row in rows) + "\n" + _score(truths)
 
 
-def _is_recorded(name: str, truth: Mapping[str, Any]) -> bool:
+def read_truths() -> dict[str, Any]:
+    """Return what was timed of each program."""
+    truths: dict[str, Any] = json.loads((DATA / "truth.json").read_text())["programs"]
+    return truths
+
+
+def is_recorded(name: str, truth: Mapping[str, Any]) -> bool:
     return (DATA / f"{name}.planted.json.gz").is_file() and truth["planted_ms"] is not None
 
 
@@ -135,7 +139,7 @@ def _saves(said: Mapping[str, Any]) -> str:
 
 
 def _score(truths: Mapping[str, Any]) -> str:
-    recorded = {n: t for n, t in truths.items() if _is_recorded(n, t)}
+    recorded = {n: t for n, t in truths.items() if is_recorded(n, t)}
     blind = [(t["blind"], t) for t in truths.values() if "blind" in t]
     today = [(judged(n), t) for n, t in recorded.items()]
     lines = [*_counted("Today", today)]

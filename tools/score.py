@@ -6,6 +6,7 @@
     python tools/score.py gains [--misses]    # fixes: causes, bounds, expectations, intervals
     python tools/score.py gains FOLDER...     # first keeps the pairs of these folders
     python tools/score.py programs            # recorded programs; writes docs/howto/triage.md
+    python tools/score.py programs --left-out # findings and regions; writes docs/why/regions.md
 
 Everything is worked out of what is committed.
 """
@@ -33,6 +34,10 @@ def main(words: list[str]) -> int:
         import gains
 
         return gains.main(rest)
+    if table == ["programs"] and rest == ["--left-out"]:
+        import left_out
+
+        return left_out.main()
     if table == ["programs"]:
         import programs
 

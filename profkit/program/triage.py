@@ -93,12 +93,8 @@ def _judge_steps(
     replayed = hosts(timeline, process, typical, plain_ms)
     if plain_ms is None:
         replayed = replace(replayed, most=typical.period / 1e6)
-    split, groups = split_period(typical), group(typical.works)
-    trains = any(goes_back(work) for work in typical.works)
-    trains = trains or any("ackward" in maker.top for maker in typical.makers)
-    device, spans = process.device, process.spans
-    captures = steps.captures
-    case = Case(typical, split, replayed, groups, device, spans, trains, captures, gains or {})
+    case = make_case(process, steps, replayed, gains)
+    split, groups = case.split, case.groups
     drafts = _price_drafts(case, draft_findings(case))
     found = _ranked(case, drafts) if replayed.holds else []
     if ranks and replayed.holds and (uneven := _uneven(case, ranks, sum(f.on_top for f in found))):
@@ -108,6 +104,26 @@ def _judge_steps(
     notes = *notes, *_say_other_kinds(timeline, process, steps)
     verdict = judge_step(case, found, drafts)
     return Triage(timeline, process, steps, split, replayed, found, groups, notes, verdict, ranks)
+
+
+def make_case(
+    process: Process, steps: Steps, replayed: Hosts, gains: Mapping[str, float] | None = None
+) -> Case:
+    """Return the typical step with all that rules look at."""
+    typical = steps.typical
+    trains = any(goes_back(work) for work in typical.works)
+    trains = trains or any("ackward" in maker.top for maker in typical.makers)
+    return Case(
+        step=typical,
+        split=split_period(typical),
+        hosts=replayed,
+        groups=group(typical.works),
+        device=process.device,
+        spans=process.spans,
+        trains=trains,
+        captures=steps.captures,
+        gains=gains or {},
+    )
 
 
 def _say_other_kinds(timeline: Timeline, process: Process, steps: Steps) -> Iterator[str]:

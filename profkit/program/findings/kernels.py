@@ -222,7 +222,7 @@ NAMED_SORTS = Words(
 
 def find_sorts(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """A whole order where only its beginning is read on: topk finds that without it."""
-    found = [i for i in case.chosen(lambda w: w.maker.op in SORTING, taken) if _is_cut(case, i)]
+    found = [i for i in case.chosen(lambda w: w.maker.op in SORTING, taken) if is_cut(case, i)]
     if not found:
         yield from _sorts_by_name(case, taken)
         return
@@ -249,7 +249,7 @@ def _is_sort(work: StepWork) -> bool:
     return work.kind == "sort" and _SORT.search(work.activity.name) is not None
 
 
-def _is_cut(case: Case, index: int) -> bool:
+def is_cut(case: Case, index: int) -> bool:
     """Whether a part of what a sort has made is taken right after it."""
     work = case.works[index]
     after = case.step.calls[work.call].start

@@ -284,7 +284,7 @@ def find_layouts(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     # products: a product reads either order, and adds a bias on its way.
     convolved = any(w.kind == "conv" for w in case.works)
     images = [i for i in chosen if convolved and _is_image(case, i)]
-    asked = [i for i in chosen if _is_asked_for(case.works[i])]
+    asked = [i for i in chosen if is_asked_for(case.works[i])]
     biases = _biases(case) if asked else []
     scale = dict.fromkeys(chosen, REACH["layout"])
     scale |= dict.fromkeys(asked + biases, REACH["layout of products"])
@@ -324,7 +324,7 @@ def _is_image(case: Case, index: int) -> bool:
     return "conv" in nearest
 
 
-def _is_asked_for(work: StepWork) -> bool:
+def is_asked_for(work: StepWork) -> bool:
     """Whether the program asked for a copy, or autograd had to beside a convolution.
 
     Other copies of gradients are there in healthy programs too: heads are put together again.

@@ -69,7 +69,7 @@ def find_fp32_products(case: Case, taken: frozenset[int]) -> Iterator[StepFindin
     if case.cc is not None and case.cc < (7, 0):
         return  # no tensor cores before
     only_half = case.cc is not None and case.cc < (8, 0)  # they have no TF32
-    attention = [] if only_half else case.chosen(_is_fp32_attention, taken)
+    attention = [] if only_half else case.chosen(is_fp32_attention, taken)
     chosen = sorted([*attention, *case.chosen(_is_fp32_product, taken)])
     if not chosen:
         return
@@ -92,7 +92,7 @@ def _is_fp32_product(work: StepWork) -> bool:
     return product and precision_of(name) == "fp32"
 
 
-def _is_fp32_attention(work: StepWork) -> bool:
+def is_fp32_attention(work: StepWork) -> bool:
     """A fused attention on float32, by its operator's types or else by its name."""
     types = work.maker.types
     named = _FP32_ATTENTION.search(work.activity.name) is not None
@@ -260,6 +260,11 @@ def find_misfits(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
         fits=-(-sizes[-1] // 64) * 64,
         size=sizes[-1],
     )
+
+
+def is_unaligned(name: str) -> bool:
+    """Whether a product's kernel is one for rows that no 16-byte load fits."""
+    return _UNALIGNED.search(name) is not None
 
 
 ODD_BY_NAME = Words(

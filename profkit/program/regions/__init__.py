@@ -1,0 +1,1 @@
+"""Regions of a step against their floors: what it must take, and which change would bring it there."""

@@ -1,0 +1,219 @@
+"""An operator with the sizes and types of its tensors  ->  the bytes and operations that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+# Bytes of a value of each type in PyTorch's words.
+VALUE_BYTES = {
+    "double": 8,
+    "long int": 8,
+    "long": 8,
+    "float": 4,
+    "int": 4,
+    "c10::BFloat16": 2,
+    "c10::Half": 2,
+    "bool": 1,
+    "unsigned char": 1,
+    "signed char": 1,
+    "c10::Float8_e4m3fn": 1,
+    "c10::Float8_e5m2": 1,
+}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor that an operator was given."""
+
+    sizes: tuple[int, ...]
+    value_bytes: int
+
+    @property
+    def count(self) -> int:
+        """How many values it has."""
+        return prod(self.sizes)
+
+    @property
+    def bytes(self) -> int:
+        """What it takes in memory, if each value is there once."""
+        return self.count * self.value_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """The least that an operator moves and computes."""
+
+    reads: int  # bytes
+    largest: int  # bytes of the largest tensor that it reads
+    writes: int  # bytes
+    operations: float = 0.0  # a multiply-add is two
+    result: int = 0  # values of what it writes
+
+
+Row = Callable[[Sequence[Tensor]], Needs | None]
+
+
+def _sum_bytes(tensors: Sequence[Tensor]) -> int:
+    return sum(tensor.bytes for tensor in tensors)
+
+
+def need_elementwise(tensors: Sequence[Tensor]) -> Needs:
+    """Each tensor is read, and a result as large as the largest is written."""
+    largest = max(tensors, key=lambda tensor: tensor.bytes)
+    return Needs(
+        reads=_sum_bytes(tensors),
+        largest=largest.bytes,
+        writes=largest.bytes,
+        operations=largest.count,
+        result=largest.count,
+    )
+
+
+def need_reduction(tensors: Sequence[Tensor]) -> Needs:
+    """Each tensor is read, and next to nothing is written."""
+    largest = max(tensors, key=lambda tensor: tensor.bytes)
+    return Needs(reads=_sum_bytes(tensors), largest=largest.bytes, writes=0)
+
+
+def need_copy(tensors: Sequence[Tensor]) -> Needs:
+    """The second tensor is read, and the first written."""
+    if len(tensors) < 2:
+        return need_elementwise(tensors)
+    target, source = tensors[0], tensors[1]
+    return Needs(reads=source.bytes, largest=source.bytes, writes=target.bytes, result=target.count)
+
+
+def need_fill(tensors: Sequence[Tensor]) -> Needs:
+    """The first tensor is written."""
+    return Needs(reads=0, largest=0, writes=tensors[0].bytes, result=tensors[0].count)
+
+
+def need_addition_by_index(tensors: Sequence[Tensor]) -> Needs:
+    """Indices and source are read; the places that they name are read and written."""
+    largest = max(tensors, key=lambda tensor: tensor.bytes)
+    return Needs(reads=_sum_bytes(tensors), largest=largest.bytes, writes=0)
+
+
+def need_sort(tensors: Sequence[Tensor]) -> Needs:
+    """The values are read once and written once, with an index of 8 bytes each."""
+    values = tensors[0]
+    return Needs(
+        reads=values.bytes,
+        largest=values.bytes,
+        writes=values.bytes + 8 * values.count,
+        result=values.count,
+    )
+
+
+def need_selection(tensors: Sequence[Tensor]) -> Needs:
+    """The values are read once; few are written."""
+    return Needs(reads=tensors[0].bytes, largest=tensors[0].bytes, writes=0)
+
+
+def need_product(tensors: Sequence[Tensor]) -> Needs | None:
+    """Two matrices, or as many pairs of them as there are in a batch."""
+    matrices = [tensor for tensor in tensors if len(tensor.sizes) > 1][-2:]
+    if len(matrices) < 2:
+        return None
+    left, right = matrices
+    if left.sizes[-1] != right.sizes[-2]:
+        return None
+    result = prod(left.sizes[:-1]) * right.sizes[-1]
+    return Needs(
+        reads=left.bytes + right.bytes,
+        largest=max(left.bytes, right.bytes),
+        writes=result * left.value_bytes,
+        operations=2.0 * result * left.sizes[-1],
+        result=result,
+    )
+
+
+def need_attention(tensors: Sequence[Tensor]) -> Needs | None:
+    """Queries, keys and values (batch, heads, tokens, width) are read, and a result is written."""
+    if len(tensors) < 3 or len(tensors[0].sizes) != 4:
+        return None
+    queries, keys = tensors[0], tensors[1]
+    tokens = max(keys.sizes[1], keys.sizes[2])
+    return Needs(
+        reads=_sum_bytes(tensors[:3]),
+        largest=queries.bytes,
+        writes=queries.bytes,
+        operations=4.0 * queries.count * tokens,
+        result=queries.count,
+    )
+
+
+ELEMENTWISE = (
+    "abs add add_ addcdiv addcdiv_ addcmul addcmul_ bitwise_and clamp clamp_ clamp_max clamp_min "
+    "clamp_min_ cos div div_ dropout elu eq erf exp exp_ fmod ge gelu gelu_backward gt hardtanh "
+    "le leaky_relu lerp lerp_ log lt masked_fill masked_fill_ maximum minimum mul mul_ "
+    "native_dropout native_dropout_backward ne neg pow reciprocal relu relu_ remainder round rsqrt "
+    "rsub sigmoid sigmoid_ sigmoid_backward sign silu silu_ silu_backward sin softplus sqrt sqrt_ "
+    "square sub sub_ tanh tanh_ tanh_backward threshold_backward where roll flip tril triu "
+    "native_layer_norm native_layer_norm_backward native_group_norm _fused_rms_norm "
+    "_softmax _log_softmax softmax log_softmax layer_norm rms_norm gelu_ "
+    "_softmax_backward_data _log_softmax_backward_data "
+    "cudnn_batch_norm native_batch_norm cumsum cumprod"
+).split()
+REDUCTIONS = (
+    "sum mean amax amin max min argmax argmin norm linalg_vector_norm var std prod any all "
+    "mse_loss nll_loss_forward logsumexp count_nonzero"
+).split()
+COPIES = "copy_ _to_copy clone contiguous".split()
+FILLS = "fill_ zero_ normal_ uniform_ bernoulli_ random_".split()
+ADDITIONS_BY_INDEX = (
+    "index_add_ index_add scatter_add_ scatter_add _index_put_impl_ index_put_ index_copy_ "
+    "embedding_dense_backward scatter_ scatter_reduce_"
+).split()
+SORTS = ("sort", "argsort")
+SELECTIONS = ("topk", "kthvalue", "median")
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "matmul", "_scaled_mm")
+ATTENTION = (
+    "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
+    "_scaled_dot_product_cudnn_attention _flash_attention_forward _efficient_attention_forward "
+    "_cudnn_attention_forward"
+).split()
+FORMS: tuple[tuple[Sequence[str], Row], ...] = (
+    (ELEMENTWISE, need_elementwise),
+    (REDUCTIONS, need_reduction),
+    (COPIES, need_copy),
+    (FILLS, need_fill),
+    (ADDITIONS_BY_INDEX, need_addition_by_index),
+    (SORTS, need_sort),
+    (SELECTIONS, need_selection),
+    (PRODUCTS, need_product),
+    (ATTENTION, need_attention),
+)
+
+
+def _make_table() -> dict[str, Row]:
+    table: dict[str, Row] = {}
+    for names, row in FORMS:
+        for name in names:
+            table[f"aten::{name}"] = row
+    return table
+
+
+TABLE = _make_table()
+
+
+def list_tensors(shapes: Sequence[Sequence[int]], types: Sequence[str]) -> list[Tensor]:
+    """Return an operator's tensors whose sizes and types are known."""
+    tensors = []
+    for sizes, kind in zip(shapes, types, strict=False):
+        if sizes and kind in VALUE_BYTES:
+            tensors.append(Tensor(tuple(sizes), VALUE_BYTES[kind]))
+    return tensors
+
+
+def find_needs(
+    operator: str, shapes: Sequence[Sequence[int]], types: Sequence[str]
+) -> Needs | None:
+    """Return what an operator needs; None where the table does not know it, or sizes are missing."""
+    row = TABLE.get(operator)
+    tensors = list_tensors(shapes, types)
+    if row is None or not tensors:
+        return None
+    return row(tensors)
