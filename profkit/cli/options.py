@@ -155,6 +155,16 @@ FORMS = {
     "markdown": ("--markdown", "Markdown, for pull requests and job summaries."),
     "quiet": ("--quiet -q", "No progress and no notes on stderr."),
 }
+FORMATS = ("gcc", "github", "sarif")
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORM",
+        help="A line per finding: gcc for editors, github annotations, or sarif.",
+        autocompletion=one_of(*FORMATS),
+    ),
+]
 Picture = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Draw it too: .png, .svg or .pdf."),

@@ -10,7 +10,7 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.cli.options import FORM
+from profkit.cli.options import FORM, FORMATS
 from profkit.errors import ProfkitError, needing
 from profkit.files import check_output, is_file, is_there, part_of, resolve_path
 from profkit.records.paths import expand, name_evidence
@@ -99,6 +99,16 @@ def print_json_rows(document: Mapping[str, Any], name: str, rows: Iterable[Any])
             "," if n else "", dumps(row, separators=(",", ":"), allow_nan=False), sep="\n  ", end=""
         )
     print("\n ]\n}")
+
+
+def check_format(form: str | None) -> None:
+    """Raise a ProfkitError for a --format that there is not, or beside another form."""
+    if form is None:
+        return
+    if form not in FORMATS:
+        raise ProfkitError(f"--format {form}: not known", f"one of {', '.join(FORMATS)}")
+    others = {"--json": FORM.json, "--markdown": FORM.markdown, "--brief": FORM.brief}
+    refuse(others, f"is another answer than --format {form}", "give one of them")
 
 
 def print_blocks(blocks: Iterable[Block], document: object = None) -> None:

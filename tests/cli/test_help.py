@@ -145,7 +145,8 @@ def test_completion_without_kernels_or_records_is_no_error(
 
 
 # Flags that many verbs have, with one meaning; profile and tune have more than ten others.
-SHARED = {"json", "markdown", "brief", "quiet", "output", "artifacts", "kernel", "where", "help"}
+FORMS = {"json", "markdown", "brief", "form", "quiet"}
+SHARED = FORMS | {"output", "artifacts", "kernel", "where", "help"}
 
 
 @pytest.mark.parametrize("verb", sorted(set(COMMANDS) - {"profile", "tune"}))

@@ -6,6 +6,7 @@ profkit diagnose runs/ --kernel flash --each  # launches one by one
 profkit diagnose runs/ --all                  # every row in detail
 profkit diagnose runs/ --where 'bound == "memory"' --json
 profkit diagnose runs/ --markdown             # for a pull request
+profkit diagnose runs/ --format gcc           # or github, sarif
 profkit diagnose raw.csv                      # what ncu --csv --page raw printed
 profkit diagnose runs/ --brief                # for an agent: 500 tokens at most
 profkit diagnose runs/ --history history       # 10,000 reports, a few in memory
@@ -78,14 +79,16 @@ def diagnose_reports(
     each: bool = typer.Option(False, "--each", help="Launches of one kernel one by one."),
     on: On = None,
     history: Into = None,
+    form: options.Format = None,
 ) -> int:
     from profkit.cli import output
     from profkit.cli.launches import read_launches
     from profkit.show.text.escape import csv_text
 
+    output.check_format(form)
     brief = options.FORM.brief
     if history:
-        if csv or parquet or options.FORM.markdown or brief or kernel or where:
+        if csv or parquet or options.FORM.markdown or brief or kernel or where or form:
             raise ProfkitError("--history keeps every launch and shows none", "leave out the rest")
         return _keep(reports, history, on)
     files = [output.write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
@@ -95,6 +98,8 @@ def diagnose_reports(
         output.save_frame(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
         print(csv_text(chosen.frame), end="")
+    elif form:
+        _annotate(chosen, form)
     elif options.FORM.json or not files:
         _show(chosen, top, lines, every, each)
     return chosen.status
@@ -168,6 +173,18 @@ def _show(chosen: Chosen, top: int | None, lines: int | None, every: bool, each:
         else:
             found = views.diagnosis_blocks(table, detailed, full=every)
             output.print_blocks(chain(found, _show_measured([row.shown for row in detailed])))
+
+
+def _annotate(chosen: Chosen, form: str) -> None:
+    """Print each finding at its source line, a line each."""
+    from profkit.diagnosis.launches import judged_rows, with_lines
+    from profkit.show.annotations import WRITERS, annotate_launches
+
+    rows = judged_rows(chosen.launches)
+    lined = with_lines([row.shown for row in rows], None, 0)
+    pairs = zip(rows, lined, strict=True)
+    rows = [row.replaced(row.shown, run) for row, run in pairs]
+    print(WRITERS[form](annotate_launches(rows)), end="")
 
 
 def _show_measured(runs: Sequence[Judged]) -> Iterator[Block]:

@@ -10,6 +10,7 @@ profkit triage step.triage --by line          # or module, operator
 profkit triage run.sqlite --range train_step --json --quiet    # of nsys
 profkit triage rank0.json.gz rank1.json.gz --markdown    # a trace a rank
 profkit triage ranks.zip                      # or a folder; - is standard input
+profkit triage trace.json.gz --format github  # or gcc, sarif
 profkit triage --ranks all -- torchrun --nproc-per-node 2 train.py
 profkit triage trace.json.gz --page step.html # with the step's timeline
 profkit triage step.triage --trace step.json.gz --speedscope step.speedscope.json
@@ -28,7 +29,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from profkit.cli import options
-from profkit.cli.output import note, print_blocks, refuse_evidence
+from profkit.cli.output import (
+    check_format,
+    note,
+    print_blocks,
+    refuse_evidence,
+)
 from profkit.cli.sources import is_timeline, is_triage, refuse_other
 from profkit.errors import ProfkitError
 from profkit.files import (
@@ -106,7 +112,9 @@ def triage_program(
         None, metavar="FILE", help="Write a trace that Perfetto opens."
     ),
     speedscope: Path | None = typer.Option(None, metavar="FILE", help="Write GPU time by stack."),
+    form: options.Format = None,
 ) -> int:
+    check_format(form)
     _may_write(output, page, what)
     for file in filter(None, (trace, speedscope)):
         check_output(file, what)
@@ -119,8 +127,17 @@ def triage_program(
         content = triage_document(answer, kept.place_report(counts or Counts()))
         kept.keep_recording(answer.timeline, content, counts)
         kept.write_files(answer, content)
-        print_blocks(triaged(content, by=by), content)
+        if form:
+            from profkit.show.annotations import WRITERS, annotate_step
+
+            print(WRITERS[form](annotate_step(content, what[0])), end="")
+        else:
+            print_blocks(triaged(content, by=by), content)
         return options.DONE
+    if form:
+        raise ProfkitError(
+            "--format: is for a recording", "keep it first: profkit triage -o NAME.triage -- ..."
+        )
     from profkit.measure.timeline import Window
 
     asked = _Asked(ranks, range_, step_ms, budget, by)

@@ -92,14 +92,17 @@ def finding_texts(row: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[str,
         )  # a kernel's name is long
         place = place if where.startswith(UNPLACED) else f"at {place}"
         todo = f"{todo} ({place})"
-    saves, plain = row["saves_ms"], step["plain_ms"]["expect"]
-    text = (
-        f"saves about {ms(saves['expect'])} of {figures(plain)} "
-        f"({figures(saves['low'])} to {figures(saves['high'])})"
-    )
-    if row["on_top_ms"] < 0.7 * saves["expect"]:
+    text = say_saving(row, step)
+    if row["on_top_ms"] < 0.7 * row["saves_ms"]["expect"]:
         text += f", {ms(row['on_top_ms'])} after what comes before it"
     return f"{row['category']}: {text}", todo
+
+
+def say_saving(row: Mapping[str, Any], step: Mapping[str, Any]) -> str:
+    """Return what fixing a finding saves: "saves about 19.4 ms of 22.8 (17.8 to 20.6)"."""
+    saves, plain = row["saves_ms"], step["plain_ms"]["expect"]
+    interval = f"{figures(saves['low'])} to {figures(saves['high'])}"
+    return f"saves about {ms(saves['expect'])} of {figures(plain)} ({interval})"
 
 
 def further(document: Mapping[str, Any]) -> Iterator[Block]:

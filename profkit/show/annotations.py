@@ -1,0 +1,222 @@
+"""Findings  ->  one line each for editors and CI: gcc's form, GitHub's annotations, or SARIF 2.1.0.
+
+All three say `file:line`, the rule, the cause, and what to expect of a fix. A path is the one that the
+compiler saw, or where Python ran; where the current folder has the same file, it is named from there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from json import dumps
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from profkit.diagnosis.launches import Row
+from profkit.diagnosis.rule import Finding
+from profkit.diagnosis.rules import BY_ID
+from profkit.errors import ProfkitError
+from profkit.files import get_current_folder, is_file
+from profkit.program.rules import BY_ID as STEP_RULES
+from profkit.show.text import words
+from profkit.show.text.escape import escaped, short
+from profkit.show.views.triage import say_saving
+
+NAME = 60  # characters of a kernel's name in a message
+SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_PYTHON_LINE = re.compile(r"([^\s():]+\.py):(\d+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Annotation:
+    """A finding at a line of a file."""
+
+    file: str
+    line: int | None  # None where only the recording is known
+    rule: str
+    cause: str
+    gain: str
+    advice: str
+    matters: bool  # whether fixing it is expected to save anything
+
+    @property
+    def message(self) -> str:
+        return f"{self.rule}: {self.cause} ({self.gain})"
+
+
+# What there is to annotate.
+
+
+def annotate_launches(rows: Iterable[Row]) -> list[Annotation]:
+    """Return the findings of launches that have their source lines, the worst launch first."""
+    found: dict[tuple[str, int | None, str], Annotation] = {}
+    for row in rows:
+        run = row.shown
+        for finding in run.diagnosis.findings:
+            if finding.status != "fires" or finding.note:
+                continue
+            annotation = _annotate_finding(finding, run.kernel, run.report)
+            place = (annotation.file, annotation.line, annotation.rule)
+            found.setdefault(place, annotation)
+    return list(found.values())
+
+
+def _annotate_finding(finding: Finding, kernel: str, report: str) -> Annotation:
+    file, line = report, None
+    if finding.where:
+        most = finding.where[0]
+        file, line = most.file, most.line
+    is_slower = finding.expect is not None and finding.expect.gain <= 1
+    return Annotation(
+        file=find_local_path(file),
+        line=line,
+        rule=finding.rule,
+        cause=f"{short(kernel, NAME)}: {finding.cause}",
+        gain=words.worth(finding),
+        advice=finding.advice,
+        matters=not finding.at_roof and not is_slower,
+    )
+
+
+def annotate_step(document: Mapping[str, Any], recording: str) -> list[Annotation]:
+    """Return the findings of a "profkit.triage/1" document, in its order."""
+    found = []
+    for row in document["findings"]:
+        file, line = recording, None
+        where = row["where"] or ""
+        cause = row["say"]
+        if place := _PYTHON_LINE.search(where):
+            file, line = place.group(1), int(place.group(2))
+        elif where:
+            cause = f"{cause} ({where})"
+        annotation = Annotation(
+            file=find_local_path(file),
+            line=line,
+            rule=row["category"],
+            cause=cause,
+            gain=say_saving(row, document["step"]),
+            advice=row["try"],
+            matters=row["saves_ms"]["expect"] > 0,
+        )
+        found.append(annotation)
+    return found
+
+
+def find_local_path(recorded: str) -> str:
+    """Return the path under the current folder that ends as a recorded one does; else that one.
+
+    A report has the paths of the machine that compiled it, a runner has its own checkout: the longest
+    end that is a file here is the same file. A name alone says too little (every library has a
+    utils.py): there the folder that it was in has to have the current folder's name.
+    """
+    parts = PurePosixPath(recorded.replace("\\", "/")).parts
+    if ".." in parts:
+        return recorded
+    begin = 1 if recorded.startswith("/") else 0
+    for first in range(begin, len(parts)):
+        local = Path(*parts[first:])
+        is_name_alone = first > begin and first == len(parts) - 1
+        if is_name_alone and parts[first - 1] != get_current_folder().name:
+            break
+        if _is_here(local):
+            return local.as_posix()
+    return recorded
+
+
+def _is_here(path: Path) -> bool:
+    try:
+        return not path.is_absolute() and is_file(path)
+    except (ProfkitError, OSError, ValueError):  # a name that no file can have
+        return False
+
+
+# How they are written.
+
+
+def write_gcc(found: Sequence[Annotation]) -> str:
+    """Return what problem matchers and vim's errorformat take: file:line:1: warning: ..."""
+    lines = []
+    for each in found:
+        place = f"{each.file}:{each.line}:1" if each.line else each.file
+        level = "warning" if each.matters else "note"
+        lines.append(f"{escaped(place)}: {level}: {escaped(each.message)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def write_github(found: Sequence[Annotation]) -> str:
+    """Return GitHub's workflow commands, which annotate the lines of a pull request."""
+    lines = []
+    for each in found:
+        properties = {"file": each.file}
+        if each.line:
+            properties["line"] = str(each.line)
+        properties["title"] = f"profkit: {each.rule}"
+        listed = ",".join(f"{key}={_escape_property(text)}" for key, text in properties.items())
+        level = "warning" if each.matters else "notice"
+        text = f"{each.message}\n{each.advice}" if each.advice else each.message
+        lines.append(f"::{level} {listed}::{_escape_message(text)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _escape_message(text: str) -> str:
+    lines = [escaped(line) for line in text.split("\n")]
+    return "%0A".join(line.replace("%", "%25").replace("\r", "%0D") for line in lines)
+
+
+def _escape_property(text: str) -> str:
+    return _escape_message(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def write_sarif(found: Sequence[Annotation]) -> str:
+    """Return a SARIF 2.1.0 log, which code scanning and editors read."""
+    rules = list(dict.fromkeys(each.rule for each in found))
+    driver = {
+        "name": "profkit",
+        "rules": [_describe_rule(rule) for rule in rules],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "results": [_sarif_result(each, rules.index(each.rule)) for each in found],
+    }
+    document = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+    return dumps(document, indent=1) + "\n"
+
+
+def _describe_rule(rule: str) -> dict[str, Any]:
+    known = BY_ID.get(rule) or STEP_RULES.get(rule)
+    title = known.title if known else rule
+    return {
+        "id": rule,
+        "shortDescription": {"text": title},
+        "help": {"text": f"profkit explain {rule}"},
+    }
+
+
+def _sarif_result(each: Annotation, index: int) -> dict[str, Any]:
+    text = f"{each.message}. {each.advice}" if each.advice else each.message
+    location = {
+        "artifactLocation": {"uri": _write_uri(each.file)},
+        "region": {"startLine": each.line or 1},
+    }
+    return {
+        "ruleId": each.rule,
+        "ruleIndex": index,
+        "level": "warning" if each.matters else "note",
+        "message": {"text": escaped(text)},
+        "locations": [{"physicalLocation": location}],
+    }
+
+
+def _write_uri(path: str) -> str:
+    from urllib.parse import quote
+
+    quoted = quote(path.replace("\\", "/").encode("utf-8", "surrogateescape"))
+    return f"file://{quoted}" if quoted.startswith("/") else quoted
+
+
+WRITERS: Mapping[str, Callable[[Sequence[Annotation]], str]] = {
+    "gcc": write_gcc,
+    "github": write_github,
+    "sarif": write_sarif,
+}
