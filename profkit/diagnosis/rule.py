@@ -8,7 +8,7 @@ launch; a metric that was not collected raises NotCollected, which the engine tu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import nan
 from typing import Literal
 
@@ -63,6 +63,7 @@ class Finding:
     expect: Expectation | None = None
     # The unit is at what it can reach with the problem's own work: only less work helps.
     at_roof: bool = False
+    explains: tuple[str, ...] = ()  # limiters that it can be the cause of in this launch
 
     @property
     def worth(self) -> float:
@@ -90,12 +91,14 @@ class Hit:
         gain: The bound on the speed-up of a rule of your own; of profkit's rules the model prices.
         looked: Short names of the metrics it looked at; empty for what its rule `looks` at.
         advice: What to do about just this; "" for the rule's own advice.
+        explains: Limiters that it can be the cause of in this launch; empty for its rule's.
     """
 
     cause: str
     gain: float | None = None
     looked: tuple[str, ...] = ()
     advice: str = ""
+    explains: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +163,7 @@ class Rule:
         if hit is None:
             return None
         if not hit.looked:
-            hit = Hit(hit.cause, hit.gain, tuple(self.looks.split()), hit.advice)
+            hit = replace(hit, looked=tuple(self.looks.split()))
         worth = estimate(launch, self.fix) if self.fix else Estimate(hit.gain, None)
         return None if worth.gain is not None and worth.gain < self.least else (hit, worth)
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from math import log, nan
+from math import nan
 from typing import Any
 
 from profkit.diagnosis.rule import Bound, Diagnosis, Finding, NearBorder, Rule, Together
@@ -219,7 +219,7 @@ def _moved(facts: _Facts, figure: int, factor: float, launch: Launch) -> _Facts:
     return replace(facts, usages=tuple(usages))
 
 
-MOST = 0.5  # of what the wait itself is worth: a cause of less does not explain it
+MOST = 0.5  # of the logarithm of what the wait itself is worth: a cause of less does not explain it
 # Kinds of fixes whose gains multiply: where work is done, and how much of it there is.
 _GROUPS = {"shape": "shape", "places": "shape", "waste": "waste"}
 NOTHING_TO_WIN = (
@@ -351,7 +351,15 @@ def _ask(rule: Rule, launch: Launch, counted: frozenset[str], ncu: str) -> Findi
     evidence = {name: launch.get(name) for name in hit.looked}
     advice = hit.advice or rule.advice
     return Finding(
-        rule.id, "fires", hit.cause, worth.gain, evidence, (), advice, rule.note, worth.expect
+        rule=rule.id,
+        status="fires",
+        cause=hit.cause,
+        gain=worth.gain,
+        evidence=evidence,
+        advice=advice,
+        note=rule.note,
+        expect=worth.expect,
+        explains=hit.explains or rule.explains,
     )
 
 
@@ -426,17 +434,20 @@ def _leads(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
     (bank conflicts) is named before the plain one (shared-memory bandwidth).
     """
     limiters = set((verdict.limiter or "").split("+"))
-    fires = [(rule, f) for rule, f in asked if f.status == "fires"]
-    causes = [x for x in fires if not x[0].note and limiters & set(x[0].explains)]
     alone = [(limiter,) for limiter in limiters]
-    plain = [f for rule, f in causes if rule.explains in alone]
-    special = [f for rule, f in causes if rule.explains not in alone]
-    special = [f for f in special if (f.gain or WORTH_NAMING) >= WORTH_NAMING]
-    waits = [
-        f for rule, f in causes if rule.explains in alone and rule.fix and rule.fix.kind == "wait"
-    ]
-    whole = max((f.worth for f in waits), default=1.0)
-    special = [f for f in special if f.gain is None or log(max(f.worth, 1.0)) >= MOST * log(whole)]
+    fires = [(rule, f) for rule, f in asked if f.status == "fires"]
+    plain, special, wait_worth = [], [], 1.0
+    for rule, finding in fires:
+        if rule.note or not limiters & set(finding.explains):
+            continue
+        if finding.explains in alone:
+            plain.append(finding)
+            if rule.fix and rule.fix.kind == "wait":
+                wait_worth = max(wait_worth, finding.worth)
+        elif finding.gain is None or finding.gain >= WORTH_NAMING:
+            special.append(finding)
+    explained = wait_worth**MOST
+    special = [f for f in special if f.gain is None or f.worth >= explained]
     # One that no counter bounds (contended atomics) comes first: nothing says that it is small.
     special.sort(key=lambda f: (f.gain is not None, -f.worth))
     first = [f for rule, f in fires if rule.leads]

@@ -389,7 +389,7 @@ def arithmetic(launch: Launch) -> float:
 
 
 def widened(launch: Launch) -> float:
-    """Share of the instructions that stays if each lane moves 16 bytes at once; 1 where it does.
+    """Return the share of the instructions that stays at best if each lane moves 16 bytes at once.
 
     Loads, stores, their addresses and what steps from one to the next go; the arithmetic stays.
     """
@@ -398,6 +398,92 @@ def widened(launch: Launch) -> float:
         return 1.0
     own = arithmetic(launch)
     return own + (1 - own) * wide / LANE_BYTES
+
+
+def is_narrow_stream(launch: Launch) -> bool:
+    """Return whether each lane reads its own few bytes once, coalesced, and shares them with nobody.
+
+    Then a lane can as well read 16 of them at once, and all but the arithmetic goes as the loads go.
+    Values that lanes exchange or read again are kept on chip instead.
+    """
+    if not is_narrow(launch):
+        return False
+    return exchanges(launch) < accesses(launch) and launch.get("l1_hit", 0.0) < READ_AGAIN
+
+
+def is_narrow(launch: Launch) -> bool:
+    """Return whether neighbouring lanes read neighbouring values of 8 bytes or less."""
+    return NOT_SHARED <= lane_bytes(launch) <= HALF_WIDE and not wastes_sectors(launch)
+
+
+def wastes_sectors(launch: Launch) -> bool:
+    """Return whether global accesses fetch so many sectors for nothing that it is worth a word."""
+    return sector_waste(launch)[0] >= UNUSED
+
+
+def instructions_of_wider_accesses(launch: Launch) -> float:
+    """Return the share of the instructions that is to be expected to stay with 16 bytes a lane.
+
+    Of a stream what computes stays; of others all but the accesses that go and an address of each.
+    """
+    if is_narrow_stream(launch):
+        return widened(launch)
+    gone = ADDRESSED * accesses(launch) / max(launch["instructions"], 1.0)
+    return 1 - min(1.0, gone) * (1 - lane_bytes(launch) / LANE_BYTES)
+
+
+def accesses(launch: Launch) -> float:
+    """Return the warp instructions that access global memory."""
+    return launch.get("inst_global_load", 0.0) + launch.get("inst_global_store", 0.0)
+
+
+HALF_WIDE = Threshold(
+    8.5, "bytes of a lane from which wider accesses save half of the instructions at most"
+)
+UNUSED = Threshold(0.2, "share of sectors below which coalescing gains less than the noise")
+READ_AGAIN = Threshold(
+    0.6,
+    "L1's hits from which values are read more than once: the second half of a sector that two narrow "
+    "loads share hits, too, so half of a stream's loads may",
+)
+ADDRESSED = 2  # instructions of an access: itself and the one that makes its address
+_EXCHANGES = ("inst_shared_load", "inst_shared_store", "inst_shuffle", "inst_barrier")
+
+
+def exchanges(launch: Launch) -> float:
+    """Return the warp instructions by which threads of a block exchange values."""
+    return sum(launch.get(name, 0.0) for name in _EXCHANGES)
+
+
+# A tree over the threads of a block (a sum, a scan): after every few accesses to shared memory a
+# barrier, and at each step fewer lanes have something to do. On record: 6 to 31 instructions of a warp
+# to a barrier and 15 to 25 of 32 lanes at work in trees; transposes and tiles have all lanes at work,
+# or hundreds of instructions to a barrier.
+STEP = Threshold(32, "instructions of a warp from one barrier to the next, at most, in a tree")
+AT_WORK = Threshold(0.8, "of a warp's lanes at work, on average, at most, in a tree")
+
+
+def working_lanes(launch: Launch) -> float:
+    """Return the threads of a warp that an instruction works for, those predicated off left out."""
+    lanes = launch["threads_per_warp"]
+    return min(lanes, launch.get("threads_per_warp_predicated", lanes))
+
+
+def is_tree(launch: Launch) -> bool:
+    """Return whether the threads of a block combine values step by step, with ever fewer lanes."""
+    if not launch.known("inst_barrier", "inst_shared_load", "instructions", "threads_per_warp"):
+        return False
+    barriers = launch["inst_barrier"]
+    if barriers <= 0 or launch["inst_shared_load"] <= 0:
+        return False
+    short_steps = launch["instructions"] <= STEP * barriers
+    return short_steps and working_lanes(launch) <= AT_WORK * 32
+
+
+def tree_share(launch: Launch) -> float:
+    """Return the share of the instructions that a tree's steps are: accesses, addresses, barriers."""
+    own = launch["inst_shared_load"] + launch.get("inst_shared_store", 0.0) + launch["inst_barrier"]
+    return min(1.0, ADDRESSED * own / max(launch["instructions"], 1.0))
 
 
 def _past_l1(launch: Launch, waste: float) -> float:

@@ -123,7 +123,7 @@ def test_the_step_to_one_more_block_is_said():
         ({"threads_per_warp": 24.0}, None),
         ({"threads_per_warp": 8.0}, 4.0),
         ({"threads_per_warp": 8.0, "dram_busy": 0.5}, 2.0),
-        ({"threads_per_warp": 8.0, "dram_busy": 0.5, "shared_busy": 0.8}, 1.25),
+        ({"threads_per_warp": 8.0, "dram_busy": 0.5, "shared_busy": 0.8}, 2.0),
         ({"threads_per_warp": 8.0, "dram_busy": 0.92}, None),
         ({"threads_per_warp": 1.0}, 32.0),
     ],

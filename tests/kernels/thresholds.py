@@ -35,7 +35,6 @@ DECIDE_NO_VERDICT = {
     "resources.SCATTERED",
     "resources.PAIRED",
     "launch.SCHEDULERS",
-    "launch.EMPTY_LAUNCH",
     "launch.SHARE_OF_ENDS",
     "waste.LINE",
     "waste.HOT_ADDRESS",

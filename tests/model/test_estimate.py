@@ -179,7 +179,7 @@ def test_more_blocks_bring_more_warps():
     }
     worth = estimate(Launch(values), fix("grid-too-small"))
     # All places are sixteen times as many; the fullest unit at its peak allows five times.
-    assert worth.gain == pytest.approx(5.0)
+    assert worth.gain == pytest.approx(5.0, rel=0.01)
     assert worth.expect is not None
     assert 3 < worth.expect.gain < 5
     alone = {k: v for k, v in values.items() if not k.endswith("_busy")}
@@ -223,7 +223,7 @@ def test_a_copy_is_at_its_roof_and_a_wasteful_one_is_not():
     top = found.findings[0]
     assert (top.rule, top.at_roof, top.expect, top.worth) == ("dram-bandwidth", True, None, 1.0)
     assert top.cause.endswith("at the hardware limit: cannot go faster without doing less work")
-    assert found.headroom == pytest.approx(0.9 / 0.83)
+    assert found.headroom == pytest.approx(0.9 / 0.83, rel=0.01)
     assert found.saves(5e-4) == 0
     again = judge_launch({**COPY, "declared_bytes": 1e9, "l2_hit": 0.1})
     assert not any(f.at_roof for f in again.findings)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from profkit.diagnosis.rule import Hit, Rule, examples
-from profkit.diagnosis.rules.memory import FEWER, RELIEVED, redundant, relieved, unit_rule
+from profkit.diagnosis.rules.memory import FEWER, redundant, relieved, unit_rule
 from profkit.diagnosis.rules.occupancy import full_warps
 from profkit.diagnosis.rules.waits import instruction_share
-from profkit.model.launch import Launch, Threshold, arithmetic, tensor
+from profkit.model.launch import Launch, Threshold, arithmetic, is_tree, tensor, working_lanes
 from profkit.model.resources import BY_LIMITER, COMPUTE, EVERY, resource_use
-from profkit.model.scenario import ISSUING, MATH, NOTHING, ONCHIP, Fix, Scenario, amdahl
+from profkit.model.scenario import (
+    ISSUING,
+    MATH,
+    MIO,
+    NOTHING,
+    ONCHIP,
+    RELIEVED,
+    Fix,
+    Scenario,
+    amdahl,
+)
 from profkit.reports.figures import share
 from profkit.reports.metrics.warps import STATES
 
@@ -53,15 +63,33 @@ def _fewer(limiter: str, stays: float) -> Fix:
     )
 
 
+# Where a tree waits for its own instructions, they are of few threads each. Its waits at barriers and
+# for shared memory are barrier-wait's; where issue slots are full, no counter says which instructions
+# need not be there.
+_STEPS = ("wait", "branch_resolving", "math_pipe_throttle")
+
+
 def _full(launch: Launch) -> float:
     return full_warps(launch) if "block_size" in launch else 32.0
 
 
 def _divergence(launch: Launch) -> Hit | None:
     threads = launch["threads_per_warp"]
-    if threads >= DIVERGED or threads >= BLOCKS_OWN * _full(launch):
-        return None  # lanes that never had a thread are another rule's
-    return Hit(f"{threads:.3g} of 32 threads are active per instruction")
+    if threads < DIVERGED:
+        if threads >= BLOCKS_OWN * _full(launch):
+            return None  # lanes that never had a thread are another rule's
+        return Hit(f"{threads:.3g} of 32 threads are active per instruction")
+    if not is_tree(launch):
+        return None
+    return Hit(
+        f"{working_lanes(launch):.3g} of 32 threads are at work per instruction, the others are "
+        "predicated off: at each step of a tree fewer threads have something to do",
+        explains=_STEPS,
+    )
+
+
+def _active(launch: Launch) -> float:
+    return working_lanes(launch) if is_tree(launch) else launch["threads_per_warp"]
 
 
 def _unfused(launch: Launch) -> Hit | None:
@@ -142,7 +170,7 @@ def _at_once(launch: Launch) -> float:
     return (xu + matrix) / max(xu, matrix)
 
 
-_NOT_BYTES = tuple(set(EVERY) - {"dram", "l2", "l1", "shared"})
+_NOT_BYTES = tuple(set(EVERY) - {"dram", "l2", "l1"})
 _MATH = ("issue", "fp32", "fp64", "fp16", "int", "xu", "math_pipe_throttle", "wait")
 
 RULES = (
@@ -269,11 +297,11 @@ RULES = (
         lines=("divergent-branches", "lost-lanes"),
         least=LINE,
         # All lanes active do the same in fewer instructions, and ask for the same bytes.
-        fix=redundant(lambda launch: _full(launch) / launch["threads_per_warp"], *_NOT_BYTES),
+        fix=redundant(lambda launch: _full(launch) / _active(launch), *_NOT_BYTES),
         less_work=True,
         fires=examples("threads_per_warp=4.0 issue_busy=0.8 sm_active=0.98"),
         clear=examples("threads_per_warp=31.9 issue_busy=0.8 sm_active=0.98"),
-        explains=(*_MATH, "branch_resolving", "long_scoreboard", "l1"),
+        explains=(*_MATH, *MIO, "shared", "barrier", "branch_resolving", "long_scoreboard", "l1"),
     ),
     Rule(
         id="redundant-exp",

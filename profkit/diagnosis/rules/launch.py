@@ -18,7 +18,7 @@ from profkit.model.launch import (
     idleness,
 )
 from profkit.model.resources import ENTRY, EVERY, LINKS, next_limit, uses
-from profkit.model.scenario import Fix, Scenario
+from profkit.model.scenario import EMPTY_LAUNCH, Fix, Scenario
 from profkit.reports.figures import counted, seconds, share
 
 MOVES = Threshold(
@@ -66,9 +66,6 @@ ROUNDS = Threshold(
 )
 WAITED = Threshold(
     1 / 11, "share of the time without any SM at work: a gain of 1.1, from which it is worth a line"
-)
-EMPTY_LAUNCH = Threshold(
-    1e-6, "s: no launch is faster (1.03 us measured on an H200 in a replayed graph)"
 )
 # s: what a launch takes under ncu before its blocks are at work and after; more blocks pay it again.
 SHARE_OF_ENDS = 4e-6

@@ -9,13 +9,10 @@ from typing import Any
 from profkit.diagnosis.rule import Hit, Rule, examples
 from profkit.model.launch import Launch, NotCollected, Threshold, cache_resident
 from profkit.model.resources import BY_LIMITER, ENTRY, LINKS, next_limit, resource_use, uses
-from profkit.model.scenario import NOTHING, Fix, Scenario, fullest, limit
+from profkit.model.scenario import NOTHING, RELIEVED, Fix, Scenario, least_time, limit
 from profkit.reports.figures import share
 
 REFETCHED = Threshold(1.3, "DRAM bytes over compulsory ones: below, padding and write-back order")
-# Work of a unit that is left when people relieve it: register tiles, wider accesses, one special
-# function where several were. Median of the steps on record that did so.
-RELIEVED = 0.4
 HIDDEN = 0.5  # exponent of a redundancy's gain in a launch that waits: three steps, 0.50 to 0.52
 FEWER = 0.8  # of the instructions, when people cut those of a kernel that is full of them
 LINES = ("sectors", "stalls memory")  # who asks for most of it
@@ -60,7 +57,7 @@ def relieved(limiter: str, stays: float, *with_it: str) -> Fix:
 
 def _at_full_rate(launch: Launch) -> Scenario:
     """The same bytes at the rate that DRAM reaches, or that of a unit that is fuller."""
-    return Scenario(gone=1 - min(1.0, fullest(launch, Scenario())))
+    return Scenario(gone=1 - least_time(launch))
 
 
 # What is certain for a stream; that bytes are not needed is not.

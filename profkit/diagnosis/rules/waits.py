@@ -6,11 +6,24 @@ these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from profkit.diagnosis.rule import Hit, Rule
-from profkit.model.launch import Launch, NotCollected, Threshold, widened
+from profkit.model.launch import (
+    LANE_BYTES,
+    Launch,
+    NotCollected,
+    Threshold,
+    instructions_of_wider_accesses,
+    is_narrow_stream,
+    is_tree,
+    lane_bytes,
+    tree_share,
+    widened,
+    working_lanes,
+)
 from profkit.model.resources import ENTRY, Use, reach, uses
 from profkit.model.scenario import (
     FETCH,
@@ -21,6 +34,7 @@ from profkit.model.scenario import (
     MIO,
     NOTHING,
     ONCHIP,
+    RELIEVED,
     TRIPS,
     Build,
     Fix,
@@ -227,11 +241,11 @@ def _check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | None]:
             return None
         return Hit(f"{share(part)} of the warps' time goes to waiting for {what}")
 
-    def at_barrier(launch: Launch) -> Hit | None:
+    def check_barrier(launch: Launch) -> Hit | None:
         hit = check(launch)
         return hit if hit and for_wgmma(launch) == wgmma else None
 
-    return at_barrier if state == "barrier" else check
+    return check_barrier if state == "barrier" else check
 
 
 # What fixing a wait takes away.
@@ -271,7 +285,8 @@ def _typical(state: str, family: str) -> Build:
     def build(launch: Launch) -> Scenario:
         """The wait, its queue, and its own instructions' issue; what is behind it too."""
         rest = 1 - instruction_share(launch, *_OWN.get(state, ()))
-        waits = dict.fromkeys(ISSUING, rest) | dict.fromkeys((state, *_QUEUES.get(family, ())), 0.0)
+        waits = dict.fromkeys(ISSUING, rest) | dict.fromkeys(_QUEUES.get(family, ()), 0.0)
+        waits[state] = 0.0
         if state in MATH:
             # Where it holds the scheduler or the pipe longer than the cycle of an issue, the warps that
             # are ready wait behind it.
@@ -282,6 +297,25 @@ def _typical(state: str, family: str) -> Build:
         return Scenario(units, waits)
 
     return build
+
+
+def _loads_in_flight(launch: Launch) -> Scenario:
+    """More bytes in flight: of a narrow stream by wider loads, else two fifths of the wait remain."""
+    with suppress(NotCollected):
+        if is_narrow_stream(launch):
+            return with_wider_accesses(launch)
+    plain = _typical("long_scoreboard", "loads")(launch)
+    return replace(plain, waits={**plain.waits, "long_scoreboard": RELIEVED})
+
+
+def with_wider_accesses(launch: Launch) -> Scenario:
+    """Fewer loads queue, with fewer instructions; of a stream fewer wait, each as long as before."""
+    fewer = lane_bytes(launch) / LANE_BYTES
+    stays = instructions_of_wider_accesses(launch)
+    waits = {**dict.fromkeys(ISSUING, stays), "lg_throttle": fewer}
+    if is_narrow_stream(launch):
+        waits["long_scoreboard"] = fewer
+    return Scenario({ENTRY: fewer, "issue": stays, "int": stays}, waits)
 
 
 def _fix(state: str, family: str) -> Fix:
@@ -300,7 +334,7 @@ def _fix(state: str, family: str) -> Fix:
         "bound: what is left are the busy units and the waits of other families. expected: this wait, "
         "its queue and its own instructions go, and barriers wait as much less",
         best,
-        _typical(state, family),
+        _loads_in_flight if state == "long_scoreboard" else _typical(state, family),
     )
 
 
@@ -332,4 +366,109 @@ def _rule(names: str, meaning: str, advice: str) -> Rule:
     )
 
 
-RULES = tuple(_rule(*row) for row in STATES)
+# Loads: what waits for them, and how wide they are.
+
+_WIDER = (
+    "Wider loads: float4, int4 or eight halves a lane, aligned to 16 bytes, several neighbouring "
+    "elements a thread. "
+)
+_MORE_LOADS = next(advice for names, _, advice in STATES if names.startswith("long_scoreboard"))
+_for_loads = _check("long_scoreboard", wgmma=False)
+
+
+def _check_loads(launch: Launch) -> Hit | None:
+    hit = _for_loads(launch)
+    with suppress(NotCollected):
+        if hit and is_narrow_stream(launch):
+            bytes_each = f"{lane_bytes(launch):.2g} of the {LANE_BYTES} bytes that it could"
+            return replace(
+                hit,
+                cause=f"{hit.cause}; a lane loads {bytes_each} at once",
+                advice=_WIDER + _MORE_LOADS,
+            )
+    return hit
+
+
+# Trees: what waits at a barrier after every few instructions, and why.
+
+TREE_ADVICE = (
+    "Combine within a warp by shuffles (__shfl_down_sync, __reduce_add_sync) and between warps at one "
+    "barrier; several elements a thread before the first step; neighbouring threads at work, so that "
+    "whole warps are done early."
+)
+# A tree's steps are all that a warp does between barriers: what it waits for there is the tree's.
+_TREE_EXPLAINS = ("barrier", "shared", "wait", *MIO, "long_scoreboard")
+_at_barrier = _check("barrier", wgmma=False)
+
+
+def _check_barriers(launch: Launch) -> Hit | None:
+    waiting = _at_barrier(launch)
+    if not is_tree(launch):
+        return waiting
+    each = launch["instructions"] / launch["inst_barrier"]
+    waits = stalled(launch, "barrier", *MIO)
+    return Hit(
+        f"a barrier after every {each:.2g} instructions of a warp, and {working_lanes(launch):.3g} of "
+        f"32 lanes at work: the steps of a tree in shared memory, {share(tree_share(launch))} of the "
+        f"instructions; {share(waits)} of the warps' time goes to waiting at its barriers and for "
+        "shared memory",
+        advice=TREE_ADVICE,
+        explains=_TREE_EXPLAINS,
+    )
+
+
+def _without_tree(launch: Launch) -> Scenario:
+    """No step is left of a tree, nor any wait: barriers expose the latencies before them."""
+    units = dict.fromkeys(ONCHIP, 0.0)
+    if is_tree(launch):
+        units |= dict.fromkeys(("issue", "int"), 1 - tree_share(launch))
+    return Scenario(units, NOTHING)
+
+
+def _with_shuffles(launch: Launch) -> Scenario:
+    """Two steps of five are left of a tree; bank conflicts are another rule's."""
+    if not is_tree(launch):
+        return _typical("barrier", "barrier")(launch)
+    conflicts = launch.get("excess_shared_wavefronts", 0.0)
+    accesses = conflicts + (1 - conflicts) * RELIEVED
+    instructions = 1 - tree_share(launch) * (1 - RELIEVED)
+    units = dict.fromkeys(ONCHIP, accesses) | dict.fromkeys(("issue", "int"), instructions)
+    waits = dict.fromkeys(ISSUING, instructions) | dict.fromkeys(MIO, accesses)
+    return Scenario(units, waits | {"barrier": 0.0})
+
+
+def _rule_of_barriers(plain: Rule) -> Rule:
+    """Return the rule of a barrier's wait, which tells the steps of a tree as one story."""
+    steps = {"inst_barrier": 1e6, "inst_shared_load": 2e6, "inst_shared_store": 1e6}
+    tree = {"instructions": 1.2e7, "threads_per_warp": 32.0, "threads_per_warp_predicated": 20.0}
+    waits = {"stall_barrier": 0.12, "stall_short_scoreboard": 0.3, "stall_selected": 0.1}
+    return replace(
+        plain,
+        check=_check_barriers,
+        looks=f"{plain.looks} inst_barrier inst_shared_load instructions threads_per_warp_predicated",
+        fires=(*plain.fires, {**steps, **tree, **waits}),
+        clear=(*plain.clear, {**steps, **tree, **waits, "threads_per_warp_predicated": 31.0}),
+        fix=Fix(
+            "wait",
+            "bound: what is left are the busy units, without a tree's own instructions. expected: the "
+            f"wait goes; of a tree {RELIEVED:.0%} of the steps remain, with their instructions and "
+            "waits",
+            _without_tree,
+            _with_shuffles,
+        ),
+    )
+
+
+def _all_rules() -> Iterator[Rule]:
+    for row in STATES:
+        rule = _rule(*row)
+        if rule.id == "barrier-wait":
+            yield _rule_of_barriers(rule)
+        elif rule.id == "long-scoreboard":
+            looks = f"{rule.looks} global_load_sectors_per_request l1_hit"
+            yield replace(rule, check=_check_loads, looks=looks)
+        else:
+            yield rule
+
+
+RULES = tuple(_all_rules())

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from profkit.diagnosis.rule import Hit, Rule, examples
-from profkit.diagnosis.rules.memory import RELIEVED, redundant, relieved, unit_rule
-from profkit.diagnosis.rules.waits import stalled
+from profkit.diagnosis.rules.memory import redundant, relieved, unit_rule
+from profkit.diagnosis.rules.waits import stalled, with_wider_accesses
 from profkit.model.launch import (
     LANE_BYTES,
-    NOT_SHARED,
     Launch,
     Threshold,
     coalesced,
+    is_narrow,
+    is_narrow_stream,
     lane_bytes,
     sector_waste,
+    wastes_sectors,
     widened,
 )
 from profkit.model.resources import (
     BY_LIMITER,
-    ENTRY,
     LINKS,
     QUEUED_LOAD_CYCLES,
     load_wait,
@@ -25,12 +26,10 @@ from profkit.model.resources import (
     resource_use,
     uses,
 )
-from profkit.model.scenario import ISSUING, MEMORY, MIO, NOTHING, ONCHIP, Fix, Scenario, amdahl
+from profkit.model.scenario import MEMORY, MIO, NOTHING, ONCHIP, RELIEVED, Fix, Scenario, amdahl
 from profkit.reports.figures import share
 
-WASTE = Threshold(
-    0.2, "share of sectors or wavefronts below which coalescing gains less than the noise"
-)
+WASTE = Threshold(0.2, "share of wavefronts below which fewer conflicts gain less than the noise")
 HOT_SLICE = Threshold(
     0.25,
     "One word takes an atomic every 3 to 4 cycles: a slice with a single hot word reads at least this.",
@@ -49,9 +48,6 @@ SHARED_ATOMIC = Threshold(
 SEES = Threshold(
     0.9, "of its load that a full level keeps without the waste: then the cache before it sees it"
 )
-HALF = Threshold(
-    8.5, "bytes of a lane from which wider accesses save half of the instructions at most"
-)
 WIDER = Threshold(1.1, "gain from which wider accesses are worth a line")
 LINE = Threshold(1.05, "gain from which wasted accesses are worth a line")
 SECTORS = ("dram", "l2", "l1")  # resources that wasted sectors fill
@@ -59,7 +55,7 @@ SECTORS = ("dram", "l2", "l1")  # resources that wasted sectors fill
 
 def _uncoalesced(launch: Launch) -> Hit | None:
     waste, text = sector_waste(launch)
-    if waste < WASTE:
+    if not wastes_sectors(launch):
         return None
     near = [u for u in uses(launch) if u.near and u.resource.limiter in SECTORS]
     if near:
@@ -253,24 +249,19 @@ def _local(launch: Launch) -> Hit | None:
 
 
 def _narrow(launch: Launch) -> Hit | None:
+    if not is_narrow(launch):
+        return None
+    asking = any(use.near and use.resource.limiter in ("issue", "l1") for use in uses(launch))
+    queueing = stalled(launch, "lg_throttle") >= WAITING and is_narrow_stream(launch)
+    if not asking and not queueing:
+        return (
+            None  # a wait for the loads' values is long-scoreboard's, which says how wide they are
+        )
     wide = lane_bytes(launch)
-    if not NOT_SHARED <= wide <= HALF or sector_waste(launch)[0] >= WASTE:
-        return None
-    waiting = stalled(launch, "long_scoreboard", "lg_throttle")
-    crowded = any(use.near and use.resource.limiter in ("issue", "l1") for use in uses(launch))
-    if waiting < WAITING and not crowded:
-        return None
     return Hit(
         f"a lane loads {wide:.2g} bytes at once, of {LANE_BYTES} that it could: wider accesses ask "
         f"for the same bytes with {share(wide / LANE_BYTES)} of the loads"
     )
-
-
-def _wider(launch: Launch) -> Scenario:
-    """Fewer loads wait, each as long as before; what computes stays."""
-    fewer, stays = lane_bytes(launch) / LANE_BYTES, widened(launch)
-    waits = dict.fromkeys(ISSUING, stays) | dict.fromkeys(("long_scoreboard", "lg_throttle"), fewer)
-    return Scenario({ENTRY: fewer, "issue": stays, "int": stays}, waits)
 
 
 def _widest(launch: Launch) -> Scenario:
@@ -328,13 +319,20 @@ RULES = (
             "waits for loads the share of the loads remains, of the instructions those that "
             "compute and that share of the others",
             _widest,
-            _wider,
+            with_wider_accesses,
         ),
         fires=examples(
             "global_load_sectors_per_request=4 excess_sectors=0.0 instructions=1e7 inst_fp32=1e6 "
-            "stall_long_scoreboard=0.8 stall_selected=0.1 dram_busy=0.3 issue_busy=0.2 l1_busy=0.2",
+            "inst_global_load=2e6 stall_lg_throttle=0.8 stall_selected=0.1 dram_busy=0.3 "
+            "issue_busy=0.2 l1_busy=0.2",
+            "global_load_sectors_per_request=4 excess_sectors=0.0 instructions=1e7 inst_fp32=1e6 "
+            "inst_global_load=2e6 stall_not_selected=0.6 stall_selected=0.2 dram_busy=0.3 "
+            "issue_busy=0.9 l1_busy=0.2",
         ),
         clear=examples(
+            "global_load_sectors_per_request=4 excess_sectors=0.0 instructions=1e7 inst_fp32=1e6 "
+            "inst_global_load=2e5 inst_shared_load=2e6 stall_not_selected=0.6 stall_selected=0.2 "
+            "dram_busy=0.3 issue_busy=0.9 l1_busy=0.2",
             "global_load_sectors_per_request=16 excess_sectors=0.0 instructions=1e7 inst_fp32=1e6 "
             "stall_long_scoreboard=0.8 stall_selected=0.1 dram_busy=0.3 issue_busy=0.2 l1_busy=0.2",
             "global_load_sectors_per_request=4 excess_sectors=0.0 instructions=1e7 inst_fp32=1e6 "
