@@ -73,6 +73,7 @@ class Bar:
     about: str
     to: str = ""  # an element of the page
     saved: float = 0.0  # hatched, from its begin
+    marks: tuple[str, ...] = ()  # further classes: what it lights up with
 
 
 def strip(bars: Iterable[Bar], label: str, *, listed: bool = False) -> Markup:
@@ -86,11 +87,16 @@ def strip(bars: Iterable[Bar], label: str, *, listed: bool = False) -> Markup:
 def _bar(bar: Bar) -> Markup:
     thin = " thin" if bar.end - bar.begin < THIN else ""
     at = {"x": 1000 * bar.begin, "y": 0, "width": 1000 * (bar.end - bar.begin), "height": HIGH}
-    rects = part("rect", class_=f"fill {bar.look}{thin}", **at)
+    rects = part("rect", class_=" ".join(("fill", bar.look, *bar.marks)) + thin, **at)
     if bar.saved > 0:
         hatched = {**at, "width": 1000 * bar.saved}
         rects += part("rect", class_="saved", **hatched, fill="url(#hatch)")
-    link = {"href": f"#{bar.to}"} if bar.to else {}
+    # Not by the tab key: a table's rows lead to the same places, without a stop a bar.
+    link: dict[str, object] = {}
+    if bar.to:
+        link["href"] = f"#{bar.to}"
+    if bar.to and bar.marks:
+        link["tabindex"] = -1
     return part("a" if bar.to else "g", about(bar.about), rects, **link)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from profkit.files import write_bytes
 from profkit.program.origins import find_origin
-from profkit.program.steps.places import name_module, say_place, shorten_line
+from profkit.program.steps.places import list_line_runs, name_module, say_place, shorten_line
 from profkit.program.timeline import Activity, Place, Process
 from profkit.program.triage import Triage
 from profkit.reports.figures import base_name
@@ -172,19 +172,14 @@ def _list_lines(process: Process, pid: int) -> Iterator[dict[str, Any]]:
     for activity in process.activities:
         times[activity.stream] = times.get(activity.stream, 0) + activity.duration
     busiest = max(times, key=lambda stream: times[stream])
-    place: Place | None = None
-    begin = end = 0
+    parts = []
     for activity in process.activities:
-        if activity.stream != busiest:
-            continue
-        own = process.places[activity.origin] if activity.origin >= 0 else None
-        if own != place or activity.start < end:
-            if place is not None:
-                yield _make_event(pid, LINES, say_place(place), begin, end)
-            place, begin = own, max(activity.start, end)
-        end = max(end, activity.end)
-    if place is not None:
-        yield _make_event(pid, LINES, say_place(place), begin, end)
+        if activity.stream == busiest:
+            place = process.places[activity.origin] if activity.origin >= 0 else None
+            parts.append((place, activity.start, activity.end))
+    for run in list_line_runs(parts):
+        if run.place is not None:
+            yield _make_event(pid, LINES, say_place(run.place), run.begin, run.end)
 
 
 def _make_event(pid: int, track: int, name: str, start: int, end: int) -> dict[str, Any]:

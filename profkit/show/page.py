@@ -10,8 +10,8 @@ import base64
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,20 +28,18 @@ from profkit.evidence.noise import HistoryStep
 from profkit.evidence.runs import Run
 from profkit.files import is_file
 from profkit.program.counts import plain_name
-from profkit.program.triage import Triage
 from profkit.records.record import read_record
 from profkit.reports import figures
-from profkit.reports.figures import seconds
 from profkit.reports.frame import without_attrs
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
 from profkit.show import launch
-from profkit.show.draw import Bar, by_device, chart, history_pictures, strip
+from profkit.show.draw import by_device, chart, history_pictures, strip
 from profkit.show.numbers import PIPES, WORDS, history_points, reference_times, word
-from profkit.show.text.blocks import page_html, plain_words
-from profkit.show.text.escape import escaped, short
+from profkit.show.step import PageProgram, light_rules, program_section
+from profkit.show.text.blocks import page_html
+from profkit.show.text.escape import escaped
 from profkit.show.text.words import BOUNDS, metric, timed
-from profkit.show.views import triage as screen
 from profkit.show.views.comparison import ladder_steps
 from profkit.show.views.diagnosis import ORDER, headline
 from profkit.show.views.history import history_blocks
@@ -115,7 +113,9 @@ def render(
         "looks": [(bound, bound) for bound in BOUNDS],
         "levels": list(WORDS.items()),
     }
-    html = _fill("page.html", content, "".join((WEB / x).read_text("utf-8") for x in SCRIPTS))
+    script = "".join((WEB / name).read_text("utf-8") for name in SCRIPTS)
+    rules = "".join(light_rules(of, number) for number, of in enumerate(programs, 1))
+    html = _fill("page.html", content, script, rules)
     return Page(html, len(shown), len(every) - len(kept), tuple(notes))
 
 
@@ -151,14 +151,14 @@ def _payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict
 def program_page(of: PageProgram) -> str:
     """Return a page of one program alone, with the report page's parts and no script at all."""
     content = {"title": f"Triage: {of.name}", "program": program_section(of, 1, {})}
-    return _fill("program.html", content)
+    return _fill("program.html", content, rules=light_rules(of, 1))
 
 
-def _fill(template: str, content: Mapping[str, Any], script: str = "") -> str:
+def _fill(template: str, content: Mapping[str, Any], script: str = "", rules: str = "") -> str:
     """Return a page by a template; its policy allows its own style and script and nothing else."""
     if "</script" in script.lower() or "<!--" in script:
         raise ProfkitError("a script of the page would end itself", "this is a bug: report it")
-    style = (WEB / "page.css").read_text("utf-8")
+    style = (WEB / "page.css").read_text("utf-8") + rules
     allowed = f"script-src {_policy_hash(script)}; " if script else ""
     allowed += f"style-src {_policy_hash(style)}"
     environment = Environment(
@@ -204,94 +204,6 @@ def _seen(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _seen(item) for key, item in value.items()}
     return [_seen(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-_NARROW = 0.0004  # of the width: what is narrower, or as near to its like, is drawn as one
-_KERNELS = 12
-LOOKS = {cause: bound for cause, (_, _, bound) in screen.CAUSES.items()}
-Launched = Mapping[tuple[Any, ...], str]  # kernel, grid, block -> its element on the page
-
-
-@dataclass(frozen=True)
-class PageProgram:
-    name: str  # what it is called there
-    triage: Triage  # the answer, whose typical step is drawn
-    content: Mapping[str, Any]  # the same as "profkit.triage/1", with what was counted
-
-
-def program_section(of: PageProgram, number: int, launched: Launched) -> dict[str, Any]:
-    """Return a program as a part of a page; its elements are named by its number."""
-    content, step = of.content, of.content["step"]
-    kernels = content["kernels"][:_KERNELS]
-    at = {row["id"]: f"program-{number}-{row['id']}" for row in kernels}
-    table = screen.kernels_table(kernels, content.get("origins", ()))
-    kinds = dict.fromkeys(work.kind for work in of.triage.steps.typical.works)
-    cards = []
-    for row in content["findings"]:
-        title, try_ = screen.finding_texts(row, step)
-        named = [(id_, at[id_]) for id_ in row["kernels"] if id_ in at]
-        cards.append(
-            {"title": title, "say": screen.say_finding(row), "try": try_, "kernels": named}
-        )
-    rows = []
-    for row, cells in zip(kernels, table.rows, strict=True):
-        sizes = (tuple(row[key]) if row[key] else None for key in ("grid", "block"))
-        to = launched.get((plain_name(row["name"]), *sizes), "")
-        texts = [plain_words(cells[i]) for i in table.telling()]
-        rows.append({"at": at[row["id"]], "to": to, "share": f"{row['share']:.3g}", "cells": texts})
-    first = content["first"]
-    bars = (Bar(a, b, LOOKS[cause], text) for cause, a, b, text in screen.step_parts(step))
-    return {
-        "name": of.name,
-        "answer": screen.step_title(content),
-        "steps": screen.steps_line(content),
-        "bar": strip(bars, "The step", listed=True),
-        "legend": [(LOOKS[cause], text) for cause, text in screen.step_shares(step)],
-        "verdict": first["say"] if first["category"] in screen.NO_FINDING else "",
-        "findings": cards,
-        "timeline": timeline(of.triage, {row["name"]: at[row["id"]] for row in reversed(kernels)}),
-        "end": seconds(of.triage.split.period / 1e9),
-        "kinds": [(f"k-{kind}", kind) for kind in kinds],
-        "head": [table.head[i] for i in table.telling()],
-        "kernels": rows,
-        "blocks": list(screen.further(content)),
-    }
-
-
-def timeline(of: Triage, places: Mapping[str, str] | None = None) -> dict[str, Markup]:
-    """Return the typical step as strips: idle time by its cause, then a stream each.
-
-    `places` are kernel -> the element of the page that is about it.
-    """
-    first, wide = of.steps.typical.first, max(1, of.split.period)
-
-    def bar(start: int, stop: int, look: str, label: str, to: str = "") -> Bar:
-        return Bar((start - first) / wide, (stop - first) / wide, look, label, to)
-
-    rows = {"idle": [bar(start, stop, LOOKS[cause], cause) for start, stop, cause in of.split.gaps]}
-    for work in sorted(of.steps.typical.works, key=lambda w: w.activity.stream):
-        done, label = work.activity, f"{work.kind}: {short(work.activity.name, 80)}"
-        if done.end > first:
-            to = (places or {}).get(done.name, "")
-            drawn = bar(done.start, done.end, f"k-{work.kind}", label, to)
-            rows.setdefault(f"stream {done.stream}", []).append(drawn)
-    return {name: strip(_merged(bars), name) for name, bars in rows.items()}
-
-
-def _merged(bars: list[Bar]) -> Iterator[Bar]:
-    """Yield bars of one look that the eye cannot tell apart as one; none outside of the picture."""
-    last: Bar | None = None
-    for bar in sorted((b for b in bars if b.end > 0 and b.begin < 1), key=lambda b: b.begin):
-        begin, end = max(bar.begin, 0.0), max(min(bar.end, 1.0), bar.begin + _NARROW)
-        like = last and last.look == bar.look and begin - last.end < _NARROW
-        if last and like and end - begin < 4 * _NARROW:
-            last = replace(last, end=max(end, last.end))
-            continue
-        if last:
-            yield last
-        last = replace(bar, begin=begin, end=end)
-    if last:
-        yield last
 
 
 def _runs_of(reports: Reports, shown: Collection[str]) -> tuple[list[Run], list[str]]:

@@ -71,7 +71,7 @@ def test_what_a_finding_covers_is_in_its_track(tmp_path: Path) -> None:
     events = check_trace(json.loads(file.read_text()))
     covered = [event for event in events if event["tid"] == 10]
     assert len(covered) == len(answer.findings[0].works)
-    assert covered[0]["args"]["say"] == answer.findings[0].say
+    assert covered[0]["args"]["say"] == answer.findings[0].cause
 
 
 def test_a_trace_is_read_back_as_the_same_program(answer: Triage, tmp_path: Path) -> None:

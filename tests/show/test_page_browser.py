@@ -18,16 +18,22 @@ import pytest
 from profkit.diagnosis.launches import Judged, judged, judged_rows
 from profkit.evidence.counters import launch_change
 from profkit.files import write_text
+from profkit.program.document import triage_document
+from profkit.program.readers import read_timeline
+from profkit.program.triage import triage_timeline
 from profkit.reports.figures import quantity
 from profkit.reports.frame import Reports
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import MEANING
 from profkit.reports.reader import read_report
 from profkit.show import page as pages
+from profkit.show.page import program_page
+from profkit.show.step import PageProgram
 from profkit.show.text.escape import escaped
 from profkit.show.views.comparison import _finding, _moved
 from profkit.show.views.diagnosis import diagnosis_document
 from tests.conftest import ROOT
+from tests.program.made import EXP, GEMM, MUL, SOFTMAX, Program, ran
 from tests.show.conftest import HOSTILE, Made
 
 pytestmark = pytest.mark.browser
@@ -428,3 +434,77 @@ def test_what_axe_would_call_serious_is_not_there(tab: Open, real: Path) -> None
     assert opened.evaluate("document.querySelectorAll('th:empty').length") == 0
     points = "[...document.querySelectorAll('.roofline a')].map(a => a.tabIndex)"
     assert set(opened.evaluate(points)) == {-1}, "the table's rows lead there by keyboard"
+
+
+@pytest.fixture(scope="module")
+def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of one step: a copy that holds the host, 400 kernels in turns, a wait."""
+
+    def run(program: Program) -> None:
+        program.copy(4_000_000, 8.0)
+        for _ in range(100):
+            for kernel in (GEMM, MUL, EXP, SOFTMAX):
+                program.launch(kernel, 30.0)
+        program.wait()
+
+    folder = tmp_path_factory.mktemp("step")
+    answer = triage_timeline(read_timeline(ran(run, 3).write(folder / "t.json")))
+    path = folder / "page.html"
+    write_text(path, program_page(PageProgram("t.json", answer, triage_document(answer))))
+    return path
+
+
+BRIGHT = """() => [...document.querySelectorAll('.lanes .fill')].filter(
+    bar => getComputedStyle(bar).opacity === '1').map(bar => bar.parentNode.textContent)"""
+
+
+def test_a_finding_lights_what_it_covers(chromium: Any, step: Path) -> None:
+    page = chromium.new_page(viewport={"width": 1440, "height": 900}, java_script_enabled=False)
+    page.goto(step.as_uri())
+    every = page.evaluate(BRIGHT)
+    card = page.locator(".found", has_text="copy").first
+    card.hover()
+    lit = page.evaluate(BRIGHT)
+    assert 0 < len(lit) < len(every)
+    assert all("Memcpy" in text or text.startswith("idle, copy") for text in lit)
+    page.mouse.move(1, 1)
+    assert page.evaluate(BRIGHT) == every
+    card.focus()  # the keyboard's way
+    assert page.evaluate(BRIGHT) == lit
+    row = page.locator("tr.lights", has_text="gemm").first
+    row.hover()  # what is pointed at comes before what has the focus
+    assert {text.split(":")[0] for text in page.evaluate(BRIGHT)} == {"gemm"}
+    page.locator(".lanes .k-copy").first.hover()
+    shade = "card => getComputedStyle(card).backgroundColor"
+    assert card.evaluate(shade) != page.locator("body").evaluate(shade)
+    page.close()
+
+
+def test_tab_reaches_cards_and_rows_and_no_bar(chromium: Any, step: Path) -> None:
+    page = chromium.new_page()
+    page.goto(step.as_uri())
+    reached = []
+    stops = page.locator(".lights").count() + page.locator(".found a, .kernels a").count()
+    for _ in range(stops):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("() => document.activeElement.closest('.lanes') === null"))
+    assert all(reached)
+    assert page.evaluate("() => document.activeElement.matches('tr.lights')")
+    page.close()
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_a_step_fits_the_screen_and_its_timeline_stays(
+    chromium: Any, step: Path, width: int
+) -> None:
+    page = chromium.new_page(viewport={"width": width, "height": 700}, color_scheme="dark")
+    page.goto(step.as_uri())
+    assert page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
+    page.locator("tr.lights").last.scroll_into_view_if_needed()
+    assert page.locator(".lanes").bounding_box()["y"] >= 0
+    over = "tables => tables.filter(x => x.scrollWidth > x.clientWidth).length"
+    assert page.eval_on_selector_all(".wide", over) == 0
+    assert _shade(page) < 60
+    page.emulate_media(media="print")
+    assert page.eval_on_selector(".lanes", "x => getComputedStyle(x).position") == "static"
+    page.close()

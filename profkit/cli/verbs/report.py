@@ -50,6 +50,7 @@ def write_report(
     if output is None:
         raise ProfkitError(f"{what[0]}: a page of reports needs a place", "-o page.html")
     from profkit.show import page as pages
+    from profkit.show.step import PageProgram
 
     # A whole program that triage kept, or a history.
     folders = [w for w in what if sources.is_triage(w) or sources.is_history(w)]
@@ -60,7 +61,7 @@ def write_report(
     for word in folders:
         if sources.is_triage(word):
             answer = triage_timeline(recordings.read_timeline(Path(word)))
-            programs.append(pages.PageProgram(word, answer, read_document(Path(word))))
+            programs.append(PageProgram(word, answer, read_document(Path(word))))
         else:
             steps, problems = sources.read_steps(word)
             say_each(problems)

@@ -263,7 +263,8 @@ class _Kept:
                 write_speedscope(self.speedscope, answer)
         if self.page is None:
             return
-        from profkit.show.page import PageProgram, program_page
+        from profkit.show.page import program_page
+        from profkit.show.step import PageProgram
 
         name = content["program"]["command"] or content["program"]["how"]
         write_text(self.page, program_page(PageProgram(name, answer, content)))

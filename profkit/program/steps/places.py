@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from profkit.program.timeline import Place
@@ -49,6 +49,35 @@ def find_place(works: Iterable[tuple[Place | None, int]]) -> PlaceOfWorks | None
         lines=first.lines,
     )
     return PlaceOfWorks(place, len(times) - 1)
+
+
+class LineRun(NamedTuple):
+    """Works of one line that follow each other."""
+
+    place: Place | None
+    begin: int
+    end: int
+    works: int  # how many
+
+
+def list_line_runs(parts: Iterable[tuple[Place | None, int, int]]) -> Iterator[LineRun]:
+    """Yield runs of works of one place, none of which begins before the one before it ends.
+
+    Args:
+        parts: The place, begin and end of each work, in order of begin.
+    """
+    run: LineRun | None = None
+    for place, begin, end in parts:
+        if run is not None and place == run.place and begin >= run.end:
+            run = run._replace(end=end, works=run.works + 1)
+            continue
+        earliest = begin
+        if run is not None:
+            yield run
+            earliest = max(begin, run.end)
+        run = LineRun(place, earliest, max(earliest, end), 1)
+    if run is not None:
+        yield run
 
 
 def join_paths(paths: Sequence[str]) -> str:
