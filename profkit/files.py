@@ -39,6 +39,54 @@ _KINDS = (
     (stat.S_ISBLK, "a device"),
 )
 
+# --- how much of it ------------------------------------------------------------------------------
+
+
+class ReadBudget:
+    """What may be made of a file's bytes: its reader draws on it for all that it makes of them.
+
+    A few bytes of a file can ask for any number of bytes here: what is packed, names that many rows
+    share, things that lie one over the other. Three times the bytes, and a little for small files, is
+    more than any file needs that a recorder wrote.
+    """
+
+    TIMES = 3
+    SPARE = 32 << 20
+    PACKED = 40  # times the bytes of a packed file become its bytes: 30 is the most that was seen
+    NAME_MOST = 1 << 20  # characters of a name: those of kernels have some thousands
+
+    def __init__(self, size: int, *, is_packed: bool = False) -> None:
+        """Allow what a file of so many bytes may take."""
+        self.left = self.SPARE
+        self.grow(self.PACKED * size if is_packed else size)
+        self._texts: dict[str, str] = {}
+
+    def grow(self, size: int) -> None:
+        """Allow what so many bytes more may take."""
+        self.left += self.TIMES * size
+
+    def draw(self, size: int) -> None:
+        """Take so many bytes; a BudgetSpent where there are no more."""
+        self.left -= size
+        if self.left < 0:
+            raise BudgetSpent("it asks for more memory than its bytes can need")
+
+    def share(self, text: str) -> str:
+        """Return a name of the file, the same text for each that is equal; only the first one costs."""
+        known = self._texts.get(text)
+        if known is not None:
+            return known
+        if len(text) > self.NAME_MOST:
+            raise BudgetSpent(f"it has a name of {len(text):,} characters")
+        self.draw(len(text))
+        self._texts[text] = text
+        return text
+
+
+class BudgetSpent(ValueError):
+    """What a file asks for is more than its bytes can need; the text is a clause."""
+
+
 # --- looking -------------------------------------------------------------------------------------
 
 # What the system says of a name that nothing is behind. Everything else (no permission, a disk that

@@ -247,9 +247,15 @@ _OPCODE = re.compile(r"\s*(?:@!?U?P[\dT]\s+)?([A-Z][A-Z0-9_]*)")  # at the start
 class LaunchedCode:
     """A launch (an ncu_report action) and its machine code; good as long as its report is open."""
 
-    def __init__(self, action: Any, functions: Callable[[], list[Function]]) -> None:
+    def __init__(
+        self,
+        action: Any,
+        functions: Callable[[], list[Function]],
+        has_bounded_lines: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._action = action
         self._functions = functions  # gives the machine code in the report
+        self._has_bounded_lines = has_bounded_lines  # whether the library may be asked for lines
         self._metric = cache(partial(_instances, action))
         self.place: Callable[[int], Place] = cache(self._place_or_caller)
         self.producers: Callable[[int, str], list[int]] = cache(self._producers)
@@ -313,6 +319,8 @@ class LaunchedCode:
         return None
 
     def _place(self, pc: int) -> Place:
+        if not self._has_bounded_lines():
+            return None, pc
         info = self._action.source_info(pc)
         if info is None or info.line() <= 0 or not info.file_name():
             return None, pc
@@ -321,6 +329,8 @@ class LaunchedCode:
     @cached_property
     def sources(self) -> dict[str, list[str]]:
         """The source files that were imported into the report: name -> lines."""
+        if not self._has_bounded_lines():
+            return {}
         files = self._action.source_files().items()
         return {clean(name): clean(text).splitlines() for name, text in files if text}
 
@@ -366,6 +376,8 @@ class LaunchedCode:
 
     def _disassembled(self, pc: int) -> str:
         """Return the opcode as the library gives it, which is slow; "" where it gives none."""
+        if not self._has_bounded_lines():
+            return ""
         word = _OPCODE.match(clean(self._action.sass_by_pc(pc) or ""))
         return word[1] if word else ""
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from profkit.files import open_regular
+from profkit.files import BudgetSpent, ReadBudget, open_regular
 from profkit.reports.container import frames_of
 from profkit.reports.contents import MAGIC, unpacked
 from profkit.reports.wire import BYTES, Malformed, fields, varint
@@ -33,30 +33,9 @@ _END, _SET_ADDRESS, _INLINED = 1, 2, 0x90
 _OLDEST, _NEWEST = 2, 4  # versions of the table that are read
 
 
-class Budget:
-    """The bytes that may be made of a report's machine code, all of it together.
-
-    Sections may share a name or lie one over the other, and a folder's name is put before those of many
-    files: a few bytes of a file can ask for any number of bytes here.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.left = size
-
-    def grow(self, size: int) -> None:
-        """Give so many bytes more."""
-        self.left += size
-
-    def draw(self, size: int) -> None:
-        """Take so many bytes; Malformed where there are no more."""
-        self.left -= size
-        if self.left < 0:
-            raise Malformed("machine code that asks for more memory than its bytes can need")
-
-
-# Bytes that may be made of a byte of machine code, and beyond that: the most that was seen is 1.
-_TIMES, SPARE = 3, 64 << 20
 _ROW = 160  # bytes that a row of a line table takes
+# Bytes of line tables that are not looked into first. A row takes one of them, and 37 in the library.
+_FEW_LINES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +54,9 @@ class ElfSection:
         return b"" if self.kind == NOBITS else self.image[self.start : self.start + self.size]
 
 
-def elf_sections(image: bytes, budget: Budget | None = None) -> list[ElfSection]:
+def elf_sections(image: bytes, budget: ReadBudget | None = None) -> list[ElfSection]:
     """Return the sections of an image, in order; struct.error and the like if it ends too early."""
-    budget = budget or Budget(_TIMES * len(image) + SPARE)
+    budget = budget or ReadBudget(len(image))
     (table,) = struct.unpack_from("<Q", image, 40)
     size, count, names = struct.unpack_from("<HHH", image, 58)
     rows = [struct.unpack_from("<IIQQQQIIQQ", image, table + size * n) for n in range(count)]
@@ -94,8 +73,8 @@ def elf_text(data: bytes, start: int) -> str:
 
 
 class Cubin:
-    def __init__(self, image: bytes, budget: Budget | None = None) -> None:
-        self._budget = budget or Budget(_TIMES * len(image) + SPARE)
+    def __init__(self, image: bytes, budget: ReadBudget | None = None) -> None:
+        self._budget = budget or ReadBudget(len(image))
         self.sections = elf_sections(image, self._budget)
         # Number of a section of code -> the mangled name of the function in it.
         self.functions = {
@@ -115,6 +94,16 @@ class Cubin:
         except struct.error:
             return {}
         return line_tables(self._content(".debug_line"), functions, self._budget)
+
+    @property
+    def lines_size(self) -> int:
+        """Bytes of its line table."""
+        return len(self._content(".debug_line"))
+
+    def has_bounded_lines(self) -> bool:
+        """Return whether its line table, after those before it, is within the budget."""
+        _ = self.lines
+        return self._budget.left >= 0
 
     def _relocated(self) -> Iterator[tuple[int, str]]:
         """Yield offset in .debug_line of a function's address, and which function it is."""
@@ -160,7 +149,7 @@ class LineTable:
 
 
 def line_tables(
-    section: bytes, functions: dict[int, str], budget: Budget | None = None
+    section: bytes, functions: dict[int, str], budget: ReadBudget | None = None
 ) -> dict[str, LineTable]:
     """Return function -> line table of a cubin's .debug_line.
 
@@ -168,7 +157,7 @@ def line_tables(
     is not known, or bytes that are no table.
     """
     tables: dict[str, LineTable] = {}
-    budget = budget or Budget(_TIMES * len(section) + SPARE)
+    budget = budget or ReadBudget(len(section))
     at = 0
     while at + 10 <= len(section):
         (size,) = struct.unpack_from("<I", section, at)
@@ -182,7 +171,7 @@ def line_tables(
 
 
 class _Unit:
-    def __init__(self, data: bytes, start: int, stop: int, budget: Budget) -> None:
+    def __init__(self, data: bytes, start: int, stop: int, budget: ReadBudget) -> None:
         self._data, self._stop = data, stop
         self._budget = budget
         self._at: int
@@ -295,18 +284,44 @@ class Function:
     cubin: Cubin = field(repr=False)  # the image it is in
 
 
+@dataclass(frozen=True)
+class ReportCode:
+    """The machine code of a report."""
+
+    functions: list[Function]
+    is_bounded: bool  # whether what it asks for is within what its bytes can need
+
+    @cached_property
+    def has_bounded_lines(self) -> bool:
+        """Return whether the library may be asked for lines: it has no bound of its own."""
+        if not self.is_bounded:
+            return False
+        cubins = {id(function.cubin): function.cubin for function in self.functions}.values()
+        if sum(cubin.lines_size for cubin in cubins) <= _FEW_LINES:
+            return True
+        return all(cubin.has_bounded_lines() for cubin in cubins)
+
+
 def functions(path: str | Path) -> list[Function]:
     """Return the functions with machine code in a report, as far as it can be read; never an error."""
+    return read_code(path).functions
+
+
+def read_code(path: str | Path) -> ReportCode:
+    """Read the machine code of a report, as far as it can be read; never an error."""
     known: list[Function] = []
-    budget = Budget(SPARE)
+    budget = ReadBudget(0)
+    is_bounded = True
     for frame in _sources(path):
-        budget.grow(_TIMES * len(frame))
+        budget.grow(len(frame))
         left = budget.left
         try:
             known += list(_functions(frame, budget))
-        except (Malformed, struct.error, ValueError, IndexError, OverflowError):
-            budget.left = left  # nothing is kept of it: the frame check says that it is damaged
-    return known
+        except (Malformed, struct.error, ValueError, IndexError, OverflowError) as error:
+            # Nothing is kept of it: the frame check says that it is damaged, if it is.
+            budget.left = left
+            is_bounded = is_bounded and not isinstance(error, BudgetSpent)
+    return ReportCode(known, is_bounded)
 
 
 def launched(functions: list[Function], name: str, starts: Collection[int]) -> Function | None:
@@ -327,7 +342,7 @@ def _sources(path: str | Path) -> Iterator[bytes]:
             yield from (x for x in frames_of(plain, _LIMIT) if ELF[:4] in x[:64])
 
 
-def _functions(frame: bytes, budget: Budget) -> Iterator[Function]:
+def _functions(frame: bytes, budget: ReadBudget) -> Iterator[Function]:
     image, places = b"", {}
     for number, wire, start, stop in fields(frame, 0, len(frame)):
         if wire == BYTES and number == _IMAGE:

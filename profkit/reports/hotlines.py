@@ -21,7 +21,7 @@ from profkit.records.paths import is_table
 from profkit.records.record import record_beside, recorded_sha256
 from profkit.reports.addresses import LaunchedCode, Place
 from profkit.reports.container import check, split
-from profkit.reports.cubin import functions
+from profkit.reports.cubin import read_code
 from profkit.reports.instruction import COUNTERS, RAW_SAMPLES, Counter
 from profkit.reports.isolated import ROOM, is_limited, isolated, processors
 from profkit.reports.metrics.warps import SAMPLES
@@ -131,12 +131,17 @@ def _no_lines(counters: Iterable[str] = ()) -> HotLines:
 def read_lines(item: Sequence[Any]) -> list[HotLines]:
     """Answer [report, [the fields of a LinesRequest, ...]] in this process."""
     path, requests = item
-    code = cache(lambda: functions(path))
+    code = cache(lambda: read_code(path))
+    answers = []
     with opened_launches(path) as action_of:
-        return [
-            _answer(LaunchedCode(action_of(fields["launch"]), code), LinesRequest(**fields))
-            for fields in requests
-        ]
+        for fields in requests:
+            kernel = LaunchedCode(
+                action_of(fields["launch"]),
+                lambda: code().functions,
+                lambda: code().has_bounded_lines,
+            )
+            answers.append(_answer(kernel, LinesRequest(**fields)))
+    return answers
 
 
 def _read_inside(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines] | None:

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from profkit.errors import ProfkitError
-from profkit.files import get_size, open_regular
+from profkit.files import ReadBudget, get_size, open_regular
 
 CHUNK = 1 << 22  # characters read at a time
 EVENT_MOST = 1 << 24  # characters of one event: more is no trace
 TEXT_MOST = 32 << 30  # characters in all: a gzip bomb ends here at the latest
+_VALUE = 50  # bytes of the budget for a value, whether it is an event or of no use
 HEADER_MOST = 1 << 24
 RATIO_MOST = 400  # characters a packed byte: traces reach 30, a bomb 1,000
 _BEFORE = re.compile("[\ufeff \\t\\r\\n]+")
@@ -36,16 +37,22 @@ class ChromeTrace:
     path: Path
     header: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
+    budget: ReadBudget = field(init=False)  # of the file, once it is open
+
+    def __post_init__(self) -> None:
+        self.budget = ReadBudget(0)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Each event as it stands.
 
         Raises:
             ProfkitError: The file cannot be read, or is no Chrome trace.
+            BudgetSpent: It holds more than its bytes can need.
         """
         try:
             with open_regular(self.path) as raw:
                 window = _Window(raw, self.path)
+                self.budget = ReadBudget(window.size, is_packed=window.unpack is not None)
                 yield from self._decoded(window)
                 if window.problem and not self.problem.startswith("cut"):
                     self.problem = window.problem
@@ -53,6 +60,10 @@ class ChromeTrace:
             raise ProfkitError(
                 f"{self.path}: {error.strerror or error}", "is it a file that can be read?"
             ) from error
+
+    def refuse(self, why: str) -> ProfkitError:
+        """Return what is said of a file that is no trace; why is a clause."""
+        return _no_trace(self.path, why)
 
     def _decoded(self, window: _Window) -> Iterator[dict[str, Any]]:
         self.header = _header(window)
@@ -74,6 +85,7 @@ class ChromeTrace:
                 self.problem = "cut or damaged in the middle of an event"
                 return
             window.at = end
+            self.budget.draw(_VALUE)
             if isinstance(event, dict):
                 yield event
 

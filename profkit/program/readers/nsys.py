@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.files import cannot_read, get_size, is_file, open_regular, resolve_path
+from profkit.files import ReadBudget, cannot_read, get_size, is_file, open_regular, resolve_path
 from profkit.program.readers.others import named_instead
 from profkit.program.timeline import (
     DIRECTIONS,
@@ -51,8 +51,7 @@ _LOST = re.compile(r"dropped|\blost\b|might be missing|overflow", re.IGNORECASE)
 SAID_MOST = 5  # of the recorder's own warnings and errors
 SAID_LENGTH = 300  # characters of one
 SECONDS_MOST = 120.0  # for all queries
-TEXT_MOST = 1 << 24  # bytes of a name
-TEXTS_MOST = 1 << 28  # characters of all names together
+TEXT_MOST = 1 << 24  # bytes of a row
 ROWS_MOST = 4_000_000  # of a query, as many as are read of a torch trace
 _PID = 0xFFFFFFFFFF000000  # of a globalTid: all but the thread's own bits
 _EXPORT = "nsys export --type sqlite --output x.sqlite x.nsys-rep"
@@ -168,9 +167,10 @@ class _Export:
     base: sqlite3.Connection
     path: Path
     tables: dict[str, _Table] = field(init=False)  # by family, as _REQUIRED names them
-    characters: int = 0  # of all names that were read
+    budget: ReadBudget = field(init=False)  # for names: a million rows may share one
 
     def __post_init__(self) -> None:
+        self.budget = ReadBudget(get_size(self.path))
         self.tables = self._find_tables()
 
     def _find_tables(self) -> dict[str, _Table]:
@@ -218,10 +218,7 @@ class _Export:
         )
         names = {}
         for number, value in self.base.execute(query):
-            names[number] = str(value)
-            self.characters += len(names[number])
-            if self.characters > TEXTS_MOST:
-                raise ValueError(f"its names have more than {TEXTS_MOST:,} characters")
+            names[number] = self.budget.share(str(value))
         return names
 
 
@@ -442,7 +439,9 @@ def _read_ranges(export: _Export) -> dict[int, list[HostSpan]]:
     ranges: dict[int, list[HostSpan]] = {}
     columns = ("start", "end", "globalTid", "text", "textId")
     for start, end, thread, text, number in _in_order(export.rows(table, columns, where)):
-        name = str(text) if text is not None else names.get(_whole(number), "")
+        name = names.get(_whole(number), "")
+        if text is not None:
+            name = export.budget.share(str(text))
         span = HostSpan("range", name, start, max(start, end), thread & 0xFFFFFF)
         ranges.setdefault(thread & _PID, []).append(span)
     return ranges

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from profkit.errors import ProfkitError, needing
 from profkit.files import (
     TEXT_LIMIT,
+    ReadBudget,
     is_there,
     open_regular,
     read_bytes,
@@ -51,7 +52,6 @@ LATER = {"places"}  # tables that recordings up to 0.2.0 do not have
 ADDED = {"origin": -1, "sequence": -1, "backward": False}  # fields that they do not have
 AS_TEXT = {"shapes", "types", "lines"}  # fields that are kept as JSON
 ROWS_MOST = 4_000_000  # of a table, as many as are read of a torch trace
-BYTES_MOST = 4 << 30  # of a table, unpacked
 _BATCH = 4096  # rows unpacked before their bytes are counted
 # A table has fewer rows than its file has bytes (8 bytes a row are the least that was seen), or few.
 FEW_ROWS = 10_000
@@ -184,21 +184,29 @@ def _table(path: Path, name: str, kind: type[Row]) -> DataFrame:
     """A table, within bounds: a Parquet file of some kB may say that it has a billion rows."""
     from pyarrow import Table, parquet
 
-    batches, size = [], 0
+    batches = []
+    texts = [
+        field.name for field in fields(kind) if str(field.type) == "str" or field.name in AS_TEXT
+    ]
     with open_regular(path) as file:
-        packed = parquet.ParquetFile(file)
+        size = os.fstat(file.fileno()).st_size
+        budget = ReadBudget(size, is_packed=True)
+        # A text that many rows share is one in memory, as it is in the file.
+        packed = parquet.ParquetFile(file, read_dictionary=texts)
         names = packed.schema_arrow.names
         if len(set(names)) < len(names):
             raise ValueError(f"{path.name}: a column is there twice")
-        most = min(ROWS_MOST, max(FEW_ROWS, os.fstat(file.fileno()).st_size))
+        most = min(ROWS_MOST, max(FEW_ROWS, size))
         if packed.metadata.num_rows > most:
             raise ValueError(f"{path.name} has more than {most:,} rows")
+        unpacked = [packed.metadata.row_group(n) for n in range(packed.metadata.num_row_groups)]
+        budget.draw(sum(group.total_byte_size for group in unpacked))
         for batch in packed.iter_batches(batch_size=_BATCH):
-            size += batch.nbytes
-            if size > BYTES_MOST:
-                raise ValueError(f"{path.name} unpacks to more than {BYTES_MOST / 1e9:.1f} GB")
+            budget.draw(batch.nbytes)
             batches.append(batch)
         frame = Table.from_batches(batches, packed.schema_arrow).to_pandas()
+    shared = frame.select_dtypes("category").columns
+    frame = frame.astype(dict.fromkeys(shared, object))
     own = {field.name for field in fields(kind)}
     for added, value in ADDED.items():  # as recordings up to 0.2.0 were kept
         if added in own and added not in frame:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from profkit.errors import ProfkitError
+from profkit.files import BudgetSpent
 from profkit.program.readers.chrome import ChromeTrace
 from profkit.program.readers.others import named_instead
 from profkit.program.timeline import (
@@ -31,6 +32,8 @@ TWICE = 0.01  # of launches and kernels that stand there twice: then spans do to
 Row = TypeVar("Row", Activity, Call, HostSpan)
 CATEGORIES_MOST = 1000  # of those that are not read, and of names of processes
 EVENTS_MOST = 2 * MOST  # looked at, also such as are of no use
+# Bytes of the budget: of a record that is kept, of a size of a tensor, of a word that others have too.
+_RECORD, _NUMBER, _REFERENCE = 200, 40, 8
 _CALLS = {"cuda_runtime", "cuda_driver"}
 # As PyTorch wrote them up to 1.11 (Kineto's output_json.cpp of then).
 _OLD = {"operator": "cpu_op", "runtime": "cuda_runtime"}
@@ -50,13 +53,11 @@ def read_torch_trace(path: Path) -> Timeline:
         ProfkitError: It is no trace, or nothing in it ran on a GPU.
     """
     trace = ChromeTrace(path)
-    taken = _Taken()
-    for seen, event in enumerate(trace.events(), 1):
-        taken.add(event)
-        if taken.count >= MOST or seen >= EVENTS_MOST:
-            most = f"{MOST:,} records" if taken.count >= MOST else f"{EVENTS_MOST:,} events"
-            trace.problem = f"longer than {most}: what follows was left out"
-            break
+    taken = _Taken(trace)
+    try:
+        _take_events(trace, taken)
+    except BudgetSpent as error:
+        raise trace.refuse(str(error)) from error
     notes = taken.leave_out_timeless(path)
     other = named_instead(path, categories=taken.categories, processes=taken.processes)
     if other and not (taken.activities and taken.calls):
@@ -97,6 +98,15 @@ def read_torch_trace(path: Path) -> Timeline:
     return Timeline("torch trace", [process], "", tuple(notes))
 
 
+def _take_events(trace: ChromeTrace, taken: _Taken) -> None:
+    for seen, event in enumerate(trace.events(), 1):
+        taken.add(event)
+        if taken.count >= MOST or seen >= EVENTS_MOST:
+            most = f"{MOST:,} records" if taken.count >= MOST else f"{EVENTS_MOST:,} events"
+            trace.problem = f"longer than {most}: what follows was left out"
+            break
+
+
 def _once(rows: list[Row]) -> list[Row]:
     """Sorted rows without those that are the one before once more."""
     out = rows[:1]
@@ -109,7 +119,8 @@ def _once(rows: list[Row]) -> list[Row]:
 class _Taken:
     """What was taken out of the events so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, trace: ChromeTrace) -> None:
+        self._trace = trace
         self.activities: list[Activity] = []
         self.calls: dict[int, list[Call]] = {}
         self.spans: list[HostSpan] = []
@@ -137,7 +148,8 @@ class _Taken:
             return
         details = event.get("args")
         args = details if isinstance(details, dict) else {}
-        kind, name = _OLD.get(kind.lower(), kind.lower()), _text(event.get("name", ""))
+        kind = _OLD.get(kind.lower(), kind.lower())
+        name = self._trace.budget.share(_text(event.get("name", "")))
         if kind in _ACTIVITIES:
             own = self.timeless if start == 0 else self.activities
             own.append(_activity(_ACTIVITIES[kind], name, args, start, end))
@@ -169,6 +181,7 @@ class _Taken:
             if len(self.categories) < CATEGORIES_MOST:
                 self.categories.add(kind)
             return
+        self._trace.budget.draw(_RECORD)
         self.count += 1
 
     def _keep_process_name(self, event: Mapping[str, Any]) -> None:
@@ -203,7 +216,13 @@ class _Taken:
         """Sizes and types of an operator's inputs."""
         listed, types = args.get("Input Dims", args.get("Input dims")), args.get("Input type")
         shapes = tuple(map(tensor_sizes, listed)) if isinstance(listed, list) else ()
-        words = tuple(map(_text, types)) if isinstance(types, list) else ()
+        budget = self._trace.budget
+        words = (
+            tuple(budget.share(_text(word)) for word in types) if isinstance(types, list) else ()
+        )
+        if shapes not in self.shapes:
+            budget.draw(_NUMBER * sum(map(len, shapes)))
+        budget.draw(_REFERENCE * len(words))
         return self.shapes.setdefault(shapes, shapes), words
 
 

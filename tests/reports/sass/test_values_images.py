@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from profkit.files import ReadBudget
 from profkit.reports import cubin as images
 from profkit.reports.cubin import Cubin, LineRow, LineTable, line_tables
-from profkit.reports.wire import Malformed
 from tests.reports import made
 
 HEAD = 10  # bytes of a unit before its header's own fields: size, version, length
@@ -398,31 +398,41 @@ def test_sections_that_share_bytes_ask_for_no_more_than_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """They are left out, and the machine code behind them is not."""
-    monkeypatch.setattr(images, "SPARE", 1 << 20)
+    monkeypatch.setattr(ReadBudget, "SPARE", 1 << 20)
     bomb = made.field(4, _bombs()[what])
     good = made.field(4, _elf([(".text.good", b"G" * 16)]))
     path = tmp_path / "made.ncu-rep"
     path.write_bytes(_report(bomb, good))
     tracemalloc.start()
-    found = images.functions(path)
+    code = images.read_code(path)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert [f.name for f in found][-1:] == ["good"]
-    assert len(found) < 50
+    assert [f.name for f in code.functions][-1:] == ["good"]
+    assert len(code.functions) < 50
+    assert not code.has_bounded_lines, "nor is the library asked for its lines"
     assert most < 20 * len(bomb)
 
 
-def test_rows_of_a_line_table_ask_for_no_more_than_there_is() -> None:
+def test_rows_of_a_line_table_ask_for_no_more_than_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     unit = _unit(_address() + b"\xf0" * 10_000 + END)
     where = {_start(unit, _address() + b"\xf0" * 10_000 + END): "k"}
     assert len(line_tables(unit, where)["k"].rows) == 10_000
-    assert line_tables(unit, where, images.Budget(1_000_000)) == {}
+    monkeypatch.setattr(ReadBudget, "SPARE", 1_000_000)
+    assert line_tables(unit, where, ReadBudget(0)) == {}
 
 
-def test_a_budget_is_one_for_all_that_is_drawn() -> None:
-    budget = images.Budget(10)
-    budget.draw(6)
-    budget.grow(5)
-    budget.draw(9)
-    with pytest.raises(Malformed, match="asks for more memory"):
-        budget.draw(1)
+@pytest.mark.parametrize("few", [True, False])
+def test_the_library_is_asked_for_lines_where_a_table_is_short_or_was_walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool
+) -> None:
+    """Of a byte of a table it makes a row of 37 bytes, and there is no end to that."""
+    unit = _unit(_address() + b"\xf0" * 10_000 + END)
+    image = _elf([(".text.k", b"K" * 16), (".debug_line", unit)])
+    path = tmp_path / "made.ncu-rep"
+    path.write_bytes(_report(made.field(4, image)))
+    monkeypatch.setattr(ReadBudget, "SPARE", 100_000)
+    if not few:
+        monkeypatch.setattr(images, "_FEW_LINES", 1000)
+    assert images.read_code(path).has_bounded_lines == few
