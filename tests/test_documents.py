@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from profkit.diagnosis.document import diagnosis_document
 from profkit.diagnosis.launches import judged, with_lines
 from profkit.records.store import json_safe
 from profkit.reports.reader import read_report
-from profkit.show.views.diagnosis import diagnosis_document
 from tests.conftest import ROOT, committed
 from tests.documents import SCHEMAS, held, is_valid, validator
 from tests.found import find_files

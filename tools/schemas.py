@@ -15,168 +15,28 @@ from typing import Any, Literal, TypedDict, get_args, get_type_hints
 
 import msgspec
 
-from profkit.diagnosis.launches import HotLine, NvidiaRule
-from profkit.diagnosis.rule import SourceShare
+from profkit.diagnosis.document import DiagnosisDocument
 from profkit.evidence.claims import ClaimsDocument
 from profkit.evidence.compare import Compared
 from profkit.evidence.gate import GateReport
 from profkit.evidence.ladder import LaddersDocument, SummaryDocument
 from profkit.evidence.noise import HistoryDocument, NoiseDocument
+from profkit.evidence.stream import StreamedDocument
 from profkit.evidence.tables import ColumnsDocument, QueryDocument
 from profkit.files import write_text
-from profkit.measure.capture import CapturedEntry
-from profkit.measure.check import Check
-from profkit.measure.cuda.device import Gpu
-from profkit.measure.cuda.library import GraphLaunch
-from profkit.measure.ladder import BuildDocument, ListedVariant
-from profkit.measure.variants.toolchain import Inspection
-from profkit.model.launch import Missing
-from profkit.model.scenario import Expectation
-from profkit.model.whatif import CounterChange
+from profkit.measure.capture import CaptureDocument
+from profkit.measure.check import CheckDocument
+from profkit.measure.ladder import BuildDocument, ListDocument
+from profkit.measure.targets import BenchDocument
+from profkit.measure.variants.problem import NewDocument
+from profkit.measure.variants.toolchain import DoctorDocument
+from profkit.model.whatif import WhatifDocument
 from profkit.program.change import TriagesDocument
 from profkit.program.document import TriageDocument
-from profkit.records.ablation import AblationRecord
+from profkit.records.ablation import AblateDocument
 from profkit.records.record import Record
 from profkit.records.store import Document
-from profkit.reports.frame import ReportFile
-
-
-class TimedRow(TypedDict):
-    """One variant or reference at a case; timing as a run record has it."""
-
-    name: str
-    backend: str | None
-    launches: list[GraphLaunch]
-    timing: dict[str, Any]
-
-
-class AblatedRun(TypedDict):
-    """What each cause costs a variant at a case."""
-
-    variant: str
-    case: str
-    problem: str
-    ablation: AblationRecord
-
-
-class AblateDocument(TypedDict):
-    """What `profkit ablate --json` prints."""
-
-    schema: Literal["profkit.ablate/1"]
-    runs: list[AblatedRun]
-
-
-class BenchDocument(TypedDict):
-    """What `profkit bench --json` prints: case -> what was timed, and on which GPU."""
-
-    schema: Literal["profkit.bench/1"]
-    gpu: dict[str, Any]
-    gpus: dict[str, Gpu]
-    cases: dict[str, list[TimedRow]]
-
-
-class CaptureDocument(TypedDict):
-    """What `profkit capture --json` prints."""
-
-    schema: Literal["profkit.capture/1"]
-    kernels: list[CapturedEntry]
-
-
-class CheckDocument(TypedDict):
-    """What `profkit check --json` prints."""
-
-    schema: Literal["profkit.check/1"]
-    checks: list[Check]
-
-
-class NearBorderEntry(TypedDict):
-    """The verdict that is nearly as true."""
-
-    other: str
-    margin: float
-
-
-# In the form for keys that are words of Python.
-FindingEntry = TypedDict(
-    "FindingEntry",
-    {
-        "rule": str,
-        "status": str,
-        "cause": str,
-        "gain": float | None,
-        "expect": Expectation | None,
-        "evidence": dict[str, float | None],
-        "where": tuple[SourceShare, ...],
-        "try": str,
-        "note": bool,
-    },
-)
-
-
-class TogetherEntry(TypedDict):
-    """Two findings whose gains multiply, priced at once."""
-
-    rules: list[str]
-    gain: float | None
-    expect: Expectation
-
-
-class LaunchEntry(TypedDict):
-    """One launch and the verdict on it; SI, shares from 0 to 1, null where not known."""
-
-    report: str
-    index: int
-    kernel: str
-    device: str | None
-    cc: str | None
-    grid: list[int] | None
-    block: list[int] | None
-    variant: str | None
-    case: str | None
-    status: str
-    time_s: float | None
-    bound: str
-    limiter: str | None
-    because: str
-    near_border: NearBorderEntry | None
-    headroom: float | None
-    saves_s: float | None
-    metrics: dict[str, float | None]
-    findings: list[FindingEntry]
-    together: TogetherEntry | None
-    missing: tuple[Missing, ...]
-    ncu_rules: tuple[NvidiaRule, ...]
-    lines: tuple[HotLine, ...]
-
-
-class DiagnosisDocument(TypedDict):
-    """What `profkit diagnose --json` prints: files, and launches with verdict and findings."""
-
-    schema: Literal["profkit.diagnosis/1"]
-    reports: list[ReportFile]
-    launches: list[LaunchEntry]
-
-
-class DoctorDocument(TypedDict):
-    """What `profkit doctor --json` prints."""
-
-    schema: Literal["profkit.doctor/1"]
-    findings: list[Inspection]
-
-
-class ListDocument(TypedDict):
-    """What `profkit list --json` prints."""
-
-    schema: Literal["profkit.list/1"]
-    variants: list[ListedVariant]
-
-
-class NewDocument(TypedDict):
-    """What `profkit new --json` prints."""
-
-    schema: Literal["profkit.new/1"]
-    folder: str
-    files: list[str]
+from profkit.tune.run import TuneDocument
 
 
 class ProfileDocument(TypedDict):
@@ -184,65 +44,6 @@ class ProfileDocument(TypedDict):
 
     schema: Literal["profkit.profile/1"]
     runs: list[Record]
-
-
-class StreamedDocument(TypedDict):
-    """What `profkit diagnose --history DIR --json` prints."""
-
-    schema: Literal["profkit.streamed/1"]
-    reports: int
-    known: int
-    launches: int
-    not_ok: list[str]
-
-
-class TrialEntry(TypedDict):
-    """A trial of a search: its configuration and what was said of it."""
-
-    config: dict[str, Any]
-    number: int
-    name: str
-    said: dict[str, Any]
-
-
-class TuneDocument(TypedDict):
-    """What `profkit tune --json` prints: how a search ended; with counts of its trials."""
-
-    schema: Literal["profkit.tune/1"]
-    variant: str
-    problem: str
-    case: str
-    gpu: dict[str, Any]
-    space: dict[str, list[Any]]
-    possible: int
-    refused_by_arithmetic: dict[str, Any]
-    ended: str
-    seconds: float
-    champion: TrialEntry
-    default: TrialEntry
-    times: dict[str, Any]
-    keep: bool
-    because: str
-    steered: bool
-    output: str
-    history: str
-
-
-class WhatifAnswer(TypedDict):
-    """What one run is expected to become."""
-
-    case: str | None
-    time_s: float | None
-    expect: Expectation
-
-
-class WhatifDocument(TypedDict):
-    """What `profkit whatif SUBJECT CHANGES --json` prints."""
-
-    schema: Literal["profkit.whatif/1"]
-    variant: str
-    changes: tuple[CounterChange, ...]
-    answers: list[WhatifAnswer]
 
 
 FOLDER = Path(__file__).parents[1] / "profkit" / "schemas"

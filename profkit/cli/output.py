@@ -19,6 +19,7 @@ from profkit.show.text.escape import csv_text, escaped
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from profkit.records.store import Document
     from profkit.show.text.blocks import Block
 
 
@@ -87,17 +88,14 @@ def print_json(document: Any) -> None:
     print(dumps(json_safe(document), indent=1, allow_nan=False))
 
 
-def print_json_rows(document: Mapping[str, Any], name: str, rows: Iterable[Any]) -> None:
+def print_json_rows(document: Document, name: str, rows: Iterable[Document]) -> None:
     """Print a document whose last key is a list of rows that are made one by one, a line for each."""
-    from profkit.records.store import json_safe
-
-    before = {key: value for key, value in document.items() if key != name}
-    head = dumps(json_safe(before), indent=1, allow_nan=False).removesuffix("\n}")
+    before = {key: value for key, value in document.to_json().items() if key != name}
+    head = dumps(before, indent=1, allow_nan=False).removesuffix("\n}")
     print(head, f",\n {dumps(name)}: [", sep="", end="")
     for n, row in enumerate(rows):
-        print(
-            "," if n else "", dumps(row, separators=(",", ":"), allow_nan=False), sep="\n  ", end=""
-        )
+        line = dumps(row.to_json(), separators=(",", ":"), allow_nan=False)
+        print("," if n else "", line, sep="\n  ", end="")
     print("\n ]\n}")
 
 

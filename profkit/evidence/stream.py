@@ -15,7 +15,7 @@ from typing import Any
 from profkit.diagnosis import verdict  # noqa: F401 - here, so that fresh forks have the rules already
 from profkit.evidence.history import History
 from profkit.evidence.tables import HistoryLaunch, HistoryReport, HistoryRow, launch_rows
-from profkit.records.store import digest
+from profkit.records.store import Document, digest
 from profkit.reports.cluster import each_report
 from profkit.reports.frame import Part
 from profkit.reports.reader import prepare_child, read_large, read_part, read_what_is_left
@@ -30,6 +30,26 @@ class Streamed:
     launches: int  # how many diagnosed launches they hold
     known: int  # how many were in the history already
     not_ok: tuple[HistoryReport, ...]  # those that could not be read whole
+
+
+class StreamedDocument(
+    Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.streamed/1"
+):
+    """What `profkit diagnose --history DIR --json` prints."""
+
+    reports: int = 0
+    known: int = 0
+    launches: int = 0
+    not_ok: tuple[str, ...] = ()
+
+
+def streamed_document(done: Streamed) -> StreamedDocument:
+    return StreamedDocument(
+        reports=done.reports,
+        known=done.known,
+        launches=done.launches,
+        not_ok=tuple(file.path for file in done.not_ok),
+    )
 
 
 def stream_reports(

@@ -163,6 +163,14 @@ class CapturedEntry(Document, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()  # what else there is to know
 
 
+class CaptureDocument(
+    Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.capture/1"
+):
+    """What `profkit capture --json` prints."""
+
+    kernels: tuple[CapturedEntry, ...] = ()
+
+
 def capture_program(
     command: Sequence[str], output: Path, options: CaptureOptions, echo: BinaryIO | None = None
 ) -> list[CapturedEntry]:

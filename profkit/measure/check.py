@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from profkit.measure.cuda import device, library
 from profkit.measure.data import POISON, Arena, Data, place_arena
 from profkit.measure.variants.problem import Problem
+from profkit.records.store import Document
 
 if TYPE_CHECKING:
     from profkit.measure.data import Array, Bytes
@@ -143,6 +144,12 @@ class Check:
     def max_abs(self) -> float | None:
         """The largest absolute error of all cases; None if none was judged."""
         return max((c.max_abs for c in self.cases if c.max_abs is not None), default=None)
+
+
+class CheckDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.check/1"):
+    """What `profkit check --json` prints."""
+
+    checks: tuple[Check, ...] = ()
 
 
 def summed_check(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> Check:

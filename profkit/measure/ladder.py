@@ -106,6 +106,12 @@ class ListedVariant:
     missing: str = ""  # what this machine lacks to compile and run it; empty: nothing
 
 
+class ListDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.list/1"):
+    """What `profkit list --json` prints."""
+
+    variants: tuple[ListedVariant, ...] = ()
+
+
 def listing(
     places: Places, problem: str | None = None
 ) -> tuple[list[ListedVariant], list[ProfkitError]]:

@@ -12,6 +12,8 @@ from itertools import chain
 from math import isnan, prod
 from pathlib import Path
 
+import msgspec
+
 from profkit.errors import ProfkitError
 from profkit.files import list_folder
 from profkit.measure import data
@@ -29,7 +31,7 @@ from profkit.measure.variants.toolchain import kept_json
 from profkit.measure.variants.variants import Variant
 from profkit.records.parts import LaunchShape, Timing
 from profkit.records.record import Record, parse_record
-from profkit.records.store import JsonObject, from_json
+from profkit.records.store import Document, JsonObject, from_json
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,23 @@ def build_target(target: Target, arch: str | None = None) -> tuple[list[Build], 
     support = variants.read_variant(build.SUPPORT)
     *builds, tools = build.compile_variants([*target.variants, support], [arch], target.folder)
     return builds, build.need_library(tools)
+
+
+class TimedRow(Document, frozen=True, kw_only=True):
+    """One variant or reference at a case; timing as a run record has it."""
+
+    name: str = ""
+    backend: str | None = None
+    launches: tuple[GraphLaunch, ...] = ()
+    timing: JsonObject = msgspec.field(default_factory=dict)
+
+
+class BenchDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.bench/1"):
+    """What `profkit bench --json` prints: case -> what was timed, and on which GPU."""
+
+    gpu: JsonObject = msgspec.field(default_factory=dict)
+    gpus: dict[str, Gpu] = msgspec.field(default_factory=dict)
+    cases: dict[str, tuple[TimedRow, ...]] = msgspec.field(default_factory=dict)
 
 
 @dataclass
@@ -209,16 +228,16 @@ def with_timing(record: Record, run: TargetRun) -> Record:
     return replace(record, timing=from_json(Timing, times) if times else None)
 
 
-def timed_rows(run: TargetRun, case: str) -> list[JsonObject]:
+def timed_rows(run: TargetRun, case: str) -> tuple[TimedRow, ...]:
     """Everything that was timed at a case: name, backend of a reference, launches and timing."""
     rows = []
     for name in (*run.builds, *run.target.references):
         if timed := timing_of(run, name, case):
             launches = run.measured.launches.get((name, case), ())
             backend = _backend(run.target.problem, launches) if name not in run.builds else None
-            plain = [asdict(launch) for launch in launches]
-            rows.append({"name": name, "backend": backend, "launches": plain, "timing": timed})
-    return rows
+            row = TimedRow(name=name, backend=backend, launches=tuple(launches), timing=timed)
+            rows.append(row)
+    return tuple(rows)
 
 
 def _backend(problem: Problem, launches: Sequence[GraphLaunch]) -> str | None:

@@ -27,6 +27,7 @@ from profkit.model.scenario import (
     expectation,
     modelled_speedup,
 )
+from profkit.records.store import Document
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
 
@@ -95,6 +96,16 @@ class Expected:
     case: str | None  # of the variant; of a report, its kernel
     time_s: float  # under ncu, before
     expect: Expectation
+
+
+class WhatifDocument(
+    Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.whatif/1"
+):
+    """What `profkit whatif SUBJECT CHANGES --json` prints."""
+
+    variant: str = ""
+    changes: tuple[CounterChange, ...] = ()
+    answers: tuple[Expected, ...] = ()
 
 
 def parse_changes(text: str) -> tuple[CounterChange, ...]:

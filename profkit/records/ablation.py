@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from profkit.records.store import Document
+
 
 class Refusal(msgspec.Struct, frozen=True):
     """One cause that could not be removed alone, and why."""
@@ -100,3 +102,20 @@ class AblationRecord(msgspec.Struct, frozen=True):
 
     def to_json(self) -> Any:
         return msgspec.to_builtins(self)
+
+
+class AblatedRun(Document, frozen=True, kw_only=True):
+    """What each cause costs a variant at a case."""
+
+    variant: str = ""
+    case: str = ""
+    problem: str = ""
+    ablation: AblationRecord | None = None
+
+
+class AblateDocument(
+    Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.ablate/1"
+):
+    """What `profkit ablate --json` prints."""
+
+    runs: tuple[AblatedRun, ...] = ()

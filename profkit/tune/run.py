@@ -14,6 +14,8 @@ from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from profkit.errors import ProfkitError
 from profkit.files import copy_file, is_file
 from profkit.measure import targets
@@ -25,7 +27,7 @@ from profkit.measure.variants import toolchain
 from profkit.records.header import Header
 from profkit.records.parts import RecordedReport
 from profkit.records.record import write_record
-from profkit.records.store import JsonObject, digest, json_safe
+from profkit.records.store import Document, JsonObject, digest, json_safe
 from profkit.tune.result import Basis, FinalMeasurement
 from profkit.tune.search import Search, SearchOutcome, open_study
 from profkit.tune.steer import directions, known_metrics
@@ -127,6 +129,55 @@ def _measure(runner: Runner, champion: Trial, default: Trial) -> FinalMeasuremen
     )
 
 
+class TrialEntry(Document, frozen=True, kw_only=True):
+    """A trial of a search: its configuration and what was said of it."""
+
+    config: JsonObject = msgspec.field(default_factory=dict)
+    number: int = 0
+    name: str = ""
+    said: JsonObject = msgspec.field(default_factory=dict)
+
+
+class ChampionEntry(TrialEntry, frozen=True, kw_only=True):
+    """The trial that the search ended with."""
+
+    flags: tuple[str, ...] = ()
+    source: str = ""
+
+
+class TuneDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.tune/1"):
+    """What `profkit tune --json` prints: how a search ended."""
+
+    variant: str = ""
+    problem: str = ""
+    case: str = ""
+    gpu: JsonObject = msgspec.field(default_factory=dict)
+    space: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    possible: int = 0
+    refused_by_arithmetic: dict[str, int] = msgspec.field(default_factory=dict)
+    distinct: int = 0  # trials that are no other's double
+    outcomes: dict[str, int] = msgspec.field(default_factory=dict)  # how many trials ended so
+    refused: dict[str, int] = msgspec.field(default_factory=dict)  # why -> how many trials
+    ended: str = ""
+    lost: tuple[str, ...] = ()
+    seconds: float = nan
+    seed: int = 0
+    champion: ChampionEntry = ChampionEntry()
+    default: TrialEntry = TrialEntry()
+    anchor: str | None = None
+    no_anchor: Any = None
+    no_counters: Any = None
+    comparison: Any = None
+    times: JsonObject = msgspec.field(default_factory=dict)
+    keep: bool = False
+    because: str = ""
+    importances: dict[str, float] = msgspec.field(default_factory=dict)
+    steered: bool = False
+    steering: JsonObject | None = None
+    output: str = ""
+    history: str = ""
+
+
 @dataclass(frozen=True)
 class SearchResult:
     task: Task
@@ -134,51 +185,55 @@ class SearchResult:
     outcome: SearchOutcome
     final: Conclusion  # the champion, and the decision
 
-    def to_json(self) -> JsonObject:
+    def describe(self) -> TuneDocument:
         study, final = self.study, self.final
-        measured = final.measured
-        document: JsonObject = {
-            "schema": "profkit.tune/1",
-            "variant": self.task.variant.id,
-            "problem": self.task.problem.name,
-            "case": self.task.case,
-            "gpu": asdict(measured.gpu) if measured.gpu else {},
-            "space": {m: list(v) for m, v in self.task.space.values.items()},
-            "possible": len(self.task.possible),
-            "refused_by_arithmetic": dict(self.task.refused),
-            **counts(study),
-            "ended": self.outcome.why,
-            "lost": self.outcome.lost,
-            "seconds": self.outcome.seconds,
-            "seed": SEED,
-            "champion": {
-                **self._trial(final.champion),
-                "flags": final.champion.config.flags,
-                "source": final.champion.source,
-            },
-            "default": self._trial(final.default),
-            "anchor": Basis.from_json(study.noted("basis")).reference,
-            "no_anchor": study.noted("no_anchor"),
-            "no_counters": study.noted("no_counters"),
-            "comparison": measured.comparison,
-            "times": {name: _brief(t) for name, t in measured.times.items()},
-            "keep": final.keep,
-            "because": final.because,
-            "importances": study.importances(),
-            "steered": self.task.options.profile,
-            "steering": steering(study.trials()),
-        }
-        plain: JsonObject = json_safe(document)
-        return plain
+        measured, best = final.measured, self._describe_trial(final.champion)
+        trials = [trial for trial in study.trials() if trial.outcome != "repeated"]
+        refused = [trial for trial in trials if trial.outcome == "refused"]
+        return TuneDocument(
+            variant=self.task.variant.id,
+            problem=self.task.problem.name,
+            case=self.task.case,
+            gpu=asdict(measured.gpu) if measured.gpu else {},
+            space={macro: list(values) for macro, values in self.task.space.values.items()},
+            possible=len(self.task.possible),
+            refused_by_arithmetic=dict(self.task.refused),
+            distinct=sum(trial.counts for trial in study.trials()),
+            outcomes=dict(Counter(trial.outcome for trial in trials)),
+            refused=dict(Counter(str(trial.result.kind) for trial in refused)),
+            ended=self.outcome.why,
+            lost=tuple(self.outcome.lost),
+            seconds=self.outcome.seconds,
+            seed=SEED,
+            champion=ChampionEntry(
+                config=best.config,
+                number=best.number,
+                name=best.name,
+                said=best.said,
+                flags=final.champion.config.flags,
+                source=final.champion.source,
+            ),
+            default=self._describe_trial(final.default),
+            anchor=Basis.from_json(study.noted("basis")).reference,
+            no_anchor=study.noted("no_anchor"),
+            no_counters=study.noted("no_counters"),
+            comparison=measured.comparison,
+            times={name: _brief(times) for name, times in measured.times.items()},
+            keep=final.keep,
+            because=final.because,
+            importances=study.importances(),
+            steered=self.task.options.profile,
+            steering=steering(study.trials()),
+        )
 
-    def _trial(self, trial: Trial) -> JsonObject:
+    def _describe_trial(self, trial: Trial) -> TrialEntry:
         kept = {k: v for k, v in trial.result.to_json().items() if k != "launches"}
-        return {
-            "config": trial.config.named,
-            "number": trial.number,
-            "name": self.task.name(trial.config),
-            "said": kept,
-        }
+        return TrialEntry(
+            config=trial.config.named,
+            number=trial.number,
+            name=self.task.name(trial.config),
+            said=kept,
+        )
 
 
 def _brief(times: Times) -> JsonObject:
@@ -314,16 +369,6 @@ def trials_frame(study: Study) -> DataFrame:
         elif name not in space.values or name in space.numeric:
             table[name] = pd.to_numeric(table[name], errors="coerce")
     return table
-
-
-def counts(study: Study) -> JsonObject:
-    """How many trials came to what, and why those that were refused were."""
-    trials = study.trials()
-    return {
-        "distinct": sum(t.counts for t in trials),
-        "outcomes": dict(Counter(t.outcome for t in trials if t.outcome != "repeated")),
-        "refused": dict(Counter(str(t.result.kind) for t in trials if t.outcome == "refused")),
-    }
 
 
 def steering(trials: Sequence[Trial]) -> JsonObject:

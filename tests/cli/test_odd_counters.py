@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profkit.diagnosis.document import diagnosis_document
 from profkit.diagnosis.launches import judged, judged_rows
 from profkit.diagnosis.verdict import judge_launch
 from profkit.evidence.compare import compare_sides
@@ -32,7 +33,7 @@ from profkit.show import plots
 from profkit.show.text.blocks import to_markdown
 from profkit.show.text.escape import csv_text
 from profkit.show.text.terminal import console, to_text
-from profkit.show.views.diagnosis import brief_diagnosis, diagnosis_blocks, diagnosis_document
+from profkit.show.views.diagnosis import brief_diagnosis, diagnosis_blocks
 from tests.conftest import ROOT
 from tests.reports.made import METRICS, report, result
 
@@ -77,7 +78,7 @@ def show_everywhere(reports: Reports) -> dict[str, Any]:
     to_markdown(blocks)
     brief_diagnosis(rows)
     csv_text(reports.launches)
-    return diagnosis_document(reports.files, launches)
+    return diagnosis_document(reports.files, launches).to_json()
 
 
 def test_any_value_of_any_metric_is_judged() -> None:

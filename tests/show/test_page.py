@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from profkit.diagnosis.document import diagnosis_document
 from profkit.diagnosis.launches import NvidiaRule, judged_rows
 from profkit.errors import ProfkitError
 from profkit.evidence import counters as changes
@@ -23,7 +24,7 @@ from profkit.reports.figures import share
 from profkit.reports.frame import Part, ReportFile, Reports
 from profkit.show import page as pages
 from profkit.show.text.escape import escaped
-from profkit.show.views.diagnosis import diagnosis_document, headline
+from profkit.show.views.diagnosis import headline
 from tests.conftest import ROOT
 from tests.show.conftest import HOSTILE, Made
 
@@ -141,7 +142,7 @@ def test_the_numbers_are_those_of_the_json(made: Made) -> None:
     run = made(rule="dram-bandwidth")
     read = Read(pages.render(NONE, [run]).html)
     (launch,) = read.payload()["launches"]
-    said = diagnosis_document((), [run])["launches"][0]["metrics"]
+    said = diagnosis_document((), [run]).to_json()["launches"][0]["metrics"]
     names = [metric["name"] for metric in read.payload()["metrics"]]
     listed = zip(names, launch["values"], strict=True)
     assert {name: value for name, value in listed if value is not None} == said

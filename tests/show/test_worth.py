@@ -9,6 +9,7 @@ from math import inf, isnan, nan
 
 import pytest
 
+from profkit.diagnosis.document import diagnosis_document
 from profkit.diagnosis.launches import Judged, Row, judged, judged_rows
 from profkit.diagnosis.rule import Diagnosis, Finding, Together
 from profkit.diagnosis.rules import ALL
@@ -18,7 +19,7 @@ from profkit.reports import figures
 from profkit.reports.reader import read_report
 from profkit.show.launch import PageRow, row_summary
 from profkit.show.text import words
-from profkit.show.views.diagnosis import brief_diagnosis, diagnosis, diagnosis_document, headline
+from profkit.show.views.diagnosis import brief_diagnosis, diagnosis, headline
 from tests.conftest import committed, others
 
 from .conftest import Made
@@ -60,7 +61,7 @@ def wrong_words(row: Row) -> Iterator[str]:
         yield f"saves {row.saved}, said: {text}"
     if run.top and row.saved > row.total * most(run.top) * (1 + 1e-9):
         yield f"saves {row.saved} of {row.total} by {run.top.rule}, at most {run.top.gain}"
-    document = diagnosis_document([], [run])["launches"][0]["saves_s"]
+    document = diagnosis_document([], [run]).to_json()["launches"][0]["saves_s"]
     if len(row.launches) == 1 and (document or 0.0) != row.saved:
         yield f"JSON {document}, row {row.saved}"
     everything = f"{brief_diagnosis([row])} {diagnosis(row, 1, row.total)}"

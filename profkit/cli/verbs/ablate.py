@@ -66,15 +66,19 @@ def ablate_chosen(target: Target, folder: Path) -> int:
 
 def _show_records(records: Sequence[Record]) -> int:
     from profkit.cli.output import print_blocks
-    from profkit.records.ablation import AblationRecord
+    from profkit.records.ablation import AblateDocument, AblatedRun, AblationRecord
     from profkit.show.views.ablation import ablation_blocks
 
     rows = []
     for record in records:
-        row = {"variant": record.variant, "case": record.case, "problem": record.problem}
-        rows.append({**row, "ablation": AblationRecord.of_record(record.ablation)})
-    document = {"schema": "profkit.ablate/1", "runs": rows}
-    print_blocks(ablation_blocks(records), document)
+        row = AblatedRun(
+            variant=record.variant,
+            case=record.case,
+            problem=record.problem,
+            ablation=AblationRecord.of_record(record.ablation),
+        )
+        rows.append(row)
+    print_blocks(ablation_blocks(records), AblateDocument(runs=tuple(rows)))
     return options.DONE
 
 

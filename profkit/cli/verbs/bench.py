@@ -44,7 +44,7 @@ def time_variants(
     from profkit.cli.output import print_blocks, print_json, spinner
     from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
     from profkit.measure import pipeline, targets
-    from profkit.measure.targets import timed_rows
+    from profkit.measure.targets import BenchDocument, timed_rows
     from profkit.show.views import measured
 
     names, at = named_or_all(variant, every), targets.Places(kernels, build_dir)
@@ -60,14 +60,15 @@ def time_variants(
     say_gpus(run.measured)
     by_case = {c: timed_rows(run, c) for c in target.cases}
     # Everything of a case is timed on one GPU.
-    used = {case: asdict(gpu) for (_, case), gpu in run.measured.gpus.items()}
-    document = {"gpu": run.measured.gpu or {}, "gpus": used, "cases": by_case}
+    used = {case: gpu for (_, case), gpu in run.measured.gpus.items()}
     if options.FORM.json:
-        print_json({"schema": "profkit.bench/1", **document})
+        gpu = asdict(run.measured.gpu) if run.measured.gpu else {}
+        print_json(BenchDocument(gpu=gpu, gpus=used, cases=by_case))
     for name, rows in by_case.items():
         if rows and not options.FORM.json:
-            gpu = used.get(name, {})
-            print_blocks(measured.timed_case(name, gpu, rows, target.references))
+            gpu = asdict(used[name]) if name in used else {}
+            plain = [row.to_json() for row in rows]
+            print_blocks(measured.timed_case(name, gpu, plain, target.references))
     return say_faults(run, run.measured.checks_json())
 
 

@@ -71,7 +71,7 @@ def capture_kernels(
                 kernels, build.build_dir(resolve_path(output), build_dir), progress
             )
     rows = [kernel.to_json() for kernel in kernels]
-    print_blocks(measured.captured(rows), {"schema": "profkit.capture/1", "kernels": rows})
+    print_blocks(measured.captured(rows), capture.CaptureDocument(kernels=tuple(kernels)))
     return _say_next(kernels, output)
 
 

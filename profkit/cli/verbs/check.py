@@ -57,6 +57,7 @@ def check_variants(
     from profkit.cli.output import print_blocks, refuse, spinner
     from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
     from profkit.measure import pipeline, targets
+    from profkit.measure.check import CheckDocument
     from profkit.measure.sanitize import sanitized
     from profkit.show.views import measured
 
@@ -78,7 +79,8 @@ def check_variants(
             sanitized(run, progress)
     say_gpus(run.measured)
     checks = run.measured.checks_json()
-    print_blocks(measured.checks(checks), {"schema": "profkit.check/1", "checks": checks})
+    document = CheckDocument(checks=tuple(run.measured.checks.values()))
+    print_blocks(measured.checks(checks), document)
     return say_faults(run, checks)
 
 

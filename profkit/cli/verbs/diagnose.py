@@ -128,7 +128,7 @@ def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
     from profkit.cli import output
     from profkit.cli.launches import expand_patterns
     from profkit.evidence.history import History
-    from profkit.evidence.stream import stream_reports
+    from profkit.evidence.stream import stream_reports, streamed_document
 
     paths, complete = expand_patterns(reports)
     with output.progress("reading") as step:
@@ -141,9 +141,7 @@ def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
     left = f"{done.known} known already, {len(done.not_ok)} not read whole"
     output.note(f"{history}: {added}, {left}")
     if options.FORM.json:
-        counts = {"reports": done.reports, "known": done.known, "launches": done.launches}
-        not_ok = [file.path for file in done.not_ok]
-        output.print_json({"schema": "profkit.streamed/1", **counts, "not_ok": not_ok})
+        output.print_json(streamed_document(done))
     return 0 if complete and not done.not_ok else options.COULD_NOT
 
 
@@ -155,13 +153,15 @@ def _show(chosen: Chosen, top: int | None, lines: int | None, every: bool, each:
 
     launches = chosen.launches
     if options.FORM.json:
+        from profkit.diagnosis.document import diagnosis_document, launch_entry
+
         if top is not None:
             worst = chain.from_iterable(row.launches for row in judged_rows(launches)[:top])
             kept = set(map(id, worst))
             launches = [run for run in launches if id(run) in kept]
         launches = launches if lines == 0 else with_lines(launches, lines, lines or 0)
-        document = views.diagnosis_document(chosen.reports.files, ())
-        output.print_json_rows(document, "launches", map(views.launch_entry, launches))
+        document = diagnosis_document(chosen.reports.files, ())
+        output.print_json_rows(document, "launches", map(launch_entry, launches))
     elif table := judged_rows(launches, every=each):
         detailed = table if every else table[: top or DETAILS]
         if lines != 0:

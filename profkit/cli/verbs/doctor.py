@@ -20,7 +20,8 @@ def examine_machine() -> int:
     from profkit.measure.variants import toolchain as examiner
     from profkit.show.views import measured
 
-    findings = [asdict(f) for f in examiner.examine()]
-    print_blocks(measured.examined(findings), {"schema": "profkit.doctor/1", "findings": findings})
-    missing = any(finding["status"] == "missing" for finding in findings)
+    findings = examiner.examine()
+    document = examiner.DoctorDocument(findings=tuple(findings))
+    print_blocks(measured.examined([asdict(finding) for finding in findings]), document)
+    missing = any(finding.status == "missing" for finding in findings)
     return options.BAD if missing else options.DONE

@@ -32,6 +32,6 @@ def list_variants(
 
     listed, problems = ladder.listing(targets.Places(kernels, build_dir, artifacts), problem)
     rows = [asdict(variant) for variant in listed]
-    print_blocks(measured.variants_table(rows), {"schema": "profkit.list/1", "variants": rows})
+    print_blocks(measured.variants_table(rows), ladder.ListDocument(variants=tuple(listed)))
     say_each(problems)
     return options.COULD_NOT if problems else options.DONE

@@ -24,6 +24,7 @@ import typer
 
 from profkit.cli import options, sources
 from profkit.cli.pictures import import_plots
+from profkit.diagnosis.document import diagnosis_document
 from profkit.diagnosis.launches import Judged, judged, judged_rows, launch_lines, with_lines
 from profkit.errors import ProfkitError, needing
 from profkit.files import is_folder, is_there, reading_only, resolve_path
@@ -34,7 +35,7 @@ from profkit.records.store import json_safe
 from profkit.reports.isolated import ROOM
 from profkit.reports.reader import load_reports, read_some
 from profkit.show.text.escape import escaped
-from profkit.show.views.diagnosis import FINDINGS, ROWS, brief_diagnosis, diagnosis_document
+from profkit.show.views.diagnosis import FINDINGS, ROWS, brief_diagnosis
 from profkit.show.views.explain import explain
 from profkit.show.views.triage import triaged
 
@@ -226,7 +227,7 @@ class Answers:
         lined = with_lines([row.shown for row in table[:ROWS]])
         first = [row.replaced(row.shown, run) for row, run in zip(table, lined, strict=False)]
         text = brief_diagnosis([*first, *table[ROWS:]], [*self._calls(lined[:1])])
-        kernels = json_safe(diagnosis_document((), lined)["launches"])
+        kernels = json_safe(diagnosis_document((), lined).launches)
         for kernel in kernels:
             kernel["report"] = self._relative(kernel["report"])
             fires = [f for f in kernel["findings"] if f["status"] == "fires"][:FINDINGS]

@@ -31,7 +31,7 @@ def new_folder(
 
     written = problems.new_problem(problem, language, kernels or Path("kernels"))
     folder = written[0].parent
-    document = {"schema": "profkit.new/1", "folder": folder, "files": written}
+    document = problems.NewDocument(folder=folder, files=tuple(written))
     print_blocks(measured.written(folder, written), document)
     place = f" --kernels {kernels}" if kernels else ""
     if not options.FORM.json:

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import structs
 
 from profkit.cli import options
 from profkit.errors import ProfkitError, install_extra, needing
 from profkit.files import write_text
 
 if TYPE_CHECKING:
-    from profkit.tune.run import SearchResult
+    from profkit.tune.run import SearchResult, TuneDocument
 
 Case = Annotated[
     str | None,
@@ -94,15 +95,15 @@ def tune_variant(
             task.stop()
         progress("writing")
         written = _write(result, output or at.artifacts_dir() / "tune" / task.subject)
-    print_blocks(views.ended(written), written)
+    print_blocks(views.ended(written.to_json()), written)
     if not options.FORM.json:
         lost = (ProfkitError(line, "the others went on") for line in result.outcome.lost)
         say_each(lost, quiet=options.FORM.quiet)
-        print(f"written to {written['output']}")
+        print(f"written to {written.output}")
     return options.DONE
 
 
-def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
+def _write(result: SearchResult, folder: Path) -> TuneDocument:
     from profkit.cli.pictures import import_plots
     from profkit.show.views import measured as views
 
@@ -110,12 +111,12 @@ def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
     from profkit.tune import run
 
     folder.mkdir(parents=True, exist_ok=True)
-    summary, frame = result.to_json(), run.trials_frame(result.study)
+    document, frame = result.describe(), run.trials_frame(result.study)
     run.champion_record(result, folder)
     kept = _history(frame, folder)
     pictures: dict[str, Callable[[], Any]] = {
         "history.png": lambda: plots.search_history(frame),
-        "importance.png": lambda: plots.search_importance(summary["importances"]),
+        "importance.png": lambda: plots.search_importance(document.importances),
         "parallel.png": lambda: plots.search_parallel(frame, list(result.task.space.macros)),
         "resources.png": lambda: plots.search_resources(frame),
     }
@@ -128,8 +129,10 @@ def _write(result: SearchResult, folder: Path) -> dict[str, Any]:
         else:
             plots.save(picture, folder / name)
             drawn.append(name)
-    write_text(folder / "profile_summary.md", views.search_summary(summary, frame, drawn))
-    return {**summary, "output": str(folder), "history": str(kept)}
+    write_text(
+        folder / "profile_summary.md", views.search_summary(document.to_json(), frame, drawn)
+    )
+    return structs.replace(document, output=str(folder), history=str(kept))
 
 
 def _history(frame: Any, folder: Path) -> Path:

@@ -55,7 +55,7 @@ def estimate_change(
     artifacts: options.Artifacts = options.ARTIFACTS,
 ) -> int:
     from profkit.cli.output import print_blocks, refuse
-    from profkit.model.whatif import parse_changes
+    from profkit.model.whatif import WhatifDocument, parse_changes
     from profkit.show.views.comparison import answers
 
     if _is_report(subject):
@@ -68,8 +68,8 @@ def estimate_change(
     else:
         refuse({"--kernel": kernel}, "not of a variant", "--case CASE chooses its launches")
         name, counts, expected = _expect_of_variant(subject, changes, case, artifacts)
-    document = {"variant": name, "changes": counts, "answers": expected}
-    print_blocks(answers(name, counts, expected), {"schema": "profkit.whatif/1", **document})
+    document = WhatifDocument(variant=name, changes=tuple(counts), answers=tuple(expected))
+    print_blocks(answers(name, counts, expected), document)
     return options.DONE
 
 

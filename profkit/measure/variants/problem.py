@@ -21,9 +21,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
+
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.files import is_file, is_there, read_bytes, write_text
 from profkit.measure.languages.language import known_languages
+from profkit.records.store import Document
 
 Case = Any  # whatever the problem says
 
@@ -172,6 +175,13 @@ def templates() -> dict[str, str]:
     known = {language.name.lower(): language.suffix for language in known_languages()}
     template_of = {name: f"{name}{suffix}.tmpl" for name, suffix in known.items()}
     return {name: template for name, template in template_of.items() if template in names}
+
+
+class NewDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.new/1"):
+    """What `profkit new --json` prints."""
+
+    folder: Path = msgspec.field(default_factory=Path)
+    files: tuple[Path, ...] = ()
 
 
 def new_problem(name: str, language: str, kernels: Path) -> list[Path]:

@@ -35,6 +35,7 @@ from profkit.measure import ncu_output
 from profkit.measure.cuda import device
 from profkit.measure.languages.language import known_languages, package_version
 from profkit.measure.process import Tool
+from profkit.records.store import Document
 
 _VERSION = {
     "nvcc": re.compile(r"release [\d.]+, V(\d+(?:\.\d+)+)"),
@@ -120,6 +121,14 @@ class Inspection:
     status: Literal["ok", "missing", "warning"]
     detail: str
     advice: str = ""  # what to do about it; empty when ok
+
+
+class DoctorDocument(
+    Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.doctor/1"
+):
+    """What `profkit doctor --json` prints."""
+
+    findings: tuple[Inspection, ...] = ()
 
 
 def examine() -> list[Inspection]:

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from math import isfinite, nan
 from os.path import basename
-from typing import Any
 
 from profkit.diagnosis.launches import HotLine, Judged, NvidiaRule, Row
-from profkit.diagnosis.rule import Finding, Together
+from profkit.diagnosis.rule import Finding
 from profkit.records.paths import FULL
-from profkit.records.store import json_safe, plain
 from profkit.reports import figures
-from profkit.reports.frame import ReportFile
 from profkit.show.text import blocks, words
 from profkit.show.text.blocks import Block, Columns, TextSpan, Words, grid, on_lines
 from profkit.show.text.escape import escaped, middle, short
@@ -357,54 +353,3 @@ def _hot_lines(lines: Sequence[HotLine]) -> blocks.Grid:
 
 def _place(line: HotLine) -> str:
     return f"{basename(line.file)}:{line.line}" if line.file else "SASS"
-
-
-SCHEMA = "profkit.diagnosis/1"
-
-
-# In this order; what the keys are is in tools/schemas.py.
-_LAUNCH = (
-    "report index kernel device cc grid block variant case status time_s bound limiter because "
-    "near_border headroom saves_s metrics findings together missing ncu_rules lines"
-).split()
-_FINDING = "rule status cause gain expect evidence where try note".split()
-
-
-def diagnosis_document(files: Iterable[ReportFile], launches: Sequence[Judged]) -> dict[str, Any]:
-    """Return the document as plain lists and dicts, in a fixed order of keys."""
-    entries = [launch_entry(run) for run in launches]
-    return {"schema": SCHEMA, "reports": plain(list(files)), "launches": entries}
-
-
-def launch_entry(run: Judged) -> dict[str, Any]:
-    """Return one launch of the document. Of metrics it has those that were collected."""
-    diagnosis, border = run.diagnosis, run.diagnosis.near_border
-    values = vars(run) | vars(diagnosis)
-    values |= {
-        "time_s": json_safe(run.time),
-        "near_border": {"other": border.other, "margin": border.margin} if border else None,
-        "headroom": json_safe(diagnosis.headroom),
-        "saves_s": json_safe(diagnosis.saves(run.time)),
-        "metrics": _collected(run.values),
-        "findings": [_finding_entry(finding) for finding in diagnosis.findings],
-        "together": _together_entry(diagnosis.together),
-        "ncu_rules": [replace(r, speedup=json_safe(r.speedup)) for r in run.nvidia],
-    }
-    return plain({key: values[key] for key in _LAUNCH})
-
-
-def _finding_entry(finding: Finding) -> dict[str, Any]:
-    values = vars(finding) | {
-        "gain": json_safe(finding.gain),
-        "evidence": _collected(finding.evidence),
-        "try": finding.advice,
-    }
-    return {key: values[key] for key in _FINDING}
-
-
-def _together_entry(both: Together | None) -> dict[str, Any] | None:
-    return vars(both) | {"gain": json_safe(both.gain)} if both else None
-
-
-def _collected(values: Mapping[str, float | None]) -> dict[str, float | None]:
-    return {name: value for name, value in values.items() if value is not None and isfinite(value)}
