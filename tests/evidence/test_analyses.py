@@ -54,15 +54,15 @@ def claims(evidence: Evidence) -> list:
 
 def test_without_records_only_arithmetic_is_decided(tmp_path):
     judged = claims(Evidence(tmp_path))
-    assert {j.claim.name for j in judged if not j.claim.needs} == ARITHMETIC | OF_THE_GRID
+    assert {j.name for j in judged if not j.needs} == ARITHMETIC | OF_THE_GRID
     for one in judged:
-        if one.claim.needs:
-            assert one.outcome == "undecided", one.claim.name
-            assert one.answer.collect[0].startswith("profkit profile --variant ")
-        elif one.claim.name in OF_THE_GRID:
-            assert one.outcome in ("holds", "fails") or one.claim.name in OPEN, one.answer.because
+        if one.needs:
+            assert one.outcome == "undecided", one.name
+            assert one.collect[0].startswith("profkit profile --variant ")
+        elif one.name in OF_THE_GRID:
+            assert one.outcome in ("holds", "fails") or one.name in OPEN, one.because
         else:
-            assert one.outcome == "fails", one.claim.name
+            assert one.outcome == "fails", one.name
 
 
 def made_run(need: str, seed: int) -> Run:
@@ -99,16 +99,16 @@ def made_run(need: str, seed: int) -> Run:
 
 
 def test_with_records_every_claim_decides(tmp_path):
-    needs = sorted({n for j in claims(Evidence(tmp_path)) for n in j.claim.needs})
+    needs = sorted({n for j in claims(Evidence(tmp_path)) for n in j.needs})
     runs = {tuple(need.split(".")): made_run(need, i) for i, need in enumerate(needs)}
     for one in claims(Evidence(tmp_path, runs)):
-        decided = one.outcome in ("holds", "fails") or one.claim.name in OPEN
-        assert decided, (one.claim.name, one.error, one.answer)
+        decided = one.outcome in ("holds", "fails") or one.name in OPEN
+        assert decided, (one.name, one.because)
 
 
 @pytest.mark.parametrize("missing", ["cycles", "shared_ld_conflicts", "stall_long_scoreboard"])
 def test_a_metric_that_is_missing_leaves_its_claims_undecided(tmp_path, missing):
-    needs = sorted({n for j in claims(Evidence(tmp_path)) for n in j.claim.needs})
+    needs = sorted({n for j in claims(Evidence(tmp_path)) for n in j.needs})
     runs = {}
     for i, need in enumerate(needs):
         run = made_run(need, i)
@@ -116,9 +116,9 @@ def test_a_metric_that_is_missing_leaves_its_claims_undecided(tmp_path, missing)
         runs[tuple(need.split("."))] = run
     judged = claims(Evidence(tmp_path, runs))
     assert all(j.outcome != "errored" for j in judged)
-    blind = [j for j in judged if j.outcome == "undecided" and j.claim.name not in OPEN]
+    blind = [j for j in judged if j.outcome == "undecided" and j.name not in OPEN]
     assert blind
-    assert all(missing in j.answer.because for j in blind)
+    assert all(missing in j.because for j in blind)
 
 
 def test_the_gate_that_nothing_can_meet_is_told_not_asked(tmp_path):
@@ -132,8 +132,8 @@ def test_the_gate_that_nothing_can_meet_is_told_not_asked(tmp_path):
 
 def test_every_question_is_decided_on_the_committed_records():
     judged = claims(Evidence(ROOT / "artifacts"))
-    assert [(j.claim.name, j.error) for j in judged if j.outcome == "errored"] == []
-    assert {j.claim.name for j in judged if j.outcome == "undecided"} == OPEN
+    assert [(j.name, j.because) for j in judged if j.outcome == "errored"] == []
+    assert {j.name for j in judged if j.outcome == "undecided"} == OPEN
     assert sum(j.outcome in ("holds", "fails") for j in judged) >= 50
 
 
@@ -143,9 +143,9 @@ QUESTIONS = [f for f in FILES if "@claim" in f.read_text("utf-8")]
 @pytest.mark.parametrize("file", QUESTIONS, ids=lambda f: f.stem)
 def test_every_question_says_what_an_l4_would_change(file):
     (found,) = verify_claim_files([file], Evidence(ROOT / "artifacts"))
-    computed = [line for j in found.claims if j.answer for line in j.answer.computed]
+    computed = [line for j in found.claims for line in j.computed]
     assert [line for line in computed if line.startswith("L4")], "Answer.elsewhere(...)"
-    assert all(j.claim.who for j in found.claims)
+    assert all(j.who for j in found.claims)
 
 
 def test_a_causal_ratio_without_an_interval_is_not_taken_for_a_good_one(monkeypatch):
