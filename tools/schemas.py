@@ -103,7 +103,7 @@ def make_schema(name: str, types: Iterable[Any], about: str = "") -> dict[str, A
         parts["Header"] = {"type": ["object", "null"]}
     for kind in _documents_in(Document):
         if kind.__name__ in parts:
-            _keep_printed(parts[kind.__name__])
+            _keep_printed(kind, parts[kind.__name__])
     either = refs[0] if len(refs) == 1 else {"anyOf": list(refs)}
     named = {"type": "object", "properties": {"schema": {"const": name}}, "required": ["schema"]}
     return {
@@ -122,12 +122,14 @@ def _documents_in(kind: type[Document]) -> Iterator[type[Document]]:
         yield from _documents_in(part)
 
 
-def _keep_printed(part: dict[str, Any]) -> None:
-    """Leave out what no document shows; each of the other keys is always written."""
+def _keep_printed(kind: type[Document], part: dict[str, Any]) -> None:
+    """Leave out what no document shows; each other key is always written, but for what is UNSET."""
     properties = part["properties"]
     for key in [key for key, of in properties.items() if of.get("unprinted")]:
         del properties[key]
-    part["required"] = list(properties)
+    fields = msgspec.structs.fields(kind)
+    absent = {field.encode_name for field in fields if field.default is msgspec.UNSET}
+    part["required"] = [key for key in properties if key not in absent]
 
 
 def _referenced_parts(refs: Iterable[Any], parts: dict[str, Any]) -> dict[str, Any]:

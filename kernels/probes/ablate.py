@@ -189,7 +189,7 @@ def _ablate_probe(
         call(device.new_stream())
         device.synchronize()
     text = Path(item.ptx).read_text()
-    record = measure_call(
+    record, _ = measure_call(
         main, buffers.reset, text, conditions, lambda what: tell(begin=what), beside
     )
     return msgspec.to_builtins(record)

@@ -8,22 +8,18 @@ cannot be told.
 
 from __future__ import annotations
 
-import functools
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from profkit.files import read_text
 from profkit.records.ablation import (
     AblationRecord,
     AblationVerdict,
     MeasuredAblation,
     Refusal,
     Shape,
+    read_causes,
 )
 
 # Rounds differ by less than this; below, nobody would change a kernel for it.
@@ -95,11 +91,6 @@ class Case:
         """Whether threads ask for more bytes than most of what DRAM can carry."""
         moved = self.seen.get("stored_bytes", 0.0) + self.seen.get("loaded_bytes", 0.0)
         return bool(self.dram) and moved / self.seconds >= _DRAM_FULL * self.dram
-
-
-@functools.cache
-def read_causes() -> Mapping[str, Any]:
-    return tomllib.loads(read_text(Path(__file__).with_name("causes.toml")))
 
 
 def judge_record(record: AblationRecord, sms: int, dram: float) -> AblationRecord:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
 import msgspec
@@ -45,8 +46,11 @@ def measure_call(
     on: Conditions,
     say: Say,
     beside: Calls | None = None,
-) -> AblationRecord:
-    """Ablate one call. Without PTX only its launch is varied; `beside`: calls timed in turns."""
+) -> tuple[AblationRecord, Times]:
+    """Ablate one call, whose own times are returned too; `beside`: calls timed in turns with it.
+
+    Without PTX only its launch is varied.
+    """
     began = time.monotonic()
     lab, prepared, others = Lab(call, reset, on), Prepared(), beside or {}
     module = code = spans = None
@@ -87,7 +91,8 @@ def measure_call(
         seconds=time.monotonic() - began,
         others={name: median(times[name].warm) for name in others},
     )
-    return judge_record(record, on.gpu.sms, on.gpu.dram_bandwidth)
+    judged = judge_record(record, on.gpu.sms, on.gpu.dram_bandwidth)
+    return judged, replace(base, cold=cold.cold)
 
 
 def _describe_base(base: Times, on: Conditions) -> AblationRecord:

@@ -29,8 +29,10 @@ from profkit.measure.targets import Target, TargetRun, build_target, record_of
 from profkit.measure.variants import build
 from profkit.measure.variants.build import Build
 from profkit.records.ablation import AblationRecord
+from profkit.records.parts import Timing
 from profkit.records.paths import place_for
 from profkit.records.record import Record, amend_record, read_record, write_record
+from profkit.records.store import from_json
 
 ROUNDS = 30, 60  # in turns, each about a millisecond of launches
 _MODULE = "profkit.ablation.server"
@@ -49,9 +51,10 @@ def ablate_target(target: Target, progress: Progress) -> Iterator[Record]:
             raise built.failure
         for case in target.cases:
             began = time.monotonic()
-            found = _ablate_case(target, built, support, case, progress)
+            found, timing = _ablate_case(target, built, support, case, progress)
             found = msgspec.structs.replace(found, seconds=time.monotonic() - began)
-            yield replace(record_of(run, built.variant.id, case), ablation=found.to_json())
+            record = record_of(run, built.variant.id, case)
+            yield replace(record, timing=timing, ablation=found.to_json())
 
 
 def keep_ablation(record: Record, artifacts: Path) -> Path:
@@ -61,7 +64,8 @@ def keep_ablation(record: Record, artifacts: Path) -> Path:
         before = read_record(file)
         same_gpu = record_gpu(before) == record_gpu(record)
         if same_gpu and not before.stale(record.source_hash or ""):
-            amend_record(replace(before, ablation=record.ablation))
+            timing = before.timing or record.timing
+            amend_record(replace(before, ablation=record.ablation, timing=timing))
             return file
     write_record(file, record)
     return file
@@ -73,7 +77,7 @@ def record_gpu(record: Record) -> str | None:
 
 def _ablate_case(
     target: Target, built: Build, support: Path, case: str, progress: Progress
-) -> AblationRecord:
+) -> tuple[AblationRecord, Timing | None]:
     with temporary_folder(target.folder) as place:
         task = Task(
             problem=str(target.problem.path.parent),
@@ -102,7 +106,9 @@ def _keep_ptx(built: Build, folder: Path, place: Path) -> str | None:
     return str(file)
 
 
-def run_task(task: Task, place: Path, name: str, progress: Progress) -> AblationRecord:
+def run_task(
+    task: Task, place: Path, name: str, progress: Progress
+) -> tuple[AblationRecord, Timing | None]:
     """Start processes until one ends: each begins without what the one before was lost to."""
     known = {ablation.id for ablation in list_ablations()}
     refused = dict(task.refused)
@@ -115,7 +121,8 @@ def run_task(task: Task, place: Path, name: str, progress: Progress) -> Ablation
             answer = msgspec.json.decode(read_bytes(answer_of(file)), type=Answer)
             if answer.record is None:
                 raise ProfkitError(f"{name}: {answer.message}", answer.hint)
-            return answer.record
+            timing = from_json(Timing, answer.timing) if answer.timing else None
+            return answer.record, timing
         said = _read_log(log_of(file))
         begun = [word for word in said if word in known]
         if not begun or begun[-1] in refused:

@@ -6,6 +6,7 @@ beside the task; the answer is a file beside it.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable
@@ -20,11 +21,10 @@ from profkit.ablation.measurement import measure_call
 from profkit.ablation.task import Answer, Task, answer_of, log_of
 from profkit.errors import ProfkitError
 from profkit.files import open_log, read_bytes, read_text, write_bytes
-from profkit.measure import data
+from profkit.measure import bench, data
 from profkit.measure.cuda import device, library
 from profkit.measure.process import end_with_parent
 from profkit.measure.variants import problem
-from profkit.records.ablation import AblationRecord
 
 LOST = 3  # exit status: the GPU's context is gone, or a kernel hangs
 
@@ -39,7 +39,7 @@ def _serve_task(task_file: Path) -> int:
             log.flush()
 
         try:
-            answer = Answer(_measure_task(task, say))
+            answer = _measure_task(task, say)
         except Hung as error:
             say(f"hung: {error.message}")
             return LOST
@@ -54,7 +54,7 @@ def _serve_task(task_file: Path) -> int:
     return 0
 
 
-def _measure_task(task: Task, say: Callable[[str], None]) -> AblationRecord:
+def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
     say("inputs")
     loaded = problem.load_problem(Path(task.problem))
     here = data.prepare_data(loaded, task.case, 0, Path(task.build), task.grid)
@@ -80,7 +80,9 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> AblationRecord:
         refused=task.refused,
     )
     say("load")
-    return measure_call(call, lambda: arena.fill(here, arena.base), text, conditions, say)
+    reset = functools.partial(arena.fill, here, arena.base)
+    record, times = measure_call(call, reset, text, conditions, say)
+    return Answer(record, bench.timing(times))
 
 
 if __name__ == "__main__":

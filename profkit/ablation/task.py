@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -29,6 +30,7 @@ class Answer(msgspec.Struct, frozen=True):
     """What came of a task: a record, or an error in two lines."""
 
     record: AblationRecord | None = None
+    timing: dict[str, Any] | None = None  # of the call itself, as a run record has it
     message: str = ""
     hint: str = ""
 

@@ -8,7 +8,7 @@ from math import isfinite, nan
 import msgspec
 
 from profkit.diagnosis.launches import Dims, HotLine, Judged, NvidiaRule
-from profkit.diagnosis.rule import Diagnosis, Finding, SourceShare, Together
+from profkit.diagnosis.rule import Diagnosis, Finding, Measured, SourceShare, Together
 from profkit.model.launch import Missing
 from profkit.model.scenario import Expectation
 from profkit.records.store import Document
@@ -36,6 +36,8 @@ class FindingEntry(Document, frozen=True, kw_only=True):
     where: tuple[SourceShare, ...] = ()
     advice: str = msgspec.field(default="", name="try")
     note: bool = False
+    # Where an ablation lies beside the report.
+    measured: Measured | msgspec.UnsetType = msgspec.UNSET
 
 
 class TogetherEntry(Document, frozen=True, kw_only=True):
@@ -129,6 +131,7 @@ def finding_entry(finding: Finding) -> FindingEntry:
         where=finding.where,
         advice=finding.advice,
         note=finding.note,
+        measured=finding.measured or msgspec.UNSET,
     )
 
 

@@ -18,6 +18,7 @@ from profkit.errors import ProfkitError
 from profkit.files import expand_home, is_file
 from profkit.model.launch import Launch, is_impossible
 from profkit.model.scenario import Estimate
+from profkit.records.record import Record, record_beside
 from profkit.reports import figures
 from profkit.reports.frame import frame_rows, without_attrs
 from profkit.reports.metrics import CATALOGUE
@@ -156,9 +157,20 @@ def _of_part(part: Part) -> Iterator[Judged]:
     for _, launch, rule, title, message, speedup, scope in part.rules:
         known = speedup if isfinite(speedup) else None
         rules.setdefault(launch, []).append(NvidiaRule(rule, title, message, known, scope))
+    record = record_beside(part.file.path)
     for run, values in zip(part.launches(), part.metrics(), strict=True):
         nvidia = tuple(rules.get(run["launch"], ()))
-        yield _judged(run, values, judge_launch(run), nvidia)
+        diagnosis = judge_launch(run)
+        if record and record.ablation:
+            diagnosis = _add_measured(diagnosis, record, run.get("device"))
+        yield _judged(run, values, diagnosis, nvidia)
+
+
+def _add_measured(diagnosis: Diagnosis, record: Record, device: str | None) -> Diagnosis:
+    from profkit.diagnosis.ablated import add_measured, find_ablation
+
+    found = find_ablation(record, device)
+    return add_measured(diagnosis, found) if found else diagnosis
 
 
 def _judged(

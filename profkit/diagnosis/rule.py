@@ -45,6 +45,18 @@ class Producer:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What came of taking a finding's cause away and timing what is left."""
+
+    ablation: str
+    title: str  # what was taken away: `shared bank conflicts`
+    gain: float  # the speed-up, and the ends of its interval
+    low: float | None
+    high: float | None
+    reachable: bool  # whether a fix could get there; else the gain is only a bound
+
+
+@dataclass(frozen=True)
 class Finding:
     """What a rule says about one launch."""
 
@@ -64,10 +76,20 @@ class Finding:
     # The unit is at what it can reach with the problem's own work: only less work helps.
     at_roof: bool = False
     explains: tuple[str, ...] = ()  # limiters that it can be the cause of in this launch
+    measured: Measured | None = None  # `profkit ablate` did, and its record lies beside the report
+
+    @property
+    def reached(self) -> float | None:
+        """The speed-up that was measured and that a fix could reach; None: not measured."""
+        if self.measured and self.measured.reachable:
+            return self.measured.gain
+        return None
 
     @property
     def worth(self) -> float:
-        """The speed-up to rank by: what to expect, else the bound; 1 at a roof or without either."""
+        """The speed-up to rank by: measured, expected, else the bound; 1 at a roof or without any."""
+        if self.reached is not None:
+            return self.reached
         if self.at_roof:
             return 1.0
         return self.expect.gain if self.expect else self.gain or 1.0
@@ -209,6 +231,8 @@ class Diagnosis:
         0 at a roof; NaN when the duration is not known or that finding has no expectation: what
         another finding promises is not said of this one.
         """
+        if self.top and self.top.reached is not None:
+            return time * (1 - 1 / max(self.top.reached, 1.0))
         if self.top is None or (self.top.expect is None and not self.top.at_roof):
             return nan
         return time * (1 - 1 / max(self.top.expect.gain, 1.0)) if self.top.expect else 0.0 * time

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from profkit.files import read_text
 from profkit.records.store import Document
+
+
+@functools.cache
+def read_causes() -> Mapping[str, Mapping[str, Any]]:
+    """How each rule's cause is measured: the groups of causes.toml, each rule -> by what."""
+    return tomllib.loads(read_text(Path(__file__).with_name("causes.toml")))
 
 
 class Refusal(msgspec.Struct, frozen=True):

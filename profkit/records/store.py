@@ -35,7 +35,10 @@ Unprinted = Annotated[T, msgspec.Meta(extra_json_schema={"unprinted": True})]
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Anything that is printed as JSON: each field is a key, in this order; null where not known."""
+    """Anything that is printed as JSON: each field is a key, in this order; null where not known.
+
+    A key that is UNSET is left out.
+    """
 
     def to_json(self) -> JsonObject:
         """Return plain values under the keys of the document."""
@@ -44,7 +47,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
         if config.tag_field is not None:
             document[config.tag_field] = config.tag
         for field in _printed_fields(type(self)):
-            document[field.encode_name] = json_safe(getattr(self, field.name))
+            value = getattr(self, field.name)
+            if value is not msgspec.UNSET:
+                document[field.encode_name] = json_safe(value)
         return document
 
 

@@ -4,11 +4,15 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
 from typer.testing import CliRunner
 
 from profkit.cli.app import app
+from profkit.diagnosis.ablated import add_measured
+from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.records.ablation import AblationRecord
 
 ROOT = Path(__file__).parents[2]
@@ -37,18 +41,64 @@ def test_every_probe_was_measured_and_few_are_wrong() -> None:
     assert sum(answer == "wrong" for answer in answers.values()) <= 3
 
 
-def test_diagnose_shows_what_was_measured_beside_what_is_expected(tmp_path: Path) -> None:
+def put_beside(folder: Path, **changed: Any) -> Path:
     """The report of stage2 with an ablation in the record next to it: that of a probe, for its form."""
     record = json.loads((ROOT / "artifacts/stage2.B.json").read_text())
-    record["ablation"] = ablations.read_records()["transpose-conflict"]
-    (tmp_path / "stage2.B.json").write_text(json.dumps(record))
-    shutil.copy(ROOT / "artifacts/stage2.B.ncu-rep", tmp_path)
-    shown = CliRunner().invoke(app, ["diagnose", str(tmp_path / "stage2.B.ncu-rep")]).stdout
-    words = " ".join(shown.split())
-    assert "Measured by taking it away: stage2.B" in words
-    assert "shared-bank-conflicts: without shared bank conflicts 1.74x (measured); expect" in words
-    plain = CliRunner().invoke(app, ["diagnose", str(ROOT / "artifacts/stage2.B.ncu-rep")]).stdout
-    assert "taking it away" not in plain
+    record["ablation"] = ablations.read_records()["transpose-conflict"] | changed
+    (folder / "stage2.B.json").write_text(json.dumps(record))
+    return Path(shutil.copy(ROOT / "artifacts/stage2.B.ncu-rep", folder))
+
+
+def diagnose(*words: str) -> str:
+    return " ".join(CliRunner().invoke(app, ["diagnose", *words]).stdout.split())
+
+
+def test_diagnose_shows_what_was_measured_beside_what_is_expected(tmp_path: Path) -> None:
+    gpu = json.loads(diagnose(str(ROOT / "artifacts/stage2.B.ncu-rep"), "--json"))
+    report = put_beside(tmp_path, gpu=gpu["launches"][0]["device"])
+    shown = diagnose(str(report))
+    assert "measured 1.74x without shared bank conflicts; expect" in shown
+    assert "1.74x measured" in shown
+    (launch,) = json.loads(diagnose(str(report), "--json"))["launches"]
+    first = launch["findings"][0]
+    assert (first["rule"], first["measured"]["ablation"]) == (
+        "shared-bank-conflicts",
+        "conflict-free",
+    )
+    assert launch["saves_s"] == pytest.approx(
+        launch["time_s"] * (1 - 1 / first["measured"]["gain"])
+    )
+    assert not any("measured" in finding for finding in gpu["launches"][0]["findings"])
+
+
+def test_what_was_measured_on_another_gpu_or_of_several_kernels_is_not_shown(
+    tmp_path: Path,
+) -> None:
+    assert "measured 1.74x" not in diagnose(str(put_beside(tmp_path, gpu="NVIDIA L4")))
+    gpu = json.loads(diagnose(str(tmp_path / "stage2.B.ncu-rep"), "--json"))["launches"][0][
+        "device"
+    ]
+    several = put_beside(tmp_path, gpu=gpu, kernels=["a", "b"])
+    assert "measured 1.74x" not in diagnose(str(several))
+
+
+def test_what_a_fix_was_measured_to_reach_leads_and_a_bound_never_does() -> None:
+    rows = ablations.read_records()["transpose-conflict"]
+    found = AblationRecord.of_record(rows)
+    assert found is not None
+    bound = next(row for row in found.measured if not row.reachable)
+    gains = {"shared-bank-conflicts": 1.1, bound.rules[0]: 9.0, "tail-effect": 2.0}
+    findings = [Finding(rule, "fires", rule, gain=gain) for rule, gain in gains.items()]
+    for gain, order in ((1.3, [0, 1, 2]), (1.0, [1, 2, 0])):
+        measured = [
+            msgspec.structs.replace(row, gain=gain if row.reachable else 50.0)
+            for row in found.measured
+        ]
+        of = msgspec.structs.replace(found, measured=tuple(measured))
+        ranked = add_measured(Diagnosis("memory", None, "", tuple(findings)), of).findings
+        assert [f.rule for f in ranked] == [list(gains)[at] for at in order]
+        assert ranked[order.index(1)].measured is not None
+        assert ranked[order.index(1)].worth == 9.0, "a bound is shown and does not rank"
 
 
 def test_a_recorded_ablation_is_shown_as_text(tmp_path: Path) -> None:

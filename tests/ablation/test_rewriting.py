@@ -144,8 +144,8 @@ def test_a_refusal_says_four_things() -> None:
 
 
 def test_every_ablation_has_its_words_rules_and_probes() -> None:
-    from profkit.ablation.judge import read_causes
     from profkit.diagnosis.rules import ALL
+    from profkit.records.ablation import read_causes
 
     known = {rule.id for rule in ALL}
     probes = {path.stem.split("_")[0] for path in find_files(ROOT / "kernels/probes", "**/*.cu")}
@@ -157,6 +157,8 @@ def test_every_ablation_has_its_words_rules_and_probes() -> None:
         assert set(ablation.probes) <= probes, ablation.id
         assert set(ablation.rules) <= named, ablation.id
     assert named <= known
+    causes = {rule.id for rule in ALL if not rule.note and not rule.otherwise}
+    assert causes <= named, "explain says of each cause what measures it, or why nothing does"
 
 
 @pytest.mark.nvcc

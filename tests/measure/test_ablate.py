@@ -30,6 +30,12 @@ def test_each_cause_is_taken_away_and_kept_with_the_run(machine: Machine) -> Non
     assert record["schema"] == "profkit.run/1"
     assert record["ablation"] == found
     assert ablate("--recorded") == found
+    assert record["timing"]["l2"]["warm"]["median"] == found["base"]
+    other = machine.root / "again"
+    assert ablate("--artifacts", str(other))["base"]
+    before, after = (machine.recorded("B") / "v1.json", *other.rglob("v1*.json"))
+    compared = profkit("compare", str(before), str(after), "--anyway").stdout
+    assert "no timing" not in compared, "an ablation's run was timed, as any other"
 
 
 def test_every_refusal_says_four_things(machine: Machine) -> None:

@@ -91,6 +91,20 @@ def test_index_and_reference_hold_everything() -> None:
         assert f"## {name}\n" in written or f"| `{name}` |" in written
 
 
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ("shared-bank-conflicts", "which a fix could reach: conflict-free"),
+        ("long-scoreboard", "bounds the gain: hits-l1 and hits-l2"),
+        ("tail-effect", "sees it from how the launch runs"),
+        ("xu-pipe", "counts instructions: xu"),
+        ("dispatch-stall", "does not measure it: ptxas decides"),
+    ],
+)
+def test_a_rule_says_which_ablation_measures_it(rule: str, says: str) -> None:
+    assert says in " ".join(to_text(explain(rule).blocks(), console(width=200)).split())
+
+
 def test_the_committed_reference_is_current() -> None:
     page = ROOT / "profkit" / "REFERENCE.md"
     assert page.read_text("utf-8") == to_markdown(reference()), "make readme writes it anew"

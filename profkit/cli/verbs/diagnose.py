@@ -16,7 +16,7 @@ profkit diagnose runs/ --csv runs.csv --parquet runs.parquet
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,8 +28,6 @@ from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
     from profkit.cli.launches import Chosen
-    from profkit.diagnosis.launches import Judged
-    from profkit.show.text.blocks import Block
 
 DETAILS = 3
 _LEFT = "it has a row in the table reports; profkit query 'SELECT * FROM reports' shows all"
@@ -171,8 +169,7 @@ def _show(chosen: Chosen, top: int | None, lines: int | None, every: bool, each:
         if options.FORM.brief:
             output.print_plain(views.brief_diagnosis([*detailed, *table[len(detailed) :]]))
         else:
-            found = views.diagnosis_blocks(table, detailed, full=every)
-            output.print_blocks(chain(found, _show_measured([row.shown for row in detailed])))
+            output.print_blocks(views.diagnosis_blocks(table, detailed, full=every))
 
 
 def _annotate(chosen: Chosen, form: str) -> None:
@@ -185,15 +182,3 @@ def _annotate(chosen: Chosen, form: str) -> None:
     pairs = zip(rows, lined, strict=True)
     rows = [row.replaced(row.shown, run) for row, run in pairs]
     print(WRITERS[form](annotate_launches(rows)), end="")
-
-
-def _show_measured(runs: Sequence[Judged]) -> Iterator[Block]:
-    """What was measured of the findings, by taking causes away: beside what is expected of them."""
-    from profkit.records.record import record_beside
-
-    for run in runs:
-        record = record_beside(run.report)
-        if record and record.ablation:
-            from profkit.show.views.ablation import measured_blocks
-
-            yield from measured_blocks(record, run.diagnosis.findings)

@@ -132,7 +132,19 @@ def expect(expectation: Expectation) -> str:
 
 
 def worth(finding: Finding) -> str:
-    """Return what a fix is worth: "expect 1.85x (1.4 to 2.2), at most 3.1x", "at the hardware limit"."""
+    """Return what a fix is worth: "expect 1.85x (1.4 to 2.2), at most 3.1x", "at the hardware limit".
+
+    What was measured by taking the cause away comes first: "measured 1.53x; expect 1.85x ...".
+    """
+    measured = finding.measured
+    if measured is None:
+        return _expected(finding)
+    kind = "measured" if measured.reachable else "measured at most"
+    without = f"{kind} {speedup(measured.gain)} without {measured.title}"
+    return f"{without}; {_expected(finding).removesuffix(f'; {ABLATE}')}"
+
+
+def _expected(finding: Finding) -> str:
     if finding.at_roof:
         return "at the hardware limit"
     if finding.expect is None:
@@ -164,6 +176,8 @@ def top(finding: Finding | None) -> str:
     """Return the same in a table: "1.85x (1.4 to 2.2)", "2.6x to 8.9x"; "" for no finding."""
     if finding is None:
         return ""
+    if finding.reached is not None:
+        return f"{speedup(finding.reached)} measured"
     hope = finding.expect
     if hope is None:
         return worth(finding)

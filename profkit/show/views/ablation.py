@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from profkit.records.ablation import AblationRecord, MeasuredAblation, Refusal
 from profkit.records.record import Record
 from profkit.reports import figures
 from profkit.show.text.blocks import Block, Grid, Heading, TextLine, TextSpan
-
-if TYPE_CHECKING:
-    from profkit.diagnosis.rule import Finding
 
 _NOTHING = "nothing-to-take-away"
 _CLOSE = 1.02  # gains below are within what rounds differ by
@@ -23,25 +19,6 @@ def ablation_blocks(records: Sequence[Record]) -> Iterator[Block]:
         found = AblationRecord.of_record(record.ablation)
         if found:
             yield from _show_ablation(f"{record.variant}.{record.case}", found)
-
-
-def measured_blocks(record: Record, findings: Sequence[Finding]) -> Iterator[Block]:
-    """Yield the findings of a launch that an ablation measured, with what was expected of them."""
-    from profkit.show.text.words import worth
-
-    found = AblationRecord.of_record(record.ablation)
-    if found is None:
-        return
-    lines = []
-    for finding in findings:
-        for row in found.measured:
-            if finding.status == "fires" and finding.rule in row.rules:
-                kind = "measured" if row.reachable else "at most, measured"
-                text = f"without {row.title} {figures.speedup(row.gain)} ({kind}); {worth(finding)}"
-                lines.append(TextLine(text, finding.rule))
-    if lines:
-        yield Heading(f"Measured by taking it away: {record.variant}.{record.case}, {found.gpu}", 2)
-        yield from lines
 
 
 def _show_ablation(name: str, found: AblationRecord) -> Iterator[Block]:

@@ -22,6 +22,7 @@ from profkit.program.rules import BY_ID as STEP_RULES
 from profkit.program.rules import RULES as OF_STEPS
 from profkit.program.rules import Example, StepRule, list_words
 from profkit.program.triage import triage_timeline
+from profkit.records.ablation import read_causes
 from profkit.records.paths import FULL
 from profkit.reports.figures import speedup
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
@@ -181,6 +182,7 @@ def _rule(rule: Rule) -> Parts:
         "What people do about it": (rule.advice,),
         f"Measured on {pages.measured_on()}": _measured(rule),
         "What fixing it is worth": _worth(rule),
+        "What measures it": _ablations(rule),
         "What decides": (*map(_threshold, pages.decides(rule)), *page.thresholds),
         "False alarms": page.false_alarms,
         "An example that fires": (
@@ -193,6 +195,27 @@ def _rule(rule: Rule) -> Parts:
         "Can be the cause behind the limiter": (", ".join(rule.explains),) * bool(rule.explains),
         "Official page": (TextSpan(page.official, "link"),),
     }
+
+
+# How each group of causes.toml is told of.
+_MEASURES = {
+    "measured": "`profkit ablate` takes it away and times the rest, which a fix could reach: {}",
+    "bound": "`profkit ablate` takes away more than a fix can, which bounds the gain: {}",
+    "launch": "`profkit ablate` sees it from how the launch runs: {}",
+    "counted": "`profkit ablate` counts instructions: {}",
+    "why": "`profkit ablate` does not measure it: {}",
+}
+
+
+def _ablations(rule: Rule) -> tuple[Words, ...]:
+    """Return which ablation measures a rule's cause, or why none does; nothing for a note."""
+    said = []
+    for group, causes in read_causes().items():
+        by = causes.get(rule.id)
+        if by is not None:
+            words = by if isinstance(by, str) else " and ".join(by)
+            said.append(_MEASURES[group].format(words))
+    return tuple(said)
 
 
 def _code(snippet: pages.Snippet | None) -> tuple[blocks.Code, ...]:

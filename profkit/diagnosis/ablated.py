@@ -1,0 +1,66 @@
+"""A verdict and the ablation beside its report  ->  what was measured, beside what is expected.
+
+A gain that was measured and that a fix can reach is worth more than one that is expected. What only
+bounds a gain is shown and never ranked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from profkit.diagnosis.rule import Diagnosis, Finding, Measured
+from profkit.diagnosis.verdict import NOTHING_TO_WIN
+from profkit.records.ablation import AblationRecord, MeasuredAblation
+from profkit.records.record import Record
+
+
+def find_ablation(record: Record | None, device: str | None) -> AblationRecord | None:
+    """A record's ablation, if it is of one kernel and of the GPU that the report is of."""
+    if record is None or record.ablation is None:
+        return None
+    found = AblationRecord.of_record(record.ablation)
+    if found is None or len(found.kernels) != 1:
+        return None  # of several kernels, none is as much faster as all of them together
+    if device and found.gpu and device != found.gpu:
+        return None
+    return found
+
+
+def add_measured(diagnosis: Diagnosis, found: AblationRecord) -> Diagnosis:
+    """The verdict with what was measured of its findings, which come in another order then."""
+    findings = []
+    for finding in diagnosis.findings:
+        row = _find_row(found.measured, finding.rule)
+        if row and finding.status == "fires":
+            finding = replace(finding, measured=_describe_row(row))  # noqa: PLW2901
+        findings.append(finding)
+    return replace(diagnosis, findings=tuple(sorted(findings, key=_rank_measured)))
+
+
+def _find_row(rows: Sequence[MeasuredAblation], rule: str) -> MeasuredAblation | None:
+    """What measures a rule: the largest gain that a fix can reach, else the largest bound."""
+    rows = [row for row in rows if rule in row.rules]
+    return max(rows, key=lambda row: (row.reachable, row.gain), default=None)
+
+
+def _describe_row(row: MeasuredAblation) -> Measured:
+    return Measured(
+        ablation=row.ablation,
+        title=row.title,
+        gain=row.gain,
+        low=row.low,
+        high=row.high,
+        reachable=row.reachable,
+    )
+
+
+def _rank_measured(finding: Finding) -> tuple[int, float]:
+    """Measured and worth it, then what is expected, then what was measured to bring nothing."""
+    if finding.status != "fires" or finding.note:
+        return 3, 0.0
+    if finding.reached is None:
+        return 1, 0.0
+    if finding.reached >= NOTHING_TO_WIN:
+        return 0, -finding.reached
+    return 2, -finding.reached
