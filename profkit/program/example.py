@@ -57,7 +57,15 @@ class BusyHost:
     function: str  # train.py(42): augment
 
 
-Part = Kernel | Copy | Wait | BusyHost
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """An operator that launches nothing."""
+
+    op: str
+    sizes: tuple[tuple[int, ...], ...]
+
+
+Part = Kernel | Copy | Wait | BusyHost | View
 
 
 class Recorder:
@@ -80,6 +88,8 @@ class Recorder:
                 self.add_copy(part)
             elif isinstance(part, Wait):
                 self.add_wait(part)
+            elif isinstance(part, View):
+                self.add_view(part)
             else:
                 self.add_host_work(part)
         mark = HostSpan("step", f"ProfilerStep#{number}", begin, self.clock, THREAD)
@@ -151,6 +161,12 @@ class Recorder:
         self.add_call("cudaStreamSynchronize", max(done, begin) + 2_000)
         if wait.op:
             self.spans.append(HostSpan("op", wait.op, begin, self.clock, THREAD))
+
+    def add_view(self, view: View) -> None:
+        """Take a part of a tensor."""
+        begin = self.clock
+        self.clock += 1_000
+        self.spans.append(HostSpan("op", view.op, begin, self.clock, THREAD, view.sizes))
 
     def add_host_work(self, work: BusyHost) -> None:
         """Let the host work."""

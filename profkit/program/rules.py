@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from profkit.judge.rule import Rule
-from profkit.program.example import BusyHost, Copy, Kernel, Part, Wait
-from profkit.program.findings import fusion, host, kernels, moves, optimizers, products
+from profkit.program.example import BusyHost, Copy, Kernel, Part, View, Wait
+from profkit.program.findings import fusion, host, kernels, moves, optimizers, products, redundant
 from profkit.program.findings.case import Case
 from profkit.program.findings.words import Words
 
@@ -39,6 +39,10 @@ TO_CHANNELS_LAST = (
 )
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
+DIRECT_COPY = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda, "
+    "std::array<char*, 2ul> >(int)"
+)
 PRODUCT = Kernel(name=GEMM, us=200.0)
 # What the host launches far faster than the GPU works, on the tensor cores, without a wait.
 LARGE_PRODUCTS = (PRODUCT,) * 10
@@ -86,6 +90,16 @@ ADD_ROWS = Kernel(
 FEW_BLOCKS = Kernel(name="my_softmax", us=1500.0, blocks=16)
 SLOW_SOFTMAX = Kernel(
     name=SOFTMAX, us=1500.0, op="aten::softmax", sizes=((8192, 8192),), types=("float",)
+)
+HALVES = ("c10::BFloat16", "c10::BFloat16")
+LOGITS = Kernel(
+    name=GEMM, us=900.0, op="aten::mm", sizes=((8192, 1024), (1024, 32000)), types=HALVES
+)
+LAST_POSITION = View(op="aten::select", sizes=((4, 2048, 32000),))
+CHOOSE = Kernel(name=SOFTMAX, us=10.0, op="aten::_softmax", sizes=((4, 32000),), types=HALVES)
+LOSS = Kernel(name=SOFTMAX, us=400.0, op="aten::_log_softmax", sizes=((8192, 32000),), types=HALVES)
+COPY_AGAIN = Kernel(
+    name=DIRECT_COPY, us=120.0, op="aten::copy_", sizes=((8192, 8192),) * 2, types=HALVES
 )
 NOT_COUNTED = Kernel(name="advance_kernel", us=1500.0)
 
@@ -231,7 +245,12 @@ ELEMENTWISE_CHAIN: StepRule = Rule(
         "again and again."
     ),
     advice="Compile the function that they are in, or write one kernel; cast each tensor once.",
-    checks=(fusion.find_autocasts, fusion.find_elementwise, fusion.find_casts),
+    checks=(
+        fusion.find_autocasts,
+        fusion.find_elementwise,
+        fusion.find_casts,
+        fusion.find_small_in_graphs,
+    ),
     fix=(
         "The replay puts one kernel in place of each run, which reads the run's inputs and writes "
         "its result; a cast of a tensor that was cast before goes."
@@ -296,6 +315,24 @@ KERNEL: StepRule = Rule(
     clear=(LARGE_PRODUCTS,),
     page=_page("kernel"),
 )
+REDUNDANT: StepRule = Rule(
+    id="redundant",
+    title="work is thrown away, or done again in each step",
+    meaning=(
+        "By sizes alone: a product whose result is sliced to an eighth or less before anything reads "
+        "it whole, with the elementwise kernels that carry it there; and copies that the program asks "
+        "for within the GPU, between tensors of one size and type."
+    ),
+    advice="Slice first and compute what is left; read data where they are instead of copying them.",
+    checks=(redundant.find_sliced_products, redundant.find_copies_on_device),
+    fix=(
+        "The replay leaves of a product the share that is used (four times that at worst), and of a "
+        "copy nothing (half at worst)."
+    ),
+    fires=((*LARGE_PRODUCTS, LOGITS, LAST_POSITION, CHOOSE), (*LARGE_PRODUCTS, *(COPY_AGAIN,) * 6)),
+    clear=((*LARGE_PRODUCTS, LOGITS, LOSS), (*LARGE_PRODUCTS, LOGITS, LAST_POSITION, LOSS)),
+    page=_page("redundant"),
+)
 HEALTHY: StepRule = Rule(
     id="healthy",
     title="the GPU computes nearly all the time, near what its kernels need",
@@ -337,6 +374,7 @@ RULES = (
     LAYOUT,
     ATOMICS,
     KERNEL,
+    REDUNDANT,
     HEALTHY,
     UNKNOWN,
 )
@@ -346,7 +384,7 @@ BY_ID = {rule.id: rule for rule in RULES}
 def list_words(rule: str) -> list[Words]:
     """Return the words of each form of a rule."""
     found = []
-    for module in (fusion, host, kernels, moves, optimizers, products):
+    for module in (fusion, host, kernels, moves, optimizers, products, redundant):
         for value in vars(module).values():
             if isinstance(value, Words) and value.rule == rule:
                 found.append(value)

@@ -9,11 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from profkit.program.example import run_example
 from profkit.program.findings import ORDER, products
 from profkit.program.findings.case import Case
-from profkit.program.findings.floors import Product
+from profkit.program.operators import Product
 from profkit.program.readers import torch_trace
 from profkit.program.replay.scenario import WATCHED
+from profkit.program.rules import BY_ID
 from profkit.program.timeline import Activity
 from profkit.program.triage import Triage, triage_timeline
 from profkit.records import gpus
@@ -341,8 +343,10 @@ def test_the_line_that_keeps_the_host_is_named(tmp_path: Path) -> None:
 
 def test_every_rule_finds_something_here(tmp_path: Path) -> None:
     silent = {rule.__name__ for rule in ORDER}
-    for step, _ in PLANTED.values():
-        answer = judged(step, tmp_path)
+    answers = [judged(step, tmp_path) for step, _ in PLANTED.values()]
+    answers.append(judged(averaging, tmp_path))
+    answers += [triage_timeline(run_example(example)) for example in BY_ID["redundant"].fires]
+    for answer in answers:
         silent -= {rule.__name__ for rule in ORDER if _fires(rule, answer)}
     assert silent == set()
 
@@ -826,3 +830,35 @@ def test_tensors_of_another_size_do_not_break_a_chain(between: float, tmp_path: 
     assert [f.cause.split(";")[0] for f in found] == [
         f"5 elementwise kernels per step in 1 chain take {time} ms"
     ]
+
+
+def averaging(p: Program, count: int = 800) -> None:
+    """Moving averages of all parameters, one after another, in a graph."""
+    large(p, 4)
+    p.graph([(MUL, 1.4)] * count)
+
+
+def test_small_kernels_in_a_graph_are_said_with_their_launches(tmp_path: Path) -> None:
+    first = judged(averaging, tmp_path).findings[0]
+    assert first.rule == "elementwise-chain"
+    assert "800 elementwise kernels" in first.cause
+    # 800 of 1.4 us with 1 us between them; one kernel in their place takes what they do beyond 1.2 us.
+    assert first.saving.expected == pytest.approx(0.8 * 2.4 - 0.8 * 0.2 - 0.0025, rel=0.1)
+    assert judged(lambda p: averaging(p, 12), tmp_path).findings == []
+
+
+def test_attention_in_pieces_takes_the_launches_of_its_products_with_it(tmp_path: Path) -> None:
+    """Sliced attention on a host that binds: one call in place of four."""
+
+    def sliced(p: Program) -> None:
+        for _ in range(40):
+            with p.op("aten::bmm", [[8, 256, 64], [8, 64, 256]]):
+                p.launch(GEMM, 9.0)
+            with p.op("aten::softmax", [[8, 256, 256]]):
+                p.launch(SOFTMAX, 9.0)
+            with p.op("aten::bmm", [[8, 256, 256], [8, 256, 64]]):
+                p.launch(GEMM, 9.0)
+
+    found = {f.rule: f for f in judged(sliced, tmp_path, plain_ms=plain_ms(sliced)).findings}
+    attention = found["attention-unfused"]
+    assert attention.saving.expected > 0.5 * 40 * 2 * 0.014, "two of three launches go"

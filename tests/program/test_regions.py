@@ -6,9 +6,9 @@ import pytest
 
 from profkit.program.example import Kernel, run_example
 from profkit.program.findings.case import Case
+from profkit.program.operators import TABLE, find_needs
 from profkit.program.regions.find import find_regions
 from profkit.program.regions.judge import SHARES, name_first, price_regions
-from profkit.program.regions.operators import TABLE, find_needs
 from profkit.program.regions.pricing import price_kernel
 from profkit.program.replay.scenario import EXPECT, hosts
 from profkit.program.rules import BY_ID, GEMM, MULTIPLY, PRODUCT, RULES, Example

@@ -18,7 +18,7 @@ COUNTEREXAMPLES = [(rule, number) for rule in RULES for number in range(len(rule
 # design.md's: contracts.
 CATEGORIES = (
     "host-launch host-sync copy collective optimizer attention-unfused fp32-matmul "
-    "elementwise-chain layout atomics kernel healthy unknown"
+    "elementwise-chain layout atomics kernel redundant healthy unknown"
 ).split()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from profkit.program.findings import fusion, host, kernels, moves, optimizers, products
+from profkit.program.findings import fusion, host, kernels, moves, optimizers, products, redundant
 from profkit.program.findings.case import Case, StepFinding
 
 StepCheck = Callable[[Case, frozenset[int]], Iterator[StepFinding]]
@@ -18,17 +18,20 @@ ORDER: Sequence[StepCheck] = (
     moves.find_small_copies,
     moves.find_collectives,
     optimizers.find_optimizer,
+    redundant.find_sliced_products,
     fusion.find_attention,
     products.find_fp32_products,
     products.find_float64,
     products.find_misfits,
     products.find_odd_by_name,
     products.find_tails,
+    redundant.find_copies_on_device,
     moves.find_layouts,
     kernels.find_contended_atomics,
     fusion.find_autocasts,
     fusion.find_elementwise,
     fusion.find_casts,
+    fusion.find_small_in_graphs,
     moves.find_joins,
     kernels.find_sorts,
     kernels.find_small_grid,

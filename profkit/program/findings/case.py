@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from profkit.judge.finding import Finding
-from profkit.program.findings.floors import Product, traffic
 from profkit.program.findings.words import Words
+from profkit.program.operators import Product, traffic
 from profkit.program.replay.scenario import UNCHANGED, Change, Hosts, Range
 from profkit.program.steps.cut import KernelGroup, Step, StepWork
 from profkit.program.steps.idle import Split, launch_place
@@ -59,6 +59,8 @@ REACH = {
     "layout of products": Range(0.6, 0.15, 0.0),
     "layout": Range(1.0, 0.6, 0.1),
     # At best every part is written where it belongs; at worst what makes it cannot.
+    # At worst two buffers are needed, and half of the copies with them.
+    "copy again": Range(0.5, 0.0, 0.0),
     "join": Range(0.8, 0.3, 0.0),
     # Of what moves 8 bytes a value, moving 4.
     "float64": Range(0.65, 0.5, 0.45),

@@ -19,8 +19,8 @@ from profkit.program.findings.case import (
     goes_back,
     of_optimizer,
 )
-from profkit.program.findings.floors import BYTES, traffic
 from profkit.program.findings.words import Advice, Words
+from profkit.program.operators import VALUE_BYTES, traffic
 from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
@@ -32,6 +32,8 @@ BETWEEN = frozenset(
 WIDEST_HEAD = 512  # columns that a fused kernel takes
 WINDOW = 24  # works between the products on the two sides of a softmax
 LEAST_CHAIN = 3
+MANY_SMALL = 16  # small kernels in a row that are a loop over tensors
+EMPTY = 1_200  # nanoseconds: a kernel of a graph that does nothing takes about so long
 NEW = 0.5  # of second operands: new tensors, the others results of the same run
 SLOWER = 1.25  # a fused kernel that computes more a byte than each of its parts
 MANY_KEYS = 256  # at least: classes, experts and clusters are seldom as many
@@ -69,11 +71,16 @@ def find_attention(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     if not regions:
         return
     chosen = sorted(chain.from_iterable(regions))
-    products = [i for i in chosen if case.works[i].kind == "gemm"]
     others = [i for i in chosen if case.works[i].kind != "gemm"]
-    # The rest of each region goes, its products take a part of their time.
-    merge = dict.fromkeys(others, REACH["launch of a chain"])
-    change = Change(dict.fromkeys(products, REACH["attention"]), merge)
+    # One call takes a part of the products' time; all else of each region goes, with its launches.
+    scale: dict[int, Range] = {}
+    gone = list(others)
+    for region in regions:
+        own = [i for i in region if case.works[i].kind == "gemm"]
+        longer = case.time(own) / case.time(own[:1])
+        scale[own[0]] = Range(*(left * longer for left in REACH["attention"]))
+        gone += own[1:]
+    change = Change(scale, dict.fromkeys(gone, REACH["launch of a chain"]))
     first = next(case.works[i] for i in chosen if case.works[i].kind == "softmax")
     where, around = launch_place(first), case.time(others)
     yield case.finding(ATTENTION, chosen, change, where, times=len(regions), around=around)
@@ -284,6 +291,58 @@ def _after(case: Case, run: Sequence[int]) -> float:
     return min(1.0, SLOWER * (2 + NEW * second + forward) / sum(counts))
 
 
+IN_GRAPHS = Words(
+    rule="elementwise-chain",
+    says=(
+        "{count:,} elementwise kernels of {mean:.2g} µs each follow each other in CUDA graphs: "
+        "{ms:.3g} ms per step, and a graph launches each of its nodes"
+    ),
+    advice=Advice(
+        torch=(
+            "update them together (torch._foreach_lerp_, torch._foreach_mul_), or torch.compile what "
+            "is captured"
+        ),
+        others="put them into one kernel, or a few, before they are captured",
+    ),
+)
+
+
+def find_small_in_graphs(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+    """Many elementwise kernels in a graph that are so small that their launches are most of them.
+
+    One kernel for all takes what they take beyond a launch each; the delays between them go.
+    """
+    scale: dict[int, Range] = {}
+    gone: list[int] = []
+    for run in _list_small_runs(case, taken):
+        beyond = sum(max(0.0, case.works[i].activity.duration - EMPTY) for i in run)
+        first = max(1, case.works[run[0]].activity.duration)
+        left = (SHORT + beyond) / first
+        scale[run[0]] = Range(1.5 * left, left, SHORT / first)
+        gone += run[1:]
+    chosen = sorted([*scale, *gone])
+    if not chosen:
+        return
+    change = Change(scale, dict.fromkeys(gone, REACH["launch of a chain"]))
+    mean = 1e3 * case.time(chosen) / len(chosen)
+    yield case.finding(IN_GRAPHS, chosen, change, mean=mean)
+
+
+def _list_small_runs(case: Case, taken: frozenset[int]) -> list[list[int]]:
+    """Return runs of many small elementwise kernels of a graph."""
+    runs: list[list[int]] = []
+    open_run: list[int] = []
+    for index, work in enumerate(case.works):
+        small = work.activity.duration <= 2 * SHORT and work.kind in MEMBERS
+        if small and work.activity.graph and index not in taken:
+            open_run.append(index)
+            continue
+        runs.append(open_run)
+        open_run = []
+    runs.append(open_run)
+    return [run for run in runs if len(run) >= MANY_SMALL]
+
+
 AUTOCASTS = Words(
     rule="elementwise-chain",
     says=(
@@ -368,7 +427,7 @@ def _sizes(work: StepWork) -> tuple[int, ...]:
 
 def _is_cast(work: StepWork) -> bool:
     """A copy from one type into another, where the operator's types are known."""
-    types = [t for t in work.maker.types if t in BYTES]
+    types = [t for t in work.maker.types if t in VALUE_BYTES]
     copies = work.maker.op in {"aten::copy_", "aten::_to_copy", "aten::_foreach_copy_"}
     long = work.kind == "convert" and work.activity.duration > 2 * SHORT
     return copies and long and len(set(types[:2])) == 2

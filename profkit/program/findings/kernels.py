@@ -13,8 +13,8 @@ from math import prod
 from typing import Any
 
 from profkit.program.findings.case import REACH, Case, StepFinding
-from profkit.program.findings.floors import is_native_loop
 from profkit.program.findings.words import Advice, Words
+from profkit.program.operators import is_native_loop
 from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import KernelGroup, StepWork
 from profkit.program.steps.kinds import is_librarys, is_vector_product, precision_of

@@ -9,8 +9,8 @@ from itertools import chain
 from math import ceil, prod
 
 from profkit.program.findings.case import REACH, REACHED, Case, StepFinding
-from profkit.program.findings.floors import Product, matrix_product
 from profkit.program.findings.words import Advice, Words
+from profkit.program.operators import Product, matrix_product
 from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place

@@ -27,7 +27,8 @@ from profkit.program.findings.kernels import SORTING, is_cut
 from profkit.program.findings.moves import OWN_STREAM, find_small_copies, is_asked_for
 from profkit.program.findings.optimizers import find_optimizer
 from profkit.program.findings.products import is_fp32_attention
-from profkit.program.regions.operators import SELECTIONS
+from profkit.program.findings.redundant import find_copies_on_device, find_sliced_products
+from profkit.program.operators import SELECTIONS
 from profkit.program.regions.pricing import PRODUCTS, price_kernel, price_run
 from profkit.program.replay.scenario import ALL, Aside, CallShare, Change, Range
 from profkit.program.steps.cut import StepWork
@@ -60,7 +61,14 @@ def find_regions(case: Case) -> list[Region]:
     """Return all regions; a kernel is in one of them."""
     regions: list[Region] = []
     claimed: set[int] = set()
-    for find in (find_transfers, find_optimizers, find_attentions, find_runs, find_kernels):
+    for find in (
+        find_transfers,
+        find_optimizers,
+        find_attentions,
+        find_redundant,
+        find_runs,
+        find_kernels,
+    ):
         for region in find(case, frozenset(claimed)):
             regions.append(region)
             claimed.update(region.works)
@@ -124,6 +132,16 @@ def find_attentions(case: Case, claimed: frozenset[int]) -> Iterator[Region]:
         change = Change(scale=dict.fromkeys(products, same(0.5)), merge=dict.fromkeys(others, GONE))
         works = tuple(finding.works)
         yield Region(kind="run", rule="attention-unfused", works=works, change=change)
+
+
+def find_redundant(case: Case, claimed: frozenset[int]) -> Iterator[Region]:
+    """Work that is thrown away or done again: what is used of it is left."""
+    for find in (find_sliced_products, find_copies_on_device):
+        for finding in find(case, claimed):
+            scale = {index: same(left.expect) for index, left in finding.change.scale.items()}
+            change = Change(scale=scale)
+            works = tuple(finding.works)
+            yield Region(kind="run", rule="redundant", works=works, change=change)
 
 
 def find_runs(case: Case, claimed: frozenset[int]) -> Iterator[Region]:

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from math import prod
 
 from profkit.program.findings.case import REACHED, SHORT, Case, accesses
-from profkit.program.findings.floors import is_native_loop, traffic
 from profkit.program.findings.products import is_fp32_attention, is_unaligned
-from profkit.program.regions.operators import Needs, find_needs
+from profkit.program.operators import Needs, find_needs, is_native_loop, traffic
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.kinds import is_librarys, is_vector_product, precision_of
 from profkit.records.gpus import levels

@@ -1,0 +1,154 @@
+"""Work that is thrown away or done again, told by sizes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from profkit.program.findings.case import REACH, Case, StepFinding, of_optimizer
+from profkit.program.findings.words import Advice, Words
+from profkit.program.operators import find_needs
+from profkit.program.replay.scenario import Change, Range
+from profkit.program.steps.cut import StepWork
+from profkit.program.timeline import HostSpan
+
+CUTS = frozenset({"aten::slice", "aten::select", "aten::narrow", "aten::index_select"})
+ALONG = frozenset({"elementwise", "convert"})  # kinds of works that carry a result on to its cut
+NEXT = 8  # works after a cut of which the largest tensor tells how much of the result is used
+USED = 0.125  # of a result: a projection that is cut into queries, keys and values uses more
+LARGE = 1 << 20  # bytes of a copy within the GPU: smaller ones are inputs of a step
+LEAST = 0.02  # of the step
+
+SLICED = Words(
+    rule="redundant",
+    says=(
+        "{whole:,} values are computed of which {part:,} are used ({kernels}, {ms:.3g} ms per step): "
+        "the rest is sliced away at once"
+    ),
+    advice=Advice(
+        torch="slice first, and compute what is left (the last position, then its logits)",
+        others="select first, and compute only what is left",
+    ),
+)
+COPIED_AGAIN = Words(
+    rule="redundant",
+    says=(
+        "{total:.3g} MB are copied within the GPU into tensors of the same sizes and types, again in "
+        "each step ({kernels}, {ms:.3g} ms)"
+    ),
+    advice=Advice(
+        torch=(
+            "let the tensors be where they are read: update weights in place, give a graph the "
+            "buffers that are filled anyway"
+        ),
+        others="read the data where they are, or write them there in the first place",
+    ),
+)
+
+
+def find_sliced_products(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+    """Products whose result is sliced to a small part before anything reads it whole."""
+    cuts = [span for span in case.spans if span.kind == "op" and span.name in CUTS]
+    used: dict[int, float] = {}  # by work: the share of what it computes that is used
+    largest = 0
+    for index, work in enumerate(case.works):
+        if index in taken or work.kind != "gemm":
+            continue
+        needs = find_needs(work.maker.op, work.maker.shapes, work.maker.types)
+        if needs is None or needs.result < 2:
+            continue
+        along = _follow_result(case, index, needs.result)
+        share = _find_used_share(case, cuts, along[-1], needs.result)
+        if share is None or share > USED:
+            continue
+        largest = max(largest, needs.result)
+        used |= dict.fromkeys(along, share)
+    chosen = sorted(used.keys() - taken)
+    if not chosen or case.time(chosen) * 1e6 < LEAST * case.split.period:
+        return
+    change = Change(scale={index: _leave(used[index]) for index in chosen})
+    worst = case.longest(chosen)
+    needs = find_needs(worst.maker.op, worst.maker.shapes, worst.maker.types)
+    whole = needs.result if needs else largest
+    share = max(used[index] for index in chosen if case.works[index] is worst)
+    yield case.finding(
+        SLICED,
+        chosen,
+        change,
+        whole=whole,
+        part=round(share * whole),
+        kernels="one kernel" if len(chosen) == 1 else f"{len(chosen):,} kernels",
+    )
+
+
+def _leave(share: float) -> Range:
+    """What is left of a kernel that computes only what is used: small ones are no faster than that."""
+    return Range(min(1.0, 4 * share), share, share)
+
+
+def _follow_result(case: Case, product: int, values: int) -> list[int]:
+    """Return a product with the elementwise kernels right after it that take its result on."""
+    along = [product]
+    for index in range(product + 1, len(case.works)):
+        work = case.works[index]
+        if work.kind not in ALONG or values not in _count_values(work):
+            break
+        along.append(index)
+    return along
+
+
+def _count_values(work: StepWork) -> set[int]:
+    return {prod(sizes) for sizes in work.maker.shapes if sizes}
+
+
+def _find_used_share(case: Case, cuts: list[HostSpan], last: int, values: int) -> float | None:
+    """Return the share of a cut result that is read; None where it is read whole, or not cut."""
+    begin = case.step.calls[case.works[last].call].start
+    after = case.works[last + 1 : last + 1 + NEXT]
+    end = case.step.end
+    if after:
+        end = case.step.calls[after[0].call].start
+    if not any(begin < cut.start <= end and _cuts(cut, values) for cut in cuts):
+        return None
+    largest = 0
+    for work in after:
+        counts = _count_values(work)
+        if values in counts:
+            return None
+        largest = max([largest, *(count for count in counts if count < values)])
+    return largest / values if largest else None
+
+
+def _cuts(cut: HostSpan, values: int) -> bool:
+    return bool(cut.shapes) and prod(cut.shapes[0]) == values
+
+
+def find_copies_on_device(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+    """Copies that the program asks for within the GPU, of tensors that stay as they are."""
+    chosen, total = [], 0
+    for index, work in enumerate(case.works):
+        size = _copied_bytes(work)
+        if index not in taken and size >= LARGE and not of_optimizer(work):
+            chosen.append(index)
+            total += size
+    if not chosen or case.time(chosen) * 1e6 < LEAST * case.split.period:
+        return
+    change = Change(scale=dict.fromkeys(chosen, REACH["copy again"]))
+    yield case.finding(
+        COPIED_AGAIN, chosen, change, total=total / 1e6, kernels=_count_copies(chosen)
+    )
+
+
+def _count_copies(chosen: list[int]) -> str:
+    return "one copy" if len(chosen) == 1 else f"{len(chosen):,} copies"
+
+
+def _copied_bytes(work: StepWork) -> int:
+    """Return the bytes of a copy_ that the program calls itself, between tensors that are alike."""
+    if work.maker.op != "aten::copy_" or work.maker.top != "aten::copy_" or work.kind != "convert":
+        return 0
+    sizes, types = work.maker.shapes[:2], work.maker.types[:2]
+    if len(sizes) < 2 or sizes[0] != sizes[1] or len(set(types)) > 1:
+        return 0
+    needs = find_needs(work.maker.op, sizes, types)
+    return needs.reads if needs else 0
