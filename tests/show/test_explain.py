@@ -143,7 +143,7 @@ def test_a_rule_is_told_from_the_hardware_to_the_official_page() -> None:
     assert [heading for heading in headings if heading in wanted] == wanted
     assert isinstance(page.parts["Before"][0], Code)
     assert "27.1x faster" in str(page)
-    assert "WASTE 0.2: share of sectors" in " ".join(str(page).split())
+    assert "WASTE 0.2: share of wavefronts" in " ".join(str(page).split())
     address = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html#shared-memory-and-memory-banks"
     assert address in str(page), "on one line"
     assert f"<{address}>" in page.markdown
