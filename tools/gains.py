@@ -17,11 +17,12 @@ import json
 import lzma
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, isfinite, log, sqrt
 from pathlib import Path
 from statistics import median
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,9 @@ import verdicts
 
 from profkit import from_raw
 from profkit.diagnosis.rule import Diagnosis, Finding
-from profkit.diagnosis.rules import BY_ID
+from profkit.diagnosis.rules import BY_ID, waits
 from profkit.diagnosis.verdict import judge_launch
+from profkit.model import launch as model_launch
 from profkit.model.scenario import OFFSET, SPREAD, Expectation, Kind, expectation
 from profkit.reports.metrics import CATALOGUE
 
@@ -203,6 +205,115 @@ def told_nothing_came(kept: Sequence[Pair]) -> tuple[int, int]:
     return sum(bool(top.expect and top.expect.gain > CLAIMS) for top in tops), len(slow)
 
 
+@dataclass(frozen=True)
+class Tuned:
+    """A number that pairs on record say, and what else it could be."""
+
+    module: ModuleType
+    name: str
+    values: tuple[float, ...]
+
+
+# The other numbers that decide come from probes, the ladder, or the hardware.
+TUNED = (
+    Tuned(waits, "LOADS_WAIT", (0.2, 0.3, 0.4, 0.5, 0.6)),
+    Tuned(model_launch, "READ_AGAIN", (0.2, 0.35, 0.5, 0.65, 0.8)),
+    Tuned(model_launch, "AT_WORK", (0.65, 0.7, 0.75, 0.8, 0.85, 0.9)),
+    Tuned(model_launch, "STEP", (16.0, 24.0, 32.0, 48.0, 64.0)),
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is said of a pair: is its cause first, among three, and what the first finding promises."""
+
+    first: bool
+    three: bool
+    promised: float
+    off: float  # by what factor that is off what came, as a logarithm
+
+
+Tried = Mapping[tuple[str, float], Mapping[str, Answer]]  # number and value -> pair -> answer
+
+
+def answer_pairs(kept: Sequence[Pair]) -> dict[str, Answer]:
+    """Judge the pairs with the numbers as they are set now."""
+    answers = {}
+    for pair in kept:
+        fresh = replace(pair)  # a pair keeps its diagnosis
+        top = fresh.causes[0] if fresh.causes else None
+        promised = top.expect.gain if top and top.expect else 1.0
+        answers[pair.name] = Answer(
+            first=fresh.rank == 0,
+            three=fresh.rank is not None and fresh.rank < 3,
+            promised=promised,
+            off=abs(log(promised / pair.speedup)),
+        )
+    return answers
+
+
+def answer_with(kept: Sequence[Pair], values: Sequence[float]) -> dict[str, Answer]:
+    """Judge pairs with other values of the tuned numbers, which are as they were afterwards."""
+    before = [getattr(number.module, number.name) for number in TUNED]
+    try:
+        for number, value in zip(TUNED, values, strict=True):
+            setattr(number.module, number.name, value)
+        return answer_pairs(kept)
+    finally:
+        for number, value in zip(TUNED, before, strict=True):
+            setattr(number.module, number.name, value)
+
+
+def choose_values(kept: Sequence[Pair], tried: Tried) -> list[float]:
+    """Return for each tuned number the value with which these pairs are answered best.
+
+    That is the most causes named first, then the promises nearest to what came.
+    """
+    chosen = []
+    for number in TUNED:
+        scores = {}
+        for value in number.values:
+            answers = tried[number.name, value]
+            first = sum(answers[pair.name].first for pair in kept if pair.became_faster)
+            off = sum(answers[pair.name].off for pair in kept)
+            scores[value] = (first, -off)
+        chosen.append(max(number.values, key=lambda value: scores[value]))
+    return chosen
+
+
+def report_left_out(kept: Sequence[Pair], say: Callable[[str], object] = print) -> None:
+    """Say how often the cause is first where what pairs say is chosen without their repository."""
+    today = [float(getattr(number.module, number.name)) for number in TUNED]
+    tried = {}
+    for place, number in enumerate(TUNED):
+        for value in number.values:
+            values = [*today[:place], value, *today[place + 1 :]]
+            tried[number.name, value] = answer_with(kept, values)
+    left_out: dict[str, Answer] = {}
+    for repository in dict.fromkeys(pair.repository for pair in kept):
+        others = [pair for pair in kept if pair.repository != repository]
+        own = [pair for pair in kept if pair.repository == repository]
+        left_out |= answer_with(own, choose_values(others, tried))
+    say_answers("in sample", kept, answer_pairs(kept), say)
+    say_answers("left out", kept, left_out, say)
+
+
+def say_answers(
+    what: str, kept: Sequence[Pair], answers: Mapping[str, Answer], say: Callable[[str], object]
+) -> None:
+    """Say the score of these answers."""
+    faster = [answers[pair.name] for pair in kept if pair.became_faster]
+    slow = [answers[pair.name] for pair in kept if pair.speedup < FASTER]
+    first = sum(answer.first for answer in faster)
+    three = sum(answer.three for answer in faster)
+    claimed = sum(answer.promised > CLAIMS for answer in slow)
+    off = exp(sum(answer.off for answer in answers.values()) / len(answers))
+    say(
+        f"{what}: cause first in {first} of {len(faster)}, among three in {three}; of {len(slow)} that "
+        f"brought nothing {claimed} were promised more than {CLAIMS:g}x; first promise off by {off:.2f}"
+    )
+
+
 def keep(folder: Path) -> Iterator[dict[str, Any]]:
     """The numbers of a folder's pairs: no name of a kernel, no code."""
     with lzma.open(folder / "raw.json.xz", "rt") as file:
@@ -370,6 +481,9 @@ def main(words: Sequence[str]) -> int:
         kept = [one for folder in folders for one in keep(folder)]
         KEPT.write_bytes(lzma.compress(json.dumps(kept, separators=(",", ":")).encode(), preset=9))
     known = pairs()
+    if "--left-out" in words:
+        report_left_out(known)
+        return 0
     if "--misses" in words:
         report_misses(known)
         return 0

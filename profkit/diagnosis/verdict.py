@@ -225,6 +225,7 @@ _GROUPS = {"shape": "shape", "places": "shape", "waste": "waste"}
 NOTHING_TO_WIN = (
     1.05  # expected speed-up below which a finding is none: clocks and inputs do as much
 )
+LITTLE_TO_WIN = 1.1  # the same where the interval has 1 in it: it may as well be nothing
 WORTH_NAMING = 1.1  # gain from which a special cause is named before the plain one
 RECORD = "run record"  # the section of what profkit writes beside a report
 ROOF = "at the hardware limit: cannot go faster without doing less work"
@@ -292,9 +293,36 @@ def _judge_collected(
         place = lead.index(found.rule) if found.rule in lead else len(lead)
         return order[found.status], found.note, place, -found.worth
 
-    findings = tuple(sorted((found for _, found in asked), key=rank))
+    findings = _tell_as_one_story(sorted((found for _, found in asked), key=rank), verdict)
     both = _price_together(launch, [f for f in findings if f.status == "fires" and not f.note])
     return replace(verdict, findings=findings, headroom=room, together=both)
+
+
+def _tell_as_one_story(findings: Sequence[Finding], verdict: Diagnosis) -> tuple[Finding, ...]:
+    """Return the findings, those that only name what the leading cause makes warps wait for as such.
+
+    They promise no more than it does; nothing where no counter prices it.
+    """
+    lead = findings[0]
+    if lead.status != "fires" or lead.note or len(lead.explains) < 2:
+        return tuple(findings)
+    consequences = set(lead.explains)
+    if lead.expect is not None:
+        consequences &= set((verdict.limiter or "").split("+"))
+    told = [lead]
+    for finding in findings[1:]:
+        named = set(finding.explains)
+        if finding.status != "fires" or len(named) != 1 or not named <= consequences:
+            told.append(finding)
+            continue
+        gain, expect = finding.gain, finding.expect
+        if lead.expect is None:
+            gain = expect = None
+        elif expect and expect.gain > lead.expect.gain:
+            gain, expect = lead.gain, lead.expect
+        cause = f"{finding.cause}; {lead.rule} is the cause of it"
+        told.append(replace(finding, cause=cause, gain=gain, expect=expect))
+    return tuple(told)
 
 
 def _price_together(launch: Launch, firing: Sequence[Finding]) -> Together | None:
@@ -422,7 +450,9 @@ def _worth_a_line(rule: Rule, found: Finding, lead: list[str]) -> Finding:
     What leads stays: it says what the launch is bound by.
     """
     expected = found.expect
-    if expected is None or expected.gain >= NOTHING_TO_WIN or found.rule in lead[:1]:
+    if expected is None or found.rule in lead[:1]:
+        return found
+    if expected.gain >= LITTLE_TO_WIN or (expected.gain >= NOTHING_TO_WIN and expected.low >= 1):
         return found
     return _clear(found.rule, found.note, rule.title)
 

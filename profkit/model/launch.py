@@ -442,9 +442,8 @@ HALF_WIDE = Threshold(
 )
 UNUSED = Threshold(0.2, "share of sectors below which coalescing gains less than the noise")
 READ_AGAIN = Threshold(
-    0.6,
-    "L1's hits from which values are read more than once: the second half of a sector that two narrow "
-    "loads share hits, too, so half of a stream's loads may",
+    0.35,
+    "L1's hits from which values are read more than once; those of a stream share a sector at most",
 )
 ADDRESSED = 2  # instructions of an access: itself and the one that makes its address
 _EXCHANGES = ("inst_shared_load", "inst_shared_store", "inst_shuffle", "inst_barrier")

@@ -37,6 +37,8 @@ class Expectation:
 
 
 WIDE = 3.0  # the high end of an interval over its low end from which counters cannot tell
+# Units whose work goes as the instructions around accesses and steps: addresses, operands of constants.
+PER_INSTRUCTION = ("issue", "int", "constant")
 ONCHIP = ("l1", "shared", ENTRY)  # what a load or store goes through inside the SM
 
 # States that come and go together: the instructions of a family wait in one queue.
@@ -53,7 +55,7 @@ TRIPS = ("inst_shared_load", "inst_shared_store", "inst_xu", "inst_shuffle")
 
 
 # Work of a unit that is left when people relieve it: register tiles, wider accesses, one special
-# function where several were. Median of the steps on record that did so; of a wait for loads as much.
+# function where several were. Median of the steps on record that did so.
 RELIEVED = 0.4
 
 
@@ -205,13 +207,13 @@ OFFSET = 0.5
 # steps of the ladder and other people's fixes that brought 5 % or more; of all kinds for a kind with
 # under 25.
 SPREAD: Mapping[Kind, tuple[float, float]] = {
-    "throughput": (-0.27, 0.38),
+    "throughput": (-0.25, 0.38),
     "waste": (-0.44, 0.13),
-    "wait": (-0.33, 0.65),
-    **dict.fromkeys(("places", "shape", "instructions", "atomics"), (-0.27, 0.38)),
+    "wait": (-0.34, 0.66),
+    **dict.fromkeys(("places", "shape", "instructions", "atomics"), (-0.25, 0.38)),
 }
 # Of these fixes, each held against the interval that is made without its repository: inside, all.
-COVERAGE = (89, 111)
+COVERAGE = (87, 110)
 AT_ROOF = 1.1  # headroom below which there is nothing to win but by less work
 NEEDED = ("dram_busy", "l1_busy", "issue_busy")  # without these a full unit may go unseen
 NEVER_ALL = 0.999  # of the time: a share measured by sampling or by ratios is never all of it

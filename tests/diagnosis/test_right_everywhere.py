@@ -485,7 +485,7 @@ def test_what_nobody_would_see_on_a_clock_is_no_finding():
         **BUSY,
         **STALLS,
         "shared_busy": 0.2,
-        "stall_short_scoreboard": 0.1,
+        "stall_short_scoreboard": 0.2,
         "stall_mio_throttle": 0.0,
         "stall_barrier": 0.0,
     }
@@ -631,3 +631,58 @@ def test_a_copy_of_a_few_microseconds_is_at_its_limit_earlier():
     assert short.headroom is not None
     assert long.headroom > 1.3
     assert short.headroom < 1.1
+
+
+def test_what_a_cause_makes_warps_wait_for_promises_no_more_than_the_cause():
+    conflicts = {**TREE, "threads_per_warp_predicated": 31.5, "excess_shared_wavefronts": 0.75}
+    said = judge_launch(conflicts)
+    assert said.top is not None
+    assert said.top.rule == "shared-bank-conflicts"
+    full = finding(said, "shared-bandwidth")
+    assert full.cause.endswith("shared-bank-conflicts is the cause of it")
+    assert full.worth <= said.top.worth
+
+
+def test_below_a_cause_without_a_price_its_wait_has_none():
+    hot = {
+        "l2_atomic_sectors": 1e6,
+        "l2_sectors": 1.1e6,
+        "cycles": 1e6,
+        "l2_busy": 0.02,
+        "l2_atomics_busy": 0.01,
+        "stall_lg_throttle": 0.0,
+        "stall_long_scoreboard": 0.95,
+        "warp_latency": 5e4,
+        "inst_global_load": 1e5,
+        "inst_async_copy": 0.0,
+        "inst_texture": 0.0,
+        "shared_atomics": 0.0,
+        "instructions": 1e6,
+    }
+    said = judge_launch({**BUSY, **dict.fromkeys(STALLS, 0.0), "stall_selected": 0.02, **hot})
+    assert said.top is not None
+    assert said.top.rule == "atomics-contention"
+    wait = finding(said, "long-scoreboard")
+    assert (wait.gain, wait.expect) == (None, None)
+    assert "atomics-contention is the cause of it" in wait.cause
+
+
+def test_a_finding_that_may_as_well_be_nothing_is_none_unless_it_leads():
+    for values in (TREE, {**STREAM, "dram_busy": 0.8}, {**BUSY, "issue_busy": 0.9}):
+        said = judge_launch(values)
+        for found in said.findings:
+            if found.status == "fires" and found != said.top and found.expect:
+                assert found.expect.gain >= 1.1 or found.expect.low >= 1
+
+
+def test_atomics_that_a_fence_orders_are_no_bound_on_its_price():
+    fences = {**BUSY, **STALLS, "stall_membar": 0.6, "l2_cache_busy": 0.38, "l2_to_xbar_busy": 0.2}
+    links = {"xbar_to_l2_busy": 0.3, "l2_sectors": 1e6, "l2_atomic_sectors": 0.0}
+    alone = finding(
+        judge_launch({**fences, **links, "dram_busy": 0.1, "issue_busy": 0.1}), "membar"
+    )
+    atomics = {**fences, **links, "l2_atomic_sectors": 5e5, "dram_busy": 0.1, "issue_busy": 0.1}
+    ordered = finding(judge_launch(atomics), "membar")
+    assert alone.gain is not None
+    assert ordered.gain is not None
+    assert ordered.gain > alone.gain

@@ -159,3 +159,26 @@ def test_pages_say_of_intervals_and_bounds_what_held_on_code_left_out(fixes, kep
     assert set(said) <= set(page.splitlines())
     assert f"{100 * GAINS.FASTER - 100:.0f} % or more" in page
     assert inside in str(explain("shared-bank-conflicts"))
+
+
+def test_numbers_of_pairs_are_chosen_without_their_repository(kept):
+    """Whatever one repository's pairs would have, the others alone choose."""
+    right = GAINS.Answer(first=True, three=True, promised=1.0, off=0.0)
+    wrong = GAINS.Answer(first=False, three=False, promised=2.0, off=0.7)
+    best = {number.name: number.values[1] for number in GAINS.TUNED}
+    own = kept[0].repository
+    tried = {}
+    for number in GAINS.TUNED:
+        for value in number.values:
+            good = value == best[number.name]
+            tried[number.name, value] = {
+                pair.name: right if good == (pair.repository != own) else wrong for pair in kept
+            }
+    others = [pair for pair in kept if pair.repository != own]
+    assert GAINS.choose_values(others, tried) == list(best.values())
+
+
+def test_other_values_of_a_number_are_undone(kept):
+    before = [getattr(number.module, number.name) for number in GAINS.TUNED]
+    GAINS.answer_with(kept[:2], [number.values[0] for number in GAINS.TUNED])
+    assert [getattr(number.module, number.name) for number in GAINS.TUNED] == before

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from profkit.diagnosis.rules import BY_ID
+from profkit.diagnosis.rules.waits import LOADS_WAIT
 from profkit.diagnosis.rules.waste import conflicts
 from profkit.model.launch import Launch, widened
 from profkit.model.resources import streamed
-from profkit.model.scenario import NOTHING, RELIEVED, Scenario, limit, modelled_gain
+from profkit.model.scenario import NOTHING, Scenario, limit, modelled_gain
 
 ISSUE = ("selected", "not_selected", "wait")
 IDLE = {
@@ -152,7 +153,7 @@ def test_wavefronts_that_no_conflict_would_need(values, waste):
 
 def test_near_its_peak_any_wait_may_be_for_the_unit():
     few = {**IDLE, "excess_shared_wavefronts": 0.5, "lsu_data_busy": 0.1}
-    gone = dict.fromkeys(("short_scoreboard", "mio_throttle", "lg_throttle"), 0.0)
+    gone = dict.fromkeys(("short_scoreboard", "mio_throttle", "lg_throttle", "barrier"), 0.0)
     assert best("shared-bank-conflicts", **few).waits == gone
     assert (
         best("shared-bank-conflicts", **few | {"l1_busy": 0.97, "lsu_data_busy": 0.97}).waits
@@ -216,7 +217,7 @@ def test_coalesced_accesses_leave_the_useful_sectors_and_their_waits():
 )
 def test_a_wait_takes_its_queue_and_the_issue_of_its_own_instructions(rule, counts, waits, queue):
     """Four of ten instructions are its own: six tenths of what an instruction costs stay."""
-    left = RELIEVED if rule == "long-scoreboard" else 0.0
+    left = LOADS_WAIT if rule == "long-scoreboard" else 0.0
     mend = typical(rule, instructions=10.0, **counts)
     assert mend.waits == pytest.approx({**dict.fromkeys(ISSUE, 0.6), waits: left, **queue})
     assert typical(rule).waits == pytest.approx({**dict.fromkeys(ISSUE, 1.0), waits: left, **queue})

@@ -14,6 +14,7 @@ from profkit.model.scenario import (
     MIO,
     NOTHING,
     ONCHIP,
+    PER_INSTRUCTION,
     RELIEVED,
     Fix,
     Scenario,
@@ -51,7 +52,7 @@ def _fewer(limiter: str, stays: float) -> Fix:
     def best(launch: Launch) -> Scenario:
         """Floating-point arithmetic stays: it is the problem's own, and so are its issue slots."""
         own = arithmetic(launch) if "instructions" in launch else 0.0
-        stays = dict.fromkeys((*ONCHIP, "int"), 0.0) | {"issue": own}
+        stays = dict.fromkeys((*ONCHIP, *PER_INSTRUCTION), 0.0) | {"issue": own}
         return Scenario(stays, NOTHING)
 
     return Fix(

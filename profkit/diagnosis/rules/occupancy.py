@@ -11,7 +11,7 @@ from profkit.diagnosis.rules.memory import redundant
 from profkit.diagnosis.rules.waits import stalled
 from profkit.model.launch import Launch, Threshold, arithmetic
 from profkit.model.resources import COMPUTE, uses
-from profkit.model.scenario import NOTHING, ONCHIP, Fix, Scenario, amdahl
+from profkit.model.scenario import NOTHING, ONCHIP, PER_INSTRUCTION, Fix, Scenario, amdahl
 from profkit.reports.figures import counted, seconds, share
 
 CROWDED = Threshold(0.75, "theoretical occupancy above which more blocks hide little more")
@@ -219,7 +219,7 @@ def _all_places(launch: Launch) -> Scenario:
 def _long_blocks(launch: Launch) -> Scenario:
     """Beginning and end of the blocks, and what they compute for themselves, go with the blocks."""
     stays = arithmetic(launch) if "instructions" in launch else 0.0
-    units = dict.fromkeys(("issue", "int", *ONCHIP), stays)
+    units = dict.fromkeys((*PER_INSTRUCTION, *ONCHIP), stays)
     return replace(_all_places(launch), units=units, waits=NOTHING)
 
 

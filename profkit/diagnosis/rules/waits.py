@@ -24,7 +24,7 @@ from profkit.model.launch import (
     widened,
     working_lanes,
 )
-from profkit.model.resources import ENTRY, Use, reach, uses
+from profkit.model.resources import ENTRY, LINKS, Use, reach, uses
 from profkit.model.scenario import (
     FETCH,
     ISSUING,
@@ -34,6 +34,7 @@ from profkit.model.scenario import (
     MIO,
     NOTHING,
     ONCHIP,
+    PER_INSTRUCTION,
     RELIEVED,
     TRIPS,
     Build,
@@ -54,6 +55,7 @@ ROOM = Threshold(
     "speed-up left to a stream of the same bytes from which latency decides as well: below, the "
     "wait for DRAM is its queue",
 )
+LOADS_WAIT = 0.5  # of the wait for loads, when people keep more of them in flight: see decision 311
 FEWER_TRIPS = 0.6  # of the accesses, when people no longer wait for each
 _WGMMA = "the results of wgmma"
 _BOOKED = f"{_WGMMA}, which ncu books as barrier"
@@ -299,13 +301,21 @@ def _typical(state: str, family: str) -> Build:
     return build
 
 
+def _without_atomics(launch: Launch) -> dict[str, float]:
+    """Return what stays of each unit's work when atomics go: of L2 and its links the other sectors."""
+    if not launch.known("l2_atomic_sectors", "l2_sectors"):
+        return {}
+    others = 1 - min(1.0, launch["l2_atomic_sectors"] / max(launch["l2_sectors"], 1.0))
+    return {"atomics": 0.0, "l2": others, LINKS: others}
+
+
 def _loads_in_flight(launch: Launch) -> Scenario:
-    """More bytes in flight: of a narrow stream by wider loads, else two fifths of the wait remain."""
+    """More bytes in flight: of a narrow stream by wider loads, else half of the wait remains."""
     with suppress(NotCollected):
         if is_narrow_stream(launch):
             return with_wider_accesses(launch)
     plain = _typical("long_scoreboard", "loads")(launch)
-    return replace(plain, waits={**plain.waits, "long_scoreboard": RELIEVED})
+    return replace(plain, waits={**plain.waits, "long_scoreboard": LOADS_WAIT})
 
 
 def with_wider_accesses(launch: Launch) -> Scenario:
@@ -315,7 +325,7 @@ def with_wider_accesses(launch: Launch) -> Scenario:
     waits = {**dict.fromkeys(ISSUING, stays), "lg_throttle": fewer}
     if is_narrow_stream(launch):
         waits["long_scoreboard"] = fewer
-    return Scenario({ENTRY: fewer, "issue": stays, "int": stays}, waits)
+    return Scenario({ENTRY: fewer, **dict.fromkeys(PER_INSTRUCTION, stays)}, waits)
 
 
 def _fix(state: str, family: str) -> Fix:
@@ -324,9 +334,11 @@ def _fix(state: str, family: str) -> Fix:
 
     def best(launch: Launch) -> Scenario:
         stays = dict.fromkeys(units, 0.0)
+        if state == "membar":  # what a fence waits for are writes; atomics can be kept on chip
+            stays |= _without_atomics(launch)
         if family == "loads":  # wider ones need fewer instructions, and fewer around them
             with suppress(NotCollected):
-                stays |= dict.fromkeys(("issue", "int"), widened(launch))
+                stays |= dict.fromkeys(PER_INSTRUCTION, widened(launch))
         return Scenario(stays, waits)
 
     return Fix(
@@ -421,7 +433,7 @@ def _without_tree(launch: Launch) -> Scenario:
     """No step is left of a tree, nor any wait: barriers expose the latencies before them."""
     units = dict.fromkeys(ONCHIP, 0.0)
     if is_tree(launch):
-        units |= dict.fromkeys(("issue", "int"), 1 - tree_share(launch))
+        units |= dict.fromkeys(PER_INSTRUCTION, 1 - tree_share(launch))
     return Scenario(units, NOTHING)
 
 
@@ -432,7 +444,7 @@ def _with_shuffles(launch: Launch) -> Scenario:
     conflicts = launch.get("excess_shared_wavefronts", 0.0)
     accesses = conflicts + (1 - conflicts) * RELIEVED
     instructions = 1 - tree_share(launch) * (1 - RELIEVED)
-    units = dict.fromkeys(ONCHIP, accesses) | dict.fromkeys(("issue", "int"), instructions)
+    units = dict.fromkeys(ONCHIP, accesses) | dict.fromkeys(PER_INSTRUCTION, instructions)
     waits = dict.fromkeys(ISSUING, instructions) | dict.fromkeys(MIO, accesses)
     return Scenario(units, waits | {"barrier": 0.0})
 

@@ -26,7 +26,17 @@ from profkit.model.resources import (
     resource_use,
     uses,
 )
-from profkit.model.scenario import MEMORY, MIO, NOTHING, ONCHIP, RELIEVED, Fix, Scenario, amdahl
+from profkit.model.scenario import (
+    MEMORY,
+    MIO,
+    NOTHING,
+    ONCHIP,
+    PER_INSTRUCTION,
+    RELIEVED,
+    Fix,
+    Scenario,
+    amdahl,
+)
 from profkit.reports.figures import share
 
 WASTE = Threshold(0.2, "share of wavefronts below which fewer conflicts gain less than the noise")
@@ -121,7 +131,7 @@ def _conflict_free(launch: Launch) -> dict[str, float]:
 
 
 def _conflicts_best(launch: Launch) -> Scenario:
-    gone = dict.fromkeys((*MIO, "lg_throttle"), 0.0)
+    gone = dict.fromkeys((*MIO, "lg_throttle", "barrier"), 0.0)
     return Scenario(_conflict_free(launch), NOTHING if _near(launch, "shared", "l1") else gone)
 
 
@@ -265,7 +275,7 @@ def _narrow(launch: Launch) -> Hit | None:
 
 
 def _widest(launch: Launch) -> Scenario:
-    stays = dict.fromkeys(("issue", "int"), widened(launch))
+    stays = dict.fromkeys(PER_INSTRUCTION, widened(launch))
     return Scenario(stays | dict.fromkeys(ONCHIP, 0.0), NOTHING)
 
 
