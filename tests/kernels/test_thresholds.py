@@ -39,6 +39,7 @@ NOT_HELD = {
     "launch.STEP": "no probe is a tree: pairs of others hold it (tools/score.py gains)",
     "launch.AT_WORK": "no probe is a tree: pairs of others hold it (tools/score.py gains)",
     "waste.WIDER": "what is worth a line; it decides no verdict",
+    "verdict.LITTLE_TO_WIN": "what is worth a line; it decides no verdict",
     "launch.LANE_BYTES": "the hardware's widest access of a lane",
     "launch.NOT_SHARED": "probes read words that all lanes share or that none does",
     "launch.HIDES_LITTLE": "probes fill the schedulers or leave them to one warp",
