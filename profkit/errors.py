@@ -68,6 +68,8 @@ def needing(package: str, doing: str) -> Iterator[None]:
     except ImportError as error:
         if error.name and error.name.partition(".")[0] != package:
             raise  # it is there, and something that it needs is not: no extra mends that
+        if explain_limit(error) is not None:
+            raise  # it is there, and there is no memory for it
         message = f"{doing} needs {package} (profkit[{EXTRAS[package]}]), which is not installed"
         raise ProfkitError(message, install_extra(package)) from error
 
@@ -83,7 +85,9 @@ def explain_limit(error: BaseException) -> ProfkitError | None:
     if number in (errno.EMFILE, errno.ENFILE) or "Too many open files" in text:
         return ProfkitError("no more files may be open at a time", "allow more: ulimit -n 256")
     if number == errno.EAGAIN or "can't start new thread" in text:
-        return ProfkitError("no more processes or threads may be started", "allow more: ulimit -u")
+        return ProfkitError(
+            "no more processes or threads may be started", "allow more: ulimit -u, or -v"
+        )
     no_memory = "Cannot allocate memory", "failed to map segment", "cannot allocate memory"
     if (
         number == errno.ENOMEM

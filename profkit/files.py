@@ -15,6 +15,7 @@ import fnmatch
 import glob
 import json
 import os
+import resource
 import shutil
 import stat
 import tempfile
@@ -81,6 +82,36 @@ class ReadBudget:
         self.draw(len(text))
         self._texts[text] = text
         return text
+
+
+_RESERVED = 256 << 20  # bytes of addresses that the allocator sets aside for two more threads
+
+
+def memory_taken() -> int:
+    """Return the bytes that this process has taken for itself; 0 where the system does not say."""
+    return _read_status("VmData")
+
+
+def memory_left() -> int | None:
+    """Return the bytes that the limits of this process leave; None where there is no limit."""
+    left = []
+    data = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    if data != resource.RLIM_INFINITY:
+        left.append(data - _read_status("VmData"))
+    addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if addresses != resource.RLIM_INFINITY:
+        left.append(addresses - _read_status("VmSize") - _RESERVED)
+    return min(left, default=None)
+
+
+def _read_status(name: str) -> int:
+    """Return a number of bytes that Linux says of this process; 0 elsewhere."""
+    try:
+        lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    except OSError:
+        return 0
+    numbers = [int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")]
+    return sum(numbers)
 
 
 class BudgetSpent(ValueError):

@@ -29,7 +29,7 @@ from typer.core import TyperCommand, TyperGroup
 from profkit.cli.options import COULD_NOT, FORM, INTERRUPTED, Verb
 from profkit.cli.output import note, say
 from profkit.errors import ProfkitError, did_you_mean, explain_limit
-from profkit.files import cannot_read, get_current_folder, is_folder
+from profkit.files import cannot_read, get_current_folder, is_folder, memory_left
 from profkit.records.paths import SUFFIXES
 
 PIPE_CLOSED = 141  # what a shell shows for a program that ends because its reader went away
@@ -276,14 +276,22 @@ def _profkit(
     """What is this CUDA kernel waiting for, how do you know, and did my change fix it?"""
     if trust:
         os.environ["PROFKIT_TRUST"] = "1"  # of the build room; workers inherit it
-    if max_memory is None:
-        return
+    if max_memory is not None:
+        _limit_memory(max_memory)
+    if memory_left() is not None:
+        # Arrow would take a gigabyte of it for later, numpy's algebra some for each processor.
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def _limit_memory(size: str) -> None:
+    """Hold this process, and each that it starts, to what --max-memory says."""
     import resource
 
-    digits, unit = max_memory[:-1], max_memory[-1:].upper()
+    digits, unit = size[:-1], size[-1:].upper()
     if unit not in _UNITS or not (digits.isascii() and digits.isdigit()) or len(digits) > 6:
-        raise ProfkitError(f"--max-memory {max_memory}: not understood", "say 800M or 4G")
-    most = int(digits) * _UNITS[unit]  # of this process, and of each that it starts
+        raise ProfkitError(f"--max-memory {size}: not understood", "say 800M or 4G")
+    most = int(digits) * _UNITS[unit]
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))

@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,7 +30,14 @@ from profkit.errors import ProfkitError, did_you_mean, needing
 from profkit.evidence import tables
 from profkit.evidence.runs import Evidence, read_together
 from profkit.evidence.tables import HistoryLaunch, HistoryRow, HistoryRun, HistoryTwin
-from profkit.files import is_folder, list_folder, open_regular, write_bytes
+from profkit.files import (
+    is_folder,
+    list_folder,
+    memory_left,
+    memory_taken,
+    open_regular,
+    write_bytes,
+)
 from profkit.records.paths import HISTORY
 from profkit.records.record import recorded_sha256
 from profkit.records.store import digest
@@ -48,6 +54,8 @@ if TYPE_CHECKING:
 Row = TypeVar("Row", HistoryRun, HistoryTwin)
 SECONDS_MOST = 120.0  # for a question, as for a base of Nsight Systems
 MEMORY_MOST = 1_000_000_000  # bytes, for what DuckDB works with and for its answer
+ROWS_MOST = 100_000  # of an answer: the others are left out, and it says so
+MEMORY_LEAST = 40 << 20  # bytes without which it answers nothing
 
 
 @dataclass(frozen=True)
@@ -271,14 +279,16 @@ def add_artifacts(
 def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
     """Ask the tables `runs`, `launches`, `reports` and `twins` with SQL (DuckDB).
 
+    Of an answer with more than ROWS_MOST rows, a few more than these are given.
     A ProfkitError where DuckDB is not installed, does not understand the question, or found no end
     of it within SECONDS_MOST and MEMORY_MOST.
     """
     with needing("duckdb", "a question in SQL"):
         import duckdb
     problems: list[ProfkitError] = []
+    most = _memory_for_question()
     # Nothing but the tables and this memory: no files, no network, no extensions.
-    limits = {"temp_directory": "", "memory_limit": f"{MEMORY_MOST}B"}
+    limits = {"temp_directory": "", "memory_limit": f"{most}B", **_one_thread()}
     connection = duckdb.connect(":memory:", config={"enable_external_access": "false", **limits})
     late = Timer(SECONDS_MOST, connection.interrupt)
     late.daemon = True
@@ -289,13 +299,16 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
             problems += wrong
             connection.register(f"{name}_files", files)
             connection.execute(_each_once(name))
-        with _at_most(4 * MEMORY_MOST):
-            return _answer(connection, sql), problems
+        with _at_most(4 * most):
+            return _answer(connection, sql, most), problems
     except duckdb.InterruptException as error:
         raise _endless(f"stopped after {SECONDS_MOST:.0f} s") from error
     except (duckdb.OutOfMemoryException, MemoryError, SystemError) as error:
         # SystemError: what DuckDB's bindings make of a MemoryError of numpy's.
-        raise _endless(f"needs more than {MEMORY_MOST / 1e9:g} GB of memory") from error
+        if memory_left() is not None:
+            hint = "allow more: --max-memory, or ulimit -v; or ask for less"
+            raise ProfkitError("the question: needs more memory than is allowed", hint) from error
+        raise _endless(f"needs more than {_in_words(most)} of memory") from error
     except duckdb.Error as error:
         known = "; ".join(
             f"{name}: {', '.join(tables.table_columns(name).names)}" for name in tables.TABLES
@@ -306,19 +319,55 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
         connection.close()
 
 
-def _answer(connection: duckdb.DuckDBPyConnection, sql: str) -> pd.DataFrame:
+def _memory_for_question() -> int:
+    """Return how many bytes a question may take, and as many its answer."""
+    with needing("pyarrow", "the history"):
+        import pyarrow.dataset
+        import pyarrow.parquet  # noqa: F401 - what they take is taken before it is asked what is left
+
+    left = memory_left()
+    if left is None:
+        return MEMORY_MOST
+    # DuckDB takes some for its tables and its thread before it counts.
+    most = min(MEMORY_MOST, left // 4)
+    if most < MEMORY_LEAST:
+        more = (4 * MEMORY_LEAST - left) / 1e6
+        hint = f"allow {more:.0f} MB more: --max-memory, or ulimit -v"
+        raise ProfkitError("a question in SQL: out of memory", hint)
+    return most
+
+
+def _one_thread() -> dict[str, str]:
+    """Return DuckDB's setting of one thread where memory is limited: each takes some for itself.
+
+    Without memory for one of several, the others wait for it for ever.
+    """
+    if memory_left() is None:
+        return {}
+    import pyarrow as pa
+
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    return {"threads": "1"}
+
+
+def _in_words(size: int) -> str:
+    return f"{size / 1e9:g} GB" if size >= MEMORY_MOST else f"{size / 1e6:.0f} MB"
+
+
+def _answer(connection: duckdb.DuckDBPyConnection, sql: str, most: int) -> pd.DataFrame:
     import pandas as pd
 
     if connection.execute(sql) is None:
         raise ProfkitError("the question: there is none in it", "SELECT variant, median FROM runs")
     parts = [connection.fetch_df_chunk()]
     size = 0
-    while len(parts[-1]):
+    while len(parts[-1]) and sum(map(len, parts)) <= ROWS_MOST:
         size += int(parts[-1].memory_usage(deep=True).sum())
-        if size > MEMORY_MOST:
-            raise _endless(f"its answer is larger than {MEMORY_MOST / 1e9:g} GB")
+        if size > most:
+            raise _endless(f"its answer is larger than {_in_words(most)}")
         parts.append(connection.fetch_df_chunk())
-    return pd.concat(parts[:-1], ignore_index=True) if len(parts) > 1 else parts[0]
+    return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
 
 
 @contextmanager
@@ -326,13 +375,13 @@ def _at_most(more: int) -> Iterator[None]:
     """Hold this process to so much memory more: DuckDB's own limit leaves out what one value takes."""
     import resource
 
-    used = re.search(r"^VmData:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    used = memory_taken()
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    if used is None:
+    if not used:
         yield
         return
     known = (x for x in (soft, hard) if x != resource.RLIM_INFINITY)
-    resource.setrlimit(resource.RLIMIT_DATA, (min([int(used[1]) * 1024 + more, *known]), hard))
+    resource.setrlimit(resource.RLIMIT_DATA, (min([used + more, *known]), hard))
     try:
         yield
     finally:

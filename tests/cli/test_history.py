@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -95,8 +96,45 @@ def test_a_question_without_end_ends(run, kept: Path, sql: str, monkeypatch) -> 
     assert time.monotonic() - began < 300
     assert asked.exit_code == 2, asked.output
     first, hint = asked.stderr.splitlines()
-    assert re.search("stopped after 1 s|needs more than 0.1 GB|is larger than 0.1 GB", first), first
+    ends = "stopped after 1 s|needs more than 0.1 GB|is larger than 0.1 GB|the answer is cut"
+    assert re.search(ends, first), first
     assert "ask for less" in hint
+
+
+@pytest.mark.parametrize(("form", "shown"), [("--markdown", 10_000), ("--json", 100_000)])
+def test_an_answer_that_nobody_reads_is_cut_and_says_so(
+    run, kept: Path, monkeypatch, form: str, shown: int
+) -> None:
+    """Two million rows took two minutes to print."""
+    pytest.importorskip("duckdb")
+    from profkit.cli.verbs import query
+    from profkit.evidence import history
+
+    monkeypatch.setattr(query, "ROWS_SHOWN", shown // 100)
+    monkeypatch.setattr(history, "ROWS_MOST", shown // 100)
+    asked = run("query", "SELECT * FROM range(2000000)", "--history", kept, form)
+    assert asked.exit_code == 2
+    assert asked.stderr.startswith(f"profkit: the answer is cut: its first {shown // 100:,} rows\n")
+    if form == "--json":
+        assert len(json.loads(asked.stdout)["rows"]) == shown // 100
+    else:
+        assert asked.stdout.count("\n") == shown // 100 + 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("memory", "status"), [("100M", 2), ("200M", 2), ("400M", 0)])
+def test_a_question_ends_in_words_however_little_memory_there_is(
+    kept: Path, memory: str, status: int
+) -> None:
+    """400 MB: DuckDB's threads waited for each other, for ever; 200: a crash."""
+    pytest.importorskip("duckdb")
+    question = ["query", "SELECT count(*) AS n FROM runs", "--history", str(kept)]
+    command = [sys.executable, "-m", "profkit", "--max-memory", memory, *question]
+    done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == status, done.stderr
+    assert done.stdout.split() == ["n", "2"] * (status == 0)
+    assert status == 0 or re.search("memory|threads may be started", done.stderr)
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("words", [(), ("SELECT 1",), ("--json",), ("SELECT 1", "--json")])

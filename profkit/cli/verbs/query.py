@@ -8,19 +8,29 @@ profkit query --markdown --quiet
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import sys
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from profkit.cli import options
+from profkit.errors import ProfkitError
+from profkit.files import memory_left
 from profkit.records.paths import HISTORY
 
 if TYPE_CHECKING:
-    from profkit.errors import ProfkitError
     from profkit.evidence.history import History
 
 GROUP = "Did it help"
 SUMMARY = "Answer a question in SQL from everything in a history."
+
+SECONDS_MOST = 150.0  # of a question whose memory is limited: its own two minutes, and the rest
+_PAUSE = 0.02  # seconds between two looks
+ROWS_SHOWN = 10_000  # of an answer as a table: more is nothing to read
 
 Question = Annotated[
     str | None,
@@ -38,9 +48,52 @@ def answer_question(question: Question = None, history: options.HistoryDir = HIS
     if question is None:
         _print_tables()
         return options.DONE
+    if memory_left() is not None:
+        status = _wait_for_fork()
+        if status is not None:
+            return status
     problems = _print_answer(History(history), question)
     say_each(problems, quiet=options.FORM.quiet)
     return options.COULD_NOT if problems else options.DONE
+
+
+def _wait_for_fork() -> int | None:
+    """Fork; return the fork's exit status here, and None in the fork, which goes on.
+
+    Where memory is limited, DuckDB may crash for lack of it, or wait for ever.
+
+    Raises:
+        ProfkitError: The fork crashed, or did not end.
+    """
+    sys.stdout.flush()
+    fork = os.fork()
+    if fork == 0:
+        return None
+    hint = "allow more: --max-memory, or ulimit -v; or ask for less"
+    until = time.monotonic() + SECONDS_MOST
+    try:
+        while time.monotonic() < until:
+            ended, status = os.waitpid(fork, os.WNOHANG)
+            if not ended:
+                time.sleep(_PAUSE)
+                continue
+            fork = 0
+            code = os.waitstatus_to_exitcode(status)
+            if code >= 0:
+                return code
+            name = signal.Signals(-code).name
+            why = f"the question: the process that answers it crashed ({name}): memory is limited"
+            raise ProfkitError(why, hint)
+        raise ProfkitError(f"the question: no answer in {SECONDS_MOST:.0f} s", hint)
+    finally:
+        if fork:
+            _end_fork(fork)
+
+
+def _end_fork(fork: int) -> None:
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        os.kill(fork, signal.SIGKILL)
+        os.waitpid(fork, 0)
 
 
 def _print_tables() -> None:
@@ -55,10 +108,15 @@ def _print_tables() -> None:
 def _print_answer(history: History, question: str) -> list[ProfkitError]:
     """Print the answer; return what of the history could not be read."""
     from profkit.cli.output import print_blocks
-    from profkit.evidence.history import query
+    from profkit.evidence.history import ROWS_MOST, query
     from profkit.evidence.tables import QueryDocument
     from profkit.show.views.history import answer_blocks, rows_of
 
     frame, problems = query(history, question)
+    most = ROWS_MOST if options.FORM.json else ROWS_SHOWN
+    if len(frame) > most:
+        hint = "ask for less: WHERE, GROUP BY or LIMIT"
+        problems.append(ProfkitError(f"the answer is cut: its first {most:,} rows", hint))
+        frame = frame.head(most)
     print_blocks(answer_blocks(frame), QueryDocument(rows=tuple(rows_of(frame))))
     return problems
