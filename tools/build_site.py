@@ -26,7 +26,7 @@ from nbclient import NotebookClient
 from sphinx.cmd.build import main as sphinx
 
 import profkit as pk
-from profkit.cli.app import commands, grouped_verbs
+from profkit.cli.app import commands, group_verbs
 from profkit.diagnosis.pages import measured_pairs
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.files import write_text
@@ -106,7 +106,7 @@ def verbs() -> Iterator[tuple[str, str]]:
     """The help of every verb, as the program prints it."""
     blocks: list[Block] = [Heading("Verbs", 0)]
     parsers = commands()
-    for group, listed in grouped_verbs().items():
+    for group, listed in group_verbs().items():
         blocks.append(Heading(group))
         for name, _ in listed:
             with parsers[name].make_context(name, ["--help"], resilient_parsing=True) as context:

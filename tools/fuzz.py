@@ -150,7 +150,7 @@ def _header(content: bytes, folder: Path) -> None:
 def _where(content: bytes, _: Path) -> None:
     import pandas as pd
 
-    from profkit.cli.launches import matching_rows as where
+    from profkit.cli.launches import select_rows as where
 
     frame = pd.DataFrame(
         {

@@ -321,19 +321,19 @@ def _recorded() -> list[Task]:
 
 
 def _explain() -> list[Task]:
-    from profkit.cli.options import known_pages
+    from profkit.cli.options import list_known_pages
 
     return [("command", ("explain",))] + [
         ("command", ("explain", name, *flags))
-        for name, _ in known_pages()
+        for name, _ in list_known_pages()
         for flags in ([], ["--markdown"])
     ]
 
 
 def _help() -> list[Task]:
-    from profkit.cli.app import verb_names
+    from profkit.cli.app import list_verbs
 
-    return [("command", ("--help",))] + [("command", (verb, "--help")) for verb in verb_names()]
+    return [("command", ("--help",))] + [("command", (verb, "--help")) for verb in list_verbs()]
 
 
 def _pages() -> list[Task]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from profkit.cli.sources import evidence_of
+from profkit.cli.sources import open_evidence
 from profkit.evidence.compare import Policy
 from profkit.evidence.ladder import Ladder, Rung, build_ladder
 from profkit.evidence.runs import Evidence, Run
@@ -108,7 +108,7 @@ def main(words: list[str]) -> int:
 @functools.cache
 def evidence() -> Evidence:
     """The committed artifacts with the headers of today."""
-    return evidence_of(ARTIFACTS)
+    return open_evidence(ARTIFACTS)
 
 
 def page() -> str:

@@ -81,13 +81,13 @@ GONE = {
 }
 
 
-def _names_a_report(word: str) -> bool:
+def _is_report_name(word: str) -> bool:
     return word.endswith(SUFFIXES) or os.sep in word or is_folder(Path(word))
 
 
-def _asks_of_a_variant(args: list[str]) -> bool:
+def _is_about_variant(args: list[str]) -> bool:
     page = any(word.startswith(("-o", "--output", "-h", "--help")) for word in args)
-    return args[:1] == ["report"] and len(args) > 1 and not page and not _names_a_report(args[1])
+    return args[:1] == ["report"] and len(args) > 1 and not page and not _is_report_name(args[1])
 
 
 def replace_old_flag(args: list[str]) -> list[str]:
@@ -118,15 +118,15 @@ def refuse_what_is_gone(args: list[str]) -> None:
             raise ProfkitError(f"{verb} {flag}".strip() + f": {why}", instead)
 
 
-def verb_names() -> list[str]:
-    """Every verb, none imported for it."""
+def list_verbs() -> list[str]:
+    """Return the names of all verbs, and import none."""
     return sorted(file.stem for file in (Path(__file__).parent / "verbs").glob("[a-z]*.py"))
 
 
-def grouped_verbs() -> dict[str, list[tuple[str, str]]]:
-    """Group -> each of its verbs with its summary, read from the files: no verb is imported for it."""
+def group_verbs() -> dict[str, list[tuple[str, str]]]:
+    """Return group -> its verbs with their summaries, read from the files: no verb is imported."""
     groups: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
-    for name in verb_names():
+    for name in list_verbs():
         constants = _read_constants(Path(__file__).parent / "verbs" / f"{name}.py")
         groups[constants["GROUP"]].append((name, constants["SUMMARY"]))
     return groups
@@ -153,19 +153,19 @@ class Verbs(TyperGroup):
     """The group of all verbs: where their errors become messages and exit statuses."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        return verb_names()
+        return list_verbs()
 
     def get_command(self, ctx: Any, name: str) -> Any:  # noqa: ARG002
-        if name not in verb_names():
+        if name not in list_verbs():
             return None
         module = import_module(f"profkit.cli.verbs.{name}")
         return next(x for x in vars(module).values() if isinstance(x, Verb)).command(name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """A verb and what follows it; a report where a verb should be means diagnose."""
+        """Return a verb and what follows it; a report where a verb should be means diagnose."""
         first = args[0] if args else "--"
         refuse_what_is_gone(args)
-        old = "report VARIANT" if _asks_of_a_variant(args) else first
+        old = "report VARIANT" if _is_about_variant(args) else first
         if now := OLD.get(old):
             _note_new_name(ctx, old, " ".join(now[:2]))
             args = [*now, *args[1:]]
@@ -173,15 +173,15 @@ class Verbs(TyperGroup):
             gone = sorted(set(args) - set(replaced))
             _note_new_name(ctx, " ".join([first, *gone][:2]), replaced[0])
             args = replaced
-        elif first not in verb_names() and _names_a_report(first):
+        elif first not in list_verbs() and _is_report_name(first):
             args = ["diagnose", *args]
-        elif first not in verb_names() and not first.startswith("-"):
-            hint = did_you_mean(first, verb_names(), "profkit --help lists them")
+        elif first not in list_verbs() and not first.startswith("-"):
+            hint = did_you_mean(first, list_verbs(), "profkit --help lists them")
             raise ProfkitError(f"{first}: no such verb, and no report", hint)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        for group, verbs in grouped_verbs().items():
+        for group, verbs in group_verbs().items():
             with formatter.section(group):
                 formatter.write_dl(verbs)
 
@@ -225,7 +225,7 @@ class Verbs(TyperGroup):
             say(explain_system_error(error))
             raise typer.Exit(COULD_NOT) from error
         finally:
-            die_silently()  # what is left is to end
+            let_signals_end()  # what is left is to end
             if _came:  # whatever else was raised is of that, of pydantic's too
                 raise typer.Exit(INTERRUPTED)
         return result
@@ -252,7 +252,7 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
@@ -264,7 +264,9 @@ def _version(wanted: bool) -> None:
 def _profkit(
     version: Annotated[  # noqa: ARG001 - its callback does it
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print it and leave."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print it and leave."
+        ),
     ] = False,
     trust: Annotated[
         bool, typer.Option("--trust", help="Kernels of this folder may give nvcc any flag.")
@@ -298,7 +300,7 @@ def _limit_memory(size: str) -> None:
 
 
 def commands() -> dict[str, TyperCommand]:
-    """Verb -> its parser, each one imported: for whoever wants to look at all of them."""
+    """Import every verb; return verb -> its parser."""
     group = typer.main.get_command(app)
     assert isinstance(group, Verbs)  # noqa: S101 - that is what the app is made of
     return {name: group.get_command(None, name) for name in group.list_commands(None)}
@@ -306,13 +308,13 @@ def commands() -> dict[str, TyperCommand]:
 
 def run_verbs() -> None:
     """Run what the command line asks for; the entry point of the console script."""
-    die_silently()
+    let_signals_end()
     open_streams()
     try:
         try:
             app(prog_name="profkit")
         finally:
-            die_silently()
+            let_signals_end()
             sys.stdout.flush()
     except KeyboardInterrupt:  # between the verb and the end
         raise SystemExit(INTERRUPTED) from None
@@ -327,15 +329,15 @@ _GRACE = 5.0  # seconds in which a second signal does not stop the tidying up af
 _came: list[int] = []  # signals that were answered since the process began
 
 
-def die_silently() -> None:
-    """What a signal does by itself: Python's own handler would print where it was."""
+def let_signals_end() -> None:
+    """Let signals end the process: Python's own handler would print where it was."""
     for number in ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asked for that
             signal.signal(number, signal.SIG_DFL)
 
 
 def stop_on_term() -> None:
-    """A polite kill ends what was started too, like Ctrl-C; neither is ever lost."""
+    """Let SIGTERM end what was started too, as Ctrl-C does; neither is ever lost."""
     last = 0.0
 
     def stop(*_: object) -> None:
@@ -394,7 +396,7 @@ def say_lost(error: OSError) -> int:
 
 
 def drop_streams() -> None:
-    """What is left to print goes nowhere: Python would try again when it ends, and complain."""
+    """Send what is left to print nowhere: Python would try again when it ends, and complain."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(nowhere, stream.fileno())

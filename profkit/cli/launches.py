@@ -62,7 +62,7 @@ class Chosen:
 
     @property
     def frame(self) -> DataFrame:
-        """The rows of the frame, with the judgement in it."""
+        """Return the rows of the frame with the judgement in it."""
         return table(self.reports, self.everything).iloc[self.kept]
 
 
@@ -81,17 +81,17 @@ def read_launches(
     for file in reports.files:
         if file.status != "ok":
             name = shorten_path(file.path)
-            say(ProfkitError(f"{name}: {file.status}: {file.message}", _mend(file)))
+            say(ProfkitError(f"{name}: {file.status}: {file.message}", _name_repair(file)))
             complete = False
         elif status.get(file.path) == {"failed"}:
             say(ProfkitError(f"{file.path}: ncu gave up on every launch in it", _FAILED))
     launches = judged(reports)
     chosen = Chosen(reports, complete, launches, list(range(len(launches))))
     if kernel is not None:
-        matches = by_kernel([run.kernel for run in launches], kernel)
+        matches = match_kernels([run.kernel for run in launches], kernel)
         chosen = replace(chosen, kept=[i for i in chosen.kept if matches[i]])
     if where is not None:
-        chosen = replace(chosen, kept=[int(i) for i in matching_rows(chosen.frame, where).index])
+        chosen = replace(chosen, kept=[int(i) for i in select_rows(chosen.frame, where).index])
     if launches and not chosen.kept:
         flags = {"--kernel": kernel, "--where": where}
         filters = " and ".join(f"{flag} {text}" for flag, text in flags.items() if text)
@@ -103,7 +103,7 @@ def read_launches(
 
 
 def expand_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
-    """The files that patterns name, each once, and whether every pattern named some; leaves if none."""
+    """Return the files that patterns name, each once, and whether each pattern named some."""
     paths: dict[str, None] = {}
     complete = True
     for pattern in patterns:
@@ -117,7 +117,7 @@ def expand_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
     return list(paths), complete
 
 
-def _mend(file: ReportFile) -> str:
+def _name_repair(file: ReportFile) -> str:
     path = Path(file.path)
     if other := wrong_verb(path, "diagnose"):
         return f"it is {other[0]}: {other[1]}"
@@ -142,8 +142,8 @@ _MEND = {
 }
 
 
-def by_kernel(names: Sequence[str], pattern: str) -> list[bool]:
-    """Which kernel names match a regular expression anywhere, in either case."""
+def match_kernels(names: Sequence[str], pattern: str) -> list[bool]:
+    """Return which kernel names match a regular expression anywhere, in either case."""
     try:
         with warnings.catch_warnings(action="ignore"):  # "[[a]" may mean another thing some day
             expression = re.compile(pattern, re.IGNORECASE)
@@ -151,13 +151,13 @@ def by_kernel(names: Sequence[str], pattern: str) -> list[bool]:
         raise ProfkitError(f"--kernel {pattern}: {error}", "it is a regular expression") from error
     except (RecursionError, OverflowError) as error:
         raise ProfkitError("--kernel: too deep an expression", "write a shorter one") from error
-    with within(PATTERN_TIME, f"--kernel {pattern}"):
+    with limit_seconds(PATTERN_TIME, f"--kernel {pattern}"):
         matched = {name: bool(expression.search(name)) for name in dict.fromkeys(names)}
     return [matched[name] for name in names]
 
 
 @contextmanager
-def within(seconds: float, what: str) -> Iterator[None]:
+def limit_seconds(seconds: float, what: str) -> Iterator[None]:
     """Stop a block that takes longer: some expressions try every way to match before they give up.
 
     Python's own engine looks at signals while it matches. Outside of the main thread there are
@@ -180,11 +180,11 @@ def within(seconds: float, what: str) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def matching_rows(frame: DataFrame, expression: str) -> DataFrame:
+def select_rows(frame: DataFrame, expression: str) -> DataFrame:
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     texts = {str(c) for c in frame.columns if not is_numeric_dtype(frame[c])}
-    safe(expression, [str(c) for c in frame.columns], texts)
+    refuse_unsafe(expression, [str(c) for c in frame.columns], texts)
     try:
         # The python engine: numexpr, where it is installed, would evaluate the text by itself.
         with warnings.catch_warnings(action="ignore"):
@@ -198,7 +198,7 @@ def matching_rows(frame: DataFrame, expression: str) -> DataFrame:
     return matching
 
 
-def safe(expression: str, columns: Collection[str], texts: Collection[str] = ()) -> None:
+def refuse_unsafe(expression: str, columns: Collection[str], texts: Collection[str] = ()) -> None:
     """Raise a ProfkitError for an expression that does more than compare columns."""
     if len(expression) > LONGEST:
         raise ProfkitError(f"--where: {len(expression)} characters are too many", EXAMPLE)

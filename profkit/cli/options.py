@@ -25,7 +25,7 @@ Described = list[tuple[str, str]]
 _SIDES = {".json", ".ncu-rep", ".ncu-repz"}
 
 
-def known_variants(ctx: typer.Context) -> Described:
+def list_known_variants(ctx: typer.Context) -> Described:
     """Return the variants of the folder of problems, and whatever was recorded, references too."""
     from profkit.measure.variants.variants import kernels_dir, survey
 
@@ -34,27 +34,27 @@ def known_variants(ctx: typer.Context) -> Described:
         titles = {v.id: v.header.title for v in known}
     except ProfkitError:
         titles = {}
-    return [*(dict.fromkeys(known_recorded(ctx), "recorded") | titles).items()]
+    return [*(dict.fromkeys(list_known_recorded(ctx), "recorded") | titles).items()]
 
 
-def known_sides(ctx: typer.Context, incomplete: str) -> list[str]:
+def list_known_sides(ctx: typer.Context, incomplete: str) -> list[str]:
     folder = Path(incomplete if incomplete.endswith("/") else Path(incomplete).parent)
     try:
         paths = [str(p) for p in list_folder(folder) if is_folder(p) or p.suffix in _SIDES]
     except ProfkitError:  # what may not be read is no way to go on
         paths = []
-    return [*known_recorded(ctx), *paths]
+    return [*list_known_recorded(ctx), *paths]
 
 
-def known_recorded(ctx: typer.Context) -> list[str]:
-    return _recorded(ctx, 0)
+def list_known_recorded(ctx: typer.Context) -> list[str]:
+    return _list_recorded_part(ctx, 0)
 
 
-def known_cases(ctx: typer.Context) -> list[str]:
-    return sorted(_recorded(ctx, 1))
+def list_known_cases(ctx: typer.Context) -> list[str]:
+    return sorted(_list_recorded_part(ctx, 1))
 
 
-def known_pages() -> Described:
+def list_known_pages() -> Described:
     from profkit.diagnosis.rules import ALL
     from profkit.program.rules import RULES
     from profkit.reports.metrics import CATALOGUE
@@ -68,7 +68,7 @@ def one_of(*words: str) -> Callable[[], list[str]]:
     return lambda: list(words)
 
 
-def _recorded(ctx: typer.Context, part: int) -> list[str]:
+def _list_recorded_part(ctx: typer.Context, part: int) -> list[str]:
     folder = Path(ctx.params.get("artifacts") or "artifacts")
     return list(dict.fromkeys(name[part] for name in run_files(folder, problems=[])))
 
@@ -100,7 +100,7 @@ HistoryDir = Annotated[
 ]
 Case = Annotated[
     str | None,
-    typer.Option("--case", metavar="CASE", help="Only this case.", autocompletion=known_cases),
+    typer.Option("--case", metavar="CASE", help="Only this case.", autocompletion=list_known_cases),
 ]
 Anyway = Annotated[
     bool,
@@ -124,13 +124,15 @@ Names = Annotated[
         "--variant",
         metavar="ID",
         help="A variant or a reference; may be repeated.",
-        autocompletion=known_variants,
+        autocompletion=list_known_variants,
     ),
 ]
 Every = Annotated[bool, typer.Option("--all", help="The whole ladder.")]
 Cases = Annotated[
     list[str] | None,
-    typer.Option("--case", metavar="CASE", help="May be repeated.", autocompletion=known_cases),
+    typer.Option(
+        "--case", metavar="CASE", help="May be repeated.", autocompletion=list_known_cases
+    ),
 ]
 Kernels = Annotated[
     Path | None,
@@ -202,7 +204,7 @@ class Verb:
 
     @property
     def examples(self) -> list[str]:
-        """The command lines of the file's docstring, with which the help ends: each flag is in one."""
+        """Return the command lines of the file's docstring, with which the help ends."""
         lines = (sys.modules[self.run.__module__].__doc__ or "").splitlines()
         return [line for line in lines if line.startswith("profkit ")]
 

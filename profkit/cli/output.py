@@ -51,7 +51,7 @@ def note(text: str) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on stderr for long work: a callback (done, of), or None when nobody looks."""
+    """Show a bar on stderr for long work: a callback (done, of), or None when nobody looks."""
     if FORM.quiet or not sys.stderr.isatty():
         yield None
         return
@@ -65,7 +65,7 @@ def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
 
 @contextmanager
 def spinner() -> Iterator[Callable[[str], None]]:
-    """What is being done, on stderr, while somebody looks."""
+    """Show on stderr what is being done, while somebody looks."""
     if FORM.quiet or not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -154,7 +154,7 @@ def print_plain(text: str) -> None:
 
 
 def write_to(path: Path, reads: Sequence[str] = ()) -> Path:
-    """A file that a verb may write (files.check_output), asked before anything is read.
+    """Return a file that a verb may write (files.check_output), asked before anything is read.
 
     Evidence is never written over, whether it is read now or not: a record beside a report, say.
     """

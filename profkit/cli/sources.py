@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from profkit.records.record import SourceFile
 
 
-def evidence_of(artifacts: Path) -> Evidence:
+def open_evidence(artifacts: Path) -> Evidence:
     """Return a folder of artifacts; its runs say what the headers of the kernels say today.
 
     They say nothing where no readable kernels lie beside the artifacts.
@@ -32,7 +32,7 @@ def evidence_of(artifacts: Path) -> Evidence:
         # Those of somebody else may have the same names.
         if kernels.parent in resolve_path(artifacts).parents:
             try:
-                headers = _files(kernels)
+                headers = _read_headers(kernels)
             except ProfkitError as error:
                 say(error)  # what the records say goes on
     return Evidence(artifacts, headers=headers)
@@ -45,14 +45,14 @@ def refuse_other(path: str | Path, verb: str) -> None:
 
 
 def is_triage(path: str | Path) -> bool:
-    """Whether it is a whole program, as profkit triage -o keeps it; not if it may not be looked at."""
+    """Return whether it is a whole program as profkit triage -o keeps it, and may be looked at."""
     with suppress(ProfkitError):
         return is_file(Path(path) / "triage.json")
     return False
 
 
 def is_history(path: str | Path) -> bool:
-    """Whether it is a folder of the tables of a history; not if it may not be looked at."""
+    """Return whether it is a folder of the tables of a history, and may be looked at."""
     with suppress(ProfkitError):
         files = list_folder(Path(path) / "runs")
         return any(file.suffix == ".parquet" and is_file(file) for file in files)
@@ -60,17 +60,17 @@ def is_history(path: str | Path) -> bool:
 
 
 def is_timeline(path: str | Path) -> bool:
-    """Whether it is a program's timeline, kept by a triage that was ended before its answer."""
+    """Return whether it is a program's timeline, kept by a triage that ended before its answer."""
     with suppress(ProfkitError):
         return is_file(Path(path) / "timeline.json")
     return False
 
 
 def stale(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
-    """Which runs ("variant.case") are of code that has changed since, as errors to say."""
+    """Return errors that name the runs ("variant.case") whose code has changed since."""
     from profkit.records.record import record_again
 
-    evidence, problems = evidence_of(artifacts), []
+    evidence, problems = open_evidence(artifacts), []
     for need in sorted(needs) if evidence.headers else ():
         variant, _, case = need.partition(".")
         try:
@@ -83,13 +83,13 @@ def stale(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
     return problems
 
 
-def files_beside(artifacts: Path) -> dict[str, SourceFile]:
-    """problem/variant -> its file in the kernels folder beside artifacts; none without one."""
+def find_headers(artifacts: Path) -> dict[str, SourceFile]:
+    """Return problem/variant -> its file in the kernels folder beside artifacts; none without one."""
     kernels = resolve_path(artifacts).parent / "kernels"
-    return _files(kernels) if is_file(kernels / "common" / "variant.cuh") else {}
+    return _read_headers(kernels) if is_file(kernels / "common" / "variant.cuh") else {}
 
 
-def _files(kernels: Path) -> dict[str, SourceFile]:
+def _read_headers(kernels: Path) -> dict[str, SourceFile]:
     from profkit.measure.variants.variants import find_variants
     from profkit.records.record import SourceFile
 
@@ -105,7 +105,7 @@ def _files(kernels: Path) -> dict[str, SourceFile]:
 def read_steps(
     folder: str, variant: str = "", case: str = ""
 ) -> tuple[list[HistoryStep], list[ProfkitError]]:
-    """The steps of a variant at a case ("": of all), and what cannot be read of the history."""
+    """Return the steps of a variant at a case ("": of all), and what cannot be read of the history."""
     from profkit.evidence.history import History
     from profkit.evidence.noise import process_spreads, steps
 

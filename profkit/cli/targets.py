@@ -27,7 +27,7 @@ def on_gpus(target: Target, gpus: str | None) -> Target:
 
 
 def say_gpus(measured: Measurements) -> None:
-    """Which case was timed on which of several GPUs at which clock, and which were left out."""
+    """Say which case was timed on which GPU at which clock, and which GPUs were left out."""
     by_case: dict[str, str] = {}
     for (name, case), gpu in measured.gpus.items():
         times = measured.times.get((name, case))
@@ -41,8 +41,8 @@ def say_gpus(measured: Measurements) -> None:
         note(line)
 
 
-def named_or_all(names: Sequence[str] | None, every: bool) -> Sequence[str]:
-    """The variants that were named; none with --all, which is the other answer."""
+def choose_names(names: Sequence[str] | None, every: bool) -> Sequence[str]:
+    """Return the variants that were named; none with --all, which is the other answer."""
     if bool(names) == every:
         why = "which variants?" if not every else "--all and --variant are two answers"
         raise ProfkitError(why, "--variant ID (profkit list shows them), or --all")
@@ -66,8 +66,8 @@ def say_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> int:
 
 
 @contextmanager
-def watched(log: Path, program: bool = True) -> Iterator[NcuWords]:
-    """A sink for ncu's output while it runs, all of which goes to `log`.
+def show_ncu_words(log: Path, program: bool = True) -> Iterator[NcuWords]:
+    """Show ncu's output while it runs, all of which goes to `log`.
 
     `program`: whether the program's own words are passed on.
     """
@@ -112,4 +112,4 @@ class _Above:
         return len(content)
 
     def flush(self) -> None:
-        """Lines are shown as soon as they are whole."""
+        """Do nothing: lines are shown as soon as they are whole."""

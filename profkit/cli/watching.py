@@ -9,7 +9,7 @@ from pathlib import Path
 
 from profkit.cli import options
 from profkit.cli.output import note, say, spinner
-from profkit.cli.targets import watched
+from profkit.cli.targets import show_ncu_words
 from profkit.errors import ProfkitError
 from profkit.files import temporary_folder
 from profkit.measure import timeline as recorder
@@ -51,7 +51,7 @@ def count_program(command: Sequence[str], answer: Triage, budget: float, report:
     if not names:
         return Counts(notes=("no kernel to count",))
     try:
-        with watched(report.with_suffix(".log"), program=False) as words:
+        with show_ncu_words(report.with_suffix(".log"), program=False) as words:
             done = recorder.count_kernels(command, names, report, budget, words, device)
             note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s")
             counted = counting.read_counts(report, groups)

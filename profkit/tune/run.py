@@ -30,7 +30,7 @@ from profkit.records.record import write_record
 from profkit.records.store import Document, JsonObject, digest, json_safe
 from profkit.tune.result import Basis, FinalMeasurement
 from profkit.tune.search import Search, SearchOutcome, open_study
-from profkit.tune.steer import directions, known_metrics
+from profkit.tune.steer import check_metrics, read_directions
 from profkit.tune.study import SEED, Study, Trial
 from profkit.tune.task import Task
 from profkit.tune.trial import CONFIRM, Runner
@@ -50,20 +50,22 @@ class Conclusion:
     measured: FinalMeasurement
 
 
-def _conclude(runner: Runner) -> Conclusion:
+def _conclude_search(runner: Runner) -> Conclusion:
     """Confirm what is nearly as fast as the incumbent, then measure the champion to the end."""
     study = runner.study
     runner.progress("finalists")
-    _finalists(runner)
-    measured = _measure(runner, runner.incumbent(), study.trial(runner.basis().number))
-    study.note("final", measured.to_json())
+    _confirm_finalists(runner)
+    measured = _measure_champion(
+        runner, runner.get_incumbent(), study.get_trial(runner.read_basis().number)
+    )
+    study.write_note("final", measured.to_json())
     return decide_search(study, measured)
 
 
-def _noted_conclusion(study: Study) -> Conclusion | None:
-    """The end of an earlier run of this search; None if there is none, or trials came after it."""
-    noted = study.noted("final")
-    if noted is None or noted["trials"] != sum(t.counts for t in study.trials()):
+def _read_conclusion(study: Study) -> Conclusion | None:
+    """Return how an earlier run of this search ended; None if none did, or trials came after it."""
+    noted = study.read_note("final")
+    if noted is None or noted["trials"] != sum(t.counts for t in study.list_trials()):
         return None
     return decide_search(study, FinalMeasurement.from_json(noted))
 
@@ -71,10 +73,10 @@ def _noted_conclusion(study: Study) -> Conclusion | None:
 def decide_search(study: Study, measured: FinalMeasurement) -> Conclusion:
     from profkit.evidence.samples import Interval
 
-    champion, default = study.trial(measured.champion), study.trial(measured.default)
+    champion, default = study.get_trial(measured.champion), study.get_trial(measured.default)
     comparison = measured.comparison
     if champion.number == default.number:
-        tried = sum(t.outcome in ("measured", "pruned") for t in study.trials())
+        tried = sum(t.outcome in ("measured", "pruned") for t in study.list_trials())
         because = f"of {tried} configurations that ran, none was confirmed faster than the defaults"
         return Conclusion(champion, default, False, because, measured)
     before, after = (
@@ -89,38 +91,38 @@ def decide_search(study: Study, measured: FinalMeasurement) -> Conclusion:
     return Conclusion(champion, default, faster and apart, because, measured)
 
 
-def _finalists(runner: Runner) -> None:
+def _confirm_finalists(runner: Runner) -> None:
     """Give the next best a hundred samples too: small gains are never promoted on the way."""
-    incumbent = runner.incumbent()
-    done = (t for t in runner.study.trials() if t.outcome == "measured")
+    incumbent = runner.get_incumbent()
+    done = (t for t in runner.study.list_trials() if t.outcome == "measured")
     better = [t for t in done if t.value is not None and t.value < (incumbent.value or 0)]
     for trial in sorted(better, key=lambda t: t.value or 0)[:FINALISTS]:
         try:
-            confirmed = runner.confirm(trial, incumbent)
+            confirmed = runner.confirm_trial(trial, incumbent)
         except ProfkitError as error:
-            runner.study.note(f"finalist {trial.number}", {"reason": error.message})
+            runner.study.write_note(f"finalist {trial.number}", {"reason": error.message})
             continue
-        runner.study.note(f"finalist {trial.number}", json_safe(asdict(confirmed)))
+        runner.study.write_note(f"finalist {trial.number}", json_safe(asdict(confirmed)))
         if confirmed.answer == "faster":
-            runner.study.note("incumbent", trial.number)
+            runner.study.write_note("incumbent", trial.number)
             incumbent = trial
 
 
-def _measure(runner: Runner, champion: Trial, default: Trial) -> FinalMeasurement:
+def _measure_champion(runner: Runner, champion: Trial, default: Trial) -> FinalMeasurement:
     task, worker = runner.task, runner.worker
-    runner.progress(f"champion {task.name(champion.config)}")
+    runner.progress(f"champion {task.name_config(champion.config)}")
     checks: dict[str, Check] = {}
     launches: dict[str, tuple[GraphLaunch, ...]] = {}
-    for entry in dict.fromkeys(task.entry(trial.config) for trial in (champion, default)):
-        reply = worker.judge(entry, task.checks(), task.case)
+    for entry in dict.fromkeys(task.make_entry(trial.config) for trial in (champion, default)):
+        reply = worker.judge(entry, task.list_checks(), task.case)
         checks[entry.name] = reply.checks[entry.name]
         launches[entry.name] = reply.launches.get(entry.name, ())
     limits = CONFIRM[0], 2 * CONFIRM[0]
-    compared, times = runner.compare(champion, default, limits, cold=True)
+    compared, times = runner.compare_trials(champion, default, limits, cold=True)
     return FinalMeasurement(
         champion=champion.number,
         default=default.number,
-        trials=sum(t.counts for t in runner.study.trials()),
+        trials=sum(t.counts for t in runner.study.list_trials()),
         comparison=dict(compared.to_json()),
         times=times,
         checks=checks,
@@ -188,7 +190,7 @@ class SearchResult:
     def describe(self) -> TuneDocument:
         study, final = self.study, self.final
         measured, best = final.measured, self._describe_trial(final.champion)
-        trials = [trial for trial in study.trials() if trial.outcome != "repeated"]
+        trials = [trial for trial in study.list_trials() if trial.outcome != "repeated"]
         refused = [trial for trial in trials if trial.outcome == "refused"]
         return TuneDocument(
             variant=self.task.variant.id,
@@ -198,7 +200,7 @@ class SearchResult:
             space={macro: list(values) for macro, values in self.task.space.values.items()},
             possible=len(self.task.possible),
             refused_by_arithmetic=dict(self.task.refused),
-            distinct=sum(trial.counts for trial in study.trials()),
+            distinct=sum(trial.counts for trial in study.list_trials()),
             outcomes=dict(Counter(trial.outcome for trial in trials)),
             refused=dict(Counter(str(trial.result.kind) for trial in refused)),
             ended=self.outcome.why,
@@ -214,16 +216,16 @@ class SearchResult:
                 source=final.champion.source,
             ),
             default=self._describe_trial(final.default),
-            anchor=Basis.from_json(study.noted("basis")).reference,
-            no_anchor=study.noted("no_anchor"),
-            no_counters=study.noted("no_counters"),
+            anchor=Basis.from_json(study.read_note("basis")).reference,
+            no_anchor=study.read_note("no_anchor"),
+            no_counters=study.read_note("no_counters"),
             comparison=measured.comparison,
-            times={name: _brief(times) for name, times in measured.times.items()},
+            times={name: _summarize_times(times) for name, times in measured.times.items()},
             keep=final.keep,
             because=final.because,
-            importances=study.importances(),
+            importances=study.estimate_importances(),
             steered=self.task.options.profile,
-            steering=steering(study.trials()),
+            steering=count_proposals(study.list_trials()),
         )
 
     def _describe_trial(self, trial: Trial) -> TrialEntry:
@@ -231,25 +233,25 @@ class SearchResult:
         return TrialEntry(
             config=trial.config.named,
             number=trial.number,
-            name=self.task.name(trial.config),
+            name=self.task.name_config(trial.config),
             said=kept,
         )
 
 
-def _brief(times: Times) -> JsonObject:
+def _summarize_times(times: Times) -> JsonObject:
     from profkit.evidence.stats import median_interval
 
     samples = {"warm": times.warm, "cold": times.cold}
     return {name: median_interval(list(s)).to_json() for name, s in samples.items() if s}
 
 
-def default_storage(task: Task) -> str:
+def choose_storage(task: Task) -> str:
     folder = task.folder / "tune"
     folder.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{folder / f'{task.problem.name}.{task.subject}.db'}"
 
 
-def tune(
+def tune_task(
     task: Task,
     url: str,
     resume: bool,
@@ -260,14 +262,14 @@ def tune(
 
     ProfkitError: the header is wrong, the storage has another search, nothing can be measured.
     """
-    directions(task.space)
-    known_metrics(task.space)
+    read_directions(task.space)
+    check_metrics(task.space)
     study = open_study(task, url, resume)
     search = Search(task, study, visible, progress)
     try:
         outcome = search.run()
-        final = _noted_conclusion(study)
-        if study.noted("basis") is None:
+        final = _read_conclusion(study)
+        if study.read_note("basis") is None:
             raise ProfkitError(
                 "time was up before the defaults were measured",
                 "go on with --resume and a longer --time",
@@ -275,18 +277,18 @@ def tune(
         if final is None:
             worker = outcome.workers[0]
             worker.start()
-            final = _conclude(Runner(task, study, worker, progress))
+            final = _conclude_search(Runner(task, study, worker, progress))
     finally:
         search.close()
     return SearchResult(task, study, outcome, final)
 
 
-def champion_record(result: SearchResult, folder: Path) -> Path:
+def write_champion(result: SearchResult, folder: Path) -> Path:
     """Write the champion's <variant>-tuned.<case>.json, and its report beside it if there is one."""
     task, final = result.task, result.final
-    name, champion = task.tuned, task.name(final.champion.config)
+    name, champion = task.tuned, task.name_config(final.champion.config)
     measured = final.measured
-    run = task.run(
+    run = task.make_run(
         final.champion.config,
         targets.Measurements(
             gpu=measured.gpu,
@@ -305,7 +307,7 @@ def champion_record(result: SearchResult, folder: Path) -> Path:
             "config": final.champion.config.named,
             "keep": final.keep,
             "because": final.because,
-            "trials": sum(t.counts for t in result.study.trials()),
+            "trials": sum(t.counts for t in result.study.list_trials()),
         },
     )
     report, path = (folder / f"{name}.{task.case}{suffix}" for suffix in (".ncu-rep", ".json"))
@@ -337,27 +339,27 @@ _COLUMNS = {
 }
 
 
-def _row(trial: Trial) -> JsonObject:
+def _make_row(trial: Trial) -> JsonObject:
     plain = trial.result.to_json()
     row = {name: getattr(trial, name) for name in ("number", "source", "outcome", "value")}
     row |= trial.config.named
-    row |= {name: _at(plain, path) for name, path in _COLUMNS.items()}
+    row |= {name: _find_value(plain, path) for name, path in _COLUMNS.items()}
     return {**row, "seconds": trial.seconds, "ended": trial.ended}
 
 
-def _at(value: Any, path: Sequence[str]) -> Any:
+def _find_value(value: Any, path: Sequence[str]) -> Any:
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
-def trials_frame(study: Study) -> DataFrame:
-    """The history: one row per trial; SI units, NaN where not known; macros as whole numbers."""
+def make_trials_frame(study: Study) -> DataFrame:
+    """Return the history, a row per trial: SI units, NaN where not known, macros as whole numbers."""
     import pandas as pd
 
     space = study.space
     names = ["number", "source", "outcome", "value", *space.values, *_COLUMNS, "seconds", "ended"]
-    rows = [_row(t) for t in study.trials() if t.outcome != "repeated"]
+    rows = [_make_row(t) for t in study.list_trials() if t.outcome != "repeated"]
     table = pd.DataFrame(rows, columns=names)
     texts = {"source", "outcome", "reason", "kind", "promoted", "confirmed"}
     texts |= {"gpu", "bound", "limiter", "code", "ended"}
@@ -371,7 +373,7 @@ def trials_frame(study: Study) -> DataFrame:
     return table
 
 
-def steering(trials: Sequence[Trial]) -> JsonObject:
+def count_proposals(trials: Sequence[Trial]) -> JsonObject:
     """Return what diagnoses proposed, what of it was measured, and what became the incumbent."""
     steered = [t for t in trials if t.source.startswith("steer:")]
     return {

@@ -59,7 +59,7 @@ class Search:
             problem=task.problem.path.parent,
             build=task.folder,
             support=task.support,
-            checks=task.checks(),
+            checks=task.list_checks(),
             grid=grid,
             case=task.case,
             reference=task.reference,
@@ -104,7 +104,7 @@ class Search:
     def close(self) -> None:
         for worker in self.workers:
             worker.close()
-        self.task.stop()
+        self.task.stop_builds()
 
     def _stop_trials(self) -> None:
         """End what the threads wait for: a worker's answer, a free GPU, the defaults."""
@@ -117,12 +117,12 @@ class Search:
     def _resume_study(self) -> None:
         """Propose the defaults first, then what an earlier search did not finish."""
         default = self.task.space.default
-        self.study.propose(default, "default")
-        self.study.resume()
-        for trial in self.study.trials():
+        self.study.propose_config(default, "default")
+        self.study.resume_trials()
+        for trial in self.study.list_trials():
             code = trial.result.code
             if code and trial.outcome in ("measured", "pruned"):
-                self.study.claim(code, trial.number)
+                self.study.claim_code(code, trial.number)
             if trial.config != default or not trial.counts:
                 continue
             if trial.outcome != "measured":
@@ -136,7 +136,7 @@ class Search:
 
     def _count_left(self) -> int:
         """Return how many distinct trials are still to be asked for."""
-        known = self.study.trials()
+        known = self.study.list_trials()
         return self.task.options.trials - sum(t.counts or t.outcome == "running" for t in known)
 
     def _next_trial(self) -> Trial | None:
@@ -150,7 +150,7 @@ class Search:
                     self.outcome.why = "time"
                     return None
                 left = self._count_left()
-                trial = self.study.ask() if left > 0 else None
+                trial = self.study.ask_trial() if left > 0 else None
                 if trial is not None:
                     self._doing.add(trial.number)
                     return trial
@@ -174,7 +174,7 @@ class Search:
             finally:
                 if failed:
                     self._stop_trials()
-                self.study.interrupt(trial.number)  # unless it has ended
+                self.study.interrupt_trial(trial.number)  # unless it has ended
                 with self._changed:
                     self._doing.discard(trial.number)
                     self._changed.notify_all()
@@ -188,16 +188,16 @@ class Search:
             return
         while (runner := self._take_gpu()) is not None:
             try:
-                self._measure(runner, trial, build)
+                self._measure_trial(runner, trial, build)
             except GpuInDoubt as doubt:
-                self._leave(runner.worker, doubt.error)
+                self._leave_gpu(runner.worker, doubt.error)
             else:
                 self._free.put(runner)
                 return
 
     def _wait_for_build(self, trial: Trial) -> ReadyBuild | None:
         """Wait for the build of a configuration; None where the search ends before that."""
-        ready = self.task.start(trial.config)
+        ready = self.task.start_build(trial.config)
         while not self._is_over():
             try:
                 return ready.result(timeout=_TICK)
@@ -211,7 +211,7 @@ class Search:
         while not self.study.based.wait(_TICK):
             if self._is_over():
                 return False
-            if self.study.noted("basis") is not None:  # another process has measured them
+            if self.study.read_note("basis") is not None:  # another process has measured them
                 self.study.based.set()
         return not self._is_over()
 
@@ -227,7 +227,7 @@ class Search:
     def _is_over(self) -> bool:
         return self._stop.is_set() or time.monotonic() > self._deadline
 
-    def _leave(self, worker: Worker, error: ProfkitError) -> None:
+    def _leave_gpu(self, worker: Worker, error: ProfkitError) -> None:
         """Go on without a GPU; the error if it was the last one."""
         name = "the GPU" if worker.visible is None else f"GPU {worker.visible}"
         self.outcome.lost.append(f"{name}: {error.message}")
@@ -237,7 +237,7 @@ class Search:
         if not self.outcome.workers:
             raise error
 
-    def _start(self, worker: Worker) -> None:
+    def _start_worker(self, worker: Worker) -> None:
         """Start a worker's process, at the third time of asking."""
         for attempt in range(STRIKES):
             try:
@@ -251,30 +251,30 @@ class Search:
 
     def _start_or_doubt(self, worker: Worker) -> None:
         try:
-            self._start(worker)
+            self._start_worker(worker)
         except WorkerClosed:
             raise
         except ProfkitError as error:
             raise GpuInDoubt(error) from error
 
-    def _measure(self, runner: Runner, trial: Trial, build: ReadyBuild) -> None:
+    def _measure_trial(self, runner: Runner, trial: Trial, build: ReadyBuild) -> None:
         """Measure one trial on one GPU, and write down what came of it."""
-        name = self.task.name(trial.config)
-        number = sum(t.counts for t in self.study.trials()) + 1
+        name = self.task.name_config(trial.config)
+        number = sum(t.counts for t in self.study.list_trials()) + 1
         self.progress(f"trial {number} of {self.task.options.trials}: {name}")
         self._start_or_doubt(runner.worker)
         is_default = trial.config == self.task.space.default
         try:
-            outcome = runner.run(trial, build)
+            outcome = runner.run_trial(trial, build)
         except WorkerClosed:
             raise
         except WorkerLost as error:
-            self._blame(runner, trial, error)
+            self._find_fault(runner, trial, error)
             return
         if is_default and outcome != "measured":
-            raise self._without_defaults(self.study.trial(trial.number))
+            raise self._without_defaults(self.study.get_trial(trial.number))
 
-    def _blame(self, runner: Runner, trial: Trial, error: WorkerLost) -> None:
+    def _find_fault(self, runner: Runner, trial: Trial, error: WorkerLost) -> None:
         """Find out whose fault it is that a worker went away: the trial's, or the GPU's."""
         worker, default = runner.worker, self.task.space.default
         self._start_or_doubt(worker)
@@ -284,13 +284,13 @@ class Search:
             why = f"the defaults of {self.task.variant.id} failed: {error.message}"
             raise ProfkitError(why, error.hint)
         try:
-            runner.time([self.task.entry(default)], (3, 3))
+            runner.time_entries([self.task.make_entry(default)], (3, 3))
         except WorkerClosed:
             raise
         except ProfkitError as doubt:
             raise GpuInDoubt(doubt) from doubt
         result = TrialResult(reason=error.message, kind="failed", gpu=worker.visible)
-        self.study.finish(trial.number, "failed", None, result)
+        self.study.finish_trial(trial.number, "failed", None, result)
 
 
 def open_study(task: Task, url: str, resume: bool) -> Study:
@@ -303,7 +303,7 @@ def open_study(task: Task, url: str, resume: bool) -> Study:
         "gpu": device.gpu().name,
         "arch": task.arch,
     }
-    trials, was = study.trials(), study.noted("about")  # whoever begins notes this first
+    trials, was = study.list_trials(), study.read_note("about")  # whoever begins notes this first
     if trials and not resume:
         raise ProfkitError(
             f"there is a search of {name} with {sum(t.counts for t in trials)} trials already",
@@ -315,5 +315,5 @@ def open_study(task: Task, url: str, resume: bool) -> Study:
             f"the search of {name} was made with another {changed}",
             "its times do not compare with new ones: begin another with --storage",
         )
-    study.note("about", about)
+    study.write_note("about", about)
     return study

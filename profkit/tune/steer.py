@@ -32,7 +32,7 @@ class Proposal:
     rule: str
 
 
-def directions(space: Space) -> dict[str, list[Direction]]:
+def read_directions(space: Space) -> dict[str, list[Direction]]:
     """Return rule -> which way it asks to go; ProfkitError if `steer:` names no rule."""
     from profkit.diagnosis.rules import ALL
 
@@ -51,43 +51,43 @@ def directions(space: Space) -> dict[str, list[Direction]]:
     return by_rule
 
 
-def proposals(
+def propose_configs(
     space: Space, incumbent: Config, findings: Sequence[FiringRule], free: Iterable[Config]
 ) -> list[Proposal]:
     """Return what to try next; `findings` fire for the incumbent, its verdict's cause first."""
-    by_rule, left = directions(space), set(free)
+    by_rule, left = read_directions(space), set(free)
     proposed: list[Proposal] = []
     for finding in findings:
         for direction in by_rule.get(finding.rule, ()):
             least = finding.evidence.get(_STEPS.get(direction.rule, "")) or 0
-            for config in _steps(space, incumbent, direction, sorted(left), least):
+            for config in _choose_steps(space, incumbent, direction, sorted(left), least):
                 proposed.append(Proposal(config, direction.rule))
                 left.discard(config)
     return proposed[:MOST]
 
 
-def _steps(
+def _choose_steps(
     space: Space, incumbent: Config, direction: Direction, free: Sequence[Config], least: float
 ) -> list[Config]:
-    """One step and one further: the nearest configurations with the quantity moved that way."""
+    """Choose one step and one further: the nearest configurations with the quantity moved that way."""
     here = space.numbers(incumbent)[direction.name]
 
-    def moved(config: Config) -> int:
+    def count_moved(config: Config) -> int:
         return direction.way * (space.numbers(config)[direction.name] - here)
 
-    def changes(config: Config) -> tuple[int, int, int]:
+    def count_changes(config: Config) -> tuple[int, int, int]:
         steps = [abs(a - b) for a, b in zip(config.ranks, incumbent.ranks, strict=True)]
-        return sum(map(bool, steps)), moved(config), sum(steps)
+        return sum(map(bool, steps)), count_moved(config), sum(steps)
 
-    candidates = sorted((c for c in free if moved(c) >= max(least, 1)), key=changes)
+    candidates = sorted((c for c in free if count_moved(c) >= max(least, 1)), key=count_changes)
     picked: list[Config] = []
     for config in candidates:
-        if len(picked) < _EACH and moved(config) not in [moved(p) for p in picked]:
+        if len(picked) < _EACH and count_moved(config) not in [count_moved(p) for p in picked]:
             picked.append(config)
     return picked
 
 
-def known_metrics(space: Space) -> None:
+def check_metrics(space: Space) -> None:
     """Fail if `watch:` names a metric that the catalogue does not have."""
     from profkit.reports.metrics import CATALOGUE
 

@@ -1,4 +1,4 @@
-"""A storage URL  ->  Optuna's storage, and the names of the studies in it."""
+"""A storage URL  ->  Optuna's storage."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import os
 import socket
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,8 @@ _WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 JOURNAL = "journal://"
 
 
-def storage(url: str) -> Any:
-    """Optuna's storage at a URL; SQLite files are opened for several writers.
+def open_storage(url: str) -> Any:
+    """Open Optuna's storage at a URL; SQLite files for several writers.
 
     `journal:///shared/search.log` is a file on a disk that several hosts share, NFS too: appended to
     under a lock that is a symbolic link, which NFS makes atomically, where SQLite's locks do not
@@ -33,15 +32,15 @@ def storage(url: str) -> Any:
         path = url.removeprefix(JOURNAL)
         Path(path).touch()  # Optuna says nothing of a folder that is not there until it writes
         return optuna.storages.JournalStorage(JournalFileBackend(path))
-    opened = _opened(url)
+    opened = _open_database(url)
     if url.startswith("sqlite:"):
         from sqlalchemy import event
 
-        event.listen(opened.engine, "begin", _immediate)
+        event.listen(opened.engine, "begin", _begin_immediately)
     return opened
 
 
-def _immediate(connection: Any) -> None:
+def _begin_immediately(connection: Any) -> None:
     """Hold others off from the first look on, not from the first change.
 
     Optuna reads that a trial waits, then takes it. It asks the database to lock the row meanwhile,
@@ -50,15 +49,15 @@ def _immediate(connection: Any) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _opened(url: str) -> Any:
-    """The storage, with its tables.
+def _open_database(url: str) -> Any:
+    """Open the storage and make its tables.
 
     Optuna makes them without a lock: of several processes that begin a search at once, all but one
     find that a table, or the row with the version, came to be under their hands.
     """
     from sqlalchemy.exc import DatabaseError, IntegrityError
 
-    engine = {"creator": _sqlite(url)} if url.startswith("sqlite:") else None
+    engine = {"creator": _make_connector(url)} if url.startswith("sqlite:") else None
     for wait in _WAITS:
         try:
             return optuna.storages.RDBStorage(url, engine_kwargs=engine)
@@ -70,8 +69,8 @@ def _opened(url: str) -> Any:
     return optuna.storages.RDBStorage(url, engine_kwargs=engine)
 
 
-def _sqlite(url: str) -> Callable[[], Any]:
-    """How to open a SQLite file: written ahead, so that a commit does not wait for the disk.
+def _make_connector(url: str) -> Callable[[], Any]:
+    """Return what opens a SQLite file: written ahead, so that a commit does not wait for the disk.
 
     A killed process loses nothing; a machine that loses power may lose the last trials. Others who
     write at the same time are waited for.
@@ -80,7 +79,7 @@ def _sqlite(url: str) -> Callable[[], Any]:
 
     from sqlalchemy.engine import make_url
 
-    def connect() -> Any:
+    def open_file() -> Any:
         path = make_url(url).database or ":memory:"
         # No isolation level: transactions begin where SQLAlchemy says, and as _immediate says.
         connection = sqlite3.connect(
@@ -90,12 +89,12 @@ def _sqlite(url: str) -> Callable[[], Any]:
         connection.execute("PRAGMA synchronous=NORMAL")
         return connection
 
-    return connect
+    return open_file
 
 
 @contextlib.contextmanager
-def reaching(url: str) -> Iterator[None]:
-    """Round what opens a storage; ProfkitError if it cannot be reached."""
+def explain_unreachable(url: str) -> Iterator[None]:
+    """Raise a ProfkitError where the block cannot reach a storage."""
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
@@ -111,16 +110,6 @@ def reaching(url: str) -> Iterator[None]:
         ) from error
 
 
-def studies(url: str) -> list[str]:
-    with warnings.catch_warnings(action="ignore"), reaching(url):
-        opened = storage(url)
-        try:
-            return list(optuna.get_all_study_names(opened))
-        finally:
-            if hasattr(opened, "engine"):  # a server counts its connections
-                opened.engine.dispose()
-
-
-def owner() -> str:
-    """This process, as trials keep it: host:pid."""
+def name_owner() -> str:
+    """Return this process as trials keep it: host:pid."""
     return f"{socket.gethostname()}:{os.getpid()}"

@@ -28,7 +28,7 @@ from optuna.trial import FrozenTrial, TrialState
 from profkit.measure.process import is_alive
 from profkit.measure.variants.tunables import Config, Space
 from profkit.tune.result import TrialResult
-from profkit.tune.storage import owner, reaching, storage
+from profkit.tune.storage import explain_unreachable, name_owner, open_storage
 
 _STALE = timedelta(minutes=15)  # a running trial of another host, older than this, is given up
 _SIGNS = 10.0  # seconds within which whoever asks for a trial has put a name to it
@@ -49,7 +49,7 @@ class Trial:
 
     @property
     def counts(self) -> bool:
-        """Whether it is one of the distinct trials: finished, and no other's double."""
+        """Return whether it is one of the distinct trials: finished, and no other's double."""
         return self.outcome not in ("running", "same", *_ABANDONED)
 
 
@@ -69,80 +69,84 @@ class Study:
         self._dists = {m: IntDistribution(0, len(v) - 1) for m, v in self._ordered.items()}
         self._random = random.Random(SEED)  # noqa: S311 - chooses tiles, keeps no secret
         logging.getLogger("optuna").setLevel(logging.ERROR)
-        with warnings.catch_warnings(action="ignore"), reaching(url):
-            sampler = NearestSampler(self._nearest, self._dists)
+        with warnings.catch_warnings(action="ignore"), explain_unreachable(url):
+            sampler = NearestSampler(self._find_nearest, self._dists)
             pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0)
             how = {"direction": "minimize", "sampler": sampler, "pruner": pruner}
             how |= {"study_name": name, "load_if_exists": True}
-            self._study = optuna.create_study(storage=storage(url), **how)
+            self._study = optuna.create_study(storage=open_storage(url), **how)
 
-    def trials(self) -> list[Trial]:
-        """Everything in the storage, in order; proposals that wait are left out."""
+    def list_trials(self) -> list[Trial]:
+        """Return all trials in the storage, in order, without proposals that wait."""
         with self._lock:
             known = self._study.get_trials(deepcopy=False)
-        return [self._read(t) for t in known if t.state != TrialState.WAITING and self._whole(t)]
+        return [
+            self._read_trial(t)
+            for t in known
+            if t.state != TrialState.WAITING and self._is_whole(t)
+        ]
 
-    def trial(self, number: int) -> Trial:
-        return next(t for t in self.trials() if t.number == number)
+    def get_trial(self, number: int) -> Trial:
+        return next(t for t in self.list_trials() if t.number == number)
 
-    def note(self, key: str, value: Any) -> None:
+    def write_note(self, key: str, value: Any) -> None:
         with self._lock:
             self._study.set_user_attr(key, value)
 
-    def noted(self, key: str) -> Any:
+    def read_note(self, key: str) -> Any:
         with self._lock:
             return self._study.user_attrs.get(key)
 
-    def claim(self, code: str, number: int) -> int:
+    def claim_code(self, code: str, number: int) -> int:
         """Return the trial of this process that measures this machine code: this one, if none did."""
         with self._lock:
             return self._codes.setdefault(code, number)
 
-    def succeed(self, incumbent: int, number: int) -> bool:
+    def replace_incumbent(self, incumbent: int, number: int) -> bool:
         """Make a trial the incumbent, if the one that it beat still is."""
         with self._lock:
-            if self.noted("incumbent") != incumbent:
+            if self.read_note("incumbent") != incumbent:
                 return False
-            self.note("incumbent", number)
+            self.write_note("incumbent", number)
             return True
 
-    def ask(self) -> Trial | None:
-        """The next configuration; None if nothing is left to try."""
+    def ask_trial(self) -> Trial | None:
+        """Return the next configuration; None if nothing is left to try."""
         with self._lock:
             while True:
                 known = self._study.get_trials(deepcopy=False)
-                self._free = self._untried(known)
+                self._free = self._filter_untried(known)
                 if not self._free and all(t.state != TrialState.WAITING for t in known):
                     return None
                 live = self._study.ask(self._dists)
                 self._live[live.number] = live
-                config, source = self._config(live.params), live.user_attrs.get("source")
+                config, source = self._read_config(live.params), live.user_attrs.get("source")
                 if source is None:
                     done = (TrialState.COMPLETE, TrialState.PRUNED)
                     begun = sum(t.state in done for t in known)
                     source = "random" if begun < STARTUP else "tpe"
-                live.set_user_attr("by", [source, owner()])
+                live.set_user_attr("by", [source, name_owner()])
                 # Two searches in one storage may want the same: the first to write has it.
-                if config in self.possible and config not in self._tried(live.number):
+                if config in self.possible and config not in self._list_tried(live.number):
                     return Trial(live.number, config, source, "running")
-                self.finish(live.number, "repeated")
+                self.finish_trial(live.number, "repeated")
 
-    def propose(self, config: Config, source: str) -> bool:
+    def propose_config(self, config: Config, source: str) -> bool:
         """Have a configuration tried next; whether it was new."""
         with self._lock:
-            if config not in set(self.free()):
+            if config not in set(self.list_untried()):
                 return False
-            self._study.enqueue_trial(self._ranks(config), user_attrs={"source": source})
+            self._study.enqueue_trial(self._make_ranks(config), user_attrs={"source": source})
             return True
 
-    def report(self, number: int, value: float, step: int) -> bool:
+    def report_value(self, number: int, value: float, step: int) -> bool:
         """Tell an intermediate value; whether the trial is not worth going on with."""
         with self._lock, contextlib.suppress(UpdateFinishedTrialError):
             self._live[number].report(value, step)
             return bool(self._live[number].should_prune())
         return True  # another search gave this one up, and has it again
 
-    def finish(
+    def finish_trial(
         self,
         number: int,
         outcome: str,
@@ -162,36 +166,36 @@ class Study:
             done = value if state == TrialState.COMPLETE else None
             self._study.tell(live, done, state, skip_if_finished=True)
 
-    def interrupt(self, number: int) -> None:
+    def interrupt_trial(self, number: int) -> None:
         """Give a trial up that has not ended: whoever resumes tries its configuration again."""
         with self._lock:
             if number in self._live:
-                self.finish(number, "interrupted")
+                self.finish_trial(number, "interrupted")
 
-    def resume(self) -> int:
+    def resume_trials(self) -> int:
         """Take up what a killed search left: its running trials are proposed again; how many."""
         with self._lock:
-            lost = [t for t in self._signed() if self._is_lost(t)]
+            lost = [t for t in self._list_signed() if self._is_lost(t)]
             for t in lost:
                 if t.state == TrialState.RUNNING:
                     self._study.tell(t.number, state=TrialState.FAIL, skip_if_finished=True)
-            again = {self._config(t.params): t for t in lost if self._whole(t)}
+            again = {self._read_config(t.params): t for t in lost if self._is_whole(t)}
             for config, t in again.items():
-                self.propose(config, _by(t)[0])
+                self.propose_config(config, _read_author(t)[0])
             return len(again)
 
-    def free(self) -> list[Config]:
-        """What can be and was not tried, nor waits for it."""
+    def list_untried(self) -> list[Config]:
+        """Return the configurations that were not tried and do not wait for it."""
         with self._lock:
-            return self._untried(self._study.get_trials(deepcopy=False))
+            return self._filter_untried(self._study.get_trials(deepcopy=False))
 
-    def _untried(self, known: Sequence[FrozenTrial]) -> list[Config]:
-        taken = {c for t in known if (c := self._claimed(t)) is not None}
+    def _filter_untried(self, known: Sequence[FrozenTrial]) -> list[Config]:
+        taken = {c for t in known if (c := self._find_claimed(t)) is not None}
         return [c for c in self.possible if c not in taken]
 
-    def importances(self) -> dict[str, float]:
-        """Macro -> its share in what makes a configuration one of the fastest (PED-ANOVA)."""
-        done = [t for t in self.trials() if t.outcome in ("measured", "pruned")]
+    def estimate_importances(self) -> dict[str, float]:
+        """Return macro -> its share in what makes a configuration one of the fastest (PED-ANOVA)."""
+        done = [t for t in self.list_trials() if t.outcome in ("measured", "pruned")]
         if len(done) < 2 * STARTUP:
             return {}
         ignored = warnings.catch_warnings(action="ignore")
@@ -203,85 +207,85 @@ class Study:
 
     # --- from Optuna's trials to ours ------------------------------------------------------------
 
-    def _whole(self, t: FrozenTrial) -> bool:
+    def _is_whole(self, t: FrozenTrial) -> bool:
         return set(t.params) == set(self._ordered)
 
-    def _config(self, ranks: Mapping[str, Any]) -> Config:
+    def _read_config(self, ranks: Mapping[str, Any]) -> Config:
         return self.space.at([ranks[m] for m in self.space.macros])
 
-    def _ranks(self, config: Config) -> dict[str, int]:
+    def _make_ranks(self, config: Config) -> dict[str, int]:
         return dict(zip(self.space.macros, config.ranks, strict=True))
 
-    def _read(self, t: FrozenTrial) -> Trial:
+    def _read_trial(self, t: FrozenTrial) -> Trial:
         result = TrialResult.from_json(t.user_attrs.get("said", {}))
         return Trial(
             t.number,
-            self._config(t.params),
-            _by(t)[0],
-            _outcome(t),
+            self._read_config(t.params),
+            _read_author(t)[0],
+            _name_outcome(t),
             t.value if t.state == TrialState.COMPLETE else result.value,
             result,
             t.duration.total_seconds() if t.duration else None,
             t.datetime_complete.isoformat(timespec="seconds") if t.datetime_complete else None,
         )
 
-    def _signed(self, before: float = math.inf) -> list[FrozenTrial]:
-        """The trials before one; what another process is just asking for is waited for."""
+    def _list_signed(self, before: float = math.inf) -> list[FrozenTrial]:
+        """Return the trials before one, waiting for what another process is just asking for."""
         until = time.monotonic() + _SIGNS
         while True:
             known = [t for t in self._study.get_trials(deepcopy=False) if t.number < before]
             running = (t for t in known if t.state == TrialState.RUNNING)
-            if all(_by(t)[1] for t in running) or time.monotonic() > until:
+            if all(_read_author(t)[1] for t in running) or time.monotonic() > until:
                 return known
             time.sleep(0.1)
 
     def _is_lost(self, t: FrozenTrial) -> bool:
         if t.state != TrialState.RUNNING:
-            return t.state == TrialState.FAIL and _outcome(t) == "interrupted"
+            return t.state == TrialState.FAIL and _name_outcome(t) == "interrupted"
         if t.number in self._live:
             return False
-        host, _, pid = _by(t)[1].rpartition(":")
+        host, _, pid = _read_author(t)[1].rpartition(":")
         if host in ("", socket.gethostname()):
             return not pid.isdecimal() or not is_alive(int(pid))
         return datetime.now() - (t.datetime_start or datetime.now()) > _STALE
 
-    def _claimed(self, t: FrozenTrial) -> Config | None:
-        """The configuration that a trial has a result of, or will have."""
-        if t.state == TrialState.FAIL and _outcome(t) in _ABANDONED:
+    def _find_claimed(self, t: FrozenTrial) -> Config | None:
+        """Return the configuration that a trial has a result of, or will have."""
+        if t.state == TrialState.FAIL and _name_outcome(t) in _ABANDONED:
             return None
         waits = t.system_attrs.get("fixed_params") if t.state == TrialState.WAITING else None
         ranks = waits or t.params
-        return self._config(ranks) if set(ranks) == set(self._ordered) else None
+        return self._read_config(ranks) if set(ranks) == set(self._ordered) else None
 
-    def _tried(self, before: int) -> set[Config | None]:
-        """What earlier trials have claimed, also those of other processes."""
-        earlier = self._signed(before)
-        return {self._claimed(t) for t in earlier if t.state != TrialState.WAITING}
+    def _list_tried(self, before: int) -> set[Config | None]:
+        """Return what earlier trials have claimed, also those of other processes."""
+        earlier = self._list_signed(before)
+        return {self._find_claimed(t) for t in earlier if t.state != TrialState.WAITING}
 
-    def _nearest(self, sample: Mapping[str, int] | None) -> dict[str, int]:
-        """The untried configuration that is nearest to the sampler's; any, without a sample."""
+    def _find_nearest(self, sample: Mapping[str, int] | None) -> dict[str, int]:
+        """Return the untried configuration nearest to the sampler's; any, without a sample."""
         free, macros = self._free, self.space.macros
         if not free:  # another process has just taken the last one: ask() finds that out
-            return self._ranks(self.space.default)
+            return self._make_ranks(self.space.default)
         if not sample:
-            return self._ranks(self._random.choice(free))
+            return self._make_ranks(self._random.choice(free))
         widths = [max(1, len(self._ordered[m]) - 1) for m in macros]
 
-        def distance(config: Config) -> tuple[float, float]:
+        def measure_distance(config: Config) -> tuple[float, float]:
             steps = zip(config.ranks, macros, widths, strict=True)
             far = sum(abs(rank - sample[m]) / width for rank, m, width in steps)
             return round(far, 9), self._random.random()
 
-        return self._ranks(min(free, key=distance))
+        return self._make_ranks(min(free, key=measure_distance))
 
 
-def _outcome(t: FrozenTrial) -> str:
+def _name_outcome(t: FrozenTrial) -> str:
     known = {TrialState.RUNNING: "running", TrialState.WAITING: "waiting"}
     kept = t.user_attrs.get("said", {}).get("outcome")
     return str(kept or known.get(t.state, "interrupted"))
 
 
-def _by(t: FrozenTrial) -> tuple[str, str]:
+def _read_author(t: FrozenTrial) -> tuple[str, str]:
     source, owner = t.user_attrs.get("by") or (t.user_attrs.get("source", "random"), "")
     return source, owner
 
@@ -299,14 +303,14 @@ class NearestSampler(optuna.samplers.TPESampler):  # type: ignore[misc]
     ) -> None:
         how = {"multivariate": True, "constant_liar": True, "warn_independent_sampling": False}
         super().__init__(n_startup_trials=STARTUP, seed=SEED, **how)
-        self._nearest = nearest
+        self._find_nearest = nearest
         self._all = dict(space)
 
     def infer_relative_search_space(self, _study: Any, _trial: Any) -> dict[str, Any]:
         return {m: d for m, d in self._all.items() if not d.single()}
 
     def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, int]:
-        """TPE's sample, or a random one at the start, as a configuration that can be."""
+        """Return TPE's sample, or a random one at the start, as a configuration that can be."""
         sample = super().sample_relative(study, trial, search_space)
         full = {m: sample.get(m, 0) for m in self._all} if sample else None
-        return self._nearest(full)
+        return self._find_nearest(full)

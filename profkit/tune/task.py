@@ -65,7 +65,7 @@ class Task:
 
     @property
     def subject(self) -> str:
-        """`v3.B`: what its folder and its study are called after."""
+        """Return the name of its folder and its study: `v3.B`."""
         return f"{self.variant.id}.{self.case}"
 
     @property
@@ -74,7 +74,7 @@ class Task:
 
     @cached_property
     def _refusals(self) -> dict[Config, InvalidConfig | None]:
-        """Every configuration, the default first -> why arithmetic refuses it."""
+        """Return every configuration, the default first -> why arithmetic refuses it."""
         arch, budget = self.arch, self.variant.budget
         return {c: self.space.refusal(c, arch, budget) for c in self.space.every()}
 
@@ -84,7 +84,7 @@ class Task:
 
     @cached_property
     def possible(self) -> tuple[Config, ...]:
-        """The configurations that arithmetic lets through; ProfkitError without the defaults."""
+        """Return the configurations that arithmetic allows; a ProfkitError without the defaults."""
         reason = self._refusals[self.space.default]
         if reason is not None:
             raise ProfkitError(
@@ -95,57 +95,58 @@ class Task:
 
     @property
     def tuned(self) -> str:
-        """What a configuration's record is called: v3-tuned."""
+        """Return the name of a configuration's record: v3-tuned."""
         return f"{self.variant.id}-tuned"
 
-    def run(self, config: Config, measured: Measurements) -> TargetRun:
-        """A configuration as other verbs have a variant, under the name of `tuned`."""
-        built, calls = self.built(config).built, (self.reference,) if self.reference else ()
+    def make_run(self, config: Config, measured: Measurements) -> TargetRun:
+        """Return a configuration as other verbs have a variant, under the name of `tuned`."""
+        built = self.wait_for_build(config).built
+        calls = (self.reference,) if self.reference else ()
         target = Target(self.problem, (built.variant,), calls, (self.case,), self.folder)
         return TargetRun(target, {self.tuned: built}, self.support, measured)
 
-    def name(self, config: Config) -> str:
-        """What a configuration is called: v3-64-64-4-2."""
+    def name_config(self, config: Config) -> str:
+        """Return the name of a configuration: v3-64-64-4-2."""
         return f"{self.variant.id}-{config.name}"
 
-    def entry(self, config: Config) -> Entry:
-        """A configuration for a worker; ProfkitError if it does not build."""
-        library, name = self.built(config).built.library, self.name(config)
+    def make_entry(self, config: Config) -> Entry:
+        """Return a configuration for a worker; a ProfkitError if it does not build."""
+        library, name = self.wait_for_build(config).built.library, self.name_config(config)
         if library is None:
             raise ProfkitError(f"{name} does not build any more")
         return Entry(name, library, self.variant.header.inputs)
 
-    def call(self, reference: str) -> Entry:
+    def make_reference_entry(self, reference: str) -> Entry:
         return Entry(reference, grid=self.variant.header.inputs)
 
-    def checks(self) -> tuple[tuple[str, int], ...]:
-        """(case, seed) that every configuration must be right on."""
+    def list_checks(self) -> tuple[tuple[str, int], ...]:
+        """Return the pairs (case, seed) that every configuration must be right on."""
         return self.problem.pairs((self.case,))
 
-    def start(self, config: Config) -> Future[ReadyBuild]:
+    def start_build(self, config: Config) -> Future[ReadyBuild]:
         with self._lock:
             if config not in self._builds:
-                self._builds[config] = self._pool.submit(_build, self, config)
+                self._builds[config] = self._pool.submit(_build_config, self, config)
             return self._builds[config]
 
-    def built(self, config: Config) -> ReadyBuild:
-        return self.start(config).result()
+    def wait_for_build(self, config: Config) -> ReadyBuild:
+        return self.start_build(config).result()
 
-    def stop(self) -> None:
+    def stop_builds(self) -> None:
         """Start nothing more; what runs is finished."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _build(task: Task, config: Config) -> ReadyBuild:
+def _build_config(task: Task, config: Config) -> ReadyBuild:
     variant = task.variant.tuned(**config.named)
     (built,) = build.compile_variants([variant], [task.arch], task.folder, jobs=1)
     if built.error is not None:
         return ReadyBuild(built, None)
-    return ReadyBuild(built, kernels_used(built, task.problem, task.case))
+    return ReadyBuild(built, find_used_kernels(built, task.problem, task.case))
 
 
-def subject_of(target: Target) -> tuple[Variant, str]:
-    """The variant and the case that a search is about; ProfkitError if there is nothing to tune."""
+def choose_subject(target: Target) -> tuple[Variant, str]:
+    """Return the variant and the case of a search; a ProfkitError if there is nothing to tune."""
     if len(target.variants) != 1 or len(target.cases) != 1:
         raise ProfkitError("a search has one variant and one case", "--variant v3 --case B")
     (variant,), (case,) = target.variants, target.cases
@@ -157,9 +158,9 @@ def subject_of(target: Target) -> tuple[Variant, str]:
     return variant, case
 
 
-def task_of(target: Target, options: SearchOptions) -> Task:
-    """What a search is about, built; ProfkitError if the variant does not run on this GPU."""
-    variant, case = subject_of(target)
+def prepare_task(target: Target, options: SearchOptions) -> Task:
+    """Build the defaults of a search; a ProfkitError if the variant does not run on this GPU."""
+    variant, case = choose_subject(target)
     arch = device.gpu().arch
     if variant.target(arch) is None:
         raise ProfkitError(f"{variant.path.name} does not run on sm_{arch}", "see 'arch:'")
@@ -169,8 +170,8 @@ def task_of(target: Target, options: SearchOptions) -> Task:
     return Task(variant, target.problem, case, arch, target.folder, support, reference, options)
 
 
-def built_result(ready: ReadyBuild) -> TrialResult:
-    """The beginning of a trial's result: what ptxas says of the kernels that the case launches."""
+def begin_result(ready: ReadyBuild) -> TrialResult:
+    """Begin a trial's result with what ptxas says of the kernels that the case launches."""
     kernels = [k for k in ready.built.kernels if ready.used is None or k.name in ready.used]
     if not kernels:
         return TrialResult()
@@ -182,7 +183,7 @@ def built_result(ready: ReadyBuild) -> TrialResult:
 
 
 def refuse_build(build: Build, used: Sequence[str] | None) -> InvalidConfig | None:
-    """Why a build may not run.
+    """Return why a build may not run; None if it may.
 
     `used`: demangled names of the kernels that the case launches; None where that is not known, and
     then every kernel of the file is held to the gates.
@@ -204,7 +205,7 @@ _KINDS = {"spills": "spills", "regs": "registers of a thread", "stack": "stack f
 
 
 def refuse_launches(build: Build, launches: Sequence[GraphLaunch]) -> InvalidConfig | None:
-    """Why what the launcher really starts may not be."""
+    """Return why the launches of a configuration are refused; None if they are not."""
     for launch in launches:
         taken = {"threads": prod(launch.block), "regs": launch.regs}
         taken["smem"] = launch.dynamic_smem + launch.static_smem
@@ -214,7 +215,7 @@ def refuse_launches(build: Build, launches: Sequence[GraphLaunch]) -> InvalidCon
 
 
 def refuse_check(check: Check, supported: Sequence[str] | None) -> InvalidConfig | None:
-    """Why a judged configuration may not be.
+    """Return why a configuration that was checked is refused; None if it is not.
 
     `supported`: cases that the defaults support; None for the defaults themselves.
     """
@@ -227,14 +228,14 @@ def refuse_check(check: Check, supported: Sequence[str] | None) -> InvalidConfig
     return None
 
 
-def kernels_used(build: Build, problem: Problem, case: str) -> tuple[str, ...] | None:
-    """Demangled names of the kernels that a case launches, found without a GPU; None: not known."""
+def find_used_kernels(build: Build, problem: Problem, case: str) -> tuple[str, ...] | None:
+    """Return the demangled names of the kernels that a case launches; None where that is not known."""
     launches = dry.dry_launches(build, problem, case)
     return None if launches is None else tuple(launch.kernel for launch in launches)
 
 
-def machine_code_identity(build: Build) -> str | None:
-    """What makes two builds one: the machine code of kernels and of the launcher that starts them.
+def identify_machine_code(build: Build) -> str | None:
+    """Return what makes two builds one: the machine code of the kernels and of their launcher.
 
     A macro that only the launcher reads (a grid, a cluster size) leaves the kernels as they are and
     is a configuration of its own all the same. None where neither can be read.
@@ -244,7 +245,7 @@ def machine_code_identity(build: Build) -> str | None:
     return None if build.sass is None and build.host is None else f"{build.sass}:{build.host}"
 
 
-def footprint(build: Build, launches: Sequence[GraphLaunch]) -> JsonObject:
+def measure_footprint(build: Build, launches: Sequence[GraphLaunch]) -> JsonObject:
     """Return what the largest launch takes of an SM, as a trial's result has it; empty without one.
 
     `occupancy` is the theoretical one; None where the architecture is not known.

@@ -9,14 +9,14 @@ import sys
 import pytest
 
 import profkit
-from profkit.cli.app import commands, verb_names
+from profkit.cli.app import commands, list_verbs
 from profkit.errors import ProfkitError
 from profkit.reports import reader
 from tests.conftest import ROOT
 
 from .conftest import REPORT
 
-VERBS = verb_names()
+VERBS = list_verbs()
 
 
 def test_the_verbs_of_reading_are_there() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from profkit.cli.app import GROUPS, app, commands, grouped_verbs, verb_names
+from profkit.cli.app import GROUPS, app, commands, group_verbs, list_verbs
 from profkit.diagnosis.rules import ALL
 from profkit.program.rules import BY_ID
 from profkit.reports.metrics import CATALOGUE
@@ -30,12 +30,12 @@ def test_every_verb_has_examples() -> None:
 
 
 def test_the_list_of_verbs_says_what_their_own_help_begins_with() -> None:
-    said = dict(chain.from_iterable(grouped_verbs().values()))
+    said = dict(chain.from_iterable(group_verbs().values()))
     assert said == {name: verb.get_short_help_str(80) for name, verb in COMMANDS.items()}
 
 
 def test_the_list_of_verbs_has_each_in_its_group() -> None:
-    groups = {name: group for group, listed in grouped_verbs().items() for name, _ in listed}
+    groups = {name: group for group, listed in group_verbs().items() for name, _ in listed}
     assert groups == {name: command.verb.group for name, command in COMMANDS.items()}
     assert set(groups.values()) == set(GROUPS)
 
@@ -43,7 +43,7 @@ def test_the_list_of_verbs_has_each_in_its_group() -> None:
 def test_every_file_with_a_verb_is_one() -> None:
     package = ROOT / "profkit" / "cli"
     files = [p.stem for p in sorted(package.rglob("*.py")) if "\n@options.verb(" in p.read_text()]
-    assert files == verb_names(), "a folder of verbs holds nothing else"
+    assert files == list_verbs(), "a folder of verbs holds nothing else"
 
 
 @each_verb

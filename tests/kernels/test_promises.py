@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from profkit.cli.sources import evidence_of
+from profkit.cli.sources import open_evidence
 from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.counters import HeaderPrediction, header_predictions
 from profkit.evidence.runs import Evidence, Run
@@ -21,7 +21,7 @@ from tests.conftest import ROOT
 pytestmark = pytest.mark.slow
 
 ARTIFACTS = ROOT / "artifacts"
-HEADERS = evidence_of(ARTIFACTS).headers
+HEADERS = open_evidence(ARTIFACTS).headers
 EVIDENCE = Evidence(ARTIFACTS)
 NAMES = frozenset(EVIDENCE.names())
 # Of every problem: runs are told apart by variant and case, so ids differ between problems too.

@@ -72,13 +72,13 @@ class Bench:
 
         at = targets.Places(self.machine.kernels)
         target = targets.choose_target(at, ["knob"], False, ["B"], False)
-        what = task.task_of(target, task.SearchOptions(**options))
+        what = task.prepare_task(target, task.SearchOptions(**options))
         try:
-            return run.tune(
-                what, storage or run.default_storage(what), resume, visible, lambda _: None
+            return run.tune_task(
+                what, storage or run.choose_storage(what), resume, visible, lambda _: None
             )
         finally:
-            what.stop()
+            what.stop_builds()
 
 
 @pytest.fixture

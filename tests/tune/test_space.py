@@ -171,13 +171,13 @@ def test_v3_declares_its_space() -> None:
 
 def test_every_variant_that_can_be_tuned_has_rules_metrics_and_defaults_that_exist() -> None:
     from profkit.reports.metrics import CATALOGUE
-    from profkit.tune.steer import directions
+    from profkit.tune.steer import read_directions
 
     every = variants.find_variants(ROOT / "kernels")
     tunable = [v for v in every if v.space.values]
     assert len(tunable) >= 4
     for v in tunable:
-        directions(v.space)
+        read_directions(v.space)
         assert {d.name for d in v.space.watch} <= set(CATALOGUE)
         for arch in resources.LIMITS:
             if v.target(arch) and int(arch) >= 90:

@@ -11,7 +11,7 @@ from profkit.measure.variants.tunables import Config
 from profkit.records.header import Header
 from profkit.tune import steer
 from profkit.tune.result import FiringRule
-from profkit.tune.steer import Proposal, proposals
+from profkit.tune.steer import Proposal, propose_configs
 
 KEYS = {
     "tune": "M=64,16,32 W=4,1,2 S=2,3,4",
@@ -35,7 +35,7 @@ def firing(rule: str, **evidence: float) -> FiringRule:
 
 
 def test_a_rule_asks_for_one_step_and_one_further() -> None:
-    found = proposals(SPACE, HERE, [firing("grid-too-small")], POSSIBLE)
+    found = propose_configs(SPACE, HERE, [firing("grid-too-small")], POSSIBLE)
     assert found == [
         Proposal(config("32", "2", "2"), "grid-too-small"),
         Proposal(config("16", "1", "2"), "grid-too-small"),
@@ -43,28 +43,29 @@ def test_a_rule_asks_for_one_step_and_one_further() -> None:
 
 
 def test_shared_memory_goes_below_the_step_to_another_block() -> None:
-    found = proposals(SPACE, config("64", "4", "4"), [firing("occupancy-shared")], POSSIBLE)
+    found = propose_configs(SPACE, config("64", "4", "4"), [firing("occupancy-shared")], POSSIBLE)
     assert found[0] == Proposal(config("64", "4", "3"), "occupancy-shared")
     step = firing("occupancy-shared", shared_step=20_000.0)
-    (first, *_) = proposals(SPACE, config("64", "4", "4"), [step], POSSIBLE)
+    (first, *_) = propose_configs(SPACE, config("64", "4", "4"), [step], POSSIBLE)
     here = SPACE.numbers(config("64", "4", "4"))["smem"]
     assert here - SPACE.numbers(first.config)["smem"] >= 20_000
 
 
 def test_the_first_cause_comes_first_and_nothing_twice() -> None:
     both = [firing("long-scoreboard"), firing("grid-too-small")]
-    found = proposals(SPACE, HERE, both, POSSIBLE)
+    found = propose_configs(SPACE, HERE, both, POSSIBLE)
     assert [p.rule for p in found] == ["long-scoreboard"] * 2 + ["grid-too-small"] * 2
     left = [c for c in POSSIBLE if c not in {p.config for p in found}]
-    again = proposals(SPACE, HERE, both, left)
+    again = propose_configs(SPACE, HERE, both, left)
     assert not {p.config for p in again} & {p.config for p in found}
 
 
 def test_rules_that_name_no_tunable_propose_nothing() -> None:
     assert (
-        proposals(SPACE, HERE, [firing("xu-pipe"), firing("occupancy-registers")], POSSIBLE) == []
+        propose_configs(SPACE, HERE, [firing("xu-pipe"), firing("occupancy-registers")], POSSIBLE)
+        == []
     )
-    assert proposals(SPACE, HERE, [firing("grid-too-small")], []) == []
+    assert propose_configs(SPACE, HERE, [firing("grid-too-small")], []) == []
 
 
 def test_what_is_asked_of_any_kernel_names_rules_that_are_there() -> None:
@@ -74,5 +75,5 @@ def test_what_is_asked_of_any_kernel_names_rules_that_are_there() -> None:
         Header("T", keys={"tune": "M=1,2", "steer": "grid-to-small=M-"}), Path("x.cu")
     )
     with pytest.raises(ProfkitError, match="grid-to-small") as caught:
-        steer.directions(wrong)
+        steer.read_directions(wrong)
     assert "grid-too-small" in caught.value.hint

@@ -55,7 +55,7 @@ def test_tables_that_another_process_makes_meanwhile_are_waited_for(
         wrapped("OperationalError", "table studies already exists"),
         wrapped("IntegrityError", "UNIQUE constraint failed: alembic_version.version_num"),
     )
-    made = storage.storage(f"sqlite:///{tmp_path}/a.db")
+    made = storage.open_storage(f"sqlite:///{tmp_path}/a.db")
     assert made.get_all_studies() == []
     assert len(opened) == 3
 
@@ -68,8 +68,8 @@ def test_a_storage_that_cannot_be_opened_is_refused_at_once(
 
     opened = fails(monkeypatch, *[wrapped("OperationalError", "unable to open database file")] * 9)
     url = f"sqlite:///{tmp_path}/a.db"
-    with pytest.raises(ProfkitError, match="unable to open"), storage.reaching(url):
-        storage.storage(url)
+    with pytest.raises(ProfkitError, match="unable to open"), storage.explain_unreachable(url):
+        storage.open_storage(url)
     assert len(opened) == 1
 
 
@@ -88,15 +88,15 @@ def two(tmp_path: Path) -> "tuple[Study, Study]":
 def test_a_trial_that_another_search_is_asking_for_is_not_given_up(
     two: "tuple[Study, Study]",
 ) -> None:
-    from profkit.tune.storage import owner
+    from profkit.tune.storage import name_owner
 
     one, other = two
     asked = one._study.ask(one._dists)
-    signs = threading.Timer(0.5, asked.set_user_attr, ("by", ["tpe", owner()]))
+    signs = threading.Timer(0.5, asked.set_user_attr, ("by", ["tpe", name_owner()]))
     signs.start()
-    assert other.resume() == 0
+    assert other.resume_trials() == 0
     signs.join()
-    assert [t.outcome for t in one.trials()] == ["running"]
+    assert [t.outcome for t in one.list_trials()] == ["running"]
 
 
 def test_a_trial_that_nobody_ever_signed_is_taken_up(
@@ -107,9 +107,9 @@ def test_a_trial_that_nobody_ever_signed_is_taken_up(
     one, other = two
     lost = one._study.ask(one._dists)
     monkeypatch.setattr(study, "_SIGNS", 0.2)
-    assert other.resume() == 1
-    assert [t.outcome for t in other.trials()] == ["interrupted"]
-    again = other.ask()
+    assert other.resume_trials() == 1
+    assert [t.outcome for t in other.list_trials()] == ["interrupted"]
+    again = other.ask_trial()
     assert again is not None
     assert again.config.named == {"A": str(lost.params["A"] + 1)}
 
@@ -117,12 +117,12 @@ def test_a_trial_that_nobody_ever_signed_is_taken_up(
 def test_what_another_search_gave_up_ends_without_a_result(two: "tuple[Study, Study]") -> None:
     one, other = two
     for _ in range(2):
-        trial = one.ask()
+        trial = one.ask_trial()
         assert trial is not None
         other._study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-    assert one.report(0, 1.0, 1)
-    one.finish(1, "measured", 1.0)
-    assert [t.outcome for t in one.trials()] == ["interrupted", "interrupted"]
+    assert one.report_value(0, 1.0, 1)
+    one.finish_trial(1, "measured", 1.0)
+    assert [t.outcome for t in one.list_trials()] == ["interrupted", "interrupted"]
 
 
 def test_of_two_searches_one_takes_what_waits(two: "tuple[Study, Study]") -> None:
@@ -151,10 +151,10 @@ def test_of_two_searches_one_takes_what_waits(two: "tuple[Study, Study]") -> Non
 
 SHARED = """
 import sys
-from profkit.tune.storage import storage
+from profkit.tune.storage import open_storage
 import optuna
 optuna.logging.set_verbosity(optuna.logging.ERROR)
-study = optuna.create_study(storage=storage(sys.argv[1]), study_name="s", load_if_exists=True,
+study = optuna.create_study(storage=open_storage(sys.argv[1]), study_name="s", load_if_exists=True,
                             sampler=optuna.samplers.RandomSampler())
 for _ in range(12):
     trial = study.ask()
@@ -167,10 +167,10 @@ def shared_by_three(url: str) -> None:
     words = [sys.executable, "-c", SHARED, url]
     both = [subprocess.Popen(words, cwd=ROOT) for _ in range(3)]
     assert [p.wait(timeout=120) for p in both] == [0, 0, 0]
-    from profkit.tune.storage import storage, studies
+    from profkit.tune.storage import open_storage
 
-    assert studies(url) == ["s"]
-    made = storage(url)
+    made = open_storage(url)
+    assert optuna.get_all_study_names(made) == ["s"]
     trials = optuna.load_study(storage=made, study_name="s").trials
     if hasattr(made, "engine"):
         made.engine.dispose()
@@ -181,10 +181,11 @@ def shared_by_three(url: str) -> None:
 def test_a_journal_on_a_shared_disk(tmp_path: Path) -> None:
     shared_by_three(f"journal://{tmp_path}/search.log")
     from profkit.errors import ProfkitError
-    from profkit.tune.storage import studies
+    from profkit.tune.storage import explain_unreachable, open_storage
 
-    with pytest.raises(ProfkitError, match="No such file") as raised:
-        studies(f"journal://{tmp_path}/nowhere/search.log")
+    url = f"journal://{tmp_path}/nowhere/search.log"
+    with pytest.raises(ProfkitError, match="No such file") as raised, explain_unreachable(url):
+        open_storage(url)
     assert "journal:///shared" in raised.value.hint
 
 

@@ -26,7 +26,7 @@ def test_what_v3_takes_is_what_its_launcher_asks_for(tmp_path: Path) -> None:
         said = v3.space.numbers(config)
         (one,) = dry.dry_launches(made, the, "D")
         assert (one.dynamic_smem, one.block[0]) == (said["smem"], said["threads"])
-        assert gates.kernels_used(made, the, "B") == ("void v3<64>(Attention)",)
+        assert gates.find_used_kernels(made, the, "B") == ("void v3<64>(Attention)",)
         assert min(k.regs for k in made.kernels) >= said["regs"]
     # What the header's condition refuses does not compile either.
     assert v3.space.refusal(configs[2], "90", v3.budget) is not None
@@ -40,7 +40,7 @@ def test_what_v3_takes_is_what_its_launcher_asks_for(tmp_path: Path) -> None:
     refused = gates.refuse_build(spilled, None)
     assert refused is not None
     assert refused.kind == "spills"
-    assert len({gates.machine_code_identity(m) for m in good}) == len(good)
+    assert len({gates.identify_machine_code(m) for m in good}) == len(good)
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ def ablate_variants(
     variants: list[str] = typer.Argument(
         metavar="VARIANTS...",
         help="Variants of one problem.",
-        autocompletion=options.known_variants,
+        autocompletion=options.list_known_variants,
     ),
     case: options.Cases = None,
     recorded: bool = typer.Option(
@@ -83,7 +83,7 @@ def _show_records(records: Sequence[Record]) -> int:
 
 
 def _read_recorded(variants: Sequence[str], cases: Sequence[str], folder: Path) -> list[Record]:
-    """The records of these variants that have an ablation, in the order of the names."""
+    """Return the records of these variants that have an ablation, in the order of the names."""
     from profkit.records.paths import run_files
     from profkit.records.record import read_record
 

@@ -42,12 +42,12 @@ def time_variants(
     ),
 ) -> int:
     from profkit.cli.output import print_blocks, print_json, spinner
-    from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
+    from profkit.cli.targets import choose_names, on_gpus, say_faults, say_gpus
     from profkit.measure import pipeline, targets
     from profkit.measure.targets import BenchDocument, timed_rows
     from profkit.show.views import measured
 
-    names, at = named_or_all(variant, every), targets.Places(kernels, build_dir)
+    names, at = choose_names(variant, every), targets.Places(kernels, build_dir)
     target = targets.choose_target(at, names, every, case or (), aa is None)
     if aa is not None and gpus is not None:
         raise ProfkitError("--aa is of one GPU", "choose it with CUDA_VISIBLE_DEVICES")

@@ -55,18 +55,18 @@ def check_variants(
     gpus: options.Gpus = None,
 ) -> int:
     from profkit.cli.output import print_blocks, refuse, spinner
-    from profkit.cli.targets import named_or_all, on_gpus, say_faults, say_gpus
+    from profkit.cli.targets import choose_names, on_gpus, say_faults, say_gpus
     from profkit.measure import pipeline, targets
     from profkit.measure.check import CheckDocument
     from profkit.measure.sanitize import sanitized
     from profkit.show.views import measured
 
     at = targets.Places(kernels, build_dir, artifacts)
-    names = named_or_all(variant, every)
+    names = choose_names(variant, every)
     if build_only:
         running = {"--case": case, "--sanitize": sanitize, "--gpus": gpus}
         refuse(running, "nothing runs with --build-only", "leave it out")
-        return _build_only(at, names, _archs(arch), refresh)
+        return _build_only(at, names, _read_archs(arch), refresh)
     built = {"--arch": arch, "--refresh": refresh, "--artifacts": artifacts}
     refuse(built, "of --build-only", "profkit check --build-only")
     target = targets.choose_target(at, names, every, case or (), False)
@@ -117,8 +117,8 @@ def _build_only(at: Places, names: Sequence[str], archs: Sequence[str], refresh:
     return options.BAD if any(b.over_budget for b in builds) else options.DONE
 
 
-def _archs(text: str | None) -> list[str]:
-    """Architectures as nvcc's numbers: 90, 90a; sm_90 and compute_90 are 90."""
+def _read_archs(text: str | None) -> list[str]:
+    """Return architectures as nvcc's numbers: 90, 90a; sm_90 and compute_90 are 90."""
     if not text:
         return []
     words = [word.strip() for word in text.split(",") if word.strip()]

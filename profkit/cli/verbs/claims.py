@@ -30,10 +30,10 @@ def try_claims(
 ) -> int:
     if not files:
         raise ProfkitError("no file of claims", "profkit claims analyses/*.py")
-    return _try(files, artifacts)
+    return _try_files(files, artifacts)
 
 
-def _try(files: Sequence[Path], artifacts: Path) -> int:
+def _try_files(files: Sequence[Path], artifacts: Path) -> int:
     from profkit.cli import sources
     from profkit.cli.output import print_blocks, say_each
     from profkit.evidence import claims as trying

@@ -33,12 +33,14 @@ Before = Annotated[
     typer.Argument(
         metavar="BEFORE",
         help="A variant, run record, report, recording or folder.",
-        autocompletion=options.known_sides,
+        autocompletion=options.list_known_sides,
     ),
 ]
 After = Annotated[
     str,
-    typer.Argument(metavar="AFTER", help="The same, changed.", autocompletion=options.known_sides),
+    typer.Argument(
+        metavar="AFTER", help="The same, changed.", autocompletion=options.list_known_sides
+    ),
 ]
 Every = Annotated[bool, typer.Option("--all", help="Show every metric that moved.")]
 
@@ -77,7 +79,7 @@ def compare_two(
 
 
 def _is_program(side: str) -> bool:
-    """Whether it is a recording of a program, or what `triage -o` keeps of one."""
+    """Return whether it is a recording of a program, or what `triage -o` keeps of one."""
     from profkit.cli.sources import is_triage
 
     return is_triage(side) or kind_of(side) == "trace"
@@ -103,7 +105,7 @@ def _compare_runs(
     from profkit.evidence.compare import compare_sides
     from profkit.show.views import comparison as views
 
-    compared = compare_sides(*sides, case, sources.evidence_of(artifacts), policy)
+    compared = compare_sides(*sides, case, sources.open_evidence(artifacts), policy)
     if options.FORM.brief and not options.FORM.json:
         out.print_plain(views.brief_comparison(compared))
     else:

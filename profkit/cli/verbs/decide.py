@@ -36,7 +36,7 @@ Variant = Annotated[
     typer.Argument(
         metavar="VARIANT",
         help="A recorded variant: stage2 or stage2.B.",
-        autocompletion=options.known_recorded,
+        autocompletion=options.list_known_recorded,
     ),
 ]
 Against = Annotated[
@@ -45,7 +45,7 @@ Against = Annotated[
         "--against",
         metavar="ID",
         help="Compare with this one instead of the one that it changes.",
-        autocompletion=options.known_recorded,
+        autocompletion=options.list_known_recorded,
     ),
 ]
 Gates = Annotated[
@@ -72,7 +72,7 @@ def decide_variant(
 
     if "/" in variant or is_there(Path(variant)):
         raise ProfkitError(f"{variant}: decide takes a variant", "stage2 or stage2.B")
-    evidence = sources.evidence_of(artifacts)
+    evidence = sources.open_evidence(artifacts)
     names = evidence.named(variant, case)
     gates = _try_gates(gate or (), Evidence(artifacts) if anyway else evidence)
     policy = Policy(anyway=anyway)

@@ -88,10 +88,10 @@ def diagnose_reports(
     if history:
         if csv or parquet or options.FORM.markdown or brief or kernel or where or form:
             raise ProfkitError("--history keeps every launch and shows none", "leave out the rest")
-        return _keep(reports, history, on)
+        return _keep_history(reports, history, on)
     files = [output.write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
     output.refuse_same_file(files)
-    chosen = read_launches(reports, kernel, where, _connect(on))
+    chosen = read_launches(reports, kernel, where, _open_client(on))
     for file in files:
         output.save_frame(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
@@ -99,11 +99,11 @@ def diagnose_reports(
     elif form:
         _annotate(chosen, form)
     elif options.FORM.json or not files:
-        _show(chosen, top, lines, every, each)
+        _show_launches(chosen, top, lines, every, each)
     return chosen.status
 
 
-def _connect(address: str | None) -> Any:
+def _open_client(address: str | None) -> Any:
     """Return a client of the cluster that was named; None without one."""
     if address is None:
         return None
@@ -117,11 +117,11 @@ def show_reports(reports: Sequence[str]) -> int:
     from profkit.cli.launches import read_launches
 
     chosen = read_launches(reports)
-    _show(chosen, None, None, False, False)
+    _show_launches(chosen, None, None, False, False)
     return chosen.status
 
 
-def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
+def _keep_history(reports: Sequence[str], history: str, on: str | None) -> int:
     """Diagnose reports into a history, a few in memory at a time; the exit status."""
     from profkit.cli import output
     from profkit.cli.launches import expand_patterns
@@ -131,7 +131,10 @@ def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
     paths, complete = expand_patterns(reports)
     with output.progress("reading") as step:
         done = stream_reports(
-            paths, History(history), _connect(on), lambda n: step(n, len(paths)) if step else None
+            paths,
+            History(history),
+            _open_client(on),
+            lambda n: step(n, len(paths)) if step else None,
         )
     unread = (ProfkitError(f"{f.path}: {f.status}: {f.message}", _LEFT) for f in done.not_ok)
     output.say_each(unread, quiet=options.FORM.quiet)
@@ -143,7 +146,9 @@ def _keep(reports: Sequence[str], history: str, on: str | None) -> int:
     return 0 if complete and not done.not_ok else options.COULD_NOT
 
 
-def _show(chosen: Chosen, top: int | None, lines: int | None, every: bool, each: bool) -> None:
+def _show_launches(
+    chosen: Chosen, top: int | None, lines: int | None, every: bool, each: bool
+) -> None:
     """Print the document; or the answer, the table, and the first rows in detail."""
     from profkit.cli import output
     from profkit.diagnosis.launches import judged_rows, with_lines

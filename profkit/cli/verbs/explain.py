@@ -21,7 +21,7 @@ def explain_name(
         None,
         metavar="RULE-or-METRIC",
         help="All of them when left out.",
-        autocompletion=options.known_pages,
+        autocompletion=options.list_known_pages,
     ),
     markdown: bool = typer.Option(
         False, "--markdown", help="As Markdown; without a name the whole reference."

@@ -54,7 +54,7 @@ def run_gate(
             if not is_folder(folder):
                 raise ProfkitError(f"{folder}: no such folder", "git worktree add base origin/main")
         known = KnownSpreads(history, ALPHA).read()
-        before, after = (Evidence(x, headers=sources.files_beside(x)) for x in (base, head))
+        before, after = (Evidence(x, headers=sources.find_headers(x)) for x in (base, head))
         report = judge_gate(before, after, case, strict, known)
     except ProfkitError as error:
         if not bisect:

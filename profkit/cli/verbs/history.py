@@ -88,6 +88,6 @@ def _from_artifacts(kept: History, artifacts: Path, commit: str | None) -> Itera
 
     named = commit_named(artifacts, commit) if commit else commit_at_hand(dict(os.environ))
     origin = "option" if commit else "environment"
-    added = add_artifacts(kept, sources.evidence_of(artifacts), named, origin)
+    added = add_artifacts(kept, sources.open_evidence(artifacts), named, origin)
     note(f"{kept.root}: {added.runs} runs and {added.launches} launches added")
     return added.problems

@@ -65,7 +65,7 @@ def _build_ladders(
     from profkit.cli.pictures import import_plots
     from profkit.evidence.ladder import build_ladder
 
-    evidence = sources.evidence_of(artifacts)
+    evidence = sources.open_evidence(artifacts)
     cases = [case] if case else evidence.recorded_cases()
     if not cases:
         raise ProfkitError(f"no run record in {artifacts}", "profkit profile --all")

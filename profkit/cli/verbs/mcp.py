@@ -252,7 +252,7 @@ class Answers:
         from profkit.show.views.comparison import brief_comparison
 
         sides = self._side(before), self._side(after)
-        evidence = sources.evidence_of(self._path("artifacts"))
+        evidence = sources.open_evidence(self._path("artifacts"))
         compared = compare_sides(*sides, case or None, evidence)
         return _told(brief_comparison(compared), compared.to_json())
 

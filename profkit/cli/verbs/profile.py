@@ -90,7 +90,7 @@ def profile_variants(
     ),
 ) -> int:
     from profkit.cli import output as out
-    from profkit.cli.targets import named_or_all, on_gpus, say_gpus
+    from profkit.cli.targets import choose_names, on_gpus, say_gpus
     from profkit.measure import collect, pipeline, targets
 
     filters = collect.launch_filters(kernel, skip, count, nvtx)
@@ -98,12 +98,12 @@ def profile_variants(
     if command:
         if variant or every:
             raise ProfkitError("a COMMAND and --variant are two things", "give one of them")
-        return _wrap(command, output, settings)
+        return _profile_command(command, output, settings)
     if filters:
         why = "--kernel, --nvtx, --skip and --count choose launches of a COMMAND"
         raise ProfkitError(why, "profile ... -- COMMAND")
     at = targets.Places(kernels, build_dir, artifacts)
-    target = targets.choose_target(at, named_or_all(variant, every), every, case or (), False)
+    target = targets.choose_target(at, choose_names(variant, every), every, case or (), False)
     if no_counters:
         from profkit.cli.verbs.ablate import ablate_chosen
 
@@ -114,15 +114,15 @@ def profile_variants(
     target = on_gpus(target, gpus)
     with out.spinner() as progress:
 
-        def finished(result: Profiled) -> None:  # what could not be done, as soon as it is known
+        def say_problem(result: Profiled) -> None:  # what could not be done, as soon as it is known
             progress("")
             if result.problem:
                 first, _, rest = result.problem.message.partition("\n")
                 out.say_all(f"{result.name} {result.case}: {first}", rest or result.problem.hint)
 
-        runs = pipeline.profile(target, at.artifacts_dir(), settings, progress, finished)
+        runs = pipeline.profile(target, at.artifacts_dir(), settings, progress, say_problem)
     say_gpus(runs.measured)
-    return _show(runs.results)
+    return _show_results(runs.results)
 
 
 def _profile_on(
@@ -142,16 +142,18 @@ def _profile_on(
     flags = [("--variant", name) for name in names]
     flags += [(flag, str(resolve_path(path))) for flag, path in places]
 
-    def finished(result: HostResult) -> None:
+    def say_problem(result: HostResult) -> None:
         where = f"case {result.case} on {result.host or 'no host'}"
         out.say_all(f"{where}: exit status {result.status}", result.errors)
 
     client = cluster_client(address)
-    results = profile_on_hosts(client, [*chain.from_iterable(flags), *how], target.cases, finished)
+    results = profile_on_hosts(
+        client, [*chain.from_iterable(flags), *how], target.cases, say_problem
+    )
     return max(result.status for result in results)
 
 
-def _show(results: Sequence[Profiled]) -> int:
+def _show_results(results: Sequence[Profiled]) -> int:
     """Print the diagnosis of every report, or what is known without counters; the exit status."""
     from profkit.cli import output as out
     from profkit.cli.verbs.diagnose import show_reports
@@ -177,9 +179,11 @@ def _show(results: Sequence[Profiled]) -> int:
     return options.BAD if faulty else options.DONE
 
 
-def _wrap(command: Sequence[str], output: Path | None, settings: collect.CollectOptions) -> int:
+def _profile_command(
+    command: Sequence[str], output: Path | None, settings: collect.CollectOptions
+) -> int:
     from profkit.cli import output as out
-    from profkit.cli.targets import watched
+    from profkit.cli.targets import show_ncu_words
     from profkit.cli.verbs.diagnose import show_reports
     from profkit.measure import collect
     from profkit.measure.ncu_output import LOG
@@ -191,7 +195,7 @@ def _wrap(command: Sequence[str], output: Path | None, settings: collect.Collect
     if is_there(report) and output is None:
         raise ProfkitError(f"{report} is there already", "say -o NAME.ncu-rep, also to replace it")
     ncu = toolchain.need_tool("ncu")
-    with watched(out.write_to(report.with_suffix(LOG))) as words:
+    with show_ncu_words(out.write_to(report.with_suffix(LOG))) as words:
         done = collect.wrap(command, report, ncu, settings, words)
     if done.note:
         out.say(ProfkitError(f"{command[0]} failed after its kernels were profiled: {done.note}"))

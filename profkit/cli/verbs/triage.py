@@ -115,12 +115,12 @@ def triage_program(
     form: options.Format = None,
 ) -> int:
     check_format(form)
-    _may_write(output, page, what)
+    _check_outputs(output, page, what)
     for file in filter(None, (trace, speedscope)):
         check_output(file, what)
     if by not in BY:
         raise ProfkitError(f"--by {by}: there is no table of that", f"one of {', '.join(BY)}")
-    recordings = _recordings(what)
+    recordings = _list_recordings(what)
     kept = _Kept(output, page, trace, speedscope)
     if recordings:
         answer, counts = judge_recordings(recordings, ranks, range_, step_ms)
@@ -216,7 +216,7 @@ class _Kept:
     def keep_timeline(self, timeline: Timeline) -> None:
         """Keep what was recorded, before anything is made of it."""
         if self.output:
-            with _place(self.output) as folder:
+            with _open_output(self.output) as folder:
                 store.write(timeline, folder)
 
     def keep_answer(self, answer: Triage, content: TriageDocument) -> None:
@@ -231,7 +231,7 @@ class _Kept:
         """Keep a recording that was read, its answer, and the report that its counters are from."""
         if self.output is None:
             return
-        with _place(self.output) as folder:
+        with _open_output(self.output) as folder:
             store.write(timeline, folder)
             if counts and counts.report:
                 copy_file(counts.report, folder / Path(counts.report).name)
@@ -245,7 +245,7 @@ class _Kept:
 
     @contextmanager
     def open_report_folder(self) -> Iterator[Path]:
-        """A folder for the counters: the one that is kept, or one that goes."""
+        """Give a folder for the counters: the one that is kept, or one that goes."""
         if self.output:
             yield self.output
             return
@@ -271,8 +271,8 @@ class _Kept:
 
 
 @contextmanager
-def _place(output: Path) -> Iterator[Path]:
-    """A folder that becomes the output, whole, when the block ends well."""
+def _open_output(output: Path) -> Iterator[Path]:
+    """Give a folder that becomes the output, whole, when the block ends well."""
     make_folder(output.parent)
     with ExitStack() as stack:
         try:
@@ -286,7 +286,7 @@ def _place(output: Path) -> Iterator[Path]:
         note(f"{output}: kept")
 
 
-def _may_write(output: Path | None, page: Path | None, what: Sequence[str]) -> None:
+def _check_outputs(output: Path | None, page: Path | None, what: Sequence[str]) -> None:
     """Raise a ProfkitError where something else would be overwritten, or nothing could be."""
     if page:
         check_output(page, what)
@@ -304,7 +304,7 @@ def _may_write(output: Path | None, page: Path | None, what: Sequence[str]) -> N
         raise ProfkitError(f"-o {output}: is there already", "name a folder that is not there")
 
 
-def _recordings(what: Sequence[str]) -> list[Path]:
+def _list_recordings(what: Sequence[str]) -> list[Path]:
     paths = [Path(word) for word in what]
     known = [p for p in paths if p.suffix in RECORDINGS or p == STANDARD_INPUT or is_folder(p)]
     recorded = len(known) == len(paths)

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 Case = Annotated[
     str | None,
     typer.Option(
-        "--case", metavar="CASE", help="The case to tune for.", autocompletion=options.known_cases
+        "--case",
+        metavar="CASE",
+        help="The case to tune for.",
+        autocompletion=options.list_known_cases,
     ),
 ]
 
@@ -41,7 +44,11 @@ SUMMARY = "Search the tunables that a header declares."
 @options.verb(GROUP, SUMMARY)
 def tune_variant(
     variant: str = typer.Option(
-        ..., "--variant", metavar="ID", help="What to tune.", autocompletion=options.known_variants
+        ...,
+        "--variant",
+        metavar="ID",
+        help="What to tune.",
+        autocompletion=options.list_known_variants,
     ),
     case: Case = None,
     trials: int = typer.Option(
@@ -72,29 +79,29 @@ def tune_variant(
     from profkit.measure import targets
     from profkit.measure.worker import visible_devices
     from profkit.show.views import measured as views
-    from profkit.tune.task import SearchOptions, subject_of, task_of
+    from profkit.tune.task import SearchOptions, choose_subject, prepare_task
 
     with needing("optuna", "profkit tune"):
         from profkit.tune import run
 
     at = targets.Places(kernels, build_dir, artifacts)
     target = targets.choose_target(at, [variant], False, [case] if case else (), False)
-    subject_of(target)  # said also where there is no GPU
+    choose_subject(target)  # said also where there is no GPU
     visible = visible_devices(gpus)
     search = SearchOptions(trials, time, timeout, profile=not no_profile)
     with spinner() as progress:
         progress("build")
-        task = task_of(target, search)
+        task = prepare_task(target, search)
         try:
-            url = storage or run.default_storage(task)
-            result = run.tune(task, url, resume, visible, progress)
+            url = storage or run.choose_storage(task)
+            result = run.tune_task(task, url, resume, visible, progress)
         except KeyboardInterrupt:
             say(ProfkitError("stopped; no trial is lost", "go on: the same command and --resume"))
             raise
         finally:
-            task.stop()
+            task.stop_builds()
         progress("writing")
-        written = _write(result, output or at.artifacts_dir() / "tune" / task.subject)
+        written = _write_results(result, output or at.artifacts_dir() / "tune" / task.subject)
     print_blocks(views.ended(written.to_json()), written)
     if not options.FORM.json:
         lost = (ProfkitError(line, "the others went on") for line in result.outcome.lost)
@@ -103,7 +110,7 @@ def tune_variant(
     return options.DONE
 
 
-def _write(result: SearchResult, folder: Path) -> TuneDocument:
+def _write_results(result: SearchResult, folder: Path) -> TuneDocument:
     from profkit.cli.pictures import import_plots
     from profkit.show.views import measured as views
 
@@ -111,9 +118,9 @@ def _write(result: SearchResult, folder: Path) -> TuneDocument:
     from profkit.tune import run
 
     folder.mkdir(parents=True, exist_ok=True)
-    document, frame = result.describe(), run.trials_frame(result.study)
-    run.champion_record(result, folder)
-    kept = _history(frame, folder)
+    document, frame = result.describe(), run.make_trials_frame(result.study)
+    run.write_champion(result, folder)
+    kept = _write_history(frame, folder)
     pictures: dict[str, Callable[[], Any]] = {
         "history.png": lambda: plots.search_history(frame),
         "importance.png": lambda: plots.search_importance(document.importances),
@@ -135,8 +142,8 @@ def _write(result: SearchResult, folder: Path) -> TuneDocument:
     return structs.replace(document, output=str(folder), history=str(kept))
 
 
-def _history(frame: Any, folder: Path) -> Path:
-    """The history as Parquet; as CSV where pyarrow is not installed."""
+def _write_history(frame: Any, folder: Path) -> Path:
+    """Write the history as Parquet; as CSV where pyarrow is not installed."""
     from profkit.cli.output import save_frame, say
 
     as_csv = find_spec("pyarrow") is None

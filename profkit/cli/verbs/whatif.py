@@ -33,7 +33,7 @@ Subject = Annotated[
     typer.Argument(
         metavar="VARIANT|REPORT",
         help="A recorded variant, or a report.",
-        autocompletion=options.known_sides,
+        autocompletion=options.list_known_sides,
     ),
 ]
 Changes = Annotated[
@@ -64,10 +64,10 @@ def estimate_change(
             hint = f"profkit whatif {subject} 'shared_wavefronts*0.25'"
             raise ProfkitError(f"{subject}: a report has no header to say what changes", hint)
         name, counts = subject, parse_changes(changes)
-        expected = list(_expect_of_report(subject, counts, kernel))
+        expected = list(_estimate_report(subject, counts, kernel))
     else:
         refuse({"--kernel": kernel}, "not of a variant", "--case CASE chooses its launches")
-        name, counts, expected = _expect_of_variant(subject, changes, case, artifacts)
+        name, counts, expected = _estimate_variant(subject, changes, case, artifacts)
     document = WhatifDocument(variant=name, changes=tuple(counts), answers=tuple(expected))
     print_blocks(answers(name, counts, expected), document)
     return options.DONE
@@ -78,7 +78,7 @@ def _is_report(subject: str) -> bool:
     return subject.endswith(SUFFIXES) or is_folder(path) or (is_there(path) and is_table(path))
 
 
-def _expect_of_report(
+def _estimate_report(
     report: str, counts: Sequence[CounterChange], kernel: str | None
 ) -> Iterator[Expected]:
     from profkit.cli.launches import read_launches
@@ -90,13 +90,13 @@ def _expect_of_report(
         yield Expected(judged.case or judged.kernel, judged.time, expectation)
 
 
-def _expect_of_variant(
+def _estimate_variant(
     variant: str, changes: str, case: str | None, artifacts: Path
 ) -> tuple[str, tuple[CounterChange, ...], list[Expected]]:
     from profkit.cli import sources
     from profkit.model.whatif import Expected, parse_changes, whatif_launch
 
-    evidence = sources.evidence_of(artifacts)
+    evidence = sources.open_evidence(artifacts)
     if changes == HEADER:
         variant, counts = _read_header_moves(evidence, variant)
     else:
