@@ -111,6 +111,8 @@ ProgramFindingEntry = TypedDict(
         "where": str,
         "on_top_ms": float,
         "change": ChangeEntry | None,
+        "evidence": dict[str, float] | None,
+        "at_most_ms": float | None,
     },
 )
 
@@ -273,6 +275,8 @@ def _finding(of: Triage, row: StepFinding) -> ProgramFindingEntry:
         "where": row.place,
         "on_top_ms": round(row.on_top, 6),
         "change": _change(of, row.change) if row.change != Change() else None,
+        "evidence": {name: round(value, 6) for name, value in row.evidence.items()},
+        "at_most_ms": None if row.saving.bound is None else round(row.saving.bound, 6),
     }
 
 
@@ -361,7 +365,10 @@ def _profile(of: Triage, row: KernelGroup) -> str:
 
 
 # Keys that documents of 0.1 do not have: rows of which part, and their names.
-LATER = {"kernels": ("next", "missing", "line", "module"), "findings": ("change",)}
+LATER = {
+    "kernels": ("next", "missing", "line", "module"),
+    "findings": ("change", "evidence", "at_most_ms"),
+}
 IDLE = ("host-launch", "host-sync", "copy", "collective", "other")  # the causes of idle time
 HINT = "profkit triage -o NAME.triage ..."
 

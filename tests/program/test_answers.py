@@ -53,6 +53,8 @@ def test_the_document_keeps_its_contract(name: str) -> None:
         assert row["try"]
         saves = row["saves_ms"]
         assert 0 <= saves["low"] <= saves["expect"] <= saves["high"] <= of["step"]["ms"]
+        assert saves["high"] <= row["at_most_ms"] + 1e-6
+        assert row["evidence"]
     for row in of["kernels"]:
         assert row["counted"] is False
         assert row["bound"] is row["headroom"] is None  # not counted is not 0 %

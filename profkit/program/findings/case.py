@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
 from profkit.judge.finding import Finding
@@ -236,7 +237,7 @@ class Case:
 
 def is_number(value: object) -> bool:
     """Whether a figure of a sentence is a number, and no words."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,7 +87,7 @@ def find_copies(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
 
     # Pinned and on streams of their own, a step ahead; at worst only pinned. What stays on the GPU is
     # not copied at all.
-    kept = _may_stay(case, chosen)
+    kept = find_kept_copies(case, chosen)
     scale, stream = {}, {}
     for i in chosen:
         activity = case.works[i].activity
@@ -130,7 +130,7 @@ def _that_go(case: Case, chosen: Sequence[int], way: str) -> list[int]:
     return [i for i in chosen if case.works[i].activity.direction == way]
 
 
-def _may_stay(case: Case, chosen: Sequence[int]) -> frozenset[int]:
+def find_kept_copies(case: Case, chosen: Sequence[int]) -> frozenset[int]:
     """Copies of what may stay on the GPU: it goes to and fro in each step, or is brought piece by piece.
 
     What goes to the host comes back where as many bytes do. Pieces that come between kernels which

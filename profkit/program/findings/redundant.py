@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from profkit.program.findings.case import REACH, Case, StepFinding, of_optimizer
+from profkit.program.findings.case import REACH, Case, StepFinding, is_strided, of_optimizer
 from profkit.program.findings.words import Advice, Words
 from profkit.program.operators import find_needs
 from profkit.program.replay.scenario import Change, Range
@@ -145,7 +145,8 @@ def _count_copies(chosen: list[int]) -> str:
 
 def _copied_bytes(work: StepWork) -> int:
     """Return the bytes of a copy_ that the program calls itself, between tensors that are alike."""
-    if work.maker.op != "aten::copy_" or work.maker.top != "aten::copy_" or work.kind != "convert":
+    asked = work.maker.op == "aten::copy_" and work.maker.top == "aten::copy_"
+    if not asked or work.kind != "convert" or is_strided(work):
         return 0
     sizes, types = work.maker.shapes[:2], work.maker.types[:2]
     if len(sizes) < 2 or sizes[0] != sizes[1] or len(set(types)) > 1:

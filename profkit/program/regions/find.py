@@ -24,7 +24,12 @@ from profkit.program.findings.case import (
 from profkit.program.findings.fusion import LEAST_CHAIN, find_attention
 from profkit.program.findings.host import find_allocations, find_waits
 from profkit.program.findings.kernels import SORTING, is_cut
-from profkit.program.findings.moves import OWN_STREAM, find_small_copies, is_asked_for
+from profkit.program.findings.moves import (
+    OWN_STREAM,
+    find_kept_copies,
+    find_small_copies,
+    is_asked_for,
+)
 from profkit.program.findings.optimizers import find_optimizer
 from profkit.program.findings.products import is_fp32_attention
 from profkit.program.findings.redundant import find_copies_on_device, find_sliced_products
@@ -92,10 +97,13 @@ def find_transfers(case: Case, claimed: frozenset[int]) -> Iterator[Region]:
             exchanges.append(index)
     if copies:
         rate = pinned_rate(case.cc)
+        kept = find_kept_copies(case, copies)
         scale, stream = {}, {}
         for index in copies:
             activity = case.works[index].activity
             scale[index] = same(min(1.0, activity.bytes / rate * 1e9 / max(1, activity.duration)))
+            if index in kept:
+                scale[index] = GONE
             number = OWN_STREAM.get(activity.direction)
             if number:
                 stream[index] = Aside(number, GONE)
