@@ -32,6 +32,7 @@ class Code:
     room: int  # address of ROOM bytes
     local_bytes: int  # of stack and spills of each thread
     capped: bool  # whether the compiler's flags limit registers
+    fast: str  # the PTX of the same source with fast math; empty where there is none
     # accesses that went from end to end through one allocation: what lies between is theirs
     anchored: frozenset[int]
 
@@ -97,6 +98,7 @@ class Change:
     lines: Mapping[str, bytes] = field(default_factory=dict)
     # other code, which needs no table and has no control: it is held against the original
     other_code: bool = False
+    uncapped: bool = False  # to be assembled without the original's limit of registers
 
 
 class Refused(Exception):
@@ -114,10 +116,9 @@ class Ablation:
     reachable: bool  # whether a fix could get there; else its gain is only a bound
     rules: tuple[str, ...]  # the rules whose gain it measures
     probes: tuple[str, ...]  # the probes that plant what it takes away
-    # opcodes of the machine code, separated by spaces: those that it changes, as many as before,
-    # and those that choosing adds
+    # what it works on, in opcodes of the machine code, separated by spaces: after it there are as
+    # many of them as before, and what choosing adds is of other kinds
     keeps: str
-    adds: str
     make: Callable[[Code], Change]  # or Refused
 
     def refuse(self, why: Refused) -> Refusal:

@@ -121,6 +121,7 @@ def judge_case(case: Case) -> AblationVerdict:
         _judge_chains,
         _judge_occupancy,
         _judge_dependency,
+        _judge_functions,
     )
     for step in steps:
         verdict = step(case)
@@ -152,7 +153,8 @@ def _judge_grid(case: Case) -> AblationVerdict | None:
 
 
 def _judge_reachable(case: Case) -> AblationVerdict | None:
-    reachable = [row for row in case.measured.values() if row.reachable and row.gain >= _WORTH]
+    rows = [row for row in case.measured.values() if row.ablation in _LIMITERS]
+    reachable = [row for row in rows if row.gain >= _WORTH]
     if not reachable:
         return None
     best = max(reachable, key=lambda row: row.gain)
@@ -283,6 +285,15 @@ def _judge_occupancy(case: Case) -> AblationVerdict | None:
     because = f"half of the warps take {half:.2f} times as long, and "
     because += f"{case.shape.occupancy:.0%} of what an SM holds fit"
     return AblationVerdict("latency", "", rule, because)
+
+
+def _judge_functions(case: Case) -> AblationVerdict | None:
+    """What no unit and no wait explains: instructions that faster functions would save."""
+    row = case.measured.get("fast-math")
+    if row is None or row.gain < _WORTH:
+        return None
+    because = f"with fast math it takes {row.time * 1e6:.4g} µs: {row.gain:.2f}x, measured"
+    return AblationVerdict("compute", "", row.rules[0], because, row.gain)
 
 
 def _judge_chains(case: Case) -> AblationVerdict | None:

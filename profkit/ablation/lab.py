@@ -29,6 +29,7 @@ class Conditions:
     arch: str
     flags: tuple[str, ...]  # of ptxas
     rounds: tuple[int, int] = bench.ROUNDS
+    fast: str = ""  # the PTX of the same source with fast math, where there is one
     refused: Mapping[str, str] = field(default_factory=dict)  # what lost a process, and how
 
 

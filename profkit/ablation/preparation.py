@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -58,6 +59,7 @@ def run_survey(lab: Lab, module: Module) -> tuple[Code, timeline.Timeline | None
         room=room,
         local_bytes=max(library.read_attribute(s.function, launches.LOCAL) for s in starts),
         capped=list(on.flags) != _drop_cap(on.flags),
+        fast=on.fast,
         anchored=_find_anchored(found, seen),
     )
     return code, blocks
@@ -99,10 +101,10 @@ def prepare_changes(lab: Lab, code: Code, say: Say) -> Prepared:
     base = lab.load(code.module, lab.assemble(code.module.text))
     prepared.plays["base"] = Play(lab.call, base.functions)
     _assemble_ahead(lab, prepared.changes.values())
-    for ablation, change in prepared.changes.items():
+    for ablation in prepared.changes:
         say(ablation.id)
         try:
-            _prepare_change(lab, ablation, change, base, prepared)
+            _prepare_change(lab, code, ablation, base, prepared)
         except Refused as why:
             prepared.refused.append(ablation.refuse(why))
     return prepared
@@ -127,12 +129,19 @@ def _assemble_ahead(lab: Lab, changes: Iterable[Change]) -> None:
 
 
 def _prepare_change(
-    lab: Lab, ablation: Ablation, change: Change, base: Loaded, prepared: Prepared
+    lab: Lab, code: Code, ablation: Ablation, base: Loaded, prepared: Prepared
 ) -> None:
+    change = prepared.changes[ablation]
+    if change.uncapped:
+        module, flags = lab.read_launched(change.text), _drop_cap(lab.on.flags)
+    else:
+        module, flags = lab.limit_registers(change.text), list(lab.on.flags)
     if change.other_code:
-        prepared.plays[f"gone:{ablation.id}"] = _load_other(lab, change)
+        prepared.executed[ablation.id] = _count_outward(lab, code, module)
+        play = _load_other(lab, module, flags)
+        lab.run(play)
+        prepared.plays[f"gone:{ablation.id}"] = play
         return
-    module = lab.limit_registers(change.text)
     prepared.executed[ablation.id] = _count_difference(lab, module, change)
     for which, table in (("control", change.control), ("gone", change.table)):
         play = _load_pinned(lab, module, table, base)
@@ -152,9 +161,24 @@ def _assemble(lab: Lab, text: str, flags: Sequence[str] | None = None) -> bytes:
 def _count_difference(lab: Lab, module: Module, change: Change) -> float:
     """How much more or less often an opcode is executed with the cause gone, at most."""
     counter = _assemble(lab, survey.write_counting(module, []))
-    usual = lab.count(module, [], counter, change.control)
-    without = lab.count(module, [], counter, change.table)
-    difference = survey.find_difference(module, usual, without)
+    executed = []
+    for table in (change.control, change.table):
+        words = lab.count(module, [], counter, table)
+        executed.append(survey.count_executed(module, words))
+    return _refuse_other_work(*executed)
+
+
+def _count_outward(lab: Lab, code: Code, module: Module) -> float:
+    """The same of other code: of its accesses, barriers and products only."""
+    counter = _assemble(lab, survey.write_counting(module, []), _cap_registers(lab))
+    words = lab.count(module, [], counter, b"")
+    executed = survey.count_executed(module, words)
+    before = survey.keep_outward(code.survey.executed)
+    return _refuse_other_work(before, survey.keep_outward(executed))
+
+
+def _refuse_other_work(counted: Counter[str], again: Counter[str]) -> float:
+    difference = survey.find_difference(counted, again)
     if difference > EXECUTED:
         raise Refused(
             "other-work",
@@ -187,11 +211,13 @@ def _refuse_fewer_blocks(fitting: int, blocks: int) -> None:
         )
 
 
-def _load_other(lab: Lab, change: Change) -> Play:
+def _load_other(lab: Lab, module: Module, flags: Sequence[str]) -> Play:
     """Other code that does the same, with no more blocks on an SM than the original has."""
-    module = lab.read_launched(change.text)
-    loaded = lab.load(module, _assemble(lab, module.text, _drop_cap(lab.on.flags)))
-    return _limit_occupancy(lab, loaded, {s.name: s.count_blocks() for s in lab.call.starts})
+    loaded = lab.load(module, _assemble(lab, module.text, flags))
+    wanted = {}
+    for start in lab.call.starts:
+        wanted[start.name] = start.count_blocks()
+    return _limit_occupancy(lab, loaded, wanted)
 
 
 def _limit_occupancy(lab: Lab, loaded: Loaded, wanted: dict[str, int]) -> Play:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from profkit.files import (
 from profkit.interpreter import make_command
 from profkit.measure import process
 from profkit.measure.cuda import device
+from profkit.measure.languages.cuda import LANGUAGE as CUDA
 from profkit.measure.targets import Target, TargetRun, build_target, record_of
 from profkit.measure.variants import build
 from profkit.measure.variants.build import Build
@@ -34,6 +35,7 @@ from profkit.records.paths import place_for
 from profkit.records.record import Record, amend_record, read_record, write_record
 from profkit.records.store import from_json
 
+FAST_MATH = ("--use_fast_math",)
 ROUNDS = 30, 60  # in turns, each about a millisecond of launches
 _MODULE = "profkit.ablation.server"
 _SECONDS = 300.0  # that one process may take
@@ -86,7 +88,8 @@ def _ablate_case(
             library=str(build.need_library(built)),
             case=case,
             grid=built.variant.header.inputs,
-            ptx=_keep_ptx(built, target.folder, place),
+            ptx=_keep_ptx(built, target.folder, place / "kernel.ptx"),
+            fast=_keep_ptx(built, target.folder, place / "fast.ptx", FAST_MATH),
             arch=built.arch,
             flags=tuple(assemble.read_ptxas_flags(built.flags)),
             rounds=ROUNDS,
@@ -95,13 +98,14 @@ def _ablate_case(
         return run_task(task, place, f"{built.variant.id} {case}", progress)
 
 
-def _keep_ptx(built: Build, folder: Path, place: Path) -> str | None:
-    """Its PTX in a file; None where there is none: then its launch alone is varied."""
+def _keep_ptx(built: Build, folder: Path, file: Path, more: Sequence[str] = ()) -> str | None:
+    """Its PTX in a file, `more` flags: other PTX of its source; None where there is none."""
+    if more and built.variant.language is not CUDA:
+        return None
     try:
-        text = assemble.write_ptx(built, folder)
+        text = assemble.write_ptx(built, folder, more)
     except ProfkitError:
         return None
-    file = place / "kernel.ptx"
     write_text(file, text)
     return str(file)
 

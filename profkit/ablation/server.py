@@ -70,6 +70,7 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
         library.start_launcher(code, arguments[stream])
 
     text = read_text(task.ptx, PTX_LIMIT) if task.ptx else None
+    fast = read_text(task.fast, PTX_LIMIT) if task.fast else ""
     conditions = Conditions(
         gpu=gpu,
         tools=tools,
@@ -77,6 +78,7 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
         arch=task.arch,
         flags=task.flags,
         rounds=task.rounds,
+        fast=fast,
         refused=task.refused,
     )
     say("load")

@@ -8,6 +8,7 @@ This needs no permission: it is ordinary code, and it runs once.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -224,9 +225,22 @@ def count_executed(module: Module, blocks: Sequence[int]) -> Counter[str]:
     return executed
 
 
-def find_difference(module: Module, before: Sequence[int], after: Sequence[int]) -> float:
+# Opcodes that move memory of others than the thread itself, or wait for others.
+_OUTWARD = re.compile(r"(ld|st|atom|red|cp|ldmatrix|stmatrix|bar|barrier|mma|wmma|wgmma)\b")
+_OWN = re.compile(r"\.(param|local|const)\b")
+
+
+def keep_outward(executed: Counter[str]) -> Counter[str]:
+    """Of counted instructions those that other code for the same work has as many of."""
+    kept: Counter[str] = Counter()
+    for opcode, number in executed.items():
+        if _OUTWARD.match(opcode) and not _OWN.search(opcode):
+            kept[opcode] = number
+    return kept
+
+
+def find_difference(counted: Counter[str], again: Counter[str]) -> float:
     """By what share of itself the count of any opcode differs between two calls, the largest."""
-    counted, again = count_executed(module, before), count_executed(module, after)
     worst = 0.0
     for opcode, number in counted.items():
         worst = max(worst, abs(again[opcode] - number) / max(number, 1))

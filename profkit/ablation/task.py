@@ -20,6 +20,7 @@ class Task(msgspec.Struct, frozen=True):
     case: str
     grid: str | None  # the header's `inputs:` key
     ptx: str | None  # None: there is none, and only the launch is varied
+    fast: str | None  # its PTX with fast math; None: there is no source, or it is fast already
     arch: str  # of its machine code
     flags: tuple[str, ...]  # of ptxas
     rounds: tuple[int, int]

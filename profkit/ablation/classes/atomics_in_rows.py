@@ -21,6 +21,5 @@ ABLATION = Ablation(
     rules=("atomics-contention",),
     probes=("histogram", "atomic-shared"),
     keeps="ATOMS",
-    adds="LDC LOP3 S2R IMAD",
     make=place_in_rows,
 )

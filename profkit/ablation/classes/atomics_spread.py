@@ -37,6 +37,5 @@ ABLATION = Ablation(
     rules=("atomics-contention",),
     probes=("atomic-bins", "atomic-same", "atomic-double"),
     keeps="ATOMG REDG",
-    adds="LDC LOP3 S2R IMAD",
     make=place_on_words,
 )

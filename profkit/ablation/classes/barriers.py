@@ -40,6 +40,5 @@ ABLATION = Ablation(
     rules=("barrier-wait",),
     probes=("barrier", "mio-phases", "lg-phases"),
     keeps="BAR",
-    adds="LDC ISETP",
     make=skip_barriers,
 )

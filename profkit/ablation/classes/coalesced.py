@@ -45,6 +45,5 @@ ABLATION = Ablation(
         "gather-l2",
     ),
     keeps="LDG STG",
-    adds="LDC LOP3 S2R IMAD",
     make=align_accesses,
 )

@@ -45,6 +45,5 @@ ABLATION = Ablation(
     rules=("shared-bank-conflicts",),
     probes=("conflict2", "conflict8", "conflict32", "transpose-conflict", "conflict-hidden"),
     keeps="LDS STS LDSM STSM LDGSTS",
-    adds="LDC LOP3 S2R IMAD",
     make=place_apart,
 )

@@ -20,6 +20,5 @@ ABLATION = Ablation(
     rules=("membar",),
     probes=("membar",),
     keeps="MEMBAR",
-    adds="LDC ISETP",
     make=skip_fences,
 )

@@ -50,6 +50,5 @@ ABLATION = Ablation(
     rules=("long-scoreboard", "l2-bandwidth", "low-l2-hit"),
     probes=("stream-one", "occupancy-half", "l2-read", "dram-read"),
     keeps="LDG LDGSTS",
-    adds="LDC LOP3 S2R IMAD",
     make=find_in_l1,
 )

@@ -33,6 +33,5 @@ ABLATION = Ablation(
     rules=("dram-bandwidth", "low-l2-hit", "long-scoreboard"),
     probes=("dram-read", "low-l2-hit", "line-gather"),
     keeps="LDG LDGSTS",
-    adds="LDC LOP3 S2R IMAD",
     make=find_in_l2,
 )

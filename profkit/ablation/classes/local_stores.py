@@ -29,6 +29,5 @@ ABLATION = Ablation(
     rules=("local-memory",),
     probes=("local-array",),
     keeps="STL",
-    adds="LDC ISETP",
     make=skip_local_stores,
 )

@@ -20,6 +20,5 @@ ABLATION = Ablation(
     rules=("sleeping",),
     probes=("sleep",),
     keeps="NANOSLEEP",
-    adds="LDC ISETP",
     make=skip_sleeps,
 )

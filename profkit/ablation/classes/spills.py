@@ -27,6 +27,7 @@ def remove_limit(code: Code) -> Change:
         control=b"",
         changed="assembled without its limit of registers",
         other_code=True,
+        uncapped=True,
     )
 
 
@@ -37,6 +38,5 @@ ABLATION = Ablation(
     rules=("register-spills",),
     probes=("spill",),
     keeps="",
-    adds="",
     make=remove_limit,
 )

@@ -30,6 +30,5 @@ ABLATION = Ablation(
     rules=("store-drain", "dram-bandwidth"),
     probes=("dram-write", "drain", "transpose-naive"),
     keeps="STG",
-    adds="LDC ISETP",
     make=skip_stores,
 )

@@ -5,6 +5,7 @@ profkit ablate stage2 stage2swizzle --case B --artifacts runs
 profkit ablate mine --kernels mine --build-dir build --json --quiet
 profkit ablate stage2 --case B --recorded  # what was measured before
 profkit ablate stage2 --case B --markdown
+profkit ablate my.cu --kernel mine --launch launch.toml
 """
 
 from __future__ import annotations
@@ -30,12 +31,18 @@ SUMMARY = "Measure what each cause costs, by taking it away; needs no counters."
 def ablate_variants(
     variants: list[str] = typer.Argument(
         metavar="VARIANTS...",
-        help="Variants of one problem.",
+        help="Variants of one problem, or a CUDA source.",
         autocompletion=options.list_known_variants,
     ),
     case: options.Cases = None,
     recorded: bool = typer.Option(
         False, "--recorded", help="What was measured before, from its record."
+    ),
+    kernel: str | None = typer.Option(
+        None, "--kernel", metavar="NAME", help="Of a source: the kernel, mine or mine<float>."
+    ),
+    launch: Path | None = typer.Option(
+        None, "--launch", metavar="TOML", help="Of a source: grid, block and arguments."
     ),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
@@ -43,11 +50,32 @@ def ablate_variants(
 ) -> int:
     from profkit.measure.targets import Places, choose_target
 
+    if kernel or launch or any(name.endswith(".cu") for name in variants):
+        target = _choose_source(variants, kernel, launch, build_dir)
+        return ablate_chosen(target, artifacts or Path("artifacts"))
     places = Places(kernels, build_dir, artifacts)
     folder = places.artifacts_dir()
     if recorded:
         return _show_records(_read_recorded(variants, case or (), folder))
     return ablate_chosen(choose_target(places, variants, False, case or (), False), folder)
+
+
+def _choose_source(
+    sources: Sequence[str], kernel: str | None, launch: Path | None, build_dir: Path | None
+) -> Target:
+    """A problem made of one source, one of its kernels and how that is launched."""
+    from profkit.ablation.foreign import CASE, make_problem, read_launch
+    from profkit.measure.targets import Places, choose_target
+
+    if len(sources) != 1 or kernel is None or launch is None:
+        raise ProfkitError(
+            f"{sources[0]}: a source is ablated with one of its kernels and a launch of it",
+            "profkit ablate my.cu --kernel mine --launch launch.toml",
+        )
+    build = build_dir or Path("build")
+    folder = build / "launched" / "kernels"
+    name = make_problem(Path(sources[0]), kernel, read_launch(launch), folder)
+    return choose_target(Places(folder, build), [name], False, (CASE,), False)
 
 
 def ablate_chosen(target: Target, folder: Path) -> int:

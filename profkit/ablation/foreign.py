@@ -1,0 +1,228 @@
+"""A CUDA source, a kernel in it and how it is launched  ->  a problem whose only variant it is.
+
+The launch is a TOML file:
+
+    grid = [4096, 1, 1]
+    block = [256, 1, 1]
+    shared = 0                # bytes of dynamic shared memory
+
+    [[argument]]              # in the order of the kernel's parameters
+    array = "float32"
+    count = 1048576
+    fill = "random"           # or zeros, or index; numbers below `below` where whole
+
+    [[argument]]
+    array = "float32"
+    count = 1048576
+    output = true
+
+    [[argument]]
+    value = 1048576
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from profkit.errors import ProfkitError, did_you_mean
+from profkit.files import is_file, read_text, resolve_path, write_text
+
+CASE = "launch"
+_TYPES = {
+    "float16": "__half",
+    "bfloat16": "__nv_bfloat16",
+    "float32": "float",
+    "float64": "double",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "int32": "int",
+    "uint32": "unsigned",
+    "int64": "long long",
+}
+_KERNEL = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*(<[\w:, ]*>)?", re.ASCII)
+_INPUTS, _OUTPUTS = 32, 16  # arrays that a launcher is given at most
+_MOST_THREADS = 1024  # of a block
+_LARGEST = 1 << 36  # elements of an array
+
+
+class Argument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One parameter of the kernel: an array, or a number."""
+
+    array: str = ""  # the type of its elements
+    count: int = 0
+    fill: Literal["", "random", "zeros", "index"] = ""  # of what is read
+    below: int = 2  # whole numbers are smaller, where they are random
+    output: bool = False
+    value: int | float | None = None
+
+
+class LaunchFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    argument: tuple[Argument, ...] = ()
+    shared: int = 0
+
+
+def read_launch(file: Path) -> LaunchFile:
+    if not is_file(file):
+        raise ProfkitError(f"{file}: there is no such file", "its form is in docs/why/ablation.md")
+    try:
+        launch = msgspec.toml.decode(read_text(file), type=LaunchFile)
+    except msgspec.DecodeError as error:
+        raise ProfkitError(f"{file}: {error}", "grid, block, shared and [[argument]]") from error
+    if min(*launch.grid, *launch.block) < 1 or prod(launch.block) > _MOST_THREADS:
+        raise ProfkitError(f"{file}: no GPU launches grid and block of this size", "1 and more")
+    for number, argument in enumerate(launch.argument, 1):
+        _check_argument(f"{file}: argument {number}", argument)
+    arrays = [argument for argument in launch.argument if argument.array]
+    outputs = sum(argument.output for argument in arrays)
+    if not 0 < outputs <= _OUTPUTS or len(arrays) - outputs > _INPUTS:
+        hint = f"1 to {_OUTPUTS} arrays with output = true, and {_INPUTS} others at most"
+        raise ProfkitError(f"{file}: {outputs} of {len(arrays)} arrays are outputs", hint)
+    return launch
+
+
+def _check_argument(where: str, argument: Argument) -> None:
+    if not argument.array and argument.value is None:
+        raise ProfkitError(f"{where} is neither an array nor a value", 'array = "float32"')
+    if argument.array and argument.array not in _TYPES:
+        hint = did_you_mean(argument.array, _TYPES, f"there are: {', '.join(_TYPES)}")
+        raise ProfkitError(f"{where}: {argument.array} is no type of elements", hint)
+    if argument.array and not 0 < argument.count <= _LARGEST:
+        raise ProfkitError(f"{where}: count is {argument.count}", "how many elements it has")
+
+
+def make_problem(source: Path, kernel: str, launch: LaunchFile, folder: Path) -> str:
+    """Write the problem below a folder of kernels, and return its variant's name."""
+    if not is_file(source):
+        raise ProfkitError(f"{source}: there is no such file", "a CUDA source with the kernel")
+    place = str(resolve_path(source))
+    if not _KERNEL.fullmatch(kernel):
+        raise ProfkitError(f"--kernel {kernel}: this names no kernel", "mine, or mine<float>")
+    if re.search(r'["\\\n]', place):
+        raise ProfkitError(f"{source}: no #include can name it", "rename the file")
+    name = re.sub(r"[^a-z0-9]+", "-", source.stem.lower()).strip("-") or "kernel"
+    write_text(folder / name / "problem.py", _write_problem(launch))
+    write_text(folder / name / f"{name}_as_launched.cu", _write_variant(place, kernel, launch))
+    return name
+
+
+_LAUNCHER = """/* A kernel of a source of yours, launched as you said.
+*/
+#include "@SOURCE@"
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+struct ProfkitLaunch {  // what a launcher is given, with room for all arrays
+  void *in[4], *out[2];
+  long long size[6], stride[6];
+  float scale;
+  int causal;
+  cudaStream_t stream;
+  void *more_in[28], *more_out[14];
+};
+
+extern "C" int profkit_launch(const ProfkitLaunch* a) {
+  auto function = @KERNEL@;
+  cudaFuncSetAttribute((const void*)function, cudaFuncAttributeMaxDynamicSharedMemorySize, @SHARED@);
+  function<<<dim3(@GRID@), dim3(@BLOCK@), @SHARED@, a->stream>>>(@ARGUMENTS@);
+  return cudaGetLastError();
+}
+"""
+
+
+def _write_variant(source: str, kernel: str, launch: LaunchFile) -> str:
+    words = {
+        "@SOURCE@": source,
+        "@KERNEL@": kernel,
+        "@SHARED@": str(launch.shared),
+        "@GRID@": ", ".join(map(str, launch.grid)),
+        "@BLOCK@": ", ".join(map(str, launch.block)),
+        "@ARGUMENTS@": ", ".join(_write_arguments(launch.argument)),
+    }
+    return re.sub("|".join(words), lambda mark: words[mark[0]], _LAUNCHER)
+
+
+def _write_arguments(arguments: Sequence[Argument]) -> list[str]:
+    """The kernel's arguments in C++: arrays by their place among inputs or outputs."""
+    words, inputs, outputs = [], 0, 0
+    for argument in arguments:
+        if not argument.array:
+            words.append(repr(argument.value))
+            continue
+        if argument.output:
+            place = f"out[{outputs}]" if outputs < 2 else f"more_out[{outputs - 2}]"
+            outputs += 1
+        else:
+            place = f"in[{inputs}]" if inputs < 4 else f"more_in[{inputs - 4}]"
+            inputs += 1
+        words.append(f"({_TYPES[argument.array]}*)a->{place}")
+    return words
+
+
+_PROBLEM = '''"""A kernel as it was launched: nothing here knows what it should compute."""
+
+import numpy as np
+
+ATOL = RTOL = 0.0
+SEEDS = (0,)
+CASES = CHECKS = {"@CASE@": None}
+ARRAYS = @ARRAYS@  # type, elements, how they are filled, below what
+
+
+def arguments(case):
+    return {}
+
+
+def dtype_of(kind):
+    return np.dtype("uint16" if kind == "bfloat16" else kind)
+
+
+def fill(kind, count, how, below, random):
+    dtype = dtype_of(kind)
+    if how == "index":
+        return np.arange(count).astype(dtype)
+    if how == "zeros" or (not how and dtype.kind in "iu" and kind != "bfloat16"):
+        return np.zeros(count, dtype)
+    if kind == "bfloat16":
+        return (random.random(count, dtype=np.float32).view(np.uint32) >> 16).astype(dtype)
+    if dtype.kind in "iu":
+        return random.integers(0, below, count).astype(dtype)
+    return random.standard_normal(count, dtype=np.float32).astype(dtype)
+
+
+def inputs(case, seed, grid=None):
+    random = np.random.default_rng(seed)
+    return tuple(fill(*array[:4], random) for array in ARRAYS if not array[4])
+
+
+def outputs(case):
+    return tuple(((array[1],), str(dtype_of(array[0]))) for array in ARRAYS if array[4])
+
+
+def reference(case, given):
+    raise NotImplementedError("nobody said what the kernel computes")
+
+
+def operations(case):
+    return 0
+
+
+def compulsory_bytes(case):
+    return sum(array[1] * dtype_of(array[0]).itemsize for array in ARRAYS)
+'''
+
+
+def _write_problem(launch: LaunchFile) -> str:
+    arrays = []
+    for one in launch.argument:
+        if one.array:
+            arrays.append((one.array, one.count, one.fill, one.below, one.output))
+    return _PROBLEM.replace("@CASE@", CASE).replace("@ARRAYS@", repr(arrays))

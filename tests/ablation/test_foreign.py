@@ -1,0 +1,118 @@
+"""A kernel of somebody's source becomes a problem that is launched as its file says."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from profkit.ablation.foreign import CASE, make_problem, read_launch
+from profkit.cli.app import app
+from profkit.errors import ProfkitError
+from profkit.measure.targets import Places, choose_target
+from profkit.measure.variants.toolchain import find_tool
+
+SOURCE = """
+template <class T> __global__ void scale(const T* x, T* y, const int* order, float by, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[order[i]] * by;
+}
+int main() { return 0; }
+"""
+LAUNCH = """
+grid = [4, 1, 1]
+block = [256, 1, 1]
+[[argument]]
+array = "float32"
+count = 1000
+[[argument]]
+array = "float32"
+count = 1000
+output = true
+[[argument]]
+array = "int32"
+count = 1000
+fill = "index"
+[[argument]]
+value = 2.5
+[[argument]]
+value = 1000
+"""
+
+
+def put_files(folder: Path, launch: str = LAUNCH) -> tuple[Path, Path]:
+    source, file = folder / "My Kernel.cu", folder / "launch.toml"
+    source.write_text(SOURCE)
+    file.write_text(launch)
+    return source, file
+
+
+def test_its_problem_has_the_arrays_in_the_order_of_the_arguments(tmp_path: Path) -> None:
+    source, file = put_files(tmp_path)
+    name = make_problem(source, "scale<float>", read_launch(file), tmp_path / "kernels")
+    target = choose_target(Places(tmp_path / "kernels"), [name], False, (CASE,), False)
+    module = target.problem.module
+    floats, order = module.inputs(None, 0)
+    assert (floats.dtype, order.tolist()) == ("float32", list(range(1000)))
+    assert module.outputs(None) == (((1000,), "float32"),)
+    (written,) = (tmp_path / "kernels" / name).glob("*.cu")
+    arguments = "(float*)a->in[0], (float*)a->out[0], (int*)a->in[1], 2.5, 1000"
+    assert f"function<<<dim3(4, 1, 1), dim3(256, 1, 1), 0, a->stream>>>({arguments});" in (
+        written.read_text()
+    )
+
+
+@pytest.mark.nvcc
+def test_what_is_written_compiles(tmp_path: Path) -> None:
+    source, file = put_files(tmp_path)
+    name = make_problem(source, "scale<float>", read_launch(file), tmp_path / "kernels")
+    (written,) = (tmp_path / "kernels" / name).glob("*.cu")
+    made = tmp_path / "kernel.ptx"
+    subprocess.run([find_tool("nvcc"), "-arch=sm_90", "-ptx", "-o", made, written], check=True)
+    assert ".entry _Z5scaleIfEvPKT_PS0_PKifi" in made.read_text()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("grid = [4, 1, 1]", "grid = [4, 1]", "grid"),
+        ("grid = [4, 1, 1]", "grid = [0, 1, 1]", "no GPU launches"),
+        ("block = [256, 1, 1]", "block = [256, 8, 1]", "no GPU launches"),
+        ("output = true", "output = false", "0 of 3 arrays are outputs"),
+        ('array = "int32"', 'array = "int23"', "argument 3: int23 is no type"),
+        ("count = 1000\nfill", "fill", "argument 3: count is 0"),
+        ("value = 2.5", "", "argument 4 is neither an array nor a value"),
+        ("value = 2.5", "values = 2.5", "values"),
+        ("[[argument]]", "[[argument", "launch.toml"),
+    ],
+)
+def test_a_launch_that_cannot_be_is_said(
+    tmp_path: Path, before: str, after: str, says: str
+) -> None:
+    assert before in LAUNCH
+    _, file = put_files(tmp_path, LAUNCH.replace(before, after, 1))
+    with pytest.raises(ProfkitError) as error:
+        read_launch(file)
+    assert says in error.value.message
+    assert error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["my.cu"], "one of its kernels and a launch"),
+        (["my.cu", "--kernel", "mine"], "one of its kernels and a launch"),
+        (["my.cu", "--kernel", "mine", "--launch", "no.toml"], "no.toml: there is no such file"),
+        (["no.cu", "--kernel", "a b", "--launch", "launch.toml"], "no.cu: there is no such file"),
+        (["My Kernel.cu", "--kernel", "a;b", "--launch", "launch.toml"], "names no kernel"),
+    ],
+)
+def test_what_is_missing_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], says: str
+) -> None:
+    put_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["ablate", *words])
+    assert isinstance(done.exception, ProfkitError | SystemExit) or done.exit_code
+    shown = done.output + str(done.exception)
+    assert says in " ".join(shown.split())
