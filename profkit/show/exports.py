@@ -10,8 +10,10 @@ from typing import Any
 
 from profkit.files import write_bytes
 from profkit.program.origins import find_origin
+from profkit.program.steps.attribution import say_source
+from profkit.program.steps.cut import StepWork
 from profkit.program.steps.places import list_line_runs, name_module, say_place, shorten_line
-from profkit.program.timeline import Activity, Place, Process
+from profkit.program.timeline import Activity, Process
 from profkit.program.triage import Triage
 from profkit.reports.figures import base_name
 
@@ -44,17 +46,18 @@ def write_speedscope(path: Path, answer: Triage) -> None:
     Raises:
         ProfkitError: It cannot be written.
     """
-    numbers: dict[str, int] = {}
+    numbers: dict[tuple[str, str], int] = {}  # of frames, by name and file
     frames: list[dict[str, Any]] = []
     samples: list[list[int]] = []
     weights: list[int] = []
     for work in answer.steps.typical.works:
         stack = []
-        for frame in _list_frames(work.maker.place, work.activity.name, find_origin(work).op):
-            if frame["name"] not in numbers:
-                numbers[frame["name"]] = len(frames)
+        for frame in _list_frames(work):
+            key = frame["name"], frame.get("file", "")
+            if key not in numbers:
+                numbers[key] = len(frames)
                 frames.append(frame)
-            stack.append(numbers[frame["name"]])
+            stack.append(numbers[key])
         samples.append(stack)
         weights.append(work.activity.duration)
     profile = {
@@ -75,19 +78,21 @@ def write_speedscope(path: Path, answer: Triage) -> None:
     _write_json(path, document)
 
 
-def _list_frames(place: Place | None, kernel: str, op: str) -> Iterator[dict[str, Any]]:
+def _list_frames(work: StepWork) -> Iterator[dict[str, Any]]:
     """From the outermost frame to the kernel."""
+    place, origin = work.maker.place, find_origin(work)
     if place is not None and place.line:
         if place.called:
             yield _make_frame(f"called at {shorten_line(place.called)}", place.called)
         names = place.module.split(".") if place.module else []
         for count in range(1, len(names) + 1):
             yield {"name": ".".join(names[:count])}
-        said = f"{shorten_line(place.line)} {place.function}"
-        yield _make_frame(said, place.line)
-    elif op:
-        yield {"name": op}
-    yield {"name": kernel}
+        yield _make_frame(f"{shorten_line(place.line)} {place.function}".rstrip(), place.line)
+    elif origin.function:  # of a trace, whose line is that of the function's def
+        yield _make_frame(say_source(work.maker), origin.line)
+    if origin.op and not (place is not None and place.line):
+        yield {"name": origin.op}
+    yield {"name": work.activity.name}
 
 
 def _make_frame(name: str, line: str) -> dict[str, Any]:

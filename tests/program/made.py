@@ -126,6 +126,16 @@ class Program:
         self.free[stream] = ready - lag if kernels else ready
         self.now += 20.0
 
+    @contextmanager
+    def capture(self) -> Iterator[None]:
+        """What is launched inside is captured: its calls are recorded, and nothing runs."""
+        self.call("cudaStreamBeginCapture", 2.0, "cuda_runtime")
+        at = len(self.events)
+        yield
+        ran = self.events[at:]
+        self.events[at:] = [event for event in ran if event["pid"] != 0]
+        self.call("cudaStreamEndCapture", 2.0, "cuda_runtime")
+
     def delay(self, took: float, stream: int = 7) -> None:
         """The stream does not begin its next work for some time, for a reason that nobody records."""
         self.free[stream] = max(self.free.get(stream, 0.0), self.now) + took

@@ -8,12 +8,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from profkit.program.readers import injected, read_timeline
 from profkit.program.triage import Triage, triage_timeline
 from profkit.show.exports import write_speedscope, write_trace
 from tests.conftest import ROOT
+from tests.program.made import GEMM, Program, ran
 from tests.program.recorded_lines import MODEL, USER, record_training
 
 TRACE = ROOT / "tests" / "program" / "data" / "copy_pageable.planted.json.gz"
@@ -22,6 +24,66 @@ TRACE = ROOT / "tests" / "program" / "data" / "copy_pageable.planted.json.gz"
 @pytest.fixture
 def answer(tmp_path: Path) -> Triage:
     return triage_timeline(injected.read_injected(record_training(tmp_path / "r", 12)))
+
+
+# The part of speedscope's published file format that is written, as JSON Schema. What it leaves open
+# (further keys) is closed here, so that a key with a wrong spelling is seen.
+FRAME = {
+    "type": "object",
+    "required": ["name"],
+    "additionalProperties": False,
+    "properties": {
+        "name": {"type": "string", "minLength": 1},
+        "file": {"type": "string"},
+        "line": {"type": "integer", "minimum": 1},
+    },
+}
+SAMPLED = {
+    "type": "object",
+    "required": ["type", "name", "unit", "startValue", "endValue", "samples", "weights"],
+    "additionalProperties": False,
+    "properties": {
+        "type": {"const": "sampled"},
+        "name": {"type": "string"},
+        "unit": {
+            "enum": ["none", "nanoseconds", "microseconds", "milliseconds", "seconds", "bytes"]
+        },
+        "startValue": {"type": "number"},
+        "endValue": {"type": "number"},
+        "samples": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+        "weights": {"type": "array", "items": {"type": "number", "minimum": 0}},
+    },
+}
+SPEEDSCOPE = {
+    "type": "object",
+    "required": ["$schema", "shared", "profiles"],
+    "additionalProperties": False,
+    "properties": {
+        "$schema": {"const": "https://www.speedscope.app/file-format-schema.json"},
+        "exporter": {"type": "string"},
+        "shared": {
+            "type": "object",
+            "required": ["frames"],
+            "properties": {"frames": {"type": "array", "items": FRAME}},
+        },
+        "profiles": {"type": "array", "items": SAMPLED, "minItems": 1},
+    },
+}
+
+
+def check_speedscope(document: dict[str, Any]) -> list[list[str]]:
+    """Hold a document to the format, also in what a schema cannot say; the stacks, as names."""
+    jsonschema.Draft202012Validator(SPEEDSCOPE).validate(document)
+    frames = document["shared"]["frames"]
+    stacks = []
+    for profile in document["profiles"]:
+        assert len(profile["samples"]) == len(profile["weights"])
+        assert sum(profile["weights"]) == profile["endValue"] - profile["startValue"]
+        for stack in profile["samples"]:
+            assert stack
+            assert all(0 <= index < len(frames) for index in stack)
+            stacks.append([frames[index]["name"] for index in stack])
+    return stacks
 
 
 def check_trace(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -44,12 +106,23 @@ def check_trace(document: dict[str, Any]) -> list[dict[str, Any]]:
         tracks.setdefault(key, []).append((event["ts"], event["ts"] + event["dur"]))
     assert set(tracks) <= named
     for track, times in tracks.items():
-        if track[1] >= 100_000:  # calls of the runtime hold calls of the driver
+        if track[1] >= 100_000:
+            check_nesting(times)  # calls of the runtime hold calls of the driver
             continue
         ordered = sorted(times)
         for (_, end), (begin, _) in pairwise(ordered):
             assert begin >= end - 1e-6, track
     return [event for event in document["traceEvents"] if event["ph"] == "X"]
+
+
+def check_nesting(times: list[tuple[float, float]]) -> None:
+    """Each event of a thread ends within those in which it began: others are cut when it is read."""
+    within: list[float] = []
+    for begin, end in sorted(times, key=lambda time: (time[0], -time[1])):
+        while within and within[-1] <= begin + 1e-6:
+            within.pop()
+        assert not within or end <= within[-1] + 1e-6
+        within.append(end)
 
 
 def test_a_trace_has_kernels_lines_steps_and_findings(answer: Triage, tmp_path: Path) -> None:
@@ -86,17 +159,29 @@ def test_speedscope_has_the_time_of_each_stack(answer: Triage, tmp_path: Path) -
     file = tmp_path / "step.speedscope.json"
     write_speedscope(file, answer)
     document = json.loads(file.read_text())
+    stacks = check_speedscope(document)
     frames = document["shared"]["frames"]
     (profile,) = document["profiles"]
-    assert document["$schema"].endswith("file-format-schema.json")
-    assert profile["type"] == "sampled"
     assert profile["unit"] == "nanoseconds"
-    assert len(profile["samples"]) == len(profile["weights"])
-    assert sum(profile["weights"]) == profile["endValue"] - profile["startValue"]
     assert {index for stack in profile["samples"] for index in stack} == set(range(len(frames)))
-    stacks = [[frames[index]["name"] for index in stack] for stack in profile["samples"]]
     caller = "called at train.py:88"
     line = "model.py:64 Attention.forward"
     assert [caller, "h", "h.0", "h.0.attn", line, "attention"] in stacks
     called = next(frame for frame in frames if frame["name"] == caller)
     assert called == {"name": caller, "file": USER, "line": 88}
+
+
+def test_speedscope_of_a_trace_has_its_functions_and_operators(tmp_path: Path) -> None:
+    def step(program: Program) -> None:
+        for folder in ("a", "b"):  # two files of one name are two frames
+            frame = f"/src/{folder}/model.py(10): forward"
+            with program.op(frame, kind="python_function"), program.op("aten::mm"):
+                program.launch(GEMM, 50.0)
+
+    trace = read_timeline(ran(step).write(tmp_path / "t.json"))
+    write_speedscope(tmp_path / "s.json", triage_timeline(trace))
+    document = json.loads((tmp_path / "s.json").read_text())
+    stacks = check_speedscope(document)
+    assert [stack[-2] for stack in stacks] == ["aten::mm", "aten::mm"]
+    files = [f["file"] for f in document["shared"]["frames"] if "file" in f]
+    assert files == ["/src/a/model.py", "/src/b/model.py"]

@@ -59,6 +59,22 @@ def put_place(maker: Maker, place: Place) -> Maker:
     return replace(maker, place=place, source=shorten_line(place.line) or maker.source)
 
 
+def join_makers(several: Sequence[Sequence[Maker]]) -> list[Maker]:
+    """Join lists of makers that say the same; sizes that differ are left out.
+
+    Returns:
+        One list; an empty one where two do not say the same.
+    """
+    joined: list[Maker] = []
+    for own in zip(*several, strict=True):
+        first = own[0]
+        if len({(maker.op, maker.top, maker.source, maker.function) for maker in own}) > 1:
+            return []
+        sized = len({(maker.shapes, maker.types) for maker in own}) == 1
+        joined.append(first if sized else replace(first, shapes=(), types=()))
+    return joined
+
+
 def find_forward_frames(threads: Iterable[Sequence[HostSpan]]) -> dict[int, str]:
     """Find the Python frame in which each number of autograd was taken in the forward pass.
 

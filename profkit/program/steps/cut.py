@@ -9,16 +9,24 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.program.steps.attribution import NOBODY, Maker, makers, put_place, say_source
+from profkit.program.steps.attribution import (
+    NOBODY,
+    Maker,
+    join_makers,
+    makers,
+    put_place,
+    say_source,
+)
 from profkit.program.steps.kinds import kind_of_launch
 from profkit.program.steps.lost import (
+    Captures,
     find_captures,
     find_lost,
     idle_in_graphs,
@@ -143,7 +151,8 @@ def find_steps(process: Process, named: str = "") -> Steps:
     first = min(launches, default=begin)
     turns = [replace(turn, begin=max(turn.begin, first)) for turn in marks.turns]
     made = dict(zip(process.calls, makers(process), strict=True))
-    steps = _cut(turns, calls, order, made, process.places)
+    captured = _find_captured_makers(calls, order, made, captures)
+    steps = _cut(turns, calls, order, made, captured, process.places)
     if not steps:
         raise ProfkitError(
             "no kernel was launched inside of a step", "name the step with --range, or record more"
@@ -390,6 +399,7 @@ def _cut(
     calls: Sequence[Call],
     order: Sequence[Launched],
     made: dict[Call, Maker],
+    captured: dict[Activity, Maker],
     places: Sequence[Place],
 ) -> list[Step]:
     """Calls and activities of each turn that launches anything, those that were asked for."""
@@ -405,7 +415,11 @@ def _cut(
             continue
         own = calls[low:high]
         makers = [made.get(call, NOBODY) for call in own]
-        works = [_work(a, i - low, makers[i - low], places) for i, a in pairs]
+        works = []
+        for index, activity in pairs:
+            call = index - low
+            maker = captured.get(activity, makers[call]) if captured else makers[call]
+            works.append(_work(activity, call, maker, places))
         first = min((a.stream != busiest, a.start) for _, a in pairs)[1]
         on_host = turn.end - turn.begin - _waited_before(own, turn.begin, first)
         span = max(max(a.end for _, a in pairs) - first, on_host)
@@ -418,6 +432,23 @@ def _cut(
         follows = after is not None and after.begin == step.end
         out.append(replace(step, period=after.first - step.first) if after and follows else step)
     return out
+
+
+def _find_captured_makers(
+    calls: Sequence[Call],
+    order: Sequence[Launched],
+    made: Mapping[Call, Maker],
+    captures: Captures,
+) -> dict[Activity, Maker]:
+    """The makers of what graphs run, where a capture in the recording tells them."""
+    found: dict[Activity, Maker] = {}
+    if captures.spans:
+        from profkit.program.steps.captured import find_replays
+
+        for replay in find_replays(calls, order, captures):
+            alike = join_makers([[made[call] for call in own] for own in replay.captured])
+            found.update(zip(replay.ran, alike, strict=False))
+    return found
 
 
 def _waited_before(calls: Sequence[Call], begin: int, first: int) -> int:

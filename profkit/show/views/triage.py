@@ -20,6 +20,8 @@ BAR = 60
 UNPLACED = ("before ", "between ", "in ")  # places that are no "at"
 NO_FINDING = ("healthy", "unknown")  # what is said first where no finding is
 COMPUTING = "computing"
+WITH_FRAMES = "profile(with_stack=True) records functions"
+WITH_LINES = "profkit triage -- python train.py records the line of every kernel"
 # What a part of the step is -> its mark in the bar, its name, and the bound whose colour it has.
 CAUSES = {
     COMPUTING: ("#", "computing", "compute"),
@@ -125,6 +127,22 @@ def further(document: Mapping[str, Any]) -> Iterator[Block]:
         )
     for text in document["notes"][:NOTES]:
         yield TextLine(text, "note")
+    if text := say_lack_of_lines(document):
+        yield TextLine(text, "lines")
+
+
+def say_lack_of_lines(document: Mapping[str, Any]) -> str:
+    """Say how to get lines of Python, of a trace that has none; empty where nothing is to be said."""
+    program = document["program"]
+    origins = document.get("origins", ())
+    if program["how"] != "torch trace" or not origins:
+        return ""
+    has_functions = any(origin["function"] for origin in origins)
+    if (program["device"] or "").startswith("AMD"):
+        return "" if has_functions else f"no Python frames were recorded: {WITH_FRAMES}"
+    if has_functions:
+        return f"a trace knows functions, not lines: {WITH_LINES}"
+    return f"no Python frames were recorded: {WITH_FRAMES}; {WITH_LINES}"
 
 
 def ms(value: float) -> str:

@@ -78,7 +78,13 @@ class Recording:
     """A program that was run, and what the reader makes of what was left of it."""
 
     def __init__(
-        self, library: Path, folder: Path, code: str, python: str = sys.executable, **env: str
+        self,
+        library: Path,
+        folder: Path,
+        code: str,
+        python: str = sys.executable,
+        processes: int = 1,
+        **env: str,
     ) -> None:
         self.program = folder / "program.py"
         self.out = folder / "out"
@@ -99,7 +105,8 @@ class Recording:
         assert done.returncode == 0, done.stderr
         self.said = done.stdout
         self.timeline = injected.read_injected(self.out)
-        (self.process,) = self.timeline.processes
+        assert len(self.timeline.processes) == processes
+        self.process = self.timeline.processes[0]
 
     def line_of(self, mark: str) -> str:
         """The place of the line that ends in a mark."""
@@ -363,3 +370,81 @@ def test_stacks_that_were_damaged_cost_their_lines_alone(library: Path, tmp_path
     named = sum(a.origin >= 0 for a in again.activities)
     assert first["id"] == 1
     assert 0 < named < len(again.activities)
+
+
+RANKS = """
+import os, sys
+def first():
+    return launch()  # first
+def second():
+    return launch()  # second
+children = []
+for rank in (0, 1):
+    os.environ["RANK"] = str(rank)
+    child = os.fork()  # before there is anything of CUDA, as a launcher of ranks does
+    if child == 0:
+        from profkit_recorder_started import launch
+        for _ in range(20):
+            if rank == 0: first()
+            else: second()
+        os._exit(0)
+    children.append(child)
+for child in children: os.waitpid(child, 0)
+"""
+
+
+def test_ranks_that_were_forked_keep_their_lines_apart(library: Path, tmp_path: Path) -> None:
+    """Their launches have the same numbers, and so have their stacks."""
+    of = Recording(library, tmp_path, RANKS, processes=2)
+    processes = {process.rank: process for process in of.timeline.processes}
+    for rank, mark in enumerate(("first", "second")):
+        activities = processes[rank].activities
+        assert [a.correlation for a in activities] == list(range(1, 21))
+        places = {place_of(processes[rank], a.origin) for a in activities}
+        assert {place.line for place in places} == {of.line_of(mark)}
+
+
+# As torch.nn.Module is called, where self is in a cell, and where it is not.
+MODULES = """
+from profkit_recorder_started import launch
+import sys, types
+package = types.ModuleType("torch.nn.modules.module")
+source = '''
+class Module:
+    def _call_impl(self, *args):
+        {within}
+        return self.forward(*args)
+    __call__ = _call_impl
+    parts = ()
+    def named_modules(self):
+        return [("", self), *self.parts]
+'''
+exec(source, package.__dict__)
+sys.modules["torch.nn.modules.module"] = package
+class Leaf(package.Module):
+    def forward(self):
+        print(self.name, launch())  # leaf
+class Net(package.Module):
+    def forward(self):
+        for leaf in self.leaves: leaf()
+net = Net()
+net.leaves = Leaf(), Leaf()
+net.parts = [(f"leaves.{{n}}", leaf) for n, leaf in enumerate(net.leaves)]
+for name, leaf in net.parts: leaf.name = name
+launch()
+for _ in range(3): net()
+"""
+
+
+@pytest.mark.parametrize("within", ["inner = lambda: self", "pass"], ids=["cell", "plain"])
+@pytest.mark.parametrize("version", PYTHONS)
+def test_the_module_is_named_in_every_known_python(
+    version: str, within: str, library: Path, tmp_path: Path
+) -> None:
+    of = Recording(library, tmp_path, MODULES.format(within=within), PYTHONS[version])
+    places = of.places()
+    told = [line.split() for line in of.said.splitlines()]
+    assert len(told) == 6
+    for name, number in told:
+        place = places[int(number)]
+        assert (place.line, place.module, place.kind) == (of.line_of("leaf"), name, "Leaf")
