@@ -22,7 +22,7 @@ from profkit.show.numbers import PIPES, block_limits, block_needs, shares, word
 from profkit.show.text import words
 from profkit.show.text.escape import escaped, middle, short
 from profkit.show.text.words import BOUNDS, device_of, in_report, named
-from profkit.show.views.diagnosis import finding_blocks, launch_blocks, part_of, spread
+from profkit.show.views.diagnosis import finding_blocks, launch_blocks, part_of
 
 LABEL, NAME, LONGEST = 36, 90, 2000  # characters of a name: in a chart, in the table, in full
 SMALL = 0.005  # states and pipes below are one another's equals: nothing
@@ -75,7 +75,7 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
         "label": shown.label,
         "kernel": short(run.kernel, NAME),
         "report": in_report(run),
-        "count": spread(row) if len(row.launches) > 1 else "",
+        "count": words.spread(row) if len(row.launches) > 1 else "",
         "time": figures.seconds(row.total) if row.times else "?",
         "part": part_of(row, shown.all_time),
         "bound": run.diagnosis.bound if run.status == "ok" else run.status,

@@ -39,9 +39,9 @@ from profkit.show.numbers import PIPES, WORDS, history_points, reference_times, 
 from profkit.show.step import PageProgram, light_rules, program_section
 from profkit.show.text.blocks import page_html
 from profkit.show.text.escape import escaped
-from profkit.show.text.words import BOUNDS, metric, timed
+from profkit.show.text.words import BOUNDS, headline, metric, timed
 from profkit.show.views.comparison import ladder_steps
-from profkit.show.views.diagnosis import ORDER, headline
+from profkit.show.views.diagnosis import ORDER
 from profkit.show.views.history import history_blocks
 
 if TYPE_CHECKING:

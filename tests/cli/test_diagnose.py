@@ -114,7 +114,10 @@ def test_no_match_says_what_there_is(run) -> None:
 
 def test_each_lists_alike_launches_one_by_one(run) -> None:
     math = [report_of("sdpa-math", "C")]
-    grouped, single = run("diagnose", *math).stdout, run("diagnose", "--each", *math).stdout
+    grouped, single = (
+        run("diagnose", "--all", *math).stdout,
+        run("diagnose", "--all", "--each", *math).stdout,
+    )
     assert "3x 23.8-24.1-24.1 µs" in grouped
     assert "3x 23.8-24.1-24.1 µs" not in single
     assert single.count("3. ") == grouped.count("3. ") == 1
@@ -166,7 +169,7 @@ def test_lines_shows_where_warps_wait(run) -> None:
     assert "long_scoreboard 82.1 % kernels.cu:25 ks[i / D][i % D] =" in " ".join(shown.split())
     assert "where: kernels.cu:25 (81.2 %, for LDG)" in shown
     assert "where: kernels.cu:25 (81.2 %, for LDG), kernels.cu:26 (17.5 %, for LDG)" in " ".join(
-        run("diagnose", scalar).stdout.split()
+        run("diagnose", scalar, "--top", "1").stdout.split()
     )
     assert "where:" not in run("diagnose", scalar, "--lines", "0").stdout
     (launch,) = json.loads(run("diagnose", scalar, "--lines", "3", "--json").stdout)["launches"]

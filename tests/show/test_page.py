@@ -24,7 +24,7 @@ from profkit.reports.figures import share
 from profkit.reports.frame import Part, ReportFile, Reports
 from profkit.show import page as pages
 from profkit.show.text.escape import escaped
-from profkit.show.views.diagnosis import headline
+from profkit.show.text.words import headline
 from tests.conftest import ROOT
 from tests.show.conftest import HOSTILE, Made
 

@@ -19,7 +19,8 @@ from profkit.reports import figures
 from profkit.reports.reader import read_report
 from profkit.show.launch import PageRow, row_summary
 from profkit.show.text import words
-from profkit.show.views.diagnosis import brief_diagnosis, diagnosis, headline
+from profkit.show.text.words import headline
+from profkit.show.views.diagnosis import brief_diagnosis, diagnosis
 from tests.conftest import committed, others
 
 from .conftest import Made
@@ -52,7 +53,7 @@ def wrong_numbers(run: Judged) -> Iterator[str]:
 def wrong_words(row: Row) -> Iterator[str]:
     """What the forms say of one row that disagrees with its numbers, or between them."""
     run, text = row.shown, " ".join(headline([row]))
-    said = re.search(r"about (\S+ \S+?) of (\S+ \S+?)\.(?: |$)", text)
+    said = re.search(r"about (\S+ \S+?) of (\S+ \S+?)[.;](?: |$)", text)
     told = f"saves {figures.seconds(row.saved)}" if row.saved > 0 else ""
     page = row_summary(PageRow(1, row, 1.0))
     if (page["saved"], page["saved_of"]) != (told, row.saved):

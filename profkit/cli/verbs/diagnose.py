@@ -33,9 +33,7 @@ DETAILS = 3
 _LEFT = "it has a row in the table reports; profkit query 'SELECT * FROM reports' shows all"
 Details = Annotated[
     int | None,
-    typer.Option(
-        "--top", metavar="N", help=f"The N worst rows in detail; {DETAILS} if left out.", min=1
-    ),
+    typer.Option("--top", metavar="N", help="The N worst rows in detail.", min=1),
 ]
 Lines = Annotated[
     int | None,
@@ -152,7 +150,6 @@ def _show_launches(
     """Print the document; or the answer, the table, and the first rows in detail."""
     from profkit.cli import output
     from profkit.diagnosis.launches import judged_rows, with_lines
-    from profkit.show.views import diagnosis as views
 
     launches = chosen.launches
     if options.FORM.json:
@@ -172,9 +169,17 @@ def _show_launches(
             pairs = zip(detailed, lined, strict=True)
             detailed = [row.replaced(row.shown, run) for row, run in pairs]
         if options.FORM.brief:
-            output.print_plain(views.brief_diagnosis([*detailed, *table[len(detailed) :]]))
+            from profkit.show.views.diagnosis import brief_diagnosis
+
+            output.print_plain(brief_diagnosis([*detailed, *table[len(detailed) :]]))
+        elif every or options.FORM.markdown or top is not None or lines is not None:
+            from profkit.show.views.diagnosis import diagnosis_blocks
+
+            output.print_blocks(diagnosis_blocks(table, detailed, full=every))
         else:
-            output.print_blocks(views.diagnosis_blocks(table, detailed, full=every))
+            from profkit.show.views.screen import screen_blocks
+
+            output.print_blocks(screen_blocks(table, detailed[0]))
 
 
 def _annotate(chosen: Chosen, form: str) -> None:

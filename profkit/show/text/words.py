@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from os.path import basename
 from typing import TYPE_CHECKING
 
-from profkit.diagnosis.launches import LINES, Judged
+from profkit.diagnosis.launches import LINES, Judged, Row
 from profkit.diagnosis.rule import Diagnosis, Finding, SourceShare, Together
 from profkit.diagnosis.rules.waits import WAITING
 from profkit.model.scenario import Expectation
+from profkit.records.paths import FULL
 from profkit.reports.figures import OUT_OF_RANGE, figures, quantity, seconds, share, speedup
 from profkit.reports.metrics import CATALOGUE, warps
+from profkit.show.text.escape import short
 
 if TYPE_CHECKING:
     from profkit.evidence.samples import Interval
     from profkit.evidence.stats import TimeComparison
 
+NAME = 48  # characters of a kernel name in a sentence
+CLEARLY_MORE = 1.1  # a gain a tenth larger than what leads
 BRIEF = 2000  # characters of a brief: 500 tokens of English with numbers
 _FACT = 460  # characters of one of its lines
 
@@ -243,3 +248,91 @@ def cut_lines(lines: Sequence[str]) -> str:
         kept.append(text)
     more = [f"({len(lines) - len(kept)} more lines)"] if len(kept) < len(lines) else []
     return "\n".join([*kept, *more])
+
+
+# The answer in three sentences.
+
+
+def headline(rows: Sequence[Row]) -> list[str]:
+    """Return what it is, where, what it is worth and what is next: at most three sentences."""
+    if not rows:
+        return []
+    row = rows[0]
+    run, top = row.shown, row.shown.top
+    name = short(run.kernel, NAME)
+    if run.status != "ok":
+        return [f"{name} was not measured: {run.diagnosis.because}.", f"Next: {FULL}"]
+    where = ""
+    if top and top.where:  # the line that has most of it
+        line = top.where[0]
+        where = f"; {basename(line.file)}:{line.line} has {share(line.share)} of it"
+    cause = top.cause if top else run.diagnosis.because
+    what = f"{name} {bound_by(run.diagnosis)}: {cause}{where}."
+    if top:
+        sentence = re.match(r".*?[.;](?=\s|$)", top.advice)
+        advice = (sentence.group() if sentence else top.advice).rstrip(".;")
+        return [what, _worth(row, rows, top), f"Next: {advice}."]
+    if is_lacking(run):
+        return [what, f"Next: collect what is missing, {FULL}"]
+    return [
+        what,
+        "No rule finds a cause that could be fixed: it cannot go faster without doing less work.",
+    ]
+
+
+def find_larger(run: Judged) -> Finding | None:
+    """Return the finding that gains most, where that is clearly more than what leads gains."""
+    firing = [f for f in run.diagnosis.findings if f.status == "fires" and not f.note]
+    if not firing or run.top is None or _is_unsure(run.top):
+        return None
+    best = max(firing, key=_known_gain)
+    is_larger = _known_gain(best) > CLEARLY_MORE * _known_gain(run.top)
+    return best if is_larger else None
+
+
+def _known_gain(finding: Finding) -> float:
+    """Return what a fix gained, or is expected to; 1 where neither has a number of its own."""
+    if finding.reached is not None:
+        return finding.reached
+    if finding.expect is None or _is_unsure(finding):
+        return 1.0
+    return finding.expect.gain
+
+
+def _is_unsure(finding: Finding) -> bool:
+    """Whether its interval is too wide for a number that could be compared with another's."""
+    return finding.expect is not None and finding.expect.is_wide and finding.reached is None
+
+
+def _worth(row: Row, rows: Sequence[Row], leading: Finding) -> str:
+    said = _worth_of_top(row, rows, leading)
+    larger = find_larger(row.shown)
+    if larger is None:
+        return said
+    return f"{said.removesuffix('.')}; largest expected gain: {larger.rule}, {top(larger)}."
+
+
+def _worth_of_top(row: Row, rows: Sequence[Row], leading: Finding) -> str:
+    if not row.times:
+        return f"Fixing that: {worth(leading)}."
+    time = seconds(row.total)
+    of_all = f" of {seconds(sum(r.total for r in rows))} in all" if len(rows) > 1 else ""
+    if row.saved <= 0:
+        return f"It takes {time}{of_all}; {worth(leading)}."
+    saved = seconds(row.saved)
+    return f"Fixing that: {worth(leading)}; about {saved}{of_all or f' of {time}'}."
+
+
+def is_lacking(run: Judged) -> bool:
+    return run.diagnosis.bound == "unknown" or bool(run.diagnosis.missing)
+
+
+def spread(row: Row) -> str:
+    """Return how often and how long: "105x 17.2-17.4-17.8 µs" (shortest, median, longest)."""
+    if not row.times:
+        return f"{len(row.launches)}x"
+    mid = row.shown.time
+    size = next((f for f in (1.0, 1e-3, 1e-6) if mid >= f), 1e-9)
+    noun = seconds(size).split()[1]
+    times = "-".join(figures(t / size) for t in (row.times[0], mid, row.times[-1]))
+    return f"{len(row.launches)}x {times} {noun}"

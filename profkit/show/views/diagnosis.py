@@ -22,10 +22,9 @@ from profkit.show.text import blocks, words
 from profkit.show.text.blocks import Block, Columns, TextSpan, Words, grid, on_lines
 from profkit.show.text.escape import escaped, middle, short
 
-NAME = 48  # characters of a kernel name in a sentence
-NAMED = 40  # characters of which launch it is
 LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
+NAMED = 40  # characters of which launch it is
 SMALL_SET = 3  # sections from which on it is one line that says --set full
 ROWS, FINDINGS = 3, 3  # of a brief
 AFTER_UNKNOWN = ", after the one that takes most of the time and whose cause was not collected"
@@ -42,7 +41,7 @@ def diagnosis_blocks(
     `full` lists every row in the table.
     """
     total = sum(row.total for row in rows)
-    yield blocks.Paragraph(" ".join(headline([*detailed, *rows[len(detailed) :]])))
+    yield blocks.Paragraph(" ".join(words.headline([*detailed, *rows[len(detailed) :]])))
     listed = rows if full else rows[: max(LISTED, len(detailed))]
     head = (">#", "kernel", "launch", ">time", ">share", "bound", "top finding", ">expected")
     cells = tuple(_cells(number, row, total) for number, row in enumerate(listed, 1))
@@ -59,57 +58,12 @@ def diagnosis_blocks(
         yield from commands[:2]
 
 
-# The answer in three sentences.
-
-
-def headline(rows: Sequence[Row]) -> list[str]:
-    """Return what it is, where, what it is worth and what is next: at most three sentences."""
-    if not rows:
-        return []
-    row = rows[0]
-    run, top = row.shown, row.shown.top
-    name = short(run.kernel, NAME)
-    if run.status != "ok":
-        return [f"{name} was not measured: {run.diagnosis.because}.", f"Next: {FULL}"]
-    where = ""
-    if top and top.where:  # the line that has most of it
-        line = top.where[0]
-        where = f"; {basename(line.file)}:{line.line} has {figures.share(line.share)} of it"
-    cause = top.cause if top else run.diagnosis.because
-    what = f"{name} {words.bound_by(run.diagnosis)}: {cause}{where}."
-    if top:
-        sentence = re.match(r".*?[.;](?=\s|$)", top.advice)
-        advice = (sentence.group() if sentence else top.advice).rstrip(".;")
-        return [what, _worth(row, rows, top), f"Next: {advice}."]
-    if _is_lacking(run):
-        return [what, f"Next: collect what is missing, {FULL}"]
-    return [
-        what,
-        "No rule finds a cause that could be fixed: it cannot go faster without doing less work.",
-    ]
-
-
-def _worth(row: Row, rows: Sequence[Row], top: Finding) -> str:
-    if not row.times:
-        return f"Fixing that: {words.worth(top)}."
-    time = figures.seconds(row.total)
-    of_all = f" of {figures.seconds(sum(r.total for r in rows))} in all" if len(rows) > 1 else ""
-    if row.saved <= 0:
-        return f"It takes {time}{of_all}; {words.worth(top)}."
-    saved = figures.seconds(row.saved)
-    return f"Fixing that: {words.worth(top)}; about {saved}{of_all or f' of {time}'}."
-
-
-def _is_lacking(run: Judged) -> bool:
-    return run.diagnosis.bound == "unknown" or bool(run.diagnosis.missing)
-
-
 def next_commands(rows: Sequence[Row], lines: bool) -> Iterator[blocks.Command]:
     """Yield the commands that lead on from the first row; `lines` are shown already, or not."""
     if not rows:
         return
     run = rows[0].shown
-    if run.status != "ok" or _is_lacking(run):
+    if run.status != "ok" or words.is_lacking(run):
         yield blocks.Command(FULL, "makes the report that says more")
     if run.top:
         yield blocks.Command(f"profkit explain {run.top.rule}", "why, and what people do about it")
@@ -117,7 +71,7 @@ def next_commands(rows: Sequence[Row], lines: bool) -> Iterator[blocks.Command]:
     if lines:
         yield blocks.Command(f"profkit report {report} -o page.html", "a page to send")
         return
-    kernel = re.match(r"\w+", short(run.kernel, NAME))
+    kernel = re.match(r"\w+", short(run.kernel, words.NAME))
     only = f" --kernel {kernel.group()}" if kernel and len(rows) > 1 else ""
     yield blocks.Command(f"profkit diagnose {report}{only} --lines 5", "the source lines that wait")
 
@@ -130,7 +84,7 @@ def brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = None) ->
     """
     if not rows:
         return ""
-    out = headline(rows)
+    out = words.headline(rows)
     further = [
         f for f in rows[0].shown.diagnosis.findings[1:] if f.status == "fires" and not f.note
     ]
@@ -169,7 +123,9 @@ def _summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
 
 def _cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
     run = row.shown
-    launch = spread(row) if len(row.launches) > 1 else words.named(run) or words.in_report(run)
+    launch = (
+        words.spread(row) if len(row.launches) > 1 else words.named(run) or words.in_report(run)
+    )
     return (
         str(number),
         TextSpan(run.kernel, "name"),
@@ -187,17 +143,6 @@ def part_of(row: Row, total: float) -> str:
     part = row.total / total if total else 0.0
     known = "<0.1 %" if 0 < part < 0.0005 else figures.share(part)
     return known if row.times else ""
-
-
-def spread(row: Row) -> str:
-    """Return how often and how long: "105x 17.2-17.4-17.8 µs" (shortest, median, longest)."""
-    if not row.times:
-        return f"{len(row.launches)}x"
-    mid = row.shown.time
-    size = next((f for f in (1.0, 1e-3, 1e-6) if mid >= f), 1e-9)
-    noun = figures.seconds(size).split()[1]
-    times = "-".join(figures.figures(t / size) for t in (row.times[0], mid, row.times[-1]))
-    return f"{len(row.launches)}x {times} {noun}"
 
 
 # One launch.
@@ -232,7 +177,7 @@ def _identity(row: Row, total: float) -> Iterator[str]:
     run = row.shown
     part = f"{part_of(row, total)} of all" if row.times else "duration not collected"
     if len(row.launches) > 1:
-        yield f"{spread(row)} (shortest, median, longest), {part}; here the median one"
+        yield f"{words.spread(row)} (shortest, median, longest), {part}; here the median one"
     else:
         yield f"{figures.seconds(run.time)}, {part}" if row.times else part
     yield ", ".join(filter(None, (f"{run.report} launch {run.index}", words.named(run))))
@@ -345,7 +290,7 @@ def _hot_lines(lines: Sequence[HotLine]) -> blocks.Grid:
     columns: Columns[HotLine] = {
         ">samples": lambda line: figures.share(line.share),
         "stall": lambda line: f"{line.stall} {figures.share(line.stall_share)}" * bool(line.stall),
-        "line": lambda line: TextSpan(middle(escaped(_place(line)), 20), "code"),
+        "line": lambda line: TextSpan(_place(line), "code"),
         "source": lambda line: TextSpan(line.text.strip(), "code"),
     }
     return grid(lines, columns, wraps=3, indent=0)

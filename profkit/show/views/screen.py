@@ -1,0 +1,221 @@
+"""Judged launches  ->  one screen: the answer, a line per kernel, the worst one in short, what is open.
+
+What `profkit diagnose` prints where nobody asked for more. Everything in detail is in diagnosis.py.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from profkit.diagnosis.launches import Judged, Row
+from profkit.diagnosis.rule import Finding
+from profkit.records.paths import FULL
+from profkit.reports import figures
+from profkit.show.text import blocks, words
+from profkit.show.text.blocks import Block, Columns, TextSpan, Words, grid
+from profkit.show.text.escape import escaped, middle, short
+
+LISTED = 12  # rows of the table when not all are asked for
+NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
+AFTER_UNKNOWN = ", after the one that takes most of the time and whose cause was not collected"
+FURTHER = 2  # findings of the first row besides the one that leads
+EVIDENCE = 4  # figures of the one that leads
+PLACE = 24  # characters of a report's name in the table
+_TODO = {
+    "clocks-unsteady": "ncu --clock-control none",
+    "cache-resident": "ncu --cache-control all",
+}
+
+
+def screen_blocks(rows: Sequence[Row], first: Row) -> Iterator[Block]:
+    """Yield one screen about rows, the worst first; `first` is that one with its source lines."""
+    shown = [first, *rows[1:]]
+    yield blocks.Paragraph(" ".join(words.headline(shown)))
+    listed = shown[:LISTED]
+    yield list_rows(listed)
+    yield blocks.Paragraph(TextSpan(_count_launches(rows, len(listed)), "dim"))
+    yield _show_first(first)
+    yield from _say_open(rows)
+    yield blocks.Heading("Next", 2)
+    yield from _name_commands(rows, first)
+
+
+# The table.
+
+
+def list_rows(rows: Sequence[Row]) -> blocks.Grid:
+    """Return the table with a line per row; what tells launches apart only where names do not."""
+    reports = {row.shown.report for row in rows}
+    several = len(reports) > 1
+    names = [row.shown.kernel for row in rows]
+    numbered = list(enumerate(rows, 1))
+
+    def tell_launch(row: Row) -> str:
+        run = row.shown
+        if named := words.named(run):
+            return named
+        if several:
+            return middle(escaped(words.in_report(run)), PLACE)
+        return f"#{run.index}" if names.count(run.kernel) > 1 else ""
+
+    columns: Columns[tuple[int, Row]] = {
+        "#": lambda pair: str(pair[0]),
+        "kernel": lambda pair: TextSpan(pair[1].shown.kernel, "name"),
+        "launch": lambda pair: TextSpan(tell_launch(pair[1]), "dim"),
+        ">calls": lambda pair: _count_calls(pair[1]),
+        ">time": lambda pair: figures.seconds(pair[1].total) if pair[1].times else "?",
+        "bound": lambda pair: _name_bound(pair[1].shown),
+        "top finding": lambda pair: pair[1].shown.top.rule if pair[1].shown.top else "-",
+        ">expected": lambda pair: say_expected(pair[1].shown.top),
+    }
+    return grid(numbered, columns, indent=0, narrow=True)
+
+
+def _count_calls(row: Row) -> str:
+    return f"{len(row.launches)}x" if len(row.launches) > 1 else ""
+
+
+def _name_bound(run: Judged) -> str:
+    return run.diagnosis.bound if run.status == "ok" else run.status
+
+
+def say_expected(finding: Finding | None) -> str:
+    """Return what a fix is worth in a few characters: "2.01x", "2.6-8.9x", "<= 1.2x", "at limit"."""
+    if finding is None:
+        return ""
+    if finding.at_roof:
+        return "at limit"
+    if finding.reached is not None:
+        return figures.speedup(finding.reached)
+    hope = finding.expect
+    if hope is None:
+        return f"<= {figures.speedup(finding.gain)}" if finding.gain else "unknown"
+    if hope.is_wide:
+        return f"{figures.figures(hope.low)}-{figures.speedup(hope.high)}"
+    return figures.speedup(hope.gain)
+
+
+def _count_launches(rows: Sequence[Row], listed: int) -> str:
+    launches = sum(len(row.launches) for row in rows)
+    total = sum(row.total for row in rows)
+    said = figures.counted(launches, "launch", "launches")
+    said += f", {figures.seconds(total)} in all" if total else ", no durations"
+    if len(rows) > listed:
+        said += f"; {listed} of {len(rows)} rows shown (--all)"
+    if len(rows) > 1:
+        said += "; sorted by expected saving"
+        said += AFTER_UNKNOWN if rows[0].leads(total) else ""
+    return f"{said}."
+
+
+# The first row in short.
+
+
+def _show_first(row: Row) -> blocks.Fold:
+    run = row.shown
+    title = TextSpan(f"{short(run.kernel, words.NAME)}: {_say_verdict(run)}", "strong")
+    firing = [f for f in run.diagnosis.findings if f.status == "fires" and not f.note]
+    inside: list[Block] = [
+        blocks.Paragraph(TextSpan(_identify(row), "dim")),
+        *(_say_leading(finding) for finding in firing[:1]),
+        *(_say_further(finding) for finding in firing[1 : 1 + FURTHER]),
+    ]
+    if both := run.diagnosis.together:
+        inside.append(blocks.ListItem(words.together(both), bullet="+"))
+    if rest := firing[1 + FURTHER :]:
+        listed = ", ".join(f"{f.rule} {say_expected(f)}" for f in rest)
+        inside.append(blocks.ListItem(f"also: {listed}"))
+    if estimates := _list_nvidia(run):
+        inside.append(blocks.ListItem(estimates))
+    return blocks.Fold(title, tuple(inside), shown=True)
+
+
+def _say_verdict(run: Judged) -> str:
+    """Return the numbers that decide; the verdict alone where the answer has said them."""
+    said = run.top.cause if run.top else ""
+    return words.label(run) if run.diagnosis.because == said else run.diagnosis.because
+
+
+def _identify(row: Row) -> str:
+    run = row.shown
+    time = figures.seconds(run.time) if row.times else "duration not collected"
+    if len(row.launches) > 1:
+        time = f"{words.spread(row)} (shortest, median, longest)"
+    sizes = f"grid {words.dims(run.grid)}, block {words.dims(run.block)}"
+    return f"{time}, {sizes}, {words.device_of(run)}"
+
+
+def _say_leading(finding: Finding) -> blocks.ListItem:
+    """Return the finding that the answer is about: its figures and places, which that leaves out."""
+    under: list[Words] = []
+    known = {name: value for name, value in finding.evidence.items() if value is not None}
+    if known:
+        first = dict(list(known.items())[:EVIDENCE])
+        under.append(TextSpan(words.metric_values(first), "metric"))
+    if finding.where:
+        under.append((TextSpan("where:", "note"), f" {words.places(finding)}"))
+    text = (TextSpan(finding.rule, "rule"), f" ({words.worth(finding)})")
+    return blocks.ListItem(text, tuple(under))
+
+
+def _say_further(finding: Finding) -> blocks.ListItem:
+    place = f"; {words.place(finding.where[0])}" if finding.where else ""
+    said = f" {say_expected(finding)}: {finding.cause}{place}"
+    return blocks.ListItem((TextSpan(finding.rule, "rule"), said))
+
+
+def _list_nvidia(run: Judged) -> str:
+    """Return the largest estimates of NVIDIA's rules in one line; "" where there is none."""
+    estimated = sorted((r for r in run.nvidia if r.speedup), key=lambda r: -(r.speedup or 0))
+    if not estimated:
+        return ""
+    said = []
+    for result in estimated[:NVIDIA_SHOWN]:
+        local = " locally" if result.scope == "local" else ""
+        said.append(f"{result.rule} {figures.share(result.speedup or 0)}{local}")
+    return f"NVIDIA's estimates: {', '.join(said)}"
+
+
+# What is open, once for all launches.
+
+
+def _say_open(rows: Sequence[Row]) -> Iterator[Block]:
+    """Yield what to doubt of the measurement and what was not checked, a line each."""
+    runs = [run for row in rows for run in row.launches if run.status == "ok"]
+    doubts: dict[str, list[Finding]] = {}
+    unknown: dict[str, None] = {}
+    for run in runs:
+        for finding in run.diagnosis.findings:
+            if finding.status == "fires" and finding.note:
+                doubts.setdefault(finding.rule, []).append(finding)
+            if finding.status == "unknown":
+                unknown[finding.rule] = None
+    for rule, found in doubts.items():
+        cause = found[0].cause.partition(": ")[0]
+        part = f" in {len(found)} of {len(runs)} launches" if len(found) < len(runs) else ""
+        todo = _TODO.get(rule, f"profkit explain {rule}")
+        yield blocks.TextLine(f"{cause}{part}; {todo}", rule)
+    missing = list(dict.fromkeys(chain.from_iterable(_list_missing(run) for run in runs)))
+    if missing:
+        yield blocks.TextLine(f"{', '.join(missing)}; ncu --set full", "not collected")
+    elif unknown:
+        count = figures.counted(len(unknown), "rule", "rules")
+        yield blocks.TextLine(f"{count}, counters are missing; --all names them", "not checked")
+
+
+def _list_missing(run: Judged) -> Iterator[str]:
+    for missing in run.diagnosis.missing:
+        yield missing.section or missing.why
+
+
+def _name_commands(rows: Sequence[Row], first: Row) -> Iterator[blocks.Command]:
+    run = first.shown
+    if run.status != "ok" or words.is_lacking(run):
+        yield blocks.Command(FULL, "makes the report that says more")
+    elif run.top:
+        yield blocks.Command(f"profkit explain {run.top.rule}", "why, and what people do about it")
+    report = shlex.quote(escaped(str(run.report)))
+    about = "every finding in detail" if len(rows) == 1 else "every launch in detail"
+    yield blocks.Command(f"profkit diagnose {report} --all", about)

@@ -1,0 +1,113 @@
+"""What `profkit diagnose` prints where nobody asked for more: one screen, the answer on it."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+from rich.cells import cell_len
+from rich.console import Console
+
+from profkit.diagnosis.launches import Judged, Row, judged_rows
+from profkit.diagnosis.rule import Finding
+from profkit.model.scenario import Expectation
+from profkit.show.text.terminal import to_text
+from profkit.show.text.words import find_larger, headline
+from profkit.show.views.screen import say_expected, screen_blocks
+
+from .conftest import HOSTILE, Made
+
+CLOCKS = {"sm_clock": 0.8e9, "sm_clock_max": 2e9, "dram_clock": 6e9, "dram_clock_max": 6e9}
+
+
+def show(rows: list[Row]) -> str:
+    on = Console(file=io.StringIO(), width=80, markup=False, emoji=False, highlight=False)
+    return to_text(screen_blocks(rows, rows[0]), on)
+
+
+def test_five_launches_fit_thirty_lines_with_a_line_each(made: Made) -> None:
+    """Whatever the names: four in a real report of a transpose."""
+    names = ["naiveGmem", "transposeSmemUnrollPad<float, 32>(float *)", "copyGmem", "k", "f<1>"]
+    rows = judged_rows([made(name, (5 - i) * 1e-4) for i, name in enumerate(names)])
+    lines = show(rows).splitlines()
+    assert len(lines) <= 30
+    table = lines[lines.index("") + 1 :]
+    assert table[0].split() == "# kernel time bound top finding expected".split()
+    for number, line in enumerate(table[1:6], 1):
+        assert line.startswith(f"{number}  "), "one short name and one line per row"
+    assert table[6] == ""
+
+
+def test_a_screen_has_the_details_of_the_first_row_only(made: Made) -> None:
+    shown = show(judged_rows([made("slow", 3e-3), made("quick", 1e-3)]))
+    assert shown.count("excess_shared_wavefronts 87.5 %") == 1
+    assert "\nslow: " in shown
+    assert "\nquick: " not in shown
+
+
+def test_what_is_open_is_said_once_and_last(made: Made) -> None:
+    runs = [made(f"k{i}", index=i, values=CLOCKS) for i in range(3)]
+    shown = show(judged_rows(runs))
+    assert shown.count("clocks-unsteady") == 1
+    assert "clocks-unsteady: SM clock 0.8 of 2 GHz (40 %); ncu --clock-control none\n" in shown
+    detail, _, after = shown.partition("clocks-unsteady")
+    assert "shared-bank-conflicts" in detail or "k0: " in detail
+    assert after.splitlines()[1].startswith(("  not collected: ", "  not checked: "))
+
+
+def test_one_of_several_launches_with_a_doubt_is_counted(made: Made) -> None:
+    shown = show(judged_rows([made("f", 3e-3, values=CLOCKS), made("g", 1e-3)]))
+    assert "in 1 of 2 launches" in " ".join(shown.split())
+
+
+def test_reports_are_named_only_where_there_are_several(made: Made) -> None:
+    one = show(judged_rows([made("f", 3e-3), made("g", 1e-3, index=1)]))
+    assert "a.ncu-rep #" not in one
+    two = show(judged_rows([made("f", 3e-3), made("g", 1e-3, report="b.ncu-rep")]))
+    assert "b.ncu-rep #0" in " ".join(two.split())
+
+
+def test_hostile_names_fit_and_obey_nothing(made: Made) -> None:
+    rows = judged_rows([made(name, index=i) for i, name in enumerate(HOSTILE)])
+    shown = show(rows)
+    prose = [line for line in shown.splitlines() if not line.startswith(("  profkit ", "  ncu "))]
+    assert max(map(cell_len, prose)) <= 80
+    assert not [c for c in shown if ord(c) < 32 and c != "\n"]
+
+
+# --- the largest expected gain ---
+
+
+def add_finding(run: Judged, finding: Finding) -> Judged:
+    first = Finding("tail-effect", "fires", "it is", 1.5, {}, (), "Do.", expect=expecting(1.2))
+    return replace(run, diagnosis=replace(run.diagnosis, findings=(first, finding)))
+
+
+def expecting(gain: float) -> Expectation:
+    return Expectation(gain, gain * 0.9, gain * 1.1)
+
+
+def test_a_clearly_larger_gain_is_named_in_the_answer(made: Made) -> None:
+    larger = Finding(
+        "occupancy-shared", "fires", "it is", 3.0, {}, (), "Do.", expect=expecting(2.2)
+    )
+    run = add_finding(made(time=1e-3), larger)
+    assert find_larger(run) == larger
+    text = headline(judged_rows([run]))[1]
+    assert text.endswith("; largest expected gain: occupancy-shared, 2.20x (1.98 to 2.42).")
+
+
+def test_about_the_same_gain_is_not(made: Made) -> None:
+    other = Finding("occupancy-shared", "fires", "it is", 3.0, {}, (), "Do.", expect=expecting(1.3))
+    assert find_larger(add_finding(made(time=1e-3), other)) is None
+
+
+def test_an_expectation_in_a_few_characters(made: Made) -> None:
+    top = made().top
+    assert top
+    assert say_expected(replace(top, expect=expecting(2.0))) == "2.00x"
+    assert say_expected(replace(top, expect=None, gain=1.24)) == "<= 1.24x"
+    assert say_expected(replace(top, expect=None, gain=None)) == "unknown"
+    wide = replace(top, expect=Expectation(4.0, 2.0, 8.0))
+    assert say_expected(wide) == "2.00-8.00x"
+    assert say_expected(None) == ""
