@@ -3,7 +3,9 @@
     python tools/fuzz.py [--seconds 600] [--seed 0] [TARGET ...]
 
 What breaks a target is kept in tests/data/fuzz, where a test tries it from then on. Each target is
-told a text or bytes; it may return, or raise ProfkitError, within LIMIT seconds.
+given a text or bytes; it may return, or raise ProfkitError, within LIMIT seconds. Damage is random
+bytes, and what is worse than random: pieces that are repeated, shared or nested. The BOMBS are
+doubled: twice the bytes may take twice the time.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import struct
 import sys
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -44,6 +47,11 @@ EXPORT = """
   CREATE TABLE TARGET_INFO_GPU (id, name, smMajor, smMinor, smCount);
 """  # of Nsight Systems: the tables and columns that are read
 LIMIT = 10  # seconds for one input
+LINEAR = 2.2  # times the time and the memory that twice the bytes may take
+SHORT = 0.02  # seconds that are too short to be compared
+LONGEST = 1 << 18  # bytes of an input that still grows
+# What opens something, and is not closed.
+NESTED = (b"[", b'{"a":', b"(", b"/*", b'R"(', b"{ ", b"\x0a\x7f", b"NOT ", b"<")
 MEMORY = 4 << 30  # bytes of the whole search: more for one input is an error too
 WORDS = (
     "bound",
@@ -326,7 +334,7 @@ def damaged(draw: random.Random, start: bytes, words: tuple[str, ...]) -> bytes:
     """A few random changes of one kind or another."""
     content = bytearray(start)
     for _ in range(draw.randint(1, 8)):
-        at, kind = draw.randrange(len(content) + 1), draw.randrange(6)
+        at, kind = draw.randrange(len(content) + 1), draw.randrange(9)
         if kind == 0 and content:
             content[at % len(content)] = draw.randrange(256)
         elif kind == 1:
@@ -337,9 +345,24 @@ def damaged(draw: random.Random, start: bytes, words: tuple[str, ...]) -> bytes:
             content[at:at] = content[at : at + draw.choice((4, 60, 900))]
         elif kind == 4:
             content[at:at] = f" {draw.choice(words)} ".encode()
+        elif kind == 5:
+            _share(draw, content, at)
+        elif kind == 6 and len(content) < LONGEST:
+            content[at:at] = content[at : at + draw.choice((2, 9, 60))] * draw.choice((20, 2000))
+        elif kind == 7 and len(content) < LONGEST:
+            content[at:at] = draw.choice(NESTED) * draw.choice((20, 2000))
         else:
             content[at : at + 4] = draw.choice((b"\xff" * 4, b"\0" * 4, b"\x80" * 4, b"[[[[", b'"'))
     return bytes(content)
+
+
+def _share(draw: random.Random, content: bytearray, at: int) -> None:
+    """Let several places say the same: offsets, numbers of names, sizes."""
+    size = draw.choice((4, 8, 24))
+    piece = content[at : at + size]
+    for _ in range(draw.randint(2, 40)):
+        other = draw.randrange(len(content) + 1)
+        content[other : other + len(piece)] = piece
 
 
 def inputs(target: str, draw: random.Random) -> Iterator[bytes]:
@@ -406,8 +429,94 @@ def main(words: list[str]) -> int:
                     keep(target, content, why)
                 if time.monotonic() > until:
                     break
+        for bomb in BOMBS:
+            seconds, memory = doubled(bomb, Path(name))
+            print(
+                f"{bomb}: twice the bytes take {seconds:.1f} of the time, {memory:.1f} of the memory"
+            )
+            broken += max(seconds, memory) > LINEAR
     print(json.dumps({"tried": tried, "broken": broken, "seed": given.seed}))
     return 1 if broken else 0
+
+
+# Bombs: a target, and an input of about so many bytes, each of which asks for as much as it can.
+
+
+def _trace_of(value: bytes) -> Callable[[int], bytes]:
+    def make(size: int) -> bytes:
+        return b'{"traceEvents":[' + value * (size // len(value)) + b"{}]}"
+
+    return make
+
+
+def _packed_of(value: bytes) -> Callable[[int], bytes]:
+    return lambda size: gzip.compress(_trace_of(value)(40 * size))
+
+
+def _shared_name(size: int) -> bytes:
+    """An export whose kernels, one for 1,000 bytes, share a name of half the bytes."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as base:
+        base.deserialize(_base())
+        base.execute("UPDATE StringIds SET value = ?", ("n" * (size // 2),))
+        base.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET demangledName = 1")
+        base.commit()
+        return base.serialize()
+
+
+def _fields_of_header(size: int) -> bytes:
+    """A report whose block header has a field for two bytes."""
+    from tests.reports import made
+
+    header = made.field(1, 0) + made.field(2, 1) + made.field(5, 0) + b"\x58\x00" * (size // 2)
+    return b"NVR\0" + made.frame(made.field(1, 7)) + made.frame(header)
+
+
+def _repeated(piece: bytes) -> Callable[[int], bytes]:
+    return lambda size: piece * (size // len(piece))
+
+
+BOMBS: dict[str, tuple[str, Callable[[int], bytes], int]] = {
+    "trace of numbers": ("trace", _trace_of(b"0,"), 1 << 17),
+    "trace of nothing": ("trace", _trace_of(b"{},"), 1 << 17),
+    "trace of nested lists": ("trace", _repeated(b"["), 1 << 20),
+    "trace of blanks": ("trace", _trace_of(b" ,\n"), 1 << 22),
+    "packed trace of numbers": ("packed", _packed_of(b"0,"), 1 << 12),
+    "one name of an export": ("nsys", _shared_name, 1 << 17),
+    "fields of a block header": ("container", _fields_of_header, 1 << 16),
+    "raw strings of a kernel": ("header", _repeated(b'R"('), 1 << 18),
+    "comments of a kernel": ("header", _repeated(b"/* "), 1 << 18),
+    "lines of a kernel's header": ("header", _repeated(b"// fixes: a b c\n"), 1 << 17),
+}
+
+
+def doubled(name: str, folder: Path, times: int = 3) -> tuple[float, float]:
+    """Return how many times the time, and the memory, twice the bytes of a bomb take."""
+    target, make, size = BOMBS[name]
+    small, large = make(size), make(2 * size)
+    fault(target, make(size // 16), folder)  # what is imported and compiled
+    seconds = []
+    for content in (small, large):
+        took = [_processor_time(target, content, folder) for _ in range(times)]
+        seconds.append(min(took))
+    memory = [_memory(target, content, folder) for content in (small, large)]
+    return seconds[1] / max(seconds[0], SHORT), memory[1] / memory[0]
+
+
+def _processor_time(target: str, content: bytes, folder: Path) -> float:
+    began = time.process_time()
+    why = fault(target, content, folder)
+    if why:
+        raise AssertionError(why)
+    return time.process_time() - began
+
+
+def _memory(target: str, content: bytes, folder: Path) -> float:
+    tracemalloc.start()
+    try:
+        fault(target, content, folder)
+        return float(tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()
 
 
 def keep(target: str, content: bytes, why: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
+from profkit.files import ReadBudget
 from profkit.program import readers as recordings
 from profkit.program.readers import chrome, store, torch_trace
 from profkit.program.steps.cut import find_steps
@@ -230,6 +231,33 @@ def test_events_of_no_use_end_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     empty = tmp_path / "t.json.gz"
     empty.write_bytes(gzip.compress(b'{"traceEvents": [' + b"{}," * 5000 + b"{}]}"))
     assert "longer than 1,000 events" in error(empty).message
+
+
+def test_what_asks_for_more_than_its_bytes_can_need_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values of no use, names that unpack to a thousand times their bytes."""
+    monkeypatch.setattr(ReadBudget, "SPARE", 1 << 16)
+    numbers = tmp_path / "numbers.json.gz"
+    numbers.write_bytes(gzip.compress(b'{"traceEvents": [' + b"0," * 500_000 + b"{}]}"))
+    program = ran(step, 40)
+    for number, event in enumerate(program.events):
+        event["name"] = f"{number}{'n' * 10_000}"
+    plain = program.write(tmp_path / "names.json")
+    names = tmp_path / "names.json.gz"
+    names.write_bytes(gzip.compress(plain.read_bytes()))
+    for path in (numbers, names):
+        assert "it asks for more memory than its bytes can need" in error(path).message
+    assert recordings.read_timeline(plain).processes, "as plain text it has the bytes for its names"
+
+
+def test_a_name_that_many_share_is_there_once(tmp_path: Path) -> None:
+    program = ran(step, 20)
+    traced = recordings.read_timeline(program.write(tmp_path / "t.json"))
+    store.write(traced, tmp_path / "t.timeline")
+    for timeline in (traced, recordings.read_timeline(tmp_path / "t.timeline")):
+        names = [row.name for row in timeline.processes[0].activities]
+        assert len({id(name) for name in names}) == len(set(names)) < len(names)
 
 
 @pytest.mark.parametrize("sizes", [[10**4000, 3], [1 << 61] * 20, [-1, 3], [True, 3], ["3", 3]])
