@@ -43,6 +43,7 @@ __all__ = ["prepare_child"]
 _ISSUING = "selected"
 _FIXED = "wait"
 _EXCESS = "excess-sectors"
+_TOO_MUCH = "its machine code asks for more memory than its bytes can need"
 _OTHERS = "the process that read it answered other requests"
 
 
@@ -89,6 +90,7 @@ class HotLines:
     # Key -> share of its counter at loads whose index was loaded just for them; where it is of sectors
     # beyond the ideal.
     gathered: Mapping[str, float] = field(default_factory=dict)
+    refused: str = ""  # why its machine code was not looked into
 
 
 def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[HotLines]:
@@ -119,6 +121,9 @@ def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[H
         found: Sequence[HotLines] = next(outside) if answer is None else answer
         if len(found) != len(numbers):
             found = died(item, _OTHERS)  # type: ignore[assignment]
+        refused = [answer.refused for answer in found if answer.refused]
+        if refused and strict:
+            died(item, refused[0])
         answers |= zip(numbers, found, strict=True)
     return [answers[n] for n in range(len(requests))]
 
@@ -140,7 +145,10 @@ def read_lines(item: Sequence[Any]) -> list[HotLines]:
                 lambda: code().functions,
                 lambda: code().has_bounded_lines,
             )
-            answers.append(_answer(kernel, LinesRequest(**fields)))
+            answer = _answer(kernel, LinesRequest(**fields))
+            if not code().has_bounded_lines:
+                answer = replace(answer, refused=_TOO_MUCH)
+            answers.append(answer)
     return answers
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from profkit.errors import ProfkitError
+from profkit.files import ReadBudget
 from profkit.reports import cluster, hotlines, reader
 from profkit.reports.isolated import LibraryRoom
 from tests.conftest import report_of
@@ -74,3 +76,19 @@ def test_raw_values_and_lines_are_read_in_forks_without_room(
     assert len(reader.raw_frame(report)) == 1
     hotlines.lines_of([hotlines.LinesRequest(str(report), 0, {"rule": ("excess-sectors",)})])
     assert called == ["raw_rows", "read_lines"] * (not room)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_code_over_its_budget_is_refused_where_lines_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, strict: bool
+) -> None:
+    """Without a number of lines the report is diagnosed without them, as one with damaged code is."""
+    monkeypatch.setattr(ReadBudget, "SPARE", -(1 << 30))
+    report = str(report_of("stage2", "B"))
+    requests = [hotlines.LinesRequest(report, 0, {"rule": ("excess-sectors",)})]
+    if strict:
+        with pytest.raises(ProfkitError, match="asks for more memory than its bytes can need"):
+            hotlines.lines_of(requests)
+    else:
+        (answer,) = hotlines.lines_of(requests, strict=False)
+        assert all(line.file is None for line in answer.counters["rule"])
