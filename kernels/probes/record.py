@@ -12,10 +12,13 @@ kept is packed, under the next free numbers; of a probe recorded twice the later
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import json
+import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,7 @@ import problem
 from driver import Item, Task
 
 from profkit.errors import ProfkitError
-from profkit.files import locked, read_json, write_bytes, write_text
+from profkit.files import read_json, write_bytes, write_text
 from profkit.measure import collect, process
 from profkit.measure.collect import CollectOptions
 from profkit.measure.cuda import device
@@ -160,9 +163,22 @@ def this_gpu() -> str:
     return f"{gpu.name}, {driver or 'unknown'}, {clock}, {gpu.sm_clock * 1e-6:.0f} MHz"
 
 
+@contextlib.contextmanager
+def hold_folder(folder: Path) -> Iterator[None]:
+    """Let others that change files of the same folder wait. The lock ends with the process."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 def keep_times(file: Path, records: dict[str, Any], gpu: str) -> None:
     """Put times into times.json, one line per probe; those of other probes stay."""
-    with locked(file):  # two recordings at once: the second sees what the first has written
+    with hold_folder(
+        file.parent
+    ):  # two recordings at once: the second sees what the first has written
         old = read_json(file)["times"] if file.exists() else {}
         lines = (f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted({**old, **records}.items()))
         body = ",\n".join(lines)
@@ -191,7 +207,7 @@ def keep(new: Path, kept: Path = KEPT) -> list[Path]:
             raise SystemExit(f"{new} is of another GPU: {times['gpu']}; kept: {before}")
     kept.mkdir(parents=True, exist_ok=True)
     written = []
-    with locked(kept / "times.json"):
+    with hold_folder(kept):
         first = len([*kept.glob("probes-*.ncu-repz")])
         for number, report in enumerate(sorted(new.glob("probes-*.ncu-rep")), first):
             written.append(kept / f"probes-{number}.ncu-repz")
