@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, TypedDict, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
@@ -34,17 +34,9 @@ from profkit.model.whatif import WhatifDocument
 from profkit.program.change import TriagesDocument
 from profkit.program.document import TriageDocument
 from profkit.records.ablation import AblateDocument
-from profkit.records.record import Record
+from profkit.records.record import ProfileDocument, Record
 from profkit.records.store import Document
 from profkit.tune.run import TuneDocument
-
-
-class ProfileDocument(TypedDict):
-    """What `profkit profile --variant NAME --json` prints: run records, with problem_message each."""
-
-    schema: Literal["profkit.profile/1"]
-    runs: list[Record]
-
 
 FOLDER = Path(__file__).parents[1] / "profkit" / "schemas"
 DOCUMENTS = (
@@ -98,10 +90,9 @@ def _schema_name(document: Any) -> str:
 def make_schema(name: str, types: Iterable[Any], about: str = "") -> dict[str, Any]:
     refs, parts = msgspec.json.schema_components(types, schema_hook=_schema_of_text)
     about = about or " ".join(parts[_part_of(ref)]["description"] for ref in refs)
-    if "Record" in parts:  # how it is written: profkit.records.store
-        del parts["Record"]["properties"]["path"]
+    if "Header" in parts:  # what a run record keeps of it: profkit.records.header
         parts["Header"] = {"type": ["object", "null"]}
-    for kind in _documents_in(Document):
+    for kind in _structs_below(msgspec.Struct):
         if kind.__name__ in parts:
             _keep_printed(kind, parts[kind.__name__])
     either = refs[0] if len(refs) == 1 else {"anyOf": list(refs)}
@@ -116,20 +107,24 @@ def make_schema(name: str, types: Iterable[Any], about: str = "") -> dict[str, A
     }
 
 
-def _documents_in(kind: type[Document]) -> Iterator[type[Document]]:
+def _structs_below(kind: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
     yield kind
     for part in kind.__subclasses__():
-        yield from _documents_in(part)
+        yield from _structs_below(part)
 
 
-def _keep_printed(kind: type[Document], part: dict[str, Any]) -> None:
-    """Leave out what no document shows; each other key is always written, but for what is UNSET."""
+def _keep_printed(kind: type[msgspec.Struct], part: dict[str, Any]) -> None:
+    """Leave out what no document shows; a document has each other key that is not UNSET."""
     properties = part["properties"]
     for key in [key for key, of in properties.items() if of.get("unprinted")]:
         del properties[key]
-    fields = msgspec.structs.fields(kind)
-    absent = {field.encode_name for field in fields if field.default is msgspec.UNSET}
-    part["required"] = [key for key in properties if key not in absent]
+    for of in properties.values():
+        for mark in ("where_known", "maybe_empty"):
+            of.pop(mark, None)
+    if issubclass(kind, Document):
+        fields = msgspec.structs.fields(kind)
+        absent = {field.encode_name for field in fields if field.default is msgspec.UNSET}
+        part["required"] = [key for key in properties if key not in absent]
 
 
 def _referenced_parts(refs: Iterable[Any], parts: dict[str, Any]) -> dict[str, Any]:

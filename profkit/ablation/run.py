@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -33,7 +32,7 @@ from profkit.records.ablation import AblationRecord
 from profkit.records.parts import Timing
 from profkit.records.paths import place_for
 from profkit.records.record import Record, amend_record, read_record, write_record
-from profkit.records.store import from_json
+from profkit.records.store import read_struct
 
 FAST_MATH = ("--use_fast_math",)
 ROUNDS = 30, 60  # in turns, each about a millisecond of launches
@@ -56,7 +55,7 @@ def ablate_target(target: Target, progress: Progress) -> Iterator[Record]:
             found, timing = _ablate_case(target, built, support, case, progress)
             found = msgspec.structs.replace(found, seconds=time.monotonic() - began)
             record = record_of(run, built.variant.id, case)
-            yield replace(record, timing=timing, ablation=found.to_json())
+            yield msgspec.structs.replace(record, timing=timing, ablation=found.to_json())
 
 
 def keep_ablation(record: Record, artifacts: Path) -> Path:
@@ -67,7 +66,8 @@ def keep_ablation(record: Record, artifacts: Path) -> Path:
         same_gpu = record_gpu(before) == record_gpu(record)
         if same_gpu and not before.stale(record.source_hash or ""):
             timing = before.timing or record.timing
-            amend_record(replace(before, ablation=record.ablation, timing=timing))
+            changed = msgspec.structs.replace(before, ablation=record.ablation, timing=timing)
+            amend_record(changed)
             return file
     write_record(file, record)
     return file
@@ -125,7 +125,7 @@ def run_task(
             answer = msgspec.json.decode(read_bytes(answer_of(file)), type=Answer)
             if answer.record is None:
                 raise ProfkitError(f"{name}: {answer.message}", answer.hint)
-            timing = from_json(Timing, answer.timing) if answer.timing else None
+            timing = read_struct(Timing, answer.timing) if answer.timing else None
             return answer.record, timing
         said = _read_log(log_of(file))
         begun = [word for word in said if word in known]

@@ -6,12 +6,13 @@ ncu versions or cases.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from math import isnan
 from typing import TYPE_CHECKING, Any, Literal
 
-from profkit.records.record import Record, known, record_again
+from profkit.records.parts import GpuState, NcuRun, RecordedGpu, Timing
+from profkit.records.record import Record, record_again
 from profkit.records.store import Document
 from profkit.reports.figures import seconds
 
@@ -24,6 +25,7 @@ WAIVABLE: frozenset[Refused] = frozenset({"device", "clocks", "ncu", "case", "st
 # Free clocks follow the power that a kernel draws: on one H200 a copy ran at 1.98 GHz and a matrix
 # product at 1.54, 1.29x apart. Farther apart, one of the two was locked or throttled.
 CLOCKS = 1.35
+_NAMED, _LONGEST = 3, 80  # damaged places of a record that a note names; characters of each
 SAME_CLOCK = 0.03  # clocks nearer than this are not worth a word
 # What holds clocks down from outside of the kernel; a power cap is what a hard-working kernel meets.
 _OUTSIDE = ("thermal", "hardware", "unknown")
@@ -92,8 +94,14 @@ def _show(value: Any) -> str:
     return f"{value / 1e6:.0f} MHz" if isinstance(value, float) else str(value)
 
 
-def _device(run: Run) -> Any:
-    return known(run, "record.gpu.name") or run.column("device")
+def device_of(run: Run) -> Any:
+    if run.record and run.record.gpu and run.record.gpu.name:
+        return run.record.gpu.name
+    return run.column("device")
+
+
+def clock_control_of(run: Run) -> str | None:
+    return run.record.clock_control if run.record else None
 
 
 def clock_of(run: Run) -> float | None:
@@ -101,14 +109,13 @@ def clock_of(run: Run) -> float | None:
     clock = run.column("sm_clock")
     if isinstance(clock, float) and not isnan(clock):
         return clock
-    value: float | None = known(run, "record.sm_clock")
-    return value
+    return run.record.sm_clock if run.record else None
 
 
 _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (
-    ("device", "GPUs", _device),
+    ("device", "GPUs", device_of),
     ("clocks", "SM clocks", clock_of),
-    ("clocks", "clock controls", lambda run: known(run, "record.clock_control")),
+    ("clocks", "clock controls", clock_control_of),
     ("ncu", "Nsight Compute versions", lambda run: run.column("ncu_version")),
 )
 
@@ -116,10 +123,15 @@ _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (
 # --- of times alone: method and machine ----------------------------------------------------------
 
 
+def timing_method(record: Record) -> str | None:
+    timing = record.timing or Timing()
+    return timing.method or None
+
+
 def method_differences(before: Record, after: Record) -> list[str]:
     """Why the times of two records are not of one kind: two timers, or a cold L2 and a warm one."""
     found = []
-    if methods := _differing(lambda r: known(r, "timing.method") or None, before, after):
+    if methods := _differing(timing_method, before, after):
         found.append("BASE was timed by {}, HEAD by {}".format(*methods))
     states = [{word for word in ("warm", "cold") if getattr(r, word)} for r in (before, after)]
     if all(states) and not states[0] & states[1]:
@@ -131,14 +143,33 @@ def machine_differences(before: Record, after: Record) -> list[str]:
     """What of the machine differs between two records of one kind of GPU."""
     if before.session is not None and before.session == after.session:
         return []
-    gpu = known(after, "gpu.name") or "GPU"
+    gpu = (after.gpu or RecordedGpu()).name or "GPU"
     each = ((_differing(get, before, after), text) for get, text in _MACHINE)
     return [text.format(*sides, gpu=gpu) for sides, text in each if sides]
 
 
 def gpu_uuid(record: Record | None) -> str | None:
     """Which GPU a record was timed on; None where it is not known."""
-    return known(record, "gpu.uuid") or None
+    if record is None or record.gpu is None:
+        return None
+    return record.gpu.uuid or None
+
+
+def driver_of(record: Record) -> str | None:
+    gpu = record.gpu or RecordedGpu()
+    return gpu.driver or None
+
+
+def power_limit_of(record: Record) -> float | None:
+    timing = record.timing or Timing()
+    after = timing.after or GpuState()
+    return after.power_limit
+
+
+def visible_gpus(record: Record) -> str | None:
+    """Return CUDA_VISIBLE_DEVICES under ncu, where several GPUs shared the work."""
+    ncu = record.ncu or NcuRun()
+    return ncu.visible
 
 
 def _held(record: Record) -> str | None:
@@ -151,8 +182,8 @@ def _held(record: Record) -> str | None:
 
 _MACHINE: tuple[tuple[Callable[[Record], Any], str], ...] = (
     (gpu_uuid, "another {gpu} ({} and {})"),
-    (lambda r: known(r, "gpu.driver") or None, "driver {} and {}"),
-    (lambda r: known(r, "timing.after.power_limit"), "a power limit of {:.0f} and {:.0f} W"),
+    (driver_of, "driver {} and {}"),
+    (power_limit_of, "a power limit of {:.0f} and {:.0f} W"),
     (_held, "clocks held down by {} and by {}"),
 )
 
@@ -168,6 +199,9 @@ def notes_of(before: Run, after: Run) -> list[str]:
             notes.append(f"{run.name} has no run record: right or wrong is not known")
         elif run.record.correct is None:
             notes.append(f"{run.name} was not checked: profkit check --variant {run.variant}")
+        if run.record and run.record.damaged:
+            places = name_places(run.record.damaged)
+            notes.append(f"{run.name}: damaged in its record, and not used: {places}")
         if run.usable.empty:
             why = "no report" if run.launches.empty else "no launch that ncu could finish"
             notes.append(f"{run.name} has {why}: no counters")
@@ -191,11 +225,17 @@ def notes_of(before: Run, after: Run) -> list[str]:
     return notes
 
 
+def name_places(paths: Sequence[str]) -> str:
+    """Return the first places, and whether there are others."""
+    named = ", ".join(path[:_LONGEST] for path in paths[:_NAMED])
+    return f"{named} and others" if len(paths) > _NAMED else named
+
+
 def _two_gpus(before: Record, after: Record) -> list[str]:
     """Where two runs are of two GPUs of one name: not refused, and said."""
     if uuids := _differing(gpu_uuid, before, after):
         return ["timed on two GPUs of one name: {} and {}".format(*uuids)]
-    seen = [known(r, "ncu.visible") for r in (before, after)]
+    seen = [visible_gpus(record) for record in (before, after)]
     if seen[0] == seen[1]:
         return []
     words = [x if x is not None else "the first" for x in seen]

@@ -12,6 +12,7 @@ from math import isnan
 from typing import Literal
 
 import msgspec
+from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.evidence import compare
@@ -117,7 +118,7 @@ def _bad_samples(run: Run) -> ProfkitError | None:
 
 
 def _untimed(run: Run) -> Run:
-    return replace(run, record=replace(run.record, timing=None)) if run.record else run
+    return replace(run, record=structs.replace(run.record, timing=None)) if run.record else run
 
 
 def ladder_order(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int]], list[str]]:

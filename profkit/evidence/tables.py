@@ -92,7 +92,7 @@ class HistoryRun:
         sides = TimedSides(warm=TimedSide(samples=self.samples))
         gpu = RecordedGpu(name=self.gpu, uuid=self.gpu_uuid)
         timing = Timing(l2=sides, session=self.session)
-        return Record(self.variant, self.case, timing=timing, gpu=gpu)
+        return Record(variant=self.variant, case=self.case, timing=timing, gpu=gpu)
 
     @property
     def subject(self) -> str:

@@ -32,7 +32,8 @@ def git_commit(folder: Path) -> Commit | None:
     """The commit that a folder is at, and whether files differ from it; None without git."""
     try:
         head = _git(folder, "rev-parse", "HEAD").decode().strip()
-        return Commit(head, bool(_git(folder, "status", "--porcelain", "--", ".").strip()))
+        dirty = bool(_git(folder, "status", "--porcelain", "--", ".").strip())
+        return Commit(commit=head, dirty=dirty)
     except (ProfkitError, OSError):
         return None
 

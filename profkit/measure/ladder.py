@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from profkit.errors import ProfkitError
 from profkit.measure.cuda import device
 from profkit.measure.cuda.library import GraphLaunch
@@ -198,8 +200,9 @@ def _followed(record: Record, source: RecordedSource, built: Build) -> Record:
     header = replace(record.header, title=built.variant.header.title)  # it is of the source, too
     if record.stale(built.source):
         made_from = source.made_from or source.sha256
-        source = replace(source, made_from=made_from, sha256=built.source)
-    return replace(record, header=header, source=replace(source, host=built.host or source.host))
+        source = structs.replace(source, made_from=made_from, sha256=built.source)
+    source = structs.replace(source, host=built.host or source.host)
+    return structs.replace(record, header=header, source=source)
 
 
 def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) -> list[Compiled]:

@@ -26,6 +26,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from profkit.errors import ProfkitError, needing
 from profkit.evidence.tables import HistoryTwin
 from profkit.files import is_there
@@ -135,7 +137,7 @@ class _Profiler:
     commit: Commit | None
 
     def checked(self, name: str, case: str) -> Profiled:
-        record = replace(record_of(self.run, name, case), git=self.commit)
+        record = structs.replace(record_of(self.run, name, case), git=self.commit)
         check = self.run.measured.checks.get(name)
         wrong = check is not None and check.status in ("wrong", "failed")
         return Profiled(name, case, record, None, why_not(self.run, name, case), wrong=wrong)
@@ -174,12 +176,20 @@ class _Profiler:
         except NoCounters as error:
             self.ncu = error  # the answer is the same for every variant
             return None
-        how = collected.command, collected.seconds, collect.CLOCKS, options.cache, options.set
-        return replace(
+        return structs.replace(
             record,
-            versions=replace(record.versions, ncu=ncu.version),
-            ncu=NcuRun(*how, visible=visible),
-            report=RecordedReport(report.name, digest(report), len(collected.kernels)),
+            versions=structs.replace(record.versions, ncu=ncu.version),
+            ncu=NcuRun(
+                command=tuple(collected.command),
+                seconds=collected.seconds,
+                clock_control=collect.CLOCKS,
+                cache_control=options.cache,
+                set=options.set,
+                visible=visible,
+            ),
+            report=RecordedReport(
+                file=report.name, sha256=digest(report), launches=len(collected.kernels)
+            ),
         )
 
 

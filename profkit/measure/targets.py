@@ -13,6 +13,7 @@ from math import isnan, prod
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.files import list_folder
@@ -31,7 +32,7 @@ from profkit.measure.variants.toolchain import kept_json
 from profkit.measure.variants.variants import Variant
 from profkit.records.parts import LaunchShape, Timing
 from profkit.records.record import Record, parse_record
-from profkit.records.store import Document, JsonObject, from_json
+from profkit.records.store import Document, JsonObject, read_struct
 
 
 @dataclass(frozen=True)
@@ -211,10 +212,11 @@ def record_of(run: TargetRun, name: str, case: str) -> Record:
             "sha256": built.source,
             **{key: getattr(built, key) for key in ("sass", "host", "arch", "flags")},
         }
-    record = replace(parse_record(document), shape=_launch_shapes(launches, gpu.sms) if gpu else ())
+    shape = _launch_shapes(launches, gpu.sms) if gpu else ()
+    record = structs.replace(parse_record(document), shape=shape)
     if built:
-        return replace(record, header=built.variant.header)
-    return replace(record, backend=_backend(problem, launches))
+        return structs.replace(record, header=built.variant.header)
+    return structs.replace(record, backend=_backend(problem, launches))
 
 
 def timing_of(run: TargetRun, name: str, case: str) -> JsonObject | None:
@@ -225,7 +227,7 @@ def timing_of(run: TargetRun, name: str, case: str) -> JsonObject | None:
 
 def with_timing(record: Record, run: TargetRun) -> Record:
     times = timing_of(run, record.variant, record.case)
-    return replace(record, timing=from_json(Timing, times) if times else None)
+    return structs.replace(record, timing=read_struct(Timing, times) if times else None)
 
 
 def timed_rows(run: TargetRun, case: str) -> tuple[TimedRow, ...]:
@@ -275,5 +277,12 @@ def _launch_shapes(launches: Sequence[GraphLaunch], sms: int) -> tuple[LaunchSha
         blocks, filled = prod(launch.grid), waves(launch.grid, launch.blocks_per_sm, sms)
         known = None if isnan(filled) else filled
         idle = max(0, sms - blocks)
-        shapes.append(LaunchShape(launch.kernel, blocks, launch.blocks_per_sm, known, idle))
+        shape = LaunchShape(
+            kernel=launch.kernel,
+            blocks=blocks,
+            blocks_per_sm=launch.blocks_per_sm,
+            waves=known,
+            idle_sms=idle,
+        )
+        shapes.append(shape)
     return tuple(shapes)

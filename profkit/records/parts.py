@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from profkit.records.store import ABSENT, EMPTY
+import msgspec
+
+from profkit.records.store import MaybeEmpty, WhereKnown
 
 
-@dataclass(frozen=True)
-class RecordedSource:
+class RecordedSource(msgspec.Struct, frozen=True, kw_only=True):
     """What was built: file (problem/name.cu), hashes of its code and machine code, arch, flags.
 
     sass is the machine code of the kernels, host that of the launcher with the constants it reads.
@@ -19,14 +19,13 @@ class RecordedSource:
     file: str | None = None
     sha256: str | None = None
     sass: str | None = None
-    host: str | None = field(default=None, metadata=ABSENT)
+    host: WhereKnown[str] = None
     arch: str | None = None
     flags: tuple[str, ...] = ()
-    made_from: str | None = field(default=None, metadata=ABSENT)
+    made_from: WhereKnown[str] = None
 
 
-@dataclass(frozen=True)
-class BuiltKernel:
+class BuiltKernel(msgspec.Struct, frozen=True, kw_only=True):
     """What ptxas says of one kernel function: registers, bytes of shared memory, spills, stack."""
 
     name: str | None = None
@@ -38,8 +37,7 @@ class BuiltKernel:
     stack: float | None = None
 
 
-@dataclass(frozen=True)
-class RecordedLaunch:
+class RecordedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """One kernel launch of one call: shape, bytes of shared memory, blocks that fit on an SM."""
 
     kernel: str | None = None
@@ -60,8 +58,7 @@ class RecordedLaunch:
         return " ".join([self.kernel or "?", *shapes, *known])
 
 
-@dataclass(frozen=True)
-class CheckedCase:
+class CheckedCase(msgspec.Struct, frozen=True, kw_only=True):
     """One case and seed of the check, with its largest errors and what is wrong with it."""
 
     case: str | None = None
@@ -73,8 +70,7 @@ class CheckedCase:
     faults: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class CheckResult:
+class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     """What the check came to; sanitizer: tool -> "clean", or what it found."""
 
     variant: str | None = None
@@ -82,11 +78,10 @@ class CheckResult:
     atol: float | None = None
     rtol: float | None = None
     cases: tuple[CheckedCase, ...] = ()
-    sanitizer: Mapping[str, str] = field(default_factory=dict)
+    sanitizer: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class TimedSide:
+class TimedSide(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds per call with the L2 warm or cold, in the order taken, with their interval."""
 
     median: float | None = None
@@ -97,16 +92,14 @@ class TimedSide:
     samples: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True)
-class TimedSides:
+class TimedSides(msgspec.Struct, frozen=True, kw_only=True):
     """With a warm L2, and with a cold one."""
 
     warm: TimedSide | None = None
     cold: TimedSide | None = None
 
 
-@dataclass(frozen=True)
-class GpuState:
+class GpuState(msgspec.Struct, frozen=True, kw_only=True):
     """At one moment clocks (Hz), power and its limit (W), temperature (degrees C); None: not known."""
 
     sm_clock: float | None = None
@@ -114,16 +107,15 @@ class GpuState:
     power: float | None = None
     temperature: float | None = None
     throttle: tuple[str, ...] | None = None  # empty: nothing held the clocks; None: not known
-    power_limit: float | None = field(default=None, metadata=ABSENT)
+    power_limit: WhereKnown[float] = None
 
 
-@dataclass(frozen=True)
-class Timing:
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """How it was timed; session is equal for all that took turns in one process."""
 
     method: str | None = None
     l2: TimedSides = TimedSides()
-    why_wide: str | None = field(default=None, metadata=EMPTY)  # "": it is narrow
+    why_wide: MaybeEmpty = None  # "": it is narrow
     session: str | None = None
     per_sample: float | None = None
     eager: float | None = None
@@ -134,8 +126,7 @@ class Timing:
     after: GpuState | None = None
 
 
-@dataclass(frozen=True)
-class RecordedGpu:
+class RecordedGpu(msgspec.Struct, frozen=True, kw_only=True):
     """The GPU: name, SMs, bytes of L2, clocks (Hz), bytes per second of DRAM, driver."""
 
     name: str | None = None
@@ -150,30 +141,27 @@ class RecordedGpu:
     driver: str | None = None
 
 
-@dataclass(frozen=True)
-class Versions:
+class Versions(msgspec.Struct, frozen=True, kw_only=True):
     """Of the programs that made it; of a library call also torch's own CUDA and cuDNN."""
 
     nvcc: str | None = None
     compiler: str | None = None
     ncu: str | None = None
     torch: str | None = None
-    cuda: str | None = field(default=None, metadata=ABSENT)
-    cudnn: str | None = field(default=None, metadata=ABSENT)
+    cuda: WhereKnown[str] = None
+    cudnn: WhereKnown[str] = None
 
 
-@dataclass(frozen=True)
-class CaseWork:
+class CaseWork(msgspec.Struct, frozen=True, kw_only=True):
     """What the case needs, by problem.py; floors: unit -> seconds that it takes at least."""
 
     operations: float | None = None
     compulsory_bytes: float | None = None
     exponentials: float | None = None
-    floors: Mapping[str, float] = field(default_factory=dict)
+    floors: Mapping[str, float] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class LaunchShape:
+class LaunchShape(msgspec.Struct, frozen=True, kw_only=True):
     """How a launch fills the GPU: blocks, how many fit on an SM, waves, SMs without a block."""
 
     kernel: str | None = None
@@ -183,8 +171,7 @@ class LaunchShape:
     idle_sms: int | None = None
 
 
-@dataclass(frozen=True)
-class RecordedReport:
+class RecordedReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report next to it."""
 
     file: str | None = None
@@ -192,16 +179,14 @@ class RecordedReport:
     launches: int | None = None
 
 
-@dataclass(frozen=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
     """The commit that was measured; dirty: whether files differed from it."""
 
     commit: str | None = None
     dirty: bool | None = None
 
 
-@dataclass(frozen=True)
-class NcuRun:
+class NcuRun(msgspec.Struct, frozen=True, kw_only=True):
     """How ncu was run; visible is CUDA_VISIBLE_DEVICES where several GPUs shared the work."""
 
     command: tuple[str, ...] = ()
@@ -209,11 +194,10 @@ class NcuRun:
     clock_control: str | None = None
     cache_control: str | None = None
     set: str | None = None
-    visible: str | None = field(default=None, metadata=ABSENT)
+    visible: WhereKnown[str] = None
 
 
-@dataclass(frozen=True)
-class Resources:
+class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """What the kernels of a variant take at most, per thread or block; None where not known."""
 
     registers: float | None = None

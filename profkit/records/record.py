@@ -11,36 +11,28 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
+
+import msgspec
+from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.files import read_json, write_text
 from profkit.records import parts
 from profkit.records.header import Header
-from profkit.records.store import ABSENT, amended, from_json, json_fields, name_schema
+from profkit.records.store import (
+    Document,
+    Unprinted,
+    WhereKnown,
+    amended,
+    name_schema,
+    read_struct,
+    write_struct,
+)
 
 SCHEMA = "profkit.run/1"
-T = TypeVar("T")
-
-
-def known(value: Any, path: str) -> Any:
-    """Return what stands at a path of attributes; None where a part of the way is not known."""
-    for name in path.split("."):
-        value = getattr(value, name, None)
-    return value
-
-
-class Known(Generic[T]):
-    """An attribute of a record that is one of its parts'."""
-
-    def __init__(self, path: str, default: T) -> None:
-        self._path, self._default = path, default
-
-    def __get__(self, record: Record, owner: type) -> T:
-        found = known(record, self._path)
-        return self._default if found is None else found
 
 
 @dataclass(frozen=True)
@@ -73,15 +65,14 @@ class MachineCode:
         return self.host is not None and self.host == other.host
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=SCHEMA):
     """One variant, or one library call, at one case. Seconds, bytes, Hz."""
 
     variant: str
     case: str  # the problem's case
     problem: str = ""  # the problem, "" in a record that does not say
     # what the variant's header says; empty for a library call
-    header: Header = field(default_factory=Header)
+    header: Header = msgspec.field(default_factory=Header)
     made: str | None = None  # when, ISO 8601
     source: parts.RecordedSource | None = None  # what was built; None for a library call
     resources: tuple[parts.BuiltKernel, ...] = ()  # what ptxas says of each kernel
@@ -89,30 +80,69 @@ class Record:
     check: parts.CheckResult | None = None  # whether it is right; None when it was not checked
     timing: parts.Timing | None = None  # None when it was not timed
     gpu: parts.RecordedGpu | None = None
-    versions: parts.Versions = field(default_factory=parts.Versions)  # with which programs
-    work: parts.CaseWork = field(default_factory=parts.CaseWork)  # what the case needs
+    versions: parts.Versions = parts.Versions()  # with which programs
+    work: parts.CaseWork = msgspec.field(default_factory=parts.CaseWork)  # what the case needs
     shape: tuple[parts.LaunchShape, ...] = ()  # how the launches fill the GPU
     report: parts.RecordedReport | None = None  # the report beside it, None without one
-    backend: str | None = field(default=None, metadata=ABSENT)  # what a library call really ran
+    backend: WhereKnown[str] = None  # what a library call really ran
     git: parts.Commit | None = None  # the commit, None where it is not known
-    ncu: parts.NcuRun | None = field(default=None, metadata=ABSENT)  # how the report was made
-    assembled: str | None = field(default=None, metadata=ABSENT)  # what was joined by hand
+    ncu: WhereKnown[parts.NcuRun] = None  # how the report was made
+    assembled: WhereKnown[str] = None  # what was joined by hand
     # what each cause costs, by taking it away; None where that was not measured
-    ablation: Mapping[str, Any] | None = field(default=None, metadata=ABSENT)
-    # the search that this is the champion of
-    tune: Mapping[str, Any] | None = field(default=None, metadata=ABSENT)
+    ablation: WhereKnown[Mapping[str, Any]] = None
+    tune: WhereKnown[Mapping[str, Any]] = None  # the search that this is the champion of
     # the JSON file, as far as there is one
-    path: Path = field(default_factory=Path, metadata={"file": True})
+    path: Unprinted[Path] = msgspec.field(default_factory=Path)
+    damaged: Unprinted[tuple[str, ...]] = ()  # paths in the file that hold no value of their kind
 
-    source_hash = Known[str | None]("source.sha256", None)  # of the code and its headers
-    sass = Known[str | None]("source.sass", None)
-    session = Known[str | None]("timing.session", None)  # of what was timed in turns in one process
-    warm = Known[tuple[float, ...]]("timing.l2.warm.samples", ())  # in the order taken, s per call
-    cold = Known[tuple[float, ...]]("timing.l2.cold.samples", ())
-    sm_clock = Known[float | None]("timing.after.sm_clock", None)  # after the timing, Hz
-    clock_control = Known[str | None]("ncu.clock_control", None)  # whether ncu held the clocks
-    # tool -> "clean", or what it found; tools that were not run are not there
-    sanitizers = Known[Mapping[str, str]]("check.sanitizer", {})
+    @property
+    def source_hash(self) -> str | None:
+        """The hash of the code and its headers."""
+        source = self.source or parts.RecordedSource()
+        return source.sha256
+
+    @property
+    def sass(self) -> str | None:
+        source = self.source or parts.RecordedSource()
+        return source.sass
+
+    @property
+    def session(self) -> str | None:
+        """Of what was timed in turns in one process."""
+        timing = self.timing or parts.Timing()
+        return timing.session
+
+    @property
+    def warm(self) -> tuple[float, ...]:
+        """Seconds per call with a warm L2, in the order taken."""
+        timing = self.timing or parts.Timing()
+        warm = timing.l2.warm or parts.TimedSide()
+        return warm.samples
+
+    @property
+    def cold(self) -> tuple[float, ...]:
+        timing = self.timing or parts.Timing()
+        cold = timing.l2.cold or parts.TimedSide()
+        return cold.samples
+
+    @property
+    def sm_clock(self) -> float | None:
+        """After the timing, Hz."""
+        timing = self.timing or parts.Timing()
+        after = timing.after or parts.GpuState()
+        return after.sm_clock
+
+    @property
+    def clock_control(self) -> str | None:
+        """Whether ncu held the clocks."""
+        ncu = self.ncu or parts.NcuRun()
+        return ncu.clock_control
+
+    @property
+    def sanitizers(self) -> Mapping[str, str]:
+        """Tool -> "clean", or what it found; tools that were not run are not there."""
+        check = self.check or parts.CheckResult()
+        return check.sanitizer
 
     @property
     def reference(self) -> bool:
@@ -181,7 +211,21 @@ class Record:
         return self.source_hash != source_hash
 
     def to_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **json_fields(self)}
+        return write_struct(self)
+
+
+class ProfiledRun(Record, frozen=True, kw_only=True):
+    """A run record, and what hindered the profile."""
+
+    problem_message: str | None = None
+
+
+class ProfileDocument(
+    Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.profile/1"
+):
+    """What `profkit profile --variant NAME --json` prints: run records, with problem_message each."""
+
+    runs: tuple[ProfiledRun, ...] = ()
 
 
 def most_of(values: Iterable[float | None]) -> float | None:
@@ -212,7 +256,9 @@ def parse_record(document: Mapping[str, Any], path: Path = Path()) -> Record:
     """
     if not all(isinstance(document.get(k), str) and document[k] for k in ("variant", "case")):
         raise ProfkitError(f"{path}: names no variant and case", "record it again")
-    return replace(from_json(Record, document), path=path)
+    damaged: list[str] = []
+    record = read_struct(Record, document, damaged)
+    return structs.replace(record, path=path, damaged=tuple(damaged))
 
 
 def record_beside(report: str | Path) -> Record | None:
@@ -278,7 +324,7 @@ def with_todays_header(record: Record, files: Mapping[str, SourceFile]) -> tuple
         return record, False
     if record.stale(today.sha256):
         return record, True
-    return replace(record, header=today.header), False
+    return structs.replace(record, header=today.header), False
 
 
 def record_again(variant: str, case: str | None = None, verb: str = "profile") -> str:

@@ -1,37 +1,41 @@
-"""Values, dataclasses, documents of a declared form  <->  JSON; a file  ->  its hash.
+"""Documents and run records  <->  JSON; a file  ->  its hash.
 
-A run record comes from anywhere and outlives the profkit that wrote it, so reading a dataclass never
-fails on a field: what is absent or of another kind is the field's default, and a number that is text
-is a number that is not known. A class that reads itself has `of_record`, one that writes itself
-`to_json`.
+Both are msgspec Structs: their fields are the keys. A run record comes from anywhere and outlives the
+profkit that wrote it, so reading one never fails on a field: what is absent or of another kind is the
+field's default, and the path of what is of another kind is kept.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache, partial
+from functools import cache
 from math import isfinite, nan
 from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args
 
 import msgspec
+from msgspec import inspect, structs
 
 from profkit.files import open_regular
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 JsonObject = dict[str, Any]  # what json.loads gives of a document of ours: a border, nothing else
-ABSENT = {"absent": True}  # metadata of a field that is left out of the JSON when it is None
-EMPTY = {"empty": True}  # of a text that says something when it is empty; "file": of no JSON
-_TEXT = object()  # the type of such a text
-
 
 # Of a field that the program needs and no document shows.
 Unprinted = Annotated[T, msgspec.Meta(extra_json_schema={"unprinted": True})]
+# Of a field that is left out of the JSON where it is None.
+WhereKnown = Annotated[T | None, msgspec.Meta(extra_json_schema={"where_known": True})]
+# Of a text that says something when it is empty; any other empty text is not known.
+MaybeEmpty = Annotated[str | None, msgspec.Meta(extra_json_schema={"maybe_empty": True})]
+_UNPRINTED, _WHERE_KNOWN, _MAYBE_EMPTY = (
+    get_args(mark)[1] for mark in (Unprinted, WhereKnown, MaybeEmpty)
+)
+_LARGEST = 1e300  # of a number that counts as one
+_MOST_DAMAGED = 100  # values of one document that are named
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,23 +46,44 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> JsonObject:
         """Return plain values under the keys of the document."""
-        config = self.__struct_config__
-        document: JsonObject = {}
-        if config.tag_field is not None:
-            document[config.tag_field] = config.tag
-        for field in _printed_fields(type(self)):
-            value = getattr(self, field.name)
-            if value is not msgspec.UNSET:
-                document[field.encode_name] = json_safe(value)
-        return document
+        return write_struct(self)
+
+
+def write_struct(struct: msgspec.Struct) -> JsonObject:
+    """Return the JSON of a Struct: its schema, then each field that is printed."""
+    config = struct.__struct_config__
+    document: JsonObject = {}
+    if config.tag_field is not None:
+        document[config.tag_field] = config.tag
+    for field in _fields_of(type(struct)):
+        value = getattr(struct, field.name)
+        left_out = value is msgspec.UNSET or (value is None and field.mark == _WHERE_KNOWN)
+        if not left_out:
+            document[field.key] = json_safe(value)
+    return document
+
+
+class _Field(NamedTuple):
+    """One field that is printed."""
+
+    name: str
+    key: str
+    kind: inspect.Type
+    mark: msgspec.Meta | None  # WhereKnown, MaybeEmpty or none
 
 
 @cache
-def _printed_fields(kind: type[msgspec.Struct]) -> list[msgspec.structs.FieldInfo]:
-    """Return the fields of a document without those that are Unprinted."""
-    (unprinted,) = get_args(Unprinted)[1:]
-    fields_of = msgspec.structs.fields(kind)
-    return [field for field in fields_of if unprinted not in get_args(field.type)[1:]]
+def _fields_of(struct: type[msgspec.Struct]) -> tuple[_Field, ...]:
+    """Return the fields of a Struct without those that are Unprinted."""
+    (info,) = inspect.multi_type_info([struct])
+    types = info.fields if isinstance(info, inspect.StructType) else ()
+    printed = []
+    for field, typed in zip(structs.fields(struct), types, strict=True):
+        marks = [part for part in get_args(field.type) if isinstance(part, msgspec.Meta)]
+        mark = marks[0] if marks else None
+        if mark != _UNPRINTED:
+            printed.append(_Field(field.name, field.encode_name, typed.type, mark))
+    return tuple(printed)
 
 
 def json_safe(value: Any) -> Any:
@@ -67,80 +92,114 @@ def json_safe(value: Any) -> Any:
         return value if isfinite(value) else None
     if hasattr(value, "to_json"):
         return value.to_json()
+    if isinstance(value, msgspec.Struct):
+        return write_struct(value)
     if isinstance(value, Mapping):
         return {str(k): json_safe(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [json_safe(v) for v in value]
     if is_dataclass(value):
-        return json_fields(value)
+        return {field.name: json_safe(getattr(value, field.name)) for field in fields(value)}
     return str(value) if isinstance(value, Path | Exception) else value
 
 
-def json_fields(value: Any) -> JsonObject:
-    """Return the fields of a dataclass for JSON: as their metadata say."""
-    pairs = ((f, getattr(value, f.name)) for f in fields(value) if not f.metadata.get("file"))
-    kept = ((f, v) for f, v in pairs if v is not None or not f.metadata.get("absent"))
-    return {f.name: json_safe(v) for f, v in kept}
+# What is not known, of the kinds of values that JSON has; msgspec's own types say which are meant.
 
 
-def from_json(kind: Callable[..., T], document: Mapping[str, Any]) -> T:
-    read = ((name, _read(hint, document.get(name))) for name, hint in _hints(kind))
-    return kind(**{name: value for name, value in read if value is not None})
+def read_struct(kind: type[S], document: Mapping[str, Any], damaged: list[str] | None = None) -> S:
+    """Return a Struct of what a JSON document says of it.
+
+    What is absent, null or of another kind is the field's default. `damaged` takes the path of each
+    value that is of another kind: `timing.l2.warm.samples[3]`.
+    """
+    known = _FieldReader([] if damaged is None else damaged)
+    values = known.read_fields(kind, document, "")
+    return msgspec.convert(values, kind)
 
 
-@cache
-def _hints(kind: Any) -> list[tuple[str, Any]]:
-    hints = get_type_hints(kind)
-    named = (f for f in fields(kind) if not f.metadata.get("file"))
-    return [(f.name, _TEXT if f.metadata.get("empty") else _known(hints[f.name])) for f in named]
+class _FieldReader:
+    """Keeps the values that are of their field's type, and names the others."""
 
+    def __init__(self, damaged: list[str]) -> None:
+        self.damaged = damaged
 
-def _known(hint: Any) -> Any:
-    if get_origin(hint) in (Union, types.UnionType):
-        return next(part for part in get_args(hint) if part is not NoneType)
-    return hint
+    def read_fields(
+        self, struct: type[msgspec.Struct], document: Mapping[str, Any], path: str
+    ) -> JsonObject:
+        values = {}
+        for field in _fields_of(struct):
+            found = document.get(field.key)
+            if found is None or (found == "" and field.mark != _MAYBE_EMPTY):
+                continue
+            place = f"{path}.{field.key}" if path else field.key
+            value = self.read_value(field.kind, found, place)
+            if value is not None:
+                values[field.key] = value
+        return values
 
-
-def _read(hint: Any, value: Any) -> Any:
-    """Return the value as one of this type; None where it is of another kind."""
-    if hint in _SCALARS:
-        return _SCALARS[hint](value)
-    kind, parts = get_origin(hint), get_args(hint)
-    if kind is tuple:
-        return _items(parts[0], value)
-    if not isinstance(value, Mapping):
+    def read_value(self, kind: inspect.Type, value: Any, path: str) -> Any:
+        """Return the value as one of this type; None, with its path kept, where it is none."""
+        kind = _without_null(kind)
+        if isinstance(kind, inspect.StructType) and isinstance(value, Mapping):
+            return self.read_fields(kind.cls, value, path)
+        if isinstance(kind, inspect.DataclassType) and isinstance(value, Mapping):
+            return kind.cls.of_record(value)  # type: ignore[attr-defined]  # a kernel's header
+        if isinstance(kind, inspect.DictType) and isinstance(value, Mapping):
+            return self.read_items(kind.value_type, value, path)
+        # A record made in this process has tuples.
+        if isinstance(kind, inspect.VarTupleType) and isinstance(value, list | tuple):
+            return self.read_list(kind.item_type, value, path)
+        if _is_scalar(kind, value):
+            return value
+        if len(self.damaged) < _MOST_DAMAGED:
+            self.damaged.append(path)
         return None
-    if kind is not None:  # Mapping[str, X]
-        items = ((k, _read(parts[1], v)) for k, v in value.items())
-        return {k: v for k, v in items if v is not None}
-    return hint.of_record(value) if hasattr(hint, "of_record") else from_json(hint, value)
+
+    def read_items(self, kind: inspect.Type, items: Mapping[str, Any], path: str) -> JsonObject:
+        read = {}
+        for key, item in items.items():
+            value = None if item in (None, "") else self.read_value(kind, item, f"{path}.{key}")
+            if value is not None:
+                read[key] = value
+        return read
+
+    def read_list(self, kind: inspect.Type, items: list[Any] | tuple[Any, ...], path: str) -> Any:
+        """Return the items; a number that is none stays as NaN, to be counted."""
+        read = []
+        for place, item in enumerate(items):
+            is_absent = item is None or item == ""
+            value = None if is_absent else self.read_value(kind, item, f"{path}[{place}]")
+            if isinstance(kind, inspect.FloatType):
+                read.append(nan if value is None else value)
+            elif value is not None:
+                read.append(value)
+        return tuple(read)
 
 
-def _items(hint: Any, value: Any) -> Any:
-    """Return every item of a list; a number that is none stays as NaN, to be counted."""
-    if not isinstance(value, list | tuple):  # a record made in this process has tuples
-        return None
-    items = map(_SCALARS.get(hint) or partial(_read, hint), value)
-    if hint is float:
-        return tuple(nan if v is None else v for v in items)
-    return tuple(v for v in items if v is not None)
+def _without_null(kind: inspect.Type) -> inspect.Type:
+    """Return the type of a field where it is known."""
+    if isinstance(kind, inspect.Metadata):
+        kind = kind.type
+    if isinstance(kind, inspect.UnionType):
+        kinds = [part for part in kind.types if not isinstance(part, inspect.NoneType)]
+        return _without_null(kinds[0])
+    return kind
 
 
-def _number(value: Any) -> float | None:
-    """Return a number that a float can hold: int stays int, to be written as it was."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    return value if abs(value) < 1e300 and isfinite(value) else None
-
-
-_SCALARS: dict[Any, Callable[[Any], Any]] = {
-    str: lambda value: value if isinstance(value, str) and value else None,
-    _TEXT: lambda value: value if isinstance(value, str) else None,
-    bool: lambda value: value if isinstance(value, bool) else None,
-    int: lambda value: value if isinstance(value, int) and not isinstance(value, bool) else None,
-    float: _number,
-    Any: lambda value: value,
-}
+def _is_scalar(kind: inspect.Type, value: Any) -> bool:
+    if isinstance(kind, inspect.AnyType):
+        return True
+    if isinstance(kind, inspect.StrType):
+        return isinstance(value, str)
+    if isinstance(kind, inspect.BoolType):
+        return isinstance(value, bool)
+    if isinstance(value, bool):  # which Python counts as a number
+        return False
+    if isinstance(kind, inspect.IntType):
+        return isinstance(value, int)
+    if isinstance(kind, inspect.FloatType) and isinstance(value, int | float):
+        return abs(value) < _LARGEST and isfinite(value)
+    return False
 
 
 def amended(
@@ -168,16 +227,6 @@ def amended(
             rows = list(items.items())
             items = dict([*rows[:place], (key, new), *rows[place:]])
     return items
-
-
-def plain(value: T) -> T:
-    """Return a dataclass, or several, as the plain values of its JSON; typed as what it was.
-
-    So the type of a document names the dataclass, and nobody writes its fields down twice.
-    """
-    import msgspec
-
-    return cast("T", msgspec.to_builtins(value))
 
 
 _SCHEMA = re.compile(r"profkit\.[a-z]{1,20}/\d{1,3}", re.ASCII)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.files import copy_file, is_file
@@ -297,7 +298,7 @@ def write_champion(result: SearchResult, folder: Path) -> Path:
             launches={(name, task.case): measured.launches[champion]},
         ),
     )
-    record = replace(
+    record = structs.replace(
         targets.with_timing(targets.record_of(run, name, task.case), run),
         git=git_commit(task.problem.path.parent),
         # It changes the variant that was tuned, and predicts nothing.
@@ -316,8 +317,10 @@ def write_champion(result: SearchResult, folder: Path) -> Path:
     if is_file(source):
         copy_file(source, report)
         ncu = toolchain.tool("ncu", task.folder).version
-        kept = RecordedReport(report.name, digest(report))
-        record = replace(record, report=kept, versions=replace(record.versions, ncu=ncu))
+        kept = RecordedReport(file=report.name, sha256=digest(report))
+        record = structs.replace(
+            record, report=kept, versions=structs.replace(record.versions, ncu=ncu)
+        )
     write_record(path, record)
     return path
 

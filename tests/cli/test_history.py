@@ -173,7 +173,7 @@ def test_a_dirty_tree_and_an_odd_time_are_said(run, tmp_path: Path) -> None:
             number,
             f"s{number}",
             made=f"2026-11-0{number + 1}T00:00:00+00:00",
-            git=Commit("abc", number == 1),
+            git=Commit(commit="abc", dirty=number == 1),
         )
         kept = tmp_path / str(number)
         run("history", "--add", "--artifacts", folder(kept, record), "--history", tmp_path / "h")

@@ -105,7 +105,9 @@ def record(variant: str = "stage1", case: str = "B", **facts) -> Record:
         "max_abs": None,
         "max_rel": None,
         "path": Path(f"{variant}.{case}.json"),
-        "resources": Resources(64, 0, 32768, 0, 0),
+        "resources": Resources(
+            registers=64, shared_static=0, shared_dynamic=32768, spills=0, stack=0
+        ),
     } | facts
     names = ["title", *(key.replace("-", "_") for key in KEYS)]
     said = {name: known.pop(name) for name in names if name in known}
@@ -124,8 +126,8 @@ def record(variant: str = "stage1", case: str = "B", **facts) -> Record:
     )
     gpu = known.pop("gpu")
     return Record(
-        variant,
-        case,
+        variant=variant,
+        case=case,
         header=header(**said),
         source=RecordedSource(sha256=source, sass=sass, host=host) if source else None,
         check=check,

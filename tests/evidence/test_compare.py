@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -29,6 +28,7 @@ from profkit.evidence.counters import (
 )
 from profkit.evidence.runs import Run, pair
 from profkit.records.parts import RecordedGpu, Resources
+from tests.copies import replace
 from tests.evidence.made import frame, record, row, run, samples
 
 
@@ -39,6 +39,10 @@ def test_time_is_judged_from_the_timings():
     assert faster.time.speedup.median == pytest.approx(2, rel=0.01)
     assert faster.time_note == "warm L2, interleaved"
     assert faster.between_processes is None
+
+
+def takes(registers: int, shared: int) -> Resources:
+    return Resources(registers=registers, shared_static=0, shared_dynamic=shared, spills=0, stack=0)
 
 
 def test_a_duration_under_ncu_is_no_timing():
@@ -236,7 +240,9 @@ def test_resources_and_the_occupancy_step():
     after = run(
         "stage2",
         launches=[row("stage2", blocks_per_sm=3.0, occupancy_limit=0.375)],
-        resources=Resources(64, 0, 40960, 16, 32),
+        resources=Resources(
+            registers=64, shared_static=0, shared_dynamic=40960, spills=16, stack=32
+        ),
     )
     found = {r.name: r for r in compare_runs(run(), after).resources}
     assert set(found) == {"shared_dynamic", "spills", "stack", "blocks_per_sm", "occupancy_limit"}
@@ -418,10 +424,18 @@ def test_what_closes_a_gate_on_comparisons_and_with_which_status():
     held = slow()
     assert closing([held], EVERY) == [(1, f"stage2.B: {held.time.sentence}")]
     assert closing([held], ("finding", "resource")) == [], "nobody asked"
-    more = slow(resources=Resources(96, 0, 40960, 0, 0))
+    more = slow(resources=takes(96, 40960))
     assert closing([more], ("resource",)) == [(1, "stage2.B: more registers, shared_dynamic")]
     assert [status for status, _ in closing([more, held], EVERY)] == [1, 1, 1]
-    less = compare_runs(run(), run("stage2", resources=Resources(32, 0, 32768, 0, 0)))
+    less = compare_runs(
+        run(),
+        run(
+            "stage2",
+            resources=Resources(
+                registers=32, shared_static=0, shared_dynamic=32768, spills=0, stack=0
+            ),
+        ),
+    )
     assert closing([less], EVERY) == []
     found = compare_runs(rule_run("stage1", False), rule_run("stage2", True))
     ((status, said),) = closing([found], ("finding",))
@@ -591,7 +605,7 @@ def test_a_resource_is_the_record_s_and_else_the_report_s():
     bare = run(
         "stage2",
         launches=[row("stage2", registers=80.0, shared_static=16.0)],
-        resources=Resources(None, None, None, None, None),
+        resources=Resources(),
     )
     found = {r.name: (r.before, r.after, r.worse) for r in compare_runs(run(), bare).resources}
     assert found == {
@@ -643,6 +657,21 @@ def test_launches_of_reports_match_by_their_marks_and_those_of_variants_do_not()
     one = run(launches=marked("stage1", ("stage1", "a"), ("stage1", "b")))
     two = run("stage2", launches=marked("stage2", ("stage2", "b")))
     assert [(b["kernel"], a["kernel"]) for b, a in match(one, two)[0]] == [("b", "b")]
+
+
+def test_what_is_damaged_in_a_record_is_named():
+    paths = ("timing.l2.warm.samples[3]", "gpu.sms", "made", "x" * 200)
+    (note,) = (
+        n for n in compare_runs(run(), damaged(run("stage2"), paths)).notes if "damaged" in n
+    )
+    assert note == (
+        "stage2.B: damaged in its record, and not used: timing.l2.warm.samples[3], gpu.sms, made "
+        "and others"
+    )
+
+
+def damaged(one: Run, paths: tuple[str, ...]) -> Run:
+    return replace(one, record=replace(one.record, damaged=paths))
 
 
 def test_notes_are_of_what_is_known_on_both_sides():

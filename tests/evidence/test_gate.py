@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from math import isnan, nan
 from pathlib import Path
 
@@ -38,10 +37,19 @@ from profkit.records.parts import (
     Versions,
 )
 from profkit.records.record import Record, SourceFile, write_record
+from tests.copies import replace
 from tests.evidence.made import row, samples
 from tests.evidence.made import run as counted
 
-LAUNCH = RecordedLaunch("k", (132, 1, 1), (128, 1, 1), 0, 0, 64, 4)
+LAUNCH = RecordedLaunch(
+    kernel="k",
+    grid=(132, 1, 1),
+    block=(128, 1, 1),
+    dynamic_smem=0,
+    static_smem=0,
+    regs=64,
+    blocks_per_sm=4,
+)
 
 
 def timed(median: float, seed: int, session: str, n: int = 120, noise: float = 0.003) -> Timing:
@@ -56,14 +64,17 @@ def made(variant: str, median: float = 1e-5, seed: int = 0, session: str = "s", 
         "problem": "p",
         "header": Header(f"The {variant}"),
         "source": RecordedSource(
-            f"p/{variant}.cu", f"code {variant}", f"sass {variant}", arch="90"
+            file=f"p/{variant}.cu",
+            sha256=f"code {variant}",
+            sass=f"sass {variant}",
+            arch="90",
         ),
         "launches": (LAUNCH,),
         "check": CheckResult(status="right"),
         "timing": timed(median, seed, session),
         "gpu": RecordedGpu(name="NVIDIA H200", uuid="GPU-1", driver="580"),
     } | facts
-    return Record(variant, known.pop("case", "B"), **known)
+    return Record(variant=variant, case=known.pop("case", "B"), **known)
 
 
 def changed(record: Record, median: float, seed: int, session: str = "s", **facts) -> Record:

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from math import log, sqrt
@@ -43,8 +42,9 @@ from profkit.evidence.tables import (
 from profkit.measure.commits import commit_at_hand, commit_named, committed_runs
 from profkit.records.parts import Commit, RecordedGpu, TimedSide, TimedSides
 from profkit.records.record import write_record
-from profkit.records.store import plain
+from profkit.records.store import json_safe
 from tests.conftest import ROOT
+from tests.copies import replace
 from tests.evidence.made import row as frame_row
 from tests.evidence.test_gate import changed, folder, made, timed
 
@@ -73,7 +73,7 @@ def test_adding_twice_adds_nothing(tmp_path: Path) -> None:
 
 
 def test_the_commit_of_the_record_comes_first(tmp_path: Path) -> None:
-    own = replace(made("v1"), git=Commit("own", True))
+    own = replace(made("v1"), git=Commit(commit="own", dirty=True))
     found = run_row(own, "sha", "said", "environment")
     assert (found.commit, found.commit_from, found.dirty) == ("own", "record", True)
     assert run_row(made("v1"), "sha", None, "environment").commit_from is None
@@ -312,7 +312,7 @@ def test_the_spread_of_a_machine_comes_from_its_a_a_runs(tmp_path: Path) -> None
     assert noise.within == pytest.approx(0.01, abs=0.001)
     assert noise.gate_alarms == 20, "1 % apart in one process is no noise of a per mille"
     assert machine_noise([twin(f"t{i}", 1e-5, 1e-5) for i in range(20)])[0].gate_alarms == 0
-    assert json.loads(json.dumps(plain(noise), allow_nan=False))["gate_alarms"] == 20
+    assert json.loads(json.dumps(json_safe(noise), allow_nan=False))["gate_alarms"] == 20
 
 
 def test_a_record_that_was_mended_is_no_second_measurement() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,7 @@ from profkit.evidence import runs as runs_module
 from profkit.evidence.compare import compare_sides
 from profkit.evidence.ladder import build_ladder, ladder_order
 from profkit.evidence.runs import Evidence, Run, named_runs, pair
+from tests.copies import replace
 from tests.evidence.made import frame, row, run, samples
 
 

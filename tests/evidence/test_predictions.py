@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from profkit.diagnosis.rules import BY_ID
@@ -12,6 +10,7 @@ from profkit.evidence.compare import Policy, compare_runs
 from profkit.evidence.counters import parse_moves
 from profkit.records.record import SourceFile, with_todays_header
 from profkit.reports.metrics import CATALOGUE
+from tests.copies import replace
 from tests.evidence.made import header, record, row, run
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from math import nan
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from profkit.records.parts import Resources
 from profkit.records.record import SCHEMA, Record, parse_record, read_record
 from profkit.reports import reader
 from tests.conftest import ROOT
+from tests.copies import replace
 from tests.evidence.made import frame, row, run
 
 WRITTEN = {
@@ -78,7 +78,9 @@ def test_what_a_record_says():
         ("tensor-idle",),
         ("barrier-wait",),
     )
-    assert record.most == Resources(84, 0, 37120, 8, 32)
+    assert record.most == Resources(
+        registers=84, shared_static=0, shared_dynamic=37120, spills=8, stack=32
+    )
     assert record.correct is True
     assert (record.max_abs, record.max_rel) == (3e-4, 2e-3)
     assert record.sanitizer_errors == ("racecheck",)
@@ -91,7 +93,7 @@ def test_what_a_record_says():
 
 def test_what_a_record_does_not_say_is_not_known():
     bare = parse_record({"variant": "sdpa", "case": "B"}, Path("x.json"))
-    assert bare == Record("sdpa", "B", path=Path("x.json"))
+    assert bare == Record(variant="sdpa", case="B", path=Path("x.json"))
     assert bare.reference
     assert bare.correct is None
     assert bare.most.spills is None

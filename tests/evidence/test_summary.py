@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -13,6 +12,7 @@ from profkit.evidence.ladder import decide_variant, summarize_gate, summarize_va
 from profkit.evidence.runs import MissingEvidence
 from profkit.show.text.blocks import to_markdown
 from profkit.show.views.comparison import ladder_summary
+from tests.copies import replace
 from tests.evidence.made import row, run, samples
 from tests.evidence.test_ladder import folder
 

@@ -7,8 +7,6 @@ promises are of the old one, and `profkit list` says stale: they are held all th
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from profkit.cli.sources import open_evidence
@@ -17,6 +15,7 @@ from profkit.evidence.counters import HeaderPrediction, header_predictions
 from profkit.evidence.runs import Evidence, Run
 from profkit.measure.variants.problem import load_problem
 from tests.conftest import ROOT
+from tests.copies import replace
 
 pytestmark = pytest.mark.slow
 

@@ -1,7 +1,6 @@
 import os
 import shutil
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from profkit.measure.variants import build, variants
 from profkit.measure.variants.variants import Variant
 from profkit.records.header import Header
 from profkit.reports.figures import base_name
+from tests.copies import replace
 
 ROOT = Path(__file__).parents[2]
 NVCC = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")

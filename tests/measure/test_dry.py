@@ -1,7 +1,6 @@
 """What a launcher would start, without a GPU; and the calculator behind it."""
 
 import shutil
-from dataclasses import replace
 from math import isnan
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from profkit.errors import ProfkitError
 from profkit.measure.cuda.resources import blocks_that_fit, waves
 from profkit.measure.variants import build, dry, variants
 from profkit.records.header import Header
+from tests.copies import replace
 
 ROOT = Path(__file__).parents[2]
 

@@ -22,7 +22,9 @@ from profkit.records.record import Record, read_record, write_record
 def test_a_record_comes_back_and_has_no_nan(tmp_path: Path) -> None:
     path = tmp_path / "a/v1.B.json"
     side = TimedSide(median=float("nan"), samples=(1.5, float("inf")))
-    made = Record("v1", "B", timing=Timing(l2=TimedSides(warm=side)), made="today", path=path)
+    made = Record(
+        variant="v1", case="B", timing=Timing(l2=TimedSides(warm=side)), made="today", path=path
+    )
     write_record(path, made)
     assert "NaN" not in path.read_text()
     assert json.loads(path.read_text())["schema"] == "profkit.run/1"
@@ -38,22 +40,22 @@ def test_a_write_that_fails_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.json"
-    write_record(path, Record("v1", "B", made="1"))
+    write_record(path, Record(variant="v1", case="B", made="1"))
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(ProfkitError, match="No space left on device"):
-        write_record(path, Record("v1", "B", made="2"))
+        write_record(path, Record(variant="v1", case="B", made="2"))
     assert json.loads(path.read_text())["made"] == "1"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_stale() -> None:
-    assert not Record("v1", "B", source=RecordedSource(sha256="a")).stale("a")
-    assert Record("v1", "B", source=RecordedSource(sha256="a")).stale("b")
-    assert Record("v1", "B").stale("b")
+    assert not Record(variant="v1", case="B", source=RecordedSource(sha256="a")).stale("a")
+    assert Record(variant="v1", case="B", source=RecordedSource(sha256="a")).stale("b")
+    assert Record(variant="v1", case="B").stale("b")
 
 
 def test_an_interval_that_stays_wide_says_why() -> None:
@@ -90,7 +92,7 @@ def built_as(**facts: str | None) -> ladder.Compiled:
 def test_the_same_machine_code_of_another_source_refreshes_a_record(tmp_path: Path) -> None:
     for name, sass in {"same": "s", "other": "t", "unread": None}.items():
         source = RecordedSource(sha256="old", sass=sass, host="h", arch="90")
-        write_record(tmp_path / f"v1.{name}.json", Record("v1", name, source=source))
+        write_record(tmp_path / f"v1.{name}.json", Record(variant="v1", case=name, source=source))
     made = [built_as(), built_as(sass=None)]
     places = Places(tmp_path, artifacts=tmp_path)
     assert [p.name for p in ladder.refresh(places, made).written] == ["v1.same.json"]
@@ -106,7 +108,7 @@ def test_the_same_machine_code_of_another_source_refreshes_a_record(tmp_path: Pa
 def test_the_same_kernels_of_another_launcher_stay_stale(tmp_path: Path, host: str | None) -> None:
     path = tmp_path / "v1.B.json"
     source = RecordedSource(sha256="old", sass="s", host=host, arch="90")
-    write_record(path, Record("v1", "B", source=source))
+    write_record(path, Record(variant="v1", case="B", source=source))
     text = path.read_text()
     found = ladder.refresh(Places(tmp_path, artifacts=tmp_path), [built_as()])
     assert (found.written, found.unknown) == ((), (path,))
@@ -116,8 +118,8 @@ def test_the_same_kernels_of_another_launcher_stay_stale(tmp_path: Path, host: s
 
 def test_a_record_of_todays_source_gets_its_launchers_hash(tmp_path: Path) -> None:
     path = tmp_path / "v1.B.json"
-    source = RecordedSource("x/v1_x.cu", sha256="new", sass="s", arch="90")
-    write_record(path, Record("v1", "B", header=Header("T"), source=source))
+    source = RecordedSource(file="x/v1_x.cu", sha256="new", sass="s", arch="90")
+    write_record(path, Record(variant="v1", case="B", header=Header("T"), source=source))
     lines = path.read_text().splitlines()
     places = Places(tmp_path, artifacts=tmp_path)
     assert ladder.refresh(places, [built_as()]).written == (path,)

@@ -7,8 +7,10 @@ from math import inf, nan
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from profkit.errors import ProfkitError
+from profkit.records.record import ProfileDocument, ProfiledRun, Record
 from profkit.records.store import Document, Unprinted, json_safe
 
 
@@ -39,3 +41,10 @@ def test_a_document_in_anything_is_written_by_its_own_keys() -> None:
     plain = json_safe({"several": [whole], "one": Part()})
     assert plain["several"][0]["by_name"] == {"x": {"factor": None, "time_s": 2.0}}
     assert plain["one"] == {"factor": None, "time_s": None}
+
+
+def test_a_profiled_run_is_its_record_and_what_hindered_it() -> None:
+    record = Record(variant="v1", case="B", made="today", path=Path("x.json"))
+    run = ProfiledRun(**structs.asdict(record), problem_message="no ncu")
+    written = ProfileDocument(runs=(run,)).to_json()["runs"]
+    assert written == [{**record.to_json(), "problem_message": "no ncu"}]

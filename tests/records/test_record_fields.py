@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
 from math import nan
 
+import msgspec
 import pytest
 
 from profkit.records.header import KEYS, SPEAKS, Header, parse_header
 from profkit.records.paths import run_files
 from profkit.records.record import SCHEMA, Record, amend_record, read_record
-from profkit.records.store import ABSENT, from_json, json_safe
+from profkit.records.store import WhereKnown, json_safe, read_struct
 from tests.conftest import ROOT
+from tests.copies import replace
 from tests.found import find_files
 
 RECORDED = [files.record for several in run_files(ROOT / "artifacts").values() for files in several]
@@ -69,14 +70,12 @@ def test_only_what_changed_is_written(tmp_path) -> None:
     assert read_record(path).source.made_from == "old"
 
 
-@dataclass(frozen=True)
-class Inner:
+class Inner(msgspec.Struct, frozen=True):
     size: float | None = None
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Outer:
+class Outer(msgspec.Struct, frozen=True):
     """Every kind of field that a record has."""
 
     text: str | None = None
@@ -85,33 +84,50 @@ class Outer:
     inner: Inner = Inner()
     several: tuple[Inner, ...] = ()
     samples: tuple[float, ...] = ()
-    named: dict[str, float] = field(default_factory=dict)
-    rare: str | None = field(default=None, metadata=ABSENT)
+    named: dict[str, float] = msgspec.field(default_factory=dict)
+    rare: WhereKnown[str] = None
 
 
 def test_a_class_is_its_own_reader_and_writer() -> None:
     outer = Outer("a", 3, False, Inner(1.5, ("x",)), (Inner(2),), (1.0, 2.0), {"b": 1.0}, "r")
-    assert from_json(Outer, json.loads(json.dumps(json_safe(outer)))) == outer
+    assert read_struct(Outer, json.loads(json.dumps(json_safe(outer)))) == outer
     assert "rare" not in json_safe(replace(outer, rare=None))
 
 
 @pytest.mark.parametrize(
-    ("said", "read"),
+    ("said", "read", "damaged"),
     [
-        ({"text": 3, "whole": "3", "flag": 1, "inner": [], "several": {}, "named": 3}, Outer()),
-        ({"whole": True, "text": ""}, Outer()),
-        ({"several": [{"size": 1}, 3, None]}, Outer(several=(Inner(1),))),
-        ({"inner": {"size": 1e301, "names": ["a", 3]}}, Outer(inner=Inner(None, ("a",)))),
-        ({"named": {"a": 1, "b": "2", "c": None}}, Outer(named={"a": 1})),
-        ({"of tomorrow": 1}, Outer()),
+        (
+            {"text": 3, "whole": "3", "flag": 1, "inner": [], "several": {}, "named": 3},
+            Outer(),
+            ["text", "whole", "flag", "inner", "several", "named"],
+        ),
+        ({"whole": True, "text": "", "flag": None}, Outer(), ["whole"]),
+        ({"several": [{"size": 1}, 3, None]}, Outer(several=(Inner(1),)), ["several[1]"]),
+        (
+            {"inner": {"size": 1e301, "names": ["a", 3]}},
+            Outer(inner=Inner(None, ("a",))),
+            ["inner.size", "inner.names[1]"],
+        ),
+        ({"named": {"a": 1, "b": "2", "c": None}}, Outer(named={"a": 1}), ["named.b"]),
+        ({"of tomorrow": 1}, Outer(), []),
     ],
 )
-def test_what_is_of_another_kind_is_not_known(said, read) -> None:
-    assert from_json(Outer, said) == read
+def test_what_is_of_another_kind_is_not_known_and_named(said, read, damaged) -> None:
+    paths: list[str] = []
+    assert read_struct(Outer, said, paths) == read
+    assert paths == damaged
+
+
+def test_of_many_damaged_values_some_are_named() -> None:
+    paths: list[str] = []
+    read = read_struct(Outer, {"samples": ["x"] * 1000}, paths)
+    assert len(read.samples) == 1000
+    assert paths == [f"samples[{place}]" for place in range(100)]
 
 
 def test_samples_that_are_no_numbers_are_counted() -> None:
-    samples = from_json(Outer, {"samples": [1.0, None, "x", 2.0]}).samples
+    samples = read_struct(Outer, {"samples": [1.0, None, "x", 2.0]}).samples
     assert [s for s in samples if s == s] == [1.0, 2.0]
     assert len(samples) == 4
     assert json_safe(Outer(samples=(nan,)))["samples"] == [None]
@@ -121,15 +137,15 @@ def test_samples_that_are_no_numbers_are_counted() -> None:
 def test_every_key_is_read_and_recorded_by_its_own_line(key: str) -> None:
     header = parse_header(f"// Title\n// {key}: word\n", "x.cu")
     assert getattr(header, key.replace("-", "_")) in ("word", ("word",), ["word"])
-    record = Record("v", "B", header=header)
-    kept = from_json(Record, record.to_json()).header
+    record = Record(variant="v", case="B", header=header)
+    kept = read_struct(Record, record.to_json()).header
     written = key in record.to_json()["header"]
     assert (kept.keys == header.keys) == written
     assert not written or key in SPEAKS, "what a record keeps may be mended without going stale"
 
 
 def test_no_header_is_written_as_none() -> None:
-    assert Record("sdpa", "B").to_json()["header"] is None
+    assert Record(variant="sdpa", case="B").to_json()["header"] is None
     assert Header.of_record({"title": 3, "fixes": [1, "a"], "after": ["b"]}).fixes == ("a",)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from math import inf, isnan, nan
 
 import pytest
@@ -22,6 +21,7 @@ from profkit.show.text import words
 from profkit.show.text.words import headline
 from profkit.show.views.diagnosis import brief_diagnosis, diagnosis
 from tests.conftest import committed, others
+from tests.copies import replace
 
 from .conftest import Made
 

@@ -155,17 +155,21 @@ def _profile_on(
 
 def _show_results(results: Sequence[Profiled]) -> int:
     """Print the diagnosis of every report, or what is known without counters; the exit status."""
+    from msgspec import structs
+
     from profkit.cli import output as out
     from profkit.cli.verbs.diagnose import show_reports
+    from profkit.records.record import ProfileDocument, ProfiledRun
     from profkit.show.views import measured
 
     reports, unread = [str(r.report) for r in results if r.report], options.DONE
     if options.FORM.json:
-        runs = [
-            {**r.record.to_json(), "problem_message": r.problem and r.problem.message}
-            for r in results
-        ]
-        out.print_json({"schema": "profkit.profile/1", "runs": runs})
+        runs = []
+        for result in results:
+            message = result.problem.message if result.problem else None
+            fields = structs.asdict(result.record)
+            runs.append(ProfiledRun(**fields, problem_message=message))
+        out.print_json(ProfileDocument(runs=tuple(runs)))
     else:
         if reports:
             unread = show_reports(reports)
