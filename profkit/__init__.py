@@ -2,7 +2,7 @@
 
     import profkit as pk
     runs = pk.load("artifacts/*.ncu-rep")    # DataFrame, one row per launch
-    found = pk.diagnose(runs)                # DataFrame, one row per launch and rule
+    found = pk.findings(runs)                # DataFrame, one row per finding
     ax = pk.plots.roofline(runs)             # an Axes
 
 Every name is imported when it is first used, so that `import profkit` costs nothing.
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         claims,
         compare,
         diagnose,
+        findings,
         from_raw,
         ladder,
         lines,
@@ -64,6 +65,7 @@ __all__ = [
     "compare",
     "diagnose",
     "explain",
+    "findings",
     "from_raw",
     "history",
     "ladder",

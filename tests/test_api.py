@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,29 @@ def test_ten_lines_of_a_notebook() -> None:
     assert "long-scoreboard" in str(pk.explain("long-scoreboard"))
     assert pk.explain("long-scoreboard")._repr_markdown_().startswith("## long-scoreboard")
     assert "gpu__time_duration.sum" in pk.raw(ROOT / "artifacts" / "copy.1GiB.ncu-rep").columns
+
+
+def test_findings_are_what_fired_with_columns_that_can_be_typed() -> None:
+    given = [ROOT / "artifacts" / f"{name}.ncu-rep" for name in ("stage2.B", "copy.1GiB")]
+    found, every = pk.findings(given), pk.diagnose(given)
+    assert len(found) == (every["status"] == "fires").sum()
+    first = found.iloc[0]
+    assert (first.kernel, first.rule) == (
+        "void stage2<(int)64>(Attention)",
+        "shared-bank-conflicts",
+    )
+    assert first.low < first.expected < first.high <= first.at_most
+    assert first.advice.startswith("Pad rows")
+    assert not [name for name in found.columns if keyword.iskeyword(name)]
+    assert "at most" in found._repr_html_()
+
+
+def test_a_launch_where_nothing_fires_has_a_row() -> None:
+    found = pk.findings({"kernel": "quiet", "time": 1e-3})
+    (row,) = found.itertuples()
+    assert row.kernel == "quiet"
+    assert not isinstance(row.rule, str)
+    assert row.cause
 
 
 PAIR = [str(ROOT / "artifacts" / f"{name}.B.ncu-rep") for name in ("stage1", "stage2")]

@@ -39,13 +39,15 @@ KERNEL = 48  # characters of a kernel name in a table, and in the head of a comp
 LONGEST = 400  # characters of any other cell
 COLUMNS = 12  # a wider frame shows the leading ones only: no screen is 220 columns wide
 LEADING = (
-    "variant case kernel grid block bound limiter rule status expect gain cause where try time waves "
+    "variant case kernel grid block bound limiter rule status expected low high at_most expect gain "
+    "cause where advice try time waves "
     "registers occupancy issue_busy tensor_busy shared_busy l2_busy dram_busy"
 ).split()
 # Columns of findings that are no metric of the catalogue.
 _SHOWN_AS: Mapping[str, Callable[[float], str]] = {
-    "gain": words.gain,
+    **dict.fromkeys(("gain", "at_most"), words.gain),
     **dict.fromkeys(("expect", "expect_low", "expect_high", "headroom"), figures.speedup),
+    **dict.fromkeys(("expected", "low", "high"), figures.speedup),
     "saves": figures.seconds,
 }
 
@@ -197,6 +199,51 @@ def diagnose(runs: Given, rules: Sequence[Rule] = (), artifacts: str | Path = "a
         ProfkitError: Nothing can be read from what was given.
     """
     return Frame(launches.diagnose_frame(given_launches(runs, artifacts), rules))
+
+
+# A column of `findings` -> the column of `diagnose` that it is.
+_OF_DIAGNOSE = {
+    **{name: name for name in "report launch kernel variant case time bound limiter rule".split()},
+    "cause": "cause",
+    "advice": "try",
+    "expected": "expect",
+    "low": "expect_low",
+    "high": "expect_high",
+    "at_most": "gain",
+    "saves": "saves",
+    "evidence": "evidence",
+    "where": "where",
+}
+_OF_A_FINDING = ("rule", "advice", "expected", "low", "high", "at_most", "evidence", "where")
+
+
+def findings(runs: Given, rules: Sequence[Rule] = (), artifacts: str | Path = "artifacts") -> Frame:
+    """Return what was found: a row per finding that fires.
+
+    Args:
+        runs, rules, artifacts: As `diagnose` takes them.
+
+    Returns:
+        In the order of the launches, their leading finding first: report, launch, kernel, variant, case,
+        time (s, under ncu), bound, limiter, rule, cause, advice, expected, low, high (speed-up factors;
+        the interval holds four times of five), at_most (the bound), saves (s that the launch's leading
+        finding is expected to save), evidence (metric -> SI value), where (source lines). A launch where
+        nothing fires has one row without a rule, whose cause is what decided its verdict.
+
+    Raises:
+        ProfkitError: Nothing can be read from what was given.
+    """
+    every = launches.diagnose_frame(given_launches(runs, artifacts), rules)
+    fires = every[every["status"] == "fires"]
+    first = every.drop_duplicates(["report", "launch"])
+    having = set(zip(fires["report"], fires["launch"], strict=True))
+    is_silent = [key not in having for key in zip(first["report"], first["launch"], strict=True)]
+    silent = first[is_silent].assign(cause=first[is_silent]["because"])
+    for name in _OF_A_FINDING:
+        silent[_OF_DIAGNOSE[name]] = None
+    both = pd.concat([fires, silent]) if len(silent) else fires
+    chosen = both.sort_index()[list(_OF_DIAGNOSE.values())]
+    return Frame(chosen.set_axis(list(_OF_DIAGNOSE), axis=1).reset_index(drop=True))
 
 
 def raw(runs: Given, artifacts: str | Path = "artifacts") -> Frame:

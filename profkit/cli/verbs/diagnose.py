@@ -28,6 +28,7 @@ from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
     from profkit.cli.launches import Chosen
+    from profkit.diagnosis.launches import Judged
 
 DETAILS = 3
 _LEFT = "it has a row in the table reports; profkit query 'SELECT * FROM reports' shows all"
@@ -56,6 +57,10 @@ Into = Annotated[
     ),
 ]
 
+NO_LINES = (
+    "no source lines: compile with nvcc -lineinfo, and profile again with\n"
+    "  ncu --set full --import-source yes -o lines COMMAND"
+)
 GROUP = "Understand a kernel"
 SUMMARY = "Say what each kernel waits for, and what fixing that should gain."
 
@@ -176,10 +181,19 @@ def _show_launches(
             from profkit.show.views.diagnosis import diagnosis_blocks
 
             output.print_blocks(diagnosis_blocks(table, detailed, full=every))
+            if lines and not any(has_source(row.shown) for row in detailed):
+                output.note(NO_LINES)
         else:
             from profkit.show.views.screen import screen_blocks
 
             output.print_blocks(screen_blocks(table, detailed[0]))
+
+
+def has_source(run: Judged) -> bool:
+    """Whether a launch, or one of its findings, has lines of source; instructions are none."""
+    return any(line.file for line in run.lines) or any(
+        finding.where for finding in run.diagnosis.findings
+    )
 
 
 def _annotate(chosen: Chosen, form: str) -> None:

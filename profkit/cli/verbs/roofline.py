@@ -9,6 +9,7 @@ profkit roofline times.jsonl -o heat.svg      # who is fastest at which shape
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -16,7 +17,11 @@ from profkit.cli import options
 from profkit.errors import ProfkitError
 from profkit.records.paths import kind_of
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 GROUP = "Understand a kernel"
+_COLLECT = "ncu --set full --section SpeedOfLight_RooflineChart -o roofline COMMAND"
 SUMMARY = "Draw every launch under the ceilings of its machine."
 
 
@@ -62,7 +67,23 @@ def draw_roofline(
     if len(devices) > 1:
         hint = f"draw one at a time: --where 'device == \"{devices[0]}\"'"
         raise ProfkitError(f"launches of {len(devices)} devices: {', '.join(devices)}", hint)
+    if not shapes:
+        _refuse_empty(chosen.frame)
     plots.save(plots.roofline(chosen.frame, grid=shapes), output)
     beside = f" and {len(shapes.cells)} shapes" if shapes else ""
     note(f"{output}: {len(chosen.frame)} launches{beside}")
     return options.DONE if chosen.complete else options.COULD_NOT
+
+
+def _refuse_empty(frame: DataFrame) -> None:
+    """Raise a ProfkitError where no launch has a point: the picture would say nothing."""
+    from profkit.model import roofline
+    from profkit.reports.frame import frame_rows
+    from profkit.show.numbers import why_no_point
+
+    rows = frame_rows(frame)
+    if not rows or any(roofline.points(row) for row in rows):
+        return
+    reasons = why_no_point(rows).most_common(1)
+    why = reasons[0][0] if reasons else "its counters were not collected"
+    raise ProfkitError(f"no launch has a point on a roofline: {why}", _COLLECT)

@@ -37,6 +37,7 @@ def _change(change: RunComparison, shown: int) -> Iterator[Block]:
     if not change.compared:
         yield from (TextLine(refusal.sentence, "not compared") for refusal in change.refusals)
         return
+    yield from _time_under_ncu(change)
     yield TextLine(*time_line(change))
     yield from (TextLine(f"compared anyway: {r.sentence}", r.code) for r in change.refusals)
     yield from map(prediction_line, change.promises)
@@ -57,6 +58,20 @@ def _change(change: RunComparison, shown: int) -> Iterator[Block]:
         names = ", ".join(short(name, NAME) for name in change.unmatched)
         yield TextLine(f"launches without a partner: {names}")
     yield from (TextLine(note, "note") for note in change.notes)
+
+
+def _time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
+    """Yield what a reader of two reports looks for first, where nothing else was timed."""
+    if change.time is not None or not change.launches:
+        return
+    before = sum(launch.profiled_time.before for launch in change.launches)
+    after = sum(launch.profiled_time.after for launch in change.launches)
+    if not (isfinite(before) and isfinite(after)):
+        return
+    count = len(change.launches)
+    many = "one launch each" if count == 1 else f"{count} launches each"
+    text = f"{figures.seconds(before)} -> {figures.seconds(after)} ({many}; not a timing)"
+    yield TextLine(text, "Under ncu")
 
 
 def prediction_line(prediction: HeaderPrediction, indent: int = 0) -> TextLine:

@@ -82,7 +82,7 @@ def explain(name: str) -> Explanation:
     Raises:
         ProfkitError: Nothing is called so; the hint has the nearest name.
     """
-    word = name.strip()
+    word = _complete_name(name.strip())
     if " " in word or word.lower() in NCU_LABELS:
         word = plain_name(word)
     rule = BY_ID.get(word) or BY_ID.get(word.lower().replace("_", "-"))
@@ -157,7 +157,26 @@ def _without_figures(text: str) -> str:
     return _FILLED.sub("...", _FIGURE.sub("N", text))
 
 
+def _complete_name(word: str) -> str:
+    """Return the rule that a word is a part of, where it is of one only and no name itself: bank."""
+    asked = word.lower().replace("_", "-").replace(" ", "-")
+    known = {*BY_ID, *STEP_RULES, *CATALOGUE, *words.BOUNDS}
+    if asked in known or asked.replace("-", "_") in known or "." in word:
+        return word
+    holding = [rule for rule in (*BY_ID, *STEP_RULES) if _has_part(rule, asked)]
+    return holding[0] if len(holding) == 1 else word
+
+
+def _has_part(rule: str, asked: str) -> bool:
+    """Whether the words asked for follow each other in a rule's name, in the singular too."""
+    name = f"-{rule}-"
+    return f"-{asked}-" in name or f"-{asked}s-" in name
+
+
 def _nearest(name: str) -> str:
+    holding = [rule for rule in (*BY_ID, *STEP_RULES) if _has_part(rule, name.lower())]
+    if holding:
+        return f"did you mean {' or '.join(holding[:3])}?"
     lower = {n.lower(): n for n in (*BY_ID, *STEP_RULES, *CATALOGUE, *words.BOUNDS, *words.WAITS)}
     near = difflib.get_close_matches(name.lower().replace(" ", "-"), lower, 3, 0.5)
     if not near:
