@@ -90,14 +90,24 @@ def bare(paths: list[Path]) -> None:
 
 
 def reading() -> Iterator[Figure]:
+    from profkit.reports.isolated import HERE_BYTES, HERE_FILES, ROOM
     from profkit.reports.reader import read_report
 
     paths = sorted(ARTIFACTS.glob("*.ncu-rep"))
+    # Each is the one report of a process: only so it is read there.
+    ROOM.files_left = ROOM.bytes_left = sys.maxsize
     read_report(paths[:1])
     ours, theirs = best(7, lambda: [read_report([p]) for p in paths], lambda: bare(paths))
     launches = sum(f.launches for p in paths for f in read_report([p]).files)
     what = f"read {len(paths)} reports ({launches} launches) / a bare ncu_report loop"
     yield Figure(what, ours / theirs, 1.5)
+    ROOM.close()
+    read_report(paths[:1])
+    (forks,) = best(3, lambda: [read_report([p]) for p in paths])
+    ROOM.files_left, ROOM.bytes_left = HERE_FILES, HERE_BYTES
+    yield Figure(
+        f"read {len(paths)} reports, each asked for alone, in forks / here", forks / ours, 4
+    )
 
 
 READ_ONE = """

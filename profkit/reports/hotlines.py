@@ -123,7 +123,8 @@ def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[H
             found = died(item, _OTHERS)  # type: ignore[assignment]
         refused = [answer.refused for answer in found if answer.refused]
         if refused and strict:
-            died(item, refused[0])
+            hint = "--lines 0 diagnoses it without; record it again if ncu wrote it"
+            raise ProfkitError(f"{item[0]}: {refused[0]}", hint)
         answers |= zip(numbers, found, strict=True)
     return [answers[n] for n in range(len(requests))]
 

@@ -7,6 +7,7 @@ profkit mcp --root runs/
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import logging
 import os
@@ -317,6 +318,7 @@ class Answers:
         """
         plots = import_plots()
         picture: bytes = plots.png(plots.roofline(load_reports(list(self.inside(reports)))))
+        gc.collect()  # a figure is a circle of objects, and its pixels 4 MB
         return picture
 
     def inside(self, patterns: str | list[str]) -> tuple[str, ...]:
