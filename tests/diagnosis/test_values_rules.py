@@ -154,6 +154,8 @@ APART = {
         ({"fp32_fused": 0.0}, 1 / 0.75),
         ({"fp32_fused": 0.09}, 1 / (1 - 0.5 * 0.91 * 0.5)),
         ({"fp32_fused": 0.1}, None),
+        ({"fp32_fusable": 0.05}, None),  # a sum: nothing to multiply
+        ({"fp32_fused": 0.0, "fp32_fusable": 0.25}, 1 / (1 - 0.25 * 0.5)),
         ({"fp32_fused": 0.42}, None),  # contracted: what is left has no partner
         ({"inst_fp32": 20.0}, 1 / (1 - 0.5 * 0.95 * 0.2)),
         ({"inst_fp32": 19.0}, None),

@@ -100,6 +100,8 @@ def _unfused(launch: Launch) -> Hit | None:
     part = launch["inst_fp32"] / max(launch["instructions"], 1)
     if fused >= FUSED or busy < USED or part < 0.2:
         return None
+    if launch.get("fp32_fusable", 1.0) < FUSED:
+        return None  # sums or products alone: a multiply without an add has no partner
     return Hit(
         f"{share(1 - fused)} of the FP32 instructions are single adds and multiplies "
         f"({share(part)} of all instructions are FP32)"
@@ -149,9 +151,10 @@ def _turns(launch: Launch) -> Hit | None:
 
 
 def _fused(launch: Launch) -> float:
-    """At best every add finds a multiply: half of the unfused instructions go."""
+    """At best every single add finds a single multiply, and one instruction of each pair goes."""
     part = launch["inst_fp32"] / max(launch["instructions"], 1)
-    return amdahl(0.5 * (1 - launch["fp32_fused"]) * part)
+    pairs = min(0.5 * (1 - launch["fp32_fused"]), launch.get("fp32_fusable", 1.0))
+    return amdahl(pairs * part)
 
 
 def _on_tensor_cores(launch: Launch) -> Scenario:
@@ -273,13 +276,14 @@ RULES = (
         advice="Write a * b + c so that the compiler may contract it, fold scales into FMAs, "
         "check -fmad and __fmul_rn.",
         check=_unfused,
-        looks="fp32_fused inst_fp32 instructions fma_busy issue_busy",
+        looks="fp32_fused fp32_fusable inst_fp32 instructions fma_busy issue_busy",
         lines=("instructions unfused",),
         fix=redundant(_fused, *EVERY),
         less_work=True,
         fires=examples("fp32_fused=0.0 inst_fp32=8e6 instructions=1e7 fma_busy=0.9 issue_busy=0.9"),
         clear=examples(
             "fp32_fused=1.0 inst_fp32=8e6 instructions=1e7 fma_busy=0.9 issue_busy=0.9",
+            "fp32_fused=0.0 fp32_fusable=0.01 inst_fp32=8e6 instructions=1e7 fma_busy=0.9 issue_busy=0.9",
             "fp32_fused=0.42 inst_fp32=8e6 instructions=1e7 fma_busy=0.5 issue_busy=0.7",
         ),
         explains=("fp32", "issue", "math_pipe_throttle"),

@@ -150,6 +150,8 @@ inst_texture | count | Warp instructions: texture fetches
 [SpeedOfLight_RooflineChart]
 fp32_fused | share | Fused multiply-adds among the FP32 arithmetic instructions
   {_F["fma"]} / ({_F["fma"]} + {_F["add"]} + {_F["mul"]}) else 1
+fp32_fusable | share | Pairs of a single multiply and a single add, at most, among the FP32 arithmetic
+  min({_F["add"]}, {_F["mul"]}) / ({_F["fma"]} + {_F["add"]} + {_F["mul"]}) else 0
 fp64_fused | share | Fused multiply-adds among the FP64 arithmetic instructions
   {_D["fma"]} / ({_D["fma"]} + {_D["add"]} + {_D["mul"]}) else 1
 fp32_rate | op/s | FP32 operations per second (FMA is 2)
