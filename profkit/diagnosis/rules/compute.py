@@ -283,7 +283,8 @@ RULES = (
         fires=examples("fp32_fused=0.0 inst_fp32=8e6 instructions=1e7 fma_busy=0.9 issue_busy=0.9"),
         clear=examples(
             "fp32_fused=1.0 inst_fp32=8e6 instructions=1e7 fma_busy=0.9 issue_busy=0.9",
-            "fp32_fused=0.0 fp32_fusable=0.01 inst_fp32=8e6 instructions=1e7 fma_busy=0.9 issue_busy=0.9",
+            "fp32_fused=0.0 fp32_fusable=0.01 inst_fp32=8e6 instructions=1e7 fma_busy=0.9 "
+            "issue_busy=0.9",
             "fp32_fused=0.42 inst_fp32=8e6 instructions=1e7 fma_busy=0.5 issue_busy=0.7",
         ),
         explains=("fp32", "issue", "math_pipe_throttle"),
