@@ -26,10 +26,10 @@ def read_fail_on(given: Sequence[str]) -> set[str]:
 
 def report_comparisons(comparisons: Iterable[RunComparison], fail_if: set[str]) -> int:
     """Say on stderr why the exit status is not 0; return it."""
-    from profkit.evidence.compare import closing
+    from profkit.evidence.compare import list_exit_reasons
 
     worst = DONE
-    for code, reason in closing(list(comparisons), fail_if):
+    for code, reason in list_exit_reasons(list(comparisons), fail_if):
         worst = max(worst, code)
         note(f"exit status {code}: {reason}" if code else f"not judged: {reason}")
     return worst

@@ -107,10 +107,10 @@ def read_steps(
 ) -> tuple[list[HistoryStep], list[ProfkitError]]:
     """Return the steps of a variant at a case ("": of all), and what cannot be read of the history."""
     from profkit.evidence.history import History
-    from profkit.evidence.noise import process_spreads, steps
+    from profkit.evidence.noise import estimate_spreads, steps
 
     kept = History(folder)
     runs, bad_runs = kept.runs()
     twins, bad_twins = kept.twins()
     chosen = [r for r in runs if variant in ("", r.variant) and case in ("", r.case)]
-    return steps(chosen, process_spreads(runs, twins)), bad_runs + bad_twins
+    return steps(chosen, estimate_spreads(runs, twins)), bad_runs + bad_twins

@@ -185,9 +185,11 @@ def exit_status(results: Iterable[Verified]) -> int:
 def _verify_file(path: Path, evidence: Evidence) -> Verified:
     if not is_file(path):
         return Verified(path=path, title=path.stem, error="no such file")
-    with _importable(resolve_path(path.parent)):
+    with make_importable(resolve_path(path.parent)):
         try:
-            verified, why = try_users_code(path, lambda: _try_all(path, _load(path), evidence))
+            verified, why = try_users_code(
+                path, lambda: _try_all(path, load_claims(path), evidence)
+            )
         except ProfkitError as error:
             why = f"{error.message} {error.hint}".strip()
             return Verified(path=path, title=path.stem, error=why)
@@ -202,7 +204,7 @@ def _try_all(path: Path, module: ModuleType, evidence: Evidence) -> Verified:
     claims = dict.fromkeys([*own, *chain.from_iterable(g.claims for g in gates)])
     for c in claims:
         _check_claim(c)
-    judged = {c: _judge(c, evidence, path) for c in claims}
+    judged = {c: judge_claim(c, evidence, path) for c in claims}
     results = []
     for g in gates:
         failing = tuple(c.name for c in g.claims if judged[c].outcome != "holds")
@@ -249,7 +251,7 @@ def _list_items(several: object) -> tuple[object, ...]:
     return tuple(several) if isinstance(several, list | tuple) else (None,)
 
 
-def _load(path: Path) -> ModuleType:
+def load_claims(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"profkit_claims_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ProfkitError(f"{path}: not a Python file", "claims are functions in .py files")
@@ -260,7 +262,7 @@ def _load(path: Path) -> ModuleType:
 
 
 @contextmanager
-def _importable(folder: Path) -> Iterator[None]:
+def make_importable(folder: Path) -> Iterator[None]:
     """A file's neighbours can be imported, as from a script; another folder's of that name too."""
     before = set(sys.modules)
     sys.path.insert(0, str(folder))
@@ -274,7 +276,7 @@ def _importable(folder: Path) -> Iterator[None]:
                 del sys.modules[name]
 
 
-def _judge(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
+def judge_claim(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
     error = ""
     answer: Answer | None = None
     try:
@@ -285,7 +287,7 @@ def _judge(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
         else:
             answer, error = try_users_code(path, lambda: claim(evidence), NotCollected)
     except NotCollected as absent:
-        answer = _not_collected(absent.metric)
+        answer = answer_not_collected(absent.metric)
     except MissingEvidence as absent:
         answer = undecided(absent.message, *filter(None, [absent.hint]))
     except ProfkitError as mistake:
@@ -306,7 +308,7 @@ def _judge(claim: Claim, evidence: Evidence, path: Path) -> TriedClaim:
     )
 
 
-def _not_collected(metric: str) -> Answer:
+def answer_not_collected(metric: str) -> Answer:
     known = CATALOGUE.get(metric)
     if known is None:
         return undecided(f"no metric is called {metric}", "profkit explain")

@@ -41,7 +41,7 @@ class Policy:
 
     def answer(self, time: TimeComparison) -> TimeAnswer:
         """Return a comparison's answer; "cannot tell" where it does not hold as strictly."""
-        if time.answer == "same" or not self.strict or stats.significant(time):
+        if time.answer == "same" or not self.strict or stats.is_significant(time):
             return time.answer
         return "cannot tell"
 
@@ -100,9 +100,9 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
     refusals = tuple(refusals_of(before, after))
     if any(not (policy.anyway and r.code in WAIVABLE) for r in refusals):
         return RunComparison(before=before.name, after=after.name, refusals=refusals)
-    time, time_note = _time(before, after, policy)
-    untimed = _untimed(before, after)
-    pairs, unmatched = match(before, after)
+    time, time_note = compare_recorded_times(before, after, policy)
+    untimed = find_untimed(before, after)
+    pairs, unmatched = match_launches(before, after)
     once = ["both sides are one measurement: nothing was recorded anew"]
     return RunComparison(
         before=before.name,
@@ -115,11 +115,11 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
         bad_samples=not untimed and (time is None or time.reason == "too-few"),
         untimed=untimed,
         launches=tuple(
-            counters.launch_change(b, a, (before.verdict(b), after.verdict(a))) for b, a in pairs
+            counters.compare_launches(b, a, (before.verdict(b), after.verdict(a))) for b, a in pairs
         ),
         unmatched=unmatched,
-        resources=_resources(before, after),
-        promises=counters.header_predictions(before, after),
+        resources=compare_resources(before, after),
+        promises=counters.check_predictions(before, after),
         notes=(
             *(once if taken_once(before.record, after.record) else ()),
             *notes_of(before, after),
@@ -165,7 +165,9 @@ def compare_sides(
 # --- time ----------------------------------------------------------------------------------------
 
 
-def _time(before: Run, after: Run, policy: Policy) -> tuple[TimeComparison | None, str]:
+def compare_recorded_times(
+    before: Run, after: Run, policy: Policy
+) -> tuple[TimeComparison | None, str]:
     try:
         was, now = before.timed, after.timed
     except MissingEvidence as missing:
@@ -190,14 +192,14 @@ def taken_once(before: Record | None, after: Record | None) -> bool:
     return same and all(map(eq, before.warm, after.warm))
 
 
-def _untimed(before: Run, after: Run) -> Untimed:
+def find_untimed(before: Run, after: Run) -> Untimed:
     timed = [bool(run.record and run.record.warm) for run in (before, after)]
     if any(timed):
         return "" if all(timed) else "one side"
-    return "unchanged" if unchanged(before, after) else "both sides"
+    return "unchanged" if is_unchanged(before, after) else "both sides"
 
 
-def unchanged(before: Run, after: Run) -> bool:
+def is_unchanged(before: Run, after: Run) -> bool:
     """Whether both ran one machine code; without records, whether both are one report."""
     if before.record and after.record:
         return before.record.machine_code.same_as(after.record.machine_code)
@@ -240,7 +242,7 @@ def compare_times(before: Record, after: Record, policy: Policy = COMPARE) -> Ti
 # --- launches ------------------------------------------------------------------------------------
 
 
-def match(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tuple[str, ...]]:
+def match_launches(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tuple[str, ...]]:
     """Pairs of launches, and the kernels left over.
 
     Launches of two variants belong together in order when there are as many; otherwise by NVTX
@@ -251,7 +253,7 @@ def match(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tuple[str, ..
     marked = all(row["variant"] is not None for row in chain.from_iterable(usable))
     if marked and len(usable[0]) == len(usable[1]):
         return list(zip(*usable, strict=True)), ()
-    keyed = [_keyed(side) for side in usable]
+    keyed = [key_launches(side) for side in usable]
     common = [key for key in keyed[0] if key in keyed[1]]
     pairs = [(keyed[0][key], keyed[1][key]) for key in common]
     alone = all(len(side) == 1 for side in usable)
@@ -262,7 +264,7 @@ def match(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tuple[str, ..
     return pairs, tuple(str(row["kernel"]) for row in left)
 
 
-def _keyed(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
+def key_launches(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
     seen: Counter[tuple[Any, ...]] = Counter()
     keyed: dict[tuple[Any, ...], Row] = {}
     for row in rows:
@@ -286,10 +288,10 @@ _FROM_FRAME = {
 }
 
 
-def _resources(before: Run, after: Run) -> tuple[ResourceChange, ...]:
+def compare_resources(before: Run, after: Run) -> tuple[ResourceChange, ...]:
     changes = []
     for name, unit in (*_FROM_FRAME.items(), ("spills", "byte"), ("stack", "byte")):
-        was, now = _resource(before, name), _resource(after, name)
+        was, now = find_resource(before, name), find_resource(after, name)
         if was != now:
             worse = is_worse(name, was, now)
             changes.append(ResourceChange(name=name, unit=unit, before=was, after=now, worse=worse))
@@ -303,7 +305,7 @@ def is_worse(name: str, before: float | None, after: float | None) -> bool:
     return after < before if name in _MORE_IS_BETTER else after > before
 
 
-def _resource(run: Run, name: str) -> float | None:
+def find_resource(run: Run, name: str) -> float | None:
     """What the record says, else the report: the record knows spills and stack, ncu occupancy."""
     value = getattr(run.record.most, name, None) if run.record else None
     if value is not None:
@@ -321,7 +323,9 @@ class GateResult(Document, frozen=True, kw_only=True):
     failing: tuple[str, ...] = ()
 
 
-def closing(changes: Iterable[RunComparison], fail_if: Collection[str]) -> list[tuple[int, str]]:
+def list_exit_reasons(
+    changes: Iterable[RunComparison], fail_if: Collection[str]
+) -> list[tuple[int, str]]:
     """Each exit status that a change asks for, with its reason; `fail_if`: what is asked to be bad.
 
     2 when something could not be compared, 1 when AFTER is bad as asked. An AFTER that is wrong is
@@ -339,7 +343,7 @@ def closing(changes: Iterable[RunComparison], fail_if: Collection[str]) -> list[
         elif change.bad_samples:
             said = [(2, change.time.sentence if change.time else change.time_note)]
         else:
-            said = [(1, what) for what in _worse(change, fail_if)]
+            said = [(1, what) for what in list_worse(change, fail_if)]
             if "slower" in fail_if and change.untimed:
                 harmless = change.untimed == "unchanged" or (
                     change.untimed == "both sides" and tried
@@ -349,7 +353,7 @@ def closing(changes: Iterable[RunComparison], fail_if: Collection[str]) -> list[
     return reasons
 
 
-def _worse(change: RunComparison, fail_if: Collection[str]) -> Iterator[str]:
+def list_worse(change: RunComparison, fail_if: Collection[str]) -> Iterator[str]:
     """What of that which was asked for is worse."""
     if "slower" in fail_if and change.time is not None and change.time.answer == "slower":
         yield change.time.sentence

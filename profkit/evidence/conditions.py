@@ -61,9 +61,9 @@ def refusals_of(before: Run, after: Run) -> list[Incomparable]:
             Incomparable(code="case", sentence=f"two cases: {before.case} and {after.case}")
         )
     for code, what, get in _CONDITIONS:
-        sides = _differing(get, before, after)
-        if sides and not _near(*sides):
-            was, now = map(_show, sides)
+        sides = find_difference(get, before, after)
+        if sides and not are_near(*sides):
+            was, now = map(show_condition, sides)
             reasons.append(Incomparable(code=code, sentence=f"{what} differ: {was} and {now}"))
     return reasons
 
@@ -79,18 +79,18 @@ def _same_binary(before: Record, after: Record) -> list[Incomparable]:
     return [Incomparable(code="same-binary", sentence=sentence)]
 
 
-def _differing(get: Callable[[Any], Any], before: Any, after: Any) -> tuple[Any, Any] | None:
+def find_difference(get: Callable[[Any], Any], before: Any, after: Any) -> tuple[Any, Any] | None:
     """What both sides say of a condition, where it is two things; None elsewhere."""
     was, now = get(before), get(after)
     return None if was is None or now is None or was == now else (was, now)
 
 
-def _near(one: Any, other: Any) -> bool:
+def are_near(one: Any, other: Any) -> bool:
     numbers = isinstance(one, float) and isinstance(other, float)
     return numbers and max(one, other) <= CLOCKS * min(one, other)
 
 
-def _show(value: Any) -> str:
+def show_condition(value: Any) -> str:
     return f"{value / 1e6:.0f} MHz" if isinstance(value, float) else str(value)
 
 
@@ -131,7 +131,7 @@ def timing_method(record: Record) -> str | None:
 def method_differences(before: Record, after: Record) -> list[str]:
     """Why the times of two records are not of one kind: two timers, or a cold L2 and a warm one."""
     found = []
-    if methods := _differing(timing_method, before, after):
+    if methods := find_difference(timing_method, before, after):
         found.append("BASE was timed by {}, HEAD by {}".format(*methods))
     states = [{word for word in ("warm", "cold") if getattr(r, word)} for r in (before, after)]
     if all(states) and not states[0] & states[1]:
@@ -144,7 +144,7 @@ def machine_differences(before: Record, after: Record) -> list[str]:
     if before.session is not None and before.session == after.session:
         return []
     gpu = (after.gpu or RecordedGpu()).name or "GPU"
-    each = ((_differing(get, before, after), text) for get, text in _MACHINE)
+    each = ((find_difference(get, before, after), text) for get, text in _MACHINE)
     return [text.format(*sides, gpu=gpu) for sides, text in each if sides]
 
 
@@ -172,7 +172,7 @@ def visible_gpus(record: Record) -> str | None:
     return ncu.visible
 
 
-def _held(record: Record) -> str | None:
+def find_throttling(record: Record) -> str | None:
     """What held the clocks down from outside; None where the GPU was not asked."""
     states = (record.timing.before, record.timing.after) if record.timing else ()
     asked = [s.throttle for s in states if s and s.throttle is not None]
@@ -184,7 +184,7 @@ _MACHINE: tuple[tuple[Callable[[Record], Any], str], ...] = (
     (gpu_uuid, "another {gpu} ({} and {})"),
     (driver_of, "driver {} and {}"),
     (power_limit_of, "a power limit of {:.0f} and {:.0f} W"),
-    (_held, "clocks held down by {} and by {}"),
+    (find_throttling, "clocks held down by {} and by {}"),
 )
 
 
@@ -233,7 +233,7 @@ def name_places(paths: Sequence[str]) -> str:
 
 def _two_gpus(before: Record, after: Record) -> list[str]:
     """Where two runs are of two GPUs of one name: not refused, and said."""
-    if uuids := _differing(gpu_uuid, before, after):
+    if uuids := find_difference(gpu_uuid, before, after):
         return ["timed on two GPUs of one name: {} and {}".format(*uuids)]
     seen = [visible_gpus(record) for record in (before, after)]
     if seen[0] == seen[1]:

@@ -62,7 +62,7 @@ class Moved(Document, frozen=True, kw_only=True):
 Became = Literal["gone", "new", "changed", "unknown", "stays"]
 
 
-def moved_by(metric: str, unit: str, before: float, after: float) -> Moved:
+def measure_move(metric: str, unit: str, before: float, after: float) -> Moved:
     points = 100 * (after - before) if unit == "share" else None
     factor = after / before if before else inf
     return Moved(metric=metric, unit=unit, before=before, after=after, points=points, factor=factor)
@@ -113,35 +113,39 @@ class LaunchChange(Document, frozen=True, kw_only=True):
     findings: tuple[FindingChange, ...] = ()  # those that fire on either side
 
 
-def launch_change(
+def compare_launches(
     before: Mapping[str, Any], after: Mapping[str, Any], verdicts: tuple[Diagnosis, Diagnosis]
 ) -> LaunchChange:
-    one_sided = [m for m in CATALOGUE if isnan(_value(before, m)) != isnan(_value(after, m))]
+    one_sided = [
+        m for m in CATALOGUE if isnan(read_metric(before, m)) != isnan(read_metric(after, m))
+    ]
     return LaunchChange(
         kernel=TextChange(before=str(before["kernel"]), after=str(after["kernel"])),
         bound=TextChange(before=verdicts[0].label, after=verdicts[1].label),
-        profiled_time=SecondsChange(before=_value(before, "time"), after=_value(after, "time")),
-        moved=moved(before, after),
-        only_before=tuple(m for m in one_sided if isnan(_value(after, m))),
-        only_after=tuple(m for m in one_sided if isnan(_value(before, m))),
-        findings=finding_changes(verdicts[0], verdicts[1]),
+        profiled_time=SecondsChange(
+            before=read_metric(before, "time"), after=read_metric(after, "time")
+        ),
+        moved=list_moved(before, after),
+        only_before=tuple(m for m in one_sided if isnan(read_metric(after, m))),
+        only_after=tuple(m for m in one_sided if isnan(read_metric(before, m))),
+        findings=compare_findings(verdicts[0], verdicts[1]),
     )
 
 
-def moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Moved, ...]:
+def list_moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Moved, ...]:
     """Every catalogue metric that both have and that differs, farthest first."""
     found = [
-        moved_by(m.name, m.unit, b, a)
+        measure_move(m.name, m.unit, b, a)
         for m in CATALOGUE.values()
         if not m.name.startswith(NOT_THE_KERNEL)
-        and not isnan(b := _value(before, m.name))
-        and not isnan(a := _value(after, m.name))
-        and _differs(m.unit, b, a)
+        and not isnan(b := read_metric(before, m.name))
+        and not isnan(a := read_metric(after, m.name))
+        and is_different(m.unit, b, a)
     ]
     return tuple(sorted(found, key=lambda m: -m.weight))
 
 
-def finding_changes(before: Diagnosis, after: Diagnosis) -> tuple[FindingChange, ...]:
+def compare_findings(before: Diagnosis, after: Diagnosis) -> tuple[FindingChange, ...]:
     """What became of each rule that fires on either side: gone and new ones first."""
     was, now = ({f.rule: f for f in d.findings} for d in (before, after))
     found = []
@@ -149,14 +153,16 @@ def finding_changes(before: Diagnosis, after: Diagnosis) -> tuple[FindingChange,
         new = now.get(rule)
         if new is None or "fires" not in (old.status, new.status):
             continue
-        before_side, after_side = finding_side(old), finding_side(new)
-        what = _became(before_side, after_side)
+        before_side, after_side = describe_side(old), describe_side(new)
+        what = judge_finding(before_side, after_side)
         found.append(FindingChange(rule=rule, what=what, before=before_side, after=after_side))
     order = get_args(Became)
-    return tuple(sorted(found, key=lambda f: (order.index(f.what), -_gain(f.before, f.after))))
+    return tuple(
+        sorted(found, key=lambda f: (order.index(f.what), -find_largest_gain(f.before, f.after)))
+    )
 
 
-def finding_side(finding: Finding) -> FindingSide:
+def describe_side(finding: Finding) -> FindingSide:
     return FindingSide(
         status=finding.status,
         cause=finding.cause,
@@ -165,7 +171,7 @@ def finding_side(finding: Finding) -> FindingSide:
     )
 
 
-def _became(before: FindingSide, after: FindingSide) -> Became:
+def judge_finding(before: FindingSide, after: FindingSide) -> Became:
     if "unknown" in (before.status, after.status):
         return "unknown"
     if after.status == "clear":
@@ -179,15 +185,15 @@ def _became(before: FindingSide, after: FindingSide) -> Became:
     return "stays"
 
 
-def _gain(*findings: FindingSide) -> float:
+def find_largest_gain(*findings: FindingSide) -> float:
     return max((f.gain or 1.0 for f in findings if f.status == "fires"), default=1.0)
 
 
-def _value(row: Mapping[str, Any], metric: str) -> float:
+def read_metric(row: Mapping[str, Any], metric: str) -> float:
     return float(row.get(metric, float("nan")))
 
 
-def _differs(unit: str, before: float, after: float) -> bool:
+def is_different(unit: str, before: float, after: float) -> bool:
     if unit == "share":
         return abs(after - before) >= POINTS
     return abs(after - before) > RELATIVE * max(abs(before), abs(after))
@@ -210,13 +216,13 @@ class Move:
         return f"{self.metric}{self.way}{self.factor:g}x"
 
     def holds(self, before: float, after: float) -> bool:
-        came = _factor(before, after)
+        came = compute_factor(before, after)
         if self.way == "~":
             return abs(came - self.factor) <= ABOUT * self.factor
         return came <= self.factor if self.way == "<" else came >= self.factor
 
 
-def _factor(before: float, after: float) -> float:
+def compute_factor(before: float, after: float) -> float:
     """From 0 to anything is an infinite factor, from 0 to 0 none."""
     return after / before if before else inf if after else 1.0
 
@@ -248,7 +254,7 @@ class HeaderPrediction(Document, frozen=True, kw_only=True):
     because: str = ""
 
 
-def header_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
+def check_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
     """Return every prediction of AFTER's header; none when it does not change BEFORE."""
     record = after.record
     if record is None or record.header.after != before.variant:
@@ -266,14 +272,14 @@ def header_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
     predictions = []
     for rule, kind in declared:
         if kind in ("moves", "moves-not"):
-            predictions.append(_move(rule, kind, before, after))
+            predictions.append(check_move(rule, kind, before, after))
         else:
-            kept, because = _of_rule(kind, was.get(rule), now.get(rule))
+            kept, because = check_rule(kind, was.get(rule), now.get(rule))
             predictions.append(HeaderPrediction(rule=rule, said=kind, kept=kept, because=because))
     return tuple(predictions)
 
 
-def _of_rule(kind: PredictionKind, was: str | None, now: str | None) -> tuple[bool | None, str]:
+def check_rule(kind: PredictionKind, was: str | None, now: str | None) -> tuple[bool | None, str]:
     if was is None or now is None:
         return None, "no rule has this name"
     if "unknown" in (was, now):
@@ -285,7 +291,7 @@ def _of_rule(kind: PredictionKind, was: str | None, now: str | None) -> tuple[bo
     return kind != "fixes", "it still fires" if kind == "fixes" else "it fires as before"
 
 
-def _move(word: str, kind: PredictionKind, before: Run, after: Run) -> HeaderPrediction:
+def check_move(word: str, kind: PredictionKind, before: Run, after: Run) -> HeaderPrediction:
     try:
         (move,) = parse_moves(word, "its header")
     except ProfkitError as error:
@@ -295,7 +301,7 @@ def _move(word: str, kind: PredictionKind, before: Run, after: Run) -> HeaderPre
         because = f"{move.metric} was not collected"
         return HeaderPrediction(rule=word, said=kind, because=because)
     was, now = (quantity(value, CATALOGUE[move.metric].unit) for value in pair)
-    factor = _factor(*pair)
+    factor = compute_factor(*pair)
     because = f"{was} -> {now}" + (f", {speedup(factor)}" if factor < inf else "")
     kept = move.holds(*pair) == (kind == "moves")
     return HeaderPrediction(rule=word, said=kind, kept=kept, because=because)

@@ -126,19 +126,19 @@ def judge_gate(
     measured.
     """
     problems: list[ProfkitError] = []
-    sides = [_runs(side, case, problems) for side in (base, head)]
+    sides = [read_runs(side, case, problems) for side in (base, head)]
     for side, runs in zip((base, head), sides, strict=True):
         if not runs and not problems:
             at = f" at case {case}" if case else ""
             raise ProfkitError(f"{side.root}: no run{at}", "profkit profile --all")
     policy = replace(STRICT, spread_of=spread_of)
-    control = _control(sides[0], sides[1], policy, problems)
-    renamed = _renamed(sides[0], sides[1])
+    control = compare_references(sides[0], sides[1], policy, problems)
+    renamed = match_renamed(sides[0], sides[1])
     subjects = []
     for key in sorted({*sides[0], *sides[1]} - {*renamed.values()}):
         before, after, name = sides[0].get(renamed.get(key, key)), sides[1].get(key), ".".join(key)
         records = [run.record if run else None for run in (before, after)]
-        if faulty := _faulty(name, records[0], records[1], base, head):
+        if faulty := find_faulty(name, records[0], records[1], base, head):
             subjects.append(faulty)
         elif all(run.record and run.record.reference for run in (before, after) if run):
             continue  # a library call is not judged: it shows what the machine did
@@ -146,8 +146,8 @@ def judge_gate(
             because = f"the machine code of {renamed[key][0]} under another name"
             subjects.append(GateSubject(name=name, answer="same", because=because))
         elif before and after:
-            untimed = _untimed(name, before, after)
-            subjects.append(untimed or _judged(before, after, control.get(key[1]), policy))
+            untimed = judge_without_times(name, before, after)
+            subjects.append(untimed or judge_times(before, after, control.get(key[1]), policy))
         else:
             answer: GateAnswer = "gone" if before else "new"
             because = f"only {'BASE' if before else 'HEAD'} has it"
@@ -155,26 +155,30 @@ def judge_gate(
     return write_report(subjects, problems, strict=strict)
 
 
-def _runs(evidence: Evidence, case: str | None, problems: list[ProfkitError]) -> dict[RunName, Run]:
+def read_runs(
+    evidence: Evidence, case: str | None, problems: list[ProfkitError]
+) -> dict[RunName, Run]:
     """Every run of a side; its report is read where its time is judged."""
     found, wrong = evidence.readable(lambda n: case in (None, n[1]), counters=False)
     problems += wrong
     return {(run.variant, str(run.case)): replace(run, stale=False) for run in found}
 
 
-def _renamed(base: Mapping[RunName, Run], head: Mapping[RunName, Run]) -> dict[RunName, RunName]:
+def match_renamed(
+    base: Mapping[RunName, Run], head: Mapping[RunName, Run]
+) -> dict[RunName, RunName]:
     """Name in the head -> name in the base, of one machine code at one case."""
     gone = [n for n, run in base.items() if n not in head and run.record]
     pairs: dict[RunName, RunName] = {}
     for name, after in head.items():
         if name not in base and after.record:
-            alike = [n for n in gone if n[1] == name[1] and compare.unchanged(base[n], after)]
+            alike = [n for n in gone if n[1] == name[1] and compare.is_unchanged(base[n], after)]
             if len(alike) == 1:
                 pairs[name] = alike[0]
     return pairs
 
 
-def _control(
+def compare_references(
     base: Mapping[RunName, Run],
     head: Mapping[RunName, Run],
     policy: Policy,
@@ -188,7 +192,7 @@ def _control(
     by_case: dict[str, list[TimeComparison]] = {}
     for name, run in base.items():
         before, after = run.record, head[name].record if name in head else None
-        if before and after and _same_library(before, after):
+        if before and after and is_same_library(before, after):
             try:
                 time = compare.compare_times(before, after, policy)
                 by_case.setdefault(name[1], []).append(time)
@@ -198,13 +202,13 @@ def _control(
     return {case: found[len(found) // 2] for case, found in ordered.items()}
 
 
-def _same_library(before: Record, after: Record) -> bool:
+def is_same_library(before: Record, after: Record) -> bool:
     timed = all(r.reference and r.warm and not r.faults for r in (before, after))
     called = [(r.versions.torch, r.backend) for r in (before, after)]
     return timed and before.session != after.session and called[0] == called[1]
 
 
-def _faulty(
+def find_faulty(
     name: str, before: Record | None, after: Record | None, base: Evidence, head: Evidence
 ) -> GateSubject | None:
     """A subject whose code moved on since HEAD measured it, or that HEAD's record calls wrong.
@@ -213,7 +217,10 @@ def _faulty(
     """
     if after is None:
         return None
-    if before and _code(head, after) not in (after.source_hash, _code(base, before)):
+    if before and find_code_hash(head, after) not in (
+        after.source_hash,
+        find_code_hash(base, before),
+    ):
         again = record_again(after.variant, after.case)
         because = f"its code has changed since it was measured: {again}"
         return GateSubject(name=name, answer="stale", because=because)
@@ -233,16 +240,16 @@ def _faulty(
     return GateSubject(name=name, answer="wrong", because=because)
 
 
-def _code(side: Evidence, record: Record) -> str | None:
+def find_code_hash(side: Evidence, record: Record) -> str | None:
     """Hash of the variant's code as it is today; as it was measured, where no file is there."""
     file = side.headers.get(f"{record.problem}/{record.variant}")
     return file.sha256 if file and record.source else record.source_hash
 
 
-def _untimed(name: str, before: Run, after: Run) -> GateSubject | None:
+def judge_without_times(name: str, before: Run, after: Run) -> GateSubject | None:
     """A subject that is not judged by two times; None of one that is."""
     old, new = before.record, after.record
-    if (old is None) == (new is None) and compare.unchanged(before, after):
+    if (old is None) == (new is None) and compare.is_unchanged(before, after):
         code = f"the machine code is unchanged (SASS {(new.sass or '')[:12]})" if new else ""
         return GateSubject(name=name, answer="same", because=code or "the same report")
     if old is None or new is None:
@@ -265,7 +272,9 @@ def _untimed(name: str, before: Run, after: Run) -> GateSubject | None:
     return GateSubject(name=name, answer="no time", because=f"{side} was {how}: {again}")
 
 
-def _judged(before: Run, after: Run, control: TimeComparison | None, policy: Policy) -> GateSubject:
+def judge_times(
+    before: Run, after: Run, control: TimeComparison | None, policy: Policy
+) -> GateSubject:
     """A subject whose code changed and that has a time on both sides."""
     change = compare.compare_runs(before, after, policy)
     if {r.code for r in change.refusals} == {"ncu"}:  # counters do not compare, times do
@@ -285,13 +294,13 @@ def _judged(before: Run, after: Run, control: TimeComparison | None, policy: Pol
     answer: GateAnswer = policy.answer(time)
     because, cause = time.sentence, "noise"
     if answer in ("faster", "slower"):
-        because, cause = f"{time.sentence}{_moved(change)}", "code"
-        if machine := _machine(time, control, before.timed, after.timed):
+        because, cause = f"{time.sentence}{name_moved(change)}", "code"
+        if machine := explain_by_machine(time, control, before.timed, after.timed):
             answer, because, cause = "cannot tell", machine, "machine"
     elif answer == "cannot tell" and smallest <= SEES:
         answer, because = "same", f"a change of {smallest:.1%} would have been seen"
     elif answer == "cannot tell":
-        because = _why_not(time, smallest, more)
+        because = explain_undecided(time, smallest, more)
     return GateSubject(
         name=name,
         answer=answer,
@@ -304,7 +313,7 @@ def _judged(before: Run, after: Run, control: TimeComparison | None, policy: Pol
     )
 
 
-def _why_not(time: TimeComparison, smallest: float, more: int | None) -> str:
+def explain_undecided(time: TimeComparison, smallest: float, more: int | None) -> str:
     """Why nothing can be said, and what would help."""
     if isnan(smallest):
         return time.sentence
@@ -314,7 +323,7 @@ def _why_not(time: TimeComparison, smallest: float, more: int | None) -> str:
     return f"{seen}; {SEES:.0%} takes {more} samples of each"
 
 
-def _machine(
+def explain_by_machine(
     time: TimeComparison, control: TimeComparison | None, before: Record, after: Record
 ) -> str:
     """Why a difference that is real is the machine's: the references moved with it; "" elsewhere.
@@ -322,7 +331,7 @@ def _machine(
     Without references, of two machines nobody can say whose it is.
     """
     if control is not None:
-        if not (stats.significant(control) and _together(time, control)):
+        if not (stats.is_significant(control) and is_shared_by_references(time, control)):
             return ""
         factor = f"{1 / control.speedup.median:.3g}x their time"
         also = f"so were the references measured with it ({factor})"
@@ -332,13 +341,13 @@ def _machine(
     return f"{time.sentence}, on {machine}: {tell} (profkit profile --all)" if machine else ""
 
 
-def _together(time: TimeComparison, control: TimeComparison) -> bool:
+def is_shared_by_references(time: TimeComparison, control: TimeComparison) -> bool:
     """Whether the references explain a difference: the same way, and nothing beside them is left."""
     ratio = time.speedup.median / control.speedup.median
     low, high = time.speedup.low / time.speedup.median, time.speedup.high / time.speedup.median
     return ratio * low <= 1 <= ratio * high or abs(ratio - 1) <= SEES / 2
 
 
-def _moved(change: RunComparison) -> str:
+def name_moved(change: RunComparison) -> str:
     moved = change.launches[0].moved[:_SHOWN] if change.launches else ()
     return f"; {', '.join(f'{m.metric} {m.factor:.2g}x' for m in moved)}" if moved else ""

@@ -131,7 +131,7 @@ class History:
         surest = ["commit", "commit_from"] if name == "runs" else []
         for n, row in enumerate(every.select([*tables.KEYS[name], *surest]).to_pylist()):
             key = tuple(row[column] for column in tables.KEYS[name])
-            rank = tables.certainty(row.get("commit"), row.get("commit_from"))
+            rank = tables.rank_certainty(row.get("commit"), row.get("commit_from"))
             best[key] = min(best.get(key, (rank, n)), (rank, n))
         kept = sorted(n for _, n in best.values())
         return every if len(kept) == len(every) else every.take(kept), problems

@@ -74,10 +74,10 @@ def build_ladder(evidence: Evidence, case: str, policy: Policy = COMPARE) -> Lad
         cases = sorted({c for _, c in evidence.names()})
         hint = f"recorded cases: {', '.join(cases)}" if cases else "profkit profile --all"
         raise ProfkitError(f"no run record at case {case} in {evidence.root}", hint)
-    return of_runs(runs, case, policy, problems)
+    return build_ladder_of_runs(runs, case, policy, problems)
 
 
-def of_runs(
+def build_ladder_of_runs(
     runs: Sequence[Run],
     case: str,
     policy: Policy = COMPARE,
@@ -86,11 +86,11 @@ def of_runs(
     """Return the same of runs that are there already; those without a record have no place in it."""
     problems = list(unreadable)
     recorded = {run.variant: run for run in runs if run.record and not run.record.reference}
-    bad = {run.variant: fault for run in runs if (fault := _bad_samples(run))}
+    bad = {run.variant: fault for run in runs if (fault := find_bad_samples(run))}
     problems += bad.values()
-    recorded |= {v: _untimed(recorded[v]) for v in bad if v in recorded}
-    references = [run for run in timed_references(runs) if run.variant not in bad]
-    order, lost = ladder_order({v: r.record.header.after for v, r in recorded.items() if r.record})
+    recorded |= {v: drop_timing(recorded[v]) for v in bad if v in recorded}
+    references = [run for run in list_timed_references(runs) if run.variant not in bad]
+    order, lost = order_ladder({v: r.record.header.after for v, r in recorded.items() if r.record})
     if lost:
         problems.append(
             ProfkitError(
@@ -98,15 +98,15 @@ def of_runs(
                 "one of these headers has to name a variant outside the circle, or none",
             )
         )
-    steps = tuple(_step(recorded, references, place, policy) for place in order)
+    steps = tuple(build_step(recorded, references, place, policy) for place in order)
     return Ladder(case=case, steps=steps, problems=tuple(problems))
 
 
-def timed_references(runs: Iterable[Run]) -> list[Run]:
+def list_timed_references(runs: Iterable[Run]) -> list[Run]:
     return [r for r in runs if r.record and r.record.reference and r.record.warm]
 
 
-def _bad_samples(run: Run) -> ProfkitError | None:
+def find_bad_samples(run: Run) -> ProfkitError | None:
     """Why a run's samples are no times; None if they are, or if there are none."""
     if run.record is None or not run.record.warm:
         return None
@@ -117,11 +117,11 @@ def _bad_samples(run: Run) -> ProfkitError | None:
     return None
 
 
-def _untimed(run: Run) -> Run:
+def drop_timing(run: Run) -> Run:
     return replace(run, record=structs.replace(run.record, timing=None)) if run.record else run
 
 
-def ladder_order(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int]], list[str]]:
+def order_ladder(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int]], list[str]]:
     """Return variants with their depth, each after its parent, siblings in the order given.
 
     Also those that come, through others, after themselves: they are the last.
@@ -138,7 +138,7 @@ def ladder_order(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int
     return order + [(v, 0) for v in lost], lost
 
 
-def _step(
+def build_step(
     runs: Mapping[str, Run], references: Iterable[Run], place: tuple[str, int], policy: Policy
 ) -> Rung:
     variant, depth = place
@@ -227,11 +227,14 @@ def summarize_variant(
     name = against or (run.record.header.after if run.record else None)
     baseline = evidence.load(name, case) if name else None
     change = compare.compare_runs(baseline, run, policy) if baseline else None
-    sides = [_column(run, "variant", None)]
+    sides = [build_column(run, "variant", None)]
     if baseline is not None:
-        sides.append(_column(baseline, "baseline", change.time if change else None))
+        sides.append(build_column(baseline, "baseline", change.time if change else None))
     runs, _ = evidence.readable(lambda name: name[1] == case)
-    references = [_column(r, "reference", _against(r, run)) for r in timed_references(runs)]
+    references = [
+        build_column(r, "reference", compare_with_reference(r, run))
+        for r in list_timed_references(runs)
+    ]
     references.sort(key=lambda s: s.time.median if s.time else 0.0)
     decision, because = decide_variant(run, change, gates)
     return Summary(
@@ -252,7 +255,7 @@ def decide_variant(
     run: Run, change: RunComparison | None, gates: Sequence[GateResult] = ()
 ) -> tuple[Decision, str]:
     """Whether to keep a variant, and why: right first, then the gates, then time."""
-    fault = _fault(run, gates)
+    fault = find_fault(run, gates)
     if fault:
         return "reject", fault
     if change is None:
@@ -267,7 +270,7 @@ def decide_variant(
     return decision, f"right, and {measured}" if decision == "keep" else measured
 
 
-def _fault(run: Run, gates: Sequence[GateResult]) -> str:
+def find_fault(run: Run, gates: Sequence[GateResult]) -> str:
     """What rules a variant out whatever its time; "" if nothing does."""
     record = run.record
     if record and record.correct is False:
@@ -279,14 +282,14 @@ def _fault(run: Run, gates: Sequence[GateResult]) -> str:
     return f"gate not met: {failing}" if closed else ""
 
 
-def _against(reference: Run, run: Run) -> TimeComparison | None:
+def compare_with_reference(reference: Run, run: Run) -> TimeComparison | None:
     try:
         return compare.compare_times(reference.timed, run.timed)
     except ProfkitError:
         return None
 
 
-def _time(run: Run) -> Interval | None:
+def find_median(run: Run) -> Interval | None:
     """The median with a warm L2; None where it was not timed, or where samples are no times."""
     try:
         return median_interval(run.samples)
@@ -294,8 +297,8 @@ def _time(run: Run) -> Interval | None:
         return None
 
 
-def _column(run: Run, role: Role, against: TimeComparison | None) -> SummaryColumn:
-    name, time = run.variant, _time(run)
+def build_column(run: Run, role: Role, against: TimeComparison | None) -> SummaryColumn:
+    name, time = run.variant, find_median(run)
     if run.usable.empty:
         return SummaryColumn(name=name, role=role, time=time, against=against)
     values = {m: float(run.column(m)) for m in METRICS}

@@ -34,7 +34,7 @@ SITTING = 0.0025
 _DAY = 20 * 3600.0  # seconds
 
 
-def process_spreads(
+def estimate_spreads(
     runs: Iterable[HistoryRun], twins: Iterable[HistoryTwin] = (), sitting: float = SITTING
 ) -> dict[str, Spread]:
     """GPU (uuid) -> relative standard deviation of a median from one process to the next.
@@ -51,7 +51,7 @@ def process_spreads(
         if row.gpu_uuid and row.sass and row.session and middle:
             key = row.gpu_uuid, row.sass, row.case
             medians.setdefault(key, {})[row.session] = log(middle)
-            when.setdefault(row.gpu_uuid, []).extend(_seconds(row.made))
+            when.setdefault(row.gpu_uuid, []).extend(read_timestamp(row.made))
     spreads = {}
     for gpu, times in when.items():
         mine = [[*by_session.values()] for key, by_session in medians.items() if key[0] == gpu]
@@ -92,10 +92,10 @@ class KnownSpreads:
             self.problems.append(error)
             return {}
         self.problems += wrong + bad
-        return process_spreads(runs, twins)
+        return estimate_spreads(runs, twins)
 
 
-def _seconds(made: str | None) -> list[float]:
+def read_timestamp(made: str | None) -> list[float]:
     """When something was measured, as a number; nothing where that is not known."""
     try:
         return [datetime.fromisoformat(made).timestamp()] if made else []
@@ -137,12 +137,12 @@ class NoiseDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag
     machines: tuple[MachineNoise, ...] = ()
 
 
-def machine_noise(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
+def measure_noise(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
     by_gpu: dict[tuple[str, str], list[HistoryTwin]] = {}
     for twin in twins:
         if twin.samples and len(twin.samples) == len(twin.again):
             by_gpu.setdefault((twin.gpu or "", twin.gpu_uuid or ""), []).append(twin)
-    spreads = process_spreads((), twins, 0.0)
+    spreads = estimate_spreads((), twins, 0.0)
     machines = []
     for (gpu, uuid), mine in sorted(by_gpu.items()):
         ratios = [log(median(t.samples) / median(t.again)) for t in mine]
@@ -159,7 +159,7 @@ def machine_noise(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
             between=between.sigma if between else None,
             between_degrees=between.dof if between else None,
             compare_alarms=len(alarms),
-            gate_alarms=sum(stats.significant(c) for c in alarms),
+            gate_alarms=sum(stats.is_significant(c) for c in alarms),
         )
         machines.append(machine)
     return machines
@@ -202,7 +202,7 @@ class HistoryDocument(
     steps: tuple[HistoryStep, ...] = ()
 
 
-def history_step(
+def describe_step(
     run: HistoryRun,
     answer: StepAnswer,
     time: TimeComparison | None = None,
@@ -235,7 +235,7 @@ def steps(
     `spreads`: GPU (uuid) -> what its processes differ by; None asks the runs themselves.
     """
     ordered = list(runs)
-    spreads = process_spreads(ordered) if spreads is None else spreads
+    spreads = estimate_spreads(ordered) if spreads is None else spreads
     known = {gpu: spread_for(spread) for gpu, spread in spreads.items()}
     policy = replace(STRICT, spread_of=known.get)
     by_subject: dict[str, list[HistoryRun]] = {}
@@ -249,11 +249,11 @@ def steps(
             mine.append(run)
     found: list[HistoryStep] = []
     for _, mine in sorted(by_subject.items()):
-        found += (_step(mine[:n], run, policy, had) for n, run in enumerate(mine))
+        found += (judge_step(mine[:n], run, policy, had) for n, run in enumerate(mine))
     return found
 
 
-def _step(
+def judge_step(
     earlier: Sequence[HistoryRun],
     run: HistoryRun,
     policy: Policy,
@@ -264,19 +264,19 @@ def _step(
         alike = had.get((run.sass or "", run.case), ())
         old = next((r for r in alike if r.machine_code.same_as(run.machine_code)), run)
         renamed = old.subject != run.subject
-        return history_step(run, "first", note=f"the machine code of {old.subject}" * renamed)
+        return describe_step(run, "first", note=f"the machine code of {old.subject}" * renamed)
     machine = run.gpu_uuid or run.gpu
     before = next((r for r in reversed(earlier) if (r.gpu_uuid or r.gpu) == machine), None)
     same_code = run.machine_code.same_as((before or earlier[-1]).machine_code)
     if before is None:
-        return history_step(run, "same code" if same_code else "other machine")
+        return describe_step(run, "same code" if same_code else "other machine")
     if not (before.samples and run.samples):
-        return history_step(run, "same code" if same_code else "no time")
+        return describe_step(run, "same code" if same_code else "no time")
     time = compare_times(before.timed, run.timed, policy)
     answer = policy.answer(time)
     if same_code:
         moved = answer in ("faster", "slower")
         odd = f"one machine code, and {time.sentence}: the method or the machine" if moved else ""
-        return history_step(run, "same code", note=odd)
+        return describe_step(run, "same code", note=odd)
     smallest = stats.smallest_change(time)
-    return history_step(run, answer, time, None if isnan(smallest) else smallest)
+    return describe_step(run, answer, time, None if isnan(smallest) else smallest)

@@ -92,7 +92,7 @@ class Run:
         """The row of the longest launch that ncu could finish, identity columns included."""
         usable = self.usable
         if usable.empty:
-            raise MissingEvidence(f"no counters of {self.name}", self._command())
+            raise MissingEvidence(f"no counters of {self.name}", self.suggest_command())
         times = [0.0 if is_impossible("time", time) else time for time in usable["time"].fillna(0)]
         return self.rows[times.index(max(times))]
 
@@ -105,7 +105,7 @@ class Run:
     def timed(self) -> Record:
         """The record, which has samples with a warm L2."""
         if self.record is None or not self.record.warm:
-            raise MissingEvidence(f"no timing of {self.name}", self._command("bench"))
+            raise MissingEvidence(f"no timing of {self.name}", self.suggest_command("bench"))
         return self.record
 
     @property
@@ -117,7 +117,9 @@ class Run:
         """Sum of a metric over all launches; MissingEvidence where one does not have it."""
         values = [float(v) for v in self.launches[metric]]
         if not values or any(isnan(v) for v in values):
-            raise MissingEvidence(f"{metric} of {self.name} was not collected", self._command())
+            raise MissingEvidence(
+                f"{metric} of {self.name} was not collected", self.suggest_command()
+            )
         return sum(values)
 
     def column(self, name: str) -> Any:
@@ -139,7 +141,7 @@ class Run:
     def _verdicts(self) -> dict[int, Diagnosis]:
         return {}
 
-    def _command(self, verb: str = "profile") -> str:
+    def suggest_command(self, verb: str = "profile") -> str:
         foreign = self.record is None and not self.launches.empty
         if foreign and self.launches["variant"].isna().all():
             return "a report alone has none: time both without a profiler"  # its name is a file's
@@ -170,7 +172,7 @@ class Evidence:
     def recorded(self, variant: str, case: str) -> Run:
         """Return the same run, whose report is read when it is asked for."""
         if (variant, case) not in self._runs:
-            self._runs[variant, case] = self._find(variant, case)
+            self._runs[variant, case] = self.find_run(variant, case)
         return self._runs[variant, case]
 
     def named(self, name: str, case: str | None = None) -> list[RunName]:
@@ -233,34 +235,34 @@ class Evidence:
 
     def names(self) -> list[RunName]:
         """Variant and case of everything in the folder, sorted."""
-        return list(self._scan())
+        return list(self.scan_files())
 
     def recorded_cases(self) -> list[str]:
         """The cases at which there is a run record, sorted."""
-        every = self._scan().items()
+        every = self.scan_files().items()
         return sorted({case for (_, case), several in every if any(f.record for f in several)})
 
     def files(self, variant: str, case: str) -> RunFiles | None:
         """Where the record and the report of a run are; None where there is neither."""
         if (variant, case) not in self._files:
-            self._scan()  # perhaps it was recorded since
+            self.scan_files()  # perhaps it was recorded since
         files = self._files.get((variant, case))
         return paths.only_one(files, (variant, case)) if files else None
 
-    def _instead(self, variant: str, case: str) -> str:
+    def suggest_instead(self, variant: str, case: str) -> str:
         """The command that makes the run; before it a variant that may have been meant."""
         command = record_again(variant, case)
         known = {v for v, _ in self._files}
         near = [] if variant in known else get_close_matches(variant, known, 3, 0.6)
         return f"did you mean {' or '.join(near)}? else {command}" if near else command
 
-    def _scan(self) -> dict[RunName, tuple[RunFiles, ...]]:
+    def scan_files(self) -> dict[RunName, tuple[RunFiles, ...]]:
         self._files.clear()
         self._unread.clear()
         self._files.update(paths.run_files(self.root, self._unread))
         return self._files
 
-    def _find(self, variant: str, case: str) -> Run:
+    def find_run(self, variant: str, case: str) -> Run:
         if not (paths.is_word(variant) and paths.is_word(case)):
             hint = "for example stage2.B"
             raise ProfkitError(f"{variant!r} at case {case!r}: not a variant and a case", hint)
@@ -269,7 +271,8 @@ class Evidence:
             raise self._unread[0]
         if files is None:
             raise MissingEvidence(
-                f"no run of {variant} at case {case} in {self.root}", self._instead(variant, case)
+                f"no run of {variant} at case {case} in {self.root}",
+                self.suggest_instead(variant, case),
             )
         record, stale = None, False
         if files.record:

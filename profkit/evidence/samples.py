@@ -24,7 +24,7 @@ Array: TypeAlias = NDArray[np.float64]
 
 
 @cache
-def _special() -> Any:
+def import_special() -> Any:
     """Return scipy.special: scipy.stats takes longer to import than a comparison, and to check data."""
     with needing("scipy", "an interval of measured times"):
         from scipy import special
@@ -33,17 +33,17 @@ def _special() -> Any:
 
 def normal_quantile(share: float) -> float:
     """Standard deviations below which this share of a normal distribution lies."""
-    return float(_special().ndtri(share))
+    return float(import_special().ndtri(share))
 
 
 def normal_below(deviations: float) -> float:
     """Share of a normal distribution below so many standard deviations."""
-    return float(_special().ndtr(deviations))
+    return float(import_special().ndtr(deviations))
 
 
 def t_quantile(share: float, dof: float) -> float:
     """As `normal_quantile`, of Student's t with so many degrees of freedom."""
-    return float(_special().stdtrit(dof, share))
+    return float(import_special().stdtrit(dof, share))
 
 
 def average_ranks(x: Array) -> Array:
@@ -82,7 +82,7 @@ def order_p(x: Array) -> float:
     r = float(ranks @ order) / sqrt(power)
     if abs(r) >= 1:
         return 0.0
-    return float(2 * _special().stdtr(n - 2, -abs(r) * sqrt((n - 2) / ((1 + r) * (1 - r)))))
+    return float(2 * import_special().stdtr(n - 2, -abs(r) * sqrt((n - 2) / ((1 + r) * (1 - r)))))
 
 
 def theil_sen_slope(x: Array) -> float:
@@ -103,7 +103,7 @@ def blocks_p(blocks: list[Array]) -> float:
     ends = np.cumsum([b.size for b in blocks])[:-1]
     squares = sum(float(r.sum()) ** 2 / r.size for r in np.split(means[place], ends))
     h = (12 / (n * (n + 1)) * squares - 3 * (n + 1)) / ties
-    return float(_special().chdtrc(len(blocks) - 1, h))
+    return float(import_special().chdtrc(len(blocks) - 1, h))
 
 
 Samples: TypeAlias = Sequence[float] | Array | Sequence[Sequence[float]] | Sequence[Array]
@@ -226,7 +226,7 @@ def summarize_samples(
     groups: list[Array], thresholds: Thresholds, spread: Spread | None = None
 ) -> Sample:
     """The median of one side (the mean of its processes' medians) with its interval."""
-    parts = [_one_process(tuple(g.tolist()), thresholds) for g in groups]
+    parts = [summarize_process(tuple(g.tolist()), thresholds) for g in groups]
     k, level = len(parts), thresholds.level
     centre = float(np.mean([p.interval.median for p in parts]))
     unusable = next((p.unusable for p in parts if p.unusable), None)
@@ -248,7 +248,7 @@ def summarize_samples(
 
 
 @lru_cache(maxsize=256)  # in a ladder one side is compared with its parent and every reference
-def _one_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sample:
+def summarize_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sample:
     x = np.array(samples)
     median, level = float(np.median(x)), thresholds.level
     nothing = Interval(median, nan, nan, level)
@@ -260,7 +260,7 @@ def _one_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sample:
     effective = effective_size(x, thresholds)
     if effective < thresholds.min_samples:
         return Sample(nothing, unusable="autocorrelated")
-    low, high = _bootstrap(x, thresholds)
+    low, high = bootstrap_median(x, thresholds)
     drift, levels = abs(drift_of(x, thresholds)), levels_of(x, thresholds)
     # Which end of a drift is the kernel's time is not known. Half of it would be just the shift of
     # the median, and two drifting samples in ten would still look different.
@@ -282,7 +282,7 @@ def two_sided(level: float, dof: float | None = None) -> float:
     return normal_quantile(tail) if dof is None else t_quantile(tail, dof)
 
 
-def _bootstrap(x: Array, thresholds: Thresholds) -> tuple[float, float]:
+def bootstrap_median(x: Array, thresholds: Thresholds) -> tuple[float, float]:
     """Expanded percentile bootstrap of the median: low and high end.
 
     The percentile interval of n samples has the spread of the sample itself, too narrow by

@@ -115,18 +115,18 @@ def compare_samples(
     if spread is None and taken == "apart":
         spread = Spread(thresholds.process_spread)
     sides = [summarize_samples(side, thresholds, spread) for side in logs]
-    ratio = _ratio(logs, sides, taken, spread, thresholds)
-    speedup = _exp(ratio.interval)
-    answer, reason = _decide(speedup, ratio, within)
+    ratio = estimate_ratio(logs, sides, taken, spread, thresholds)
+    speedup = exponentiate_interval(ratio.interval)
+    answer, reason = decide_answer(speedup, ratio, within)
     return TimeComparison(
         answer=answer,
         reason=reason,
-        sentence=_sentence(answer, reason, speedup, within, groups),
+        sentence=write_sentence(answer, reason, speedup, within, groups),
         speedup=speedup,
         hedges_g=hedges_g(np.concatenate(groups[0]), np.concatenate(groups[1])),
-        p_value=_p_value(ratio.interval),
-        before=_exp(sides[0].interval),
-        after=_exp(sides[1].interval),
+        p_value=compute_p_value(ratio.interval),
+        before=exponentiate_interval(sides[0].interval),
+        after=exponentiate_interval(sides[1].interval),
         within=within,
         effective=ratio.effective,
     )
@@ -143,7 +143,7 @@ def hedges_g(before: Array, after: Array) -> float:
     return float(before.mean() - after.mean()) / sigma * (1 - 3 / (4 * dof - 1))
 
 
-def _rounds(before: list[Array], after: list[Array]) -> list[Array]:
+def pair_rounds(before: list[Array], after: list[Array]) -> list[Array]:
     """The log ratio of each round of interleaved samples, process by process."""
     if [g.size for g in before] != [g.size for g in after]:
         counts = [sum(g.size for g in side) for side in (before, after)]
@@ -154,7 +154,7 @@ def _rounds(before: list[Array], after: list[Array]) -> list[Array]:
     return [b - a for b, a in zip(before, after, strict=True)]
 
 
-def _ratio(
+def estimate_ratio(
     logs: list[list[Array]],
     sides: list[Sample],
     taken: Taken,
@@ -164,18 +164,18 @@ def _ratio(
     """The log of the speed-up, with what so few samples cannot show."""
     fewest = min(sum(g.size for g in side) for side in logs)
     if taken == "interleaved":
-        rounds = _rounds(*logs)
+        rounds = pair_rounds(*logs)
         ratio = summarize_samples(rounds, thresholds, process_spread(rounds))
     else:
-        ratio = _difference(sides[0], sides[1])
+        ratio = subtract_samples(sides[0], sides[1])
         if fewest < thresholds.alone and (spread is None or spread.dof is None):
-            ratio = _widened(ratio, sqrt(2) * thresholds.alone_spread)
+            ratio = widen_interval(ratio, sqrt(2) * thresholds.alone_spread)
     if fewest < thresholds.enough:
-        ratio = _widened(ratio, factor=thresholds.enough / fewest)
+        ratio = widen_interval(ratio, factor=thresholds.enough / fewest)
     return ratio
 
 
-def _difference(before: Sample, after: Sample) -> Sample:
+def subtract_samples(before: Sample, after: Sample) -> Sample:
     """The interval of before - after from the interval of each.
 
     Half-widths add in quadrature, each from the side that it bounds, so that skew is kept
@@ -191,7 +191,7 @@ def _difference(before: Sample, after: Sample) -> Sample:
     return Sample(interval, faults, before.unusable or after.unusable, effective)
 
 
-def _widened(ratio: Sample, sigma: float = 0.0, factor: float = 1.0) -> Sample:
+def widen_interval(ratio: Sample, sigma: float = 0.0, factor: float = 1.0) -> Sample:
     """An interval with what so few samples cannot show: a standard deviation, or a factor."""
     if ratio.unusable:
         return ratio
@@ -203,14 +203,14 @@ def _widened(ratio: Sample, sigma: float = 0.0, factor: float = 1.0) -> Sample:
     return replace(ratio, interval=wider, faults=(*ratio.faults, "unseen"))
 
 
-def _exp(x: Interval) -> Interval:
+def exponentiate_interval(x: Interval) -> Interval:
     """The interval of a logarithm; without ends where it reaches past what any two times differ by."""
     if max(abs(x.low), abs(x.high)) > log(TIMES[1] / TIMES[0]):
         return Interval(exp(x.median), nan, nan, x.level)
     return Interval(exp(x.median), exp(x.low), exp(x.high), x.level)
 
 
-def _decide(speedup: Interval, ratio: Sample, within: float) -> tuple[TimeAnswer, Reason]:
+def decide_answer(speedup: Interval, ratio: Sample, within: float) -> tuple[TimeAnswer, Reason]:
     if ratio.unusable:
         return "cannot tell", ratio.unusable
     if speedup.low >= 1 / (1 + within) and speedup.high <= 1 + within:
@@ -222,7 +222,7 @@ def _decide(speedup: Interval, ratio: Sample, within: float) -> tuple[TimeAnswer
     return "cannot tell", ratio.faults[0] if ratio.faults else "wide"
 
 
-def _p_value(ratio: Interval) -> float:
+def compute_p_value(ratio: Interval) -> float:
     """Two-sided p of no difference: below 1 - level exactly where the interval leaves out 0."""
     if isnan(ratio.low):
         return nan
@@ -248,7 +248,7 @@ _WHY_NOT: dict[Reason, str] = {
 }
 
 
-def _sentence(
+def write_sentence(
     answer: TimeAnswer,
     reason: Reason,
     speedup: Interval,
@@ -275,7 +275,7 @@ def smallest_change(time: TimeComparison) -> float:
     From the interval of the comparison itself, so with everything that widened it; NaN without one,
     or of one that would not see a factor of a million.
     """
-    reach = (_critical(time) + two_sided(2 * POWER - 1)) * max(_sigmas(time))
+    reach = (find_critical(time) + two_sided(2 * POWER - 1)) * max(measure_sigmas(time))
     return exp(reach) - 1 if reach < _BLIND else nan
 
 
@@ -298,15 +298,15 @@ def samples_for(
     return ceil(many)
 
 
-def significant(time: TimeComparison) -> bool:
+def is_significant(time: TimeComparison) -> bool:
     """Whether the speed-up differs from 1 at ALPHA, with everything that widened it."""
-    below, above = _sigmas(time)
+    below, above = measure_sigmas(time)
     distance = log(time.speedup.median)
     sigma = below if distance > 0 else above
-    return abs(distance) > _critical(time) * sigma  # false where there is no interval
+    return abs(distance) > find_critical(time) * sigma  # false where there is no interval
 
 
-def _sigmas(time: TimeComparison) -> tuple[float, float]:
+def measure_sigmas(time: TimeComparison) -> tuple[float, float]:
     """The standard deviation that the interval shows, below and above; NaN without one."""
     median, low, high = time.speedup.median, time.speedup.low, time.speedup.high
     if isnan(low):
@@ -315,7 +315,7 @@ def _sigmas(time: TimeComparison) -> tuple[float, float]:
     return log(median / low) / reach, log(high / median) / reach
 
 
-def _critical(time: TimeComparison) -> float:
+def find_critical(time: TimeComparison) -> float:
     """How many of its standard deviations a difference needs at ALPHA.
 
     The interval is right at its own level, 95 %. Farther out, how wide it is is itself known from

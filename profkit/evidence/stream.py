@@ -92,15 +92,15 @@ Found = tuple[HistoryReport, list[HistoryLaunch]]
 def diagnose_file(path: str) -> Found:
     """The report's row, and one for each of its launches that ncu could finish."""
     part = read_part(path)
-    return _rows(part if isinstance(part, Part) else read_large([path], part.size)[0])
+    return make_rows(part if isinstance(part, Part) else read_large([path], part.size)[0])
 
 
 def died_file(path: str, why: str) -> Found:
     """What is known of a report whose process died: at most its metrics."""
-    return _rows(read_what_is_left(path, why))
+    return make_rows(read_what_is_left(path, why))
 
 
-def _rows(part: Part) -> Found:
+def make_rows(part: Part) -> Found:
     file = part.file
     about = file.status, file.message or None, file.launches, file.ncu_version
     report = HistoryReport(file.path, file.sha256, *about)

@@ -159,7 +159,7 @@ TABLES: dict[str, type] = {
 ORIGINS = ("record", "option", "environment", "source", "log")
 
 
-def certainty(commit: str | None, origin: str | None) -> tuple[int, str]:
+def rank_certainty(commit: str | None, origin: str | None) -> tuple[int, str]:
     """Rank a run's commit: the least is surest."""
     known = commit is not None and origin in ORIGINS
     return ORIGINS.index(origin or "") if known else len(ORIGINS), commit or ""
@@ -240,11 +240,11 @@ def run_row(record: Record, sha256: str, commit: str | None, origin: str | None)
         torch=record.versions.torch,
         session=record.session,
         sm_clock=record.sm_clock,
-        **_times(record),
+        **summarize_times(record),
     )
 
 
-def _times(record: Record) -> dict[str, Any]:
+def summarize_times(record: Record) -> dict[str, Any]:
     """Samples, median and interval; none where the samples are no times."""
     try:
         interval = median_interval(record.warm)

@@ -15,7 +15,7 @@ from math import isnan, nan
 from typing import Literal
 
 from profkit.model.launch import Missing, Row, cache_resident, collected_metrics
-from profkit.records.gpus import exactly
+from profkit.records.gpus import find_exactly
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.compute import TENSOR_TYPES
 
@@ -71,7 +71,7 @@ def _from_attributes(name: str, row: Values, cc: object) -> Ceiling | None:
     if name == "dram" and row.get("peak_dram_device", 0) > 0:
         clock = row.get("dram_clock_max", nan)
         return Ceiling(name, row["peak_dram_device"], clock, "device attributes")
-    gpu = exactly(cc) if name == "fp32" else None
+    gpu = find_exactly(cc) if name == "fp32" else None
     if gpu and gpu.fp32 and "sm_count" in row:
         clock = row.get("sm_clock", row.get("sm_clock_max", nan))
         value = row["sm_count"] * gpu.fp32 * 2 * clock

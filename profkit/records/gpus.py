@@ -30,7 +30,7 @@ class Gpu:
 
 
 @cache
-def table() -> dict[Capability, Gpu]:
+def read_table() -> dict[Capability, Gpu]:
     """Return every row, the oldest first."""
     text = Path(__file__).with_name("gpus.toml").read_text("utf-8")
     rows = {}
@@ -42,33 +42,35 @@ def table() -> dict[Capability, Gpu]:
     return dict(sorted(rows.items()))
 
 
-def exactly(cc: object) -> Gpu | None:
+def find_exactly(cc: object) -> Gpu | None:
     """Return the row of a compute capability as a report names it, such as 9.0."""
-    return next((row for known, row in table().items() if "{}.{}".format(*known) == cc), None)
+    return next((row for known, row in read_table().items() if "{}.{}".format(*known) == cc), None)
 
 
-def of_generation(cc: Capability | None) -> Gpu | None:
+def find_of_generation(cc: Capability | None) -> Gpu | None:
     """Return the row of the nearest compute capability of the same generation that is no newer."""
-    return _nearest({known: row for known, row in table().items() if cc and known[0] == cc[0]}, cc)
+    return find_nearest(
+        {known: row for known, row in read_table().items() if cc and known[0] == cc[0]}, cc
+    )
 
 
-def _nearest(rows: dict[Capability, T], cc: Capability | None) -> T | None:
+def find_nearest(rows: dict[Capability, T], cc: Capability | None) -> T | None:
     return rows.get(max((known for known in rows if cc and known <= cc), default=(0, 0)))
 
 
-def _by_capability(column: str) -> dict[Capability, Any]:
-    rows = {known: getattr(row, column) for known, row in table().items()}
+def read_column(column: str) -> dict[Capability, Any]:
+    rows = {known: getattr(row, column) for known, row in read_table().items()}
     return {known: value for known, value in rows.items() if value is not None}
 
 
-def levels(column: str, cc: Capability | None) -> Levels:
+def find_levels(column: str, cc: Capability | None) -> Levels:
     """Return what the nearest GPU that is no newer gains; without one, what holds on every GPU."""
-    rows = _by_capability(column)
+    rows = read_column(column)
     low, expect, high = zip(*rows.values(), strict=True)
-    return _nearest(rows, cc) or (min(low), min(expect), max(high))
+    return find_nearest(rows, cc) or (min(low), min(expect), max(high))
 
 
-def pinned_rate(cc: Capability | None) -> float:
+def find_pinned_rate(cc: Capability | None) -> float:
     """Bytes a second of a pinned copy to or from the nearest GPU that is no newer; else the least."""
-    rates = _by_capability("pinned")
-    return float(_nearest(rates, cc) or min(rates.values()))
+    rates = read_column("pinned")
+    return float(find_nearest(rates, cc) or min(rates.values()))

@@ -69,17 +69,17 @@ def read_grid(path: Path) -> TimeGrid:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "is not text"
         raise ProfkitError(f"cannot read {path}: {why}") from error
-    head, *rest = list(_documents(path, lines)) or [{}]
+    head, *rest = list(read_documents(path, lines)) or [{}]
     if head.get("schema") != SCHEMA:
         hint = f'its first line has to say "schema": "{SCHEMA}"'
         raise ProfkitError(f"{path} is no file of {SCHEMA}", hint)
-    name, against = _object(head, "gpu").get("name"), head.get("against")
+    name, against = find_object(head, "gpu").get("name"), head.get("against")
     names = [x for x in against if isinstance(x, str)] if isinstance(against, list) else ()
-    cells = tuple(_cell(path, number, document) for number, document in enumerate(rest, 2))
+    cells = tuple(read_cell(path, number, document) for number, document in enumerate(rest, 2))
     return TimeGrid(name if isinstance(name, str) else None, frozenset(names), cells)
 
 
-def _documents(path: Path, lines: list[str]) -> Iterator[JsonObject]:
+def read_documents(path: Path, lines: list[str]) -> Iterator[JsonObject]:
     for number, line in enumerate(lines, 1):
         try:
             document = json.loads(line)
@@ -90,14 +90,14 @@ def _documents(path: Path, lines: list[str]) -> Iterator[JsonObject]:
         yield document
 
 
-def _object(document: JsonObject, key: str) -> JsonObject:
+def find_object(document: JsonObject, key: str) -> JsonObject:
     """Return the object of this key; an empty one where there is none."""
     held = document.get(key)
     return held if isinstance(held, dict) else {}
 
 
-def _cell(path: Path, number: int, document: JsonObject) -> GridCell:
-    at, warm = _object(document, "at"), document.get("warm")
+def read_cell(path: Path, number: int, document: JsonObject) -> GridCell:
+    at, warm = find_object(document, "at"), document.get("warm")
     if not isinstance(warm, dict) or len(at) < _AXES:
         hint = 'it needs "at" with two axes or more, and "warm" with samples by name'
         raise ProfkitError(f"{path}, line {number}: no cell of a grid", hint)
@@ -106,8 +106,8 @@ def _cell(path: Path, number: int, document: JsonObject) -> GridCell:
     return GridCell(
         at={n: x if isinstance(x, int | float) else str(x) for n, x in at.items()},
         warm={n: tuple(s for s in x if _is_positive(s)) for n, x in lists.items()},
-        ran={n: str(x) for n, x in _object(document, "ran").items()},
-        looked={n: x for n, x in _object(document, "looked").items() if _is_positive(x)},
+        ran={n: str(x) for n, x in find_object(document, "ran").items()},
+        looked={n: x for n, x in find_object(document, "looked").items() if _is_positive(x)},
         operations=float(operations) if _is_positive(operations) else nan,
         moved=float(moved) if _is_positive(moved) else nan,
     )

@@ -73,11 +73,11 @@ def words(value: str) -> tuple[str, ...]:
     return tuple(w for w in re.split(r"[,\s]+", value) if w and w not in ("-", "–", "none"))
 
 
-def _first(value: str) -> str | None:
+def find_first_word(value: str) -> str | None:
     return next(iter(words(value)), None)
 
 
-def _text(value: str) -> str | None:
+def read_text_value(value: str) -> str | None:
     return value or None
 
 
@@ -88,7 +88,7 @@ class Header:
     # as written. Each known one is an attribute too, read: fixes-not is `fixes_not`
     keys: Mapping[str, str] = field(default_factory=dict)
 
-    after = Key("the variant that this one changes, by id", _first, "recorded")
+    after = Key("the variant that this one changes, by id", find_first_word, "recorded")
     fixes = Key("rules that fire for `after` and are clear for this one", words, "recorded")
     fixes_not = Key(
         "rules that this variant was meant to clear and provably does not", words, "recorded"
@@ -99,9 +99,13 @@ class Header:
         "recorded",
     )
     moves_not = Key("what they were to do and provably do not", words, "recorded")
-    case = Key("the case that fixes and moves speak of; without it, every case", _text, "recorded")
+    case = Key(
+        "the case that fixes and moves speak of; without it, every case",
+        read_text_value,
+        "recorded",
+    )
     flags = Key("further nvcc flags", str.split)
-    arch = Key("80+ (that or newer), 90a (exactly that), or a list: 80,89", _text)
+    arch = Key("80+ (that or newer), 90a (exactly that), or a list: 80,89", read_text_value)
     tune = Key("tunable macros and their values: BLOCK_M=16,32,64 STAGES=2,3", str, "prose")
     where = Key("what tunables must satisfy: BLOCK_M % (16 * WARPS) == 0, STAGES > 1", str, "prose")
     takes = Key(
@@ -120,25 +124,34 @@ class Header:
         "prose",
     )
     budget = Key("what ptxas may use at most: regs=128 smem=64K spills=0 stack=0", str, "prose")
-    inputs = Key("the grid that the inputs are on, for formats narrower than fp16: e4m3", _text)
+    inputs = Key(
+        "the grid that the inputs are on, for formats narrower than fp16: e4m3", read_text_value
+    )
     twin = Key(
-        "what differs from it in one thing only: a variant, or `yes` for -DPROFKIT_TWIN", _text
+        "what differs from it in one thing only: a variant, or `yes` for -DPROFKIT_TWIN",
+        read_text_value,
     )
     output = Key(
         "what a kernel without a reference must give: finite, or as its fixed copy: same, close",
-        _text,
+        read_text_value,
     )
     also = Key("rules that must fire on it too, with its cause", words, "prose")
-    tolerance = Key("how close a kernel and its fixed copy must be, in norm", _text)
-    relieves = Key("what the fixed copy does instead", _text, "prose")
-    bound = Key("what this kernel is bound by, where that is known by construction", _text, "prose")
-    limiter = Key("the limiter that goes with the bound", _text, "prose")
-    cause = Key("the rule that must be named first on it", _text, "prose")
+    tolerance = Key("how close a kernel and its fixed copy must be, in norm", read_text_value)
+    relieves = Key("what the fixed copy does instead", read_text_value, "prose")
+    bound = Key(
+        "what this kernel is bound by, where that is known by construction",
+        read_text_value,
+        "prose",
+    )
+    limiter = Key("the limiter that goes with the bound", read_text_value, "prose")
+    cause = Key("the rule that must be named first on it", read_text_value, "prose")
     declares = Key(
         "what the workload needs, as metric=number: declared_bytes=1073741824", str.split
     )
     caught_by = Key(
-        "the check that must catch it, for kernels that are wrong on purpose", _text, "prose"
+        "the check that must catch it, for kernels that are wrong on purpose",
+        read_text_value,
+        "prose",
     )
 
     def to_json(self) -> dict[str, Any] | None:
@@ -177,7 +190,7 @@ def parse_header(source: str, name: str) -> Header:
     if not comment:
         hint = "begin the file with a comment of at most 64 KB: its first line is the title"
         raise ProfkitError(f"{name} has no header", hint)
-    return parse_lines(_comment_lines(comment), name)
+    return parse_lines(split_comment(comment), name)
 
 
 def parse_lines(comment: Sequence[str], name: str) -> Header:
@@ -190,7 +203,7 @@ def parse_lines(comment: Sequence[str], name: str) -> Header:
     text: list[str] = []
     keys: dict[str, str] = {}
     for line in lines[1:]:
-        pairs = _pairs(line, name)
+        pairs = find_pairs(line, name)
         for key, value in pairs:
             keys[key] = f"{keys[key]} {value}".strip() if key in keys else value
         if not pairs:
@@ -198,13 +211,13 @@ def parse_lines(comment: Sequence[str], name: str) -> Header:
     return Header(lines[0].strip(), "\n".join(text).strip(), keys)
 
 
-def _comment_lines(match: re.Match[str]) -> list[str]:
+def split_comment(match: re.Match[str]) -> list[str]:
     if match["block"] is not None:
         return [re.sub(r"^\s*\*(?=\s|$)", "", line) for line in match["block"].splitlines()]
     return [re.sub(r"^\s*//", "", line) for line in match["lines"].splitlines()]
 
 
-def _pairs(line: str, name: str) -> list[tuple[str, str]]:
+def find_pairs(line: str, name: str) -> list[tuple[str, str]]:
     first = _KEY.match(line)
     if not first:
         return []
@@ -250,7 +263,7 @@ def read_tunables(value: str, name: str) -> dict[str, tuple[str, ...]]:
     return tunables
 
 
-def combinations(tunables: Mapping[str, tuple[str, ...]]) -> list[dict[str, str]]:
+def list_combinations(tunables: Mapping[str, tuple[str, ...]]) -> list[dict[str, str]]:
     """Every choice of one value per macro, the defaults first."""
     return [dict(zip(tunables, values, strict=True)) for values in product(*tunables.values())]
 
@@ -300,7 +313,7 @@ def code_hash(path: Path, keys: Mapping[str, str] | None = None) -> str:
     """
     decides = {k: v.split() for k, v in sorted((keys or {}).items()) if k not in SPEAKS}
     digest = hashlib.sha256(repr(decides).encode() if decides else b"")
-    for file in _files(resolve_path(path), set()):
+    for file in walk_included_files(resolve_path(path), set()):
         digest.update(b"%d:" % len(file[1]) + file[1])
     return digest.hexdigest()
 
@@ -308,7 +321,7 @@ def code_hash(path: Path, keys: Mapping[str, str] | None = None) -> str:
 def text_hash(path: Path) -> str:
     """sha256 of the same files to the letter: line tables follow comments and layout too."""
     digest = hashlib.sha256()
-    for text, *_ in _files(resolve_path(path), set()):
+    for text, *_ in walk_included_files(resolve_path(path), set()):
         digest.update(b"%d:" % len(text) + text)
     return digest.hexdigest()
 
@@ -319,10 +332,10 @@ def without_comments(text: str) -> str:
     A preprocessor directive ends with its line, so that end stays.
     """
     text = _COMMENT.sub(lambda m: " " if m["comment"] else m[0], text.replace("\r\n", "\n"))
-    return "\n".join(_tokens(text.replace("\\\n", " ")))
+    return "\n".join(split_tokens(text.replace("\\\n", " ")))
 
 
-def _tokens(text: str) -> Iterator[str]:
+def split_tokens(text: str) -> Iterator[str]:
     fresh, directive = True, False  # nothing yet on this line; in a directive
     for token in _TOKEN.finditer(text):
         if token["line"]:
@@ -336,7 +349,7 @@ def _tokens(text: str) -> Iterator[str]:
             yield _FOLDERS.sub('"', token[0]) if directive else token[0]
 
 
-def _files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, bytes]]:
+def walk_included_files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, bytes]]:
     """The text and the code of a file and of all that it includes with quotes, each once."""
     waiting = [file]
     while waiting:
@@ -346,7 +359,7 @@ def _files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, bytes]]:
             continue
         seen.add(file)
         try:
-            text, bare, includes = _content(file, state.st_mtime_ns, state.st_size)
+            text, bare, includes = read_content(file, state.st_mtime_ns, state.st_size)
         except OSError as error:
             raise ProfkitError(f"{file}: {error.strerror}", "a kernel's source is text") from error
         yield text, bare
@@ -354,7 +367,7 @@ def _files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, bytes]]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _content(file: Path, _mtime: int, _size: int) -> tuple[bytes, bytes, tuple[Path, ...]]:
+def read_content(file: Path, _mtime: int, _size: int) -> tuple[bytes, bytes, tuple[Path, ...]]:
     text = read_bytes(file)
     decoded = text.decode("utf-8", "replace")
     bare = _COMMENT.sub(lambda m: " " if m["comment"] else m[0], decoded)

@@ -49,13 +49,13 @@ def expand(patterns: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
     """
     if isinstance(patterns, str | Path):
         patterns = [patterns]
-    paths = list(chain.from_iterable(_one(str(pattern)) for pattern in patterns))
+    paths = list(chain.from_iterable(expand_pattern(str(pattern)) for pattern in patterns))
     if not paths:
         raise ProfkitError("no report was named", "give a .ncu-rep file, a folder or a glob")
     return tuple(dict.fromkeys(paths))
 
 
-def _one(pattern: str) -> list[str]:
+def expand_pattern(pattern: str) -> list[str]:
     path = expand_home(pattern)
     try:
         state = look_at(path)
@@ -137,7 +137,7 @@ def kind_of(path: str | Path) -> str | None:
             head = file.read(_HEAD)
     except (OSError, ProfkitError):
         return None
-    text = _unpacked(head) if head.startswith(b"\x1f\x8b") else head
+    text = unpack_head(head) if head.startswith(b"\x1f\x8b") else head
     is_json = text.lstrip()[:1] in (b"{", b"[")
     tests = {
         "empty": not head,
@@ -152,7 +152,7 @@ def kind_of(path: str | Path) -> str | None:
     return next((kind for kind, holds in tests.items() if holds), None)
 
 
-def _unpacked(head: bytes) -> bytes:
+def unpack_head(head: bytes) -> bytes:
     try:
         return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, _HEAD)
     except zlib.error:
@@ -198,7 +198,7 @@ def run_files(
     found: list[ProfkitError] = []
     stems: dict[RunName, set[Path]] = {}
     for path, depth in _list_candidates(root, found):
-        name = _name(path, depth)
+        name = read_name(path, depth)
         if name is not None:
             stems.setdefault(name, set()).add(path.with_suffix(""))
     runs: dict[RunName, tuple[RunFiles, ...]] = {}
@@ -266,7 +266,7 @@ def _list_candidates(root: Path, problems: list[ProfkitError]) -> Iterator[tuple
         folders = sorted(below, key=is_link)  # a run has its own name before that of a link
 
 
-def _name(path: Path, depth: int) -> RunName | None:
+def read_name(path: Path, depth: int) -> RunName | None:
     """Return variant and case of a file, None where it is not a run's."""
     variant, dot, case = path.stem.rpartition(".")
     if not dot:

@@ -23,7 +23,7 @@ from profkit.diagnosis.launches import LINES, Judged, judged_rows, with_known_li
 from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.evidence import counters as changes
-from profkit.evidence.ladder import Ladder, of_runs
+from profkit.evidence.ladder import Ladder, build_ladder_of_runs
 from profkit.evidence.noise import HistoryStep
 from profkit.evidence.runs import Run
 from profkit.files import is_file
@@ -233,7 +233,7 @@ def _ladders(runs: Iterable[Run]) -> tuple[list[tuple[Ladder, list[Block]]], lis
         if run.case:
             cases.setdefault(run.case, []).append(run)
     try:
-        built = [of_runs(of_case, case) for case, of_case in sorted(cases.items())]
+        built = [build_ladder_of_runs(of_case, case) for case, of_case in sorted(cases.items())]
         return [(ladder, list(ladder_steps(ladder))) for ladder in built if ladder.steps], []
     except ProfkitError as error:
         return [], [f"no ladder: {error.message} ({error.hint})"]

@@ -13,18 +13,18 @@ from profkit.diagnosis.verdict import judge_launch
 from profkit.evidence.compare import (
     Policy,
     RunComparison,
-    closing,
     compare_runs,
     how_taken,
     is_worse,
-    match,
+    list_exit_reasons,
+    match_launches,
 )
 from profkit.evidence.counters import (
     SecondsChange,
-    finding_changes,
-    launch_change,
-    moved,
-    moved_by,
+    compare_findings,
+    compare_launches,
+    list_moved,
+    measure_move,
 )
 from profkit.evidence.runs import Run, pair
 from profkit.records.parts import RecordedGpu, Resources
@@ -114,7 +114,7 @@ def test_free_clocks_are_noted_not_refused():
 def test_metrics_move_in_their_unit():
     found = {
         m.metric: m
-        for m in moved(
+        for m in list_moved(
             row(l2_hit=0.80, instructions=100.0, dram_busy=0.100, shared_wavefronts=0.0),
             row(l2_hit=0.92, instructions=50.0, dram_busy=0.105, shared_wavefronts=8.0),
         )
@@ -141,7 +141,7 @@ def test_metrics_move_in_their_unit():
     ],
 )
 def test_a_doubling_weighs_as_much_as_25_points(unit, before, after, weight):
-    assert moved_by("m", unit, before, after).weight == weight
+    assert measure_move("m", unit, before, after).weight == weight
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_doubling_weighs_as_much_as_25_points(unit, before, after, weight):
     ],
 )
 def test_a_point_of_a_share_and_two_per_cent_of_a_count_are_a_change(metric, before, after, shown):
-    assert bool(moved(row(**{metric: before}), row(**{metric: after}))) is shown
+    assert bool(list_moved(row(**{metric: before}), row(**{metric: after}))) is shown
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_more_is_worse_but_of_blocks_and_of_nothing_nothing_is_known(name, befor
 
 def test_what_one_side_does_not_have_has_not_moved():
     before, after = row(l2_hit=0.8), row(tensor_busy=0.5)
-    found = launch_change(before, after, (judge_launch(before), judge_launch(after)))
+    found = compare_launches(before, after, (judge_launch(before), judge_launch(after)))
     assert found.only_before == ("l2_hit",)
     assert found.only_after == ("tensor_busy",)
     assert found.moved == ()
@@ -299,14 +299,14 @@ def test_findings_come_by_what_became_of_them_and_the_dearest_first():
         clear = [Finding(rule, "clear", "") for rule in "abcd" if rule not in gains]
         return Diagnosis("latency", None, "", (*fires, *clear), ())
 
-    found = finding_changes(diagnosis(a=None, b=1.5, d=2.0), diagnosis(c=1.1, d=2.0))
+    found = compare_findings(diagnosis(a=None, b=1.5, d=2.0), diagnosis(c=1.1, d=2.0))
     assert [(f.rule, f.what) for f in found] == [
         ("b", "gone"),
         ("a", "gone"),
         ("c", "new"),
         ("d", "stays"),
     ]
-    dearer = finding_changes(diagnosis(a=2.0, b=None), diagnosis(a=2.0 * 1.5, b=1.5))
+    dearer = compare_findings(diagnosis(a=2.0, b=None), diagnosis(a=2.0 * 1.5, b=1.5))
     assert [f.what for f in dearer] == ["changed", "changed"]
 
 
@@ -332,12 +332,12 @@ def test_launches_match_by_name_and_order():
         rows = [row(None, None, kernel=k, launch=i) for i, k in enumerate(kernels)]
         return Run("x", None, None, frame(*rows))
 
-    pairs, left = match(bare("a", "b", "a"), bare("b", "a", "c"))
+    pairs, left = match_launches(bare("a", "b", "a"), bare("b", "a", "c"))
     assert [(b["launch"], a["launch"]) for b, a in pairs] == [(0, 1), (1, 0)]
     assert left == ("a", "c")
     # Of several foreign kernels none is taken for another; one on each side is what was asked for.
-    assert match(bare("a"), bare("y", "z")) == ([], ("a", "y", "z"))
-    pairs, left = match(bare("a"), bare("y"))
+    assert match_launches(bare("a"), bare("y", "z")) == ([], ("a", "y", "z"))
+    pairs, left = match_launches(bare("a"), bare("y"))
     assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("a", "y")]
     assert left == ()
     assert (
@@ -350,7 +350,7 @@ def test_launches_match_by_name_and_order():
 def test_launches_of_variants_match_in_order_whatever_their_names():
     one = run(launches=[row(kernel="qk"), row(kernel="pv")])
     other = run("stage2", launches=[row("stage2", kernel="first"), row("stage2", kernel="second")])
-    pairs, left = match(one, other)
+    pairs, left = match_launches(one, other)
     assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("qk", "first"), ("pv", "second")]
     assert left == ()
 
@@ -422,11 +422,13 @@ EVERY = ("slower", "finding", "resource")
 def test_what_closes_a_gate_on_comparisons_and_with_which_status():
     """1 where AFTER is bad as asked, or wrong; 2 where nothing could be said; each with its reason."""
     held = slow()
-    assert closing([held], EVERY) == [(1, f"stage2.B: {held.time.sentence}")]
-    assert closing([held], ("finding", "resource")) == [], "nobody asked"
+    assert list_exit_reasons([held], EVERY) == [(1, f"stage2.B: {held.time.sentence}")]
+    assert list_exit_reasons([held], ("finding", "resource")) == [], "nobody asked"
     more = slow(resources=takes(96, 40960))
-    assert closing([more], ("resource",)) == [(1, "stage2.B: more registers, shared_dynamic")]
-    assert [status for status, _ in closing([more, held], EVERY)] == [1, 1, 1]
+    assert list_exit_reasons([more], ("resource",)) == [
+        (1, "stage2.B: more registers, shared_dynamic")
+    ]
+    assert [status for status, _ in list_exit_reasons([more, held], EVERY)] == [1, 1, 1]
     less = compare_runs(
         run(),
         run(
@@ -436,26 +438,26 @@ def test_what_closes_a_gate_on_comparisons_and_with_which_status():
             ),
         ),
     )
-    assert closing([less], EVERY) == []
+    assert list_exit_reasons([less], EVERY) == []
     found = compare_runs(rule_run("stage1", False), rule_run("stage2", True))
-    ((status, said),) = closing([found], ("finding",))
+    ((status, said),) = list_exit_reasons([found], ("finding",))
     assert (status, said.startswith("stage2.B: new finding ")) == (1, True)
     assert "long-scoreboard" in said
     gone = compare_runs(rule_run("stage1", True), rule_run("stage2", False))
-    assert "long-scoreboard" not in str(closing([gone], ("finding",)))
+    assert "long-scoreboard" not in str(list_exit_reasons([gone], ("finding",)))
 
 
 def test_what_could_not_be_compared_closes_a_gate_unasked():
     wrong = compare_runs(run(), run("stage2", correct=False, max_abs=2.5))
-    assert closing([wrong], ()) == [
+    assert list_exit_reasons([wrong], ()) == [
         (1, "stage2.B: stage2.B gives wrong results (largest error 2.5)")
     ]
     raced = compare_runs(run(), run("stage2", sanitizers={"racecheck": "2 errors"}))
-    assert closing([raced], ()) == [(1, "stage2.B: stage2.B: racecheck found errors")]
+    assert list_exit_reasons([raced], ()) == [(1, "stage2.B: stage2.B: racecheck found errors")]
     before = compare_runs(run(correct=False), run("stage2"))
-    assert closing([before], EVERY) == [(2, "stage2.B: stage1.B gives wrong results")]
+    assert list_exit_reasons([before], EVERY) == [(2, "stage2.B: stage1.B gives wrong results")]
     other = compare_runs(run(), run("stage2", gpu="NVIDIA L4", clock_control="base"))
-    assert closing([other], EVERY) == [
+    assert list_exit_reasons([other], EVERY) == [
         (
             2,
             "stage2.B: GPUs differ: NVIDIA H200 and NVIDIA L4; "
@@ -463,9 +465,9 @@ def test_what_could_not_be_compared_closes_a_gate_unasked():
         ),
     ]
     few = compare_runs(run(), run("stage2", warm=samples(n=3)))
-    assert closing([few], ()) == [(2, f"stage2.B: {few.time.sentence}")]
+    assert list_exit_reasons([few], ()) == [(2, f"stage2.B: {few.time.sentence}")]
     none = compare_runs(run(), run("stage2", warm=(float("nan"),) * 9))
-    assert closing([none], ()) == [(2, f"stage2.B: {none.time_note}")]
+    assert list_exit_reasons([none], ()) == [(2, f"stage2.B: {none.time_note}")]
 
 
 def test_what_nobody_timed_is_harmless_beside_what_was():
@@ -475,7 +477,7 @@ def test_what_nobody_timed_is_harmless_beside_what_was():
     timed = compare_runs(run(), run("stage4", warm=samples(seed=1)))
 
     def statuses(*changes: RunComparison, asked=("slower",)) -> list[int]:
-        return [status for status, _ in closing(changes, asked)]
+        return [status for status, _ in list_exit_reasons(changes, asked)]
 
     assert statuses(same) == [0]
     assert statuses(other) == [2], "a gate on it was not tried"
@@ -483,7 +485,7 @@ def test_what_nobody_timed_is_harmless_beside_what_was():
     assert statuses(other, same) == [0, 0]
     assert statuses(lost, timed) == [2]
     assert statuses(same, other, lost, asked=("finding", "resource")) == []
-    assert closing([lost], ("slower",)) == [(2, f"stage3.B: {lost.time_note}")]
+    assert list_exit_reasons([lost], ("slower",)) == [(2, f"stage3.B: {lost.time_note}")]
 
 
 @pytest.mark.parametrize(
@@ -509,9 +511,9 @@ def test_what_became_of_a_finding(was, now, what):
         Diagnosis("latency", None, "", (Finding("a", status, "", gain),), ())
         for status, gain in (was, now)
     ]
-    assert [f.what for f in finding_changes(*sides)] == ([what] if what else [])
+    assert [f.what for f in compare_findings(*sides)] == ([what] if what else [])
     none = Diagnosis("latency", None, "", (), ())
-    assert finding_changes(sides[0], none) == finding_changes(none, sides[1]) == ()
+    assert compare_findings(sides[0], none) == compare_findings(none, sides[1]) == ()
 
 
 @pytest.mark.parametrize(
@@ -530,19 +532,19 @@ def test_what_became_of_a_finding(was, now, what):
     ],
 )
 def test_a_change_at_its_border_and_facts_that_are_not_the_kernel_s(metric, before, after, shown):
-    assert bool(moved(row(**{metric: before}), row(**{metric: after}))) is shown
+    assert bool(list_moved(row(**{metric: before}), row(**{metric: after}))) is shown
 
 
 def test_what_moved_farthest_comes_first():
     before = row(l2_hit=0.5, instructions=100.0, dram_busy=0.2, shared_wavefronts=0.0)
     after = row(l2_hit=0.6, instructions=10.0, dram_busy=0.6, shared_wavefronts=1.0)
-    assert [m.metric for m in moved(before, after)] == [
+    assert [m.metric for m in list_moved(before, after)] == [
         "shared_wavefronts",
         "instructions",
         "dram_busy",
         "l2_hit",
     ]
-    assert moved_by("m", "byte", 0.0, 4.0).factor == float("inf")
+    assert measure_move("m", "byte", 0.0, 4.0).factor == float("inf")
 
 
 @pytest.mark.parametrize(
@@ -591,14 +593,14 @@ def test_one_launch_of_several_stands_for_a_variant_whose_kernels_have_other_nam
     """The longest of each side; the others are left over, in order."""
     before = run(launches=[row(kernel="a", time=1e-5), row(kernel="b", time=9e-5)])
     after = run("stage2", launches=[row("stage2", kernel="c", time=3e-5)])
-    pairs, left = match(before, after)
+    pairs, left = match_launches(before, after)
     assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("b", "c")]
     assert left == ("a",)
     three = run("stage2", launches=[row("stage2", kernel=k) for k in ("b", "b", "z")])
-    pairs, left = match(before, three)
+    pairs, left = match_launches(before, three)
     assert [(b["kernel"], a["kernel"]) for b, a in pairs] == [("b", "b")]
     assert left == ("a", "b", "z")
-    assert match(before, run("stage2", launches=[])) == ([], ("a", "b"))
+    assert match_launches(before, run("stage2", launches=[])) == ([], ("a", "b"))
 
 
 def test_a_resource_is_the_record_s_and_else_the_report_s():
@@ -651,12 +653,12 @@ def test_launches_of_reports_match_by_their_marks_and_those_of_variants_do_not()
 
     sides = [[("qk", "k"), ("pv", "k")], [("pv", "k"), ("qk", "k"), ("z", "k")]]
     reports = [Run("x", None, None, frame(*marked(None, *side))) for side in sides]
-    pairs, left = match(*reports)
+    pairs, left = match_launches(*reports)
     assert [(b["nvtx"], a["nvtx"]) for b, a in pairs] == [("qk", "qk"), ("pv", "pv")]
     assert left == ("k",)
     one = run(launches=marked("stage1", ("stage1", "a"), ("stage1", "b")))
     two = run("stage2", launches=marked("stage2", ("stage2", "b")))
-    assert [(b["kernel"], a["kernel"]) for b, a in match(one, two)[0]] == [("b", "b")]
+    assert [(b["kernel"], a["kernel"]) for b, a in match_launches(one, two)[0]] == [("b", "b")]
 
 
 def test_what_is_damaged_in_a_record_is_named():

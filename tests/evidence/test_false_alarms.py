@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from profkit.evidence import stats
 from profkit.evidence.history import History
-from profkit.evidence.noise import process_spreads, spread_for
+from profkit.evidence.noise import estimate_spreads, spread_for
 from profkit.evidence.stats import (
     PROCESS_SPREAD,
     Taken,
     TimeComparison,
     compare_samples,
-    significant,
+    is_significant,
 )
 from profkit.evidence.tables import HistoryTwin
 from profkit.records.paths import HISTORY, run_files
@@ -130,7 +130,7 @@ def scenarios(pool: list[Array]) -> list[Scenario]:
 
 def closed(time: TimeComparison) -> bool:
     """Whether a gate sees a difference."""
-    return time.answer in ("faster", "slower") and significant(time)
+    return time.answer in ("faster", "slower") and is_significant(time)
 
 
 def alarms(scenario: Scenario, n: int, runs: int, rng: np.random.Generator) -> int:
@@ -153,7 +153,7 @@ def real(
         "interleaved",
         [compare_samples(*sides, taken="interleaved", thresholds=stats.GATE) for sides in turns],
     )
-    spreads = process_spreads((), twins)
+    spreads = estimate_spreads((), twins)
     kernels: dict[tuple[str | None, ...], list[HistoryTwin]] = {}
     for twin in twins:
         kernels.setdefault((twin.gpu_uuid, twin.sass, twin.case), []).append(twin)
@@ -190,7 +190,7 @@ def test_a_change_of_two_percent_is_seen_in_turns(twins: list[HistoryTwin]) -> N
     """98.9 % of 270 with 30 rounds, all with 60."""
     for n, least in ((30, 0.97), (60, 0.99)):
         found = dict(real(twins, n, 1.02))["interleaved"]
-        assert sum(map(significant, found)) / len(found) >= least
+        assert sum(map(is_significant, found)) / len(found) >= least
 
 
 @pytest.mark.slow

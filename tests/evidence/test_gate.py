@@ -19,8 +19,8 @@ from profkit.evidence.stats import (
     GATE,
     GATE_ROUNDS,
     compare_samples,
+    is_significant,
     samples_for,
-    significant,
     smallest_change,
 )
 from profkit.records.header import Header
@@ -527,7 +527,7 @@ def test_the_smallest_change_is_seen_as_often_as_it_says() -> None:
         assert 0.001 < smallest < 0.05
         more = after * (1 + smallest)
         later = compare_samples(before, more, taken="interleaved", thresholds=quick)
-        seen.append(significant(later))
+        seen.append(is_significant(later))
     assert sum(seen) / len(seen) >= 0.95
     assert isnan(smallest_change(compare_samples([1.0], [1.0])))
 
@@ -552,7 +552,7 @@ def test_noise_that_hangs_together_unshared_raises_no_alarm() -> None:
             sides.append(1 + x)
         thresholds = replace(GATE, resamples=200)
         time = compare_samples(*sides, taken="interleaved", thresholds=thresholds)
-        alarms += significant(time) and time.answer in ("faster", "slower")
+        alarms += is_significant(time) and time.answer in ("faster", "slower")
     assert alarms <= 1, "2 of 4,000 were counted"
 
 

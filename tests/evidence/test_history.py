@@ -22,8 +22,8 @@ from profkit.errors import ProfkitError
 from profkit.evidence.history import History, add_artifacts, query
 from profkit.evidence.noise import (
     KnownSpreads,
-    machine_noise,
-    process_spreads,
+    estimate_spreads,
+    measure_noise,
     spread_for,
     steps,
 )
@@ -33,8 +33,8 @@ from profkit.evidence.tables import (
     HistoryLaunch,
     HistoryRun,
     HistoryTwin,
-    certainty,
     launch_rows,
+    rank_certainty,
     run_row,
     schema_rows,
     table_columns,
@@ -263,14 +263,14 @@ def test_a_shallow_clone_says_that_it_is_one(tmp_path: Path) -> None:
 def test_the_spread_of_a_machine_comes_from_what_it_measured_twice() -> None:
     medians = (1.0e-5, 1.03e-5, 0.97e-5, 1.0e-5)
     runs = [row(m, i, i + 1) for i, m in enumerate(medians)]
-    spread = process_spreads(runs)["GPU-1"]
+    spread = estimate_spreads(runs)["GPU-1"]
     assert (spread.sigma, spread.dof) == (pytest.approx(0.0245, abs=0.003), 3)
-    assert process_spreads(runs[:2]) == {}, "one difference is no spread"
-    assert process_spreads([replace(r, sass=None) for r in runs]) == {}
+    assert estimate_spreads(runs[:2]) == {}, "one difference is no spread"
+    assert estimate_spreads([replace(r, sass=None) for r in runs]) == {}
     later = [row(1e-5, 8, 8, sass="x"), row(0.93e-5, 9, 9, sass="y")]
     quiet = [replace(r, median=1e-5 + i * 1e-9) for i, r in enumerate(runs * 5)]
     quiet = [replace(r, session=f"q{i}") for i, r in enumerate(quiet)]
-    assert steps(later, process_spreads(quiet))[1].answer == "faster"
+    assert steps(later, estimate_spreads(quiet))[1].answer == "faster"
     assert steps(later)[1].answer == "cannot tell", "3 % assumed"
     assert steps([*runs, *later])[-1].answer == "cannot tell", "2.5 % measured"
 
@@ -299,19 +299,19 @@ def test_the_spread_of_a_machine_comes_from_its_a_a_runs(tmp_path: Path) -> None
     kept.append(twins[8:])
     found, problems = kept.twins()
     assert (len(found), problems) == (20, []), "each once"
-    spread = process_spreads((), found)["GPU-1"]
+    spread = estimate_spreads((), found)["GPU-1"]
     assert (spread.sigma, spread.dof) == (pytest.approx(0.0103, abs=0.0005), 19)
     assert spread_for(spread) / spread.sigma == pytest.approx(1.18, abs=0.01)
     assert spread_for(Spread(0.01, 3)) == pytest.approx(0.0393, abs=1e-3)
     quiet = [twin(f"q{i}", 1e-5, 1e-5, made=f"2026-11-22T1{i}:00:00+00:00") for i in range(9)]
-    assert process_spreads((), quiet)["GPU-1"].sigma == 0.0025, "one sitting is no week"
+    assert estimate_spreads((), quiet)["GPU-1"].sigma == 0.0025, "one sitting is no week"
     days = [replace(t, made=f"2026-11-0{i + 1}T10:00:00+00:00") for i, t in enumerate(quiet)]
-    assert process_spreads((), days)["GPU-1"].sigma < 0.001
-    (noise,) = machine_noise(found)
+    assert estimate_spreads((), days)["GPU-1"].sigma < 0.001
+    (noise,) = measure_noise(found)
     assert (noise.processes, noise.pairs, noise.rounds) == (20, 20, 60)
     assert noise.within == pytest.approx(0.01, abs=0.001)
     assert noise.gate_alarms == 20, "1 % apart in one process is no noise of a per mille"
-    assert machine_noise([twin(f"t{i}", 1e-5, 1e-5) for i in range(20)])[0].gate_alarms == 0
+    assert measure_noise([twin(f"t{i}", 1e-5, 1e-5) for i in range(20)])[0].gate_alarms == 0
     assert json.loads(json.dumps(json_safe(noise), allow_nan=False))["gate_alarms"] == 20
 
 
@@ -572,8 +572,12 @@ def test_of_two_commits_of_one_record_the_surer_counts(tmp_path: Path, swapped: 
     assert [(r.commit, r.commit_from) for r in kept.runs()[0]] == surest
     asked = query(kept, "SELECT commit, commit_from FROM runs ORDER BY record")[0]
     assert [tuple(x) for x in asked.itertuples(index=False)] == surest
-    assert certainty(None, "record") == certainty("", "of tomorrow") == certainty(None, None)
-    assert certainty("a", "log") < certainty("a", "of tomorrow")
+    assert (
+        rank_certainty(None, "record")
+        == rank_certainty("", "of tomorrow")
+        == rank_certainty(None, None)
+    )
+    assert rank_certainty("a", "log") < rank_certainty("a", "of tomorrow")
 
 
 def test_a_row_has_what_its_record_says_and_null_for_the_rest() -> None:
@@ -669,19 +673,19 @@ def test_processes_of_one_sitting_differ_by_less_than_those_of_two_days(hours, l
     dates = [first, first, first + timedelta(hours=hours)]
     runs = [row(1e-5 * (1 + i * 1e-4), i, i + 1, made=d.isoformat()) for i, d in enumerate(dates)]
     runs = [replace(r, median=1e-5 * (1 + i * 1e-4)) for i, r in enumerate(runs)]
-    spread = process_spreads(runs)["GPU-1"]
+    spread = estimate_spreads(runs)["GPU-1"]
     assert spread.dof == 2
     assert spread.sigma == (0.0025 if least else pytest.approx(1e-4, rel=0.01))
-    assert process_spreads(runs, sitting=0.0)["GPU-1"].sigma == pytest.approx(1e-4, rel=0.01)
+    assert estimate_spreads(runs, sitting=0.0)["GPU-1"].sigma == pytest.approx(1e-4, rel=0.01)
     wide = [replace(r, median=1e-5 * (1 + i * 0.1)) for i, r in enumerate(runs)]
-    assert process_spreads(wide)["GPU-1"].sigma > 0.09, "what was measured, where it is more"
+    assert estimate_spreads(wide)["GPU-1"].sigma > 0.09, "what was measured, where it is more"
     undated = [replace(r, made="some day") for r in runs]
-    assert process_spreads(undated)["GPU-1"].sigma == 0.0025, "when is not known: one sitting"
+    assert estimate_spreads(undated)["GPU-1"].sigma == 0.0025, "when is not known: one sitting"
 
 
 def test_only_one_machine_code_at_one_case_on_one_gpu_shows_what_processes_differ_by() -> None:
     runs = [row(m, i, i + 1) for i, m in enumerate((1.0e-5, 1.1e-5, 0.9e-5))]
-    assert process_spreads(runs)["GPU-1"].dof == 2
+    assert estimate_spreads(runs)["GPU-1"].dof == 2
     for facts in (
         {"case": "C"},
         {"sass": "other"},
@@ -691,9 +695,9 @@ def test_only_one_machine_code_at_one_case_on_one_gpu_shows_what_processes_diffe
         {"session": runs[0].session},
         {"median": None},
     ):
-        assert process_spreads([*runs[:2], replace(runs[2], **facts)]) == {}, facts
+        assert estimate_spreads([*runs[:2], replace(runs[2], **facts)]) == {}, facts
     two = [replace(r, gpu_uuid="GPU-2", median=1e-5) for r in runs]
-    assert {u: s.sigma > 0.05 for u, s in process_spreads([*runs, *two]).items()} == {
+    assert {u: s.sigma > 0.05 for u, s in estimate_spreads([*runs, *two]).items()} == {
         "GPU-1": True,
         "GPU-2": False,
     }
@@ -719,7 +723,7 @@ def test_noise_is_told_gpu_by_gpu_of_whole_pairs() -> None:
     ]
     mine = [twin("a", 1e-5, 2e-5), replace(twin("a", 1e-5, 1e-5), case="C")]
     empty = replace(twin("e", 1e-5, 1e-5), samples=(), again=())
-    found = machine_noise([*mine, uneven, empty, *other])
+    found = measure_noise([*mine, uneven, empty, *other])
     assert [(m.gpu, m.gpu_uuid, m.pairs, m.processes, m.rounds) for m in found] == [
         ("A100", "GPU-0", 2, 2, 50),
         ("H200", "GPU-1", 2, 1, 60),
@@ -727,7 +731,7 @@ def test_noise_is_told_gpu_by_gpu_of_whole_pairs() -> None:
     assert (found[1].between, found[1].between_degrees) == (None, None)
     assert found[1].within == pytest.approx(log(2) / sqrt(2), rel=0.01)
     assert (found[1].compare_alarms, found[1].gate_alarms) == (1, 1)
-    unnamed = machine_noise([replace(t, gpu=None, gpu_uuid=None) for t in mine])
+    unnamed = measure_noise([replace(t, gpu=None, gpu_uuid=None) for t in mine])
     assert [(m.gpu, m.gpu_uuid) for m in unnamed] == [("", "")]
 
 
@@ -739,7 +743,7 @@ def test_a_history_that_is_not_there_or_half_broken_knows_less_and_says_why(tmp_
     known = KnownSpreads(tmp_path / "h").read()
     assert ["half.parquet" in p.message for p in known.problems] == [True]
     assert known("GPU-2") is None
-    plain_spread = process_spreads(kept.runs()[0])["GPU-1"]
+    plain_spread = estimate_spreads(kept.runs()[0])["GPU-1"]
     assert known("GPU-1") == spread_for(plain_spread, 0.05)
     assert KnownSpreads(tmp_path / "h", 0.001)("GPU-1") == spread_for(plain_spread) > known("GPU-1")
     assert spread_for(Spread(0.01)) == 0.01, "an assumption is not widened"

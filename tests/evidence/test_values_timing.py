@@ -26,9 +26,9 @@ from profkit.evidence.stats import (
     TimeComparison,
     compare_samples,
     hedges_g,
+    is_significant,
     median_interval,
     samples_for,
-    significant,
     smallest_change,
 )
 
@@ -291,9 +291,9 @@ def seen(deviations: float, below=0.01, above=0.01, effective=1e9) -> TimeCompar
     ],
 )
 def test_a_difference_needs_its_nearer_end_and_samples_enough(deviations, sides, effective, answer):
-    assert significant(seen(deviations, effective=effective, **sides)) is answer
+    assert is_significant(seen(deviations, effective=effective, **sides)) is answer
     none = compare_samples([1.0, 1.1], [9.0, 9.2])
-    assert not significant(none), "without an interval nothing is"
+    assert not is_significant(none), "without an interval nothing is"
 
 
 def test_the_smallest_change_is_what_the_wider_end_would_see():

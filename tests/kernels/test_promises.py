@@ -11,7 +11,7 @@ import pytest
 
 from profkit.cli.sources import open_evidence
 from profkit.diagnosis.rules import BY_ID
-from profkit.evidence.counters import HeaderPrediction, header_predictions
+from profkit.evidence.counters import HeaderPrediction, check_predictions
 from profkit.evidence.runs import Evidence, Run
 from profkit.measure.variants.problem import load_problem
 from tests.conftest import ROOT
@@ -65,7 +65,7 @@ def broken(variant: str) -> list[tuple[str, HeaderPrediction]]:
     return [
         (after.name, promise)
         for before, after in recorded(variant)
-        for promise in header_predictions(before, after)
+        for promise in check_predictions(before, after)
         if promise.kept is not True and not promise.because.startswith("said of case")
     ]
 
@@ -76,7 +76,7 @@ def test_what_the_header_promises_holds(variant):
 
 
 def test_the_ladder_was_recorded_and_promises_were_tried():
-    tried = [p for v in LADDER for b, a in recorded(v) for p in header_predictions(b, a)]
+    tried = [p for v in LADDER for b, a in recorded(v) for p in check_predictions(b, a)]
     assert len([v for v in LADDER if cases_of(v)]) >= 20
     assert len(tried) >= 40
 

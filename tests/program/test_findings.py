@@ -506,8 +506,8 @@ def test_a_gpu_whose_rate_is_not_known_wins_nothing_from_full_tiles(
     cc: tuple[int, int] | None,
 ) -> None:
     """What products could reach there is not known: neither is what full tiles would save."""
-    assert getattr(gpus.of_generation(cc), "half", None) is None
-    case = SimpleNamespace(gpu=gpus.of_generation(cc), bandwidth=1e12)
+    assert getattr(gpus.find_of_generation(cc), "half", None) is None
+    case = SimpleNamespace(gpu=gpus.find_of_generation(cc), bandwidth=1e12)
     product = Product(rows=1536, inner=4096, columns=3072, batch=1, size=2, seconds=1e-4)
     assert Case.product_floor(case, product) == product.seconds
 
@@ -604,7 +604,7 @@ def test_values_that_a_loop_reads_become_one_launch_and_one_copy(
     ],
 )
 def test_a_gpu_that_is_not_known_gains_what_holds_on_every_one(column, cc, gains) -> None:
-    assert gpus.levels(column, cc) == gains
+    assert gpus.find_levels(column, cc) == gains
 
 
 def test_float64_becomes_products_of_float32_and_half_of_the_bytes(tmp_path: Path) -> None:

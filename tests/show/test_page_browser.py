@@ -17,7 +17,7 @@ import pytest
 
 from profkit.diagnosis.document import diagnosis_document
 from profkit.diagnosis.launches import Judged, judged, judged_rows
-from profkit.evidence.counters import launch_change
+from profkit.evidence.counters import compare_launches
 from profkit.files import write_text
 from profkit.program.document import triage_document
 from profkit.program.readers import read_timeline
@@ -259,7 +259,7 @@ def test_the_comparison_is_that_of_python(
     page.select_option("#before", str(before))
     page.select_option("#after", str(after))
     one, other = runs[before - 1], runs[after - 1]
-    said = launch_change(
+    said = compare_launches(
         {**one.values, "kernel": one.kernel},
         {**other.values, "kernel": other.kernel},
         (one.diagnosis, other.diagnosis),

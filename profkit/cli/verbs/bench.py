@@ -75,7 +75,7 @@ def time_variants(
 def _time_twins(target: Target, processes: int, rounds: int, folder: str) -> None:
     from profkit.cli.output import note, print_blocks, spinner
     from profkit.evidence.history import History
-    from profkit.evidence.noise import NoiseDocument, machine_noise
+    from profkit.evidence.noise import NoiseDocument, measure_noise
     from profkit.evidence.tables import HistoryTwin
     from profkit.measure.pipeline import run_twins
     from profkit.show.views.history import noise_blocks
@@ -88,5 +88,5 @@ def _time_twins(target: Target, processes: int, rounds: int, folder: str) -> Non
     finally:  # what was measured before somebody stopped it is kept
         History(folder).append(comparisons)
     note(f"{folder}: {len(comparisons)} A/A comparisons added")
-    noise = machine_noise(comparisons)
+    noise = measure_noise(comparisons)
     print_blocks(noise_blocks(noise), NoiseDocument(machines=tuple(noise)))

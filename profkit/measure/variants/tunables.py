@@ -160,7 +160,7 @@ class Space:
 
     def every(self) -> list[Config]:
         """Return all choices, also those that cannot be; the default first."""
-        return [self.config(choice) for choice in header.combinations(self.values)]
+        return [self.config(choice) for choice in header.list_combinations(self.values)]
 
     @cached_property
     def numeric(self) -> set[str]:

@@ -20,7 +20,7 @@ from profkit.program.findings.words import Advice, Words
 from profkit.program.replay.scenario import Aside, CallShare, Change, Range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
-from profkit.records.gpus import pinned_rate
+from profkit.records.gpus import find_pinned_rate
 from profkit.reports.figures import figures
 
 OWN_STREAM = {"HtoD": -1, "DtoH": -2, "PtoP": -3, "": -4}
@@ -83,7 +83,7 @@ def find_copies(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     pinned = [a for a in every if not a.pageable and a.bytes > 1 << 20]
     seen = [a.bytes / (a.duration * 1e-9) for a in pinned]
     # The step's own copies tell; a table's rate is worth half where there are any.
-    rate = max([*seen, pinned_rate(case.cc) * (0.5 if seen else 1.0)])
+    rate = max([*seen, find_pinned_rate(case.cc) * (0.5 if seen else 1.0)])
 
     # Pinned and on streams of their own, a step ahead; at worst only pinned. What stays on the GPU is
     # not copied at all.

@@ -16,7 +16,7 @@ from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
 from profkit.program.steps.kinds import is_vector_product, precision_of
 from profkit.program.timeline import Activity
-from profkit.records.gpus import levels
+from profkit.records.gpus import find_levels
 
 _FP32_ATTENTION = re.compile(r"fmha_cutlass[FB]_f32_")
 FLOOR = 4_000.0  # nanoseconds: a small product is not bound by its pipe
@@ -73,7 +73,7 @@ def find_fp32_products(case: Case, taken: frozenset[int]) -> Iterator[StepFindin
     chosen = sorted([*attention, *case.chosen(_is_fp32_product, taken)])
     if not chosen:
         return
-    gains = levels("tensor", case.cc)
+    gains = find_levels("tensor", case.cc)
     # Fused attention has no TF32: its fix is half precision.
     by_half = (max(1.0, gains[1]), max(1.0, 0.8 * gains[2]), max(1.0, 1.15 * gains[2]))
     scale = {i: _faster(case, i, by_half if i in attention else gains) for i in chosen}
@@ -121,7 +121,7 @@ def find_float64(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     if not chosen:
         return
     products = [i for i in chosen if case.works[i].kind in {"gemm", "conv"}]
-    gains = levels("double", case.cc)
+    gains = find_levels("double", case.cc)
     scale = dict.fromkeys(chosen, REACH["float64"])
     scale |= {i: _faster(case, i, gains) for i in products}
     if case.language == "others":  # float64 is no default elsewhere: somebody chose it

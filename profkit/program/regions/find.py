@@ -38,7 +38,7 @@ from profkit.program.regions.pricing import PRODUCTS, price_kernel, price_run
 from profkit.program.replay.scenario import ALL, Aside, CallShare, Change, Range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.kinds import is_compiled, precision_of
-from profkit.records.gpus import pinned_rate
+from profkit.records.gpus import find_pinned_rate
 
 PRODUCTS_REACH = 0.6  # of the rate of products that fit
 CONTENDED = 2.0  # times what the bytes of an addition need
@@ -96,7 +96,7 @@ def find_transfers(case: Case, claimed: frozenset[int]) -> Iterator[Region]:
         elif work.kind == "collective":
             exchanges.append(index)
     if copies:
-        rate = pinned_rate(case.cc)
+        rate = find_pinned_rate(case.cc)
         kept = find_kept_copies(case, copies)
         scale, stream = {}, {}
         for index in copies:

@@ -13,7 +13,7 @@ from profkit.program.findings.products import is_fp32_attention, is_unaligned
 from profkit.program.operators import Needs, find_needs, is_native_loop, traffic
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.kinds import is_librarys, is_vector_product, precision_of
-from profkit.records.gpus import levels
+from profkit.records.gpus import find_levels
 
 PRODUCTS = frozenset({"gemm", "conv"})
 # An H200 took a sixth for a vocabulary of 50,304 in place of 50,257.
@@ -44,7 +44,7 @@ def price_kernel(case: Case, index: int) -> float | None:
         needs = needs_of(work)
         floors.append(_price_bytes(case, needs.reads + needs.writes) if needs else None)
     elif work.kind == "attention" and is_fp32_attention(work):
-        floors.append(took / levels("tensor", case.cc)[2])
+        floors.append(took / find_levels("tensor", case.cc)[2])
     if not work.maker.shapes:
         floors.append(_price_by_name(case, work))
     filled = _price_filled(case, work)
@@ -88,7 +88,7 @@ def _price_product(case: Case, work: StepWork) -> float | None:
     took = float(work.activity.duration)
     if precision in {"fp32", "fp64"}:
         known = "tensor" if precision == "fp32" else "double"
-        return took / levels(known, case.cc)[1]
+        return took / find_levels(known, case.cc)[1]
     needs = needs_of(work)
     half = case.gpu.half if case.gpu else None
     if needs is None or half is None or precision == "unknown":
