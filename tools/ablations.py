@@ -19,11 +19,15 @@ from typing import Any
 
 from profkit.files import write_text
 from profkit.records.header import parse_header, words
+from profkit.records.record import parse_record
+from profkit.show.text.terminal import console, to_text
+from profkit.show.views.ablation import ablation_blocks
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "artifacts" / "probes" / "ablations.json.xz"
 PAGE = ROOT / "docs" / "why" / "ablation.md"
 BEGIN, END = "<!-- python tools/ablations.py --write -->", "<!-- end -->"
+SHOWN = "transpose-conflict"
 _WITHIN = 1.25
 _WORTH = 1.1
 
@@ -90,6 +94,19 @@ def write_table() -> Iterator[str]:
     for probe, (ablation, gain, real) in sorted(twins.items()):
         mark = "" if is_within(gain, real) else " (off)"
         yield f"| {probe} | {ablation} | {gain:.3g}x | {real:.3g}x{mark} |"
+    yield ""
+    yield f"What was measured of `{SHOWN}`, as `profkit ablate --recorded` shows it:"
+    yield ""
+    yield "```text"
+    yield from show_record(SHOWN, records[SHOWN])
+    yield "```"
+
+
+def show_record(probe: str, ablation: Mapping[str, Any]) -> list[str]:
+    """What a verb prints of a probe's record, line by line."""
+    document = {"variant": probe, "case": "probe", "problem": "probes", "ablation": ablation}
+    shown = to_text(ablation_blocks([parse_record(document)]), console(width=100))
+    return [line.rstrip() for line in shown.strip().splitlines()]
 
 
 def put_into(page: str) -> str:

@@ -71,7 +71,7 @@ class LaunchFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_launch(file: Path) -> LaunchFile:
     if not is_file(file):
-        raise ProfkitError(f"{file}: there is no such file", "its form is in docs/why/ablation.md")
+        raise ProfkitError(f"{file}: there is no such file", "its form: profkit ablate --help")
     try:
         launch = msgspec.toml.decode(read_text(file), type=LaunchFile)
     except msgspec.DecodeError as error:
@@ -131,7 +131,8 @@ struct ProfkitLaunch {  // what a launcher is given, with room for all arrays
 
 extern "C" int profkit_launch(const ProfkitLaunch* a) {
   auto function = @KERNEL@;
-  cudaFuncSetAttribute((const void*)function, cudaFuncAttributeMaxDynamicSharedMemorySize, @SHARED@);
+  if (@SHARED@ > 49152)
+    cudaFuncSetAttribute((const void*)function, cudaFuncAttributeMaxDynamicSharedMemorySize, @SHARED@);
   function<<<dim3(@GRID@), dim3(@BLOCK@), @SHARED@, a->stream>>>(@ARGUMENTS@);
   return cudaGetLastError();
 }

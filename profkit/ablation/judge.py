@@ -75,21 +75,43 @@ class Case:
     sms: int
     dram: float  # bytes per second at most
 
-    def gain(self, ablation: str) -> float:
-        """Of an ablation; 1 where it was not measured."""
+    def find_row(self, ablation: str, worth: float = _BOUND_WORTH) -> MeasuredAblation | None:
+        """What an ablation measured; None where it is not worth so much, or was not measured."""
         row = self.measured.get(ablation)
-        return row.gain if row else 1.0
+        return row if row and row.gain >= worth else None
+
+    def count(self, name: str) -> float:
+        """What the survey saw of a kind; 0 where nothing."""
+        return self.seen.get(name, 0.0)
 
     @property
     def waits(self) -> bool:
         """Whether it gets slower with half of its warps: then it waits, and nothing is full."""
-        half = self.shape.half_occupancy
-        return half is not None and half >= _OCCUPANCY_MATTERS
+        return (self.shape.half_occupancy or 0.0) >= _OCCUPANCY_MATTERS
+
+    @property
+    def slower(self) -> str:
+        if self.shape.half_occupancy is None:
+            return "there cannot be fewer warps"
+        return f"half of the warps take {self.shape.half_occupancy:.2f} times as long"
+
+    @property
+    def crowded_out(self) -> str:
+        """The rule of what keeps half of the warps or more from an SM; empty where nothing does."""
+        occupancy = self.shape.occupancy
+        if occupancy is None or occupancy > 0.5:
+            return ""
+        return _OCCUPANCY.get(self.shape.occupancy_limit, "")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether counted instructions fill a unit."""
+        return max(self.busy.values(), default=0.0) >= _FULL
 
     @property
     def fills_dram(self) -> bool:
         """Whether threads ask for more bytes than most of what DRAM can carry."""
-        moved = self.seen.get("stored_bytes", 0.0) + self.seen.get("loaded_bytes", 0.0)
+        moved = self.count("stored_bytes") + self.count("loaded_bytes")
         return bool(self.dram) and moved / self.seconds >= _DRAM_FULL * self.dram
 
 
@@ -139,10 +161,11 @@ def _judge_shortness(case: Case) -> AblationVerdict | None:
 
 def _judge_grid(case: Case) -> AblationVerdict | None:
     shape = case.shape
-    if shape.blocks < case.sms and (shape.idle is None or shape.idle > _IDLE):
+    is_idle = shape.idle is not None and shape.idle > _IDLE
+    if shape.blocks < case.sms and (is_idle or shape.idle is None):
         because = f"{shape.blocks} blocks for {case.sms} SMs"
         return AblationVerdict("launch", "grid_too_small", "grid-too-small", because)
-    if shape.idle is None or shape.idle <= _IDLE:
+    if not is_idle:
         return None
     idle = f"SMs have no block for {shape.idle:.0%} of their time"
     if shape.longest_block and shape.longest_block > _UNEVEN:
@@ -152,110 +175,113 @@ def _judge_grid(case: Case) -> AblationVerdict | None:
     return AblationVerdict("launch", "tail", "tail-effect", because)
 
 
+def _say_without(row: MeasuredAblation) -> str:
+    without = f"without {row.title} it takes {row.time * 1e6:.4g} µs"
+    if row.reachable:
+        return f"{without}: {row.gain:.2f}x, measured"
+    return f"{without} ({row.gain:.2f}x at most)"
+
+
+def _find_best(
+    case: Case, limiters: Mapping[str, tuple[str, str]], worth: float
+) -> MeasuredAblation | None:
+    rows = [row for name in limiters if (row := case.find_row(name, worth))]
+    return max(rows, key=lambda row: row.gain, default=None)
+
+
 def _judge_reachable(case: Case) -> AblationVerdict | None:
-    rows = [row for row in case.measured.values() if row.ablation in _LIMITERS]
-    reachable = [row for row in rows if row.gain >= _WORTH]
-    if not reachable:
+    best = _find_best(case, _LIMITERS, _WORTH)
+    if best is None:
         return None
-    best = max(reachable, key=lambda row: row.gain)
     bound, limiter = _LIMITERS[best.ablation]
     if best.ablation == "coalesced" and "hits-l2" not in case.measured:
-        limiter = "l1" if "hits-l1" in case.measured and case.gain("hits-l1") < _WORTH else "l2"
-    because = f"without {best.title} it takes {best.time * 1e6:.4g} µs: {best.gain:.2f}x, measured"
-    return AblationVerdict(bound, limiter, best.rules[0], because, best.gain)
+        limiter = "l2"
+        if "hits-l1" in case.measured and not case.find_row("hits-l1", _WORTH):
+            limiter = "l1"
+    return AblationVerdict(bound, limiter, best.rules[0], _say_without(best), best.gain)
 
 
 def _judge_gone(case: Case) -> AblationVerdict | None:
-    rows = [case.measured[name] for name in _GONE if case.gain(name) >= _BOUND_WORTH]
-    if not rows:
+    best = _find_best(case, _GONE, _BOUND_WORTH)
+    if best is None:
         return None
-    best = max(rows, key=lambda row: row.gain)
-    bound, limiter = _GONE[best.ablation]
-    because = f"without {best.title} it takes {best.time * 1e6:.4g} µs ({best.gain:.2f}x at most)"
-    return AblationVerdict(bound, limiter, best.rules[0], because)
+    return AblationVerdict(*_GONE[best.ablation], best.rules[0], _say_without(best))
 
 
 def _judge_units(case: Case) -> AblationVerdict | None:
     """A unit that counted instructions fill. One that others need too is full because of them."""
-    own = {unit: share for unit, share in case.busy.items() if unit != "issue"}
-    unit = max(own, key=lambda name: own[name], default="issue")
-    issued = case.busy.get("issue", 0.0)
-    if issued >= _FULL and own.get(unit, 0.0) < _WIDE * issued:
-        unit = "issue"
+    unit = _find_busiest(case.busy)
     share = case.busy.get(unit, 0.0)
     if share < _FULL:
         return None
     because = f"counted instructions keep {unit} busy for {min(share, 1.0):.0%} of the time"
-    ways, requests = case.seen.get("shared_ways", 0.0), case.seen.get("shared_requests", 0.0)
+    ways, requests = case.count("shared_ways"), case.count("shared_requests")
     if unit == "shared" and ways > _IN_CONFLICT * requests:
         because += f", {ways / requests:.2g} passes over the banks for each that is needed"
         return AblationVerdict("memory", "shared", "shared-bank-conflicts", because)
     if unit in ("shared", "l1"):
         return AblationVerdict("memory", unit, f"{unit}-bandwidth", because)
-    if unit == "fp32" and case.seen.get("fp32_rounded", 0.0) > _ROUNDED * case.seen.get(
-        "fp32", 0.0
-    ):
+    if unit == "fp32" and case.count("fp32_rounded") > _ROUNDED * case.count("fp32"):
         because += ", by multiplications and additions that are kept apart"
         return AblationVerdict("compute", unit, "non-fused-math", because)
-    if case.seen.get("lanes", 1.0) < _FEW_LANES:
-        because += f", with {case.seen['lanes']:.0%} of the lanes at work"
+    if 0 < case.count("lanes") < _FEW_LANES:
+        because += f", with {case.count('lanes'):.0%} of the lanes at work"
         return AblationVerdict("compute", unit, "thread-divergence", because)
-    causes: Mapping[str, str] = read_causes()["counted"]
-    cause = next(rule for rule, counted in causes.items() if counted == unit)
-    return AblationVerdict("compute", unit, cause, because)
+    for rule, counted in read_causes()["counted"].items():
+        if counted == unit:
+            return AblationVerdict("compute", unit, rule, because)
+    return None
+
+
+def _find_busiest(busy: Mapping[str, float]) -> str:
+    """The unit with the largest share; issuing, where no unit has nearly all of what is issued."""
+    own = {unit: share for unit, share in busy.items() if unit != "issue"}
+    unit = max(own, key=lambda name: own[name], default="issue")
+    issued = busy.get("issue", 0.0)
+    if issued >= _FULL and own.get(unit, 0.0) < _WIDE * issued:
+        return "issue"
+    return unit
 
 
 def _judge_loads(case: Case) -> AblationVerdict | None:
     """What comes from DRAM or the L2: too many bytes, or too few loads in flight."""
-    for name, limiter, rule in (
-        ("hits-l2", "dram", "dram-bandwidth"),
-        ("hits-l1", "l2", "l2-bandwidth"),
-    ):
-        gain = case.gain(name)
-        if gain < _BOUND_WORTH:
-            continue
-        row = case.measured[name]
-        because = f"without {row.title} it takes {row.time * 1e6:.4g} µs ({gain:.2f}x at most)"
-        if limiter == "dram" and case.fills_dram:
-            return AblationVerdict("memory", limiter, rule, because)
-        if case.waits:
-            return _judge_waiting(case, because)
-        if case.shape.half_occupancy is not None:
-            return AblationVerdict(
-                "memory", limiter, rule, f"{because}; half of the warps are as fast"
-            )
-        return _judge_balance(case, because) or _judge_waiting(case, because)
-    return None
+    row, limiter, rule = case.find_row("hits-l2"), "dram", "dram-bandwidth"
+    if row is None:
+        row, limiter, rule = case.find_row("hits-l1"), "l2", "l2-bandwidth"
+    if row is None:
+        return None
+    because = _say_without(row)
+    if limiter == "dram" and case.fills_dram:
+        return AblationVerdict("memory", limiter, rule, because)
+    if case.waits:
+        return _judge_waiting(case, because)
+    if case.shape.half_occupancy is not None:
+        because += "; half of the warps are as fast"
+        return AblationVerdict("memory", limiter, rule, because)
+    return _judge_balance(case, because) or _judge_waiting(case, because)
 
 
 def _judge_waiting(case: Case, because: str) -> AblationVerdict:
-    half, rule = case.shape.half_occupancy, _OCCUPANCY.get(case.shape.occupancy_limit)
-    slower = "there cannot be fewer warps"
-    if half is not None:
-        slower = f"half of the warps take {half:.2f} times as long"
-    if rule and case.shape.occupancy is not None and case.shape.occupancy <= 0.5:
-        because = f"{because}; {slower}, and {case.shape.occupancy:.0%} of the warps fit"
-        return AblationVerdict("latency", "long_scoreboard", rule, because)
-    return AblationVerdict("latency", "long_scoreboard", "long-scoreboard", f"{because}; {slower}")
+    because, rule = f"{because}; {case.slower}", "long-scoreboard"
+    if case.crowded_out:
+        rule = case.crowded_out
+        because += f", and {case.shape.occupancy:.0%} of the warps fit"
+    return AblationVerdict("latency", "long_scoreboard", rule, because)
 
 
 def _judge_stores(case: Case) -> AblationVerdict | None:
-    gain = case.gain("no-stores")
-    if gain < _BOUND_WORTH:
-        return None
-    row = case.measured["no-stores"]
-    because = f"without {row.title} it takes {row.time * 1e6:.4g} µs ({gain:.2f}x at most)"
-    if case.fills_dram:
-        return AblationVerdict("memory", "dram", "dram-bandwidth", because)
-    if case.waits:
-        return AblationVerdict("latency", "drain", "store-drain", because)
+    row = case.find_row("no-stores")
+    if row and case.fills_dram:
+        return AblationVerdict("memory", "dram", "dram-bandwidth", _say_without(row))
+    if row and case.waits:
+        return AblationVerdict("latency", "drain", "store-drain", _say_without(row))
     return None
 
 
 def _judge_warps(case: Case) -> AblationVerdict | None:
     """Warps that wait at a barrier for one that has more to do: taking it away saves nobody's work."""
-    share, barriers = case.seen.get("busiest_warp", 1.0), case.seen.get("barriers", 0.0)
-    products = case.seen.get("warpgroup_products", 0.0)
+    share, barriers = case.count("busiest_warp"), case.count("barriers")
+    products = case.count("warpgroup_products")
     if share < _ONE_WARP or not barriers + products:
         return None
     because = f"one warp of a block executes {share:.2g} times the mean, the others wait for it"
@@ -264,74 +290,64 @@ def _judge_warps(case: Case) -> AblationVerdict | None:
     return AblationVerdict("latency", "barrier", "barrier-wait", because)
 
 
-def _judge_dependency(case: Case) -> AblationVerdict | None:
-    """A warp that waits for its own results: too few warps, or too little that is independent."""
-    parts = {name: case.seen.get(f"chain_{name}", 0.0) for name in ("fixed", "xu", "shared")}
-    share = sum(parts.values())
-    if share < _OF_TIME or max(case.busy.values(), default=0.0) >= _FULL:
-        return None
-    because = f"one chain of dependent instructions takes {min(share, 1.0):.0%} of a warp's time"
-    if parts["fixed"] >= share / 2:
-        return AblationVerdict("latency", "wait", "fixed-latency", because)
-    return AblationVerdict("latency", "short_scoreboard", "short-scoreboard", because)
-
-
-def _judge_occupancy(case: Case) -> AblationVerdict | None:
-    """More warps would help nearly in proportion, and something keeps them away."""
-    half, rule = case.shape.half_occupancy, _OCCUPANCY.get(case.shape.occupancy_limit)
-    few = case.shape.occupancy is not None and case.shape.occupancy <= 0.5
-    if half is None or half < _IN_PROPORTION or not rule or not few:
-        return None
-    because = f"half of the warps take {half:.2f} times as long, and "
-    because += f"{case.shape.occupancy:.0%} of what an SM holds fit"
-    return AblationVerdict("latency", "", rule, because)
-
-
-def _judge_functions(case: Case) -> AblationVerdict | None:
-    """What no unit and no wait explains: instructions that faster functions would save."""
-    row = case.measured.get("fast-math")
-    if row is None or row.gain < _WORTH:
-        return None
-    because = f"with fast math it takes {row.time * 1e6:.4g} µs: {row.gain:.2f}x, measured"
-    return AblationVerdict("compute", "", row.rules[0], because, row.gain)
-
-
 def _judge_chains(case: Case) -> AblationVerdict | None:
     """Loads whose values are the next addresses: they cannot be taken away, but they show."""
-    if not case.waits or max(case.busy.values(), default=0.0) >= _FULL:
+    if not case.waits or case.is_full:
         return None
-    slower = f"half of the warps take {case.shape.half_occupancy:.2f} times as long"
-    if case.seen.get("steering_loads") and _has_no_other_loads(case):
-        because = f"every load decides the next address, and {slower}"
+    refusal = case.refused.get("hits-l1")
+    if case.count("steering_loads") and refusal and refusal.code == "steers":
+        because = f"every load decides the next address, and {case.slower}"
         return AblationVerdict("latency", "long_scoreboard", "long-scoreboard", because)
-    if case.seen.get("steering_shared") and not case.seen.get("loaded_bytes"):
-        because = f"loads of shared memory decide the next address, and {slower}"
+    if case.count("steering_shared") and not case.count("loaded_bytes"):
+        because = f"loads of shared memory decide the next address, and {case.slower}"
         return AblationVerdict("latency", "short_scoreboard", "short-scoreboard", because)
     return None
 
 
-def _has_no_other_loads(case: Case) -> bool:
-    refusal = case.refused.get("hits-l1")
-    return refusal is not None and refusal.code == "steers"
+def _judge_occupancy(case: Case) -> AblationVerdict | None:
+    """More warps would help nearly in proportion, and something keeps them away."""
+    if (case.shape.half_occupancy or 0.0) < _IN_PROPORTION or not case.crowded_out:
+        return None
+    because = f"{case.slower}, and {case.shape.occupancy:.0%} of what an SM holds fit"
+    return AblationVerdict("latency", "", case.crowded_out, because)
+
+
+def _judge_dependency(case: Case) -> AblationVerdict | None:
+    """A warp that waits for its own results: too few warps, or too little that is independent."""
+    fixed = case.count("chain_fixed")
+    share = fixed + case.count("chain_xu") + case.count("chain_shared")
+    if share < _OF_TIME or case.is_full:
+        return None
+    because = f"one chain of dependent instructions takes {min(share, 1.0):.0%} of a warp's time"
+    if fixed >= share / 2:
+        return AblationVerdict("latency", "wait", "fixed-latency", because)
+    return AblationVerdict("latency", "short_scoreboard", "short-scoreboard", because)
+
+
+def _judge_functions(case: Case) -> AblationVerdict | None:
+    """What no unit and no wait explains: instructions that faster functions would save."""
+    row = case.find_row("fast-math", _WORTH)
+    if row is None:
+        return None
+    return AblationVerdict("compute", "", row.rules[0], _say_without(row), row.gain)
 
 
 def _judge_balance(case: Case, because: str) -> AblationVerdict | None:
     """Loads that count, and so few blocks on each SM that there cannot be fewer."""
-    shape = case.shape
-    on_each = shape.blocks / case.sms
-    if not shape.blocks_per_sm or on_each > shape.blocks_per_sm / 2:
+    fitting, on_each = case.shape.blocks_per_sm, case.shape.blocks / case.sms
+    if not fitting or on_each > fitting / 2:
         return None
-    because += f"; {on_each:.2g} blocks for each SM, where {shape.blocks_per_sm} fit"
+    because += f"; {on_each:.2g} blocks for each SM, where {fitting} fit"
     return AblationVerdict("launch", "grid_too_small", "grid-too-small", because)
 
 
 def _say_unknown(case: Case) -> AblationVerdict:
     best = max((row.gain for row in case.measured.values()), default=1.0)
-    refusals = [r for r in case.refused.values() if r.code != "nothing-to-take-away"]
     busiest = max(case.busy, key=lambda unit: case.busy[unit], default="")
     observed = f"nothing that could be taken away alone brings more than {best:.2f}x"
     if busiest:
         observed += f"; {busiest} is busiest, {case.busy[busiest]:.0%} by counted instructions"
+    refusals = [r for r in case.refused.values() if r.code != "nothing-to-take-away"]
     for refusal in refusals[:2]:
         observed += f"; {refusal.ablation}: {refusal.observed}"
     missing = Refusal(

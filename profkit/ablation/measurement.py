@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import isnan
 from statistics import median
 
 import msgspec
@@ -98,11 +99,15 @@ def measure_call(
 def _describe_base(base: Times, on: Conditions) -> AblationRecord:
     """A record of the original's time, of which nothing else is known yet."""
     interval = median_interval(list(base.warm))
+    low: float | None = interval.low
+    high: float | None = interval.high
+    if isnan(interval.low):  # too few samples
+        low = high = None
     return AblationRecord(
         kernels=(),
         base=median(base.warm),
-        low=interval.low,
-        high=interval.high,
+        low=low,
+        high=high,
         rebuilt=None,
         measured=(),
         refused=(),

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from profkit.measure.variants.toolchain import find_tool
+
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.gpu
 
@@ -27,6 +29,44 @@ def test_conflicts_taken_away_bring_what_the_swizzle_brings(tmp_path: Path) -> N
     assert found["stage2"]["rebuilt"] == pytest.approx(1, abs=0.02)
 
 
+SOURCE = """
+__global__ void pick(const float* x, float* y, unsigned stride, unsigned n) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i * stride % n];
+}
+"""
+LAUNCH = """
+grid = [65536, 1, 1]
+block = [256, 1, 1]
+[[argument]]
+array = "float32"
+count = 16777216
+[[argument]]
+array = "float32"
+count = 16777216
+output = true
+[[argument]]
+value = 1237
+[[argument]]
+value = 16777216
+"""
+
+
+def test_a_source_is_ablated_as_it_is_launched(tmp_path: Path) -> None:
+    (tmp_path / "pick.cu").write_text(SOURCE)
+    (tmp_path / "launch.toml").write_text(LAUNCH)
+    command = [sys.executable, "-m", "profkit", "ablate", tmp_path / "pick.cu", "--kernel", "pick"]
+    command += ["--launch", tmp_path / "launch.toml", "--json", "--artifacts", tmp_path]
+    command += ["--build-dir", tmp_path / "build"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    (run,) = json.loads(done.stdout)["runs"]
+    gains = {row["ablation"]: row["gain"] for row in run["ablation"]["measured"]}
+    assert run["ablation"]["kernels"] == ["_Z4pickPKfPfjj"]
+    assert gains["coalesced"] > 1.5
+    assert run["ablation"]["verdict"]["cause"] == "uncoalesced-access"
+
+
+@pytest.mark.skipif(find_tool("compute-sanitizer") is None, reason="needs compute-sanitizer")
 def test_memcheck_is_clean_on_every_rewritten_probe(tmp_path: Path) -> None:
     probes = ("conflict8", "gather-l2", "transpose-naive", "histogram", "atomic-bins", "constant")
     command = [sys.executable, ROOT / "kernels/probes/ablate.py", "--sanitize", "--out", tmp_path]
@@ -36,4 +76,5 @@ def test_memcheck_is_clean_on_every_rewritten_probe(tmp_path: Path) -> None:
     records = json.loads((tmp_path / "sanitized.json").read_text())
     assert records.keys() == set(probes), done.stdout
     assert not [name for name, record in records.items() if "error" in record], done.stdout
-    assert " 0\n" in done.stdout, "compute-sanitizer found nothing, so the child ended with 0"
+    ended = f"child 1: {len(probes)} done, 0"
+    assert ended in done.stdout, "compute-sanitizer found nothing, and no child was lost"
