@@ -25,6 +25,7 @@ from profkit.show.views.ablation import ablation_blocks
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "artifacts" / "probes" / "ablations.json.xz"
+ADVICE = ROOT / "artifacts" / "probes" / "cuxray.json"
 PAGE = ROOT / "docs" / "why" / "ablation.md"
 BEGIN, END = "<!-- python tools/ablations.py --write -->", "<!-- end -->"
 SHOWN = "transpose-conflict"
@@ -54,6 +55,39 @@ def judge_probes(records: Mapping[str, Any]) -> dict[str, str]:
     return answers
 
 
+# Which causes the first item of `cuxray advise` stands for, decided before it was run on any probe but
+# conflict8; each reading that could be right counts.
+_ADVICE = {
+    "eliminate register spills": {"register-spills"},
+    "cut registers": {"occupancy-registers"},
+    "cut shared": {"occupancy-shared"},
+    "cut threads": {"occupancy-blocks"},
+    "remove shared-memory bank conflicts": {"shared-bank-conflicts"},
+    "coalesce or stage global accesses": {"uncoalesced-access"},
+    "stage block-invariant reads": {"l2-bandwidth", "dram-bandwidth"},
+    "consider staging block-invariant reads": {"l2-bandwidth", "dram-bandwidth"},
+    "loop is issue/latency-bound": {"issue-slots", "fixed-latency", "short-scoreboard"},
+    "SIMT datapath": {"tensor-idle"},
+}
+
+
+def judge_advice() -> dict[str, str]:
+    """Probe -> whether cuxray's first item names its cause; without a GPU, from the machine code."""
+    answers = {}
+    said: dict[str, str] = json.loads(ADVICE.read_text("utf-8"))["first"]
+    for probe, causes in read_planted().items():
+        answers[probe] = "cannot tell" if not said[probe] else "wrong"
+        for beginning, meant in _ADVICE.items():
+            if said[probe].startswith(beginning) and causes & meant:
+                answers[probe] = "right"
+    return answers
+
+
+def count_answers(answers: Mapping[str, str]) -> str:
+    counted = Counter(answers.values())
+    return " / ".join(str(counted[name]) for name in ("right", "wrong", "cannot tell"))
+
+
 def compare_twins(records: Mapping[str, Any]) -> dict[str, tuple[str, float, float]]:
     """Probe -> the ablation that is worth most of those a fix can reach, its gain, and its twin's."""
     compared = {}
@@ -73,15 +107,18 @@ def is_within(gain: float, real: float) -> bool:
 
 def write_table() -> Iterator[str]:
     records = read_records()
-    answers = Counter(judge_probes(records).values())
     twins = compare_twins(records)
     near = sum(is_within(gain, real) for _, gain, real in twins.values())
     slowest = max(record.get("seconds", 0.0) for record in records.values())
     rebuilt = max(abs(record.get("rebuilt", 1.0) - 1) for record in records.values())
-    counts = " / ".join(str(answers[name]) for name in ("right", "wrong", "cannot tell"))
+    counts = count_answers(judge_probes(records))
     yield "| on | goal | measured |"
     yield "|---|---|---|"
     yield f"| {len(records)} probes: cause right / wrong / cannot tell | 85 / 3 / rest | {counts} |"
+    yield (
+        "| the same by cuxray 0.6.0, first item of `advise`, from machine code alone | "
+        f"| {count_answers(judge_advice())} |"
+    )
     yield (
         f"| gain of what a fix can reach, within {_WITHIN}x of its fixed copy's | 80 % "
         f"| {near} of {len(twins)} |"

@@ -58,7 +58,6 @@ def test_diagnose_shows_what_was_measured_beside_what_is_expected(tmp_path: Path
     report = put_beside(tmp_path, gpu=gpu["launches"][0]["device"])
     shown = diagnose(str(report))
     assert "measured 1.74x without shared bank conflicts; expect" in shown
-    assert "1.74x measured" in shown
     (launch,) = json.loads(diagnose(str(report), "--json"))["launches"]
     first = launch["findings"][0]
     assert (first["rule"], first["measured"]["ablation"]) == (
