@@ -73,7 +73,7 @@ class Times:
 
     @property
     def host_bound(self) -> bool:
-        """Whether a caller without graphs waits for the launcher instead of the kernel.
+        """Return whether a caller without graphs waits for the launcher instead of the kernel.
 
         Any kernel of a microsecond or two is over before the host has started the next: that is
         the price of a launch, and no fault of the launcher. So its host time has to be well above
@@ -92,7 +92,7 @@ def native_capture(body: Callable[[], None], stream: int) -> Callable[[], None]:
 
 
 def host_time(call: Callable[[], object], n: int) -> float:
-    """Host seconds per call of n plain calls in a row."""
+    """Return host seconds per call of n plain calls in a row."""
     began = time.perf_counter()
     for _ in range(n):
         call()
@@ -129,12 +129,12 @@ def bench_subjects(
 ) -> list[Times]:
     """Time subjects, each run once already, in turns; `rounds`: at first, and at most."""
     stream = device.new_stream()
-    clock = _clock(stream, tools)
-    graphs = [_graphs(s, stream, tools if cold else None, clock) for s in subjects]
-    flush = native_capture(lambda: _enqueue(_COLD_PER_GRAPH, stream, tools.flush), stream)
-    _warm_up(graphs, stream)
+    clock = _make_clock(stream, tools)
+    graphs = [_capture_graphs(s, stream, tools if cold else None, clock) for s in subjects]
+    flush = native_capture(lambda: _repeat_calls(_COLD_PER_GRAPH, stream, tools.flush), stream)
+    _run_until_warm(graphs, stream)
     before = device.read_state(gpu.pci)
-    taken, why = _rounds(graphs, flush, clock, (*rounds, _LIMIT * len(subjects)))
+    taken, why = _take_rounds(graphs, flush, clock, (*rounds, _LIMIT * len(subjects)))
     after = device.read_state(gpu.pci)
     bare = min(tools.bare(_EAGER, stream) for _ in range(4))  # the first one loads the kernel
     results = []
@@ -154,7 +154,7 @@ def bench_subjects(
                 before=before,
                 after=after,
                 launches=g.subject.launches,
-                rounds_short="" if _narrow(samples) else why,
+                rounds_short="" if _is_narrow(samples) else why,
                 brought=g.subject.brought,
             )
         )
@@ -164,8 +164,8 @@ def bench_subjects(
 Clock = Callable[[Callable[[], None], Callable[[], None] | None], float]
 
 
-def _clock(stream: int, tools: Support) -> Clock:
-    """A function of (replay, first) that gives the seconds of one replay; first is not timed."""
+def _make_clock(stream: int, tools: Support) -> Clock:
+    """Return a function of (replay, first) that gives the seconds of one replay; first is not timed."""
     start, stop = device.new_event(), device.new_event()
 
     def seconds(replay: Callable[[], None], first: Callable[[], None] | None = None) -> float:
@@ -181,11 +181,11 @@ def _clock(stream: int, tools: Support) -> Clock:
     return seconds
 
 
-def _graphs(subject: Subject, stream: int, tools: Support | None, clock: Clock) -> _Graphs:
+def _capture_graphs(subject: Subject, stream: int, tools: Support | None, clock: Clock) -> _Graphs:
     """Capture a subject; without tools there is no cold graph."""
 
     def captured(n: int, *first: Callable[[int], None]) -> Callable[[], None]:
-        return subject.capture(lambda: _enqueue(n, stream, *first, subject.call), stream)
+        return subject.capture(lambda: _repeat_calls(n, stream, *first, subject.call), stream)
 
     once, few = captured(1), captured(5)
     seconds = min(clock(few, once) for _ in range(3)) / 5
@@ -194,14 +194,14 @@ def _graphs(subject: Subject, stream: int, tools: Support | None, clock: Clock) 
     return _Graphs(subject, once, captured(n), n, cold)
 
 
-def _enqueue(n: int, stream: int, *calls: Callable[[int], None]) -> None:
+def _repeat_calls(n: int, stream: int, *calls: Callable[[int], None]) -> None:
     """Enqueue some calls, one after the other, n times."""
     for _ in range(n):
         for call in calls:
             call(stream)
 
 
-def _warm_up(graphs: Sequence[_Graphs], stream: int) -> None:
+def _run_until_warm(graphs: Sequence[_Graphs], stream: int) -> None:
     until = time.monotonic() + _WARM_UP
     while time.monotonic() < until:
         for g in graphs:
@@ -209,13 +209,13 @@ def _warm_up(graphs: Sequence[_Graphs], stream: int) -> None:
         device.synchronize(stream)
 
 
-def _rounds(
+def _take_rounds(
     graphs: Sequence[_Graphs],
     flush: Callable[[], None],
     clock: Clock,
     limits: tuple[int, int, float],
 ) -> tuple[list[list[tuple[float, float]]], str]:
-    """(warm, cold) samples of each subject, and why there are no more."""
+    """Return (warm, cold) samples of each subject, and why there are no more."""
     rounds: list[list[tuple[float, float]]] = [[] for _ in graphs]
     needed, most, limit = limits
     until = time.monotonic() + limit
@@ -229,24 +229,24 @@ def _rounds(
         if time.monotonic() > until:
             return rounds, f"time ran out after {done} rounds"
         if done >= needed:
-            if all(_narrow(r) for r in rounds):
+            if all(_is_narrow(r) for r in rounds):
                 return rounds, ""
             if done >= most:
                 return rounds, f"still wide after {done} rounds"
             needed = min(2 * needed, most)
 
 
-def _narrow(samples: Sequence[tuple[float, float]]) -> bool:
-    """Whether the median of warm and of cold samples is known to WIDTH.
+def _is_narrow(samples: Sequence[tuple[float, float]]) -> bool:
+    """Return whether the median of warm and of cold samples is known to WIDTH.
 
     A quick look while measuring, from order statistics; what is reported is the bootstrap
     interval of profkit.evidence.
     """
-    return all(_half_width([s[i] for s in samples]) <= WIDTH for i in (0, 1))
+    return all(_compute_half_width([s[i] for s in samples]) <= WIDTH for i in (0, 1))
 
 
-def _half_width(samples: Sequence[float]) -> float:
-    """Half of the 95 % interval of the median, relative to it; 0 if there is nothing to know."""
+def _compute_half_width(samples: Sequence[float]) -> float:
+    """Return half of the 95 % interval of the median, relative to it; 0 if there is nothing to know."""
     known = sorted(s for s in samples if not isnan(s))
     if not known:
         return 0.0
@@ -260,19 +260,19 @@ def _half_width(samples: Sequence[float]) -> float:
 def timing(times: Times) -> JsonObject:
     """Timing samples with their medians and bootstrap intervals, in seconds per call."""
     samples = {"warm": times.warm, "cold": times.cold}
-    medians = {k: _summary(v) for k, v in samples.items()}
+    medians = {k: _summarize_samples(v) for k, v in samples.items()}
     widths = {k: v["width"] for k, v in medians.items() if v}
     wide = [k for k, width in widths.items() if width is not None and width > WIDTH]
     reason = times.rounds_short or "neighbouring samples hang together"
     short = [f"{' and '.join(wide)}: wider than {WIDTH:.0%}, {reason}"] if wide else []
     none = [k for k, width in widths.items() if width is None]
-    why = "; ".join(short + [f"{k}: no interval, {_unusable(samples[k])}" for k in none])
+    why = "; ".join(short + [f"{k}: no interval, {_explain_unusable(samples[k])}" for k in none])
     kept = ("session", "per_sample", "eager", "host", "bare", "host_bound", "before", "after")
     plain = {**asdict(times), "host_bound": times.host_bound}
     return {"method": METHOD, "l2": medians, "why_wide": why, **{k: plain[k] for k in kept}}
 
 
-def _unusable(samples: Sequence[float]) -> str:
+def _explain_unusable(samples: Sequence[float]) -> str:
     from profkit.evidence.samples import THRESHOLDS, as_groups, summarize_samples
 
     fault = summarize_samples(as_groups(samples, "the samples"), THRESHOLDS).unusable
@@ -283,7 +283,7 @@ def _unusable(samples: Sequence[float]) -> str:
     }.get(str(fault), str(fault))
 
 
-def _summary(samples: Sequence[float]) -> JsonObject | None:
+def _summarize_samples(samples: Sequence[float]) -> JsonObject | None:
     if not samples:
         return None
     from profkit.evidence.stats import median_interval

@@ -43,36 +43,41 @@ def write_problem(left: Path, folder: Path, program: str, launches: int) -> Path
     for array in sorted(left.glob("*.bin")):
         shutil.move(array, folder / array.name)
     shutil.copy(_INJECTED / "captured_problem.py", folder / "problem.py")
-    document = {**_tolerance(about), **{key: about[key] for key in _KEPT}}
+    document = {**_choose_tolerance(about), **{key: about[key] for key in _KEPT}}
     write_text(folder / "captured.json", json.dumps(document, indent=1) + "\n")
-    path = folder / f"{VARIANT}_{_word(about['kernel'])}.py"
-    write_text(path, _variant_text(about, program, launches))
+    path = folder / f"{VARIANT}_{_make_word(about['kernel'])}.py"
+    write_text(path, _render_variant(about, program, launches))
     return path
 
 
 def folder_name(kernel: str, taken: set[str]) -> str:
-    stem = _word(kernel)
+    stem = _make_word(kernel)
     names = (stem if n == 1 else f"{stem}-{n}" for n in range(1, len(taken) + 2))
     return next(name for name in names if name not in taken)
 
 
-def _variant_text(about: Mapping[str, Any], program: str, launches: int) -> str:
-    tunables = _tunables(about)
+def _render_variant(about: Mapping[str, Any], program: str, launches: int) -> str:
+    tunables = _list_tunables(about)
     tune = " ".join(f"{name}={','.join(map(str, values))}" for name, values in tunables.items())
     times = "once" if launches == 1 else f"{launches} times"
     prose = (
         f'"""{about["kernel"]} as a program launched it.\n\n'
-        f"Captured by profkit from `{_plain(program)}`, which launched it {times}.\n"
-        f"The function is in {_plain(about['file']) or 'a file of the program'}.\n"
+        f"Captured by profkit from `{_escape_text(program)}`, which launched it {times}.\n"
+        f"The function is in {_escape_text(about['file']) or 'a file of the program'}.\n"
         + (f"\ntune: {tune}\n" if tune else "")
         + '"""\n'
     )
     constants = "\n".join(f"{name} = {values[0]}" for name, values in tunables.items())
-    parts = [prose + about["imports"], constants, about["definitions"], _launch(about, tunables)]
+    parts = [
+        prose + about["imports"],
+        constants,
+        about["definitions"],
+        _render_launch(about, tunables),
+    ]
     return "\n\n\n".join(part for part in parts if part) + "\n"
 
 
-def _launch(about: Mapping[str, Any], tunables: Mapping[str, Any]) -> str:
+def _render_launch(about: Mapping[str, Any], tunables: Mapping[str, Any]) -> str:
     arrays = [f"in{i}" for i in range(len(about["inputs"]))]
     arrays += [f"out{i}" for i in range(len(about["outputs"]))]
     locals_, arguments = [], []
@@ -98,7 +103,7 @@ def _launch(about: Mapping[str, Any], tunables: Mapping[str, Any]) -> str:
     )
 
 
-def _tunables(about: Mapping[str, Any]) -> dict[str, list[int]]:
+def _list_tunables(about: Mapping[str, Any]) -> dict[str, list[int]]:
     """Name -> values, the program's own first: blocks where the grid follows them, warps, stages."""
     values = {p["name"]: p.get("value") for p in about["parameters"]}
     values_of: dict[str, list[int]] = {}
@@ -114,7 +119,7 @@ def _tunables(about: Mapping[str, Any]) -> dict[str, list[int]]:
     return values_of
 
 
-def _tolerance(about: Mapping[str, Any]) -> JsonObject:
+def _choose_tolerance(about: Mapping[str, Any]) -> JsonObject:
     """What another version of the kernel may differ by; the captured one is bit-equal or nearly."""
     worst = max((_EPSILON.get(a["dtype"], 0.0) for a in about["outputs"]), default=0.0)
     spreads = [float(a.get("std") or 0.0) for a in about["outputs"]]
@@ -125,12 +130,12 @@ def _tolerance(about: Mapping[str, Any]) -> JsonObject:
     }
 
 
-def _word(text: str) -> str:
+def _make_word(text: str) -> str:
     return re.sub(r"\W+", "-", text)[:80].strip("-") or "kernel"
 
 
-def _plain(text: str) -> str:
-    """Text that a docstring can hold: it comes from the program."""
+def _escape_text(text: str) -> str:
+    """Return text that a docstring can hold: it comes from the program."""
     return re.sub(r'[^\x20-\x7e]|\\|"""', "?", text)[:200]
 
 
@@ -178,11 +183,13 @@ def capture_program(
     check_regex(options.kernel)
     output.mkdir(parents=True, exist_ok=True)
     with temporary_folder(output) as folder:
-        done = process.run_command(command, options.timeout, _environment(folder, options), echo)
-        seen = _seen(folder)
+        done = process.run_command(
+            command, options.timeout, _build_environment(folder, options), echo
+        )
+        seen = _read_seen(folder)
         if not seen:
-            raise ProfkitError(_ended(command, done), _HINT)
-        return [_written(folder, output, row, " ".join(command)) for row in seen]
+            raise ProfkitError(_describe_end(command, done), _HINT)
+        return [_write_kernel(folder, output, row, " ".join(command)) for row in seen]
 
 
 _HINT = (
@@ -191,7 +198,7 @@ _HINT = (
 )
 
 
-def _ended(command: Sequence[str], done: process.Done) -> str:
+def _describe_end(command: Sequence[str], done: process.Done) -> str:
     if done.status is None:
         return f"{command[0]} was stopped at --timeout before it launched a Triton kernel"
     words = (done.output.strip().splitlines() or [""])[-1][:200]
@@ -199,7 +206,7 @@ def _ended(command: Sequence[str], done: process.Done) -> str:
     return f"{command[0]} {how}"
 
 
-def _environment(folder: Path, options: CaptureOptions) -> dict[str, str]:
+def _build_environment(folder: Path, options: CaptureOptions) -> dict[str, str]:
     count = _EVERY if options.count is None else options.count
     request = {**asdict(options), "folder": str(folder), "count": count}
     del request["timeout"]  # not the hook's business
@@ -210,8 +217,8 @@ def _environment(folder: Path, options: CaptureOptions) -> dict[str, str]:
     return {**os.environ, **own}
 
 
-def _seen(folder: Path) -> list[JsonObject]:
-    """What the hooks of all the program's processes saw, the most launched first."""
+def _read_seen(folder: Path) -> list[JsonObject]:
+    """Return what the hooks of all the program's processes saw, the most launched first."""
     rows: list[JsonObject] = []
     for left in sorted(folder.glob("seen-*.json")):
         document = read_json(left)
@@ -221,7 +228,7 @@ def _seen(folder: Path) -> list[JsonObject]:
     return sorted(rows, key=lambda row: -row["launches"])
 
 
-def _written(folder: Path, output: Path, row: JsonObject, program: str) -> CapturedEntry:
+def _write_kernel(folder: Path, output: Path, row: JsonObject, program: str) -> CapturedEntry:
     name, launches = row["kernel"], row["launches"]
     if row["folder"] is None:
         return CapturedEntry(kernel=name, launches=launches, why_not=row["why_not"] or None)
@@ -238,15 +245,15 @@ def _written(folder: Path, output: Path, row: JsonObject, program: str) -> Captu
 def tried(
     kernels: Sequence[CapturedEntry], folder: Path, progress: Progress
 ) -> list[CapturedEntry]:
-    """The same with their verdicts and their times here; the folder is that of builds."""
+    """Return the same with their verdicts and their times here; the folder is that of builds."""
     progress("build")
     files = {k.file: variants.read_variant(Path(k.file)) for k in kernels if k.file}
     # Side by side; later they are there.
     build.compile_variants(files.values(), [device.gpu().arch], folder)
-    return [_tried(k, files[k.file], folder, progress) if k.file else k for k in kernels]
+    return [_try_kernel(k, files[k.file], folder, progress) if k.file else k for k in kernels]
 
 
-def _tried(
+def _try_kernel(
     kernel: CapturedEntry, variant: variants.Variant, folder: Path, progress: Progress
 ) -> CapturedEntry:
     loaded = problem.load_problem(variants.problem_of(variant.path))

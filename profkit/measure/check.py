@@ -51,7 +51,7 @@ def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
 
     def piece(start: int) -> _Piece:
         part = slice(start, start + _PIECE)
-        return _piece(flat[part], flat_ref[part], start, atol, rtol)
+        return _compare_piece(flat[part], flat_ref[part], start, atol, rtol)
 
     with ThreadPoolExecutor() as pool:
         pieces = list(pool.map(piece, range(0, out.size, _PIECE)))
@@ -77,7 +77,7 @@ class _Piece(NamedTuple):
     worst: tuple[float, int]
 
 
-def _piece(out: Array, ref: Array, start: int, atol: float, rtol: float) -> _Piece:
+def _compare_piece(out: Array, ref: Array, start: int, atol: float, rtol: float) -> _Piece:
     import numpy as np
 
     expected = ref.astype(np.float64)
@@ -131,18 +131,18 @@ class Check:
 
     @property
     def faults(self) -> list[str]:
-        """Every fault with its case, one line each."""
+        """Return every fault with its case, one line each."""
         lines = ([f"{c.case} seed {c.seed}: {f}" for f in c.faults] for c in self.cases)
         return list(chain.from_iterable(lines))
 
     @property
     def correct_cases(self) -> tuple[str, ...]:
-        """Names of the cases that are right, once per seed."""
+        """Return names of the cases that are right, once per seed."""
         return tuple(c.case for c in self.cases if c.status == "right")
 
     @property
     def max_abs(self) -> float | None:
-        """The largest absolute error of all cases; None if none was judged."""
+        """Return the largest absolute error of all cases; None if none was judged."""
         return max((c.max_abs for c in self.cases if c.max_abs is not None), default=None)
 
 
@@ -154,15 +154,15 @@ class CheckDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag
 
 def summed_check(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> Check:
     atol, rtol = problem.module.ATOL, problem.module.RTOL
-    return Check(variant, _worst(c.status for c in cases), atol, rtol, tuple(cases))
+    return Check(variant, _choose_worst(c.status for c in cases), atol, rtol, tuple(cases))
 
 
 def merged_checks(before: Check, after: Check) -> Check:
     cases = (*before.cases, *after.cases)
-    return replace(before, status=_worst((before.status, after.status)), cases=cases)
+    return replace(before, status=_choose_worst((before.status, after.status)), cases=cases)
 
 
-def _worst(statuses: Iterable[Status]) -> Status:
+def _choose_worst(statuses: Iterable[Status]) -> Status:
     seen = set(statuses)
     order: tuple[Status, ...] = ("failed", "wrong", "right", "not supported")
     return next((s for s in order if s in seen), "not supported")
@@ -182,7 +182,7 @@ def check_case(call: Callable[[Arena], None], problem: Problem, data: Data) -> C
 
 
 def failure(data: Data, error: device.CudaError) -> CaseCheck:
-    """A case that ended in a CUDA error; raises it again if the context is lost."""
+    """Return a case that ended in a CUDA error; raises it again if the context is lost."""
     if error.code == device.NOT_SUPPORTED:
         return CaseCheck(data.case, data.seed, "not supported")
     if error.code in device.STICKY:
@@ -259,13 +259,13 @@ def check_stream(
         faults.append(
             f"the launcher waits for the device: it came back after {waited * 1e3:.0f} ms"
         )
-    elif spinning and _written(here, early):
+    elif spinning and _is_written(here, early):
         faults.append("work ran on another stream than the given one: the output was written early")
     device.free(here.base)
     return replace(judged, status="wrong" if faults else "right", faults=tuple(faults))
 
 
-def _written(here: Arena, host: Bytes) -> bool:
+def _is_written(here: Arena, host: Bytes) -> bool:
     begun = {out for out, _ in here.data.begins}
     places = [place for i, place in enumerate(here.outputs) if i not in begun]
     return any((host[o : o + s] != POISON).any() for o, s in places)

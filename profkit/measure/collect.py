@@ -67,17 +67,17 @@ def start_ncu(
 
     Whatever goes wrong, no file is left; another kernel in the report is an error too.
     """
-    with _workplace(report) as folder:
+    with _make_workplace(report) as folder:
         program = plan.program(folder)
         # Profiling starts where the program says so, never by the name of a kernel.
         limits = ["--profile-from-start", "off", "--target-processes", "application-only"]
         command = [*common(ncu, options), *limits]
-        draft, done = _run(command, program, folder, options)
+        draft, done = _run_ncu(command, program, folder, options)
         if ended := ncu_output.program_failed(done.output):
-            raise _program_failed(ended, done)
+            raise _explain_failure(ended, done)
         kernels = kernels_in(draft)
         verify_captured(expected, kernels, plan.label)
-        return _keep(draft, report, command + program, done, kernels)
+        return _keep_report(draft, report, command + program, done, kernels)
 
 
 def verify_captured(expected: Sequence[str], captured: Sequence[str], what: str) -> None:
@@ -98,18 +98,18 @@ def wrap(
     options: CollectOptions,
     echo: process.Sink | None = None,
 ) -> Collected:
-    with _workplace(report) as folder:
+    with _make_workplace(report) as folder:
         command = [*common(ncu, options), *options.filters]
-        draft, done = _run(command, program, folder, options, echo)
+        draft, done = _run_ncu(command, program, folder, options, echo)
         kernels = kernels_in(draft)
-        kept = _keep(draft, report, [*command, *program], done, kernels)
+        kept = _keep_report(draft, report, [*command, *program], done, kernels)
         return replace(kept, note=ncu_output.program_failed(done.output) or "")
 
 
 def launch_filters(
     kernel: str | None, skip: int, count: int | None, nvtx: str | None = None
 ) -> tuple[str, ...]:
-    """Launches of kernels whose name matches, from the skip-th, count of them, in ncu's options.
+    """Return launches of kernels whose name matches, from the skip-th, count of them, in ncu's options.
 
     `kernel` is a regular expression on the demangled name, as reports and `diagnose --kernel` have it:
     template arguments are what tells one elementwise kernel from another. None takes every kernel, and
@@ -135,7 +135,7 @@ def check_regex(kernel: str) -> None:
 
 
 @contextmanager
-def _workplace(report: Path) -> Iterator[Path]:
+def _make_workplace(report: Path) -> Iterator[Path]:
     """A folder next to the report, on the same disk, gone afterwards."""
     try:
         report.parent.mkdir(parents=True, exist_ok=True)
@@ -147,7 +147,7 @@ def _workplace(report: Path) -> Iterator[Path]:
         ) from error
 
 
-def _run(
+def _run_ncu(
     command: list[str],
     program: Sequence[str],
     folder: Path,
@@ -156,7 +156,7 @@ def _run(
 ) -> tuple[Path, process.Done]:
     """Run ncu; the report it wrote, or an error that says why there is none."""
     draft = folder / "report.ncu-rep"
-    threading.Thread(target=_preload, daemon=True).start()
+    threading.Thread(target=_import_early, daemon=True).start()
     whole = [*command, "--force-overwrite", "--export", str(draft), *program]
     done = process.run_command(whole, options.timeout, options.env, echo)
     if done.status is None:
@@ -170,13 +170,13 @@ def _run(
         raise known
     ended = ncu_output.program_failed(done.output)
     if done.status and not (ended and is_file(draft)):
-        raise _program_failed(ended, done)
+        raise _explain_failure(ended, done)
     if not is_file(draft) or get_size(draft) == 0:
-        raise _none_matched(done)
+        raise _explain_no_match(done)
     return draft, done
 
 
-def _none_matched(done: process.Done) -> ProfkitError:
+def _explain_no_match(done: process.Done) -> ProfkitError:
     if "==PROF== Connected to process" not in done.output:
         return ProfkitError(
             "the command started no CUDA under ncu: no report was written",
@@ -193,7 +193,7 @@ def _none_matched(done: process.Done) -> ProfkitError:
     )
 
 
-def _program_failed(ended: str | None, done: process.Done) -> ProfkitError:
+def _explain_failure(ended: str | None, done: process.Done) -> ProfkitError:
     own = [s for s in done.output.splitlines() if s.strip() and not s.startswith("==")]
     return ProfkitError(
         f"the profiled program failed under ncu: {ended or f'ncu ended with {done.status}'}"
@@ -202,7 +202,7 @@ def _program_failed(ended: str | None, done: process.Done) -> ProfkitError:
     )
 
 
-def _preload() -> None:
+def _import_early() -> None:
     """Import what reads the report while ncu runs: it takes as long as a small report does."""
     import importlib
 
@@ -230,7 +230,7 @@ def kernels_in(report: Path) -> list[str]:
     return [str(launch["kernel"]) for launch in launches]
 
 
-def _keep(
+def _keep_report(
     draft: Path, report: Path, command: Sequence[str], done: process.Done, kernels: Sequence[str]
 ) -> Collected:
     """Move a whole report to its place. The record next to the old one no longer fits: it goes."""

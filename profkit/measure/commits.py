@@ -24,15 +24,15 @@ _ENVIRONMENT = ("PROFKIT_COMMIT", "GITHUB_SHA", "CI_COMMIT_SHA")
 
 
 def commit_at_hand(environment: dict[str, str]) -> str | None:
-    """The commit that a CI system says it works on; None without one."""
+    """Return the commit that a CI system says it works on; None without one."""
     return next((environment[name] for name in _ENVIRONMENT if environment.get(name)), None)
 
 
 def git_commit(folder: Path) -> Commit | None:
-    """The commit that a folder is at, and whether files differ from it; None without git."""
+    """Return the commit that a folder is at, and whether files differ from it; None without git."""
     try:
-        head = _git(folder, "rev-parse", "HEAD").decode().strip()
-        dirty = bool(_git(folder, "status", "--porcelain", "--", ".").strip())
+        head = _run_git(folder, "rev-parse", "HEAD").decode().strip()
+        dirty = bool(_run_git(folder, "status", "--porcelain", "--", ".").strip())
         return Commit(commit=head, dirty=dirty)
     except (ProfkitError, OSError):
         return None
@@ -41,12 +41,12 @@ def git_commit(folder: Path) -> Commit | None:
 def commit_named(folder: Path, name: str) -> str:
     """The hash of what somebody calls a commit: a hash, a tag, HEAD~2; as it is without a repository."""
     try:
-        _git(folder, "rev-parse", "--git-dir")
+        _run_git(folder, "rev-parse", "--git-dir")
     except ProfkitError:
         return name
     try:
         question = "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
-        return _git(folder, *question).decode().strip()
+        return _run_git(folder, *question).decode().strip()
     except ProfkitError as error:
         if re.fullmatch("[0-9a-f]{7,64}", name):
             return name
@@ -55,7 +55,7 @@ def commit_named(folder: Path, name: str) -> str:
 
 
 def committed_runs(folder: Path) -> tuple[list[HistoryRun], list[ProfkitError]]:
-    """Every version of every run record in the log of a folder of artifacts, oldest first.
+    """Return every version of every run record in the log of a folder of artifacts, oldest first.
 
     Of a record that does not say which code was measured, the commit is that of the code with the
     record's source hash, as the kernels were when the record was brought in; where they were others
@@ -63,17 +63,17 @@ def committed_runs(folder: Path) -> tuple[list[HistoryRun], list[ProfkitError]]:
     """
     runs: dict[str, HistoryRun] = {}
     problems = []
-    if _git(folder, "rev-parse", "--is-shallow-repository").strip() == b"true":
+    if _run_git(folder, "rev-parse", "--is-shallow-repository").strip() == b"true":
         why = f"{folder}: a shallow clone, so older records are not in its log"
         problems.append(ProfkitError(why, "git fetch --unshallow, or fetch-depth: 0"))
-    for commit, path in _changes(folder):
-        content = _git(folder, "show", f"{commit}:{path}")
+    for commit, path in _list_changes(folder):
+        content = _run_git(folder, "show", f"{commit}:{path}")
         sha256 = hashlib.sha256(content).hexdigest()
         if sha256 in runs or f'"{SCHEMA}"'.encode() not in content[:200]:
             continue
         try:
             record = parse_record(json.loads(content), Path(path))
-            known = _code_at(folder, commit).get(f"{record.problem}/{record.variant}")
+            known = _read_code_at(folder, commit).get(f"{record.problem}/{record.variant}")
             if known and known[0] == record.source_hash:
                 runs[sha256] = run_row(record, sha256, known[1], "source")
             else:
@@ -84,10 +84,10 @@ def committed_runs(folder: Path) -> tuple[list[HistoryRun], list[ProfkitError]]:
 
 
 @functools.lru_cache(maxsize=4)  # records come commit by commit
-def _code_at(folder: Path, commit: str) -> dict[str, tuple[str, str]]:
+def _read_code_at(folder: Path, commit: str) -> dict[str, tuple[str, str]]:
     """problem/variant -> hash of its code at a commit, and the last commit that touched kernels."""
-    top = Path(_git(folder, "rev-parse", "--show-toplevel").decode().strip())
-    last = _git(top, "log", "-1", "--format=%H", commit, "--", KERNELS).decode().strip()
+    top = Path(_run_git(folder, "rev-parse", "--show-toplevel").decode().strip())
+    last = _run_git(top, "log", "-1", "--format=%H", commit, "--", KERNELS).decode().strip()
     if not last:
         return {}
     with temporary_folder() as place:
@@ -106,7 +106,7 @@ def _write_tree(top: Path, commit: str, place: Path) -> None:
     """
     paths: list[Path] = []
     blobs: list[str] = []
-    for entry in _git(top, "ls-tree", "-r", "-z", commit, "--", KERNELS).split(b"\0"):
+    for entry in _run_git(top, "ls-tree", "-r", "-z", commit, "--", KERNELS).split(b"\0"):
         about, _, name = entry.partition(b"\t")
         mode, _, blob = about.decode().partition(" blob ")
         path = place / os.fsdecode(name)
@@ -114,7 +114,7 @@ def _write_tree(top: Path, commit: str, place: Path) -> None:
             paths.append(path)
             blobs.append(blob)
     # Of each: its name, its kind, how many bytes; a line end; these bytes; a line end.
-    content = BytesIO(_git(top, "cat-file", "--batch", given="\n".join(blobs).encode()))
+    content = BytesIO(_run_git(top, "cat-file", "--batch", given="\n".join(blobs).encode()))
     for path in paths:
         size = int(content.readline().split()[2])
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,9 +122,9 @@ def _write_tree(top: Path, commit: str, place: Path) -> None:
         content.readline()
 
 
-def _changes(folder: Path) -> Iterator[tuple[str, str]]:
+def _list_changes(folder: Path) -> Iterator[tuple[str, str]]:
     options = "--reverse", "--no-renames", "--diff-filter=AM", "--name-only", "--format=commit %H"
-    log = _git(folder, "log", *options, "--", "*.json").decode("utf-8", "replace")
+    log = _run_git(folder, "log", *options, "--", "*.json").decode("utf-8", "replace")
     commit = ""
     for line in log.splitlines():
         if line.startswith("commit "):
@@ -144,7 +144,7 @@ _QUIET = (
 _OFFLINE = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
 
 
-def _git(folder: Path, *words: str, given: bytes = b"") -> bytes:
+def _run_git(folder: Path, *words: str, given: bytes = b"") -> bytes:
     try:
         done = subprocess.run(
             ["git", *_QUIET, "-C", str(folder), *words],

@@ -40,18 +40,20 @@ class Data:
     begins: tuple[tuple[int, int], ...] = ()
 
     def inputs(self) -> list[Array]:
-        """The inputs, mapped from disk, read-only."""
-        return [_map(self.folder / f"in{i}", *s) for i, s in enumerate(self.shapes)]
+        """Return the inputs, mapped from disk, read-only."""
+        return [_map_file(self.folder / f"in{i}", *s) for i, s in enumerate(self.shapes)]
 
     def reference(self) -> list[Array]:
-        """The fp64 reference, kept as fp32."""
-        return [_map(self.folder / f"ref{i}", s[0], "float32") for i, s in enumerate(self.outputs)]
+        """Return the fp64 reference, kept as fp32."""
+        return [
+            _map_file(self.folder / f"ref{i}", s[0], "float32") for i, s in enumerate(self.outputs)
+        ]
 
     def output_bytes(self) -> list[int]:
         return [prod(shape) * held_as(dtype).itemsize for shape, dtype in self.outputs]
 
 
-def _map(path: Path, shape: tuple[int, ...], dtype: str) -> Array:
+def _map_file(path: Path, shape: tuple[int, ...], dtype: str) -> Array:
     import numpy as np
 
     if 0 in shape:
@@ -67,18 +69,18 @@ def prepare_data(
     place = folder / "data" / problem.name / f"{case}-{seed}-{key}"
     kept = place / "data.json"
     if not is_file(kept):
-        _compute(problem, problem.case(case), seed, grid, place)
+        _compute_files(problem, problem.case(case), seed, grid, place)
     shapes = read_json(kept)
-    arrays = _tuples(shapes["inputs"]), _tuples(shapes["outputs"])
+    arrays = _make_tuples(shapes["inputs"]), _make_tuples(shapes["outputs"])
     begins = tuple((out, source) for out, source in shapes.get("begins", ()))
     return Data(case, seed, place, *arrays, begins)
 
 
-def _tuples(shapes: list[Any]) -> tuple[tuple[tuple[int, ...], str], ...]:
+def _make_tuples(shapes: list[Any]) -> tuple[tuple[tuple[int, ...], str], ...]:
     return tuple((tuple(shape), dtype) for shape, dtype in shapes)
 
 
-def _compute(problem: Problem, case: Any, seed: int, grid: str | None, place: Path) -> None:
+def _compute_files(problem: Problem, case: Any, seed: int, grid: str | None, place: Path) -> None:
     import numpy as np
 
     inputs = [np.ascontiguousarray(a) for a in problem.module.inputs(case, seed, grid)]
@@ -101,7 +103,7 @@ BFLOAT16 = "bfloat16"  # numpy has none
 
 
 def held_as(dtype: str) -> np.dtype[Any]:
-    """The numpy type of the same size that an array of this type is kept as."""
+    """Return the numpy type of the same size that an array of this type is kept as."""
     import numpy as np
 
     return np.dtype(np.uint16 if dtype == BFLOAT16 else dtype)
@@ -189,7 +191,7 @@ class Arena:
         return int((words == POISON).all(axis=1).sum())
 
     def out_of_bounds_writes(self, host: Bytes) -> list[str]:
-        """What a launch wrote that it should not have, one line each."""
+        """Return what a launch wrote that it should not have, one line each."""
         lines = []
         given = zip(self.inputs, self.data.inputs(), strict=True)
         for i, ((offset, size), array) in enumerate(given):

@@ -81,7 +81,7 @@ class Compiled:
 
     def rows(self) -> list[JsonObject]:
         """Return one row per kernel function, for a table."""
-        largest = _largest(self.launches)
+        largest = _find_largest(self.launches)
         same = {"variant": self.variant, "arch": self.build.arch, "seconds": self.build.seconds}
         rows = []
         for kernel in self.build.kernels:
@@ -118,7 +118,7 @@ def listing(
     places: Places, problem: str | None = None
 ) -> tuple[list[ListedVariant], list[ProfkitError]]:
     """Return every variant in ladder order, problem by problem; and what cannot be read."""
-    records = _records(places.artifacts_dir())
+    records = _find_records(places.artifacts_dir())
     found, problems = variants.survey(places.kernels_dir(), problem)
     rows = [
         ListedVariant(
@@ -128,7 +128,7 @@ def listing(
             title=variant.header.title,
             file=str(variant.path),
             built=build.is_built(variant, places.build_dir()),
-            recorded=_recorded(variant, records.get(variant.id, ())),
+            recorded=_list_recorded(variant, records.get(variant.id, ())),
             missing=variant.language.lacking(),
         )
         for variant in found
@@ -136,8 +136,8 @@ def listing(
     return rows, problems
 
 
-def _recorded(variant: Variant, records: Iterable[tuple[Path, str]]) -> dict[str, str]:
-    """Case -> how its record stands to today's source."""
+def _list_recorded(variant: Variant, records: Iterable[tuple[Path, str]]) -> dict[str, str]:
+    """Return case -> how its record stands to today's source."""
     states: dict[str, str] = {}
     for path, case in records:
         try:
@@ -150,8 +150,8 @@ def _recorded(variant: Variant, records: Iterable[tuple[Path, str]]) -> dict[str
     return states
 
 
-def _records(artifacts: Path) -> dict[str, list[tuple[Path, str]]]:
-    """Variant -> its run records, each with its case, of whichever problem."""
+def _find_records(artifacts: Path) -> dict[str, list[tuple[Path, str]]]:
+    """Return variant -> its run records, each with its case, of whichever problem."""
     records: dict[str, list[tuple[Path, str]]] = {}
     for (variant, case), several in run_files(artifacts).items():
         records.setdefault(variant, []).extend((f.record, case) for f in several if f.record)
@@ -176,7 +176,7 @@ def refresh(places: Places, made: Sequence[Compiled]) -> Refreshed:
     builds = [compiled.build for compiled in made]
     today = {f"{b.variant.id} {b.arch} {b.sass}": b for b in builds if b.sass}
     written, unknown = [], []
-    records = _records(places.artifacts_dir()).values()
+    records = _find_records(places.artifacts_dir()).values()
     for path, _ in itertools.chain.from_iterable(records):
         try:
             record = read_record(path)
@@ -189,14 +189,14 @@ def refresh(places: Places, made: Sequence[Compiled]) -> Refreshed:
         if not record.machine_code.same_as(same.machine_code):
             unknown += [path] if record.stale(same.source) else []
             continue
-        followed = _followed(record, source, same)
+        followed = _follow_source(record, source, same)
         if followed != record:
             amend_record(followed)
             written.append(path)
     return Refreshed(tuple(written), tuple(unknown))
 
 
-def _followed(record: Record, source: RecordedSource, built: Build) -> Record:
+def _follow_source(record: Record, source: RecordedSource, built: Build) -> Record:
     header = replace(record.header, title=built.variant.header.title)  # it is of the source, too
     if record.stale(built.source):
         made_from = source.made_from or source.sha256
@@ -212,17 +212,17 @@ def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) 
     """
     kernels = places.kernels_dir()
     chosen = variants.named_variants(kernels, names) if names else variants.find_variants(kernels)
-    archs = archs or [_present()]
+    archs = archs or [_find_present_arch()]
     folder = places.build_dir()
     with ThreadPoolExecutor() as pool:  # each waits for a program of its own
         stub = pool.submit(dry.stub_object, folder)
         made = build.compile_variants(chosen, archs, folder)
         stub.result()
         shapes = pool.map(lambda b: dry.dry_shapes(b, kernels / b.variant.problem), made)
-        return [_held_to_budget(b, shape) for b, shape in zip(made, shapes, strict=True)]
+        return [_check_budget(b, shape) for b, shape in zip(made, shapes, strict=True)]
 
 
-def _present() -> str:
+def _find_present_arch() -> str:
     try:
         return device.arch() or device.gpu().arch
     except ProfkitError as error:
@@ -231,12 +231,12 @@ def _present() -> str:
         ) from error
 
 
-def _held_to_budget(made: Build, launches: dict[str, list[GraphLaunch]] | None) -> Compiled:
-    dynamic = {kernel: x.dynamic_smem for kernel, x in _largest(launches).items()}
+def _check_budget(made: Build, launches: dict[str, list[GraphLaunch]] | None) -> Compiled:
+    dynamic = {kernel: x.dynamic_smem for kernel, x in _find_largest(launches).items()}
     return Compiled(made, launches, tuple(build.check_budget(made, dynamic)))
 
 
-def _largest(launches: Mapping[str, Sequence[GraphLaunch]] | None) -> dict[str, GraphLaunch]:
-    """Kernel -> its launch with the most dynamic shared memory."""
+def _find_largest(launches: Mapping[str, Sequence[GraphLaunch]] | None) -> dict[str, GraphLaunch]:
+    """Return kernel -> its launch with the most dynamic shared memory."""
     every = itertools.chain.from_iterable((launches or {}).values())
     return {launch.kernel: launch for launch in sorted(every, key=lambda x: x.dynamic_smem)}

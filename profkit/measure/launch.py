@@ -24,7 +24,10 @@ def _launch_main(arguments: list[str]) -> int:
     end_with_parent()
     plan = library.Plan(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
     try:
-        call = _variant(plan) if plan.reference is None else _reference(plan, plan.reference)
+        if plan.reference is None:
+            call = _prepare_variant(plan)
+        else:
+            call = _prepare_reference(plan, plan.reference)
         tools = library.Support(Path(plan.support)) if plan.profile else None
         call()
         device.synchronize()
@@ -41,10 +44,10 @@ def _launch_main(arguments: list[str]) -> int:
     return 0
 
 
-def _variant(plan: library.Plan) -> Callable[[], None]:
+def _prepare_variant(plan: library.Plan) -> Callable[[], None]:
     device.open_gpu()
     lib = library.load_library(Path(plan.library or ""))
-    inputs = [_uploaded(Path(name)) for name in plan.inputs]
+    inputs = [_upload_file(Path(name)) for name in plan.inputs]
     outputs = [device.allocate(size) for size in plan.outputs]
     for out, start in plan.begins:
         device.copy(outputs[out], inputs[start], plan.outputs[out])
@@ -52,7 +55,7 @@ def _variant(plan: library.Plan) -> Callable[[], None]:
     return lambda: library.start_launcher(lib, args)
 
 
-def _uploaded(path: Path) -> int:
+def _upload_file(path: Path) -> int:
     size = path.stat().st_size
     pointer = device.allocate(size)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:
@@ -62,7 +65,7 @@ def _uploaded(path: Path) -> int:
     return pointer
 
 
-def _reference(plan: library.Plan, name: str) -> Callable[[], None]:
+def _prepare_reference(plan: library.Plan, name: str) -> Callable[[], None]:
     from profkit.measure import data, subjects
     from profkit.measure.variants import problem
 

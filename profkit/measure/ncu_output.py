@@ -90,7 +90,7 @@ def known_fault(output: str) -> ProfkitError | None:
 
 
 def program_failed(output: str) -> str | None:
-    """How the profiled program ended, if ncu says that it failed."""
+    """Return how the profiled program ended, if ncu says that it failed."""
     if m := re.search(r"The application returned an error code \((-?\d+)\)", output):
         return f"it returned {m[1]}"
     if m := re.search(r"The application terminated with(?: signal)? ?\(?(\w+)\)?", output):
@@ -129,7 +129,7 @@ class NcuWords:
     def write(self, content: bytes) -> int:
         self._file.write(content)
         for part in content.splitlines(keepends=True):
-            self._take(part)
+            self._take_part(part)
         return len(content)
 
     def flush(self) -> None:
@@ -138,23 +138,23 @@ class NcuWords:
             self._program.flush()
 
     def close(self) -> None:
-        self._pass_on()
+        self._pass_words()
         self._file.close()
 
-    def _take(self, part: bytes) -> None:
+    def _take_part(self, part: bytes) -> None:
         self._line = (self._line + part)[-_PENDING:]
         ends = part.endswith((b"\n", b"\r"))
         if self._is_ncus():
             self._report_progress()
         elif ends or not _MARK.startswith(self._line[:2]):
-            self._pass_on()
+            self._pass_words()
         if ends:
             self._line, self._begun = b"", False
 
     def _is_ncus(self) -> bool:
         return not self._begun and self._line.startswith(_MARK)
 
-    def _pass_on(self) -> None:
+    def _pass_words(self) -> None:
         if self._program and self._line and not self._is_ncus():
             self._program.write(self._line)
         self._begun, self._line = True, b""
@@ -170,7 +170,7 @@ class NcuWords:
 
 
 def available(output: str) -> list[str]:
-    """The kernels that ncu names where none matched, each once and short."""
+    """Return the kernels that ncu names where none matched, each once and short."""
     _, _, listed = output.partition("Available Kernels:")
     names = [m["name"].strip() for m in map(_AVAILABLE.match, listed.splitlines()) if m]
     return list(dict.fromkeys(base_name(name) or name for name in names))
@@ -198,7 +198,7 @@ def any_case(pattern: str) -> str:
 
 
 def nvtx_filters(name: str) -> tuple[str, ...]:
-    """Options of ncu for launches inside of a range, pushed (NAME/) or started and ended (NAME).
+    """Return options of ncu for launches inside of a range, pushed (NAME/) or started and ended (NAME).
 
     The name is DOMAIN@NAME for a range that is not of the default domain.
     """

@@ -98,7 +98,7 @@ def run_command(
         raise
     guard.watch(process.pid)
     kept: deque[bytes] = deque()
-    reader = threading.Thread(target=_drain, args=(process.stdout, kept, echo), daemon=True)
+    reader = threading.Thread(target=_read_output, args=(process.stdout, kept, echo), daemon=True)
     reader.start()
     status: int | None = None
     try:
@@ -130,11 +130,11 @@ class _Guard:
             self._process = start(command, stdin=subprocess.PIPE, **quiet)
 
     def watch(self, session: int) -> None:
-        self._tell(b"%d\n" % session)
+        self._tell_guard(b"%d\n" % session)
 
     def dismiss(self) -> None:
         """The session has ended, or none began."""
-        self._tell(b"done\ndone\n")
+        self._tell_guard(b"done\ndone\n")
         if self._process and self._process.stdin:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
@@ -144,7 +144,7 @@ class _Guard:
                 self._process.kill()
                 self._process.wait()
 
-    def _tell(self, line: bytes) -> None:
+    def _tell_guard(self, line: bytes) -> None:
         if self._process and self._process.stdin:
             with contextlib.suppress(OSError):
                 self._process.stdin.write(line)
@@ -170,7 +170,7 @@ fi
 """
 
 
-def _drain(source: IO[bytes], kept: deque[bytes], echo: Sink | None) -> None:
+def _read_output(source: IO[bytes], kept: deque[bytes], echo: Sink | None) -> None:
     size = 0
     while chunk := source.read1(65536):  # type: ignore[attr-defined]
         kept.append(chunk)
@@ -185,10 +185,10 @@ def _drain(source: IO[bytes], kept: deque[bytes], echo: Sink | None) -> None:
 
 def end_session(process: subprocess.Popen[bytes]) -> None:
     """End a command and everything it left behind in its session, or still has in others."""
-    elsewhere = _descendants(process.pid) if process.poll() is None else set()
+    elsewhere = _list_descendants(process.pid) if process.poll() is None else set()
     until = time.monotonic() + _GRACE
     for number in (signal.SIGTERM, signal.SIGKILL):
-        while _signal(process, number, elsewhere):
+        while _send_signal(process, number, elsewhere):
             if time.monotonic() > until:
                 break
             process.poll()
@@ -198,11 +198,15 @@ def end_session(process: subprocess.Popen[bytes]) -> None:
         process.wait(_GRACE)
 
 
-def _signal(process: subprocess.Popen[bytes], number: signal.Signals, elsewhere: Set[int]) -> bool:
+def _send_signal(
+    process: subprocess.Popen[bytes], number: signal.Signals, elsewhere: Set[int]
+) -> bool:
     """Send a signal to all that is left of a session, and elsewhere; whether anything was."""
     process.poll()  # a zombie leader is not something left
     # getsid is a system call; only of a member the file is read, which costs ten times that.
-    left = {p for p in (*_pids(), *elsewhere) if p in elsewhere or _session(p) == process.pid}
+    left = {
+        p for p in (*_list_pids(), *elsewhere) if p in elsewhere or _read_session(p) == process.pid
+    }
     left = {p for p in left if is_alive(p)}
     if process.returncode is not None:
         left.discard(process.pid)
@@ -212,21 +216,21 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals, elsewhere:
     return bool(left)
 
 
-def _pids() -> list[int]:
+def _list_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def _session(pid: int) -> int | None:
+def _read_session(pid: int) -> int | None:
     with contextlib.suppress(OSError):
         return os.getsid(pid)
     return None
 
 
-def _descendants(pid: int) -> set[int]:
+def _list_descendants(pid: int) -> set[int]:
     children: dict[int, list[int]] = {}
-    for child in _pids():
+    for child in _list_pids():
         with contextlib.suppress(OSError, IndexError, ValueError):
-            children.setdefault(int(_status(child)[1]), []).append(child)
+            children.setdefault(int(_read_status(child)[1]), []).append(child)
     descendants: set[int] = set()
     ahead = [pid]
     while ahead:
@@ -237,12 +241,12 @@ def _descendants(pid: int) -> set[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it is there, and no zombie."""
+    """Return whether it is there, and no zombie."""
     with contextlib.suppress(OSError, IndexError):
-        return _status(pid)[0] != "Z"
+        return _read_status(pid)[0] != "Z"
     return False
 
 
-def _status(pid: int) -> list[str]:
+def _read_status(pid: int) -> list[str]:
     """State, parent, ... of a process, from `pid (name, which may hold anything) state parent ...`."""
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()

@@ -94,7 +94,7 @@ def sanitized(run: TargetRun, progress: Progress) -> None:
             check = run.measured.checks.get(name)
             if check is None or built.library is None:
                 continue
-            plan = plan_of(run, name, _small_case(run, check))
+            plan = plan_of(run, name, _choose_small_case(run, check))
             tools = {tool: pool.submit(sanitize, sanitizer, plan, tool) for tool in TOOLS}
             waiting.append((name, built.library, plan.case, tools))
         for name, library, case, tools in waiting:
@@ -109,7 +109,7 @@ def sanitized(run: TargetRun, progress: Progress) -> None:
 
 
 def _with_verdict(check: Check, case: str, tool: str, running: Future[str]) -> Check:
-    """A check with one tool's verdict; what is not clean makes the variant wrong."""
+    """Return a check with one tool's verdict; what is not clean makes the variant wrong."""
     try:
         verdict = running.result()
     except ProfkitError as error:
@@ -121,8 +121,8 @@ def _with_verdict(check: Check, case: str, tool: str, running: Future[str]) -> C
     return replace(check, status="wrong", cases=(*check.cases, fault))
 
 
-def _small_case(run: TargetRun, check: Check) -> str:
-    """The check with the fewest operations above ten million that the variant supports.
+def _choose_small_case(run: TargetRun, check: Check) -> str:
+    """Return the check with the fewest operations above ten million that the variant supports.
 
     Large enough for several tiles and a ragged end, small enough for tools that slow a kernel down
     a hundred times; the largest check of a problem whose checks are all smaller.

@@ -29,7 +29,7 @@ _UNAVAILABLE = (subjects.ReferenceUnavailable, ImportError)
 
 def _serve_jobs() -> int:
     end_with_parent()
-    say = _events()
+    say = _open_events()
     server: _Server | None = None
     for line in sys.stdin.buffer:
         request = worker.read_request(line)
@@ -53,7 +53,7 @@ def _serve_jobs() -> int:
     return 0
 
 
-def _events() -> Say:
+def _open_events() -> Say:
     """Keep stdout for events: what kernels and libraries print goes to stderr."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -82,28 +82,28 @@ class _Server:
     def prepare(self, request: worker.Setup) -> None:
         for case, seed in request.checks:
             self.say(Begun("inputs and reference", case=case))
-            self._at(case, seed, request.grid)
+            self._load_data(case, seed, request.grid)
         if request.reference is not None and request.case is not None:
             # Where it cannot run, the first request to time it says so.
             with contextlib.suppress(*_UNAVAILABLE):
-                self._subject(Entry(request.reference, grid=request.grid), request.case)
+                self._prepare_subject(Entry(request.reference, grid=request.grid), request.case)
 
     def judge(self, request: worker.Judge) -> None:
         entry = request.entry
         self.say(Begun("check", entry.name))
-        loaded = self._library(entry)
-        work = [self._at(case, seed, entry.grid) for case, seed in request.checks]
+        loaded = self._load_library(entry)
+        work = [self._load_data(case, seed, entry.grid) for case, seed in request.checks]
         judged = subjects.check_variant(entry.name, loaded, self.problem, work, self.tools)
         self.say(Reply(checks={entry.name: judged}))
         if judged.status == "right" and request.case in judged.correct_cases:
-            launches = self._subject(entry, request.case).launches
+            launches = self._prepare_subject(entry, request.case).launches
             self.say(Reply(launches={entry.name: launches}))
 
     def measure(self, request: worker.Measure) -> None:
         loaded = []
         for entry in request.entries:
-            with self._refused(entry):
-                loaded.append(self._subject(entry, request.case))
+            with self._report_refusals(entry):
+                loaded.append(self._prepare_subject(entry, request.case))
         self.say(Reply(launches={subject.name: subject.launches for subject in loaded}))
         if not loaded or request.rounds is None:
             return
@@ -123,7 +123,7 @@ class _Server:
         self.say(Reply(checks={name: check.summed_check(name, self.problem, [judged])}))
 
     @contextlib.contextmanager
-    def _refused(self, entry: Entry) -> Iterator[None]:
+    def _report_refusals(self, entry: Entry) -> Iterator[None]:
         """Say what cannot run at a case; what loses the context ends the worker."""
         try:
             yield
@@ -135,25 +135,25 @@ class _Server:
             first = (str(error).splitlines() or ["?"])[0]
             self.say(Reply(refused={entry.name: f"{entry.name} cannot run here: {first}"}))
 
-    def _at(self, case: str, seed: int, grid: str | None) -> data.Data:
+    def _load_data(self, case: str, seed: int, grid: str | None) -> data.Data:
         return data.prepare_data(self.problem, case, seed, self.folder, grid)
 
-    def _library(self, entry: Entry) -> ctypes.CDLL:
+    def _load_library(self, entry: Entry) -> ctypes.CDLL:
         if entry.library is None:
             raise ProfkitError(f"{entry.name} is no variant: only variants are checked")
         return library.load_library(entry.library)  # loaded once: it stays in the process
 
-    def _subject(self, entry: Entry, case: str) -> bench.Subject:
-        """An entry, ready to be timed; the values of a reference are judged on the way."""
+    def _prepare_subject(self, entry: Entry, case: str) -> bench.Subject:
+        """Return an entry, ready to be timed; the values of a reference are judged on the way."""
         key = entry.name, case
         if key not in self.subjects:
             self.say(Begun("load", entry.name, case))
-            at = self._at(case, 0, entry.grid)
+            at = self._load_data(case, 0, entry.grid)
             if entry.library is None:
                 subject, judged = subjects.reference_subject(entry.name, self.problem, at)
                 self._say_check(entry.name, judged)
             else:
-                loaded = self._library(entry)
+                loaded = self._load_library(entry)
                 subject = subjects.native(entry.name, loaded, self.problem, at, self.tools)
             self.subjects[key] = subject
         return self.subjects[key]

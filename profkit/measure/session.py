@@ -64,7 +64,7 @@ class GpuPool(Generic[MemberT]):
 
         while len(free) < len(self.members) or (waiting and not broken):
             for member in () if broken else tuple(free):
-                if handed := self._next(member, waiting):
+                if handed := self._take_next(member, waiting):
                     free.remove(member)
                     # Daemons: after Ctrl-C nobody waits for them.
                     threading.Thread(target=run, args=(member, *handed), daemon=True).start()
@@ -83,7 +83,7 @@ class GpuPool(Generic[MemberT]):
         if broken:
             raise broken
 
-    def _next(
+    def _take_next(
         self, member: MemberT, waiting: deque[tuple[ItemT, list[MemberT]]]
     ) -> tuple[ItemT, list[MemberT]] | None:
         """Take out the first item that a member has not tried."""
@@ -119,13 +119,13 @@ def measure_run(
     finally:
         for worker in workers:
             worker.close()
-    measured.lost += [f"{_gpu_name(w)} was left out: {why.message}" for w, why in pool.lost]
+    measured.lost += [f"{_name_gpu(w)} was left out: {why.message}" for w, why in pool.lost]
     # Several GPUs end in any order; what is said of a run is not to depend on it.
     order = (*run.builds, *target.references)
     measured.checks = {n: measured.checks[n] for n in order if n in measured.checks}
 
 
-def _gpu_name(worker: Worker) -> str:
+def _name_gpu(worker: Worker) -> str:
     return worker.gpu.pci if worker.gpu else f"GPU {worker.visible}"
 
 
@@ -149,7 +149,7 @@ class _Session:
             self.open(worker)
             reply = worker.judge(entry_of(build), self.checks)
         except WorkerLost as lost:
-            self._blame(worker, lost, "" if last or lost.at.name != name else name)
+            self._mark_failed(worker, lost, "" if last or lost.at.name != name else name)
             return
         with self.lock:
             self.run.measured.checks[name] = reply.checks[name]
@@ -159,11 +159,11 @@ class _Session:
         while True:
             try:
                 self.open(worker)
-                return self._measure(worker, case)
+                return self._measure_case(worker, case)
             except WorkerLost as lost:
-                self._blame(worker, lost, "" if last or not lost.at.name else f"case {case}")
+                self._mark_failed(worker, lost, "" if last or not lost.at.name else f"case {case}")
 
-    def _blame(self, worker: Worker, lost: WorkerLost, tried_elsewhere: str) -> None:
+    def _mark_failed(self, worker: Worker, lost: WorkerLost, tried_elsewhere: str) -> None:
         """The variant that the worker was at has failed, if no other GPU is to say whose fault it was.
 
         Raises:
@@ -174,7 +174,7 @@ class _Session:
         with self.lock:
             if tried_elsewhere:
                 measured.lost.append(
-                    f"{tried_elsewhere} was given to another GPU: at {_gpu_name(worker)} {lost.message}"
+                    f"{tried_elsewhere} was given to another GPU: at {_name_gpu(worker)} {lost.message}"
                 )
                 raise GivenBack(lost.message, lost.hint) from lost
             why = lost.message + (f"; {lost.hint}" if lost.hint else "")
@@ -186,7 +186,7 @@ class _Session:
                 fault = CaseCheck("?", 0, "failed", faults=(why,))
                 measured.checks[name] = summed_check(name, self.run.target.problem, [fault])
 
-    def _measure(self, worker: Worker, case: str) -> None:
+    def _measure_case(self, worker: Worker, case: str) -> None:
         measured = self.run.measured
         entries = [entry_of(build) for build in self.builds if self._is_timed(build, case)]
         entries += [
@@ -214,5 +214,5 @@ class _Session:
 
 
 def entry_of(build: Build, again: str = "") -> Entry:
-    """A build as the protocol has it; `again` ends the name of one that is timed twice."""
+    """Return a build as the protocol has it; `again` ends the name of one that is timed twice."""
     return Entry(build.variant.id + again, build.library, build.variant.header.inputs)

@@ -39,8 +39,8 @@ def _check_row(
     so); CudaError if the context is lost.
     """
     here = place_arena(work[0])
-    args, blank = here.args(problem, stream), _image(here, None)
-    images = [_image(here, data) for data in work]
+    args, blank = here.args(problem, stream), _copy_image(here, None)
+    images = [_copy_image(here, data) for data in work]
     results = [device.allocate(here.size) for _ in work]
 
     def row() -> None:
@@ -51,7 +51,7 @@ def _check_row(
             tools.put(result, here.base, here.size, 0, stream)
 
     try:
-        captured = _captured(row, stream)
+        captured = _capture_body(row, stream)
         if captured is None:
             return None
         ready = library.instantiate(captured)
@@ -59,7 +59,7 @@ def _check_row(
             library.replay(ready, stream)
         device.synchronize()
         places = zip(work, results, strict=True)
-        return _judged(problem, [replace(here, data=data, base=at) for data, at in places])
+        return _judge_row(problem, [replace(here, data=data, base=at) for data, at in places])
     except device.CudaError as error:
         return check.failure(work[0], error)
     finally:
@@ -67,7 +67,7 @@ def _check_row(
             device.free(address)
 
 
-def _captured(body: Callable[[], None], stream: int) -> int | None:
+def _capture_body(body: Callable[[], None], stream: int) -> int | None:
     try:
         return library.capture(stream, body)
     except device.CudaError as error:
@@ -76,14 +76,14 @@ def _captured(body: Callable[[], None], stream: int) -> int | None:
         return None
 
 
-def _image(here: Arena, data: Data | None) -> int:
+def _copy_image(here: Arena, data: Data | None) -> int:
     """Put elsewhere on the device what stands in the allocation before a launch."""
     address = device.allocate(here.size)
     here.fill(data, address)
     return address
 
 
-def _judged(problem: Problem, row: Sequence[Arena]) -> CaseCheck:
+def _judge_row(problem: Problem, row: Sequence[Arena]) -> CaseCheck:
     judged: list[CaseCheck] = []
     for at in row:
         judged.append(check.judge_case(problem, at, at.fetch()))
@@ -139,7 +139,7 @@ def native(
 def launcher(
     name: str, lib: ctypes.CDLL, arguments: Callable[[int], library.Args], tools: library.Support
 ) -> Subject:
-    """A library's one function, run once on what `arguments` gives for a stream.
+    """Return a library's one function, run once on what `arguments` gives for a stream.
 
     CudaError if the launcher refuses, or a graph cannot hold what it does.
     """
@@ -151,7 +151,7 @@ def launcher(
     def eager(n: int, stream: int) -> tuple[float, float]:
         return bench.eager_time(lambda: tools.repeat(lib, args(stream), n), n, stream)
 
-    return _seen(Subject(name, call, bench.native_capture, eager))
+    return _read_launches(Subject(name, call, bench.native_capture, eager))
 
 
 def reference_subject(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseCheck]:
@@ -196,7 +196,7 @@ def torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
     except RuntimeError as error:  # torch says "no available kernel" with a plain RuntimeError
         raise ReferenceUnavailable(str(error).splitlines()[0]) from error
     brought = versions_of(torch.version.cuda, torch.backends.cudnn.version())
-    return _seen(Subject(name, call, capture, eager, brought=brought)), out
+    return _read_launches(Subject(name, call, capture, eager, brought=brought)), out
 
 
 def versions_of(cuda: str | None, cudnn: int | None) -> dict[str, str]:
@@ -217,8 +217,8 @@ def to_torch(data: Data) -> list[Any]:
     return [tensor_of(array, dtype).cuda() for array, (_, dtype) in arrays]
 
 
-def _seen(subject: Subject) -> Subject:
-    """The subject with its kernel launches, read from a graph that is thrown away."""
+def _read_launches(subject: Subject) -> Subject:
+    """Return the subject with its kernel launches, read from a graph that is thrown away."""
     stream = device.new_stream()
     for _ in range(2):  # the first call may load modules, which a capture forbids
         subject.call(stream)

@@ -43,7 +43,7 @@ class Cupti:
 
 
 def build_injection(folder: Path | None = None) -> Path:
-    """The library, compiled if this machine has none of this source and CUPTI.
+    """Return the library, compiled if this machine has none of this source and CUPTI.
 
     It is kept in the folder, or in the user's cache.
     """
@@ -58,16 +58,16 @@ def build_injection(folder: Path | None = None) -> Path:
     key.update(f"{cupti} {compiler}".encode())
     target = (folder or find_cache()) / f"injection-{key.hexdigest()[:16]}.so"
     if not is_file(target):
-        _compile(compiler, cupti, target)
+        _compile_library(compiler, cupti, target)
     return target
 
 
 def find_cache() -> Path:
-    """The folder of what is kept from one recording to the next."""
+    """Return the folder of what is kept from one recording to the next."""
     return Path(os.environ.get("XDG_CACHE_HOME") or get_home_folder() / ".cache") / "profkit"
 
 
-def _compile(compiler: str, cupti: Cupti, target: Path) -> None:
+def _compile_library(compiler: str, cupti: Cupti, target: Path) -> None:
     command = [compiler, *FLAGS, str(SOURCE), f"-I{cupti.header}", f"-I{cupti.cuda}"]
     command += [str(cupti.library), "-ldl", f"-Wl,-rpath,{cupti.library.parent}", "-o"]
     with part_of(target) as part:
@@ -80,20 +80,20 @@ def _compile(compiler: str, cupti: Cupti, target: Path) -> None:
 
 
 def find_cupti() -> Cupti:
-    """Where CUPTI is: in the packages of the Python on PATH's neighbours, then in the toolkit.
+    """Return where CUPTI is: in the packages of the Python on PATH's neighbours, then in the toolkit.
 
     A program that brings its own CUPTI (torch does) must not meet a second one; libraries of one
     major version have one name, and the loader takes the one that is there already.
     """
-    places = list(_places())
-    header = _first("cupti.h", places, ("include/cupti.h", "extras/CUPTI/include/cupti.h"))
-    cuda = _first("cuda.h", places, ("include/cuda.h",))
-    library = _first("libcupti.so", places, _LIBRARIES)
+    places = list(_list_places())
+    header = _find_first("cupti.h", places, ("include/cupti.h", "extras/CUPTI/include/cupti.h"))
+    cuda = _find_first("cuda.h", places, ("include/cuda.h",))
+    library = _find_first("libcupti.so", places, _LIBRARIES)
     return Cupti(header.parent, cuda.parent, resolve_path(library))
 
 
-def _places() -> Iterator[Path]:
-    """Folders that may hold include/ and lib/ of CUDA, the toolkit's first."""
+def _list_places() -> Iterator[Path]:
+    """Yield folders that may hold include/ and lib/ of CUDA, the toolkit's first."""
     for key in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(key):
             yield Path(os.environ[key])
@@ -107,7 +107,7 @@ def _places() -> Iterator[Path]:
         yield Path(folder) / "cuda_runtime"
 
 
-def _first(what: str, places: list[Path], names: tuple[str, ...]) -> Path:
+def _find_first(what: str, places: list[Path], names: tuple[str, ...]) -> Path:
     for path in starmap(Path, product(places, names)):
         if is_file(path):
             return path
@@ -152,7 +152,7 @@ def record_timeline(
         ProfkitError: It ended badly before any kernel, or cannot be started.
     """
     window = window or Window()
-    env = _environment(folder, window)
+    env = _build_environment(folder, window)
     limit = window.timeout
     if window.seconds is not None:
         limit = min(limit, window.after + window.seconds)
@@ -173,7 +173,7 @@ def record_timeline(
     return Recorded(done.seconds, f"{how}: its timeline ends there; {hint}")
 
 
-def _environment(folder: Path, window: Window) -> dict[str, str]:
+def _build_environment(folder: Path, window: Window) -> dict[str, str]:
     injection = build_injection()
     paths = [str(_INJECTED)]
     if own := os.environ.get("PYTHONPATH"):
@@ -201,7 +201,7 @@ def _say_ended(command: Sequence[str], window: Window, limit: float) -> str:
 
 
 def _say_failed(command: Sequence[str], status: int, window: Window) -> tuple[str, str]:
-    """How a program ended badly, and what to try."""
+    """Return how a program ended badly, and what to try."""
     hint = "run it once without profkit triage"
     number = -status if status < 0 else status - SIGNALLED  # a shell says it so
     try:

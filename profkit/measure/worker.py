@@ -174,7 +174,7 @@ class Worker:
             raise WorkerClosed
         if self._process is not None and self._process.poll() is None:
             return
-        self._end()
+        self._end_process()
         self._log.seek(0)
         self._log.truncate()
         self._lines = queue.Queue()
@@ -182,12 +182,12 @@ class Worker:
         command = make_command("profkit.measure.server")
         self._process = process.start(command, env=self.env, **pipes)
         reading = self._process, self._lines
-        threading.Thread(target=_read, args=reading, daemon=True).start()
+        threading.Thread(target=_read_lines, args=reading, daemon=True).start()
         self.restarts += 1
         try:
-            self._ask(self.setup, max(FIRST_TIMEOUT, self.timeout))
+            self._ask_process(self.setup, max(FIRST_TIMEOUT, self.timeout))
         except ProfkitError:
-            self._end()
+            self._end_process()
             raise
 
     def judge(
@@ -195,7 +195,7 @@ class Worker:
     ) -> Reply:
         """Check a variant on (case, seed) pairs, and list its launches at a case."""
         self.start()
-        return self._ask(Judge(entry, tuple(checks), case), self.timeout)
+        return self._ask_process(Judge(entry, tuple(checks), case), self.timeout)
 
     def time(
         self,
@@ -206,15 +206,15 @@ class Worker:
     ) -> Reply:
         """Time entries in turns; `rounds`: how many at first, and at most; None lists launches only."""
         self.start()
-        return self._ask(Measure(tuple(entries), case, cold, rounds), self.timeout)
+        return self._ask_process(Measure(tuple(entries), case, cold, rounds), self.timeout)
 
     def close(self) -> None:
         """End the process, also while another thread waits for it; it will not start again."""
         self._closed = True
-        self._end()
+        self._end_process()
         self._log.close()
 
-    def _end(self) -> None:
+    def _end_process(self) -> None:
         worker = self._process
         if worker is None:
             return
@@ -223,7 +223,7 @@ class Worker:
             with contextlib.suppress(OSError):
                 worker.stdin.close()
 
-    def _ask(self, request: Request, timeout: float) -> Reply:
+    def _ask_process(self, request: Request, timeout: float) -> Reply:
         worker = self._process
         if worker is None or worker.stdin is None:
             raise WorkerClosed
@@ -233,7 +233,7 @@ class Worker:
         reply, at = Reply(), Begun("start")
         failed: ProfkitError | None = None
         while True:
-            match self._event(timeout, at):
+            match self._wait_for_event(timeout, at):
                 case Ready():
                     if failed:
                         raise failed
@@ -242,7 +242,7 @@ class Worker:
                     self._progress(str(at))
                 case Failed(message, hint, lost):
                     if lost:
-                        self._end()
+                        self._end_process()
                         raise WorkerLost(f"{message} ({at})", hint, at)
                     failed = ProfkitError(message, hint)
                 case Opened(gpu):
@@ -253,19 +253,19 @@ class Worker:
                     reply.times.update(part.times)
                     reply.refused.update(part.refused)
 
-    def _event(self, timeout: float, at: Begun) -> Event:
-        """What the worker says next; it was last `at` this."""
+    def _wait_for_event(self, timeout: float, at: Begun) -> Event:
+        """Return what the worker says next; it was last `at` this."""
         try:
             line = self._lines.get(timeout=timeout)
         except queue.Empty:
-            self._end()
+            self._end_process()
             message = f"it hung: nothing came back for {timeout:.0f} s ({at})"
             raise WorkerLost(message, at=at) from None
         if line is not None:
             return read_event(line)
         if self._closed:
             raise WorkerClosed
-        self._end()
+        self._end_process()
         self._log.seek(0)
         text = self._log.read()[-process.KEEP :].decode("utf-8", "replace").strip()
         if "Traceback (most recent call last)" in text:
@@ -274,7 +274,7 @@ class Worker:
         raise WorkerLost(f"the process crashed ({at}): {last[0] if last else 'silent'}", at=at)
 
 
-def _read(worker: subprocess.Popen[bytes], lines: queue.Queue[bytes | None]) -> None:
+def _read_lines(worker: subprocess.Popen[bytes], lines: queue.Queue[bytes | None]) -> None:
     with contextlib.suppress(ValueError, OSError):
         for line in worker.stdout or ():
             lines.put(line)
@@ -284,7 +284,7 @@ def _read(worker: subprocess.Popen[bytes], lines: queue.Queue[bytes | None]) -> 
 
 
 def visible_devices(wanted: str | None) -> Sequence[str | None]:
-    """What CUDA_VISIBLE_DEVICES each worker gets.
+    """Return what CUDA_VISIBLE_DEVICES each worker gets.
 
     `wanted` is --gpus: `all`, a number, or a list of indices (0,1); None takes one.
     """
@@ -296,20 +296,20 @@ def visible_devices(wanted: str | None) -> Sequence[str | None]:
     if "," in wanted:
         picked = wanted.split(",")
     else:
-        picked = [str(i) for i in range(len(names) if wanted == "all" else _number(wanted))]
+        picked = [str(i) for i in range(len(names) if wanted == "all" else _parse_number(wanted))]
     if not picked:
         raise ProfkitError(
             f"--gpus {wanted}: on no GPU nothing is measured",
             "say all, how many, or a list from 0: 0,1; GPU 0 alone is CUDA_VISIBLE_DEVICES=0",
         )
-    if len(set(picked)) < len(picked) or not all(_number(p) < len(names) for p in picked):
+    if len(set(picked)) < len(picked) or not all(_parse_number(p) < len(names) for p in picked):
         raise ProfkitError(
             f"--gpus {wanted}: there are {count} GPUs", "say all, how many, or a list from 0: 0,1"
         )
     return [names[int(p)] for p in picked]
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 4:
         raise ProfkitError(f"--gpus {text}: not understood", "say all, how many, or a list: 0,1")
     return int(text)

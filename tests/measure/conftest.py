@@ -138,8 +138,8 @@ def machine(tmp_path: Path, driver: Path, monkeypatch: pytest.MonkeyPatch) -> Ma
     monkeypatch.setenv("PROFKIT_KERNELS", str(made.kernels))
     monkeypatch.delenv("PROFKIT_BUILD", raising=False)
     library = ctypes.CDLL(str(driver / "libcuda.so.1"))
-    monkeypatch.setattr(device, "_driver", lambda: library)
-    forget = (device.gpu, device.open_gpu, device._initialised)
+    monkeypatch.setattr(device, "_load_driver", lambda: library)
+    forget = (device.gpu, device.open_gpu, device._init_driver)
     for cached in forget:
         cached.cache_clear()
     yield made

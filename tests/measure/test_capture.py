@@ -253,7 +253,7 @@ def test_the_hook_sees_launches_and_the_program_runs_on(tmp_path: Path, recordin
         "    print(kernel.run(Tensor(), 4, grid=(1,), warmup=False))\n"
         "print(kernel.run(Tensor(), 4, grid=(1,), warmup=True))\n"
     )
-    environment = capture._environment(tmp_path, capture.CaptureOptions(kernel="norm"))
+    environment = capture._build_environment(tmp_path, capture.CaptureOptions(kernel="norm"))
     environment["PYTHONPATH"] += f":{tmp_path}"
     done = subprocess.run(
         [sys.executable, program], env=environment, capture_output=True, text=True, check=True
@@ -261,7 +261,7 @@ def test_the_hook_sees_launches_and_the_program_runs_on(tmp_path: Path, recordin
     assert done.stdout.split("\n")[0] == "the machine has one of its own"
     assert done.stdout.count("ran") == 4
     assert done.stderr == ""
-    (row,) = (r for r in capture._seen(tmp_path) if r["launches"])
+    (row,) = (r for r in capture._read_seen(tmp_path) if r["launches"])
     assert (row["kernel"], row["launches"], row["folder"]) == ("layer_norm", 3, None)
     if recording:
         assert "while a CUDA graph was recorded" in row["why_not"]

@@ -18,9 +18,9 @@ def test_on_a_machine_with_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def nothing() -> None:
         raise ProfkitError("no NVIDIA driver: libcuda.so.1 was not found")
 
-    for cached in (device.gpu, device.open_gpu, device._initialised):
+    for cached in (device.gpu, device.open_gpu, device._init_driver):
         cached.cache_clear()
-    monkeypatch.setattr(device, "_driver", nothing)
+    monkeypatch.setattr(device, "_load_driver", nothing)
     monkeypatch.setattr("profkit.measure.variants.toolchain.find_tool", lambda _: None)
     monkeypatch.setattr(doctor, "PARAMETERS", tmp_path / "params")
     found = by_name()
@@ -60,7 +60,7 @@ def test_a_lock_of_another_user_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     (tmp_path / "nsight-compute-lock").write_text("")
     monkeypatch.setattr("os.access", lambda *_: False)
-    (found,) = doctor._lock()
+    (found,) = doctor._examine_lock()
     assert found.status == "missing"
     assert "TMPDIR" in found.advice
 

@@ -37,7 +37,7 @@ class ElfSymbol:
     value: int
 
 
-def _elf_symbols(sections: list[ElfSection]) -> list[ElfSymbol]:
+def _read_symbols(sections: list[ElfSection]) -> list[ElfSymbol]:
     table = next((s for s in sections if s.kind == SYMBOLS), None)
     if table is None:
         return []
@@ -55,17 +55,17 @@ _CODE = (".text.", ".nv.constant1", ".nv.constant2", ".nv.constant3")
 
 
 def sass_hash(library: Path) -> str | None:
-    """sha256 over the machine code of every kernel; None if no readable cubin is inside."""
+    """Return sha256 over the machine code of every kernel; None if no readable cubin is inside."""
     data = library.read_bytes()
     starts = (found.start() for found in re.finditer(re.escape(ELF), data))
     cubins = (at for at in starts if at and data[at + 18 : at + 20] == _EM_CUDA)
-    sections = chain.from_iterable(_code(data[at:]) for at in cubins)
+    sections = chain.from_iterable(_list_code(data[at:]) for at in cubins)
     parts = sorted(hashlib.sha256(kind.encode() + code).digest() for kind, code in sections)
     return hashlib.sha256(b"".join(parts)).hexdigest() if parts else None
 
 
-def _code(image: bytes) -> Iterator[tuple[str, bytes]]:
-    """(kind, content) of the sections that hold code or constants."""
+def _list_code(image: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield (kind, content) of the sections that hold code or constants."""
     for section in elf_sections(image):
         for prefix in _CODE:
             if section.name.startswith(prefix) and section.kind != NOBITS:
@@ -86,33 +86,33 @@ _OF_FILE = re.compile(
 
 
 def host_hash(object_file: Path) -> str | None:
-    """sha256 over host code and its constants; None if it is no ELF file, or a broken one."""
+    """Return sha256 over host code and its constants; None if it is no ELF file, or a broken one."""
     try:
         data = object_file.read_bytes()
         if not data.startswith(ELF):
             return None
-        parts = _host_parts(elf_sections(data))
+        parts = _list_host_parts(elf_sections(data))
         return hashlib.sha256(repr(parts).encode()).hexdigest()
     except (OSError, struct.error, ValueError, IndexError, OverflowError, StopIteration):
         return None
 
 
-def _host_parts(sections: list[ElfSection]) -> list[tuple[object, ...]]:
-    """What counts, section by section; literals count where they are read."""
-    symbols = _elf_symbols(sections)
+def _list_host_parts(sections: list[ElfSection]) -> list[tuple[object, ...]]:
+    """Return what counts, section by section; literals count where they are read."""
+    symbols = _read_symbols(sections)
     relocations = {s.info: s for s in sections if s.kind == RELOCATIONS}
-    counting = [i for i, section in enumerate(sections) if _counts(section)]
+    counting = [i for i, section in enumerate(sections) if _is_counted(section)]
     numbers = {at: number for number, at in enumerate(counting)}
 
-    def target(symbol: ElfSymbol, addend: int) -> tuple[object, ...]:
-        """What a place refers to, without names that a folder decides."""
+    def describe_target(symbol: ElfSymbol, addend: int) -> tuple[object, ...]:
+        """Return what a place refers to, without names that a folder decides."""
         if symbol.section is None:
             return "name", _OF_FILE.sub(b"", symbol.name.encode()), addend
         section = sections[symbol.section]
         if section.flags & MERGED:
             whole = symbol.kind == SECTION_SYMBOL  # then the addend says which literal
             start, rest = (symbol.value + addend, 0) if whole else (symbol.value, addend)
-            return "literal", _literal(section, start), rest
+            return "literal", _read_literal(section, start), rest
         # Not where in the GPU's code: that moves with the length of the paths in it.
         if symbol.section not in numbers:
             return "other", section.name
@@ -123,18 +123,18 @@ def _host_parts(sections: list[ElfSection]) -> list[tuple[object, ...]]:
         parts.append(("section", sections[at].size, sections[at].content))
         content = relocations[at].content if at in relocations else b""
         for offset, info, addend in struct.iter_unpack("<QQq", content):
-            parts.append((offset, info & 0xFFFFFFFF, *target(symbols[info >> 32], addend)))
+            parts.append((offset, info & 0xFFFFFFFF, *describe_target(symbols[info >> 32], addend)))
     return parts
 
 
-def _counts(section: ElfSection) -> bool:
+def _is_counted(section: ElfSection) -> bool:
     of_program = section.flags & ALLOCATED and section.kind in _DATA
     left_out = section.flags & MERGED or section.name in (*_GPU_CODE, _UNWINDING)
     return bool(of_program and not left_out)
 
 
-def _literal(section: ElfSection, start: int) -> bytes:
-    """A number, or a string up to its end, without the folders in it."""
+def _read_literal(section: ElfSection, start: int) -> bytes:
+    """Return a number, or a string up to its end, without the folders in it."""
     width = max(1, section.entry)
     if not section.flags & STRINGS:
         return section.content[start : start + width]

@@ -58,7 +58,7 @@ class Gpu:
 
 
 @functools.cache
-def _driver() -> ctypes.CDLL:
+def _load_driver() -> ctypes.CDLL:
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError as error:
@@ -72,20 +72,20 @@ def error_name(code: int) -> str:
     if code in _RUNTIME:
         return _RUNTIME[code]
     name = c_char_p()
-    _driver().cuGetErrorName(code, byref(name))
+    _load_driver().cuGetErrorName(code, byref(name))
     return name.value.decode() if name.value else "unknown CUDA error"
 
 
 def call(name: str, *args: Any) -> None:
     """Call one function of the driver; raises CudaError if it fails."""
-    code = getattr(_driver(), name)(*args)
+    code = getattr(_load_driver(), name)(*args)
     if code:
         raise CudaError(code, name)
 
 
 @functools.cache
-def _initialised() -> None:
-    code = _driver().cuInit(0)
+def _init_driver() -> None:
+    code = _load_driver().cuInit(0)
     if code in (3, 100, 999):
         raise ProfkitError(
             f"no usable GPU: cuInit says {error_name(code)}", "profkit doctor says what is there"
@@ -95,7 +95,7 @@ def _initialised() -> None:
 
 
 def count_gpus() -> int:
-    _initialised()
+    _init_driver()
     number = c_int()
     call("cuDeviceGetCount", byref(number))
     return number.value
@@ -104,7 +104,7 @@ def count_gpus() -> int:
 @functools.cache
 def gpu() -> Gpu:
     """Return what the first GPU that CUDA shows is; nothing is opened, so this takes milliseconds."""
-    _initialised()
+    _init_driver()
     device, version = c_int(), c_int()
     call("cuDeviceGet", byref(device), 0)
     call("cuDriverGetVersion", byref(version))
@@ -132,7 +132,7 @@ def gpu() -> Gpu:
 @functools.cache
 def open_gpu() -> Gpu:
     """Open that GPU: its primary context becomes this thread's."""
-    _initialised()
+    _init_driver()
     device, context = c_int(), c_void_p()
     call("cuDeviceGet", byref(device), 0)
     call("cuDevicePrimaryCtxRetain", byref(context), device)
@@ -182,7 +182,7 @@ def synchronize(stream: int | None = None) -> None:
 
 
 def new_stream() -> int:
-    """A stream that does not wait for the default stream, nor that for it."""
+    """Return a stream that does not wait for the default stream, nor that for it."""
     stream = c_void_p()
     call("cuStreamCreate", byref(stream), 1)
     return stream.value or 0
@@ -199,7 +199,7 @@ def record_event(event: int, stream: int) -> None:
 
 
 def elapsed(start: int, stop: int) -> float:
-    """Seconds between two events that have happened; the step is about half a microsecond."""
+    """Return seconds between two events that have happened; the step is about half a microsecond."""
     milliseconds = c_float()
     call("cuEventElapsedTime", byref(milliseconds), c_void_p(start), c_void_p(stop))
     return milliseconds.value * 1e-3
@@ -208,7 +208,7 @@ def elapsed(start: int, stop: int) -> float:
 def abandon_capture(stream: int) -> None:
     """End a capture that failed; the stream is usable again."""
     graph = c_void_p()
-    _driver().cuStreamEndCapture(c_void_p(stream), byref(graph))
+    _load_driver().cuStreamEndCapture(c_void_p(stream), byref(graph))
 
 
 # NVML's bits; idle and the application's own setting are no reason for concern.
@@ -226,7 +226,7 @@ THROTTLE = {
 _HARMLESS = 0x1 | 0x2
 
 
-def _handle(pci: str | None) -> tuple[Any, Any] | None:
+def _find_handle(pci: str | None) -> tuple[Any, Any] | None:
     try:
         import pynvml
     except ImportError:
@@ -245,7 +245,7 @@ def arch() -> str | None:
 
     NVML answers in 20 ms where cuInit takes 200, but counts GPUs in another order than CUDA may.
     """
-    opened = _handle(None)
+    opened = _find_handle(None)
     if opened is None:
         return None
     nvml, _ = opened
@@ -259,17 +259,17 @@ def arch() -> str | None:
 
 def read_state(pci: str | None = None) -> GpuState:
     """Return the GPU's state now; `pci` is the bus id as CUDA gives it, None takes NVML's first."""
-    opened = _handle(pci)
+    opened = _find_handle(pci)
     if opened is None:
         return GpuState()
     nvml, handle = opened
 
     def ask(unit: float, question: str, *which: str) -> float | None:
         more = (getattr(nvml, name) for name in which)
-        value = _asked(nvml, question, handle, *more)
+        value = _ask_nvml(nvml, question, handle, *more)
         return None if value is None else value * unit
 
-    bits = _asked(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+    bits = _ask_nvml(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
     return GpuState(
         sm_clock=ask(1e6, "nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
         memory_clock=ask(1e6, "nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
@@ -281,7 +281,7 @@ def read_state(pci: str | None = None) -> GpuState:
 
 
 def reasons(bits: int) -> tuple[str, ...]:
-    """NVML's throttle bits in words, without idle and the application's own setting."""
+    """Return NVML's throttle bits in words, without idle and the application's own setting."""
     known = tuple(w for b, w in THROTTLE.items() if bits & b and not b & _HARMLESS)
     unknown = bits & ~sum(THROTTLE)
     return (*known, f"unknown reason {unknown:#x}") if unknown else known
@@ -289,17 +289,20 @@ def reasons(bits: int) -> tuple[str, ...]:
 
 def identified(gpu: Gpu) -> Gpu:
     """Return the GPU with its UUID and the driver's version; None where NVML does not say."""
-    opened = _handle(gpu.pci)
+    opened = _find_handle(gpu.pci)
     if opened is None:
         return gpu
     nvml, handle = opened
-    answers = _asked(nvml, "nvmlDeviceGetUUID", handle), _asked(nvml, "nvmlSystemGetDriverVersion")
+    answers = (
+        _ask_nvml(nvml, "nvmlDeviceGetUUID", handle),
+        _ask_nvml(nvml, "nvmlSystemGetDriverVersion"),
+    )
     uuid, driver = (a.decode() if isinstance(a, bytes) else a for a in answers)
     return replace(gpu, uuid=uuid, driver=driver)
 
 
-def _asked(nvml: Any, question: str, *of: Any) -> Any:
-    """None where this GPU or driver does not answer."""
+def _ask_nvml(nvml: Any, question: str, *of: Any) -> Any:
+    """Return None where this GPU or driver does not answer."""
     with contextlib.suppress(nvml.NVMLError):
         return getattr(nvml, question)(*of)
     return None

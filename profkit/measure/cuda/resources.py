@@ -19,7 +19,7 @@ from profkit.records.gpus import read_table
 
 
 def demangle(names: Iterable[str]) -> Mapping[str, str]:
-    """Mangled  ->  demangled names; a name stays as it is where there is no demangler."""
+    """Return mangled  ->  demangled names; a name stays as it is where there is no demangler."""
     mangled = list(names)
     filt = shutil.which("c++filt") or shutil.which("cu++filt")
     if not mangled or filt is None:
@@ -132,6 +132,6 @@ def blocks_that_fit(arch: str, regs: int, threads: int, smem: int) -> Occupancy:
 
 
 def waves(grid: tuple[int, int, int], blocks_per_sm: int, sms: int) -> float:
-    """How many times the machine is filled; NaN if no block fits."""
+    """Return how many times the machine is filled; NaN if no block fits."""
     slots = blocks_per_sm * sms
     return prod(grid) / slots if slots else float("nan")

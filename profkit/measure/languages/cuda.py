@@ -29,7 +29,7 @@ _FLAGS = (
 )
 
 
-def _compile(
+def _compile_jobs(
     jobs: Sequence[CompileJob], work: Path, programs: Programs, parallel: int | None
 ) -> dict[int, float]:
     (work / "build.ninja").write_text(ninja_file(jobs, programs["nvcc"].path), encoding="utf-8")
@@ -43,12 +43,12 @@ def _compile(
         )
     if not any(work.glob("*.log")):
         raise ProfkitError(f"ninja could not start: {done.output.strip()}")
-    times = _seconds(work / ".ninja_log")
+    times = _read_seconds(work / ".ninja_log")
     return {i: times.get(f"{i}.so", 0.0) for i in range(len(jobs))}
 
 
-def _seconds(log: Path) -> dict[str, float]:
-    """Output -> how long its command took, from ninja's own log."""
+def _read_seconds(log: Path) -> dict[str, float]:
+    """Return output -> how long its command took, from ninja's own log."""
     try:
         rows = [line.split("\t") for line in log.read_text().splitlines()]
     except OSError:
@@ -57,7 +57,7 @@ def _seconds(log: Path) -> dict[str, float]:
 
 
 def ninja_file(jobs: Sequence[CompileJob], nvcc: Path) -> str:
-    """A ninja file with one edge per library: i.o, i.so and everything nvcc said in i.log."""
+    """Return a ninja file with one edge per library: i.o, i.so and everything nvcc said in i.log."""
     lines = ["rule nvcc", "  command = { $compile && $link ; } > $log 2>&1"]
     for i, job in enumerate(jobs):
         start = [str(nvcc), *job.flags, "-o"]
@@ -119,5 +119,5 @@ LANGUAGE = Language(
     own_flags=lambda arch: (*_FLAGS, f"-gencode=arch=compute_{arch},code=sm_{arch}"),
     # nvcc reads flags from the environment too
     surroundings=lambda _: [os.environ.get(f"NVCC_{k}_FLAGS", "") for k in ("PREPEND", "APPEND")],
-    compile=_compile,
+    compile=_compile_jobs,
 )

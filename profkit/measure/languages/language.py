@@ -37,7 +37,7 @@ class CompileJob:
 Programs = Mapping[str, Tool]
 
 
-def _first_program(programs: Programs) -> str:
+def _name_first_program(programs: Programs) -> str:
     (name, program), *_ = programs.items()
     return f"{name} {program.version or '?'}"
 
@@ -74,13 +74,13 @@ class Language:
     # what this machine lacks to compile it, and how to get it, in one line; empty: nothing
     missing: Callable[[], str] = lambda: ""
     lacking: Callable[[], str] = lambda: ""  # the same, to compile it and run it
-    compiler: Callable[[Programs], str] = _first_program  # and its version, for the record
+    compiler: Callable[[Programs], str] = _name_first_program  # and its version, for the record
     # what else decides what comes out: versions, other files, the environment
     surroundings: Callable[[CompileJob], Sequence[str]] = lambda _job: ()
 
 
 def package_version(name: str) -> str | None:
-    """The version of a Python package; None if it is not installed."""
+    """Return the version of a Python package; None if it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -89,20 +89,20 @@ def package_version(name: str) -> str | None:
 
 @functools.cache
 def known_languages() -> tuple[Language, ...]:
-    """Every language: what a file of this folder calls LANGUAGE."""
+    """Return every language: what a file of this folder calls LANGUAGE."""
     names = sorted(m.name for m in pkgutil.iter_modules(folder.__path__) if not m.ispkg)
     modules = (importlib.import_module(f"{folder.__name__}.{name}") for name in names)
     return tuple(m.LANGUAGE for m in modules if hasattr(m, "LANGUAGE"))
 
 
 def language_of(path: Path, text: str) -> Language | None:
-    """The language that a file is written in; None if it is no kernel of any."""
+    """Return the language that a file is written in; None if it is no kernel of any."""
     fitting = (known for known in known_languages() if known.suffix == path.suffix)
     return next((known for known in fitting if not known.owns or known.owns(path, text)), None)
 
 
 def is_kernel(path: Path) -> bool:
-    """Whether a file is a kernel of any language, or would be if it could be read."""
+    """Return whether a file is a kernel of any language, or would be if it could be read."""
     fitting = [known for known in known_languages() if known.suffix == path.suffix]
     if any(known.owns is None for known in fitting):
         return True  # what is no readable file is an error of its reader

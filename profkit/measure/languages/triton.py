@@ -55,7 +55,7 @@ def _lacking() -> str:
 
 
 def _c_compiler() -> str | None:
-    """The C compiler: $CC, or the first of cc, gcc and clang on PATH."""
+    """Return the C compiler: $CC, or the first of cc, gcc and clang on PATH."""
     names = [os.environ.get("CC") or "", "cc", "gcc", "clang"]
     return next((path for name in names if name and (path := shutil.which(name))), None)
 
@@ -65,7 +65,7 @@ def _version(_: Programs | None = None) -> str:
 
 
 def _surroundings(job: CompileJob) -> Sequence[str]:
-    """The compiler, the cases that it compiles for, and how its kernels are started."""
+    """Return the compiler, the cases that it compiles for, and how its kernels are started."""
     try:
         problem = hashlib.sha256(read_bytes(job.problem / "problem.py")).hexdigest()
     except OSError:
@@ -140,7 +140,7 @@ def _keep_ptx(cache: Path, place: Path) -> None:
 
 
 def one_line_of(output: str, path: Path) -> str:
-    """One line out of a traceback: which line of the file, what, and at which case."""
+    """Return one line out of a traceback: which line of the file, what, and at which case."""
     lines = [line for line in output.splitlines() if line.strip()]
     cases = [line.removeprefix(CASE) for line in lines if line.startswith(CASE)]
     rows = re.findall(rf'File "{re.escape(str(path))}", line (\d+)', output)
@@ -158,7 +158,7 @@ _SHAPE = f"def {LAUNCH}(input, ..., output, ..., args): kernel[grid](input, outp
 
 
 def _owns(path: Path, text: str) -> bool:
-    """Whether a file imports the language and is not about something else."""
+    """Return whether a file imports the language and is not about something else."""
     imports = re.search(r"^[ \t]*(?:import|from)[ \t]+triton\b", text, re.M)
     return path.name not in _NOT_KERNELS and imports is not None
 
@@ -170,7 +170,7 @@ def is_meant(path: Path, text: str) -> bool:
 
 
 def _has_launch(text: str) -> bool:
-    """Whether its function is there: not in a text that a test holds."""
+    """Return whether its function is there: not in a text that a test holds."""
     if not re.search(rf"^def[ \t]+{LAUNCH}\b", text, re.M):
         return False
     try:
@@ -181,7 +181,7 @@ def _has_launch(text: str) -> bool:
 
 
 def _read_header(text: str, name: str) -> header.Header:
-    """The module's docstring; what every kernel must have is looked for on the way."""
+    """Return the module's docstring; what every kernel must have is looked for on the way."""
     tree = _tree(text, name)
     docstring = ast.get_docstring(tree)
     if docstring is None:
@@ -207,7 +207,7 @@ def _read_header(text: str, name: str) -> header.Header:
 
 
 def code_hash(path: Path, keys: Mapping[str, str]) -> str:
-    """sha256 of the file without its prose, and of the header's keys that decide the code."""
+    """Return sha256 of the file without its prose, and of the header's keys that decide the code."""
     decides = {k: v.split() for k, v in sorted(keys.items()) if k not in header.SPEAKS}
     code = without_prose(language.source_text(path))
     return hashlib.sha256(f"{decides or ''}{code}".encode()).hexdigest()

@@ -71,7 +71,7 @@ class Build:
 
     @property
     def machine_code(self) -> MachineCode:
-        """What it runs, as far as that is known without starting it."""
+        """Return what it runs, as far as that is known without starting it."""
         return MachineCode(frozenset({self.source}), self.flags, self.sass, self.host, ())
 
     @property
@@ -109,11 +109,11 @@ def compile_variants(
     """
     toolchain.tool("nvcc", folder)  # support.cu is built with every variant: without it, say so now
     targets = [(v, v.target(arch)) for v, arch in product(variants, archs)]
-    plans = [_plan(v, target, folder) for v, target in targets if target is not None]
-    done = {p.key: b for p in plans if (b := _load(p, folder)) is not None}
+    plans = [_prepare_build(v, target, folder) for v, target in targets if target is not None]
+    done = {p.key: b for p in plans if (b := _load_build(p, folder)) is not None}
     missing = {p.key: p for p in plans if p.key not in done}
     if missing:
-        done |= _compile(list(missing.values()), folder, jobs)
+        done |= _compile_plans(list(missing.values()), folder, jobs)
     return [done[p.key] for p in plans]
 
 
@@ -130,12 +130,12 @@ def need_library(built: Build) -> Path:
     return built.library
 
 
-def _plan(variant: Variant, arch: str, folder: Path) -> Build:
-    language, programs = variant.language, _programs(variant.language, folder)
+def _prepare_build(variant: Variant, arch: str, folder: Path) -> Build:
+    language, programs = variant.language, _find_programs(variant.language, folder)
     language.check_flags(variant.header, variant.path.name)
     flags = (*language.own_flags(arch), *variant.flags)
     text = language.text_hash(variant.path)
-    around = language.surroundings(_job(variant, arch, flags))
+    around = language.surroundings(_make_job(variant, arch, flags))
     # Path and text are part of the key because line tables follow both, and ncu reads them there.
     used = [(str(p.path), p.version) for p in programs.values()]
     key = [_FORMAT, str(variant.path), text, flags, used, list(around)]
@@ -153,11 +153,11 @@ def _plan(variant: Variant, arch: str, folder: Path) -> Build:
     )
 
 
-def _programs(language: Language, folder: Path) -> dict[str, Tool]:
+def _find_programs(language: Language, folder: Path) -> dict[str, Tool]:
     return {name: toolchain.tool(name, folder) for name in language.programs}
 
 
-def _job(variant: Variant, arch: str, flags: tuple[str, ...]) -> CompileJob:
+def _make_job(variant: Variant, arch: str, flags: tuple[str, ...]) -> CompileJob:
     return CompileJob(
         path=variant.path,
         problem=problem_of(variant.path),
@@ -165,12 +165,12 @@ def _job(variant: Variant, arch: str, flags: tuple[str, ...]) -> CompileJob:
         flags=flags,
         defines=variant.defines,
         grid=variant.header.inputs,
-        sms=_sms(arch) if variant.language.needs_sms else 0,
+        sms=_count_sms(arch) if variant.language.needs_sms else 0,
     )
 
 
-def _sms(arch: str) -> int:
-    """How many SMs: of the GPU present if it is of this architecture, else of the usual card."""
+def _count_sms(arch: str) -> int:
+    """Return how many SMs: of the GPU present if it is of this architecture, else of the usual card."""
     number = arch.rstrip("af")
     try:
         gpu = device.gpu()
@@ -179,25 +179,25 @@ def _sms(arch: str) -> int:
     return gpu.sms if gpu.arch == number or number not in CARDS else CARDS[number].sms
 
 
-def _place(plan: Build, folder: Path) -> Path:
+def _choose_place(plan: Build, folder: Path) -> Path:
     name = f"{plan.variant.id}-sm_{plan.arch}-{plan.key[:12]}"
     return folder / plan.variant.problem / name
 
 
-def _load(plan: Build, folder: Path) -> Build | None:
-    """What an earlier build left, if it is whole."""
-    place = _place(plan, folder)
+def _load_build(plan: Build, folder: Path) -> Build | None:
+    """Return what an earlier build left, if it is whole."""
+    place = _choose_place(plan, folder)
     library = place / "variant.so"
     try:
         kept = read_json(place / "build.json")
         if kept["key"] != plan.key or get_size(library) != kept["bytes"]:
             return None
-        return _stored(plan, library, kept)
+        return _read_stored(plan, library, kept)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _stored(plan: Build, library: Path, kept: Mapping[str, Any]) -> Build:
+def _read_stored(plan: Build, library: Path, kept: Mapping[str, Any]) -> Build:
     return replace(
         plan,
         library=library,
@@ -208,7 +208,7 @@ def _stored(plan: Build, library: Path, kept: Mapping[str, Any]) -> Build:
     )
 
 
-def _compile(plans: Sequence[Build], folder: Path, jobs: int | None) -> dict[str, Build]:
+def _compile_plans(plans: Sequence[Build], folder: Path, jobs: int | None) -> dict[str, Build]:
     languages = list(dict.fromkeys(p.variant.language for p in plans))
     groups = [[p for p in plans if p.variant.language is language] for language in languages]
     with ThreadPoolExecutor(len(groups)) as pool:
@@ -218,14 +218,14 @@ def _compile(plans: Sequence[Build], folder: Path, jobs: int | None) -> dict[str
 
 def _compile_group(plans: Sequence[Build], folder: Path, jobs: int | None) -> list[Build]:
     language = plans[0].variant.language
-    work = [_job(p.variant, p.arch, p.flags) for p in plans]
+    work = [_make_job(p.variant, p.arch, p.flags) for p in plans]
     with temporary_folder(folder) as place:
-        times = language.compile(work, place, _programs(language, folder), jobs)
-        built = [_take(p, place / str(i), folder) for i, p in enumerate(plans)]
+        times = language.compile(work, place, _find_programs(language, folder), jobs)
+        built = [_take_output(p, place / str(i), folder) for i, p in enumerate(plans)]
     return [replace(b, seconds=times.get(i, 0.0)) for i, b in enumerate(built)]
 
 
-def _take(plan: Build, stem: Path, folder: Path) -> Build:
+def _take_output(plan: Build, stem: Path, folder: Path) -> Build:
     """Read one compiler's log and move its library to its place; build.json comes last."""
     compiled, log = stem.with_suffix(".so"), stem.with_suffix(".log")
     output = log.read_text(encoding="utf-8", errors="replace") if is_file(log) else "not started"
@@ -234,7 +234,7 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
     if plan.variant.path != SUPPORT and b"profkit_launch" not in compiled.read_bytes():
         return replace(plan, error=NO_LAUNCH)
     kernels = parse_ptxas(output)
-    place = _place(plan, folder)
+    place = _choose_place(plan, folder)
     place.mkdir(parents=True, exist_ok=True)
     kept = {
         "key": plan.key,
@@ -253,11 +253,11 @@ def _take(plan: Build, stem: Path, folder: Path) -> Build:
     move_file(compiled, place / "variant.so")
     write_text(place / "compiler.log", output)
     write_text(place / "build.json", json.dumps(kept, indent=1))
-    return _stored(plan, place / "variant.so", kept)
+    return _read_stored(plan, place / "variant.so", kept)
 
 
 def _with_resources(code: str | None, kernels: Sequence[KernelResources]) -> str | None:
-    """The hash of the machine code together with what each kernel takes of an SM."""
+    """Return the hash of the machine code together with what each kernel takes of an SM."""
     if code is None:
         return None
     taken = sorted((k.regs, k.smem, k.stack) for k in kernels)

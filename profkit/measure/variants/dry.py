@@ -41,15 +41,15 @@ def dry_launches(built: Build, problem: Problem, case: str) -> list[GraphLaunch]
     if is_file(ahead := built.library.with_name("plan.json")):
         rows = read_json(ahead).get(case)  # its language knew them when it compiled
         kernels = {k.name: k for k in built.kernels}
-        return None if rows is None else _launches(rows, kernels, built.arch)
-    program = _linked(built.library.parent)
+        return None if rows is None else _make_launches(rows, kernels, built.arch)
+    program = _link_program(built.library.parent)
     values = problem.module.arguments(problem.case(case))
     done = (
-        run_command([program, *_words(built, values, machine)], timeout=_RUN_SECONDS)
+        run_command([program, *_make_words(built, values, machine)], timeout=_RUN_SECONDS)
         if program
         else None
     )
-    return _read(done.output, built) if done and done.status == 0 else None
+    return _read_output(done.output, built) if done and done.status == 0 else None
 
 
 def dry_shapes(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] | None:
@@ -59,7 +59,7 @@ def dry_shapes(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] | Non
         return None
     source = folder / "problem.py"
     memory = built.library.with_name("shapes.json")
-    key = hashlib.sha256(read_bytes(source) + _stub_hash().encode()).hexdigest()
+    key = hashlib.sha256(read_bytes(source) + _hash_stub().encode()).hexdigest()
     kept = toolchain.kept_json(memory)
     if kept.get("key") != key or "shapes" not in kept:
         loaded = load_problem(folder)
@@ -72,11 +72,11 @@ def dry_shapes(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] | Non
 
 def stub_object(folder: Path) -> Path | None:
     """Compile dry.cpp, once per build folder; None if this toolkit's headers do not take it."""
-    return _made(folder / f"dry-{_stub_hash()}.o", ["-O1", "-std=c++17", "-c", STUB])
+    return _make_file(folder / f"dry-{_hash_stub()}.o", ["-O1", "-std=c++17", "-c", STUB])
 
 
-def _made(target: Path, words: Sequence[str | Path]) -> Path | None:
-    """What nvcc makes; None if it does not."""
+def _make_file(target: Path, words: Sequence[str | Path]) -> Path | None:
+    """Return what nvcc makes; None if it does not."""
     if not is_file(target):
         with temporary_folder(target.parent) as folder:
             made = folder / target.name
@@ -88,20 +88,20 @@ def _made(target: Path, words: Sequence[str | Path]) -> Path | None:
 
 
 @functools.cache
-def _stub_hash() -> str:
+def _hash_stub() -> str:
     return hashlib.sha256(STUB.read_bytes()).hexdigest()[:12]
 
 
-def _linked(place: Path) -> Path | None:
-    """The program of a build; None if it needs more than the stub has."""
-    program = place / f"dry-{_stub_hash()}"
+def _link_program(place: Path) -> Path | None:
+    """Return the program of a build; None if it needs more than the stub has."""
+    program = place / f"dry-{_hash_stub()}"
     if is_file(program):
         return program
     stub = stub_object(place.parents[1])
-    return stub and _made(program, ["--cudart", "none", place / OBJECT, stub])
+    return stub and _make_file(program, ["--cudart", "none", place / OBJECT, stub])
 
 
-def _words(built: Build, values: JsonObject, machine: Card) -> list[str]:
+def _make_words(built: Build, values: JsonObject, machine: Card) -> list[str]:
     limits, numbers = LIMITS[machine.arch], Numbers.of(values)
     answers = {
         "attribute16": machine.sms,
@@ -126,23 +126,23 @@ def _words(built: Build, values: JsonObject, machine: Card) -> list[str]:
     return [f"{k}={v}" for k, v in answers.items()]
 
 
-def _launches(
+def _make_launches(
     rows: Sequence[JsonObject], kernels: Mapping[str, KernelResources], arch: str
 ) -> list[GraphLaunch] | None:
-    """None if one of the kernels is not of the build."""
+    """Return None if one of the kernels is not of the build."""
     if any(row["kernel"] not in kernels for row in rows):
         return None
-    return [_of_row(row, kernels[row["kernel"]], arch) for row in rows]
+    return [_make_launch(row, kernels[row["kernel"]], arch) for row in rows]
 
 
-def _of_row(row: JsonObject, kernel: KernelResources, arch: str) -> GraphLaunch:
+def _make_launch(row: JsonObject, kernel: KernelResources, arch: str) -> GraphLaunch:
     (gx, gy, gz), (x, y, z), dynamic = row["grid"], row["block"], row["dynamic_smem"]
     fits = blocks_that_fit(arch, kernel.regs, x * y * z, kernel.smem + dynamic)
     shape = (gx, gy, gz), (x, y, z)
     return GraphLaunch(kernel.name, *shape, dynamic, kernel.smem, kernel.regs, fits.blocks)
 
 
-def _read(output: str, built: Build) -> list[GraphLaunch] | None:
+def _read_output(output: str, built: Build) -> list[GraphLaunch] | None:
     *lines, last = output.splitlines() or [""]
     if last == f"code|{_NOT_SUPPORTED}":
         return []
@@ -153,4 +153,4 @@ def _read(output: str, built: Build) -> list[GraphLaunch] | None:
     for kernel, grid, block, dynamic, _cluster in words:
         shape = {"grid": map(int, grid.split()), "block": map(int, block.split())}
         rows.append({"kernel": kernel, **shape, "dynamic_smem": int(dynamic)})
-    return _launches(rows, {k.mangled: k for k in built.kernels}, built.arch)
+    return _make_launches(rows, {k.mangled: k for k in built.kernels}, built.arch)

@@ -108,19 +108,19 @@ class Problem:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether <folder>/problem.py says everything that checking and timing need.
+    """Return whether <folder>/problem.py says everything that checking and timing need.
 
     Looks at what the file defines, without running it: a folder may have a problem.py of another
     kind, for kernels that are only built.
     """
     try:
-        return set(REQUIRED) <= _defined(read_bytes(folder / "problem.py"))
+        return set(REQUIRED) <= _list_defined(read_bytes(folder / "problem.py"))
     except (OSError, SyntaxError, ValueError):
         return False
 
 
 @lru_cache
-def _defined(source: bytes) -> set[str]:
+def _list_defined(source: bytes) -> set[str]:
     """Return the names that a module defines, without running it."""
     names = symtable.symtable(source.decode(), "problem.py", "exec").get_symbols()
     return {name.get_name() for name in names if name.is_assigned() or name.is_imported()}
@@ -170,7 +170,7 @@ _HEADERS = (_HERE / "variant.cuh", Path(__file__).parents[3] / "kernels/common/v
 
 
 def templates() -> dict[str, str]:
-    """Language, as one types it -> the file that a first variant is made of."""
+    """Return language, as one types it -> the file that a first variant is made of."""
     names = [entry.name for entry in files(__package__).iterdir()]
     known = {language.name.lower(): language.suffix for language in known_languages()}
     template_of = {name: f"{name}{suffix}.tmpl" for name, suffix in known.items()}
@@ -204,9 +204,9 @@ def new_problem(name: str, language: str, kernels: Path) -> list[Path]:
     variant = f"first_plain{suffix}"
     words = {"@PROBLEM@": name, "@PLACE@": str(kernels.parent), "@VARIANT@": variant}
     written = [
-        _write(folder / "problem.py", "problem.py.tmpl", words),
-        _write(folder / variant, known[language], words),
-        _write(folder / "README.md", "README.md.tmpl", words),
+        _write_template(folder / "problem.py", "problem.py.tmpl", words),
+        _write_template(folder / variant, known[language], words),
+        _write_template(folder / "README.md", "README.md.tmpl", words),
     ]
     shared = kernels / "common" / "variant.cuh"
     if not is_there(shared):
@@ -218,7 +218,7 @@ def new_problem(name: str, language: str, kernels: Path) -> list[Path]:
     return written
 
 
-def _write(path: Path, template: str, words: dict[str, str]) -> Path:
+def _write_template(path: Path, template: str, words: dict[str, str]) -> Path:
     text = (files(__package__) / template).read_text(encoding="utf-8")
     for mark, word in words.items():
         text = text.replace(mark, word)

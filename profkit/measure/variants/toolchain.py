@@ -51,7 +51,7 @@ _HINTS = {
 
 
 def find_tool(name: str) -> Path | None:
-    """Where a tool is: PATH first, then where CUDA is usually installed."""
+    """Return where a tool is: PATH first, then where CUDA is usually installed."""
     if on_path := shutil.which(name):
         return Path(on_path)
     homes = [os.environ.get(k) for k in ("CUDA_HOME", "CUDA_PATH")]
@@ -101,7 +101,7 @@ def version(name: str, path: Path) -> str | None:
 
 
 def kept_json(path: Path) -> dict[str, Any]:
-    """What was kept in a file; empty where there is none, or it is no object."""
+    """Return what was kept in a file; empty where there is none, or it is no object."""
     try:
         known = read_json(path)
     except (OSError, ValueError):
@@ -134,19 +134,19 @@ class DoctorDocument(
 def examine() -> list[Inspection]:
     """Look at everything; nothing here needs a GPU to be there, nor changes anything."""
     return [
-        *_gpu(),
-        *_tool("nvcc", "building variants"),
-        *_tool("ninja", "building"),
-        *_languages(),
-        *_torch(),
-        *_tool("ncu", "profile; timing works without it"),
-        *_counters(),
-        *_lock(),
-        *_tool("compute-sanitizer", "check --sanitize"),
+        *_examine_gpu(),
+        *_examine_tool("nvcc", "building variants"),
+        *_examine_tool("ninja", "building"),
+        *_examine_languages(),
+        *_examine_torch(),
+        *_examine_tool("ncu", "profile; timing works without it"),
+        *_examine_counters(),
+        *_examine_lock(),
+        *_examine_tool("compute-sanitizer", "check --sanitize"),
     ]
 
 
-def _gpu() -> Iterator[Inspection]:
+def _examine_gpu() -> Iterator[Inspection]:
     try:
         gpu = device.identified(device.gpu())
     except ProfkitError as error:
@@ -166,7 +166,7 @@ def _gpu() -> Iterator[Inspection]:
         yield Inspection("clocks", "warning", detail, advice)
 
 
-def _tool(name: str, use: str) -> Iterator[Inspection]:
+def _examine_tool(name: str, use: str) -> Iterator[Inspection]:
     try:
         path = need_tool(name)
     except ProfkitError as error:
@@ -180,7 +180,7 @@ def _tool(name: str, use: str) -> Iterator[Inspection]:
         yield Inspection(name, "ok", f"{said} at {path}")
 
 
-def _languages() -> Iterator[Inspection]:
+def _examine_languages() -> Iterator[Inspection]:
     for language in known_languages():
         lacking = language.missing()
         if lacking:
@@ -190,7 +190,7 @@ def _languages() -> Iterator[Inspection]:
             yield Inspection(language.name, "ok", language.compiler({}))
 
 
-def _torch() -> Iterator[Inspection]:
+def _examine_torch() -> Iterator[Inspection]:
     if importlib.util.find_spec("torch") is None:
         detail = "not installed: the SDPA references cannot run, everything else can"
         yield Inspection("torch", "warning", detail, "pip install torch")
@@ -200,7 +200,7 @@ def _torch() -> Iterator[Inspection]:
         yield Inspection("torch", "warning", "installed without metadata", "reinstall it")
 
 
-def _counters() -> Iterator[Inspection]:
+def _examine_counters() -> Iterator[Inspection]:
     allowed = counters_allowed(PARAMETERS)
     if allowed is None:
         detail = f"not known who may read them: {PARAMETERS} is not there"
@@ -214,7 +214,7 @@ def _counters() -> Iterator[Inspection]:
 
 
 def counters_allowed(parameters: Path) -> bool | None:
-    """Whether this user may read performance counters; None if the driver does not say."""
+    """Return whether this user may read performance counters; None if the driver does not say."""
     try:
         text = read_text(parameters)
     except OSError:
@@ -225,7 +225,7 @@ def counters_allowed(parameters: Path) -> bool | None:
     return admin_only[1] == "0" or os.geteuid() == 0
 
 
-def _lock() -> Iterator[Inspection]:
+def _examine_lock() -> Iterator[Inspection]:
     lock = Path(tempfile.gettempdir()) / "nsight-compute-lock"
     if is_there(lock) and not is_writable(lock):
         yield Inspection("ncu lock", "missing", f"{lock} belongs to another user", ncu_output.LOCK)

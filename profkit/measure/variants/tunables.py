@@ -49,7 +49,7 @@ class Expression:
 
     def value(self, numbers: Mapping[str, int]) -> int:
         """Evaluate it; a condition gives 0 or 1. ZeroDivisionError passes."""
-        return _value(self._tree, numbers)
+        return _evaluate_node(self._tree, numbers)
 
 
 def read_expression(text: str, where: str) -> Expression:
@@ -73,18 +73,20 @@ def read_expression(text: str, where: str) -> Expression:
     return Expression(text.strip(), names, compares, tree)
 
 
-def _value(node: ast.expr, numbers: Mapping[str, int]) -> int:
+def _evaluate_node(node: ast.expr, numbers: Mapping[str, int]) -> int:
     match node:
         case ast.Constant(value=int(number)):
             return number
         case ast.Name(id=name):
             return numbers[name]
         case ast.UnaryOp(operand=inner):
-            return -_value(inner, numbers)
+            return -_evaluate_node(inner, numbers)
         case ast.BinOp(left=left, op=op, right=right):
-            return _OPERATORS[type(op)](_value(left, numbers), _value(right, numbers))
+            return _OPERATORS[type(op)](
+                _evaluate_node(left, numbers), _evaluate_node(right, numbers)
+            )
         case ast.Compare(left=first, ops=ops, comparators=rest):
-            sides = [_value(side, numbers) for side in (first, *rest)]
+            sides = [_evaluate_node(side, numbers) for side in (first, *rest)]
             pairs = zip(ops, sides, sides[1:], strict=False)
             return int(all(_OPERATORS[type(op)](a, b) for op, a, b in pairs))
     raise AssertionError(ast.dump(node))  # read_expression let nothing else through
@@ -107,7 +109,7 @@ class Config:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What nvcc is given: -DBLOCK_M=64 -DWARPS=4."""
+        """Return what nvcc is given: -DBLOCK_M=64 -DWARPS=4."""
         return tuple(f"-D{macro}={value}" for macro, value in self.values)
 
     @property
@@ -168,7 +170,7 @@ class Space:
 
     @cached_property
     def ordered(self) -> dict[str, tuple[str, ...]]:
-        """Macro -> its values from small to large; as declared where they are no numbers."""
+        """Return macro -> its values from small to large; as declared where they are no numbers."""
         numeric = self.numeric
         return {m: tuple(sorted(v, key=int)) if m in numeric else v for m, v in self.values.items()}
 
@@ -176,10 +178,10 @@ class Space:
         """Return the macros that are numbers, and the quantities."""
         known = {macro: int(v) for macro, v in config.values if macro in self.numeric}
         for name, expression in self.quantities.items():
-            known[name] = self._value(expression, known)
+            known[name] = self._evaluate_node(expression, known)
         return known
 
-    def _value(self, expression: Expression, numbers: Mapping[str, int]) -> int:
+    def _evaluate_node(self, expression: Expression, numbers: Mapping[str, int]) -> int:
         try:
             return expression.value(numbers)
         except ZeroDivisionError as error:
@@ -190,10 +192,10 @@ class Space:
             ) from error
 
     def refusal(self, config: Config, arch: str, budget: Budget) -> InvalidConfig | None:
-        """Why a configuration cannot be, by arithmetic; None if nothing speaks against it."""
+        """Return why a configuration cannot be, by arithmetic; None if nothing speaks against it."""
         numbers = self.numbers(config)
         for condition in self.conditions:
-            if not self._value(condition, numbers):
+            if not self._evaluate_node(condition, numbers):
                 return InvalidConfig(condition.text, condition.text)
         return block_refusal(numbers, arch, budget)
 
@@ -239,21 +241,23 @@ def read_space(head: Header, path: Path) -> Space:
             raise ProfkitError(
                 f"{file}: cannot read '{word}' in 'takes:'", "write e.g. threads=32*WARPS"
             )
-        quantities[name] = _expression(text, f"{file}: 'takes:'", known, condition=False)
+        quantities[name] = _parse_expression(text, f"{file}: 'takes:'", known, condition=False)
         known.add(name)
     texts = [t for t in head.where.split(",") if t.strip()]
-    conditions = tuple(_expression(t, f"{file}: 'where:'", known, condition=True) for t in texts)
-    steer = tuple(_direction(word, file, "steer") for word in head.steer)
+    conditions = tuple(
+        _parse_expression(t, f"{file}: 'where:'", known, condition=True) for t in texts
+    )
+    steer = tuple(_parse_direction(word, file, "steer") for word in head.steer)
     if unknown := next((d.name for d in steer if d.name not in known), None):
         raise ProfkitError(
             f"{file}: 'steer:' names {unknown}, which 'tune:' and 'takes:' do not have",
             f"there are: {', '.join(sorted(known)) or 'none'}",
         )
-    watch = tuple(_direction(f"={word}", file, "watch") for word in head.watch)
+    watch = tuple(_parse_direction(f"={word}", file, "watch") for word in head.watch)
     return Space(file, values, conditions, quantities, steer, watch)
 
 
-def _expression(text: str, where: str, known: set[str], *, condition: bool) -> Expression:
+def _parse_expression(text: str, where: str, known: set[str], *, condition: bool) -> Expression:
     expression = read_expression(text, where)
     if expression.is_condition != condition:
         what = "compares nothing" if condition else "is a condition"
@@ -266,7 +270,7 @@ def _expression(text: str, where: str, known: set[str], *, condition: bool) -> E
     return expression
 
 
-def _direction(word: str, file: str, key: str) -> Direction:
+def _parse_direction(word: str, file: str, key: str) -> Direction:
     rule, _, text = word.partition("=")
     match = _DIRECTION.fullmatch(text)
     if not match:

@@ -57,15 +57,15 @@ class Variant:
 
     @functools.cached_property
     def source_hash(self) -> str:
-        """sha256 of the code of the file and of every header it includes."""
+        """Return sha256 of the code of the file and of every header it includes."""
         return self.language.code_hash(self.path, self.header.keys)
 
     def target(self, arch: str) -> str | None:
-        """The compile target for `90`: `90`, `90a`, or None if the header rules it out."""
+        """Return the compile target for `90`: `90`, `90a`, or None if the header rules it out."""
         return header.compile_target(self.header.arch, arch, self.path.name)
 
     def tuned(self, **defines: str) -> Variant:
-        """The same file built with other values of its tunables."""
+        """Return the same file built with other values of its tunables."""
         for macro, value in defines.items():
             if value not in self.space.values.get(macro, ()):
                 raise ProfkitError(
@@ -106,7 +106,7 @@ def survey(kernels: Path, problem: str | None = None) -> tuple[list[Variant], li
     """Return the variants that can be read, in ladder order, and what is wrong with the others."""
     variants: list[Variant] = []
     problems: list[ProfkitError] = []
-    for folder in _problems(kernels, problem):
+    for folder in _list_problems(kernels, problem):
         readable = []
         for path in language.kernel_files(folder):
             try:
@@ -114,14 +114,14 @@ def survey(kernels: Path, problem: str | None = None) -> tuple[list[Variant], li
             except ProfkitError as error:
                 problems.append(error)
         try:
-            variants += _in_ladder_order(readable)
+            variants += _sort_by_ladder(readable)
         except ProfkitError as error:  # `after:` leads nowhere: in the order of the files
             problems.append(error)
             variants += readable
     return variants, problems
 
 
-def _problems(kernels: Path, problem: str | None) -> list[Path]:
+def _list_problems(kernels: Path, problem: str | None) -> list[Path]:
     folders = [d for d in sorted(list_folder(kernels)) if is_folder(d) and d.name != "common"]
     chosen = [d for d in folders if problem in (None, d.name)]
     if not chosen and problem is not None:
@@ -175,7 +175,7 @@ def read_variant(path: Path) -> Variant:
     return variant
 
 
-def _in_ladder_order(variants: Iterable[Variant]) -> list[Variant]:
+def _sort_by_ladder(variants: Iterable[Variant]) -> list[Variant]:
     """Order the variants of one problem so that each stands below the one it comes after."""
     by_id: dict[str, Variant] = {}
     for v in variants:
@@ -186,14 +186,14 @@ def _in_ladder_order(variants: Iterable[Variant]) -> list[Variant]:
             )
         by_id[v.id] = v
     children: dict[str | None, list[Variant]] = {}
-    for v in sorted(by_id.values(), key=lambda v: _natural(v.id)):
+    for v in sorted(by_id.values(), key=lambda v: _make_sort_key(v.id)):
         if v.header.after is not None and v.header.after not in by_id:
             raise ProfkitError(
                 f"{v.path.name}: 'after: {v.header.after}' names no variant in {problem_of(v.path)}",
                 f"there are: {', '.join(by_id) or 'none'}",
             )
         children.setdefault(v.header.after, []).append(v)
-    _no_circle(by_id)
+    _refuse_circles(by_id)
     ordered: list[Variant] = []
     waiting = children.get(None, [])[::-1]
     while waiting:
@@ -202,7 +202,7 @@ def _in_ladder_order(variants: Iterable[Variant]) -> list[Variant]:
     return ordered
 
 
-def _no_circle(by_id: Mapping[str, Variant]) -> None:
+def _refuse_circles(by_id: Mapping[str, Variant]) -> None:
     """Fail if `after:` leads back to where it came from."""
     from graphlib import CycleError, TopologicalSorter
 
@@ -230,6 +230,6 @@ def select(variants: Iterable[Variant], name: str) -> Variant:
     )
 
 
-def _natural(text: str) -> list[tuple[int, int, str]]:
-    """A sort key by which stage2 comes before stage10."""
+def _make_sort_key(text: str) -> list[tuple[int, int, str]]:
+    """Return a sort key by which stage2 comes before stage10."""
     return [(0, int(w), "") if w.isdecimal() else (1, 0, w) for w in re.split(r"(\d+)", text) if w]

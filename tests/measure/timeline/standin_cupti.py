@@ -19,7 +19,7 @@ def build_over_standin(folder: Path) -> Path:
     command += [f"-I{found.cuda}", "-Wl,-soname,libcupti.so", "-o", str(library)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     target = folder / "injection.so"
-    timeline._compile("g++", replace(found, library=library), target)
+    timeline._compile_library("g++", replace(found, library=library), target)
     return target
 
 

@@ -73,7 +73,7 @@ def test_loaded_without_a_gpu_it_says_so_and_leaves_the_program_alone(tmp_path: 
 
 
 def test_without_cupti_it_says_what_else_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline, "_places", lambda: iter(()))
+    monkeypatch.setattr(timeline, "_list_places", lambda: iter(()))
     with pytest.raises(ProfkitError, match=r"cupti\.h was not found") as caught:
         timeline.find_cupti()
     assert "torch.profiler or nsys" in caught.value.hint
