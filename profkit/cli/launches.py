@@ -76,15 +76,7 @@ def read_launches(
     paths, complete = expand_patterns(patterns) if patterns else ([], True)
     with progress("reading") as step:
         reports = reader.read_report(paths, progress=step, client=client) if paths else Reports(())
-    at = COLUMNS.index("status")
-    status = {part.file.path: {row[at] for row in part.identity} for part in reports.parts}
-    for file in reports.files:
-        if file.status != "ok":
-            name = shorten_path(file.path)
-            say(ProfkitError(f"{name}: {file.status}: {file.message}", _name_repair(file)))
-            complete = False
-        elif status.get(file.path) == {"failed"}:
-            say(ProfkitError(f"{file.path}: ncu gave up on every launch in it", _FAILED))
+    complete = _say_unread(reports) and complete
     launches = judged(reports)
     chosen = Chosen(reports, complete, launches, list(range(len(launches))))
     if kernel is not None:
@@ -93,13 +85,39 @@ def read_launches(
     if where is not None:
         chosen = replace(chosen, kept=[int(i) for i in select_rows(chosen.frame, where).index])
     if launches and not chosen.kept:
-        flags = {"--kernel": kernel, "--where": where}
-        filters = " and ".join(f"{flag} {text}" for flag, text in flags.items() if text)
-        names = list(dict.fromkeys(short(run.kernel, 40) for run in launches))
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        hint = f"there are: {', '.join(names[:5])}{more}"
-        raise ProfkitError(f"no launch matches {filters}", hint)
+        raise _explain_no_match(launches, kernel, where)
     return chosen
+
+
+def _say_unread(reports: Reports) -> bool:
+    """Say what is damaged, or holds no launch that worked; return whether all was read whole."""
+    at = COLUMNS.index("status")
+    status = {part.file.path: {row[at] for row in part.identity} for part in reports.parts}
+    complete = True
+    for file in reports.files:
+        if file.status != "ok":
+            name = shorten_path(file.path)
+            say(ProfkitError(f"{name}: {file.status}: {file.message}", _name_repair(file)))
+            complete = False
+        elif status.get(file.path) == {"failed"}:
+            say(ProfkitError(f"{file.path}: ncu gave up on every launch in it", _FAILED))
+    return complete
+
+
+def _explain_no_match(
+    launches: Sequence[Judged], kernel: str | None, where: str | None
+) -> ProfkitError:
+    """Return the error for filters that no launch matches: it names some kernels that are there."""
+    filters = []
+    if kernel:
+        filters.append(f"--kernel {kernel}")
+    if where:
+        filters.append(f"--where {where}")
+    names = list(dict.fromkeys(short(run.kernel, 40) for run in launches))
+    there = ", ".join(names[:5])
+    if len(names) > 5:
+        there += f" and {len(names) - 5} more"
+    return ProfkitError(f"no launch matches {' and '.join(filters)}", f"there are: {there}")
 
 
 def expand_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:

@@ -57,19 +57,11 @@ def folder_name(kernel: str, taken: set[str]) -> str:
 
 
 def _render_variant(about: Mapping[str, Any], program: str, launches: int) -> str:
+    """Return the text of a variant: prose, imports, constants, definitions, the launch."""
     tunables = _list_tunables(about)
-    tune = " ".join(f"{name}={','.join(map(str, values))}" for name, values in tunables.items())
-    times = "once" if launches == 1 else f"{launches} times"
-    prose = (
-        f'"""{about["kernel"]} as a program launched it.\n\n'
-        f"Captured by profkit from `{_escape_text(program)}`, which launched it {times}.\n"
-        f"The function is in {_escape_text(about['file']) or 'a file of the program'}.\n"
-        + (f"\ntune: {tune}\n" if tune else "")
-        + '"""\n'
-    )
     constants = "\n".join(f"{name} = {values[0]}" for name, values in tunables.items())
     parts = [
-        prose + about["imports"],
+        _render_prose(about, program, launches, tunables) + about["imports"],
         constants,
         about["definitions"],
         _render_launch(about, tunables),
@@ -105,25 +97,58 @@ def _render_launch(about: Mapping[str, Any], tunables: Mapping[str, Any]) -> str
 
 def _list_tunables(about: Mapping[str, Any]) -> dict[str, list[int]]:
     """Name -> values, the program's own first: blocks where the grid follows them, warps, stages."""
-    values = {p["name"]: p.get("value") for p in about["parameters"]}
-    values_of: dict[str, list[int]] = {}
-    for name in about["tunable"] if about["grid_text"] else ():
-        size = values[name]
-        if isinstance(size, int) and size > 0:
-            values_of[name] = [size, *(n for n in (size // 2, size * 2) if n >= 1)]
+    sizes = {parameter["name"]: parameter.get("value") for parameter in about["parameters"]}
+    tunables: dict[str, list[int]] = {}
+    names = about["tunable"] if about["grid_text"] else ()
+    for name in names:
+        size = sizes[name]
+        if not isinstance(size, int) or size <= 0:
+            continue
+        tunables[name] = [size]
+        if size > 1:
+            tunables[name].append(size // 2)
+        tunables[name].append(size * 2)
     for option, (least, most) in _AROUND.items():
-        if isinstance(about["options"].get(option), int):
-            n = about["options"][option]
-            near = (n // 2, n * 2) if option == "num_warps" else (n - 1, n + 1)
-            values_of[_RENAMED[option]] = [n, *(x for x in near if least <= x <= most)]
-    return values_of
+        number = about["options"].get(option)
+        if not isinstance(number, int):
+            continue
+        near = (number - 1, number + 1)
+        if option == "num_warps":
+            near = (number // 2, number * 2)
+        allowed = [other for other in near if least <= other <= most]
+        tunables[_RENAMED[option]] = [number, *allowed]
+    return tunables
+
+
+def _render_prose(
+    about: Mapping[str, Any], program: str, launches: int, tunables: Mapping[str, Sequence[int]]
+) -> str:
+    """Return the docstring of a variant, which is its header too."""
+    times = "once" if launches == 1 else f"{launches} times"
+    file = _escape_text(about["file"]) or "a file of the program"
+    lines = [
+        f'"""{about["kernel"]} as a program launched it.',
+        "",
+        f"Captured by profkit from `{_escape_text(program)}`, which launched it {times}.",
+        f"The function is in {file}.",
+    ]
+    choices = []
+    for name, values in tunables.items():
+        listed = ",".join(map(str, values))
+        choices.append(f"{name}={listed}")
+    if choices:
+        lines += ["", f"tune: {' '.join(choices)}"]
+    return "\n".join([*lines, '"""', ""])
 
 
 def _choose_tolerance(about: Mapping[str, Any]) -> JsonObject:
-    """What another version of the kernel may differ by; the captured one is bit-equal or nearly."""
-    worst = max((_EPSILON.get(a["dtype"], 0.0) for a in about["outputs"]), default=0.0)
-    spreads = [float(a.get("std") or 0.0) for a in about["outputs"]]
-    spread = max((s for s in spreads if isfinite(s)), default=0.0)
+    """Return what another version may differ by; the captured one is bit-equal or nearly."""
+    worst = spread = 0.0
+    for output in about["outputs"]:
+        worst = max(worst, _EPSILON.get(output["dtype"], 0.0))
+        deviation = float(output.get("std") or 0.0)
+        if isfinite(deviation):
+            spread = max(spread, deviation)
     return {
         "rtol": max(2 * worst, 1e-6),
         "atol": max(2 * worst * spread, 4 * about["spread"], 1e-7),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -192,24 +193,30 @@ class Arena:
 
     def out_of_bounds_writes(self, host: Bytes) -> list[str]:
         """Return what a launch wrote that it should not have, one line each."""
-        lines = []
+        return [*self._find_changed_inputs(host), *self._find_touched_fences(host)]
+
+    def _find_changed_inputs(self, host: Bytes) -> Iterator[str]:
         given = zip(self.inputs, self.data.inputs(), strict=True)
-        for i, ((offset, size), array) in enumerate(given):
+        for index, ((offset, size), array) in enumerate(given):
             changed = int((host[offset : offset + size] != as_bytes(array)).sum())
             if changed:
-                lines.append(f"input {i} was overwritten: {changed} bytes changed")
-        ends = [(f"input {i}", o, s) for i, (o, s) in enumerate(self.inputs)]
-        ends += [(f"output {i}", o, s) for i, (o, s) in enumerate(self.outputs)]
-        start = 0
-        for before, after in zip([None, *ends], [*ends, None], strict=True):
-            stop = after[1] if after else self.size
-            touched = int((host[start:stop] != FENCE).sum())
+                yield f"input {index} was overwritten: {changed} bytes changed"
+
+    def _find_touched_fences(self, host: Bytes) -> Iterator[str]:
+        """Yield a line for each gap between arrays in which a byte changed."""
+        arrays = [(f"input {i}", offset, size) for i, (offset, size) in enumerate(self.inputs)]
+        arrays += [(f"output {i}", offset, size) for i, (offset, size) in enumerate(self.outputs)]
+        start, behind = 0, ""
+        for name, offset, size in [*arrays, ("", self.size, 0)]:
+            touched = int((host[start:offset] != FENCE).sum())
             if touched:
-                sides = [f"behind {before[0]}"] if before else []
-                sides += [f"before {after[0]}"] if after else []
-                lines.append(f"{touched} bytes written {' or '.join(sides)}, outside the arrays")
-            start = after[1] + after[2] if after else stop
-        return lines
+                sides = []
+                if behind:
+                    sides.append(f"behind {behind}")
+                if name:
+                    sides.append(f"before {name}")
+                yield f"{touched} bytes written {' or '.join(sides)}, outside the arrays"
+            start, behind = offset + size, name
 
 
 def layout(data: Data, base: int = 0) -> Arena:

@@ -77,6 +77,7 @@ def read_sanitizer(tool: str, status: int, output: str) -> str:
     return f"{counted}: {first}{where}"[:300]
 
 
+_ENOUGH = 1e7  # operations of a case that has several tiles and a ragged end
 _AT_ONCE = 6  # each is mostly starting up, on a processor core of its own
 
 
@@ -128,9 +129,14 @@ def _choose_small_case(run: TargetRun, check: Check) -> str:
     a hundred times; the largest check of a problem whose checks are all smaller.
     """
     problem = run.target.problem
-    supported = [c.case for c in check.cases if c.status != "not supported"]
-    small = [c for c in supported if c in problem.checks]
-    known = small or [c for c in supported if c in problem.cases] or list(problem.checks)
-    work = {c: problem.module.operations(problem.case(c)) for c in known}
-    large = {c: n for c, n in work.items() if n >= 1e7}
-    return min(large, key=lambda c: large[c]) if large else max(work, key=lambda c: work[c])
+    supported = [case.case for case in check.cases if case.status != "not supported"]
+    names = [name for name in supported if name in problem.checks]
+    if not names:
+        names = [name for name in supported if name in problem.cases]
+    if not names:
+        names = list(problem.checks)
+    operations = {name: problem.module.operations(problem.case(name)) for name in names}
+    large = [name for name in names if operations[name] >= _ENOUGH]
+    if large:
+        return min(large, key=operations.__getitem__)
+    return max(names, key=operations.__getitem__)

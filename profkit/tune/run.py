@@ -5,7 +5,6 @@ It ends with the champion measured against the defaults, and keep or fall back; 
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -287,17 +286,8 @@ def tune_task(
 def write_champion(result: SearchResult, folder: Path) -> Path:
     """Write the champion's <variant>-tuned.<case>.json, and its report beside it if there is one."""
     task, final = result.task, result.final
-    name, champion = task.tuned, task.name_config(final.champion.config)
-    measured = final.measured
-    run = task.make_run(
-        final.champion.config,
-        targets.Measurements(
-            gpu=measured.gpu,
-            checks={name: replace(measured.checks[champion], variant=name)},
-            times={(name, task.case): measured.times[champion]},
-            launches={(name, task.case): measured.launches[champion]},
-        ),
-    )
+    name = task.tuned
+    run = _make_champion_run(result)
     record = structs.replace(
         targets.with_timing(targets.record_of(run, name, task.case), run),
         git=git_commit(task.problem.path.parent),
@@ -311,18 +301,33 @@ def write_champion(result: SearchResult, folder: Path) -> Path:
             "trials": sum(t.counts for t in result.study.list_trials()),
         },
     )
-    report, path = (folder / f"{name}.{task.case}{suffix}" for suffix in (".ncu-rep", ".json"))
     verdict = final.champion.result.verdict
-    source = Path((verdict and verdict.report) or os.devnull)
-    if is_file(source):
-        copy_file(source, report)
+    if verdict and verdict.report and is_file(verdict.report):
+        report = folder / f"{name}.{task.case}.ncu-rep"
+        copy_file(verdict.report, report)
         ncu = toolchain.tool("ncu", task.folder).version
         kept = RecordedReport(file=report.name, sha256=digest(report))
         record = structs.replace(
             record, report=kept, versions=structs.replace(record.versions, ncu=ncu)
         )
+    path = folder / f"{name}.{task.case}.json"
     write_record(path, record)
     return path
+
+
+def _make_champion_run(result: SearchResult) -> targets.TargetRun:
+    """Return the champion's last measurement as other verbs have a variant's."""
+    task, measured = result.task, result.final.measured
+    config = result.final.champion.config
+    champion = task.name_config(config)
+    at_case = (task.tuned, task.case)
+    measurements = targets.Measurements(
+        gpu=measured.gpu,
+        checks={task.tuned: replace(measured.checks[champion], variant=task.tuned)},
+        times={at_case: measured.times[champion]},
+        launches={at_case: measured.launches[champion]},
+    )
+    return task.make_run(config, measurements)
 
 
 # Columns out of a trial's result as JSON, and where they lie in it if not under that name. Times in

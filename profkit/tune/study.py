@@ -217,16 +217,26 @@ class Study:
         return dict(zip(self.space.macros, config.ranks, strict=True))
 
     def _read_trial(self, t: FrozenTrial) -> Trial:
+        """Return one of Optuna's trials as ours."""
         result = TrialResult.from_json(t.user_attrs.get("said", {}))
+        source, _ = _read_author(t)
+        value = result.value
+        if t.state == TrialState.COMPLETE:
+            value = t.value
+        seconds = ended = None
+        if t.duration:
+            seconds = t.duration.total_seconds()
+        if t.datetime_complete:
+            ended = t.datetime_complete.isoformat(timespec="seconds")
         return Trial(
-            t.number,
-            self._read_config(t.params),
-            _read_author(t)[0],
-            _name_outcome(t),
-            t.value if t.state == TrialState.COMPLETE else result.value,
-            result,
-            t.duration.total_seconds() if t.duration else None,
-            t.datetime_complete.isoformat(timespec="seconds") if t.datetime_complete else None,
+            number=t.number,
+            config=self._read_config(t.params),
+            source=source,
+            outcome=_name_outcome(t),
+            value=value,
+            result=result,
+            seconds=seconds,
+            ended=ended,
         )
 
     def _list_signed(self, before: float = math.inf) -> list[FrozenTrial]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from math import isnan
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -113,21 +114,32 @@ class Profiler:
         from profkit.reports.reader import read_report
 
         rows = chain.from_iterable(part.launches() for part in read_report([report]).parts)
-        row = max(rows, key=lambda r: r["time"] if r["time"] == r["time"] else 0.0)
-        diagnosis = judge_launch(row)
-        findings = (
-            FiringRule(f.rule, json_safe(f.gain), f.cause, json_safe(f.evidence))
-            for f in diagnosis.findings
-            if f.status == "fires"
-        )
+        longest = max(rows, key=_read_time)
+        diagnosis = judge_launch(longest)
+        firing = []
+        for finding in diagnosis.findings:
+            if finding.status == "fires":
+                firing.append(
+                    FiringRule(
+                        rule=finding.rule,
+                        gain=json_safe(finding.gain),
+                        cause=finding.cause,
+                        evidence=json_safe(finding.evidence),
+                    )
+                )
         watched = sorted({direction.name for direction in self.task.space.watch})
         return TrialDiagnosis(
             bound=diagnosis.bound,
             limiter=diagnosis.limiter,
             because=diagnosis.because,
-            findings=tuple(findings),
-            metrics=json_safe({name: row[name] for name in watched}),
+            findings=tuple(firing),
+            metrics=json_safe({name: longest[name] for name in watched}),
         )
+
+
+def _read_time(row: Mapping[str, Any]) -> float:
+    """Return the time of a launch; 0 where it was not collected."""
+    return 0.0 if isnan(row["time"]) else float(row["time"])
 
 
 class Runner:

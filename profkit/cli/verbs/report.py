@@ -10,12 +10,16 @@ profkit report step.triage step.triage/counters.ncu-rep -o step.html
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from profkit.cli import options
 from profkit.errors import ProfkitError
 from profkit.files import write_text
+
+if TYPE_CHECKING:
+    from profkit.evidence.noise import HistoryStep
 
 ROWS = 50  # on a page; about 40 kB each
 
@@ -62,16 +66,11 @@ def write_report(
         if sources.is_triage(word):
             answer = triage_timeline(recordings.read_timeline(Path(word)))
             programs.append(PageProgram(word, answer, read_document(Path(word))))
-        else:
-            steps, problems = sources.read_steps(word)
-            say_each(problems)
-            if not steps and not problems:
-                say_each(
-                    [ProfkitError(f"{word}: a history without a run", "profkit history --add")]
-                )
-            complete = complete and bool(steps) and not problems
-            if steps:
-                histories.append((word, steps))
+            continue
+        steps, whole = _read_history(word)
+        complete = complete and whole
+        if steps:
+            histories.append((word, steps))
     chosen = read_launches(patterns, kernel, where)
     shown = chosen.reports, chosen.launches
     page = pages.render(*shown, title or pages.TITLE, top or ROWS, programs, histories)
@@ -83,3 +82,15 @@ def write_report(
     if not folders:
         return chosen.status
     return options.DONE if chosen.complete and complete else options.COULD_NOT
+
+
+def _read_history(folder: str) -> tuple[list[HistoryStep], bool]:
+    """Return the steps of a history, and whether there are some and all could be read."""
+    from profkit.cli import sources
+    from profkit.cli.output import say_each
+
+    steps, problems = sources.read_steps(folder)
+    if not steps and not problems:
+        problems = [ProfkitError(f"{folder}: a history without a run", "profkit history --add")]
+    say_each(problems)
+    return steps, not problems

@@ -145,11 +145,17 @@ def one_line_of(output: str, path: Path) -> str:
     cases = [line.removeprefix(CASE) for line in lines if line.startswith(CASE)]
     rows = re.findall(rf'File "{re.escape(str(path))}", line (\d+)', output)
     inside = re.findall(r"CompilationError: at (\d+):\d+:", output)
-    where = f":{rows[-1]}" if rows else ""
-    kernel = f", line {inside[-1]} of the kernel that it starts" if inside else ""
-    what = lines[-1].strip() if lines else "its process ended without a word"
-    case = f" at case {cases[-1]}" if cases else ""
-    return f"{path.name}{where}{kernel}: {what[:300]}{case}"
+    where = path.name
+    if rows:
+        where += f":{rows[-1]}"
+    if inside:
+        where += f", line {inside[-1]} of the kernel that it starts"
+    what = "its process ended without a word"
+    if lines:
+        what = lines[-1].strip()[:300]
+    if cases:
+        what += f" at case {cases[-1]}"
+    return f"{where}: {what}"
 
 
 LAUNCH = "launch"

@@ -108,13 +108,22 @@ def compile_variants(
     Look at `error` of each. None for `jobs` leaves their number to ninja.
     """
     toolchain.tool("nvcc", folder)  # support.cu is built with every variant: without it, say so now
-    targets = [(v, v.target(arch)) for v, arch in product(variants, archs)]
-    plans = [_prepare_build(v, target, folder) for v, target in targets if target is not None]
-    done = {p.key: b for p in plans if (b := _load_build(p, folder)) is not None}
-    missing = {p.key: p for p in plans if p.key not in done}
+    plans = []
+    for variant, arch in product(variants, archs):
+        target = variant.target(arch)
+        if target is not None:
+            plans.append(_prepare_build(variant, target, folder))
+    done: dict[str, Build] = {}
+    missing: dict[str, Build] = {}
+    for plan in plans:
+        built = _load_build(plan, folder)
+        if built is None:
+            missing[plan.key] = plan
+        else:
+            done[plan.key] = built
     if missing:
         done |= _compile_plans(list(missing.values()), folder, jobs)
-    return [done[p.key] for p in plans]
+    return [done[plan.key] for plan in plans]
 
 
 def is_built(variant: Variant, folder: Path) -> bool:
@@ -209,10 +218,12 @@ def _read_stored(plan: Build, library: Path, kept: Mapping[str, Any]) -> Build:
 
 
 def _compile_plans(plans: Sequence[Build], folder: Path, jobs: int | None) -> dict[str, Build]:
-    languages = list(dict.fromkeys(p.variant.language for p in plans))
-    groups = [[p for p in plans if p.variant.language is language] for language in languages]
+    """Compile what each language has to compile, all languages side by side."""
+    groups: dict[int, list[Build]] = {}
+    for plan in plans:
+        groups.setdefault(id(plan.variant.language), []).append(plan)
     with ThreadPoolExecutor(len(groups)) as pool:
-        done = pool.map(lambda group: _compile_group(group, folder, jobs), groups)
+        done = pool.map(lambda group: _compile_group(group, folder, jobs), groups.values())
         return {built.key: built for built in chain.from_iterable(done)}
 
 

@@ -102,8 +102,10 @@ def _link_program(place: Path) -> Path | None:
 
 
 def _make_words(built: Build, values: JsonObject, machine: Card) -> list[str]:
-    limits, numbers = LIMITS[machine.arch], Numbers.of(values)
-    answers = {
+    """Return what the stub answers its program: attributes of the device, numbers, kernels."""
+    limits = LIMITS[machine.arch]
+    numbers = Numbers.of(values)
+    answers: dict[str, float] = {
         "attribute16": machine.sms,
         "attribute38": machine.l2,
         "attribute75": int(machine.arch[:-1]),
@@ -119,11 +121,14 @@ def _make_words(built: Build, values: JsonObject, machine: Card) -> list[str]:
         "scale": numbers.scale,
         "causal": int(numbers.causal),
     }
-    answers |= {f"size{i}": n for i, n in enumerate(numbers.size)}
-    answers |= {f"stride{i}": n for i, n in enumerate(numbers.stride)}
-    answers |= {f"regs:{k.mangled}": k.regs for k in built.kernels}
-    answers |= {f"smem:{k.mangled}": k.smem for k in built.kernels}
-    return [f"{k}={v}" for k, v in answers.items()]
+    for index, number in enumerate(numbers.size):
+        answers[f"size{index}"] = number
+    for index, number in enumerate(numbers.stride):
+        answers[f"stride{index}"] = number
+    for kernel in built.kernels:
+        answers[f"regs:{kernel.mangled}"] = kernel.regs
+        answers[f"smem:{kernel.mangled}"] = kernel.smem
+    return [f"{name}={answer}" for name, answer in answers.items()]
 
 
 def _make_launches(
@@ -136,10 +141,19 @@ def _make_launches(
 
 
 def _make_launch(row: JsonObject, kernel: KernelResources, arch: str) -> GraphLaunch:
-    (gx, gy, gz), (x, y, z), dynamic = row["grid"], row["block"], row["dynamic_smem"]
+    across, down, deep = row["grid"]
+    x, y, z = row["block"]
+    dynamic = row["dynamic_smem"]
     fits = blocks_that_fit(arch, kernel.regs, x * y * z, kernel.smem + dynamic)
-    shape = (gx, gy, gz), (x, y, z)
-    return GraphLaunch(kernel.name, *shape, dynamic, kernel.smem, kernel.regs, fits.blocks)
+    return GraphLaunch(
+        kernel=kernel.name,
+        grid=(across, down, deep),
+        block=(x, y, z),
+        dynamic_smem=dynamic,
+        static_smem=kernel.smem,
+        regs=kernel.regs,
+        blocks_per_sm=fits.blocks,
+    )
 
 
 def _read_output(output: str, built: Build) -> list[GraphLaunch] | None:

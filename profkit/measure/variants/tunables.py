@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -234,27 +234,36 @@ def read_space(head: Header, path: Path) -> Space:
     if prod(map(len, values.values())) > MOST:
         raise ProfkitError(f"{file}: 'tune:' has more than {MOST} choices", "declare fewer values")
     known = set(Space(file, values).numeric)
+    quantities = _read_quantities(head.takes, file, known)
+    known |= quantities.keys()
+    conditions = []
+    for text in head.where.split(","):
+        if text.strip():
+            where = f"{file}: 'where:'"
+            conditions.append(_parse_expression(text, where, known, condition=True))
+    steer = tuple(_parse_direction(word, file, "steer") for word in head.steer)
+    for direction in steer:
+        if direction.name not in known:
+            raise ProfkitError(
+                f"{file}: 'steer:' names {direction.name}, which 'tune:' and 'takes:' do not have",
+                f"there are: {', '.join(sorted(known)) or 'none'}",
+            )
+    watch = tuple(_parse_direction(f"={word}", file, "watch") for word in head.watch)
+    return Space(file, values, tuple(conditions), quantities, steer, watch)
+
+
+def _read_quantities(words: Iterable[str], file: str, macros: Set[str]) -> dict[str, Expression]:
+    """Return the quantities of `takes:`; each may name macros, and quantities before it."""
     quantities: dict[str, Expression] = {}
-    for word in head.takes:
+    for word in words:
         name, equals, text = word.partition("=")
         if not equals or not re.fullmatch(r"[a-z]\w*", name):
             raise ProfkitError(
                 f"{file}: cannot read '{word}' in 'takes:'", "write e.g. threads=32*WARPS"
             )
+        known = {*macros, *quantities}
         quantities[name] = _parse_expression(text, f"{file}: 'takes:'", known, condition=False)
-        known.add(name)
-    texts = [t for t in head.where.split(",") if t.strip()]
-    conditions = tuple(
-        _parse_expression(t, f"{file}: 'where:'", known, condition=True) for t in texts
-    )
-    steer = tuple(_parse_direction(word, file, "steer") for word in head.steer)
-    if unknown := next((d.name for d in steer if d.name not in known), None):
-        raise ProfkitError(
-            f"{file}: 'steer:' names {unknown}, which 'tune:' and 'takes:' do not have",
-            f"there are: {', '.join(sorted(known)) or 'none'}",
-        )
-    watch = tuple(_parse_direction(f"={word}", file, "watch") for word in head.watch)
-    return Space(file, values, conditions, quantities, steer, watch)
+    return quantities
 
 
 def _parse_expression(text: str, where: str, known: set[str], *, condition: bool) -> Expression:
