@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from profkit.ablation.foreign import CASE, make_problem, read_launch
 from profkit.cli.app import app
 from profkit.errors import ProfkitError
+from profkit.measure.data import prepare_data
 from profkit.measure.targets import Places, choose_target
 from profkit.measure.variants.toolchain import find_tool
 
@@ -55,6 +56,9 @@ def test_its_problem_has_the_arrays_in_the_order_of_the_arguments(tmp_path: Path
     floats, order = module.inputs(None, 0)
     assert (floats.dtype, order.tolist()) == ("float32", list(range(1000)))
     assert module.outputs(None) == (((1000,), "float32"),)
+    prepared = prepare_data(target.problem, CASE, 0, tmp_path / "build", None)
+    assert prepared.outputs == (((1000,), "float32"),)
+    assert [array.dtype for array in prepared.inputs()] == ["float32", "int32"]
     (written,) = (tmp_path / "kernels" / name).glob("*.cu")
     arguments = "(float*)a->in[0], (float*)a->out[0], (int*)a->in[1], 2.5, 1000"
     assert f"function<<<dim3(4, 1, 1), dim3(256, 1, 1), 0, a->stream>>>({arguments});" in (
