@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from profkit.program.example import run_example
+from profkit.program.example import Copy, Kernel, View, run_example
 from profkit.program.findings import ORDER, products
 from profkit.program.findings.case import Case
 from profkit.program.operators import Product
 from profkit.program.readers import torch_trace
 from profkit.program.replay.scenario import WATCHED
-from profkit.program.rules import BY_ID
+from profkit.program.rules import BY_ID, PRODUCT
 from profkit.program.timeline import Activity
 from profkit.program.triage import Triage, triage_timeline
 from profkit.records import gpus
@@ -862,3 +862,24 @@ def test_attention_in_pieces_takes_the_launches_of_its_products_with_it(tmp_path
     found = {f.rule: f for f in judged(sliced, tmp_path, plain_ms=plain_ms(sliced)).findings}
     attention = found["attention-unfused"]
     assert attention.saving.expected > 0.5 * 40 * 2 * 0.014, "two of three launches go"
+
+
+def test_copies_within_the_gpu_are_said_where_only_they_are_known() -> None:
+    """Weights into the buffers of a graph: the driver copies, and no operator says for what."""
+    weights = (Copy(bytes=64 << 20, us=40.0, direction="DtoD", pageable=False),) * 10
+    of = triage_timeline(run_example((*weights, *(PRODUCT,) * 4)))
+    first = of.findings[0]
+    assert (first.rule, first.saving.low) == ("redundant", 0.0)
+    assert first.saving.expected == pytest.approx(0.5 * 10 * 0.04, rel=0.01)
+    assert "671 MB are copied within the GPU" in first.cause
+
+
+def test_a_projection_that_is_cut_into_parts_is_used() -> None:
+    """Queries, keys and values of one product: each is a third of it, and read."""
+    sizes = ((8192, 1024), (1024, 3072))
+    project = Kernel(name=GEMM, us=900.0, op="aten::mm", sizes=sizes, types=("c10::Half",) * 2)
+    cut = View(op="aten::slice", sizes=((4, 2048, 3072),))
+    heads = ((4, 16, 2048, 64),) * 3
+    attend = Kernel(name="pytorch_flash::flash_fwd_kernel", us=200.0, op="mine", sizes=heads)
+    of = triage_timeline(run_example((project, cut, cut, cut, attend) * 3))
+    assert "redundant" not in {finding.rule for finding in of.findings}

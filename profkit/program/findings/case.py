@@ -62,6 +62,8 @@ REACH = {
     # At best every part is written where it belongs; at worst what makes it cannot.
     # At worst two buffers are needed, and half of the copies with them.
     "copy again": Range(0.5, 0.0, 0.0),
+    # Where only the copy is known, it may be a new tensor that is needed.
+    "copy again by name": Range(1.0, 0.5, 0.0),
     "join": Range(0.8, 0.3, 0.0),
     # Of what moves 8 bytes a value, moving 4.
     "float64": Range(0.65, 0.5, 0.45),

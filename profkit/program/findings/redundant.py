@@ -33,8 +33,8 @@ SLICED = Words(
 COPIED_AGAIN = Words(
     rule="redundant",
     says=(
-        "{total:.3g} MB are copied within the GPU into tensors of the same sizes and types, again in "
-        "each step ({kernels}, {ms:.3g} ms)"
+        "{total:.3g} MB are copied within the GPU as they are, again in each step ({kernels}, "
+        "{ms:.3g} ms)"
     ),
     advice=Advice(
         torch=(
@@ -125,15 +125,23 @@ def _cuts(cut: HostSpan, values: int) -> bool:
 
 def find_copies_on_device(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     """Copies that the program asks for within the GPU, of tensors that stay as they are."""
-    chosen, total = [], 0
+    scale: dict[int, Range] = {}
+    total = 0
     for index, work in enumerate(case.works):
+        if index in taken or of_optimizer(work):
+            continue
         size = _copied_bytes(work)
-        if index not in taken and size >= LARGE and not of_optimizer(work):
-            chosen.append(index)
+        left = REACH["copy again"]
+        if not size and _is_nameless_copy(work):
+            size = work.activity.bytes
+            left = REACH["copy again by name"]
+        if size >= LARGE:
+            scale[index] = left
             total += size
+    chosen = list(scale)
     if not chosen or case.time(chosen) * 1e6 < LEAST * case.split.period:
         return
-    change = Change(scale=dict.fromkeys(chosen, REACH["copy again"]))
+    change = Change(scale=scale)
     yield case.finding(
         COPIED_AGAIN, chosen, change, total=total / 1e6, kernels=_count_copies(chosen)
     )
@@ -141,6 +149,12 @@ def find_copies_on_device(case: Case, taken: frozenset[int]) -> Iterator[StepFin
 
 def _count_copies(chosen: list[int]) -> str:
     return "one copy" if len(chosen) == 1 else f"{len(chosen):,} copies"
+
+
+def _is_nameless_copy(work: StepWork) -> bool:
+    """Whether the driver copies within the GPU, and no operator tells for what."""
+    within = work.activity.kind == "copy" and work.activity.direction == "DtoD"
+    return within and not work.maker.op
 
 
 def _copied_bytes(work: StepWork) -> int:
