@@ -239,7 +239,7 @@ class Traffic(NamedTuple):
     writes: int
 
 
-def traffic(work: StepWork) -> Traffic | None:
+def find_traffic(work: StepWork) -> Traffic | None:
     """What the operator of a work moves; None where its sizes or types do not tell."""
     maker, activity = work.maker, work.activity
     sizes = [
@@ -297,7 +297,7 @@ class Product:
         return [n for n in (self.inner, self.columns, self.rows) if n >= unit and n % unit]
 
 
-def matrix_product(work: StepWork) -> Product | None:
+def find_product(work: StepWork) -> Product | None:
     """The product that a work computes, where its operator and sizes are known."""
     first = _PRODUCTS.get(work.maker.op)
     shapes, types = work.maker.shapes, work.maker.types

@@ -96,11 +96,15 @@ def _judge_steps(
     case = make_case(process, steps, replayed, gains)
     split, groups = case.split, case.groups
     drafts = _price_drafts(case, draft_findings(case))
-    found = _ranked(case, drafts) if replayed.holds else []
-    if ranks and replayed.holds and (uneven := _uneven(case, ranks, sum(f.on_top for f in found))):
-        found = _ordered([*found, uneven], case)
+    found = _rank(case, drafts) if replayed.holds else []
+    if (
+        ranks
+        and replayed.holds
+        and (uneven := _find_uneven(case, ranks, sum(f.on_top for f in found)))
+    ):
+        found = _order([*found, uneven], case)
     of_ranks = ranks.notes if ranks else ()
-    notes = *timeline.notes, *steps.notes, *of_ranks, *_doubts(timeline, case, found)
+    notes = *timeline.notes, *steps.notes, *of_ranks, *_list_doubts(timeline, case, found)
     notes = *notes, *_say_other_kinds(timeline, process, steps)
     verdict = judge_step(case, found, drafts)
     return Triage(timeline, process, steps, split, replayed, found, groups, notes, verdict, ranks)
@@ -156,7 +160,7 @@ UNEVEN = Words(
 )
 
 
-def _uneven(case: Case, ranks: Ranks, saved: float) -> StepFinding | None:
+def _find_uneven(case: Case, ranks: Ranks, saved: float) -> StepFinding | None:
     """Ranks that do unlike amounts: equal parts take what they take in the mean."""
     slow = next((r for r in ranks.rows if r.rank == ranks.slowest), None)
     if slow is None:
@@ -205,7 +209,7 @@ def _price(case: Case, draft: StepFinding, after: Change | None = None) -> Estim
     low, expected, high = case.hosts.saving(draft.change, after)
     saving = Estimate(low=low, expected=expected, high=high).limit(case.hosts.plain.expect)
     if draft.works:
-        saving = saving.limit(_given_back(case, draft))
+        saving = saving.limit(_sum_given_back(case, draft))
     if draft.idle:
         slower = case.hosts.plain.expect / (case.split.period / 1e6)  # as somebody has measured
         idle = (case.split.period - case.split.busy) / 1e6
@@ -213,7 +217,7 @@ def _price(case: Case, draft: StepFinding, after: Change | None = None) -> Estim
     return saving
 
 
-def _given_back(case: Case, draft: StepFinding) -> float:
+def _sum_given_back(case: Case, draft: StepFinding) -> float:
     """Milliseconds that the draft's kernels take, with the calls that it removes or shortens."""
     calls = set(draft.change.host)
     calls.update(case.works[i].call for i in draft.change.merge)
@@ -227,7 +231,7 @@ def _given_back(case: Case, draft: StepFinding) -> float:
     return (kernels + host) / 1e6
 
 
-def _ranked(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding]:
+def _rank(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding]:
     """Findings that save something, most first; each again after those before it."""
     plain = case.hosts.plain.expect
     rows = [draft for draft in drafts if draft.saving.expected >= LEAST * plain]
@@ -238,19 +242,19 @@ def _ranked(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding]:
         names |= dict.fromkeys(own.works, own.id)
     out: list[StepFinding] = []
     model, shortest, left = case.hosts.usual, case.hosts.usual.period, plain
-    for found in _ordered(rows, case):
+    for found in _order(rows, case):
         model = found.change.apply(model, EXPECT)
         more = max(0.0, shortest - model.period) / 1e6 if out else found.saving.expected
         shortest, on_top = min(shortest, model.period), min(more, left)
         left -= on_top
         kernels = tuple(dict.fromkeys(names[i] for i in found.works if i in names))
         where = found.where or (case.say_place(found.works),)
-        cause = found.cause + _cut(case, found)
+        cause = found.cause + _say_cut(case, found)
         out.append(replace(found, cause=cause, on_top=on_top, kernels=kernels, where=where))
     return out
 
 
-def _ordered(found: Sequence[StepFinding], case: Case) -> list[StepFinding]:
+def _order(found: Sequence[StepFinding], case: Case) -> list[StepFinding]:
     """By what they are expected to save; in front the one that is to be done first.
 
     What the bar shows as next to nothing of the step is never in front. A smaller one is before the
@@ -275,10 +279,10 @@ def _is_shown(row: StepFinding, case: Case) -> bool:
     """Whether the bar shows more than 1 % of the step for a cause of idle time; others are kernels."""
     if row.rule not in IDLE_CAUSES or row.change == Change():
         return True  # what ranks do differently is in no bar of one rank
-    return case.idle(row.rule) >= SHOWN * case.split.period
+    return case.sum_idle(row.rule) >= SHOWN * case.split.period
 
 
-def _cut(case: Case, found: StepFinding) -> str:
+def _say_cut(case: Case, found: StepFinding) -> str:
     """Says so where the works give back far more than the step saves, and what binds instead."""
     if not found.works:
         return ""
@@ -286,10 +290,10 @@ def _cut(case: Case, found: StepFinding) -> str:
     given = sum(a.duration - b.duration for a, b in zip(before.items, after.items, strict=True))
     if found.saving.expected * 1e6 >= 0.5 * given:
         return ""
-    return f"; the step saves less, because {_binder(case, after)} next"
+    return f"; the step saves less, because {_name_binder(case, after)} next"
 
 
-def _binder(case: Case, after: Model) -> str:
+def _name_binder(case: Case, after: Model) -> str:
     """What takes longest in a step: the host, or the stream with most to do."""
     host = sum(e.gap + e.busy for e in after.events) + after.tail
     streams: defaultdict[int, float] = defaultdict(float)
@@ -303,12 +307,12 @@ def _binder(case: Case, after: Model) -> str:
     return "the copies bind" if kinds <= {"copy", "set"} else "another stream binds"
 
 
-def _doubts(timeline: Timeline, case: Case, found: Sequence[StepFinding]) -> list[str]:
+def _list_doubts(timeline: Timeline, case: Case, found: Sequence[StepFinding]) -> list[str]:
     """What makes the answer less sure than it looks."""
-    return [*_doubts_of_host(timeline, case), *_doubts_of_step(case, found)]
+    return [*_list_doubts_of_host(timeline, case), *_list_doubts_of_step(case, found)]
 
 
-def _doubts_of_step(case: Case, found: Sequence[StepFinding]) -> Iterator[str]:
+def _list_doubts_of_step(case: Case, found: Sequence[StepFinding]) -> Iterator[str]:
     """What the step spends its time on that is no finding: first launches, collectives alone."""
     whole = case.split.period
     cold = sum(event.busy for event in case.hosts.usual.events if event.items and event.busy > LONG)
@@ -317,7 +321,7 @@ def _doubts_of_step(case: Case, found: Sequence[StepFinding]) -> Iterator[str]:
             f"{cold / 1e6:.3g} ms of the step are launches that load code or allocate before they run, "
             "as first ones do: record steps after a warm-up"
         )
-    exposed = case.idle("collective")
+    exposed = case.sum_idle("collective")
     if exposed >= DOUBT * whole and not any(row.rule == "collective" for row in found):
         yield (
             f"for {exposed / 1e6:.3g} ms of the step only collectives run: whether they transfer or "
@@ -325,7 +329,7 @@ def _doubts_of_step(case: Case, found: Sequence[StepFinding]) -> Iterator[str]:
         )
 
 
-def _doubts_of_host(timeline: Timeline, case: Case) -> list[str]:
+def _list_doubts_of_host(timeline: Timeline, case: Case) -> list[str]:
     if case.hosts.given:
         return ["host times are scaled to the plain step that was given"]
     if not timeline.disturbs:

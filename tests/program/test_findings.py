@@ -493,12 +493,12 @@ def test_padding_inside_of_tiles_is_said_without_rounds_where_several_blocks_fit
     odd = Product(rows=130, inner=4096, columns=130, batch=64, size=2, seconds=1e-4)
     name = "ampere_bf16_s16816gemm_bf16_64x64_ldg8_f2f_stages_64x3_nn"
     small = Activity("kernel", name, 0, 100_000, grid=(3, 3, 64), block=(128, 1, 1), registers=96)
-    cut = products.tiling(odd, small, 132)
+    cut = products.cut_into_tiles(odd, small, 132)
     assert cut is not None
     assert (cut.tile, cut.tiles, cut.rounds) == ((64, 64), 576, 0)
     assert cut.used == pytest.approx((130 / 192) ** 2)
-    assert products.tiling(odd, replace(small, name=name + "_splitK_nn"), 132) is None
-    assert products.tiling(odd, replace(small, name="my_own_gemm"), 132) is None
+    assert products.cut_into_tiles(odd, replace(small, name=name + "_splitK_nn"), 132) is None
+    assert products.cut_into_tiles(odd, replace(small, name="my_own_gemm"), 132) is None
 
 
 @pytest.mark.parametrize("cc", [None, (7, 0)], ids=["no cc", "no rate"])

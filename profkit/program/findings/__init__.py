@@ -42,9 +42,9 @@ ORDER: Sequence[StepCheck] = (
 def draft_findings(case: Case) -> list[StepFinding]:
     """What each check finds, in their order."""
     out: list[StepFinding] = []
-    taken: frozenset[int] = frozenset()
+    claimed: frozenset[int] = frozenset()
     for find in ORDER:
-        for draft in find(case, taken):
+        for draft in find(case, claimed):
             out.append(draft)
-            taken = taken.union(draft.works)
+            claimed = claimed.union(draft.works)
     return out

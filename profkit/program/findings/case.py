@@ -11,7 +11,7 @@ from typing import Any
 
 from profkit.judge.finding import Finding
 from profkit.program.findings.words import Words
-from profkit.program.operators import Product, traffic
+from profkit.program.operators import Product, find_traffic
 from profkit.program.replay.scenario import UNCHANGED, Change, Hosts, Range
 from profkit.program.steps.cut import KernelGroup, Step, StepWork
 from profkit.program.steps.idle import Split, launch_place
@@ -110,11 +110,11 @@ class Case:
         """What the GPU did in the step."""
         return self.step.works
 
-    def time(self, indices: Iterable[int]) -> float:
+    def sum_time(self, indices: Iterable[int]) -> float:
         """Milliseconds that some of the works take together."""
         return sum(self.works[i].activity.duration for i in indices) / 1e6
 
-    def longest(self, indices: Iterable[int]) -> StepWork:
+    def find_longest(self, indices: Iterable[int]) -> StepWork:
         """The one of some works that takes longest."""
         return max((self.works[i] for i in sorted(indices)), key=lambda w: w.activity.duration)
 
@@ -127,16 +127,16 @@ class Case:
         found = find_place((work.maker.place, work.activity.duration) for work in works)
         if found:
             return say_works(found)
-        work = self.longest(indices) if otherwise is None else self.works[otherwise]
+        work = self.find_longest(indices) if otherwise is None else self.works[otherwise]
         return launch_place(work)
 
-    def chosen(
-        self, which: Callable[[StepWork], bool], taken: frozenset[int] = frozenset()
+    def list_works(
+        self, which: Callable[[StepWork], bool], claimed: frozenset[int] = frozenset()
     ) -> list[int]:
-        """Indices of the works that are so and not taken."""
-        return [i for i, work in enumerate(self.works) if i not in taken and which(work)]
+        """Indices of the works that are so and not claimed."""
+        return [i for i, work in enumerate(self.works) if i not in claimed and which(work)]
 
-    def idle(self, cause: str) -> int:
+    def sum_idle(self, cause: str) -> int:
         """Nanoseconds that the GPU is idle for a cause."""
         return sum(row.time for row in self.split.idle if row.cause == cause)
 
@@ -169,7 +169,7 @@ class Case:
             advice: The case in which something else is to be done; empty for the usual advice.
             figures: What its sentences name.
         """
-        figures = {"count": len(works), "ms": self.time(works), **figures}
+        figures = {"count": len(works), "ms": self.sum_time(works), **figures}
         chosen = words.instead[advice] if advice else words.advice
         numbers = {name: value for name, value in figures.items() if is_number(value)}
         return StepFinding(
@@ -207,15 +207,15 @@ class Case:
             for w in self.works
             if w.kind in {"elementwise", "convert"}
             and w.activity.duration > 20_000
-            and (moved := traffic(w))
+            and (moved := find_traffic(w))
         ]
         # No ceiling is shown from the table: it tells only how far a kernel is from its bytes.
         usual = self.gpu.stream if self.gpu and self.gpu.stream else 1e12
         return min(max([*seen, 0.5 * usual]), 1.5 * usual) if seen else usual  # more is cache
 
-    def floor(self, indices: Iterable[int]) -> float:
+    def price_bytes(self, indices: Iterable[int]) -> float:
         """Nanoseconds that the bytes of some works' operators need; 0 where no sizes are known."""
-        moved = [traffic(self.works[i]) for i in indices]
+        moved = [find_traffic(self.works[i]) for i in indices]
         return sum(m.reads + m.writes for m in moved if m) / self.bandwidth * 1e9
 
     def product_rate(self, precision: str) -> float | None:
@@ -271,7 +271,7 @@ def goes_back(work: StepWork) -> bool:
     return work.maker.top.startswith("autograd::") or "Backward" in work.maker.top
 
 
-def of_optimizer(work: StepWork) -> bool:
+def is_optimizers(work: StepWork) -> bool:
     """Whether it was launched inside of an optimiser's step."""
     place = work.maker.place
     if place is not None and place.part == "optimizer":
@@ -284,7 +284,7 @@ def is_strided(work: StepWork) -> bool:
     return _STRIDED.search(work.activity.name) is not None
 
 
-def accesses(work: StepWork) -> int:
+def count_accesses(work: StepWork) -> int:
     """Tensors that an elementwise kernel reads and writes."""
     name = work.activity.name
     if counted := _TENSORS.search(name):
@@ -296,7 +296,7 @@ def accesses(work: StepWork) -> int:
 
 def find_uploads(case: Case) -> frozenset[int]:
     """Small copies to the GPU, where there are so many that they should be one."""
-    copies = case.chosen(lambda w: w.kind == "copy" and w.activity.direction == "HtoD")
+    copies = case.list_works(lambda w: w.kind == "copy" and w.activity.direction == "HtoD")
     small = [i for i in copies if case.works[i].activity.bytes <= SMALL_COPY]
     return frozenset(small if len(small) >= MANY_COPIES else ())
 

@@ -15,12 +15,12 @@ from profkit.program.findings.case import (
     SHORT,
     Case,
     StepFinding,
-    accesses,
+    count_accesses,
     goes_back,
-    of_optimizer,
+    is_optimizers,
 )
 from profkit.program.findings.words import Advice, Words
-from profkit.program.operators import VALUE_BYTES, traffic
+from profkit.program.operators import VALUE_BYTES, find_traffic
 from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
@@ -65,9 +65,9 @@ ATTENTION = Words(
 )
 
 
-def find_attention(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_attention(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Products with a softmax between them, the scores in DRAM."""
-    regions = _regions(case, taken)
+    regions = _find_softmax_regions(case, claimed)
     if not regions:
         return
     chosen = sorted(chain.from_iterable(regions))
@@ -77,30 +77,30 @@ def find_attention(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     gone = list(others)
     for region in regions:
         own = [i for i in region if case.works[i].kind == "gemm"]
-        longer = case.time(own) / case.time(own[:1])
+        longer = case.sum_time(own) / case.sum_time(own[:1])
         scale[own[0]] = Range(*(left * longer for left in REACH["attention"]))
         gone += own[1:]
     change = Change(scale, dict.fromkeys(gone, REACH["launch of a chain"]))
     first = next(case.works[i] for i in chosen if case.works[i].kind == "softmax")
-    where, around = launch_place(first), case.time(others)
+    where, around = launch_place(first), case.sum_time(others)
     yield case.finding(ATTENTION, chosen, change, where, times=len(regions), around=around)
 
 
-def _regions(case: Case, taken: frozenset[int]) -> list[list[int]]:
+def _find_softmax_regions(case: Case, claimed: frozenset[int]) -> list[list[int]]:
     """From the products before a softmax to those after it, one list a softmax."""
     out: list[list[int]] = []
-    used: set[int] = set(taken)
-    repeated = _repeated_softmaxes(case)
+    used: set[int] = set(claimed)
+    repeated = _find_repeated_softmaxes(case)
     scores: set[tuple[int, int]] = set()  # of attention, on its way forward
     for i, work in enumerate(case.works):
-        size = _size(work)
+        size = _read_score_size(work)
         if i in used or work.kind != "softmax" or _is_of_logarithms(work):
             continue
-        if size == UNKNOWN and not (_launched_as(work) in repeated or _has_many_keys(work)):
+        if size == UNKNOWN and not (_describe_launch(work) in repeated or _has_many_keys(work)):
             continue
         if _goes_back_by_name(work) and size not in scores:
             continue
-        low, high = _side(case, i, -1, used), _side(case, i, 1, used)
+        low, high = _find_side(case, i, -1, used), _find_side(case, i, 1, used)
         if low is not None and high is not None:
             out.append([j for j in range(low, high + 1) if j not in used])
             used.update(out[-1])
@@ -108,15 +108,15 @@ def _regions(case: Case, taken: frozenset[int]) -> list[list[int]]:
     return out
 
 
-def _launched_as(work: StepWork) -> tuple[object, ...]:
+def _describe_launch(work: StepWork) -> tuple[object, ...]:
     """What launches of one softmax in several layers have in common."""
     return work.activity.name, work.activity.grid, work.activity.block
 
 
-def _repeated_softmaxes(case: Case) -> set[tuple[object, ...]]:
+def _find_repeated_softmaxes(case: Case) -> set[tuple[object, ...]]:
     """Softmaxes that a step has several times: layers have one each, a loss or a choice comes once."""
     softmaxes = (work for work in case.works if work.kind == "softmax")
-    counted = Counter(_launched_as(work) for work in softmaxes)
+    counted = Counter(_describe_launch(work) for work in softmaxes)
     return {launched for launched, count in counted.items() if count > 1}
 
 
@@ -144,13 +144,13 @@ def _goes_back_by_name(work: StepWork) -> bool:
     return goes_back(work) or (not work.maker.top and "ackward" in work.activity.name)
 
 
-def _size(softmax: StepWork) -> tuple[int, int]:
+def _read_score_size(softmax: StepWork) -> tuple[int, int]:
     """How many scores a softmax reads, and over how many keys each is taken; zeros if unknown."""
     shape = next(iter(softmax.maker.shapes), ())
     return (prod(shape), shape[-1]) if shape else UNKNOWN
 
 
-def _side(case: Case, at: int, way: int, used: set[int]) -> int | None:
+def _find_side(case: Case, at: int, way: int, used: set[int]) -> int | None:
     """Attention's farthest product on one side of a softmax; None if none is near.
 
     Forward there is one on each side, backward there are up to two.
@@ -159,7 +159,7 @@ def _side(case: Case, at: int, way: int, used: set[int]) -> int | None:
     j = at + way
     while left and 0 <= j < len(case.works) and abs(j - at) <= WINDOW and j not in used:
         kind = case.works[j].kind
-        if kind == "gemm" and _of_scores(case, j, at):
+        if kind == "gemm" and _is_of_scores(case, j, at):
             last, left = j, left - 1
         elif kind not in BETWEEN:
             break
@@ -167,16 +167,16 @@ def _side(case: Case, at: int, way: int, used: set[int]) -> int | None:
     return last
 
 
-def _of_scores(case: Case, i: int, softmax: int) -> bool:
+def _is_of_scores(case: Case, i: int, softmax: int) -> bool:
     """Whether a product makes the scores that a softmax reads, or sums values over its keys.
 
     Its sizes tell: summed over anything else (as clusters' members are), it is not said. Of a single
     head the rest is narrow, and narrower than the keys are many. Without sizes its time tells.
     """
     one, other = case.works[i], case.works[softmax]
-    if _size(other) == UNKNOWN:
+    if _read_score_size(other) == UNKNOWN:
         return not one.maker.shapes and _is_narrow(case, one, other)
-    scores, keys = _size(other)
+    scores, keys = _read_score_size(other)
     shapes = [shape for shape in one.maker.shapes if len(shape) > 1][-2:]
     if len(shapes) != 2 or goes_back(one) != goes_back(other):
         return False
@@ -223,17 +223,17 @@ ELEMENTWISE = Words(
 )
 
 
-def find_elementwise(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_elementwise(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Runs of kernels that each read and write what the one before has just written."""
-    runs = _runs(case, taken)
+    runs = _list_chains(case, claimed)
     if not runs:
         return
     chosen = sorted(chain.from_iterable(runs))
-    heads = {run[0]: _fused(case, run) for run in runs}
+    heads = {run[0]: _merge_chain(case, run) for run in runs}
     rest = [i for i in chosen if i not in heads]
     # Each run as one kernel that reads its inputs and writes its result.
     change = Change(heads, dict.fromkeys(rest, REACH["launch of a chain"]))
-    worst = max(runs, key=case.time)
+    worst = max(runs, key=case.sum_time)
     ops = [case.works[i].maker.op.removeprefix("aten::") for i in worst]
     named = ", ".join(dict.fromkeys(filter(None, ops)))
     yield case.finding(
@@ -247,14 +247,14 @@ def find_elementwise(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]
     )
 
 
-def _runs(case: Case, taken: frozenset[int]) -> list[list[int]]:
+def _list_chains(case: Case, claimed: frozenset[int]) -> list[list[int]]:
     """Runs of at least three kernels on one stream, forward or backward, that could be one kernel."""
     streams: dict[int, list[int]] = {}
     for i, work in enumerate(case.works):
         streams.setdefault(work.activity.stream, []).append(i)
 
     def part(i: int) -> tuple[bool, bool]:  # the backward pass is compiled by itself
-        return i not in taken and _member(case.works[i]), goes_back(case.works[i])
+        return i not in claimed and _is_member(case.works[i]), goes_back(case.works[i])
 
     out = []
     for indices in streams.values():
@@ -265,28 +265,28 @@ def _runs(case: Case, taken: frozenset[int]) -> list[list[int]]:
     return out
 
 
-def _member(work: StepWork) -> bool:
+def _is_member(work: StepWork) -> bool:
     fusible = work.kind in MEMBERS | PASSED and not is_compiled(work.activity.name)
-    return fusible and not of_optimizer(work)
+    return fusible and not is_optimizers(work)
 
 
-def _fused(case: Case, run: Sequence[int]) -> Range:
+def _merge_chain(case: Case, run: Sequence[int]) -> Range:
     """The time of a run's one kernel, as a share of that of its first."""
-    time = case.time(run)
-    after, whole = _after(case, run), time / case.time(run[:1])
+    time = case.sum_time(run)
+    after, whole = _price_chain(case, run), time / case.sum_time(run[:1])
     return Range(*(min(1.0, after * more) * whole for more in (1.8, 1.0, 0.8)))
 
 
-def _after(case: Case, run: Sequence[int]) -> float:
+def _price_chain(case: Case, run: Sequence[int]) -> float:
     """The share of a run's time that one kernel in its place would take."""
     forward = case.trains and not goes_back(case.works[run[0]])  # keeps a tensor for the way back
-    parts = [traffic(case.works[i]) for i in run]
+    parts = [find_traffic(case.works[i]) for i in run]
     known = [part for part in parts if part]
     if len(known) == len(parts):
         second = sum(part.reads - part.largest for part in known[1:])
         needed = known[0].reads + NEW * second + known[-1].writes * (2 if forward else 1)
-        return min(1.0, SLOWER * needed / case.bandwidth * 1e3 / case.time(run))
-    counts = [accesses(case.works[i]) for i in run]
+        return min(1.0, SLOWER * needed / case.bandwidth * 1e3 / case.sum_time(run))
+    counts = [count_accesses(case.works[i]) for i in run]
     second = sum(max(0, n - 2) for n in counts)
     return min(1.0, SLOWER * (2 + NEW * second + forward) / sum(counts))
 
@@ -307,14 +307,14 @@ IN_GRAPHS = Words(
 )
 
 
-def find_small_in_graphs(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_small_in_graphs(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Many elementwise kernels in a graph that are so small that their launches are most of them.
 
     One kernel for all takes what they take beyond a launch each; the delays between them go.
     """
     scale: dict[int, Range] = {}
     gone: list[int] = []
-    for run in _list_small_runs(case, taken):
+    for run in _list_small_runs(case, claimed):
         beyond = sum(max(0.0, case.works[i].activity.duration - EMPTY) for i in run)
         first = max(1, case.works[run[0]].activity.duration)
         left = (SHORT + beyond) / first
@@ -324,17 +324,17 @@ def find_small_in_graphs(case: Case, taken: frozenset[int]) -> Iterator[StepFind
     if not chosen:
         return
     change = Change(scale, dict.fromkeys(gone, REACH["launch of a chain"]))
-    mean = 1e3 * case.time(chosen) / len(chosen)
+    mean = 1e3 * case.sum_time(chosen) / len(chosen)
     yield case.finding(IN_GRAPHS, chosen, change, mean=mean)
 
 
-def _list_small_runs(case: Case, taken: frozenset[int]) -> list[list[int]]:
+def _list_small_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
     """Return runs of many small elementwise kernels of a graph."""
     runs: list[list[int]] = []
     open_run: list[int] = []
     for index, work in enumerate(case.works):
         small = work.activity.duration <= 2 * SHORT and work.kind in MEMBERS
-        if small and work.activity.graph and index not in taken:
+        if small and work.activity.graph and index not in claimed:
             open_run.append(index)
             continue
         runs.append(open_run)
@@ -358,17 +358,17 @@ AUTOCASTS = Words(
 )
 
 
-def find_autocasts(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_autocasts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Operands that autocast puts into half precision at each use, and their gradients back.
 
     A tensor that is cast at each of its uses has a gradient for each, which is cast back and added
     to the others in float32: so the sums tell how many of the casts are of one tensor.
     """
-    uses = case.chosen(lambda w: _is_cast(w) and bool(_PRODUCT.search(w.maker.top)), taken)
+    uses = case.list_works(lambda w: _is_cast(w) and bool(_PRODUCT.search(w.maker.top)), claimed)
     if len(uses) < 2 * LEAST_CHAIN:
         return
-    sizes = Counter(_sizes(case.works[i]) for i in uses)
-    gradients = case.chosen(lambda w: goes_back(w) and _sizes(w) in sizes, taken)
+    sizes = Counter(_sort_sizes(case.works[i]) for i in uses)
+    gradients = case.list_works(lambda w: goes_back(w) and _sort_sizes(w) in sizes, claimed)
     back = [i for i in gradients if case.works[i].kind == "convert"]
     added = [i for i in gradients if case.works[i].maker.op in {"aten::add", "aten::add_"}]
     sums = [i for i in added if not _HALF.intersection(case.works[i].maker.types)]
@@ -387,7 +387,7 @@ def find_autocasts(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
         case.say_place(uses),
         uses=len(uses),
         alike=alike,
-        size=_dims((size,)),
+        size=_say_sizes((size,)),
         back=len(back),
         sums=len(sums),
     )
@@ -408,19 +408,19 @@ CASTS = Words(
 )
 
 
-def find_casts(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_casts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Tensors that are only put into another type, again and again."""
-    works = case.chosen(_is_cast, taken)
+    works = case.list_works(_is_cast, claimed)
     if len(works) < 2 * LEAST_CHAIN:
         return
     sizes = Counter(case.works[i].maker.shapes for i in works)
     merge = dict.fromkeys(works, REACH["launch of a cast"])
     change = Change(dict.fromkeys(works, REACH["casts"]), merge)
     shape, alike = sizes.most_common(1)[0]
-    yield case.finding(CASTS, works, change, alike=alike, size=_dims(shape))
+    yield case.finding(CASTS, works, change, alike=alike, size=_say_sizes(shape))
 
 
-def _sizes(work: StepWork) -> tuple[int, ...]:
+def _sort_sizes(work: StepWork) -> tuple[int, ...]:
     """Of the first operand, in either order: a transposed gradient is of the same tensor."""
     return tuple(sorted(work.maker.shapes[0])) if work.maker.shapes else ()
 
@@ -433,5 +433,5 @@ def _is_cast(work: StepWork) -> bool:
     return copies and long and len(set(types[:2])) == 2
 
 
-def _dims(shapes: tuple[tuple[int, ...], ...]) -> str:
+def _say_sizes(shapes: tuple[tuple[int, ...], ...]) -> str:
     return " x ".join(map(str, shapes[0])) if shapes and shapes[0] else "unknown"

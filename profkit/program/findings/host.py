@@ -64,12 +64,12 @@ SLOW_LAUNCHES = Words(
 )
 
 
-def find_slow_launches(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_slow_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """The host launches more slowly than the GPU works."""
-    idle, count = case.idle("host-launch") - _paused(case), len(case.works)
+    idle, count = case.sum_idle("host-launch") - _sum_pauses(case), len(case.works)
     if idle < 0.02 * case.split.period or count < 2:
         return
-    mean = 1e3 * case.time(range(count)) / count
+    mean = 1e3 * case.sum_time(range(count)) / count
     where = next(row.where for row in case.split.idle if row.cause == "host-launch")
     share, change = idle / case.split.period, Change(launches=REACH["launches in a graph"])
     in_graphs = sum(case.step.calls[work.call].launches_graph for work in case.works)
@@ -83,7 +83,7 @@ def find_slow_launches(case: Case, taken: frozenset[int]) -> Iterator[StepFindin
     )
 
 
-def _paused(case: Case) -> int:
+def _sum_pauses(case: Case) -> int:
     """Nanoseconds in which the GPU is idle while the host pauses: that is no slow launching."""
     step = case.step
     starts = [*(call.start for call in step.calls), step.end]
@@ -118,7 +118,7 @@ OWN_WORK = Words(
 )
 
 
-def find_own_work(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_own_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """The host does something long of its own while the GPU waits."""
     model = case.hosts.usual
     gaps = [(e.gap, i) for i, e in enumerate(model.events) if e.gap > model.pause]
@@ -130,7 +130,7 @@ def find_own_work(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:  
     longest = max(gaps, default=(0.0, len(calls)))[1]
     low = calls[longest - 1].end if longest else case.step.begin
     high = calls[longest].start if longest < len(calls) else case.step.end
-    inside = during(case.spans, low, high)
+    inside = name_span(case.spans, low, high)
     before = of_maker(case.step, longest) if longest < len(calls) else ""
     where = inside or (f"before {before}" if before else "between steps")
     advice = "loader" if "DataLoader" in inside else ""
@@ -138,7 +138,7 @@ def find_own_work(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:  
     yield case.finding(OWN_WORK, (), change, where, advice, total=total / 1e6)
 
 
-def during(spans: Sequence[HostSpan], low: int, high: int) -> str:
+def name_span(spans: Sequence[HostSpan], low: int, high: int) -> str:
     """The shortest named thing that most of some host time lies in; a function before an operator."""
     best: dict[bool, tuple[int, str]] = {}
     for span in spans:
@@ -164,7 +164,7 @@ ALLOCATIONS = Words(
 )
 
 
-def find_allocations(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_allocations(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """Memory that every step takes from the driver and gives back: both stop the host."""
     calls = case.step.calls
     chosen = [i for i, call in enumerate(calls) if call.allocates]
@@ -217,19 +217,19 @@ WAITS = Words(
 )
 
 
-def find_waits(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """The host waits for the GPU, which is then idle until the next launch reaches it."""
     step, pieces = case.step, find_uploads(case)
     small = {
         i for i, w in enumerate(case.works) if w.kind != "copy" or w.activity.bytes <= SMALL_COPY
     }
     held = [i for i in find_awaiting(case, small - pieces) if not step.calls[i].allocates]
-    idle = case.idle("host-sync")
+    idle = case.sum_idle("host-sync")
     if not held or idle < 0.005 * case.split.period:
         return
-    looked = _looked_at(case, held)
-    looped = _looped(case, looked)
-    sized = 2 * sum(_for_size(case, i) for i in held) > len(held)
+    looked = _find_looked_at(case, held)
+    looped = _find_looped(case, looked)
+    sized = 2 * sum(_is_for_size(case, i) for i in held) > len(held)
 
     # The host goes on; what it wanted to know comes later. Where it waits for a size, fixed sizes take
     # its place, which can be launched at once: what is launched for each size is then one batch, at
@@ -250,7 +250,7 @@ def find_waits(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:  # n
         (),
         change,
         (places or names).most_common(1)[0][0],
-        _instead(case, held, sized, looped),
+        _choose_advice(case, held, sized, looped),
         stops="once" if len(held) == 1 else f"{len(held):,} times",
         what=what,
         after=idle / 1e6,
@@ -261,7 +261,7 @@ def find_waits(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:  # n
     yield replace(finding, hinders=len(held) >= FEW_WAITS)
 
 
-def _instead(case: Case, held: Sequence[int], sized: bool, looped: Collection[int]) -> str:
+def _choose_advice(case: Case, held: Sequence[int], sized: bool, looped: Collection[int]) -> str:
     """Return the key of what takes the place of waiting."""
     calls = [(case.step.calls[i].name, case.step.makers[i].op) for i in held]
     if sized:
@@ -271,7 +271,7 @@ def _instead(case: Case, held: Sequence[int], sized: bool, looped: Collection[in
     return "values" if 2 * sum(case.works[i].kind == "copy" for i in looped) > len(held) else ""
 
 
-def _looked_at(case: Case, held: Sequence[int]) -> frozenset[int]:
+def _find_looked_at(case: Case, held: Sequence[int]) -> frozenset[int]:
     """Small copies to the host that it waits for, and what makes their values right before."""
     out: set[int] = set()
     for index in held:
@@ -282,7 +282,7 @@ def _looked_at(case: Case, held: Sequence[int]) -> frozenset[int]:
     return frozenset(out)
 
 
-def _looped(case: Case, looked: frozenset[int]) -> frozenset[int]:
+def _find_looped(case: Case, looked: frozenset[int]) -> frozenset[int]:
     """Those of the values looked at that come one after another: a loop over tensors that are there.
 
     Nothing else runs between them, as a norm of each gradient: one launch does it for all
@@ -297,7 +297,7 @@ def _looped(case: Case, looked: frozenset[int]) -> frozenset[int]:
     return frozenset(out)
 
 
-def _for_size(case: Case, call: int) -> bool:
+def _is_for_size(case: Case, call: int) -> bool:
     """Whether a call waits for a number of rows: by its operator, else by what ran before."""
     if op := case.step.makers[call].op:
         return SIZED.search(op) is not None

@@ -70,18 +70,18 @@ NAMED_ATOMICS = Words(
 )
 
 
-def find_contended_atomics(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_contended_atomics(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Sums into few places, which wait for one another: far from what their bytes need."""
-    for group, works in _groups(case, taken, LEAST):
-        need, now = case.floor(works), 1e6 * case.time(works)
+    for group, works in _list_groups(case, claimed, LEAST):
+        need, now = case.price_bytes(works), 1e6 * case.sum_time(works)
         if group.kind == "scatter" and not need and now >= BY_NAME * case.split.period:
             left, share = REACH["atomics by name"], now / case.split.period
-            yield _of_group(case, NAMED_ATOMICS, group, works, left, now=now / 1e6, share=share)
+            yield _say_group(case, NAMED_ATOMICS, group, works, left, now=now / 1e6, share=share)
         if group.kind != "scatter" or not need or now < 2 * need:
             continue
         floor = min(1.0, 1.5 * need / now)
         left = Range(3 * floor, floor, floor / 2.5)
-        yield _of_group(
+        yield _say_group(
             case, CONTENDED_ATOMICS, group, works, left, now=now / 1e6, ratio=now / need
         )
 
@@ -96,26 +96,26 @@ SMALL_GRID = Words(
 )
 
 
-def find_small_grid(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_small_grid(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """A kernel of fewer blocks than the GPU has multiprocessors, with what runs beside it."""
     count = case.device.multiprocessors if case.device else None
-    for group, works in _groups(case, taken, SHARE) if count else ():
+    for group, works in _list_groups(case, claimed, SHARE) if count else ():
         blocks = prod(group.grid or ())
         known = group.grid is not None and group.kind not in {"collective", "attention"}
         if not count or not known or blocks > IDLE * count or group.time < LONG * group.calls:
             continue
-        beside = _blocks_beside(case, works, count)
+        beside = _count_blocks_with(case, works, count)
         ideal = beside / count
         if ideal > IDLE:
             continue
         others = "" if beside < blocks + 1 else f" ({beside:.0f} with those that run with it)"
         left = Range(2.5 * ideal + 0.1, ideal, ideal * 0.6)
-        yield _of_group(
+        yield _say_group(
             case, SMALL_GRID, group, works, left, blocks=blocks, others=others, sms=count
         )
 
 
-def _blocks_beside(case: Case, works: Sequence[int], full: int) -> float:
+def _count_blocks_with(case: Case, works: Sequence[int], full: int) -> float:
     """Blocks of all kernels while some works run, in the mean; those of no known grid fill the GPU.
 
     What the steps before and after do meanwhile counts too: they are alike, a period apart.
@@ -131,7 +131,7 @@ def _blocks_beside(case: Case, works: Sequence[int], full: int) -> float:
             first, last = activity.start - turn, activity.end - turn
             shared = np.minimum(ends, last) - np.maximum(starts, first)
             total += float(blocks @ shared.clip(0))
-    return total / (1e6 * case.time(works))
+    return total / (1e6 * case.sum_time(works))
 
 
 SLOW = Words(
@@ -150,18 +150,18 @@ COUNTED = Words(
 )
 
 
-def find_slow(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_slow(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """A kernel far from its hardware limit: counted, or by its operator's bytes."""
-    for group, works in _groups(case, taken, SHARE):
-        gain, need = case.gains.get(group.id), _needed(case, group, works)
+    for group, works in _list_groups(case, claimed, SHARE):
+        gain, need = case.gains.get(group.id), _price_group(case, group, works)
         if gain is not None:
             if gain > GAINED:
                 left = Range(2 / (1 + gain), 1 / gain, 0.8 / gain)
-                yield _of_group(case, COUNTED, group, works, left, gain=gain)
+                yield _say_group(case, COUNTED, group, works, left, gain=gain)
         elif need and group.time >= FAR * need and group.time >= LONG * group.calls:
             ratio = group.time / need
             left = Range(0.9, 1.6 / ratio, 1.0 / ratio)
-            yield _of_group(case, SLOW, group, works, left, ratio=ratio)
+            yield _say_group(case, SLOW, group, works, left, ratio=ratio)
 
 
 def is_near_floor(case: Case, group: KernelGroup) -> bool:
@@ -183,21 +183,21 @@ def is_near_floor(case: Case, group: KernelGroup) -> bool:
         precise = precision_of(group.name)
         matrix_cores = precise in {"half", "tf32"} or _TENSILE_HALF.match(group.name) is not None
         return matrix_cores or is_vector_product(group.name)
-    need = case.floor(group.works)
+    need = case.price_bytes(group.works)
     return not need or group.time <= NEAR * need or group.time < LONG * group.calls
 
 
-def _needed(case: Case, group: KernelGroup, works: Sequence[int]) -> float:
+def _price_group(case: Case, group: KernelGroup, works: Sequence[int]) -> float:
     """Nanoseconds that the bytes of a group need which is bound by them; 0 where nobody knows."""
     loop = is_native_loop(group.kind, group.name)
     if not is_librarys(group.name) or not (loop or group.kind in BOUND_BY_BYTES):
         return 0.0
-    if loop and group.kind == "conv" and not case.floor(works) and group.grid and group.block:
+    if loop and group.kind == "conv" and not case.price_bytes(works) and group.grid and group.block:
         # No sizes are known. A thread of PyTorch's depthwise convolutions makes one value: it reads
         # another, of four bytes at most (of two, the kernel is farther from its bytes than is said).
         values = len(works) * prod(group.grid) * prod(group.block)
         return values * 2 * 4 / case.bandwidth * 1e9
-    return case.floor(works)
+    return case.price_bytes(works)
 
 
 SORTS = Words(
@@ -220,27 +220,29 @@ NAMED_SORTS = Words(
 )
 
 
-def find_sorts(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_sorts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """A whole order where only its beginning is read on: topk finds that without it."""
-    found = [i for i in case.chosen(lambda w: w.maker.op in SORTING, taken) if is_cut(case, i)]
+    found = [
+        i for i in case.list_works(lambda w: w.maker.op in SORTING, claimed) if is_cut(case, i)
+    ]
     if not found:
-        yield from _sorts_by_name(case, taken)
+        yield from _find_sorts_by_name(case, claimed)
         return
-    if case.time(found) * 1e6 < LEAST * case.split.period:
+    if case.sum_time(found) * 1e6 < LEAST * case.split.period:
         return
-    size = " x ".join(map(str, case.longest(found).maker.shapes[0]))
+    size = " x ".join(map(str, case.find_longest(found).maker.shapes[0]))
     change = Change(dict.fromkeys(found, REACH["sort"]))
     yield case.finding(SORTS, found, change, size=size)
 
 
-def _sorts_by_name(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def _find_sorts_by_name(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Sorts whose operators are not known, where hardly anything is done with the order."""
-    sorting = case.chosen(lambda w: not w.maker.op and _is_sort(w), taken)
-    if case.time(sorting) * 1e6 < BY_NAME * case.split.period:
+    sorting = case.list_works(lambda w: not w.maker.op and _is_sort(w), claimed)
+    if case.sum_time(sorting) * 1e6 < BY_NAME * case.split.period:
         return
     last = max(sorting)
     after = range(last + 1, min(last + 1 + NEXT, len(case.works)))
-    if case.time(after) <= FEW_READ * case.time(sorting):
+    if case.sum_time(after) <= FEW_READ * case.sum_time(sorting):
         change = Change(dict.fromkeys(sorting, REACH["sort by name"]))
         yield case.finding(NAMED_SORTS, sorting, change)
 
@@ -259,24 +261,24 @@ def is_cut(case: Case, index: int) -> bool:
     return bool(whole) and any(s.name in CUTS and s.shapes[:1] == whole for s in near)
 
 
-def _groups(
-    case: Case, taken: frozenset[int], share: float
+def _list_groups(
+    case: Case, claimed: frozenset[int], share: float
 ) -> Iterator[tuple[KernelGroup, list[int]]]:
-    """Groups that take at least a share of the step, with their works that are not taken."""
+    """Groups that take at least a share of the step, with their works that are not claimed."""
     for group in case.groups:
-        works = [i for i in group.works if i not in taken]
+        works = [i for i in group.works if i not in claimed]
         if works and group.time >= share * case.split.period:
             yield group, works
 
 
-def _of_group(
+def _say_group(
     case: Case, words: Words, group: KernelGroup, works: Sequence[int], left: Range, **figures: Any
 ) -> StepFinding:
     where = case.say_place(group.works)
     change = Change(dict.fromkeys(works, left.within(1.0)))
-    figures |= {"name": _short(group), "time": group.time / 1e6}
+    figures |= {"name": _shorten_name(group), "time": group.time / 1e6}
     return case.finding(words, works, change, where, **figures)
 
 
-def _short(group: KernelGroup) -> str:
+def _shorten_name(group: KernelGroup) -> str:
     return base_name(group.name)[:60] or group.name[:60]

@@ -74,9 +74,9 @@ COPIES = Words(
 )
 
 
-def find_copies(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Copies to and from the host, or between GPUs, that nothing computes beside."""
-    chosen = case.chosen(lambda w: w.kind == "copy" and w.activity.bytes > SMALL_COPY, taken)
+    chosen = case.list_works(lambda w: w.kind == "copy" and w.activity.bytes > SMALL_COPY, claimed)
     if not chosen:
         return
     every = (w.activity for w in case.works if w.kind == "copy")
@@ -100,13 +100,13 @@ def find_copies(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     change = Change(
         scale, host=dict.fromkeys(find_awaiting(case, chosen), CallShare()), stream=stream
     )
-    total, time = sum(case.works[i].activity.bytes for i in chosen), case.time(chosen)
+    total, time = sum(case.works[i].activity.bytes for i in chosen), case.sum_time(chosen)
     pageable = any(case.works[i].activity.pageable for i in chosen)
-    times = {way: case.time(_that_go(case, chosen, way)) for way in WAYS}
+    times = {way: case.sum_time(_list_direction(case, chosen, way)) for way in WAYS}
     both = min(times.values()) >= BOTH_WAYS * time
     way = max(times, key=lambda name: times[name]) if time and any(times.values()) else ""
     advice = ""
-    if 2 * case.time(kept) > time:
+    if 2 * case.sum_time(kept) > time:
         advice = "kept"
     elif way == "DtoH" and not both:
         advice = "results"
@@ -121,12 +121,12 @@ def find_copies(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
         pageable=PAGEABLE["" if both else way] if pageable else "",
         pin="pin the host's memory, " if pageable else "",
         rate=total / max(time, 1e-9) / 1e6,
-        alone=case.idle("copy") / 1e6,
+        alone=case.sum_idle("copy") / 1e6,
         step=case.split.period / 1e6,
     )
 
 
-def _that_go(case: Case, chosen: Sequence[int], way: str) -> list[int]:
+def _list_direction(case: Case, chosen: Sequence[int], way: str) -> list[int]:
     return [i for i in chosen if case.works[i].activity.direction == way]
 
 
@@ -136,12 +136,12 @@ def find_kept_copies(case: Case, chosen: Sequence[int]) -> frozenset[int]:
     What goes to the host comes back where as many bytes do. Pieces that come between kernels which
     use them are weights or blocks of an array: a batch of new data comes at once.
     """
-    brought, taken = (_that_go(case, chosen, way) for way in ("HtoD", "DtoH"))
+    brought, returned = (_list_direction(case, chosen, way) for way in ("HtoD", "DtoH"))
     sizes = Counter(case.works[i].activity.bytes for i in brought)
-    back = Counter(case.works[i].activity.bytes for i in taken)
+    back = Counter(case.works[i].activity.bytes for i in returned)
     shared = sizes & back
     same = sum(size * count for size, count in shared.items())
-    least = min(sum(case.works[i].activity.bytes for i in part) for part in (brought, taken))
+    least = min(sum(case.works[i].activity.bytes for i in part) for part in (brought, returned))
     if least and same >= TO_AND_FRO * least:
         return frozenset(i for i in chosen if case.works[i].activity.bytes in shared)
     own = set(brought)
@@ -163,7 +163,7 @@ SMALL_COPIES = Words(
 )
 
 
-def find_small_copies(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
+def find_small_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """Many small tensors that go to the GPU one by one: each costs the host a call, or a wait."""
     chosen = find_uploads(case)
     if not chosen:
@@ -176,7 +176,7 @@ def find_small_copies(case: Case, taken: frozenset[int]) -> Iterator[StepFinding
     around = {n for n, maker in enumerate(case.step.makers) if maker.ordinal in ops}
     around |= {n + 1 for n in pieces if n + 1 < len(events) and case.step.calls[n + 1].waits}
     if not ops:
-        around |= _calls_between(case, pieces)
+        around |= _find_calls_between(case, pieces)
 
     # One copy in place of all; the host's work on each stays in part at worst.
     left = REACH["copies in one"]
@@ -190,7 +190,7 @@ def find_small_copies(case: Case, taken: frozenset[int]) -> Iterator[StepFinding
     yield case.finding(SMALL_COPIES, sorted(chosen), change, where, total=total / 1e6, waited=said)
 
 
-def _calls_between(case: Case, pieces: set[int]) -> set[int]:
+def _find_calls_between(case: Case, pieces: set[int]) -> set[int]:
     """The calls between two copies with no other launch between them: the copies' own."""
     between: set[int] = set()
     since: list[int] = []
@@ -233,16 +233,16 @@ COLLECTIVES = Words(
 )
 
 
-def find_collectives(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_collectives(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Collectives that nothing computes beside.
 
     Of what is sent from one rank to another a single recording does not tell whether it waits for the
     other rank or transfers: nothing is said of it.
     """
-    chosen = case.chosen(
-        lambda w: w.kind == "collective" and not _SENT.search(w.activity.name), taken
+    chosen = case.list_works(
+        lambda w: w.kind == "collective" and not _SENT.search(w.activity.name), claimed
     )
-    exposed = min(case.idle("collective"), round(1e6 * case.time(chosen)))
+    exposed = min(case.sum_idle("collective"), round(1e6 * case.sum_time(chosen)))
     if exposed < 0.01 * case.split.period:
         return
     learns = case.trains or any(w.kind == "optimizer" for w in case.works)
@@ -273,9 +273,9 @@ LAYOUTS = Words(
 )
 
 
-def find_layouts(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_layouts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Tensors that are only put into another order."""
-    chosen = case.chosen(lambda w: w.kind == "layout" or is_strided(w), taken)
+    chosen = case.list_works(lambda w: w.kind == "layout" or is_strided(w), claimed)
     if len(chosen) < 2:
         return
     named = [i for i in chosen if case.works[i].kind == "layout"]
@@ -285,13 +285,13 @@ def find_layouts(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     convolved = any(w.kind == "conv" for w in case.works)
     images = [i for i in chosen if convolved and _is_image(case, i)]
     asked = [i for i in chosen if is_asked_for(case.works[i])]
-    biases = _biases(case) if asked else []
+    biases = _find_biases(case) if asked else []
     scale = dict.fromkeys(chosen, REACH["layout"])
     scale |= dict.fromkeys(asked + biases, REACH["layout of products"])
     scale |= dict.fromkeys(images + named, REACH["layout of images"])
     # One convolution (of patches, say) is no reason to keep all tensors in its order.
     several = sum(w.kind == "conv" for w in case.works) >= SEVERAL
-    round_conv = several and 2 * case.time({*named, *images}) > case.time(chosen)
+    round_conv = several and 2 * case.sum_time({*named, *images}) > case.sum_time(chosen)
     yield case.finding(
         LAYOUTS,
         sorted({*chosen, *biases}),
@@ -300,7 +300,7 @@ def find_layouts(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
         "convolved" if round_conv else "",
         around=" around convolutions" if round_conv else "",
         count=len(chosen),
-        ms=case.time(chosen),
+        ms=case.sum_time(chosen),
     )
 
 
@@ -333,7 +333,7 @@ def is_asked_for(work: StepWork) -> bool:
     return top in COPIED or "ConvolutionBackward" in top
 
 
-def _biases(case: Case) -> list[int]:
+def _find_biases(case: Case) -> list[int]:
     """What the operator of a convolution adds in a kernel of its own behind a product."""
     pairs = enumerate(pairwise(case.works), 1)
     behind = [(i, w) for i, (before, w) in pairs if before.kind == "gemm"]
@@ -354,9 +354,9 @@ JOINS = Words(
 )
 
 
-def find_joins(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_joins(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Tensors that are only put together: each part is read and written once more."""
-    chosen = case.chosen(lambda w: w.kind == "concat", taken)
+    chosen = case.list_works(lambda w: w.kind == "concat", claimed)
     if not chosen:
         return
     change = Change(dict.fromkeys(chosen, REACH["join"]))

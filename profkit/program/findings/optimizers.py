@@ -13,7 +13,7 @@ from profkit.program.findings.case import (
     Case,
     StepFinding,
     goes_back,
-    of_optimizer,
+    is_optimizers,
 )
 from profkit.program.findings.words import Advice, Words
 from profkit.program.replay.scenario import Change, Range
@@ -52,9 +52,9 @@ OPTIMIZER = Words(
 )
 
 
-def find_optimizer(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_optimizer(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """An optimiser that takes its parameters one by one, or its operations one by one."""
-    own = case.chosen(of_optimizer, taken) or _by_name(case, taken)
+    own = case.list_works(is_optimizers, claimed) or _find_by_name(case, claimed)
     names = {i: case.works[i].activity.name for i in own}
     single = [i for i in own if case.works[i].kind in MEMBERS]
     foreach = [i for i in own if case.works[i].kind == "optimizer"]
@@ -80,10 +80,10 @@ def find_optimizer(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
     )
 
 
-def _by_name(case: Case, taken: frozenset[int]) -> list[int]:
+def _find_by_name(case: Case, claimed: frozenset[int]) -> list[int]:
     """Where no range says so: what follows the last backward operator, or lies round addcdiv."""
     back = max((i for i, w in enumerate(case.works) if goes_back(w)), default=-1)
-    free = [i for i in range(back + 1, len(case.works)) if i not in taken]
+    free = [i for i in range(back + 1, len(case.works)) if i not in claimed]
     if back >= 0:
         return [i for i in free if case.works[i].kind in KINDS]
     if sum(bool(_OF_ALL.search(case.works[i].activity.name)) for i in free) >= FEW_UPDATES:
@@ -91,11 +91,11 @@ def _by_name(case: Case, taken: frozenset[int]) -> list[int]:
     # Works that an optimiser may consist of: LAMB takes a norm of each parameter.
     grouped = groupby(free, lambda i: case.works[i].kind in {*KINDS, "reduce"})
     runs = [list(run) for may_be, run in grouped if may_be]
-    updates = {n: count for n, run in enumerate(runs) if (count := _updates(case, run))}
+    updates = {n: count for n, run in enumerate(runs) if (count := _count_updates(case, run))}
     return runs[max(updates, key=lambda n: updates[n])] if updates else []
 
 
-def _updates(case: Case, run: Sequence[int]) -> int:
+def _count_updates(case: Case, run: Sequence[int]) -> int:
     """How many parameters' updates a run of works holds; few are none.
 
     Roots alone are updates where they are of several sizes, as weights and biases are, and the step

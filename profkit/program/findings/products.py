@@ -10,7 +10,7 @@ from math import ceil, prod
 
 from profkit.program.findings.case import REACH, REACHED, Case, StepFinding
 from profkit.program.findings.words import Advice, Words
-from profkit.program.operators import Product, matrix_product
+from profkit.program.operators import Product, find_product
 from profkit.program.replay.scenario import Change, Range
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
@@ -64,24 +64,24 @@ FP32_PRODUCTS = Words(
 )
 
 
-def find_fp32_products(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_fp32_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Products and convolutions in float32 on FP32 pipes, the tensor cores idle."""
     if case.cc is not None and case.cc < (7, 0):
         return  # no tensor cores before
     only_half = case.cc is not None and case.cc < (8, 0)  # they have no TF32
-    attention = [] if only_half else case.chosen(is_fp32_attention, taken)
-    chosen = sorted([*attention, *case.chosen(_is_fp32_product, taken)])
+    attention = [] if only_half else case.list_works(is_fp32_attention, claimed)
+    chosen = sorted([*attention, *case.list_works(_is_fp32_product, claimed)])
     if not chosen:
         return
     gains = find_levels("tensor", case.cc)
     # Fused attention has no TF32: its fix is half precision.
     by_half = (max(1.0, gains[1]), max(1.0, 0.8 * gains[2]), max(1.0, 1.15 * gains[2]))
-    scale = {i: _faster(case, i, by_half if i in attention else gains) for i in chosen}
+    scale = {i: _speed_up(case, i, by_half if i in attention else gains) for i in chosen}
     what = "kernels of attention" if attention == chosen else "products"
     advice = ""
     if only_half:
         advice = "half"
-    elif 2 * case.time(attention) > case.time(chosen):
+    elif 2 * case.sum_time(attention) > case.sum_time(chosen):
         advice = "attention"
     yield case.finding(FP32_PRODUCTS, chosen, Change(scale), "", advice, what=what)
 
@@ -99,7 +99,7 @@ def is_fp32_attention(work: StepWork) -> bool:
     return work.kind == "attention" and (types[0] == "float" if types and types[0] else named)
 
 
-def _faster(case: Case, index: int, gains: Sequence[float]) -> Range:
+def _speed_up(case: Case, index: int, gains: Sequence[float]) -> Range:
     """What is left of a product whose pipe gets faster; a small one is not bound by it."""
     long = max(case.works[index].activity.duration, 1.0)
     return Range(*(min(1.0, max(FLOOR, long / gain) / long) for gain in gains))
@@ -115,15 +115,15 @@ IN_FLOAT64 = Words(
 )
 
 
-def find_float64(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_float64(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Work in float64, which is numpy's and Python's default and seldom a network's need."""
-    chosen = case.chosen(_is_float64, taken)
+    chosen = case.list_works(_is_float64, claimed)
     if not chosen:
         return
     products = [i for i in chosen if case.works[i].kind in {"gemm", "conv"}]
     gains = find_levels("double", case.cc)
     scale = dict.fromkeys(chosen, REACH["float64"])
-    scale |= {i: _faster(case, i, gains) for i in products}
+    scale |= {i: _speed_up(case, i, gains) for i in products}
     if case.language == "others":  # float64 is no default elsewhere: somebody chose it
         scale = {i: reach._replace(low=1.0) for i, reach in scale.items()}
     finding = case.finding(
@@ -154,13 +154,13 @@ class Tiling:
     used: float  # the part of all that the tiles of these rounds could hold that is the product
 
 
-def tiling(product: Product, activity: Activity, multiprocessors: int) -> Tiling | None:
+def cut_into_tiles(product: Product, activity: Activity, multiprocessors: int) -> Tiling | None:
     """A product's tiles; None where the kernel's name does not tell, or it adds parts of a sum."""
     named = _TILE.search(activity.name)
     if not named or _PARTS.search(activity.name) or activity.block is None:
         return None
     tile = int(named[1]), int(named[2])
-    # Libraries count columns first or last: the cut that wastes less is taken.
+    # Libraries count columns first or last: the cut that wastes less is claimed.
     cuts = [ceil(product.rows / a) * ceil(product.columns / b) for a, b in (tile, tile[::-1])]
     tiles = product.batch * min(cuts)
     alone = activity.registers * prod(activity.block) > REGISTERS // 2  # no second block fits
@@ -185,12 +185,12 @@ TAILS = Words(
 )
 
 
-def find_tails(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_tails(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Products whose tiles hold much more than the result, or leave their last round nearly empty."""
     sms = case.device.multiprocessors if case.device else None
     found: dict[int, tuple[Product, Tiling]] = {}
-    for i, product in _products(case, taken).items() if sms else ():
-        cut = tiling(product, case.works[i].activity, sms or 1)
+    for i, product in _list_products(case, claimed).items() if sms else ():
+        cut = cut_into_tiles(product, case.works[i].activity, sms or 1)
         if cut and cut.used < USED:
             found[i] = product, cut
     if not found:
@@ -210,17 +210,17 @@ def find_tails(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
         rows=product.rows,
         columns=product.columns,
         cut=cut,
-        rounds=f", {_rounds(cut, sms or 1)}" if cut.rounds else "",
+        rounds=f", {_say_rounds(cut, sms or 1)}" if cut.rounds else "",
     )
 
 
-def _rounds(cut: Tiling, sms: int) -> str:
+def _say_rounds(cut: Tiling, sms: int) -> str:
     times = "round" if cut.rounds == 1 else "rounds"
     return f"{cut.rounds} {times} on {sms} multiprocessors, {cut.tiles % sms or sms} in the last"
 
 
-def _products(case: Case, taken: frozenset[int] = frozenset()) -> dict[int, Product]:
-    products = ((i, matrix_product(work)) for i, work in enumerate(case.works) if i not in taken)
+def _list_products(case: Case, claimed: frozenset[int] = frozenset()) -> dict[int, Product]:
+    products = ((i, find_product(work)) for i, work in enumerate(case.works) if i not in claimed)
     return {i: product for i, product in products if product}
 
 
@@ -234,14 +234,14 @@ MISFITS = Words(
 )
 
 
-def find_misfits(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_misfits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Half-precision products of odd sizes, which run on older and slower kernels."""
-    halves = {i: p for i, p in _products(case).items() if p.size == 2}
+    halves = {i: p for i, p in _list_products(case).items() if p.size == 2}
     fitting = [p.rate for p in halves.values() if not p.misfits]
     known = case.gpu.half if case.gpu else None
     reachable = REACHED * max([*fitting, known or 0.0])
     slow = {i: p for i, p in halves.items() if p.misfits and p.rate < PART * reachable}
-    odd = {i: p for i, p in slow.items() if i not in taken}
+    odd = {i: p for i, p in slow.items() if i not in claimed}
     if not odd:
         return
 
@@ -277,13 +277,13 @@ ODD_BY_NAME = Words(
 )
 
 
-def find_odd_by_name(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_odd_by_name(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """The same where sizes were not recorded: cuBLAS' kernels for odd sizes say so in their names."""
-    unsized = case.chosen(lambda w: not w.maker.shapes and w.activity.duration > LONG, taken)
+    unsized = case.list_works(lambda w: not w.maker.shapes and w.activity.duration > LONG, claimed)
     odd = [i for i in unsized if _UNALIGNED.search(case.works[i].activity.name)]
     if not odd:
         return
     left = REACH["padding, newer" if case.cc and case.cc >= (9, 0) else "padding, older"]
-    aligned = _UNALIGNED.search(case.longest(odd).activity.name)
+    aligned = _UNALIGNED.search(case.find_longest(odd).activity.name)
     said = aligned[1] if aligned else ""
     yield case.finding(ODD_BY_NAME, odd, Change(dict.fromkeys(odd, left)), aligned=said)

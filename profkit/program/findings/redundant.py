@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from profkit.program.findings.case import REACH, Case, StepFinding, is_strided, of_optimizer
+from profkit.program.findings.case import REACH, Case, StepFinding, is_optimizers, is_strided
 from profkit.program.findings.words import Advice, Words
 from profkit.program.operators import find_needs
 from profkit.program.replay.scenario import Change, Range
@@ -46,13 +46,13 @@ COPIED_AGAIN = Words(
 )
 
 
-def find_sliced_products(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_sliced_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Products whose result is sliced to a small part before anything reads it whole."""
     cuts = [span for span in case.spans if span.kind == "op" and span.name in CUTS]
     used: dict[int, float] = {}  # by work: the share of what it computes that is used
     largest = 0
     for index, work in enumerate(case.works):
-        if index in taken or work.kind != "gemm":
+        if index in claimed or work.kind != "gemm":
             continue
         needs = find_needs(work.maker.op, work.maker.shapes, work.maker.types)
         if needs is None or needs.result < 2:
@@ -63,11 +63,11 @@ def find_sliced_products(case: Case, taken: frozenset[int]) -> Iterator[StepFind
             continue
         largest = max(largest, needs.result)
         used |= dict.fromkeys(along, share)
-    chosen = sorted(used.keys() - taken)
-    if not chosen or case.time(chosen) * 1e6 < LEAST * case.split.period:
+    chosen = sorted(used.keys() - claimed)
+    if not chosen or case.sum_time(chosen) * 1e6 < LEAST * case.split.period:
         return
     change = Change(scale={index: _leave(used[index]) for index in chosen})
-    worst = case.longest(chosen)
+    worst = case.find_longest(chosen)
     needs = find_needs(worst.maker.op, worst.maker.shapes, worst.maker.types)
     whole = needs.result if needs else largest
     share = max(used[index] for index in chosen if case.works[index] is worst)
@@ -123,12 +123,12 @@ def _cuts(cut: HostSpan, values: int) -> bool:
     return bool(cut.shapes) and prod(cut.shapes[0]) == values
 
 
-def find_copies_on_device(case: Case, taken: frozenset[int]) -> Iterator[StepFinding]:
+def find_copies_on_device(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Copies that the program asks for within the GPU, of tensors that stay as they are."""
     scale: dict[int, Range] = {}
     total = 0
     for index, work in enumerate(case.works):
-        if index in taken or of_optimizer(work):
+        if index in claimed or is_optimizers(work):
             continue
         size = _copied_bytes(work)
         left = REACH["copy again"]
@@ -139,7 +139,7 @@ def find_copies_on_device(case: Case, taken: frozenset[int]) -> Iterator[StepFin
             scale[index] = left
             total += size
     chosen = list(scale)
-    if not chosen or case.time(chosen) * 1e6 < LEAST * case.split.period:
+    if not chosen or case.sum_time(chosen) * 1e6 < LEAST * case.split.period:
         return
     change = Change(scale=scale)
     yield case.finding(

@@ -18,8 +18,8 @@ from profkit.program.findings.case import (
     Case,
     find_awaiting,
     goes_back,
+    is_optimizers,
     is_strided,
-    of_optimizer,
 )
 from profkit.program.findings.fusion import LEAST_CHAIN, find_attention
 from profkit.program.findings.host import find_allocations, find_waits
@@ -126,7 +126,7 @@ def find_optimizers(case: Case, claimed: frozenset[int]) -> Iterator[Region]:
     """An optimizer's kernels as one, which moves seven tensors of what they move in about nineteen."""
     for finding in find_optimizer(case, claimed):
         run = finding.works
-        took = case.time(run) * 1e6
+        took = case.sum_time(run) * 1e6
         scale, gone = merge_into(case, run, max(SHORT, 7 / 19 * took))
         change = Change(scale=scale, merge=dict.fromkeys(gone, GONE))
         yield Region(kind="run", rule="optimizer", works=tuple(run), change=change)
@@ -161,7 +161,7 @@ def find_runs(case: Case, claimed: frozenset[int]) -> Iterator[Region]:
     for run in list_runs(case, claimed):
         chain = run
         moving = [i for i in run if is_moving(case, i)]
-        if 2 * case.time(moving) > case.time(run):
+        if 2 * case.sum_time(moving) > case.sum_time(run):
             copies += [i for i in moving if is_needless(case, i)]
             chain = [i for i in run if i not in moving]
         if not is_chain(case, chain):
@@ -225,7 +225,7 @@ def list_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
 def _can_merge(case: Case, index: int) -> bool:
     work = case.works[index]
     moves = work.kind in MEMBERS | PASSED or is_moving(case, index)
-    return moves and not is_compiled(work.activity.name) and not of_optimizer(work)
+    return moves and not is_compiled(work.activity.name) and not is_optimizers(work)
 
 
 def find_kernels(case: Case, claimed: frozenset[int]) -> Iterator[Region]:

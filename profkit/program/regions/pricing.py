@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from profkit.program.findings.case import REACHED, SHORT, Case, accesses
+from profkit.program.findings.case import REACHED, SHORT, Case, count_accesses
 from profkit.program.findings.products import is_fp32_attention, is_unaligned
-from profkit.program.operators import Needs, find_needs, is_native_loop, traffic
+from profkit.program.operators import Needs, find_needs, find_traffic, is_native_loop
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.kinds import is_librarys, is_vector_product, precision_of
 from profkit.records.gpus import find_levels
@@ -66,14 +66,14 @@ def _price_by_name(case: Case, work: StepWork) -> float | None:
         return took * UNALIGNED
     if work.kind in {"scatter", "sort"} and is_librarys(work.activity.name):
         alike = [i for i, other in enumerate(case.works) if other.kind == work.kind]
-        if case.time(alike) * 1e6 >= BY_NAME * case.split.period:
+        if case.sum_time(alike) * 1e6 >= BY_NAME * case.split.period:
             return took * HALF
     return None
 
 
 def _price_loop(case: Case, work: StepWork) -> float | None:
     """Return the floor of a loop of PyTorch's own: its operator's bytes, or a value of each thread."""
-    moved = traffic(work)
+    moved = find_traffic(work)
     if moved:
         return _price_bytes(case, moved.reads + moved.writes)
     if work.kind != "conv" or not work.activity.grid or not work.activity.block:
@@ -126,7 +126,7 @@ def price_run(case: Case, run: Sequence[int], keeps: bool) -> float:
         return max(SHORT, _price_bytes(case, moved))
     took, touched, second = 0.0, 0, 0
     for index in run:
-        count = accesses(case.works[index])
+        count = count_accesses(case.works[index])
         took += case.works[index].activity.duration
         touched += count
         second += max(0, count - 2)
