@@ -14,9 +14,9 @@ READY  := $(VENV)/.ready
 TESTS  := $(BIN)/python -m pytest -n logical --dist worksteal
 # Recorded by profile and by plain ncu; not the probes, nor what a search kept.
 REPORTS := artifacts/*.ncu-rep artifacts/attention artifacts/library
-# What fits on one picture: four rungs of the ladder beside the library kernels.
-SHOWN  := case in ["B", "C"] and variant in ["stage0", "stage2", "stage3b", "champion", "wgmma", \
-          "sdpa-cudnn", "sdpa-flash", "sdpa-efficient"] or variant in ["copy", "matmul"]
+# What can be read at a glance: four steps of the ladder beside two of SDPA's backends, a launch each.
+SHOWN  := case == "B" and variant in ["stage0", "stage2", "stage3b", "champion", "sdpa-cudnn", \
+          "sdpa-efficient"]
 # Twenty launches on the page: the ladder at one case beside the library kernels.
 PAGE   := case == "B" and variant in ["stage0", "stage1", "stage2", "stage2swizzle", "stage3a", \
           "stage3b", "stage4", "exp2fold", "splitk", "champion", "persistent", "tailwave", \

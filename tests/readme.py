@@ -102,7 +102,7 @@ def words(command: str) -> list[str]:
 
 @cache
 def run(command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run a command of a page, 96 columns wide; what it printed is kept, not run again.
+    """Run a command of a page, 80 columns wide; what it printed is kept, not run again.
 
     A verb runs in this process: most of a second of each is importing pandas and scipy. That profkit
     starts as a process of its own is held by tests/cli.
@@ -110,12 +110,12 @@ def run(command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     with contextlib.chdir(cwd):
         program, *args = words(command)
         if program == "profkit" and args[0] not in OF_ITS_OWN:
-            runner = CliRunner(env={"COLUMNS": "96", "NO_COLOR": "1", "FORCE_COLOR": None})
+            runner = CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1", "FORCE_COLOR": None})
             done = runner.invoke(app, args, prog_name="profkit", catch_exceptions=False)
             return subprocess.CompletedProcess(args, done.exit_code, done.stdout, done.stderr)
     start = {"profkit": [sys.executable, "-m", "profkit"], "python": [sys.executable]}
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    env = {**os.environ, "PYTHONPATH": path, "COLUMNS": "96", "NO_COLOR": "1"}
+    env = {**os.environ, "PYTHONPATH": path, "COLUMNS": "80", "NO_COLOR": "1"}
     env.pop("FORCE_COLOR", None)
     return subprocess.run(
         [*start.get(program, [program]), *args],

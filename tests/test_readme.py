@@ -132,7 +132,8 @@ def _completion(home: Path) -> None:
 
 
 def test_every_block_is_of_a_kind_that_is_tested() -> None:
-    assert readme.languages() <= {"", "text", "python", "yaml"}
+    assert readme.languages() <= {"", "text", "python", "yaml", "toml"}
+    assert all(map(tomllib.loads, readme.blocks("toml")))
     kept = [body for body in readme.blocks("text") if not body.startswith(("fixes:", "tune:"))]
     recorded = sum(page.count("\n<!-- recorded on ") for page in readme._texts())
     assert len(kept) == len(readme.outputs()) + recorded, "say where an output comes from"
