@@ -29,12 +29,12 @@ THIN = 0.004  # of its width: what is narrower has no edge
 
 def part(tag: str, *inside: str, **attributes: object) -> Markup:
     """Return an element: `inside` is markup, attributes are any text (class_ is class, x_y is x-y)."""
-    named = "".join(starmap(_attribute, attributes.items()))
+    named = "".join(starmap(write_attribute, attributes.items()))
     text = f"<{tag}{named}>{''.join(inside)}</{tag}>" if inside else f"<{tag}{named}/>"
     return Markup(text)  # noqa: S704 - every text goes through html()
 
 
-def _attribute(key: str, value: object) -> str:
+def write_attribute(key: str, value: object) -> str:
     text = str(round(value, 2) if isinstance(value, float) else value)
     return f' {key.rstrip("_").replace("_", "-")}="{html(text)}"'
 
@@ -81,10 +81,10 @@ def strip(bars: Iterable[Bar], label: str, *, listed: bool = False) -> Markup:
     bars = list(bars)
     label += f": {'; '.join(bar.about for bar in bars)}" if listed else ""
     box = {"viewBox": f"0 0 1000 {HIGH}", "preserveAspectRatio": "none"}
-    return picture(HIGH, label, map(_bar, bars), role="group", **box)
+    return picture(HIGH, label, map(draw_bar, bars), role="group", **box)
 
 
-def _bar(bar: Bar) -> Markup:
+def draw_bar(bar: Bar) -> Markup:
     thin = " thin" if bar.end - bar.begin < THIN else ""
     at = {"x": 1000 * bar.begin, "y": 0, "width": 1000 * (bar.end - bar.begin), "height": HIGH}
     rects = part("rect", class_=" ".join(("fill", bar.look, *bar.marks)) + thin, **at)
@@ -141,19 +141,19 @@ def picture_of(launches: Sequence[Numbered], *, single: bool = False) -> Markup:
     each = [model.points(row) for row in rows]
     roofs = numbers.ceilings_of(rows, list(chain.from_iterable(each)))
     frame = _Frame(*numbers.axis_limits(roofs, each), 280 if single else 400)
-    groups = [_tied(frame, *both, single) for both in zip(launches, each, strict=True)]
+    groups = [draw_tied_points(frame, *both, single) for both in zip(launches, each, strict=True)]
     if not any(groups):
         why = "; ".join(numbers.why_no_point(rows)) or "nothing was counted that has a place on it"
         return part("p", html(f"No point: {why}."), class_="faint")
     wide, high = log10(frame.right / frame.left), log10(frame.top / frame.bottom)
     angle = -degrees(atan2(frame.height / high, WIDTHS[single] / wide))
     tilt = f"rotate({angle:.1f}) translate(8 -3)"
-    parts = [*_axes(frame), *_roofs(frame, roofs, tilt), *groups]
+    parts = [*draw_axes(frame), *draw_roofs(frame, roofs, tilt), *groups]
     decades = {"data_across": wide, "data_up": high}
     return picture(frame.height, "Roofline", parts, role="group", class_="roofline", **decades)
 
 
-def _axes(frame: _Frame) -> Iterator[str]:
+def draw_axes(frame: _Frame) -> Iterator[str]:
     middle = {"class_": "tick", "text_anchor": "middle"}
     for tick in numbers.log_ticks(frame.left, frame.right):
         x = frame.x(tick)
@@ -168,7 +168,7 @@ def _axes(frame: _Frame) -> Iterator[str]:
     yield words(numbers.AXES[1], **middle, transform=turned)
 
 
-def _roofs(frame: _Frame, roofs: Sequence[numbers.Roof], tilt: str) -> Iterator[str]:
+def draw_roofs(frame: _Frame, roofs: Sequence[numbers.Roof], tilt: str) -> Iterator[str]:
     written = -inf
     for roof, begin, end in numbers.roof_lines(roofs, frame.left, frame.right):
         y, last = (frame.y(roof.high * (x if roof.is_slope else 1.0)) for x in (begin, end))
@@ -184,7 +184,9 @@ def _roofs(frame: _Frame, roofs: Sequence[numbers.Roof], tilt: str) -> Iterator[
         written = y
 
 
-def _tied(frame: _Frame, launch: Numbered, points: Sequence[model.Point], single: bool) -> str:
+def draw_tied_points(
+    frame: _Frame, launch: Numbered, points: Sequence[model.Point], single: bool
+) -> str:
     number, label, run = launch
     placed = numbers.placed_points(points, frame.left, frame.right)
     at = [(frame.x(x), frame.y(y), point) for x, y, point in placed]
@@ -193,7 +195,7 @@ def _tied(frame: _Frame, launch: Numbered, points: Sequence[model.Point], single
     parts = [part("line", x1=a[0], y1=a[1], x2=b[0], y2=b[1]) for a, b in pairwise(at)]
     highest = min(y for _, y, _ in at)
     for turn, (x, y, point) in enumerate(at):
-        said = about(*filter(None, _facts(label, point)))
+        said = about(*filter(None, list_facts(label, point)))
         mark = part("use", href=f"#m-{point.level}", x=x, y=y)
         look = "point hollow" if point.note else "point"
         # Not by the tab key: the table's rows lead to the same places, without 4 stops a launch.
@@ -209,7 +211,7 @@ def _tied(frame: _Frame, launch: Numbered, points: Sequence[model.Point], single
     return part("g", *parts, class_=run.diagnosis.bound, data_launch=number)
 
 
-def _facts(label: str, point: model.Point) -> Iterator[str]:
+def list_facts(label: str, point: model.Point) -> Iterator[str]:
     """Yield what a point says under the pointer: "name: text" or nothing."""
     family = numbers.word(point.family) if point.family else ""
     rate = figures.quantity(point.rate, numbers.unit(point.family))
@@ -236,7 +238,7 @@ def chart(ladder: Ladder) -> Markup:
     times = [*(time for _, time in steps), *references.values()]
     if not times:
         return Markup("")
-    ends = list(chain.from_iterable(map(_ends, times)))
+    ends = list(chain.from_iterable(map(find_ends, times)))
     place = logarithmic(min(ends), max(ends))
     rows = []
     for step, time in steps:
@@ -245,15 +247,15 @@ def chart(ladder: Ladder) -> Markup:
         kind = change.answer if change and change.answer in ("faster", "slower") else "waiting"
         said = " · ".join(filter(None, (timed(time), factor(change))))
         more = ", ".join(filter(None, (against, step.bound)))
-        rows.append(_row(step.variant, time, kind, more, said, place))
+        rows.append(draw_row(step.variant, time, kind, more, said, place))
     for name, time in references.items():
-        rows.append(_row(name, time, "reference", "a library call", timed(time), place))
+        rows.append(draw_row(name, time, "reference", "a library call", timed(time), place))
     label = f"Case {ladder.case}: time per call, warm L2, logarithmic"
     return part("div", *rows, class_="rungs", role="group", aria_label=label)
 
 
-def _row(name: str, time: Interval, kind: str, more: str, said: str, place: Place) -> Markup:
-    x, *ends = (across(place(value)) for value in (time.median, *_ends(time)))
+def draw_row(name: str, time: Interval, kind: str, more: str, said: str, place: Place) -> Markup:
+    x, *ends = (across(place(value)) for value in (time.median, *find_ends(time)))
     drawn = (
         about(", ".join(filter(None, (name, timed(time), more)))),
         part("line", x1=ends[0], x2=ends[1], y1=_RUNG_HIGH / 2, y2=_RUNG_HIGH / 2),
@@ -263,7 +265,7 @@ def _row(name: str, time: Interval, kind: str, more: str, said: str, place: Plac
     return part("span", html(name)) + svg + part("span", html(said))
 
 
-def _ends(time: Interval) -> tuple[float, float]:
+def find_ends(time: Interval) -> tuple[float, float]:
     """Return the 95 % interval; the median twice where there is none."""
     known = isfinite(time.low) and isfinite(time.high)
     return (time.low, time.high) if known else (time.median, time.median)
@@ -278,12 +280,12 @@ def history_pictures(
     charts = {}
     for subject, some in points.items():
         if len(some) > 1:
-            label, drawn = f"{subject} over its runs", _history(some, looks)
+            label, drawn = f"{subject} over its runs", draw_history(some, looks)
             charts[subject] = picture(_HISTORY_HIGH, label, drawn, class_="history")
     return charts, [(look, name) for name, look in looks.items()]
 
 
-def _history(points: Sequence[HistoryPoint], looks: dict[str, str]) -> Iterator[str]:
+def draw_history(points: Sequence[HistoryPoint], looks: dict[str, str]) -> Iterator[str]:
     low, high = min(p.low for p in points), max(p.high for p in points)
     place, wide = logarithmic(low, high), max(1, len(points) - 1)
 

@@ -134,14 +134,14 @@ def details(shown: PageRow) -> dict[str, Any]:
         "levels": levels(run.values),
         "limits": block_limits(known),
         "needs": block_needs(known),
-        "listing": list(_listing(run.lines)),
+        "listing": list(list_neighbours(run.lines)),
         "nvidia": sorted(run.nvidia, key=lambda r: -(r.speedup or 0)),
-        "stalls": _stalls(run),
-        "pipes": _pipes(run),
+        "stalls": list_stalls(run),
+        "pipes": list_pipes(run),
     }
 
 
-def _listing(lines: Sequence[HotLine]) -> Iterator[list[HotLine]]:
+def list_neighbours(lines: Sequence[HotLine]) -> Iterator[list[HotLine]]:
     """Yield runs of neighbouring lines in the order of the file, then those without a line."""
     coded = sorted((x for x in lines if x.file), key=lambda x: (x.file or "", x.line or 0))
     numbered = ((x.file, (x.line or 0) - n, x) for n, x in enumerate(coded))
@@ -151,7 +151,7 @@ def _listing(lines: Sequence[HotLine]) -> Iterator[list[HotLine]]:
         yield bare
 
 
-def _stalls(run: Judged) -> list[tuple[str, str, list[float]]]:
+def list_stalls(run: Judged) -> list[tuple[str, str, list[float]]]:
     """Return name, look and share of the states of the resident warps, largest first."""
     looks = dict.fromkeys((run.diagnosis.limiter or "").split("+"), "verdict")
     looks["selected"] = "issuing"
@@ -160,7 +160,7 @@ def _stalls(run: Judged) -> list[tuple[str, str, list[float]]]:
     return [(state, looks.get(state, "waiting"), [known[state]]) for state in states]
 
 
-def _pipes(run: Judged) -> list[tuple[str, str, list[float]]]:
+def list_pipes(run: Judged) -> list[tuple[str, str, list[float]]]:
     """Return the same of pipes that did something, busiest first: of elapsed and of active cycles."""
     both = {pipe: [v for v in shares(run.values, pipe) if isfinite(v)] for pipe in PIPES}
     busy = {pipe: max(values, default=0.0) for pipe, values in both.items()}
@@ -194,12 +194,12 @@ def levels(values: Values) -> list[dict[str, Any]]:
     for title, level, busy, hits in _LEVELS:
         facts = [fact(values, name, label) for name, label in ((busy, "busy"), *hits)]
         down, up = (figures.quantity(value, "byte") for value in moved[level])
-        facts.append(_rate(values, level))
+        facts.append(describe_rate(values, level))
         out.append({"name": title, "facts": facts, "down": down, "up": up})
     return out
 
 
-def _rate(values: Values, level: str) -> dict[str, Any]:
+def describe_rate(values: Values, level: str) -> dict[str, Any]:
     """Return the bandwidth and its share of the peak that the report gives."""
     rate, peak = values.get(f"{level}_rate", nan), values.get(f"peak_{level}", nan)
     around = values.get("inst_async_copy", 0.0) + values.get("inst_texture", 0.0)

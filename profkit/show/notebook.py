@@ -60,10 +60,10 @@ class Frame(pd.DataFrame):
         return Frame
 
     def _repr_html_(self) -> str:
-        return to_html(_frame(self))
+        return to_html(show_frame(self))
 
 
-def _frame(frame: pd.DataFrame) -> Iterator[Block]:
+def show_frame(frame: pd.DataFrame) -> Iterator[Block]:
     most = pd.options.display.max_rows or len(frame)
     names = [str(name) for name in frame.columns]
     shown = list(range(len(names)))
@@ -77,14 +77,16 @@ def _frame(frame: pd.DataFrame) -> Iterator[Block]:
     sides = [">" * pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes]
     cells = []
     for label, row in zip(rows.index, rows.itertuples(index=False, name=None), strict=True):
-        cells.append((*[_cell("", label)] * index, *(_cell(names[i], row[i]) for i in shown)))
+        cells.append(
+            (*[format_cell("", label)] * index, *(format_cell(names[i], row[i]) for i in shown))
+        )
     head = (*[str(frame.index.name or "")] * index, *(sides[i] + names[i] for i in shown))
     yield Grid(head, tuple(cells), asked=True)
     columns = f"{len(shown)} of {figures.counted(frame.shape[1], 'column')}"
     yield TextLine(f"{len(rows)} of {figures.counted(len(frame), 'row')}, {columns}")
 
 
-def _cell(name: str, value: Any) -> str:
+def format_cell(name: str, value: Any) -> str:
     if name in _SHOWN_AS:
         text = _SHOWN_AS[name](value)
     elif isinstance(value, Mapping):
@@ -422,14 +424,14 @@ def given_run(given: Any) -> Any:
     frame = given_launches(given)
     if frame.empty:
         raise ProfkitError("a frame without rows: nothing to compare", TAKES)
-    variant, case, kernel = (_only(frame, column) for column in ("variant", "case", "kernel"))
+    variant, case, kernel = (find_only(frame, column) for column in ("variant", "case", "kernel"))
     name = variant or (short(kernel, KERNEL) if kernel else f"{len(frame)} launches")
     if not variant and len(frame) == 1 and "launch" in frame:
         name += f" (launch {frame['launch'].iloc[0]})"
     return Run(name, case, None, frame)
 
 
-def _only(frame: pd.DataFrame, column: str) -> str | None:
+def find_only(frame: pd.DataFrame, column: str) -> str | None:
     values = set(frame[column].dropna()) if column in frame else set()
     return str(values.pop()) if len(values) == 1 else None
 

@@ -84,7 +84,7 @@ def render(
     kept = [row.replaced(row.shown, run) for row, run in zip(every, runs, strict=False)]
     shown = [launch.PageRow(n, row, total) for n, row in enumerate(kept, 1)]
     recorded, unreadable = _runs_of(reports, {run.report for run in chosen})
-    ladders, without = _ladders(recorded)
+    ladders, without = build_ladders(recorded)
     problems = chain.from_iterable(ladder.problems for ladder, _ in ladders)
     notes += [*unreadable, *without, *(problem.message for problem in problems)]
     tables = list(map(launch.row_summary, shown))
@@ -108,18 +108,18 @@ def render(
         "programs": [program_section(of, n, launched) for n, of in enumerate(programs, 1)],
         "histories": [history_section(*of, [s.run for s in shown]) for of in histories],
         "words": list(launch.words_of(shown)),
-        "payload": Markup(_script_json(_payload(shown, [of for of, _ in ladders]))),  # noqa: S704
+        "payload": Markup(_script_json(build_payload(shown, [of for of, _ in ladders]))),  # noqa: S704
         "words_of_nvidia": IN_WORDS,
         "looks": [(bound, bound) for bound in BOUNDS],
         "levels": list(WORDS.items()),
     }
     script = "".join((WEB / name).read_text("utf-8") for name in SCRIPTS)
     rules = "".join(light_rules(of, number) for number, of in enumerate(programs, 1))
-    html = _fill("page.html", content, script, rules)
+    html = fill_template("page.html", content, script, rules)
     return Page(html, len(shown), len(every) - len(kept), tuple(notes))
 
 
-def _payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
+def build_payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict[str, Any]:
     times: dict[tuple[str | None, str | None], str] = {}  # of each variant and case
     for ladder in ladders:
         known = {step.variant: step.time for step in ladder.steps}
@@ -151,10 +151,12 @@ def _payload(shown: Sequence[launch.PageRow], ladders: Sequence[Ladder]) -> dict
 def program_page(of: PageProgram) -> str:
     """Return a page of one program alone, with the report page's parts and no script at all."""
     content = {"title": f"Triage: {of.name}", "program": program_section(of, 1, {})}
-    return _fill("program.html", content, rules=light_rules(of, 1))
+    return fill_template("program.html", content, rules=light_rules(of, 1))
 
 
-def _fill(template: str, content: Mapping[str, Any], script: str = "", rules: str = "") -> str:
+def fill_template(
+    template: str, content: Mapping[str, Any], script: str = "", rules: str = ""
+) -> str:
     """Return a page by a template; its policy allows its own style and script and nothing else."""
     if "</script" in script.lower() or "<!--" in script:
         raise ProfkitError("a script of the page would end itself", "this is a bug: report it")
@@ -167,7 +169,7 @@ def _fill(template: str, content: Mapping[str, Any], script: str = "", rules: st
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_safe,
+        finalize=escape_value,
     )
     environment.filters |= {"whole": figures.unbroken, "share": figures.share}
     environment.tests["above_zero_in"] = lambda metric, values: values.get(metric, 0) > 0
@@ -181,7 +183,7 @@ def _fill(template: str, content: Mapping[str, Any], script: str = "", rules: st
     )
 
 
-def _safe(value: Any) -> Any:
+def escape_value(value: Any) -> Any:
     """Return a text as the template writes it: what acts instead of being seen is an escape."""
     return escaped(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
@@ -226,7 +228,7 @@ def _runs_of(reports: Reports, shown: Collection[str]) -> tuple[list[Run], list[
     return list(runs.values()), problems
 
 
-def _ladders(runs: Iterable[Run]) -> tuple[list[tuple[Ladder, list[Block]]], list[str]]:
+def build_ladders(runs: Iterable[Run]) -> tuple[list[tuple[Ladder, list[Block]]], list[str]]:
     """Return each case's ladder with its words; without what judges times, a note in their stead."""
     cases: dict[str, list[Run]] = {}
     for run in runs:

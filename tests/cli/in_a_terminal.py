@@ -20,7 +20,7 @@ from profkit.show.text.blocks import is_right, plain_words, spans
 from tests.conftest import read_once
 
 tables: list[dict[str, Any]] = []
-DRAW = terminal._grid
+DRAW = terminal.render_grid
 END = "end of this width"
 
 
@@ -45,7 +45,7 @@ def _kept(grid: Any, on: Any, indent: int) -> str:
 
 def main() -> None:
     """Run each command at each width, whatever its exit status."""
-    terminal._grid = _kept
+    terminal.render_grid = _kept
     read_once()  # a report for all widths
     found = {}
     for width, commands in json.loads(sys.argv[2]).items():

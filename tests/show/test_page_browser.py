@@ -31,7 +31,7 @@ from profkit.show import page as pages
 from profkit.show.page import program_page
 from profkit.show.step import PageProgram
 from profkit.show.text.escape import escaped
-from profkit.show.views.comparison import _finding, _moved
+from profkit.show.views.comparison import list_finding_cells, list_move_cells
 from tests.conftest import ROOT
 from tests.program.made import EXP, GEMM, MUL, SOFTMAX, Program, ran
 from tests.show.conftest import HOSTILE, Made
@@ -265,10 +265,10 @@ def test_the_comparison_is_that_of_python(
         (one.diagnosis, other.diagnosis),
     )
     assert _cells(page, "#compared .wide:not(.moved) tbody tr") == [
-        list(_finding(f)) for f in said.findings
+        list(list_finding_cells(f)) for f in said.findings
     ]
     moved = _cells(page, "#compared .moved tbody tr")
-    wanted = [list(_moved(m)) for m in said.moved]
+    wanted = [list(list_move_cells(m)) for m in said.moved]
     assert [cells[:3] for cells in moved] == [cells[:3] for cells in wanted]
     for cells, want in zip(moved, wanted, strict=True):
         # JavaScript rounds halves up, Python to even: the last figure may be one off.

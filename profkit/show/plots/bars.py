@@ -101,13 +101,13 @@ def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
         if "stall_selected" not in row:
             lacking(ax, y, kept[y], "stall_selected")
             continue
-        _segment(ax, y, -row["stall_selected"], row["stall_selected"], (_ISSUING, ""))
+        draw_segment(ax, y, -row["stall_selected"], row["stall_selected"], (_ISSUING, ""))
         left = 0.0
         for state in shown:
             width = row.get(f"stall_{state}", 0.0)
-            _segment(ax, y, left, width, _LOOKS[state])
+            draw_segment(ax, y, left, width, _LOOKS[state])
             left += width
-        _segment(ax, y, left, max(1 - left - row["stall_selected"], 0.0), _OTHER)
+        draw_segment(ax, y, left, max(1 - left - row["stall_selected"], 0.0), _OTHER)
     issuing = [row["stall_selected"] for row in rows if "stall_selected" in row] or [0.0]
     ax.set_xlim(-max(1.1 * max(issuing), 0.05), 1.01 - min(issuing))
     ax.axvline(0, color=INK, lw=1.0)
@@ -117,7 +117,7 @@ def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
         states = {state.replace("_", " "): _LOOKS[state] for state in shown}
         looks = {"issuing": (_ISSUING, ""), **states, "other": _OTHER}
         handles = [
-            Patch(facecolor=colour, hatch=hatch, edgecolor=_edge(colour), label=name)
+            Patch(facecolor=colour, hatch=hatch, edgecolor=choose_edge(colour), label=name)
             for name, (colour, hatch) in looks.items()
         ]
         at = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.3}
@@ -125,11 +125,20 @@ def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
     return base.finished(ax, "What the warps waited for", small_print, above)
 
 
-def _segment(ax: Axes, y: int, left: float, width: float, look: tuple[str, str]) -> None:
+def draw_segment(ax: Axes, y: int, left: float, width: float, look: tuple[str, str]) -> None:
     if width <= 0:
         return
     colour, hatch = look
-    ax.barh(y, width, 0.66, left, color=colour, hatch=hatch, edgecolor=_edge(colour), linewidth=0.6)
+    ax.barh(
+        y,
+        width,
+        0.66,
+        left,
+        color=colour,
+        hatch=hatch,
+        edgecolor=choose_edge(colour),
+        linewidth=0.6,
+    )
     if width >= 0.045:
         dark = colour in {"#0072B2", "#D55E00", "#009E73", _ISSUING} and not hatch
         middle: base.Looks = {"ha": "center", "va": "center", "color": "white" if dark else INK}
@@ -138,7 +147,7 @@ def _segment(ax: Axes, y: int, left: float, width: float, look: tuple[str, str])
             text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85})
 
 
-def _edge(colour: str) -> str:
+def choose_edge(colour: str) -> str:
     return "#8a8a8a" if colour == "#ffffff" else "white"
 
 
@@ -169,8 +178,8 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
         first = max(busy, key=lambda p: busy[p], default=None)
         for j, pipe in enumerate(shown):
             at = (0, j) if single else (j, i)
-            _cell(ax, at, shares(row, pipe), pipe == first, 0.9 if single else 0.64)
-        if not any(_collected(row, pipe) for pipe in PIPES):
+            draw_cell(ax, at, shares(row, pipe), pipe == first, 0.9 if single else 0.64)
+        if not any(is_collected(row, pipe) for pipe in PIPES):
             lacking(ax, i, kept[i], f"{PIPES[0]}_busy")
     ax.set_xlim(0, 1 if single else max(len(shown), 1))
     # Column heads over the Axes, a line before each, in place of a scale.
@@ -186,14 +195,14 @@ def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
 
 def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str:
     rest = [p for p in PIPES if p not in shown]
-    idle = [word(p) for p in rest if any(_collected(row, p) for row in rows)]
-    unknown = [word(p) for p in rest if not any(_collected(row, p) for row in rows)]
+    idle = [word(p) for p in rest if any(is_collected(row, p) for row in rows)]
+    unknown = [word(p) for p in rest if not any(is_collected(row, p) for row in rows)]
     text = "Solid elapsed, light active; the busiest pipe in orange."
     text += f" Less or not used: {', '.join(idle)}." if idle else ""
     return text + (f" Not collected: {', '.join(unknown)}." if unknown else "")
 
 
-def _cell(
+def draw_cell(
     ax: Axes, at: tuple[int, int], both: tuple[float, float], marked: bool, room: float
 ) -> None:
     column, y = at
@@ -254,7 +263,7 @@ def _occupancy_row(ax: Axes, y: int, group: AlikeLaunches, end: float) -> None:
     ax.text(end - 0.35 * _WIDE, y, needs, fontsize=10, color=INK, va="center")
 
 
-def _collected(row: dict[str, float], pipe: str) -> bool:
+def is_collected(row: dict[str, float], pipe: str) -> bool:
     return not all(isnan(v) for v in shares(row, pipe))
 
 
@@ -286,11 +295,11 @@ class Panel:
 
     @property
     def rows(self) -> tuple[float | str, ...]:
-        return _sorted({row for row, _ in self.leads})
+        return sort_values({row for row, _ in self.leads})
 
     @property
     def columns(self) -> tuple[float | str, ...]:
-        return _sorted({column for _, column in self.leads})
+        return sort_values({column for _, column in self.leads})
 
 
 def panels(grid: TimeGrid) -> list[Panel]:
@@ -319,7 +328,7 @@ def shared_part(cell: GridCell) -> str:
     return ", ".join(words)
 
 
-def _sorted(values: set[float | str]) -> tuple[float | str, ...]:
+def sort_values(values: set[float | str]) -> tuple[float | str, ...]:
     return tuple(sorted(values, key=lambda v: (isinstance(v, str), v)))
 
 
@@ -340,20 +349,20 @@ def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
     for i, panel in enumerate(drawn):
         left, bottom = i % _PER_ROW * (wide + gap), 1 - (i // _PER_ROW + 1) * high
         inset = ax.inset_axes((left, bottom, wide, high * _HIGH))
-        _panel(inset, panel, list(grid.cells[0].at), last=i // _PER_ROW == lines - 1)
+        draw_panel(inset, panel, list(grid.cells[0].at), last=i // _PER_ROW == lines - 1)
     shapes = sum(len(p.leads) for p in drawn)
     title = f"The fastest at {shapes} shapes" + (f" on {clip(grid.gpu)}" if grid.gpu else "")
-    base.finished(ax, title, _below(drawn), above=4, under=40)
+    base.finished(ax, title, explain_below(drawn), above=4, under=40)
     base.figure_of(ax).draw_without_rendering()
     return ax
 
 
-def _panel(ax: Axes, panel: Panel, names: Sequence[str], last: bool) -> None:
+def draw_panel(ax: Axes, panel: Panel, names: Sequence[str], last: bool) -> None:
     ax.set_xlim(-0.5, len(panel.columns) - 0.5)
     ax.set_ylim(len(panel.rows) - 0.5, -0.5)
     # As large as the longest name lets the letters of a cell be, and legible.
     inches = WIDTH * _PANEL / len(panel.columns)
-    longest = max(map(len, "\n".join(map(_words, panel.leads.values())).splitlines()))
+    longest = max(map(len, "\n".join(map(join_words, panel.leads.values())).splitlines()))
     size = min(max(72 * inches / (_LETTER * longest), _SMALLEST), _LARGEST)
     for (row, column), lead in panel.leads.items():
         x, y = panel.columns.index(column), panel.rows.index(row)
@@ -362,9 +371,9 @@ def _panel(ax: Axes, panel: Panel, names: Sequence[str], last: bool) -> None:
         looks: base.Looks = {"ha": "center", "va": "center", "fontsize": size}
         looks["color"] = "white" if abs(log2(lead.ratio)) > 0.75 * _MOST else INK
         looks["fontweight"] = "bold" if lead.ratio < _LEVEL else "normal"
-        ax.text(x, y, _words(lead), **looks)
-    ax.set_xticks(range(len(panel.columns)), [_value(v) for v in panel.columns])
-    ax.set_yticks(range(len(panel.rows)), [_value(v) for v in panel.rows])
+        ax.text(x, y, join_words(lead), **looks)
+    ax.set_xticks(range(len(panel.columns)), [format_value(v) for v in panel.columns])
+    ax.set_yticks(range(len(panel.rows)), [format_value(v) for v in panel.rows])
     ax.tick_params(labelsize=9.5, colors=INK, length=0)
     for side in ax.spines.values():
         side.set_visible(False)
@@ -374,15 +383,15 @@ def _panel(ax: Axes, panel: Panel, names: Sequence[str], last: bool) -> None:
         ax.set_xlabel(clip(names[1]), fontsize=10, color=INK)
 
 
-def _words(lead: Lead) -> str:
+def join_words(lead: Lead) -> str:
     return f"{lead.ratio:.2f}x\n{clip(lead.name, _CELL_LETTERS)}"
 
 
-def _value(value: float | str) -> str:
+def format_value(value: float | str) -> str:
     return clip(value) if isinstance(value, str) else f"{value:g}"
 
 
-def _below(drawn: list[Panel]) -> str:
+def explain_below(drawn: list[Panel]) -> str:
     leads = list(chain.from_iterable(p.leads.values() for p in drawn))
     names = ", ".join(sorted({clip(lead.against) for lead in leads}))
     behind = sum(lead.ratio < _LEVEL for lead in leads)

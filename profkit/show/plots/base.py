@@ -132,7 +132,7 @@ def names(rows: Sequence[Row]) -> list[str]:
     """Return what each launch is called in a picture: as short as tells them apart."""
     pairs = {(r.get("variant"), r.get("case")) for r in rows if isinstance(r.get("variant"), str)}
     often = Counter(variant for variant, _ in pairs)
-    full = [_base(row, with_case=often[row.get("variant")] > 1) for row in rows]
+    full = [name_base(row, with_case=often[row.get("variant")] > 1) for row in rows]
     more = (
         _kernel_of,
         lambda row: f"#{row.get('launch', '?')}",
@@ -148,7 +148,7 @@ def names(rows: Sequence[Row]) -> list[str]:
     return full
 
 
-def _base(row: Row, with_case: bool) -> str:
+def name_base(row: Row, with_case: bool) -> str:
     variant, case = row.get("variant"), row.get("case")
     if not isinstance(variant, str):
         return _kernel_of(row)

@@ -56,14 +56,16 @@ def place_labels(
         probe = ax.text(0, 0, label.text, fontsize=size, parse_math=False, linespacing=1.15)
         wide = np.array(probe.get_window_extent().size) + 2 * _GAP
         probe.remove()
-        one = _tries(anchors[i], wide, ax.figure.dpi / 72, inside, hard, soft)
+        one = build_tries(anchors[i], wide, ax.figure.dpi / 72, inside, hard, soft)
         foreign = [a for j, a in enumerate(anchors) if j != i]
-        tries.append(replace(one, cost=one.cost + _misleading(one, foreign)))
+        tries.append(replace(one, cost=one.cost + price_misleading(one, foreign)))
     by_height = sorted(range(len(labels)), key=lambda i: tries[i].boxes[0, 1])
     orders = (range(len(labels)), range(len(labels))[::-1], by_height)
-    chosen = min((_settle(tries, order) for order in orders), key=lambda settled: settled[0])[1]
+    chosen = min((settle_labels(tries, order) for order in orders), key=lambda settled: settled[0])[
+        1
+    ]
     return [
-        _write(ax, label, one.boxes[i], one.anchors[i], size)
+        write_label(ax, label, one.boxes[i], one.anchors[i], size)
         for label, one, i in zip(labels, tries, chosen, strict=True)
         if i is not None
     ]
@@ -79,12 +81,12 @@ class Tries:
     cost: Boxes
 
 
-def _tries(
+def build_tries(
     anchors: Boxes, size: Boxes, point: float, inside: Boxes, hard: Boxes, soft: Boxes
 ) -> Tries:
-    boxes = np.vstack([_candidates(a, size, point) for a in anchors])
+    boxes = np.vstack([list_candidates(a, size, point) for a in anchors])
     ends = np.repeat(anchors, len(boxes) // len(anchors), axis=0)
-    leaders = np.hstack([_nearest(boxes, ends), ends])
+    leaders = np.hstack([find_nearest(boxes, ends), ends])
     cost = np.hypot(*(leaders[:, :2] - ends).T) + overlaps(boxes, soft) @ soft[:, 4]
     cost += _ON_TEXT * through(leaders, hard)
     cost += np.repeat(np.arange(len(anchors)) * 8.0, len(boxes) // len(anchors))  # best spot first
@@ -96,7 +98,7 @@ def _tries(
     return Tries(boxes[keep], ends[keep], leaders[keep], cost[keep])
 
 
-def _misleading(tries: Tries, foreign: Sequence[Boxes]) -> Boxes:
+def price_misleading(tries: Tries, foreign: Sequence[Boxes]) -> Boxes:
     """What places cost that lie as near to another label's points as to their own."""
     if not foreign:
         return np.zeros(len(tries.cost))
@@ -108,7 +110,7 @@ def _misleading(tries: Tries, foreign: Sequence[Boxes]) -> Boxes:
     return cost
 
 
-def _candidates(anchor: Boxes, size: Boxes, point: float) -> Boxes:
+def list_candidates(anchor: Boxes, size: Boxes, point: float) -> Boxes:
     """Boxes round an anchor: on rays at every reach, and stacked in columns left and right."""
     reach = np.repeat(np.array(_REACHES) * point, len(_ANGLES))
     angle = np.tile(_ANGLES, len(_REACHES))
@@ -122,7 +124,7 @@ def _candidates(anchor: Boxes, size: Boxes, point: float) -> Boxes:
     return np.hstack([centre - size / 2, centre + size / 2])
 
 
-def _settle(tries: list[Tries], order: Sequence[int]) -> tuple[float, list[int | None]]:
+def settle_labels(tries: list[Tries], order: Sequence[int]) -> tuple[float, list[int | None]]:
     """Place the labels in this order, then again with the others in sight; cost and choices."""
     chosen: list[int | None] = [None] * len(tries)
     paid = [_LEFT_OUT] * len(tries)
@@ -134,7 +136,7 @@ def _settle(tries: list[Tries], order: Sequence[int]) -> tuple[float, list[int |
             if others:  # what each place costs beside the labels already there
                 boxes = np.array([t.boxes[c] for t, c in others])
                 leaders = np.array([t.leaders[c] for t, c in others])
-                crossed = 45.0 * _crossings(tries[i].leaders, leaders).sum(axis=1)
+                crossed = 45.0 * find_crossings(tries[i].leaders, leaders).sum(axis=1)
                 covered = through(leaders, tries[i].boxes, back=True)
                 covered += through(tries[i].leaders, boxes)
                 total = total + crossed + _ON_TEXT * covered
@@ -147,7 +149,7 @@ def _settle(tries: list[Tries], order: Sequence[int]) -> tuple[float, list[int |
     return sum(paid), chosen
 
 
-def _nearest(boxes: Boxes, points: Boxes) -> Boxes:
+def find_nearest(boxes: Boxes, points: Boxes) -> Boxes:
     return np.clip(points, boxes[:, :2], boxes[:, 2:])
 
 
@@ -159,7 +161,7 @@ def overlaps(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
     return touching
 
 
-def _crossings(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
+def find_crossings(a: Boxes, b: Boxes) -> NDArray[np.bool_]:
     """Return which segments of a cross which of b (rows are x0, y0, x1, y1)."""
 
     def side(p: Boxes, q: Boxes, r: Boxes) -> Boxes:
@@ -182,12 +184,12 @@ def through(segments: Boxes, boxes: Boxes, back: bool = False) -> NDArray[np.int
     return counted
 
 
-def _write(ax: Axes, label: Label, box: Boxes, anchor: Boxes, size: float) -> Annotation:
+def write_label(ax: Axes, label: Label, box: Boxes, anchor: Boxes, size: float) -> Annotation:
     """An annotation whose box lies where it was placed, with a leader when it is far off."""
     point = ax.figure.dpi / 72
     at = ax.transData.inverted().transform(anchor)
     corner = (box[:2] + _GAP - anchor) / point
-    end = _nearest(box[None, :], anchor[None, :])[0]
+    end = find_nearest(box[None, :], anchor[None, :])[0]
     if np.hypot(*(end - anchor)) > 11 * point:
         line = {"arrowstyle": "-", "color": label.colour, "lw": 0.8, "shrinkA": 0, "shrinkB": 4}
         leader = tuple((end - anchor) / point)

@@ -69,18 +69,18 @@ def roofline(
     points = list(chain.from_iterable(every))
     roofs, ax = numbers.ceilings_of(rows, points), base.canvas(ax, 7.5)
     _set_frame(ax, roofs, [*every, *shapes.values()])
-    base.finished(ax, _title(device, rows), _small_print(rows, points, roofs))
+    base.finished(ax, write_title(device, rows), _small_print(rows, points, roofs))
     _draw_shapes(ax, shapes.values())
     for colour, group in zip(cycle(COLOURS), launches, strict=False):
         for launch in group:
-            _draw(ax, launch, colour, 7.0 if len(groups) > _CROWD else 10.0)
+            draw_launch(ax, launch, colour, 7.0 if len(groups) > _CROWD else 10.0)
     base.figure_of(ax).draw_without_rendering()  # settles the layout: words are placed in pixels
     texts = _draw_roofs(ax, roofs)
-    _legend(ax, points, shapes)
+    draw_legend(ax, points, shapes)
     if not points:
         _say_why(ax, rows)
-    named = _named(ax, groups, launches)
-    written = _write(ax, named[:labels], texts, every, 9.5 if len(groups) > _CROWD else 10.5)
+    named = name_points(ax, groups, launches)
+    written = write_labels(ax, named[:labels], texts, every, 9.5 if len(groups) > _CROWD else 10.5)
     if written < len(named):
         text = f"{written} of {len(named)} named"
         ax.set_title(text, loc="right", fontsize=9.5, color=FAINT)
@@ -122,7 +122,7 @@ def _grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point]]:
     return by_picture
 
 
-def _title(device: str, rows: Sequence[Row]) -> str:
+def write_title(device: str, rows: Sequence[Row]) -> str:
     parts = [f"Roofline of {clip(device)}"]
     for metric, what in (("sm_clock", "SM"), ("dram_clock", "DRAM")):
         clocks = [c for row in rows if (c := collected_metrics(row).get(metric, nan)) > 0]
@@ -153,14 +153,14 @@ def _small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof]) -> 
     return " ".join(sentences)
 
 
-def _shown(ax: Axes, points: Points) -> list[tuple[float, float, model.Point]]:
+def show_points(ax: Axes, points: Points) -> list[tuple[float, float, model.Point]]:
     return numbers.placed_points(points, *ax.get_xlim())
 
 
-def _draw(ax: Axes, points: Points, colour: str, size: float) -> None:
+def draw_launch(ax: Axes, points: Points, colour: str, size: float) -> None:
     """Draw one launch: its levels on a line, the workload's own point tied to the DRAM one."""
     left, right = ax.get_xlim()
-    shown = _shown(ax, points)
+    shown = show_points(ax, points)
     levels = [at[:2] for at in shown if at[2].level != "workload"]
     if len(levels) > 1:
         ax.plot(*zip(*levels, strict=True), color=colour, lw=1.4, alpha=0.65, zorder=3)
@@ -187,8 +187,8 @@ def _draw_shapes(ax: Axes, shapes: Iterable[Points]) -> None:
         ax.plot(xs, ys, ls="none", zorder=2.5, markeredgewidth=0, **look)
 
 
-def _legend(ax: Axes, points: Points, shapes: Iterable[str]) -> None:
-    every = [point for *_, point in _shown(ax, points)]
+def draw_legend(ax: Axes, points: Points, shapes: Iterable[str]) -> None:
+    every = [point for *_, point in show_points(ax, points)]
     there = {point.level for point in every}
     sizes = {level: 11 if level == "workload" else 8 for level in _MARKERS if level in there}
     marks = [
@@ -212,24 +212,26 @@ def _say_why(ax: Axes, rows: Sequence[Row]) -> None:
     base.note(ax, text, (0.98, 0.06), (0, 0), "axes fraction", fontsize=12, **looks)
 
 
-def _named(
+def name_points(
     ax: Axes, groups: Sequence[base.AlikeLaunches], launches: Sequence[Sequence[Points]]
 ) -> list[Label]:
     labels = []
     order = sorted(range(len(groups)), key=lambda i: -base.time_of(groups[i].rows[0]))
     for i in order:
         points = launches[i][0]
-        shown = _shown(ax, [p for p in points if p.level != "workload"]) or _shown(ax, points)
+        shown = show_points(ax, [p for p in points if p.level != "workload"]) or show_points(
+            ax, points
+        )
         shown.sort(key=lambda at: (bool(at[2].note), -at[2].share))
         if shown:
             best = shown[0][2]
-            text = groups[i].name + _figures(best, short=len(groups) > _CROWD)
+            text = groups[i].name + format_figures(best, short=len(groups) > _CROWD)
             spots = tuple((x, y) for x, y, point in shown if point.note == best.note)
             labels.append(Label(spots, text, COLOURS[i % len(COLOURS)]))
     return labels
 
 
-def _figures(point: model.Point, short: bool) -> str:
+def format_figures(point: model.Point, short: bool) -> str:
     """Return what is behind a name: the share of the roof, and in small crowds the rate too."""
     if isnan(point.share):
         return ""
@@ -241,18 +243,18 @@ def _figures(point: model.Point, short: bool) -> str:
     return f"\n{quantity(point.rate, numbers.unit(point.family))}, {of}"
 
 
-def _write(
+def write_labels(
     ax: Axes, labels: list[Label], texts: Sequence[Text], launches: Sequence[Points], size: float
 ) -> int:
     """Write the labels where they cover nothing, and return how many had room."""
-    taken, legend = _taken(ax, launches), ax.get_legend()
+    taken, legend = find_taken_boxes(ax, launches), ax.get_legend()
     extents = [text.get_window_extent() for text in texts]
     extents += [legend.get_window_extent()] if legend else []
     fixed = np.array([[b.x0, b.y0, b.x1, b.y1] for b in extents]).reshape(-1, 4)
     return len(place_labels(ax, labels, fixed, taken, size))
 
 
-def _taken(ax: Axes, launches: Sequence[Points]) -> Boxes:
+def find_taken_boxes(ax: Axes, launches: Sequence[Points]) -> Boxes:
     """Return pixel boxes of the points and of the lines, with what each is worth keeping off."""
     boxes: list[list[float]] = []
     for line in ax.get_lines():
@@ -260,7 +262,7 @@ def _taken(ax: Axes, launches: Sequence[Points]) -> Boxes:
         steps = np.linspace(0, 1, 40)[:, None]
         for a, b in pairwise(xy):
             boxes.extend([x - 2, y - 2, x + 2, y + 2, 12.0] for x, y in a + steps * (b - a))
-    for at in chain.from_iterable(_shown(ax, launch) for launch in launches):
+    for at in chain.from_iterable(show_points(ax, launch) for launch in launches):
         x, y = ax.transData.transform(at[:2])
         boxes.append([x - 7, y - 7, x + 7, y + 7, 150.0])
     return np.array(boxes).reshape(-1, 5)

@@ -46,7 +46,7 @@ def ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
     ax.set_xscale("log")
     at = {s.variant: s.time.median for s in timed if s.time}
     for y, step in enumerate(ladder.steps):
-        _rung(ax, y, step, at)
+        draw_rung(ax, y, step, at)
     references = references_of(timed)
     every = [*at.values(), *references.values()]
     ax.set_xlim(min(every) / 1.25, max(every) * 1.25)
@@ -66,7 +66,7 @@ def ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
     return base.finished(ax, title, below, above=16 + 13 * _LEVELS)
 
 
-def _rung(ax: Axes, y: int, step: Rung, at: dict[str, float]) -> None:
+def draw_rung(ax: Axes, y: int, step: Rung, at: dict[str, float]) -> None:
     compared = step.change.time if step.change else None
     if step.time is None:
         faint: base.Looks = {"fontsize": 9.5, "color": FAINT, "va": "center", "ha": "center"}
@@ -98,7 +98,7 @@ def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
     machines = dict.fromkeys(p.machine for p in chain.from_iterable(subjects.values()))
     colours = {machine: COLOURS[i % len(COLOURS)] for i, machine in enumerate(machines)}
     for points in subjects.values():
-        _subject(ax, points, colours)
+        draw_subject(ax, points, colours)
     for subject, points in subjects.items():
         base.note(ax, clip(subject), (points[-1].order, points[-1].median), (9, 0), va="center")
     _history_frame(ax, subjects)
@@ -111,7 +111,7 @@ def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
     return base.finished(ax, "Time of every run, oldest first", below, under=78)
 
 
-def _subject(ax: Axes, points: Sequence[HistoryPoint], colours: dict[str, str]) -> None:
+def draw_subject(ax: Axes, points: Sequence[HistoryPoint], colours: dict[str, str]) -> None:
     for before, point in zip([None, *points], points, strict=False):
         colour, x = colours[point.machine], point.order
         if before is not None and before.machine == point.machine:
@@ -146,7 +146,7 @@ _SOURCES = {  # source -> marker and colour
 }
 
 
-def _timed(history: pd.DataFrame) -> pd.DataFrame:
+def select_timed(history: pd.DataFrame) -> pd.DataFrame:
     """Return the trials that have a time, in µs, with the kind of their source; or an error."""
     timed = history[history["value"].notna()].copy()
     if timed.empty:
@@ -158,7 +158,7 @@ def _timed(history: pd.DataFrame) -> pd.DataFrame:
 
 def search_history(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw the time of every trial and the best so far."""
-    timed = _timed(history)
+    timed = select_timed(history)
     ax = base.canvas(ax, 5.5)
     for kind, (marker, colour) in _SOURCES.items():
         rows = timed[timed["kind_of_source"] == kind]
@@ -168,7 +168,7 @@ def search_history(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
         hollow: base.Looks = {"s": 34, "facecolors": "none", "edgecolors": colour, "alpha": 0.7}
         ax.scatter(full["number"], full["us"], marker=marker, **solid)
         ax.scatter(cut["number"], cut["us"], marker=marker, zorder=2, **hollow)
-    _best(ax, timed, INK, "best so far")
+    draw_best(ax, timed, INK, "best so far")
     lost = len(history) - len(timed)
     _log_scale(ax)
     base.scales(ax, "Trial", "Time per call, µs")
@@ -178,7 +178,7 @@ def search_history(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     return base.finished(ax, "Time of every trial", below)
 
 
-def _best(ax: Axes, timed: pd.DataFrame, colour: str, label: str) -> None:
+def draw_best(ax: Axes, timed: pd.DataFrame, colour: str, label: str) -> None:
     measured = timed[timed["outcome"] == "measured"].sort_values("number")
     if not measured.empty:
         look: base.Looks = {"color": colour, "linewidth": 1.6, "label": label}
@@ -203,7 +203,7 @@ def search_importance(importances: Mapping[str, float], ax: Axes | None = None) 
 
 def search_parallel(history: pd.DataFrame, macros: Sequence[str], ax: Axes | None = None) -> Axes:
     """Draw every timed trial as a line through its tunables (columns `macros`) to its time."""
-    timed = _timed(history).sort_values("us", ascending=False)
+    timed = select_timed(history).sort_values("us", ascending=False)
     ax = base.canvas(ax, 5.5)
     places = {m: sorted(timed[m].unique()) for m in macros}
     low, high = timed["us"].min(), timed["us"].max()
@@ -231,7 +231,7 @@ def search_parallel(history: pd.DataFrame, macros: Sequence[str], ax: Axes | Non
 
 def search_resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw time against the shared memory of a block, coloured by registers, sized by occupancy."""
-    timed = _timed(history)
+    timed = select_timed(history)
     timed = timed[timed["smem"].notna() & timed["regs"].notna()]
     if timed.empty:
         raise ProfkitError("no trial of this search has a time and its resources", _FEW)

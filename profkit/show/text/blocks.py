@@ -174,22 +174,22 @@ _READABLE = {"yellow": "darkorange", "cyan": "teal"}  # of these on white and on
 
 def to_markdown(blocks: Iterable[Block]) -> str:
     """Return blocks as Markdown for a pull request or a job summary."""
-    lines = "\n".join(chain.from_iterable(map(_markdown, blocks)))
+    lines = "\n".join(chain.from_iterable(map(write_markdown, blocks)))
     return re.sub(r"\n{3,}", "\n\n", lines).strip("\n") + "\n"
 
 
-def _markdown(block: Block) -> Iterator[str]:
+def write_markdown(block: Block) -> Iterator[str]:
     match block:
         case Heading():
-            yield from ("", f"{'#' * (block.level + 1)} {_words(block.text)}", "")
+            yield from ("", f"{'#' * (block.level + 1)} {write_words(block.text)}", "")
         case TextLine():
             mark = f"**{markdown(block.mark)}**: " if block.mark else ""
-            yield f"{'  ' * block.indent}- {mark}{_words(block.text)}"
+            yield f"{'  ' * block.indent}- {mark}{write_words(block.text)}"
         case Paragraph():
-            yield from ("", _words(block.text), "")
+            yield from ("", write_words(block.text), "")
         case ListItem():
-            yield f"- {_words(block.text)}"
-            yield from (f"  <br>{_words(under)}" for under in block.under)
+            yield f"- {write_words(block.text)}"
+            yield from (f"  <br>{write_words(under)}" for under in block.under)
         case Command():
             yield f"- {code(block.line)}" + (f" ({markdown(block.about)})" if block.about else "")
         case Code():
@@ -203,13 +203,13 @@ def _markdown(block: Block) -> Iterator[str]:
             opened, title = " open" if block.shown else "", _NOTEBOOK.words(block.title)
             yield from ("", f"<details{opened}><summary>{title}</summary>", "")
             for inner in block.blocks:
-                yield from _markdown(inner)
+                yield from write_markdown(inner)
             yield from ("", "</details>", "")
         case Grid():
-            yield from ("", *_table(block), "")
+            yield from ("", *write_table(block), "")
 
 
-def _words(words: Words, *, in_table: bool = False) -> str:
+def write_words(words: Words, *, in_table: bool = False) -> str:
     out = ""
     for text, role in ((span.text, span.role) for span in spans(words) if span.text):
         if text == "\n":
@@ -229,18 +229,18 @@ def _is_address(text: str) -> bool:
     return bool(re.fullmatch(r"https://[\w./#?=&%-]+", text))
 
 
-def _table(grid: Grid) -> Sequence[str]:
-    head = [_words(title.removeprefix(">"), in_table=True) for title in grid.head]
+def write_table(grid: Grid) -> Sequence[str]:
+    head = [write_words(title.removeprefix(">"), in_table=True) for title in grid.head]
     sides = ["--:" if is_right(title) else "---" for title in grid.head]
-    rows = [[_cell(cell) for cell in row] for row in grid.rows]
+    rows = [[write_cell(cell) for cell in row] for row in grid.rows]
     return [f"| {' | '.join(cells)} |" for cells in (head, sides, *rows)]
 
 
-def _cell(cell: Words) -> str:
+def write_cell(cell: Words) -> str:
     """Return a cell; a ladder's blanks before a name stay to be seen."""
     raw = plain_words(cell)
     depth = len(raw) - len(raw.lstrip(" "))
-    return _INDENT * (depth // 2) + _words(cell, in_table=True).lstrip(" ")
+    return _INDENT * (depth // 2) + write_words(cell, in_table=True).lstrip(" ")
 
 
 def to_html(blocks: Iterable[Block]) -> str:
@@ -299,12 +299,14 @@ class _Html:
                 inside = self.render(block.blocks)
                 yield f"<details{self._look('more')}{opened}>{summary}{inside}</details>"
             case Grid():
-                yield self._table(block)
+                yield self.write_table(block)
 
-    def _table(self, grid: Grid) -> str:
+    def write_table(self, grid: Grid) -> str:
         columns = grid.telling()
         top = "".join(self._head(grid.head[i]) for i in columns)
-        rows = ("".join(self._cell(row[i], grid.head[i], i) for i in columns) for row in grid.rows)
+        rows = (
+            "".join(self.write_cell(row[i], grid.head[i], i) for i in columns) for row in grid.rows
+        )
         body = "".join(f"<tr>{cells}</tr>" for cells in rows)
         table = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
         return f"<div{self._look('wide')}><table{self._look('plain')}>{table}</table></div>"
@@ -318,7 +320,7 @@ class _Html:
         look = self._look("n" * right, f"text-align:{'right' if right else 'left'}")
         return f"<th{scope}{look}>{text}</th>"
 
-    def _cell(self, cell: Words, title: str, column: int) -> str:
+    def write_cell(self, cell: Words, title: str, column: int) -> str:
         raw, right = plain_words(cell), is_right(title)
         inner = raw.lstrip(" ")
         depth = f"depth-{min((len(raw) - len(inner)) // 2, 8)}" if column == 0 else ""

@@ -123,14 +123,14 @@ def short(name: str, width: int) -> str:
     plain = _LAMBDA.sub("lambda", name[:_LONGEST])
     function = escaped(_without_parameters(_CAST.sub("", _UNNAMED.sub("", plain))))
     # `ns::f<int, 4>` is `ns::f` and `int, 4`.
-    opens = (i for i, c, depth in _depths(function) if c == "<" and depth == 0)
+    opens = (i for i, c, depth in walk_depths(function) if c == "<" and depth == 0)
     opening = max(opens, default=0) if function.endswith(">") else 0
     qualified, arguments = (
         function[: opening or None],
         function[opening + 1 : -1] if opening else "",
     )
     base, bare = _SPACES.sub("", qualified) or "(no name)", _SPACES.sub("", arguments)
-    words = [w for w in map(_word, _split(bare)) if w and w not in _DULL]
+    words = [w for w in map(read_argument, split_words(bare)) if w and w not in _DULL]
     for head, inside in ((qualified, arguments), (qualified, bare), (base, bare)):
         full = f"{head}<{inside}>" if inside else head
         if full and len(full) <= width:
@@ -142,13 +142,13 @@ def short(name: str, width: int) -> str:
         return named if width - len(named) < 12 else f"{base}<{bare[:room]}…>"
     types = ", ".join([w for w in words if not _LITERAL.fullmatch(w)] or dict.fromkeys(words))
     if not types or width < 20:
-        return _squeeze(base, width)
+        return squeeze_words(base, width)
     # PyTorch's elementwise kernels differ in their arguments only: half of the room is theirs.
-    head = _squeeze(base, max(width // 2 - 1, width - 2 - len(types)))
-    return f"{head}<{_squeeze(types, width - 2 - len(head))}>"
+    head = squeeze_words(base, max(width // 2 - 1, width - 2 - len(types)))
+    return f"{head}<{squeeze_words(types, width - 2 - len(head))}>"
 
 
-def _depths(text: str) -> Iterator[tuple[int, str, int]]:
+def walk_depths(text: str) -> Iterator[tuple[int, str, int]]:
     """Yield index, character and how many brackets are open before it."""
     depth = 0
     for i, char in enumerate(text):
@@ -161,43 +161,45 @@ def _depths(text: str) -> Iterator[tuple[int, str, int]]:
 
 def _without_parameters(name: str) -> str:
     """Return `void f<int>(float *)` as `f<int>`; a name of another shape as it is."""
-    cut = next((i for i, c, depth in _depths(name) if c == "(" and depth == 0 and i > 0), None)
+    cut = next((i for i, c, depth in walk_depths(name) if c == "(" and depth == 0 and i > 0), None)
     function = name if cut is None else name[:cut]
-    blank = max((i for i, c, depth in _depths(function) if c == " " and depth == 0), default=-1)
+    blank = max((i for i, c, depth in walk_depths(function) if c == " " and depth == 0), default=-1)
     is_typed = cut is not None or "<" in function
     return function[blank + 1 :].strip() or name if is_typed else name
 
 
-def _split(text: str) -> list[str]:
-    cuts = [i for i, c, depth in _depths(text) if c == "," and depth == 0]
+def split_words(text: str) -> list[str]:
+    cuts = [i for i, c, depth in walk_depths(text) if c == "," and depth == 0]
     edges = zip([-1, *cuts], [*cuts, len(text)], strict=True)
     return [text[a + 1 : b].strip() for a, b in edges]
 
 
-def _word(argument: str) -> str:
+def read_argument(argument: str) -> str:
     """Return the name of a template argument: `Traits<64, 128>` is Traits, `f(int)::lambda` is f."""
-    outer = "".join(c for _, c, depth in _depths(argument) if depth == 0 and c not in "<>()[]{}")
+    outer = "".join(
+        c for _, c, depth in walk_depths(argument) if depth == 0 and c not in "<>()[]{}"
+    )
     parts = [p for p in re.split(r"::| ", outer) if p and p not in {"lambda", "const", "*", "&"}]
     return parts[-1] if parts else outer
 
 
-def _squeeze(text: str, width: int) -> str:
+def squeeze_words(text: str, width: int) -> str:
     """Leave words out of the middle until it fits: first, last and tile words stay longest."""
     if len(text) <= width:
         return text
     words = re.findall(r"[^_]+_*|_+", text[:2000])
     if len(text) > 2000 or len(words) < 2:
         return middle(text, width)
-    worth = {i: _worth(words, i) for i in range(len(words))}
+    worth = {i: rate_word(words, i) for i in range(len(words))}
     kept: set[int] = set()
     for i in sorted(worth, key=lambda i: (-worth[i], i)):
-        if len(_join(words, kept | {i})) <= width:
+        if len(join_kept(words, kept | {i})) <= width:
             kept.add(i)
     # Without its start it could be anything.
-    return _join(words, kept) if 0 in kept else middle(text, width)
+    return join_kept(words, kept) if 0 in kept else middle(text, width)
 
 
-def _worth(words: list[str], i: int) -> float:
+def rate_word(words: list[str], i: int) -> float:
     word = words[i].strip("_")
     if i == 0:
         return 5
@@ -210,7 +212,7 @@ def _worth(words: list[str], i: int) -> float:
     return (1.0 if word.isdigit() else 0.0) + (0.5 if i == len(words) - 1 else 1 - i / len(words))
 
 
-def _join(words: list[str], kept: set[int]) -> str:
+def join_kept(words: list[str], kept: set[int]) -> str:
     out, last = "", -1
     for i in sorted(kept):
         out += ("" if i == last + 1 else "…") + words[i]

@@ -40,59 +40,59 @@ def to_text(content: Iterable[Block], on: Console) -> str:
     for block in content:
         # A paragraph is set apart; a line belongs to what is around it.
         apart = {type(before), type(block)} == {blocks.Paragraph, blocks.Grid}
-        out += ("\n" if apart else "") + _block(block, on, before is None, 0)
+        out += ("\n" if apart else "") + render_block(block, on, before is None, 0)
         before = block
     return _TRAILING.sub("", out)
 
 
-def _block(block: Block, on: Console, first: bool, indent: int) -> str:
+def render_block(block: Block, on: Console, first: bool, indent: int) -> str:
     readable = min(on.width, _READABLE)
     match block:
         case blocks.Grid():
-            shown = _grid(block, on, indent + block.indent)
+            shown = render_grid(block, on, indent + block.indent)
         case blocks.Fold():
             head = Text("" if first else "\n").append(terminal_text(block.title))
-            inside = (_block(b, on, first=True, indent=indent + 3) for b in block.blocks)
-            shown = _printed(on, head, indent) + "".join(inside)
+            inside = (render_block(b, on, first=True, indent=indent + 3) for b in block.blocks)
+            shown = print_narrow(on, head, indent) + "".join(inside)
         case blocks.Heading():
             gap = Text("" if first or block.level >= 3 else "\n")
             style = "bold" if block.level < 3 else "italic"
-            shown = _printed(on, gap.append(terminal_text(block.text, style)), indent)
+            shown = print_narrow(on, gap.append(terminal_text(block.text, style)), indent)
         case blocks.Command():
-            shown = _command(block, on, indent + 2)
+            shown = render_command(block, on, indent + 2)
         case blocks.Code():
-            shown = "".join(_whole(line, indent + 2) for line in block.text.splitlines())
+            shown = "".join(render_whole(line, indent + 2) for line in block.text.splitlines())
         case blocks.TextLine():
             line = Text(f"{block.mark}: " if block.mark else "", colour(block.mark) or "bold")
             line.append(terminal_text(block.text, "not bold default"))
-            shown = _printed(on, line, (indent or 2) + 2 * block.indent, readable)
+            shown = print_narrow(on, line, (indent or 2) + 2 * block.indent, readable)
         case blocks.ListItem():
             item = Table.grid(padding=(0, 1, 0, 0))
             item.add_row(block.bullet, terminal_text(block.text))
             for under in block.under:
                 item.add_row("", terminal_text(under))
-            shown = _printed(on, item, indent, readable)
+            shown = print_narrow(on, item, indent, readable)
         case blocks.Image():
-            shown = _printed(on, Text(f"see {escaped(block.path)}"), indent, readable)
+            shown = print_narrow(on, Text(f"see {escaped(block.path)}"), indent, readable)
         case blocks.Paragraph() if all(span.role == "link" for span in spans(block.text)):
             # Nothing but an address, which stays on one line, however long.
-            shown = _whole(plain_words(block.text), indent + 2 * block.indent)
+            shown = render_whole(plain_words(block.text), indent + 2 * block.indent)
         case blocks.Paragraph():
             text = terminal_text(block.text)
-            shown = _printed(on, text, indent + 2 * block.indent, readable)
+            shown = print_narrow(on, text, indent + 2 * block.indent, readable)
     return shown
 
 
-def _grid(grid: blocks.Grid, on: Console, indent: int) -> str:
+def render_grid(grid: blocks.Grid, on: Console, indent: int) -> str:
     # In a pipe no window cuts: a table is as wide as it is, and grep finds whole words.
     fits = on.is_terminal or grid.wraps is not None or grid.bands or grid.narrow
     room = on if fits else console(width=_WIDEST)
-    columns = [_column(grid, i) for i in grid.telling()]
+    columns = [build_column(grid, i) for i in grid.telling()]
     lines = _table_lines(columns, room.width - indent, banded=grid.bands, trims=on.is_terminal)
-    return "".join(_printed(room, line, indent) for line in lines)
+    return "".join(print_narrow(room, line, indent) for line in lines)
 
 
-def _column(grid: blocks.Grid, i: int) -> TableColumn:
+def build_column(grid: blocks.Grid, i: int) -> TableColumn:
     title, cells = grid.head[i], [row[i] for row in grid.rows]
     names = [x.text for x in cells if isinstance(x, TextSpan) and x.role == "name"]
     return TableColumn(
@@ -104,11 +104,11 @@ def _column(grid: blocks.Grid, i: int) -> TableColumn:
     )
 
 
-def _whole(line: str, indent: int) -> str:
+def render_whole(line: str, indent: int) -> str:
     return f"{' ' * indent}{escaped(line)}".rstrip() + "\n"
 
 
-def _command(command: blocks.Command, on: Console, indent: int) -> str:
+def render_command(command: blocks.Command, on: Console, indent: int) -> str:
     """Return a command on one line, however long: whoever copies it gets it whole."""
     line, about = Text(" " * indent + escaped(command.line), "bold"), f"# {escaped(command.about)}"
     if command.about and len(line) + len(about) + 2 <= on.width:
@@ -127,7 +127,7 @@ def terminal_text(words: Words, style: str = "") -> Text:
     return out
 
 
-def _printed(on: Console, what: RenderableType, indent: int, width: int | None = None) -> str:
+def print_narrow(on: Console, what: RenderableType, indent: int, width: int | None = None) -> str:
     with on.capture() as captured:
         on.print(Padding(what, (0, 0, 0, indent)), width=width)
     return captured.get().replace(_KEPT, " ")
@@ -156,10 +156,10 @@ class TableColumn:
     def min_width(self, lines: int, most: int) -> int:
         """Return the width in which no cell takes more than so many lines."""
         cells = [] if self.names else self.cells
-        need = _narrowest(self.title, lines)
+        need = find_narrowest(self.title, lines)
         for cell in cells:
             if _widest_line(cell) > need:
-                need = max(need, _widest_line(cell) if self.right else _narrowest(cell, lines))
+                need = max(need, _widest_line(cell) if self.right else find_narrowest(cell, lines))
         if self.names:
             need = max(need, min(self.full_width, _SHORTEST // lines))
         return need if self.right else min(need, most)
@@ -168,7 +168,7 @@ class TableColumn:
         for number, cell in enumerate(self.cells):
             name = self.names[number] if self.names else ""
             fits = not name or _widest_line(cell) <= width
-            yield _lines(cell if fits else Text(short(name, width), cell.style), width)
+            yield split_lines(cell if fits else Text(short(name, width), cell.style), width)
 
 
 @dataclass
@@ -200,7 +200,7 @@ class _ColumnGroup:
 
     def titles(self) -> Iterator[Text]:
         """Yield the titles, each standing on the first row."""
-        titles = [_lines(c.title, w) for c, w in zip(self.columns, self.widths, strict=True)]
+        titles = [split_lines(c.title, w) for c, w in zip(self.columns, self.widths, strict=True)]
         deep = max(map(len, titles))
         for line in self.joined([[Text()] * (deep - len(head)) + head for head in titles]):
             line.stylize("bold")
@@ -238,7 +238,7 @@ def _table_lines(
         ]
     else:
         bands = [groups]
-    return list(chain.from_iterable(_drawn(band, trims=trims) for band in bands))
+    return list(chain.from_iterable(draw_groups(band, trims=trims) for band in bands))
 
 
 def _groups_of(
@@ -258,28 +258,28 @@ def _groups_of(
     return out
 
 
-def _drawn(groups: Sequence[_ColumnGroup], *, trims: bool) -> Iterator[Text]:
+def draw_groups(groups: Sequence[_ColumnGroup], *, trims: bool) -> Iterator[Text]:
     for group in groups:
         yield from group.titles()
     for row in range(len(groups[0].columns[0].cells)):
         cells = [[of[row] for of in group.cells] for group in groups]
         if trims:
-            _trim(groups, cells)
+            trim_cells(groups, cells)
         for group, parts in zip(groups, cells, strict=True):
             # A further line of which nothing is to be said is none.
             yield from (x for x in group.joined(parts) if not group.indent or x.plain.strip())
 
 
-def _trim(groups: Sequence[_ColumnGroup], cells: Sequence[list[list[Text]]]) -> None:
+def trim_cells(groups: Sequence[_ColumnGroup], cells: Sequence[list[list[Text]]]) -> None:
     """Leave out the ends of sentences that would make a row too tall."""
     for group, parts in zip(groups, cells, strict=True):
         others = sum(max(map(len, of)) for of in cells if of is not parts)
         for at, column in enumerate(group.columns):
             if column.prose:
-                parts[at] = _first(parts[at], max(TALLEST - others, 1), group.widths[at])
+                parts[at] = take_first_lines(parts[at], max(TALLEST - others, 1), group.widths[at])
 
 
-def _first(lines: list[Text], most: int, width: int) -> list[Text]:
+def take_first_lines(lines: list[Text], most: int, width: int) -> list[Text]:
     """Return as many lines of a cell as there may be; whole words are left out."""
     if len(lines) <= most:
         return lines
@@ -294,20 +294,20 @@ def _widest_line(text: Text) -> int:
     return max((line.cell_len for line in text.split("\n")), default=0)
 
 
-def _lines(text: Text, width: int) -> list[Text]:
+def split_lines(text: Text, width: int) -> list[Text]:
     if "\n" not in text.plain and text.cell_len <= width:
         return [text]
     return list(text.wrap(_CONSOLE, max(width, 1), overflow="fold"))
 
 
-def _narrowest(text: Text, lines: int) -> int:
+def find_narrowest(text: Text, lines: int) -> int:
     """Return the width in which a text takes no more than so many lines, no word cut."""
     widest = _widest_line(text)
     if lines == 1 or not text.plain.strip():
         return widest
     longest = max(Text(word).cell_len for word in re.findall(r"^ *\S+|\S+", text.plain))
     widths = range(longest, widest)
-    return longest + bisect_left(widths, True, key=lambda w: len(_lines(text, w)) <= lines)
+    return longest + bisect_left(widths, True, key=lambda w: len(split_lines(text, w)) <= lines)
 
 
 class ShowsItself:

@@ -143,20 +143,20 @@ def worth(finding: Finding) -> str:
     """
     measured = finding.measured
     if measured is None:
-        return _expected(finding)
+        return say_expected(finding)
     kind = "measured" if measured.reachable else "measured at most"
     without = f"{kind} {speedup(measured.gain)} without {measured.title}"
-    return f"{without}; {_expected(finding).removesuffix(f'; {ABLATE}')}"
+    return f"{without}; {say_expected(finding).removesuffix(f'; {ABLATE}')}"
 
 
-def _expected(finding: Finding) -> str:
+def say_expected(finding: Finding) -> str:
     if finding.at_roof:
         return "at the hardware limit"
     if finding.expect is None:
         return gain(finding.gain)
     bound = gain(finding.gain) if finding.gain is not None else "no bound known"
     if finding.expect.is_wide:
-        return f"{_range(finding.expect)}, {bound}; {ABLATE}"
+        return f"{say_range(finding.expect)}, {bound}; {ABLATE}"
     return f"expect {expect(finding.expect)}, {bound}"
 
 
@@ -164,7 +164,7 @@ def _expected(finding: Finding) -> str:
 ABLATE = "counters cannot tell, `profkit ablate` measures it"
 
 
-def _range(expectation: Expectation) -> str:
+def say_range(expectation: Expectation) -> str:
     low, high = figures(expectation.low), figures(expectation.high)
     return f"between {low}x and {high}x"
 
@@ -173,7 +173,7 @@ def together(both: Together) -> str:
     """Return what two findings are worth at once: "a and b together: expect 9x (4 to 15)"."""
     bound = f", {gain(both.gain)}" if both.gain is not None else ""
     hope = both.expect
-    what = _range(hope) if hope.is_wide else f"expect {expect(hope)}"
+    what = say_range(hope) if hope.is_wide else f"expect {expect(hope)}"
     return f"{' and '.join(both.rules)} together: {what}{bound}"
 
 
@@ -271,7 +271,7 @@ def headline(rows: Sequence[Row]) -> list[str]:
     if top:
         sentence = re.match(r".*?[.;](?=\s|$)", top.advice)
         advice = (sentence.group() if sentence else top.advice).rstrip(".;")
-        return [what, _worth(row, rows, top), f"Next: {advice}."]
+        return [what, say_worth(row, rows, top), f"Next: {advice}."]
     if is_lacking(run):
         return [what, f"Next: collect what is missing, {FULL}"]
     return [
@@ -304,7 +304,7 @@ def _is_unsure(finding: Finding) -> bool:
     return finding.expect is not None and finding.expect.is_wide and finding.reached is None
 
 
-def _worth(row: Row, rows: Sequence[Row], leading: Finding) -> str:
+def say_worth(row: Row, rows: Sequence[Row], leading: Finding) -> str:
     said = _worth_of_top(row, rows, leading)
     larger = find_larger(row.shown)
     if larger is None:

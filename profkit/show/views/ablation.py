@@ -22,7 +22,7 @@ def ablation_blocks(records: Sequence[Record]) -> Iterator[Block]:
 
 
 def _show_ablation(name: str, found: AblationRecord) -> Iterator[Block]:
-    yield Heading(f"{name}  {figures.seconds(found.base)}{_spread(found)}, {found.gpu}")
+    yield Heading(f"{name}  {figures.seconds(found.base)}{format_spread(found)}, {found.gpu}")
     rows = tuple(_show_row(row) for row in found.measured)
     if rows:
         yield Grid(("without", ">time", ">speed-up", "the code it ran"), rows, wraps=3)
@@ -38,7 +38,7 @@ def _show_ablation(name: str, found: AblationRecord) -> Iterator[Block]:
     yield _show_verdict(found)
 
 
-def _spread(found: AblationRecord) -> str:
+def format_spread(found: AblationRecord) -> str:
     if found.low is None or found.high is None:
         return ""
     half = (found.high - found.low) / 2 / found.base

@@ -27,13 +27,13 @@ def compared_runs(sides: Compared, shown: int = MOVED_SHOWN) -> Iterator[Block]:
     """Yield every pair of runs; `shown` metrics at most for each launch."""
     for change in sides.changes:
         yield Heading(f"{change.before} -> {change.after}")
-        yield from _change(change, shown)
+        yield from show_change(change, shown)
     if sides.alone:
         yield Heading("Not compared")
         yield TextLine(f"only one side has {', '.join(sides.alone)}")
 
 
-def _change(change: RunComparison, shown: int) -> Iterator[Block]:
+def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
     if not change.compared:
         yield from (TextLine(refusal.sentence, "not compared") for refusal in change.refusals)
         return
@@ -44,7 +44,7 @@ def _change(change: RunComparison, shown: int) -> Iterator[Block]:
     for number, launch in enumerate(change.launches, 1):
         if len(change.launches) > 1:
             yield Heading(f"Launch {number}", 2)
-        yield from _launch(launch, shown)
+        yield from show_launch(launch, shown)
     if change.resources:
         yield Heading("Resources", 3)
         columns: Columns[ResourceChange] = {
@@ -98,39 +98,39 @@ def time_line(change: RunComparison) -> tuple[str, str]:
     return f"{time.sentence}; {', '.join(filter(None, more))}", time.answer
 
 
-def _arrow(before: str, after: str) -> str:
+def join_sides(before: str, after: str) -> str:
     return before if before == after else f"{before} -> {after}"
 
 
-def _launch(launch: LaunchChange, shown: int) -> Iterator[Block]:
+def show_launch(launch: LaunchChange, shown: int) -> Iterator[Block]:
     kernel, bound, time = launch.kernel, launch.bound, launch.profiled_time
-    yield TextLine(_arrow(short(kernel.before, NAME), short(kernel.after, NAME)), "kernel")
-    yield TextLine(_arrow(bound.before, bound.after), "bound")
+    yield TextLine(join_sides(short(kernel.before, NAME), short(kernel.after, NAME)), "kernel")
+    yield TextLine(join_sides(bound.before, bound.after), "bound")
     times = f"{figures.seconds(time.before)} -> {figures.seconds(time.after)}"
     yield TextLine(f"{times} (one launch at ncu's clocks: no verdict)", "under ncu")
     if differ := [f for f in launch.findings if f.what != "stays"]:
         yield Heading("Findings", 3)
         head = ("", "rule", ">gain before", ">gain after", "cause")
-        yield Grid(head, tuple(map(_finding, differ)), wraps=4)
+        yield Grid(head, tuple(map(list_finding_cells, differ)), wraps=4)
     if stay := [f.rule for f in launch.findings if f.what == "stays"]:
         yield TextLine(", ".join(stay), "as before")
-    if rows := _leading(launch, shown):
+    if rows := choose_metrics(launch, shown):
         yield Heading(f"Metrics that moved ({len(rows)} of {len(launch.moved)})", 3)
-        yield Grid(("metric", ">before", ">after", ">change"), tuple(map(_moved, rows)))
+        yield Grid(("metric", ">before", ">after", ">change"), tuple(map(list_move_cells, rows)))
     for names, side in ((launch.only_before, "BEFORE"), (launch.only_after, "AFTER")):
         if names:
             some = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if names[6:] else "")
             yield TextLine(f"collected in {side} only: {some}", "note")
 
 
-def _finding(change: FindingChange) -> tuple[str, ...]:
+def list_finding_cells(change: FindingChange) -> tuple[str, ...]:
     sides = (change.before, change.after)
     gains = [figures.speedup(s.gain) if s.status == "fires" else s.status for s in sides]
     cause = change.after.cause if change.after.status == "fires" else change.before.cause
     return change.what, change.rule, *(g or "-" for g in gains), cause
 
 
-def _leading(launch: LaunchChange, shown: int) -> list[Moved]:
+def choose_metrics(launch: LaunchChange, shown: int) -> list[Moved]:
     """Return the metrics to show: what the changed findings looked at, then what moved farthest."""
     changed = [finding for finding in launch.findings if finding.what != "stays"]
     sides = chain.from_iterable((finding.before, finding.after) for finding in changed)
@@ -139,7 +139,7 @@ def _leading(launch: LaunchChange, shown: int) -> list[Moved]:
     return order[:shown]
 
 
-def _moved(metric: Moved) -> tuple[str, ...]:
+def list_move_cells(metric: Moved) -> tuple[str, ...]:
     if metric.points is not None:
         change = f"{metric.points:+.1f} points"
     elif isfinite(metric.factor):
@@ -153,21 +153,21 @@ def _moved(metric: Moved) -> tuple[str, ...]:
 def ladder_table(ladder: Ladder) -> Iterator[Block]:
     yield Heading(f"Case {ladder.case}: each step against its parent")
     columns: Columns[Rung] = {
-        "variant": _indented,
+        "variant": indent_name,
         ">time": lambda step: figures.seconds(step.time.median) if step.time else "not timed",
         ">95 %": lambda step: words.half_width(step.time) if step.time else "",
         ">vs parent": lambda step: words.factor(step.change.time if step.change else None),
-        "": _answer,
+        "": say_answer,
         "bound": lambda step: step.bound or "",
     }
     yield grid(ladder.steps, columns)
 
 
-def _indented(step: Rung) -> str:
+def indent_name(step: Rung) -> str:
     return "  " * step.depth + step.variant
 
 
-def _answer(step: Rung) -> str:
+def say_answer(step: Rung) -> str:
     if step.change is None:
         return ""
     if step.change.time:
@@ -182,17 +182,17 @@ def ladder_steps(ladder: Ladder) -> Iterator[Block]:
     if names:
         yield Heading(f"Case {ladder.case}: against the references")
         rows = [
-            (_indented(step), *(words.factor(step.references.get(name)) for name in names))
+            (indent_name(step), *(words.factor(step.references.get(name)) for name in names))
             for step in ladder.steps
         ]
         yield Grid(("variant", *(f">{name}" for name in names)), tuple(rows))
     yield TextLine("1.50x is one and a half times as fast; ~ where the samples cannot tell", "note")
     yield Heading(f"Case {ladder.case}: what each step did")
     for step in ladder.steps:
-        yield from _did(step)
+        yield from show_step(step)
 
 
-def _did(step: Rung) -> Iterator[Block]:
+def show_step(step: Rung) -> Iterator[Block]:
     yield TextLine(step.title, step.variant)
     if step.note:
         yield TextLine(step.note, "note", indent=1)
@@ -217,9 +217,11 @@ def brief_comparison(compared: Compared) -> str:
         sentence, answer = time_line(change)
         lines.append(f"{name}: {answer}: {sentence}")
         for launch in change.launches:
-            lines.append(f"bound: {_arrow(launch.bound.before, launch.bound.after)}")
+            lines.append(f"bound: {join_sides(launch.bound.before, launch.bound.after)}")
             lines += [f"{x.mark}: {plain_words(x.text)}" for x in changed_rules([launch])]
-            for metric, before, after, _ in map(_moved, _leading(launch, BRIEF_METRICS)):
+            for metric, before, after, _ in map(
+                list_move_cells, choose_metrics(launch, BRIEF_METRICS)
+            ):
                 lines.append(f"{metric}: {before} -> {after}")
     return words.cut_lines(lines)
 

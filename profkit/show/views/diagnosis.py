@@ -44,9 +44,9 @@ def diagnosis_blocks(
     yield blocks.Paragraph(" ".join(words.headline([*detailed, *rows[len(detailed) :]])))
     listed = rows if full else rows[: max(LISTED, len(detailed))]
     head = (">#", "kernel", "launch", ">time", ">share", "bound", "top finding", ">expected")
-    cells = tuple(_cells(number, row, total) for number, row in enumerate(listed, 1))
+    cells = tuple(list_cells(number, row, total) for number, row in enumerate(listed, 1))
     yield blocks.Grid(head, cells, indent=0, narrow=True)
-    yield blocks.Paragraph(TextSpan(_summary(listed, rows), "dim"))
+    yield blocks.Paragraph(TextSpan(write_summary(listed, rows), "dim"))
     before = None
     for number, row in enumerate(detailed, 1):
         yield diagnosis(row, number, total, before)
@@ -111,7 +111,7 @@ def _in_brief(finding: Finding) -> str:
 # The table.
 
 
-def _summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
+def write_summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
     launches = sum(len(row.launches) for row in rows)
     timed = any(row.times for row in rows)
     total = f"{figures.seconds(sum(row.total for row in rows))} in all" if timed else "no durations"
@@ -121,7 +121,7 @@ def _summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
     return f"{figures.counted(launches, 'launch', 'launches')}, {total}{hidden}; {order}."
 
 
-def _cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
+def list_cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
     run = row.shown
     launch = (
         words.spread(row) if len(row.launches) > 1 else words.named(run) or words.in_report(run)
@@ -159,9 +159,9 @@ def diagnosis(row: Row, number: int, total: float, before: Judged | None = None)
     )
     inside = (
         *launch_blocks(row, total),
-        *_findings(run, before, listing=bool(run.lines)),
-        *_nvidia(run.nvidia),
-        *_doubts(run),
+        *show_findings(run, before, listing=bool(run.lines)),
+        *show_nvidia_rules(run.nvidia),
+        *show_doubts(run),
         *([_hot_lines(run.lines)] if run.lines else []),
     )
     return blocks.Fold(title, inside, shown=number == 1)
@@ -169,11 +169,11 @@ def diagnosis(row: Row, number: int, total: float, before: Judged | None = None)
 
 def launch_blocks(row: Row, total: float) -> Iterator[Block]:
     """Yield which launch is shown of a row, where and how large it ran, and the verdict on it."""
-    yield blocks.Paragraph(on_lines(TextSpan(line, "dim") for line in _identity(row, total)))
+    yield blocks.Paragraph(on_lines(TextSpan(line, "dim") for line in list_identity(row, total)))
     yield blocks.TextLine(f"{words.label(row.shown)}, {row.shown.diagnosis.because}", "verdict")
 
 
-def _identity(row: Row, total: float) -> Iterator[str]:
+def list_identity(row: Row, total: float) -> Iterator[str]:
     run = row.shown
     part = f"{part_of(row, total)} of all" if row.times else "duration not collected"
     if len(row.launches) > 1:
@@ -183,11 +183,11 @@ def _identity(row: Row, total: float) -> Iterator[str]:
     yield ", ".join(filter(None, (f"{run.report} launch {run.index}", words.named(run))))
     sizes = f"grid {words.dims(run.grid)}, block {words.dims(run.block)}"
     yield f"{sizes}, {words.device_of(run)}, compute capability {run.cc or 'unknown'}"
-    if resources := _resources(run):
+    if resources := say_resources(run):
         yield resources
 
 
-def _resources(run: Judged) -> str:
+def say_resources(run: Judged) -> str:
     """Return what a block takes and how full that lets an SM be, as far as it was collected."""
     counted = isfinite(run.values.get("occupancy", nan))
     forms = {
@@ -203,15 +203,17 @@ def _resources(run: Judged) -> str:
 
 def finding_blocks(run: Judged) -> Iterator[Block]:
     """Yield what fires, what is not known, and what to doubt of the measurement."""
-    yield from _findings(run, None, listing=False)
-    yield from _doubts(run)
+    yield from show_findings(run, None, listing=False)
+    yield from show_doubts(run)
 
 
-def _findings(run: Judged, before: Judged | None, *, listing: bool) -> Iterator[blocks.ListItem]:
+def show_findings(
+    run: Judged, before: Judged | None, *, listing: bool
+) -> Iterator[blocks.ListItem]:
     """Yield what fires, and what is not known: in full only where the launch before says other."""
     for finding in run.diagnosis.findings:
         if finding.status == "fires" and not finding.note:
-            yield _fires(finding, listing=listing)
+            yield show_firing(finding, listing=listing)
     if both := run.diagnosis.together:
         yield blocks.ListItem(words.together(both), bullet="+")
     for missing in run.diagnosis.missing:
@@ -249,14 +251,14 @@ def _unknown_rules(run: Judged) -> dict[str, list[str]]:
     return {clause: list(chain.from_iterable(map(rules.pop, sections))), **rules}
 
 
-def _doubts(run: Judged) -> Iterator[Block]:
+def show_doubts(run: Judged) -> Iterator[Block]:
     """Yield what to doubt of the measurement, apart from what the kernel does."""
     if doubts := [f for f in run.diagnosis.findings if f.status == "fires" and f.note]:
         yield blocks.Heading("About the measurement", 3)
-        yield from map(_fires, doubts)
+        yield from map(show_firing, doubts)
 
 
-def _fires(finding: Finding, *, listing: bool = False) -> blocks.ListItem:
+def show_firing(finding: Finding, *, listing: bool = False) -> blocks.ListItem:
     """Return a finding that fires: what it is worth, why, the numbers, what to try and where."""
     under: list[Words] = []
     if known := {name: value for name, value in finding.evidence.items() if value is not None}:
@@ -276,7 +278,7 @@ def _fires(finding: Finding, *, listing: bool = False) -> blocks.ListItem:
     )
 
 
-def _nvidia(results: Sequence[NvidiaRule]) -> Iterator[blocks.ListItem]:
+def show_nvidia_rules(results: Sequence[NvidiaRule]) -> Iterator[blocks.ListItem]:
     """Yield the results of NVIDIA's rules that carry an estimate, the largest few first."""
     estimated = sorted((r for r in results if r.speedup), key=lambda r: -(r.speedup or 0))
     for result in estimated[:NVIDIA_SHOWN]:
@@ -290,11 +292,11 @@ def _hot_lines(lines: Sequence[HotLine]) -> blocks.Grid:
     columns: Columns[HotLine] = {
         ">samples": lambda line: figures.share(line.share),
         "stall": lambda line: f"{line.stall} {figures.share(line.stall_share)}" * bool(line.stall),
-        "line": lambda line: TextSpan(_place(line), "code"),
+        "line": lambda line: TextSpan(name_place(line), "code"),
         "source": lambda line: TextSpan(line.text.strip(), "code"),
     }
     return grid(lines, columns, wraps=3, indent=0)
 
 
-def _place(line: HotLine) -> str:
+def name_place(line: HotLine) -> str:
     return f"{basename(line.file)}:{line.line}" if line.file else "SASS"

@@ -94,21 +94,21 @@ def explain(name: str) -> Explanation:
     ]
     page: tuple[str, str, str, Parts]
     if rule:
-        page = (rule.id, "rule", rule.title, _rule(rule))
+        page = (rule.id, "rule", rule.title, explain_rule(rule))
     elif metric:
-        page = (metric.name, "metric", metric.meaning, _metric(metric))
+        page = (metric.name, "metric", metric.meaning, explain_metric(metric))
     elif behind:
         title = words.LIMITERS.get(limiter, "what limits a launch")
-        page = (limiter, "limiter", title, _limiter(limiter, behind))
+        page = (limiter, "limiter", title, explain_limiter(limiter, behind))
     elif (bound := word.lower()) in words.BOUNDS:
-        page = (bound, "verdict", words.BOUNDS[bound], _bound(bound))
+        page = (bound, "verdict", words.BOUNDS[bound], explain_bound(bound))
     elif step_rule := STEP_RULES.get(word.lower().replace("_", "-")):
         page = (step_rule.id, OF_A_STEP, step_rule.title, _explain_step_rule(step_rule))
     elif readers:
-        read_for = tuple(_named(m.name, m.meaning) for m in readers)
+        read_for = tuple(name_and_text(m.name, m.meaning) for m in readers)
         page = (word, "ncu metric", "read by the catalogue", {"Read for": read_for})
     else:
-        raise ProfkitError(f"no rule and no metric is called {name}", _nearest(word))
+        raise ProfkitError(f"no rule and no metric is called {name}", find_nearest_names(word))
     named, kind, title, parts = page
     told = {heading: texts for heading, texts in parts.items() if texts}
     if kind != OF_A_STEP and named in STEP_RULES:  # the same word of a launch's verdict
@@ -127,8 +127,8 @@ def _explain_step_rule(rule: StepRule) -> Parts:
     return {
         "What happens": (page.hardware,),
         "How it is seen": (rule.meaning,),
-        "Before": _code(page.before),
-        "After": _code(page.after),
+        "Before": show_code(page.before),
+        "After": show_code(page.after),
         "What people do about it": (rule.advice,),
         "Says": tuple(said),
         "Try": tuple(dict.fromkeys(tried)),
@@ -173,7 +173,7 @@ def _has_part(rule: str, asked: str) -> bool:
     return f"-{asked}-" in name or f"-{asked}s-" in name
 
 
-def _nearest(name: str) -> str:
+def find_nearest_names(name: str) -> str:
     holding = [rule for rule in (*BY_ID, *STEP_RULES) if _has_part(rule, name.lower())]
     if holding:
         return f"did you mean {' or '.join(holding[:3])}?"
@@ -187,7 +187,7 @@ def _nearest(name: str) -> str:
 # A rule.
 
 
-def _rule(rule: Rule) -> Parts:
+def explain_rule(rule: Rule) -> Parts:
     page = pages.rule_page(rule.id)
     judged = judge_launch(rule.fires[0])
     finding = next(f for f in judged.findings if f.rule == rule.id)
@@ -196,21 +196,21 @@ def _rule(rule: Rule) -> Parts:
     return {
         "What happens in the hardware": (page.hardware,),
         "How it is seen": (rule.meaning,),
-        "Before": _code(page.before),
-        "After": _code(page.after),
+        "Before": show_code(page.before),
+        "After": show_code(page.after),
         "What people do about it": (rule.advice,),
-        f"Measured on {pages.measured_on()}": _measured(rule),
-        "What fixing it is worth": _worth(rule),
-        "What measures it": _ablations(rule),
-        "What decides": (*map(_threshold, pages.decides(rule)), *page.thresholds),
+        f"Measured on {pages.measured_on()}": explain_measured(rule),
+        "What fixing it is worth": explain_worth(rule),
+        "What measures it": explain_ablations(rule),
+        "What decides": (*map(explain_threshold, pages.decides(rule)), *page.thresholds),
         "False alarms": page.false_alarms,
         "An example that fires": (
             f"{finding.cause} ({words.worth(finding)})",
             words.metric_values(rule.fires[0]),
         ),
         "An example that does not": (words.metric_values(rule.clear[0]),),
-        "Looks at": tuple(map(_about, metrics)),
-        "To collect": (_command(metric.section for metric in metrics),),
+        "Looks at": tuple(map(describe_metric, metrics)),
+        "To collect": (suggest_command(metric.section for metric in metrics),),
         "Can be the cause behind the limiter": (", ".join(rule.explains),) * bool(rule.explains),
         "Official page": (TextSpan(page.official, "link"),),
     }
@@ -226,7 +226,7 @@ _MEASURES = {
 }
 
 
-def _ablations(rule: Rule) -> tuple[Words, ...]:
+def explain_ablations(rule: Rule) -> tuple[Words, ...]:
     """Return which ablation measures a rule's cause, or why none does; nothing for a note."""
     said = []
     for group, causes in read_causes().items():
@@ -237,16 +237,16 @@ def _ablations(rule: Rule) -> tuple[Words, ...]:
     return tuple(said)
 
 
-def _code(snippet: pages.Snippet | None) -> tuple[blocks.Code, ...]:
+def show_code(snippet: pages.Snippet | None) -> tuple[blocks.Code, ...]:
     return (blocks.Code(snippet.text, snippet.language),) if snippet else ()
 
 
-def _threshold(of: pages.Decides) -> Words:
+def explain_threshold(of: pages.Decides) -> Words:
     text = f"{of.value}: {of.reason}" if of.reason else of.value
     return TextSpan(of.name, "code"), f" {text}"
 
 
-def _measured(rule: Rule) -> tuple[Words, ...]:
+def explain_measured(rule: Rule) -> tuple[Words, ...]:
     pairs: list[Words] = [
         (
             TextSpan(f"{speedup(pair.gain)} faster", "strong"),
@@ -258,7 +258,7 @@ def _measured(rule: Rule) -> tuple[Words, ...]:
     return (*pairs[:SHOWN], *([f"and {more} more probes of this cause"] if more > 0 else []))
 
 
-def _worth(rule: Rule) -> tuple[Words, ...]:
+def explain_worth(rule: Rule) -> tuple[Words, ...]:
     """Return how a gain is bounded and expected, and how far the fixes on record came from that."""
     fix = rule.fix
     if fix is None or fix.kind is None:
@@ -275,7 +275,7 @@ def _worth(rule: Rule) -> tuple[Words, ...]:
 # A metric.
 
 
-def _metric(metric: Metric) -> Parts:
+def explain_metric(metric: Metric) -> Parts:
     page = pages.written_page(f"metrics/{FAMILIES[metric.name]}.md")
     users = [r for r in ALL if any(metric.name in values for values in (*r.fires, *r.clear))]
     seen = pages.seen(metric.name)
@@ -286,9 +286,9 @@ def _metric(metric: Metric) -> Parts:
         "What happens in the hardware": (page.hardware,),
         "Unit": (_UNITS.get(metric.unit, metric.unit),),
         "Read from, the first that a report has": sources or ("the record next to the report",),
-        "To collect": (_command([metric.section]),),
+        "To collect": (suggest_command([metric.section]),),
         f"On the probes ({pages.measured_on()})": (" to ".join(texts),) * bool(texts),
-        "Rules that look at it": tuple(_named(rule.id, rule.title) for rule in users),
+        "Rules that look at it": tuple(name_and_text(rule.id, rule.title) for rule in users),
         "False alarms": (_CAREFUL.get(metric.unit, _CAREFUL[""]),),
         "Official page": (TextSpan(page.official, "link"),),
     }
@@ -318,7 +318,7 @@ _CAREFUL = {
 # A word of the verdict.
 
 
-def _limiter(word: str, behind: list[Rule]) -> Parts:
+def explain_limiter(word: str, behind: list[Rule]) -> Parts:
     limiter = BY_LIMITER.get(word)
     plain = BY_ID.get(limiter.rule or "" if limiter else "") or min(
         behind, key=lambda rule: len(rule.explains)
@@ -327,15 +327,15 @@ def _limiter(word: str, behind: list[Rule]) -> Parts:
     numbers = (pages.near_its_peak(word),) if limiter else pages.decides(plain)
     return {
         "What happens in the hardware": (page.hardware,),
-        "What decides": tuple(map(_threshold, numbers)) or page.thresholds,
-        "Rules that can be behind it": tuple(_named(r.id, r.title) for r in behind),
-        f"Measured on {pages.measured_on()}": _measured(plain),
+        "What decides": tuple(map(explain_threshold, numbers)) or page.thresholds,
+        "Rules that can be behind it": tuple(name_and_text(r.id, r.title) for r in behind),
+        f"Measured on {pages.measured_on()}": explain_measured(plain),
         "False alarms": page.false_alarms,
         "Official page": (TextSpan(page.official, "link"),),
     }
 
 
-def _bound(word: str) -> Parts:
+def explain_bound(word: str) -> Parts:
     page = pages.written_page(f"words/{word}.md")
     named = {"latency": list(words.WAITS), "launch": list(words.SHAPES)}
     limiters = named.get(word, [r.limiter for r in RESOURCES if r.group == word])
@@ -343,7 +343,7 @@ def _bound(word: str) -> Parts:
         "What it says": (f"{words.BOUNDS[word]}.",),
         "What happens in the hardware": (page.hardware,),
         "What decides": page.thresholds,
-        "Limiters": tuple(_named(name, words.LIMITERS[name]) for name in limiters),
+        "Limiters": tuple(name_and_text(name, words.LIMITERS[name]) for name in limiters),
         "To collect everything": (TextSpan(FULL, "code"),) * (word == "unknown"),
         "False alarms": page.false_alarms,
         "Official page": (TextSpan(page.official, "link"),),
@@ -353,15 +353,15 @@ def _bound(word: str) -> Parts:
 # All of them.
 
 
-def _named(name: str, text: str) -> Words:
+def name_and_text(name: str, text: str) -> Words:
     return TextSpan(name, "code"), f": {text}"
 
 
-def _about(metric: Metric) -> Words:
-    return _named(metric.name, f"({metric.unit}) {metric.meaning}")
+def describe_metric(metric: Metric) -> Words:
+    return name_and_text(metric.name, f"({metric.unit}) {metric.meaning}")
 
 
-def _command(sections: Iterable[str]) -> str:
+def suggest_command(sections: Iterable[str]) -> str:
     needed = set(sections) - {""}
     ncu = [f"--section {section}" for section in sorted(needed - {RECORD})]
     ways = [f"ncu {' '.join(ncu)}"] if ncu else []
@@ -372,14 +372,14 @@ def _command(sections: Iterable[str]) -> str:
 def index() -> Iterator[Block]:
     """Yield every rule, every metric and every word of the verdict, one entry each."""
     yield blocks.Heading("Rules")
-    yield from (blocks.ListItem(_named(rule.id, rule.title)) for rule in ALL)
+    yield from (blocks.ListItem(name_and_text(rule.id, rule.title)) for rule in ALL)
     yield blocks.Heading("Rules of a program's step (profkit triage)")
-    yield from (blocks.ListItem(_named(rule.id, rule.title)) for rule in OF_STEPS)
+    yield from (blocks.ListItem(name_and_text(rule.id, rule.title)) for rule in OF_STEPS)
     yield blocks.Heading("Words of the verdict")
     for word, meaning in (words.BOUNDS | words.LIMITERS).items():
-        yield blocks.ListItem(_named(word, meaning))
+        yield blocks.ListItem(name_and_text(word, meaning))
     yield blocks.Heading("Metrics (columns of the frame)")
-    yield from (blocks.ListItem(_about(metric)) for metric in CATALOGUE.values())
+    yield from (blocks.ListItem(describe_metric(metric)) for metric in CATALOGUE.values())
 
 
 def _link_rule(rule: StepRule) -> Words:

@@ -26,7 +26,7 @@ def history_blocks(steps: Sequence[HistoryStep]) -> Iterator[Block]:
         ">time": lambda step: figures.seconds(step.run.median) if step.run.median else "",
         ">speed-up": lambda step: f"{step.time.speedup.median:.3g}x" if step.time else "",
         "": lambda step: f"{step.answer}; {step.note}" if step.note else step.answer,
-        ">seen from": lambda step: _percent(step.smallest_change),
+        ">seen from": lambda step: format_percent(step.smallest_change),
     }
     for subject in dict.fromkeys(step.run.subject for step in steps):
         yield Heading(subject)
@@ -35,7 +35,7 @@ def history_blocks(steps: Sequence[HistoryStep]) -> Iterator[Block]:
         yield TextLine("*: files differed from the commit when it was measured")
 
 
-def _percent(share: float | None, unknown: str = "") -> str:
+def format_percent(share: float | None, unknown: str = "") -> str:
     return unknown if share is None or isnan(share) else f"{share:.2%}"
 
 
@@ -49,7 +49,7 @@ def noise_blocks(machines: Sequence[MachineNoise]) -> Iterator[Block]:
         ">A/A pairs": lambda machine: str(machine.pairs),
         ">rounds": lambda machine: str(machine.rounds),
         ">within": lambda machine: f"{machine.within:.2%}",
-        ">between": lambda machine: _percent(machine.between, "not known"),
+        ">between": lambda machine: format_percent(machine.between, "not known"),
         ">compare": lambda machine: str(machine.compare_alarms),
         ">gate": lambda machine: str(machine.gate_alarms),
     }
@@ -69,28 +69,28 @@ def schema_blocks(version: str, columns: Sequence[Mapping[str, str]]) -> Iterato
 def answer_blocks(frame: pd.DataFrame) -> Iterator[Block]:
     kinds = zip(frame.columns, frame.dtypes, strict=True)
     head = tuple(f">{name}" if kind.kind in "iuf" else str(name) for name, kind in kinds)
-    rows = (tuple(map(_cell, row)) for row in frame.itertuples(index=False))
+    rows = (tuple(map(format_cell, row)) for row in frame.itertuples(index=False))
     yield Grid(head, tuple(rows), asked=True)
 
 
 def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows as plain values; null where not known."""
-    return [{str(k): _plain(v) for k, v in row.items()} for row in frame.to_dict("records")]
+    return [{str(k): make_plain(v) for k, v in row.items()} for row in frame.to_dict("records")]
 
 
-def _plain(value: Any) -> Any:
+def make_plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list):
-        return [_plain(v) for v in value]
+        return [make_plain(v) for v in value]
     if isinstance(value, float):
         return value if isfinite(value) else None
     known = value is None or isinstance(value, str | int | bool)
     return value if known else None if str(value) in ("NaT", "<NA>") else str(value)
 
 
-def _cell(value: Any) -> str:
-    plain = _plain(value)
+def format_cell(value: Any) -> str:
+    plain = make_plain(value)
     if plain is None:
         return ""
     return f"{plain:.6g}" if isinstance(plain, float) else str(plain)
@@ -111,7 +111,7 @@ def gate_blocks(report: GateReport) -> Iterator[Block]:
             "answer": lambda s: s.answer,
             ">before": lambda s: figures.seconds(s.time.before.median) if s.time else "",
             ">after": lambda s: figures.seconds(s.time.after.median) if s.time else "",
-            ">seen from": lambda s: _percent(s.smallest_change),
+            ">seen from": lambda s: format_percent(s.smallest_change),
             "cause": lambda s: s.cause or "",
             "because": lambda s: s.because,
         }

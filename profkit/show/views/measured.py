@@ -31,7 +31,7 @@ def variants_table(rows: Iterable[Entry]) -> Iterator[Block]:
         "variant": lambda row: row["variant"],
         "after": lambda row: row["after"] or "",
         "built": lambda row: "yes" if row["built"] else "no",
-        "recorded": _recorded,
+        "recorded": list_recorded,
         "title": lambda row: row["title"],
     }
     for problem, variants in problems.items():
@@ -45,7 +45,7 @@ def variants_table(rows: Iterable[Entry]) -> Iterator[Block]:
             yield TextLine(TextSpan(f"{', '.join(names)}: {why}", "dim"))
 
 
-def _recorded(row: Entry) -> str:
+def list_recorded(row: Entry) -> str:
     cases = row["recorded"].items()
     return ", ".join(case if state == "ok" else f"{case} ({state})" for case, state in cases)
 
@@ -64,8 +64,8 @@ def captured(rows: Sequence[Entry]) -> Iterator[Block]:
             "kernel": lambda row: TextSpan(row["kernel"], "name"),
             ">launches": lambda row: str(row["launches"]),
             "equal": lambda row: row["equal"] or "not tried",
-            ">in program": lambda row: _duration(row["in_program_s"]),
-            ">here": lambda row: _duration(row["here_s"]),
+            ">in program": lambda row: format_duration(row["in_program_s"]),
+            ">here": lambda row: format_duration(row["here_s"]),
             ">ratio": lambda row: "" if row["ratio"] is None else f"{row['ratio']:.2f}",
         }
         yield grid(with_file, columns)
@@ -81,7 +81,7 @@ def captured(rows: Sequence[Entry]) -> Iterator[Block]:
     yield TextLine(f"{len(with_file)} of {len(rows)} kernels, {kept} of {launches} launches{share}")
 
 
-def _duration(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     return "" if seconds is None else figures.seconds(seconds)
 
 
@@ -109,10 +109,10 @@ def builds_table(rows: Iterable[Entry]) -> Iterator[Block]:
 
 def checks(rows: Iterable[Entry]) -> Iterator[Block]:
     head = ("variant", "status", "cases", ">max error", ">tolerance", "sanitizer")
-    yield Grid(head, tuple(_checked(row) for row in rows), wraps=5)
+    yield Grid(head, tuple(list_check_cells(row) for row in rows), wraps=5)
 
 
-def _checked(row: Entry) -> tuple[str, ...]:
+def list_check_cells(row: Entry) -> tuple[str, ...]:
     done = [case for case in row["cases"] if case["status"] != "not supported"]
     worst = max((case.get("max_abs") or 0.0 for case in done), default=None)
     left = len(row["cases"]) - len(done)
@@ -141,33 +141,33 @@ def timed_case(
 ) -> Iterator[Block]:
     """Yield times at one case, fastest first, against the fastest reference, with conditions."""
     yield Heading(f"{name}: {conditions(gpu, rows[0]['timing'])}")
-    ranked = sorted(rows, key=_warm)
-    best = next((_warm(row) for row in ranked if row["name"] in references), None)
+    ranked = sorted(rows, key=read_warm_median)
+    best = next((read_warm_median(row) for row in ranked if row["name"] in references), None)
     yield Grid(
         ("variant", ">warm L2", ">±", ">cold L2", ">±", ">x best reference", ">one call"),
-        tuple(_timed(row, best) for row in ranked),
+        tuple(list_time_cells(row, best) for row in ranked),
     )
-    yield from (TextLine(text, "note") for text in _notes(rows, references))
+    yield from (TextLine(text, "note") for text in list_notes(rows, references))
 
 
-def _warm(row: Entry) -> float:
+def read_warm_median(row: Entry) -> float:
     time: float = row["timing"]["l2"]["warm"]["median"]
     return time
 
 
-def _timed(row: Entry, best: float | None) -> tuple[str, ...]:
+def list_time_cells(row: Entry, best: float | None) -> tuple[str, ...]:
     timing = row["timing"]
     backend = f" ({row['backend']})" if row.get("backend") else ""
     return (
         f"{row['name']}{backend}",
-        *_median(timing["l2"]["warm"]),
-        *_median(timing["l2"]["cold"]),
-        figures.speedup(best / _warm(row)) if best else "",
+        *format_median(timing["l2"]["warm"]),
+        *format_median(timing["l2"]["cold"]),
+        figures.speedup(best / read_warm_median(row)) if best else "",
         figures.seconds(timing["eager"]),
     )
 
 
-def _notes(rows: Sequence[Entry], references: Sequence[str]) -> Iterator[str]:
+def list_notes(rows: Sequence[Entry], references: Sequence[str]) -> Iterator[str]:
     # References are called from Python, so they are named together: outside of a graph, the GPU
     # waits for the caller, and the ratios are those of the kernels alone.
     called = [r["name"] for r in rows if r["timing"]["host_bound"] and r["name"] in references]
@@ -189,7 +189,7 @@ def _notes(rows: Sequence[Entry], references: Sequence[str]) -> Iterator[str]:
         yield f"clocks held down by {', '.join(sorted(throttles))}"
 
 
-def _median(interval: Entry | None) -> tuple[str, str]:
+def format_median(interval: Entry | None) -> tuple[str, str]:
     if not interval:
         return "", ""
     width = figures.share(interval["width"]) if interval["width"] is not None else "?"
@@ -238,31 +238,31 @@ _ENDED = {
 
 def ended(search: Entry) -> Iterator[Block]:
     yield Heading(f"{search['variant']} {search['case']} on {search['gpu'].get('name', '?')}")
-    yield _decision(search)
-    yield _times(search)
-    yield TextLine(_counted(search))
-    yield from (TextLine(text, "refused", indent=1) for text in _refusals(search))
-    yield from (TextLine(text, "steering") for text in _steering(search))
+    yield show_decision(search)
+    yield show_times(search)
+    yield TextLine(count_outcomes(search))
+    yield from (TextLine(text, "refused", indent=1) for text in list_refusals(search))
+    yield from (TextLine(text, "steering") for text in explain_steering(search))
 
 
 def search_summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> str:
-    return blocks.to_markdown(_summary(search, history, pictures))
+    return blocks.to_markdown(show_summary(search, history, pictures))
 
 
-def _summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> Iterator[Block]:
+def show_summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> Iterator[Block]:
     yield Heading(f"Search of {search['variant']} at {search['case']}", 0)
-    yield _decision(search)
-    yield _times(search)
+    yield show_decision(search)
+    yield show_times(search)
     gpu = search["gpu"].get("name", "?")
-    yield blocks.Paragraph(f"{_counted(search)} GPU: {gpu}.")
+    yield blocks.Paragraph(f"{count_outcomes(search)} GPU: {gpu}.")
     yield Heading("The champion")
-    yield from _champion(search)
-    if refusals := list(_refusals(search)):
+    yield from show_champion(search)
+    if refusals := list(list_refusals(search)):
         yield Heading("Refused")
         yield from map(TextLine, refusals)
     yield Heading("How it got there")
-    yield _path(history)
-    if steering := list(_steering(search)):
+    yield show_path(history)
+    if steering := list(explain_steering(search)):
         yield Heading("What steering was worth")
         yield from map(TextLine, steering)
     if search["importances"]:
@@ -274,11 +274,11 @@ def _summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) -> I
     yield from map(blocks.Image, pictures)
 
 
-def _decision(search: Entry) -> TextLine:
+def show_decision(search: Entry) -> TextLine:
     return TextLine(search["because"], "keep" if search["keep"] else "fall back")
 
 
-def _counted(search: Entry) -> str:
+def count_outcomes(search: Entry) -> str:
     outcomes = ", ".join(f"{n} {what}" for what, n in search["outcomes"].items())
     return (
         f"{search['distinct']} distinct trials ({outcomes}) in {figures.seconds(search['seconds'])}; "
@@ -286,7 +286,7 @@ def _counted(search: Entry) -> str:
     )
 
 
-def _refusals(search: Entry) -> Iterator[str]:
+def list_refusals(search: Entry) -> Iterator[str]:
     keys = {
         "refused_by_arithmetic": "by arithmetic, before building",
         "refused": "after building",
@@ -298,7 +298,7 @@ def _refusals(search: Entry) -> Iterator[str]:
             yield f"{when}: {sum(search[key].values())} ({reasons})"
 
 
-def _times(search: Entry) -> Grid:
+def show_times(search: Entry) -> Grid:
     """Return time and flags of champion, defaults and the reference."""
     champion, default = search["champion"], search["default"]
     rows = [("defaults", default["name"], default["config"])]
@@ -308,13 +308,15 @@ def _times(search: Entry) -> Grid:
         rows.append((search["anchor"], search["anchor"], {}))
     columns: Columns[tuple[str, str, Mapping[str, str]]] = {
         "": lambda row: row[0],
-        "warm L2, median (95 %)": lambda row: _time(search["times"].get(row[1], {}).get("warm")),
+        "warm L2, median (95 %)": lambda row: format_time(
+            search["times"].get(row[1], {}).get("warm")
+        ),
         "flags": lambda row: TextSpan(" ".join(f"-D{k}={v}" for k, v in row[2].items()), "code"),
     }
     return grid(rows, columns)
 
 
-def _time(warm: Mapping[str, Any] | None) -> str:
+def format_time(warm: Mapping[str, Any] | None) -> str:
     from profkit.evidence.samples import Interval  # with numpy
     from profkit.show.text import words  # with the rules
 
@@ -324,7 +326,7 @@ def _time(warm: Mapping[str, Any] | None) -> str:
     return words.timed(Interval(warm["median"], *ends))
 
 
-def _champion(search: Entry) -> Iterator[Block]:
+def show_champion(search: Entry) -> Iterator[Block]:
     from profkit.show.text import words
 
     comparison, champion = search["comparison"], search["champion"]
@@ -338,15 +340,15 @@ def _champion(search: Entry) -> Iterator[Block]:
     )
     for role in ("default", "champion"):
         if verdict := search[role]["said"].get("verdict"):
-            yield TextLine(f"{_label(verdict)}, {verdict['because']}", role)
+            yield TextLine(f"{label_verdict(verdict)}, {verdict['because']}", role)
 
 
-def _label(verdict: Mapping[Any, Any]) -> str:
+def label_verdict(verdict: Mapping[Any, Any]) -> str:
     both = (verdict[key] for key in ("bound", "limiter"))
     return ": ".join(word for word in both if isinstance(word, str) and word)
 
 
-def _path(history: pd.DataFrame) -> Block:
+def show_path(history: pd.DataFrame) -> Block:
     steps = history[history["became_incumbent"] | (history["source"] == "default")]
     if steps.empty:
         return blocks.Paragraph("No incumbent.")
@@ -354,18 +356,18 @@ def _path(history: pd.DataFrame) -> Block:
         ">trial": lambda row: str(row["number"]),
         "proposed by": lambda row: str(row["source"]),
         ">time": lambda row: figures.seconds(float(row["value"])),
-        "against the incumbent before": _confirmed,
-        "verdict": _label,
+        "against the incumbent before": format_confirmed,
+        "verdict": label_verdict,
     }
     return grid(steps.to_dict("records"), columns)
 
 
-def _confirmed(row: Mapping[Any, Any]) -> str:
+def format_confirmed(row: Mapping[Any, Any]) -> str:
     low, high = row["confirmed_low"], row["confirmed_high"]
     return "" if isnan(low) else f"{row['confirmed_speedup']:.3f}x ({low:.3f} to {high:.3f})"
 
 
-def _steering(search: Entry) -> Iterator[str]:
+def explain_steering(search: Entry) -> Iterator[str]:
     """Yield what the proposals of diagnoses came to, also where that is nothing."""
     worth = search["steering"]
     if not worth:

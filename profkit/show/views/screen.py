@@ -118,7 +118,7 @@ def _show_first(row: Row) -> blocks.Fold:
     title = TextSpan(f"{short(run.kernel, words.NAME)}: {_say_verdict(run)}", "strong")
     firing = [f for f in run.diagnosis.findings if f.status == "fires" and not f.note]
     inside: list[Block] = [
-        blocks.Paragraph(TextSpan(_identify(row), "dim")),
+        blocks.Paragraph(TextSpan(identify_launch(row), "dim")),
         *(_say_leading(finding) for finding in firing[:1]),
         *(_say_further(finding) for finding in firing[1 : 1 + FURTHER]),
     ]
@@ -138,7 +138,7 @@ def _say_verdict(run: Judged) -> str:
     return words.label(run) if run.diagnosis.because == said else run.diagnosis.because
 
 
-def _identify(row: Row) -> str:
+def identify_launch(row: Row) -> str:
     run = row.shown
     time = figures.seconds(run.time) if row.times else "duration not collected"
     if len(row.launches) > 1:

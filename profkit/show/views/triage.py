@@ -157,11 +157,11 @@ def steps_line(document: Mapping[str, Any]) -> str:
     spread = f"{figures(step['min_ms'])} to {ms(step['max_ms'])}"
     plain = step["plain_ms"]
     if abs(plain["expect"] - step["ms"]) > 0.03 * step["ms"]:
-        spread += f"; without the profiler about {_interval(**plain)}"
+        spread += f"; without the profiler about {format_interval(**plain)}"
     return steps + spread
 
 
-def _interval(expect: float, low: float, high: float) -> str:
+def format_interval(expect: float, low: float, high: float) -> str:
     return f"{ms(expect)} ({figures(low)} to {figures(high)})"
 
 
@@ -268,7 +268,7 @@ def compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
         yield TextLine(f"what was saved is {side} what was predicted", mark)
     columns: Columns[Mapping[str, Any]] = {
         "finding": lambda row: row["category"],
-        ">was to save": lambda row: _interval(*row["said"]),
+        ">was to save": lambda row: format_interval(*row["said"]),
         "now": lambda row: row["state"],
         ">still to save": lambda row: ms(row["left"]),
     }
