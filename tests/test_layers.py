@@ -101,11 +101,11 @@ LATE = {
 # What a reader has to take in: (bound, goal). A bound is what was measured last and is only ever
 # moved towards its goal. No formatter changes any of these; there are no other budgets.
 MEASURES = {
-    "nodes per statement": (11.92, 10),
-    "comprehensions per 1,000 nodes": (5.87, 3),
-    "conditional expressions per 1,000 nodes": (3.39, 1.5),
-    "functions with a one-word name, per cent": (39.5, 30),
-    "functions that do not begin with a verb, per cent": (51.2, 50),
+    "nodes per statement": (11.9, 10),
+    "comprehensions per 1,000 nodes": (5.86, 3),
+    "conditional expressions per 1,000 nodes": (3.37, 1.5),
+    "functions with a one-word name, per cent": (32.3, 30),
+    "functions that do not begin with a verb, per cent": (44.6, 50),
     "functions over 300 nodes, per cent": (4.5, 3),
     "longest chain of imports": (14, 14),
 }

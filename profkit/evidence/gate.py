@@ -280,19 +280,15 @@ def judge_times(
     if {r.code for r in change.refusals} == {"ncu"}:  # counters do not compare, times do
         waived = compare.compare_runs(before, after, replace(policy, anyway=True))
         change = structs.replace(waived, launches=())
-    time, codes, name = change.time, {r.code for r in change.refusals}, after.name
+    time, name = change.time, after.name
     if not change.compared or time is None:
-        because = "; ".join(r.sentence for r in change.refusals) or change.time_note
-        if change.compared:
-            return GateSubject(name=name, answer="no time", because=because, cause="method")
-        cause: Cause | None = "machine" if codes & _MACHINE else None
-        cause = cause or ("method" if codes & _METHOD else None)
-        return GateSubject(name=name, answer="cannot tell", because=because, cause=cause)
+        return explain_uncompared(name, change)
     smallest = stats.smallest_change(time)
     fewest = min(len(before.samples), len(after.samples))
     more = stats.samples_for(SEES, smallest, fewest, time.reason)
     answer: GateAnswer = policy.answer(time)
-    because, cause = time.sentence, "noise"
+    because = time.sentence
+    cause: Cause = "noise"
     if answer in ("faster", "slower"):
         because, cause = f"{time.sentence}{name_moved(change)}", "code"
         if machine := explain_by_machine(time, control, before.timed, after.timed):
@@ -311,6 +307,20 @@ def judge_times(
         samples_needed=more,
         between_processes=change.between_processes,
     )
+
+
+def explain_uncompared(name: str, change: RunComparison) -> GateSubject:
+    """Say why two runs have no comparison of times: the method or the machine differs."""
+    codes = {refusal.code for refusal in change.refusals}
+    because = "; ".join(refusal.sentence for refusal in change.refusals) or change.time_note
+    if change.compared:
+        return GateSubject(name=name, answer="no time", because=because, cause="method")
+    cause: Cause | None = None
+    if codes & _MACHINE:
+        cause = "machine"
+    elif codes & _METHOD:
+        cause = "method"
+    return GateSubject(name=name, answer="cannot tell", because=because, cause=cause)
 
 
 def explain_undecided(time: TimeComparison, smallest: float, more: int | None) -> str:

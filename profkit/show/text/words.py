@@ -143,13 +143,13 @@ def worth(finding: Finding) -> str:
     """
     measured = finding.measured
     if measured is None:
-        return say_expected(finding)
+        return say_expectation(finding)
     kind = "measured" if measured.reachable else "measured at most"
     without = f"{kind} {speedup(measured.gain)} without {measured.title}"
-    return f"{without}; {say_expected(finding).removesuffix(f'; {ABLATE}')}"
+    return f"{without}; {say_expectation(finding).removesuffix(f'; {ABLATE}')}"
 
 
-def say_expected(finding: Finding) -> str:
+def say_expectation(finding: Finding) -> str:
     if finding.at_roof:
         return "at the hardware limit"
     if finding.expect is None:

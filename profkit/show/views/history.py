@@ -69,7 +69,7 @@ def schema_blocks(version: str, columns: Sequence[Mapping[str, str]]) -> Iterato
 def answer_blocks(frame: pd.DataFrame) -> Iterator[Block]:
     kinds = zip(frame.columns, frame.dtypes, strict=True)
     head = tuple(f">{name}" if kind.kind in "iuf" else str(name) for name, kind in kinds)
-    rows = (tuple(map(format_cell, row)) for row in frame.itertuples(index=False))
+    rows = (tuple(map(format_table_cell, row)) for row in frame.itertuples(index=False))
     yield Grid(head, tuple(rows), asked=True)
 
 
@@ -89,7 +89,7 @@ def make_plain(value: Any) -> Any:
     return value if known else None if str(value) in ("NaT", "<NA>") else str(value)
 
 
-def format_cell(value: Any) -> str:
+def format_table_cell(value: Any) -> str:
     plain = make_plain(value)
     if plain is None:
         return ""
