@@ -69,6 +69,10 @@ GONE = {
     ("ledger", ""): _SCORES,
     ("claims", "--ledger"): _SCORES,
     ("claims", "--update"): _SCORES,
+    ("profile", "--no-counters"): (
+        "what each cause costs, without counters, is a question of its own",
+        "profkit ablate VARIANT --case CASE measures it",
+    ),
     ("tune", "--seed"): ("a search that is run again proposes the same", _SEARCH),
     ("tune", "--no-steer"): (
         "what diagnoses propose is part of the search",

@@ -76,13 +76,6 @@ def test_nothing_recorded_is_an_error_that_says_what_to_run(machine: Machine) ->
     assert "profkit ablate v1" in done.stderr
 
 
-def test_profile_without_counters_ablates(machine: Machine) -> None:
-    machine.write("v1_x.cu")
-    words = ("profile", "--variant", "v1", "--case", "B", "--no-counters", "--json")
-    (run,) = json.loads(profkit(*words).stdout)["runs"]
-    assert run["ablation"]["kernels"] == ["_Z16attention_scalarv"]
-
-
 def test_where_counters_are_refused_the_error_says_what_does_without(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,6 @@ profkit profile --variant stage2 --case B
 profkit profile --all --case B --gpus all      # who is free takes it
 profkit profile --all --case A --case B --on tcp://host:8786
 profkit profile --all --kernels mine --build-dir build --artifacts runs
-profkit profile --variant stage2 --no-counters # where ncu may not read them
 profkit profile --variant stage2 --set basic --cache-control none --json -q
 profkit profile --kernel softmax -o run.ncu-rep -- python train.py
 profkit profile --skip 10 --count 3 --timeout 1800 -- ./train
@@ -85,9 +84,6 @@ def profile_variants(
     artifacts: options.RecordsDir = None,
     gpus: options.Gpus = None,
     on: On = None,
-    no_counters: bool = typer.Option(
-        False, "--no-counters", help="Measure what each cause costs instead: profkit ablate."
-    ),
 ) -> int:
     from profkit.cli import output as out
     from profkit.cli.targets import choose_names, on_gpus, say_gpus
@@ -104,10 +100,6 @@ def profile_variants(
         raise ProfkitError(why, "profile ... -- COMMAND")
     at = targets.Places(kernels, build_dir, artifacts)
     target = targets.choose_target(at, choose_names(variant, every), every, case or (), False)
-    if no_counters:
-        from profkit.cli.verbs.ablate import ablate_chosen
-
-        return ablate_chosen(target, at.artifacts_dir())
     if on:
         how = ["--set", set_, "--cache-control", cache, "--timeout", str(timeout)]
         return _profile_on(on, target, at, how, gpus)
