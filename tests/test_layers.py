@@ -359,7 +359,7 @@ TOUCHES_ITSELF = {
     "profkit/measure/session.py": ("opens a worker, no file", "open"),
     "profkit/measure/inject/": (
         "in the user's program, where profkit is not",
-        "resolve is_file read_text abspath open",
+        "resolve is_file read_text abspath open glob",
     ),
     "profkit/reports/container.py": ("turns errors into a file's status", "stat abspath"),
     "profkit/reports/isolated.py": ("a current folder that may have no name any more", "open"),

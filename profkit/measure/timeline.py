@@ -127,6 +127,7 @@ class Window:
     seconds: float | None = None  # then the program is ended; None: it ends by itself
     timeout: float = TIMEOUT  # then it is ended anyway
     lines: bool = True  # whether lines of Python are recorded; if not, less is done in the program
+    operators: bool = False  # whether operators of a few steps are, too; no GPU has run that yet
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,8 @@ def _build_environment(folder: Path, window: Window) -> dict[str, str]:
         # other runs does not, and theirs is not filled with ours.
         env["INDUCTOR_PROVENANCE"] = "1"
         env["TORCHINDUCTOR_CACHE_DIR"] = str(find_cache() / "inductor")
+    if window.lines and window.operators:
+        env["PROFKIT_OPERATORS"] = "1"
     if window.after:
         env["PROFKIT_AFTER"] = str(time.monotonic_ns() + round(window.after * 1e9))
     return env

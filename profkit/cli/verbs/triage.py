@@ -104,6 +104,9 @@ def triage_program(
         "kernel", "--by", metavar="line|module|operator|kernel", help="Rows of the table."
     ),
     no_lines: bool = typer.Option(False, "--no-lines", help="Record no lines of Python."),
+    operators: bool = typer.Option(
+        False, "--operators", help="Record torch's operators, too (not tried on a GPU yet)."
+    ),
     output: Path | None = typer.Option(
         None, "--output", "-o", metavar="DIR", help="Keep timeline and answer there."
     ),
@@ -141,7 +144,9 @@ def triage_program(
     from profkit.measure.timeline import Window
 
     asked = _Asked(ranks, range_, step_ms, budget, by)
-    return _triage_command(what, Window(after, seconds, timeout, not no_lines), asked, kept)
+    return _triage_command(
+        what, Window(after, seconds, timeout, not no_lines, operators), asked, kept
+    )
 
 
 @dataclass(frozen=True)

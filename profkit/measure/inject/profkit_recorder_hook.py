@@ -74,6 +74,15 @@ def watch_profiler(module: Any) -> None:
     module.profile._start_trace = start_trace
 
 
+def watch_torch(torch: Any) -> None:
+    """Find out how torch's nodes lie; and record operators, where that was asked for."""
+    find_node_layout(torch)
+    if os.environ.get("PROFKIT_OPERATORS") == "1":
+        from profkit_recorder_operators import watch_operators
+
+        watch_operators(torch)
+
+
 def find_node_layout(torch: Any) -> None:
     """Write into the environment where torch's nodes of autograd keep their number and thread.
 
@@ -114,6 +123,6 @@ def install_recorder() -> None:
     """Begin to watch what the program imports."""
     then: dict[str, Callable[[Any], None]] = {"torch.autograd.profiler": watch_profiler}
     if os.environ.get("PROFKIT_LINES") != "0":
-        then["torch"] = find_node_layout
+        then["torch"] = watch_torch
         then |= WATCHED
     sys.meta_path.insert(0, AfterImport(then))

@@ -97,6 +97,15 @@ def _process(folder: Path, pid: int) -> tuple[Process, list[str]]:
         calls.append(call)
     calls.sort(key=lambda c: c.start)
     spans = _spans(rows["ranges"], names, first)
+    if is_file(folder / f"{pid}.operators"):
+        from profkit.program.readers.operators import read_operators, spread_operators
+
+        operators = read_operators(folder / f"{pid}.operators", first)
+        launching = {activity.correlation for activity in activities}
+        made = [call for call in calls if call.correlation in launching]
+        origins = {call.correlation: places.find_origin(call.correlation) for call in made}
+        spans = [*spans, *spread_operators(operators, made, origins)]
+        spans.sort(key=lambda span: (span.start, -span.end))
     rank = about.get("rank", [""])[0]
     device = _device(about, activities)
     process = Process(
@@ -118,6 +127,8 @@ def _notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
         notes.append(f"process {pid}: no line of Python is known: {why[-1]}")
     if why := about.get("backward"):
         notes.append(f"process {pid}: a backward pass has no lines: {why[-1]}")
+    if why := about.get("operators"):
+        notes.append(f"process {pid}: its operators are not known: {why[-1]}")
     if dropped := about.get("dropped"):
         notes.append(f"process {pid}: CUPTI dropped {dropped[-1]} records")
     if "profiler" in about:

@@ -91,6 +91,13 @@ class Places:
             self._of_launch[launch] = self._number(self._place_of_launch(launch))
         return self._of_launch[launch]
 
+    def find_origin(self, correlation: int) -> tuple[int, int]:
+        """Find the numbers of a call's stack, and of the stack that made the node that ran."""
+        launch = self.launches.get(correlation)
+        if launch is None:
+            return 0, 0
+        return launch.stack, self._find_forward(launch.sequence, launch.forward)
+
     def list_gaps(self) -> list[str]:
         """Say what has no line, and why; empty where everything has what can be had."""
         gaps = []

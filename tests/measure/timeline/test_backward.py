@@ -9,9 +9,11 @@ import os
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
 
+from profkit.program.steps.attribution import makers
 from profkit.program.timeline import Place
 from tests.measure.timeline.standin_cupti import build_over_standin, is_cupti_here
 from tests.measure.timeline.test_lines import Recording, place_of
@@ -143,3 +145,51 @@ def test_every_operation_has_a_line_and_nothing_is_said(recording: Recording) ->
     assert len(process.activities) > 200
     assert Place() not in {place_of(process, a.origin) for a in process.activities}
     assert not recording.timeline.notes
+
+
+STEPS = """
+import os, time, torch
+from profkit_recorder_operations import EveryOperation
+
+net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4))
+opt = torch.optim.AdamW(net.parameters())
+x = torch.randn(3, 8)
+file = os.path.join(os.environ["PROFKIT_TIMELINE"], f"{os.getpid()}.operators")
+left, until = 5, time.monotonic() + 60
+with EveryOperation():
+    while left and time.monotonic() < until:
+        net(x).sum().backward()
+        opt.step()
+        opt.zero_grad()
+        left -= os.path.exists(file)
+"""
+
+
+def test_launches_of_all_steps_have_the_operators_of_a_few(
+    recording: Recording, tmp_path: Path
+) -> None:
+    """Three steps are profiled when they have begun to repeat; all others are joined to them."""
+    del recording  # it says that torch is here, and has built what is asked for
+    python = find_torch()
+    assert python is not None
+    (tmp_path / "profkit_recorder_operations.py").write_text(EVERY_OPERATION)
+    library = build_over_standin(tmp_path)
+    of = Recording(library, tmp_path, STEPS, python, PROFKIT_OPERATORS="1")
+    (process,) = of.timeline.processes
+    assert not of.timeline.notes
+    told = {}
+    for line in of.said.splitlines():
+        number, name, _ = line.split()
+        told[int(number)] = name.split(".")[0]
+    made = dict(zip([call.correlation for call in process.calls], makers(process), strict=True))
+    named = [number for number in told if made[number].op]
+    assert len(named) > 0.9 * len(told) > 100
+    wrong = {(made[number].op, told[number]) for number in named if made[number].op != told[number]}
+    # What an operator calls past the dispatcher's record of it has no span of its own.
+    assert {name for _, name in wrong} <= {"aten::detach", "profiler::_record_function_exit"}
+    products = [maker for maker in made.values() if maker.op == "aten::addmm"]
+    assert {maker.top for maker in products} == {"aten::linear"}
+    assert {maker.shapes for maker in products} == {
+        ((16,), (3, 8), (8, 16), (), ()),
+        ((4,), (3, 16), (16, 4), (), ()),
+    }

@@ -1,0 +1,219 @@
+"""Steps that repeat  ->  the operators of some of them, with the sizes of what they are called with.
+
+Off unless it was asked for (PROFKIT_OPERATORS=1), and never tried on a GPU yet. A thread looks at what
+was launched; where the same stacks come again and again, the main thread is asked to start torch's
+profiler of the CPU alone, for four repeats. <pid>.operators has a line of JSON for each operator,
+behind one that tells the clocks apart: pairs of Python's clock and CUPTI's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import threading
+import time
+from array import array
+from pathlib import Path
+from typing import Any
+
+FOLDER = os.environ.get("PROFKIT_TIMELINE", "")
+ROW = 24  # bytes of a launch in <pid>-<thread>.launches
+CORRELATION, STACK = 2, 3  # words of it
+LOOKED_AT = 4096  # launches, the last ones
+SURE = 512  # launches that must be as those a repeat before: loops inside of a step are shorter
+REPEATS = 4  # that are recorded: what is open where it begins or ends is seen in part
+PAUSE = 0.1  # seconds between two looks
+PATIENCE = 120.0  # seconds until it is given up
+LONGEST = 20.0  # seconds that the profiler runs at most
+BACKWARD = 1  # torch's scope of a node of the backward pass
+_Pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
+
+def find_repeat(stacks: array[int]) -> int:
+    """Find after how many launches the same stacks come again, to the end; 0 where they do not."""
+    size = stacks.itemsize
+    content = stacks.tobytes()
+    for lag in range(1, len(stacks) // 3 + 1):
+        checked = max(2 * lag, min(SURE, len(stacks) - lag))
+        last = content[-checked * size :]
+        before = content[-(checked + lag) * size : -lag * size]
+        if len(before) == len(last) and before == last:
+            return lag
+    return 0
+
+
+class Launches:
+    """The stacks of what a thread launches, read as far as they are written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+        self.last = array("I")
+
+    def read_on(self) -> int:
+        """Read what was written since; how many launches there are now."""
+        with self.path.open("rb") as file:
+            file.seek(self.count * ROW)
+            content = file.read(LOOKED_AT * ROW)
+            while content:
+                words = array("I")
+                words.frombytes(content[: len(content) // ROW * ROW])
+                for at in range(0, len(words), ROW // words.itemsize):
+                    if not words[at + CORRELATION]:
+                        return self.count
+                    self.last.append(words[at + STACK])
+                    self.count += 1
+                del self.last[:-LOOKED_AT]
+                content = file.read(LOOKED_AT * ROW)
+        return self.count
+
+
+def find_clock() -> Any:
+    """Return CUPTI's function that reads its clock, of the library that the recorder has loaded."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        for line in maps:
+            path = line.rstrip("\n").partition("/")[2]
+            if "libcupti.so" in path:
+                return ctypes.CDLL(f"/{path}").cuptiGetTimestamp
+    raise OSError("CUPTI is not loaded")
+
+
+def is_in_backward() -> bool:
+    """Whether this thread is inside of autograd, which puts back what a thread has on when it ends."""
+    frame: Any = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "_engine_run_backward":
+            return True
+        frame = frame.f_back
+    return False
+
+
+class OperatorRecorder:
+    """Records the operators of some steps, once."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.profile: Any = None
+        self.is_over = False
+        self.clocks: list[tuple[int, int, int]] = []
+        # What the interpreter calls must live as long as it may do so.
+        self._start = _Pending(self.start)
+        self._stop = _Pending(self.stop)
+
+    def watch(self) -> None:
+        """Wait for steps that repeat, and record some of them; in a thread of its own."""
+        from profkit_recorder_hook import TROUBLE, write_word
+
+        try:
+            launches, lag = self.wait_for_repeat()
+            if launches is None:
+                write_word("operators", "no step was seen to repeat")
+                return
+            until = time.monotonic() + LONGEST
+            while self.profile is None and not self.is_over and time.monotonic() < until:
+                ctypes.pythonapi.Py_AddPendingCall(self._start, None)
+                time.sleep(PAUSE)
+            enough = launches.read_on() + REPEATS * lag
+            while launches.read_on() < enough and time.monotonic() < until:
+                time.sleep(PAUSE)
+            while not self.is_over:
+                ctypes.pythonapi.Py_AddPendingCall(self._stop, None)
+                time.sleep(PAUSE)
+        except TROUBLE as error:
+            write_word("operators", repr(error))
+
+    def wait_for_repeat(self) -> tuple[Launches | None, int]:
+        """Return the thread that launches most, and after how many launches its step comes again."""
+        until = time.monotonic() + PATIENCE
+        threads: dict[Path, Launches] = {}
+        while time.monotonic() < until:
+            time.sleep(PAUSE)
+            for path in Path(FOLDER).glob(f"{os.getpid()}-*.launches"):
+                threads.setdefault(path, Launches(path)).read_on()
+            launches = max(threads.values(), key=lambda own: own.count, default=None)
+            lag = find_repeat(launches.last) if launches is not None else 0
+            if lag:
+                return launches, lag
+        return None, 0
+
+    def start(self, _: object = None) -> int:
+        """Start torch's profiler of the CPU; on the main thread, between two instructions."""
+        from profkit_recorder_hook import TROUBLE, write_word
+
+        if self.profile is not None or self.is_over or is_in_backward():
+            return 0
+        try:
+            if self.torch._C._autograd._profiler_enabled():
+                self.is_over = True
+                write_word("operators", "the program runs a profiler of its own")
+                return 0
+            profile = self.torch.autograd.profiler.profile(
+                use_cpu=True, record_shapes=True, use_kineto=True
+            )
+            profile.__enter__()
+            self.clocks.append(self.read_clocks())
+            self.profile = profile
+        except TROUBLE as error:
+            self.is_over = True
+            write_word("operators", repr(error))
+        return 0
+
+    def stop(self, _: object = None) -> int:
+        """Stop it, and write what it saw; on the main thread."""
+        from profkit_recorder_hook import TROUBLE, write_word
+
+        if self.profile is None or self.is_over or is_in_backward():
+            return 0
+        self.is_over = True
+        try:
+            self.clocks.append(self.read_clocks())
+            self.profile.__exit__(None, None, None)
+            self.write_operators(self.profile.kineto_results.events())
+        except TROUBLE as error:
+            write_word("operators", repr(error))
+        return 0
+
+    def read_clocks(self) -> tuple[int, int, int]:
+        """Return Python's clock, CUPTI's, and Python's again."""
+        stamp = ctypes.c_uint64()
+        clock = find_clock()
+        before = time.time_ns()
+        clock(ctypes.byref(stamp))
+        return before, stamp.value, time.time_ns()
+
+    def write_operators(self, events: Any) -> None:
+        """Write a line for each operator."""
+        if not events:
+            raise RuntimeError("torch's profiler saw no operator")
+        with open(f"{FOLDER}/{os.getpid()}.operators", "w", encoding="utf-8") as file:
+            file.write(json.dumps({"clocks": self.clocks}) + "\n")
+            for event in events:
+                row = {
+                    "name": event.name(),
+                    "start": event.start_ns(),
+                    "end": event.end_ns(),
+                    "thread": event.device_resource_id(),
+                    "shapes": event.shapes(),
+                    "types": event.dtypes(),
+                    "sequence": event.sequence_nr(),
+                    "backward": event.scope() == BACKWARD,
+                }
+                file.write(json.dumps(row) + "\n")
+
+
+def watch_operators(torch: Any) -> None:
+    """Begin to wait for steps that repeat."""
+    recorder = OperatorRecorder(torch)
+    thread = threading.Thread(target=recorder.watch, name="profkit", daemon=True)
+    thread.start()
+    module = sys.modules["torch.autograd.profiler"]
+    enter = module.profile.__enter__
+
+    def enter_profile(self: Any) -> Any:
+        if recorder.profile is not None and self is not recorder.profile:
+            recorder.stop()  # two profilers cannot be on at once, and the program's comes first
+        return enter(self)
+
+    module.profile.__enter__ = enter_profile

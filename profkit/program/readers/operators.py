@@ -1,0 +1,188 @@
+"""Operators that were recorded in a few steps  ->  spans around the calls of all steps.
+
+The profiler of the CPU sees operators with their sizes, and slows the steps in which it runs. Other
+steps make the same calls in the same order: a call has the operator of the one that is between the
+same calls, by their stacks of Python and by the nodes of autograd that run. Where two of those had
+unlike operators, it has none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from profkit.files import is_file, open_regular
+from profkit.program.timeline import Call, HostSpan, tensor_sizes
+
+# Calls on each side that must be the same: more where fewer do not tell, as in a loop of a step.
+AROUND = (3, 15, 63)
+# Of the recorded calls, from where to where they are looked at: of four steps at least one is
+# whole there, while operators that were open at the begin or the end were seen in part.
+FROM, TO = 1 / 3, 2 / 3
+WRAPPERS = {"PythonDispatchMode"}  # what torch records around operators that are handed to Python
+MOST = 1_000_000  # operators that are read
+LONGEST_LINE = 1 << 16  # bytes
+Stack = tuple[HostSpan, ...]  # operators around a call, outermost first
+Origin = tuple[int, int]  # a call's stack, and that of the node of autograd that ran
+
+
+def read_operators(path: Path, first: int) -> list[HostSpan]:
+    """Read the operators of a process; none where the file is not there or is none.
+
+    Args:
+        path: What the recorder's hook wrote.
+        first: CUPTI's time at which the timeline begins.
+    """
+    spans: list[HostSpan] = []
+    if not is_file(path):
+        return spans
+    try:
+        with open_regular(path) as file:
+            clocks = json.loads(file.readline(LONGEST_LINE))["clocks"]
+            shift = _find_shift(clocks) + first
+            while (line := file.readline(LONGEST_LINE)) and len(spans) < MOST:
+                span = _make_span(json.loads(line), shift)
+                if span.name not in WRAPPERS:
+                    spans.append(span)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
+        pass  # a program that was ended has written a part: that is what is known
+    return sorted(spans, key=lambda span: (span.start, -span.end))
+
+
+def _find_shift(clocks: Sequence[Sequence[int]]) -> int:
+    """How far Python's clock is before CUPTI's, where the two were read at most at once."""
+    before, stamp, after = min(clocks, key=lambda pair: pair[2] - pair[0])
+    return int(before + after) // 2 - int(stamp)
+
+
+def _make_span(row: Mapping[str, Any], shift: int) -> HostSpan:
+    return HostSpan(
+        kind="op",
+        name=str(row["name"]),
+        start=int(row["start"]) - shift,
+        end=int(row["end"]) - shift,
+        thread=int(row["thread"]),
+        shapes=tuple(tensor_sizes(shape) for shape in row["shapes"]),
+        types=tuple(str(name) for name in row["types"]),
+        sequence=int(row["sequence"]),
+        backward=row["backward"] is True,
+    )
+
+
+def spread_operators(
+    spans: Sequence[HostSpan], calls: Sequence[Call], origins: Mapping[int, Origin]
+) -> list[HostSpan]:
+    """Give the calls of all steps the operators of those that were recorded.
+
+    Args:
+        spans: The operators of some steps, on torch's threads.
+        calls: What launches anything, in order of start.
+        origins: Of each call, by its correlation number.
+    """
+    found: list[HostSpan] = []
+    stacks = _find_stacks(spans, calls)
+    if not stacks:
+        return found
+    begin, end = min(call.start for call in stacks), max(call.start for call in stacks)
+    low, high = begin + FROM * (end - begin), begin + TO * (end - begin)
+    stacks = {call: stack for call, stack in stacks.items() if low <= call.start <= high}
+    threads: dict[int, list[Call]] = {}
+    for call in calls:
+        threads.setdefault(call.thread, []).append(call)
+    for own in threads.values():
+        told = [origins.get(call.correlation, (0, 0)) for call in own]
+        found += _wrap_calls(own, _match_calls(own, told, stacks), stacks)
+    return sorted(found, key=lambda span: (span.start, -span.end))
+
+
+def _match_calls(
+    calls: Sequence[Call], told: Sequence[Origin], stacks: Mapping[Call, Stack]
+) -> list[Call | None]:
+    """Find for each call of a thread one that was recorded between the same calls."""
+    matched: list[Call | None] = [None] * len(calls)
+    for around in AROUND:
+        known: dict[tuple[Origin, ...], Call | None] = {}
+        keys = [tuple(told[max(0, at - around) : at + around + 1]) for at in range(len(calls))]
+        for key, call in zip(keys, calls, strict=True):
+            if call in stacks:
+                other = known.setdefault(key, call)
+                if other is not None and not _is_alike(stacks[other], stacks[call]):
+                    known[key] = None
+        for at, key in enumerate(keys):
+            if matched[at] is None:
+                matched[at] = known.get(key)
+        if None not in matched:
+            break
+    return matched
+
+
+def _is_alike(one: Stack, other: Stack) -> bool:
+    told = [[(span.name, span.shapes, span.types) for span in stack] for stack in (one, other)]
+    return told[0] == told[1]
+
+
+def _find_stacks(spans: Sequence[HostSpan], calls: Sequence[Call]) -> dict[Call, Stack]:
+    """Find the operators in which each call was made; torch and CUPTI number threads differently."""
+    threads: dict[int, list[HostSpan]] = {}
+    for span in spans:
+        threads.setdefault(span.thread, []).append(span)
+    inside: Counter[tuple[int, int]] = Counter()  # calls of a thread in operators of a thread
+    stacks: dict[tuple[int, Call], Stack] = {}
+    for thread, own in threads.items():
+        for call, stack in _walk_calls(own, calls):
+            inside[thread, call.thread] += 1
+            stacks[thread, call] = stack
+    same: dict[int, int] = {}  # torch's number of a thread -> CUPTI's
+    for (thread, number), _ in inside.most_common():
+        if thread not in same and number not in same.values():
+            same[thread] = number
+    return {call: own for (thread, call), own in stacks.items() if same.get(thread) == call.thread}
+
+
+def _walk_calls(spans: Sequence[HostSpan], calls: Sequence[Call]) -> Iterator[tuple[Call, Stack]]:
+    """Yield the calls that begin inside of a thread's operators, with those that are open then."""
+    stack: list[HostSpan] = []
+    position = 0
+    for call in calls:
+        while position < len(spans) and spans[position].start <= call.start:
+            span = spans[position]
+            stack = [outer for outer in stack if outer.end > span.start]
+            stack.append(span)
+            position += 1
+        stack = [outer for outer in stack if outer.end > call.start]
+        if stack:
+            yield call, tuple(stack)
+
+
+def _wrap_calls(
+    calls: Sequence[Call], matched: Sequence[Call | None], stacks: Mapping[Call, Stack]
+) -> Iterator[HostSpan]:
+    """Yield spans around calls; those of one outermost operator that follow each other share it."""
+    at = 0
+    while at < len(calls):
+        source = matched[at]
+        if source is None:
+            at += 1
+            continue
+        outer = stacks[source][0]
+        end = at + 1
+        while end < len(calls) and _is_within(outer, matched[end], stacks):
+            end += 1
+        yield _move_span(outer, calls[at], calls[end - 1])
+        for index in range(at, end):
+            own = matched[index]
+            if own is not None and len(stacks[own]) > 1:
+                yield _move_span(stacks[own][-1], calls[index], calls[index])
+        at = end
+
+
+def _is_within(outer: HostSpan, call: Call | None, stacks: Mapping[Call, Stack]) -> bool:
+    return call is not None and stacks[call][0] is outer
+
+
+def _move_span(span: HostSpan, first: Call, last: Call) -> HostSpan:
+    return replace(span, start=first.start, end=last.end, thread=first.thread)

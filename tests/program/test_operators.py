@@ -1,0 +1,122 @@
+"""Operators of a few steps are joined to the calls of all steps by what is called around them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from profkit.program.readers import injected
+from profkit.program.readers.operators import read_operators, spread_operators
+from profkit.program.timeline import Call, HostSpan
+from profkit.program.triage import triage_timeline
+from tests.program.recorded_lines import record_training
+
+STEP = (("aten::mm", 2, 0), ("aten::gelu", 1, 1), ("aten::mm", 2, 2), ("aten::add", 1, 3))
+PERIOD = 10_000
+
+
+def make_calls(steps: int, ops: tuple[tuple[str, int, int], ...] = STEP) -> list[Call]:
+    """Each operator makes some calls, from a place of its own."""
+    calls = []
+    for step in range(steps):
+        time = step * PERIOD
+        for _, count, origin in ops:
+            for _ in range(count):
+                time += 100
+                calls.append(Call("cuLaunchKernel", time, time + 50, 1, len(calls) + 1, origin))
+    return calls
+
+
+def spread(spans: list[HostSpan], calls: list[Call]) -> list[HostSpan]:
+    return spread_operators(spans, calls, {call.correlation: (call.origin, 0) for call in calls})
+
+
+def record_steps(*numbers: int, size: int = 64) -> list[HostSpan]:
+    spans = []
+    for number in numbers:
+        spans += record_step(number, size)
+    return spans
+
+
+def record_step(number: int, size: int, thread: int = 900) -> list[HostSpan]:
+    """The operators of a step; a linear has its product inside."""
+    spans = []
+    time = number * PERIOD
+    for name, count, _ in STEP:
+        begin, end = time + 60, time + 100 * count + 60
+        shapes = ((size, size),)
+        if name == "aten::mm":
+            spans.append(HostSpan("op", "aten::linear", begin, end, thread, shapes, ("float",)))
+        spans.append(HostSpan("op", name, begin + 1, end - 1, thread, shapes, ("float",)))
+        time += 100 * count
+    return spans
+
+
+def names_at(spans: list[HostSpan], call: Call) -> list[str]:
+    return [s.name for s in spans if s.start <= call.start <= s.end and s.thread == call.thread]
+
+
+def test_calls_of_all_steps_have_the_operators_of_one() -> None:
+    calls = make_calls(6)
+    spans = spread(record_steps(1, 2, 3, 4), calls)
+    expected = []
+    for name, count, _ in STEP:
+        expected += [["aten::linear", name] if name == "aten::mm" else [name]] * count
+    inner = calls[6:-6]  # the first and the last step have not the same calls around them
+    assert [names_at(spans, call) for call in inner] == expected * 4
+    outer = [span for span in spans if span.name == "aten::linear" and 0 < span.start // PERIOD < 5]
+    assert len(outer) == 2 * 4  # one for both calls of a product
+    assert {span.shapes for span in outer} == {((64, 64),)}
+
+
+def test_where_the_same_calls_had_unlike_operators_only_they_have_them() -> None:
+    calls = make_calls(12)
+    recorded = []
+    for number in range(3, 9):
+        recorded += record_step(number, size=64 + number % 2)
+    spans = spread(recorded, calls)
+    assert {span.start // PERIOD for span in spans} <= {5, 6}
+
+
+def test_a_step_that_makes_other_calls_has_no_operators() -> None:
+    """What is evaluated in between launches the same kernels from other places."""
+    calls = make_calls(4)
+    other = []
+    for call in calls:
+        begin = call.start + PERIOD // 2
+        other.append(Call(call.name, begin, begin + 50, 2, call.correlation + 100, call.origin + 9))
+    spans = spread(record_steps(0, 1, 2, 3), sorted([*calls, *other], key=lambda c: c.start))
+    assert spans
+    assert {span.thread for span in spans} == {1}
+
+
+def test_a_damaged_file_costs_its_operators_alone(tmp_path: Path) -> None:
+    path = tmp_path / "7.operators"
+    assert read_operators(path, 0) == []
+    good = {"name": "aten::mm", "start": 1_000_500, "end": 1_000_900, "thread": 3}
+    good |= {"shapes": [[4, 4], []], "types": ["float", "Scalar"], "sequence": 5, "backward": False}
+    clocks = json.dumps({"clocks": [[1_000_000, 400, 1_000_100]]})
+    path.write_text(f"{clocks}\n{json.dumps(good)}\n" + '{"name": "aten::m')
+    (span,) = read_operators(path, 100)
+    assert (span.start, span.end, span.shapes) == (750, 1150, ((4, 4), ()))
+    path.write_text("\x00\n")
+    assert read_operators(path, 0) == []
+
+
+def test_a_live_recording_has_operators_where_they_were_recorded(tmp_path: Path) -> None:
+    folder = record_training(tmp_path / "r", 12)
+    before = injected.read_injected(folder).processes[0]
+    clock = 1_000_000  # the recording's own begins there, and so does Python's here
+    rows = [json.dumps({"clocks": [[clock, clock, clock]]})]
+    for call in before.calls[18:54]:  # four steps
+        row = {"name": f"aten::op{call.origin}", "thread": 12, "shapes": [[8, 8]]}
+        row |= {"types": ["float"], "sequence": -1, "backward": False}
+        row |= {"start": clock + call.start - 10, "end": clock + call.end + 10}
+        rows.append(json.dumps(row))
+    (folder / "7.operators").write_text("\n".join(rows))
+    answer = triage_timeline(injected.read_injected(folder))
+    works = answer.steps.typical.works
+    launched = [work for work in works if not work.activity.graph]
+    assert {work.maker.op for work in launched} != {""}
+    assert all(work.maker.op.startswith("aten::op") for work in launched)
+    assert all(work.maker.shapes == ((8, 8),) for work in launched)
