@@ -49,7 +49,7 @@ class Answer:
     computed: tuple[str, ...] = ()
 
     def elsewhere(self, *lines: str) -> Answer:
-        """The same answer with lines that were computed rather than measured."""
+        """Return the same answer with lines that were computed rather than measured."""
         return replace(self, computed=self.computed + lines)
 
 
@@ -60,7 +60,7 @@ def decide(true: bool | None, because: str, **numbers: Number) -> Answer:
 
 
 def at_least(value: Interval, bound: float) -> bool | None:
-    """Whether a value is at least this: None when its interval has the bound in it."""
+    """Return whether a value is at least this: None when its interval has the bound in it."""
     if value.low >= bound:
         return True
     return False if value.high < bound else None

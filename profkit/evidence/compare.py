@@ -200,7 +200,7 @@ def find_untimed(before: Run, after: Run) -> Untimed:
 
 
 def is_unchanged(before: Run, after: Run) -> bool:
-    """Whether both ran one machine code; without records, whether both are one report."""
+    """Return whether both ran one machine code; without records, whether both are one report."""
     if before.record and after.record:
         return before.record.machine_code.same_as(after.record.machine_code)
     return before.sha256 == after.sha256 != ""
@@ -218,7 +218,7 @@ def how_taken(before: Record | None, after: Record | None) -> Taken:
 def between_processes(
     before: Record | None, after: Record | None, policy: Policy
 ) -> BetweenProcesses | None:
-    """What two runs' processes are taken to differ by; None where both were timed in one.
+    """Return what two runs' processes are taken to differ by; None where both were timed in one.
 
     What was measured counts for the GPU that it was measured on: of two GPUs nobody has.
     """
@@ -299,7 +299,7 @@ def compare_resources(before: Run, after: Run) -> tuple[ResourceChange, ...]:
 
 
 def is_worse(name: str, before: float | None, after: float | None) -> bool:
-    """Whether more of a resource is used, or fewer blocks fit; of what is not known, no."""
+    """Return whether more of a resource is used, or fewer blocks fit; of what is not known, no."""
     if before is None or after is None:
         return False
     return after < before if name in _MORE_IS_BETTER else after > before
@@ -354,7 +354,7 @@ def list_exit_reasons(
 
 
 def list_worse(change: RunComparison, fail_if: Collection[str]) -> Iterator[str]:
-    """What of that which was asked for is worse."""
+    """Yield what of that which was asked for is worse."""
     if "slower" in fail_if and change.time is not None and change.time.answer == "slower":
         yield change.time.sentence
     findings = chain.from_iterable(launch.findings for launch in change.launches)

@@ -80,7 +80,7 @@ def _same_binary(before: Record, after: Record) -> list[Incomparable]:
 
 
 def find_difference(get: Callable[[Any], Any], before: Any, after: Any) -> tuple[Any, Any] | None:
-    """What both sides say of a condition, where it is two things; None elsewhere."""
+    """Return what both sides say of a condition, where it is two things; None elsewhere."""
     was, now = get(before), get(after)
     return None if was is None or now is None or was == now else (was, now)
 
@@ -105,7 +105,7 @@ def clock_control_of(run: Run) -> str | None:
 
 
 def clock_of(run: Run) -> float | None:
-    """The SM clock that the counters were taken at, Hz; else what the record says."""
+    """Return the SM clock that the counters were taken at, Hz; else what the record says."""
     clock = run.column("sm_clock")
     if isinstance(clock, float) and not isnan(clock):
         return clock
@@ -140,7 +140,7 @@ def method_differences(before: Record, after: Record) -> list[str]:
 
 
 def machine_differences(before: Record, after: Record) -> list[str]:
-    """What of the machine differs between two records of one kind of GPU."""
+    """Return what of the machine differs between two records of one kind of GPU."""
     if before.session is not None and before.session == after.session:
         return []
     gpu = (after.gpu or RecordedGpu()).name or "GPU"
@@ -149,7 +149,7 @@ def machine_differences(before: Record, after: Record) -> list[str]:
 
 
 def gpu_uuid(record: Record | None) -> str | None:
-    """Which GPU a record was timed on; None where it is not known."""
+    """Return which GPU a record was timed on; None where it is not known."""
     if record is None or record.gpu is None:
         return None
     return record.gpu.uuid or None
@@ -173,7 +173,7 @@ def visible_gpus(record: Record) -> str | None:
 
 
 def find_throttling(record: Record) -> str | None:
-    """What held the clocks down from outside; None where the GPU was not asked."""
+    """Return what held the clocks down from outside; None where the GPU was not asked."""
     states = (record.timing.before, record.timing.after) if record.timing else ()
     asked = [s.throttle for s in states if s and s.throttle is not None]
     reasons = {r for r in chain.from_iterable(asked) if any(word in r for word in _OUTSIDE)}
@@ -232,7 +232,7 @@ def name_places(paths: Sequence[str]) -> str:
 
 
 def _two_gpus(before: Record, after: Record) -> list[str]:
-    """Where two runs are of two GPUs of one name: not refused, and said."""
+    """Return a note on two runs of two GPUs of one name; none of other runs."""
     if uuids := find_difference(gpu_uuid, before, after):
         return ["timed on two GPUs of one name: {} and {}".format(*uuids)]
     seen = [visible_gpus(record) for record in (before, after)]

@@ -46,7 +46,7 @@ class Moved(Document, frozen=True, kw_only=True):
 
     @property
     def weight(self) -> float:
-        """How far it moved, to sort by: a doubling weighs as much as 25 percentage points.
+        """Return how far it moved, to sort by: a doubling weighs as much as 25 percentage points.
 
         From 16x on everything is far: what appears from nothing does not hide what decided. So few
         digits that equal moves of counters that go together are equal, not in the order of noise.
@@ -133,7 +133,7 @@ def compare_launches(
 
 
 def list_moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Moved, ...]:
-    """Every catalogue metric that both have and that differs, farthest first."""
+    """Return every catalogue metric that both have and that differs, farthest first."""
     found = [
         measure_move(m.name, m.unit, b, a)
         for m in CATALOGUE.values()
@@ -146,7 +146,7 @@ def list_moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Mov
 
 
 def compare_findings(before: Diagnosis, after: Diagnosis) -> tuple[FindingChange, ...]:
-    """What became of each rule that fires on either side: gone and new ones first."""
+    """Return what became of each rule that fires on either side: gone and new ones first."""
     was, now = ({f.rule: f for f in d.findings} for d in (before, after))
     found = []
     for rule, old in was.items():

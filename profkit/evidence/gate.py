@@ -158,7 +158,7 @@ def judge_gate(
 def read_runs(
     evidence: Evidence, case: str | None, problems: list[ProfkitError]
 ) -> dict[RunName, Run]:
-    """Every run of a side; its report is read where its time is judged."""
+    """Return every run of a side; its report is read where its time is judged."""
     found, wrong = evidence.readable(lambda n: case in (None, n[1]), counters=False)
     problems += wrong
     return {(run.variant, str(run.case)): replace(run, stale=False) for run in found}
@@ -247,7 +247,7 @@ def find_code_hash(side: Evidence, record: Record) -> str | None:
 
 
 def judge_without_times(name: str, before: Run, after: Run) -> GateSubject | None:
-    """A subject that is not judged by two times; None of one that is."""
+    """Return a subject that is not judged by two times; None of one that is."""
     old, new = before.record, after.record
     if (old is None) == (new is None) and compare.is_unchanged(before, after):
         code = f"the machine code is unchanged (SASS {(new.sass or '')[:12]})" if new else ""
@@ -275,7 +275,7 @@ def judge_without_times(name: str, before: Run, after: Run) -> GateSubject | Non
 def judge_times(
     before: Run, after: Run, control: TimeComparison | None, policy: Policy
 ) -> GateSubject:
-    """A subject whose code changed and that has a time on both sides."""
+    """Return a subject whose code changed and that has a time on both sides."""
     change = compare.compare_runs(before, after, policy)
     if {r.code for r in change.refusals} == {"ncu"}:  # counters do not compare, times do
         waived = compare.compare_runs(before, after, replace(policy, anyway=True))
@@ -324,7 +324,7 @@ def explain_uncompared(name: str, change: RunComparison) -> GateSubject:
 
 
 def explain_undecided(time: TimeComparison, smallest: float, more: int | None) -> str:
-    """Why nothing can be said, and what would help."""
+    """Return why nothing can be said, and what would help."""
     if isnan(smallest):
         return time.sentence
     seen = f"only a change of {smallest:.1%} would have been seen"

@@ -46,7 +46,7 @@ class Rung(Document, frozen=True, kw_only=True):
 
     @property
     def best(self) -> TimeComparison | None:
-        """The comparison with the fastest reference."""
+        """Return the comparison with the fastest reference."""
         return min(self.references.values(), key=lambda c: c.before.median, default=None)
 
 
@@ -107,7 +107,7 @@ def list_timed_references(runs: Iterable[Run]) -> list[Run]:
 
 
 def find_bad_samples(run: Run) -> ProfkitError | None:
-    """Why a run's samples are no times; None if they are, or if there are none."""
+    """Return why a run's samples are no times; None if they are, or if there are none."""
     if run.record is None or not run.record.warm:
         return None
     try:
@@ -254,7 +254,7 @@ def summarize_gate(gate: GateResult) -> SummaryGate:
 def decide_variant(
     run: Run, change: RunComparison | None, gates: Sequence[GateResult] = ()
 ) -> tuple[Decision, str]:
-    """Whether to keep a variant, and why: right first, then the gates, then time."""
+    """Return whether to keep a variant, and why: right first, then the gates, then time."""
     fault = find_fault(run, gates)
     if fault:
         return "reject", fault
@@ -271,7 +271,7 @@ def decide_variant(
 
 
 def find_fault(run: Run, gates: Sequence[GateResult]) -> str:
-    """What rules a variant out whatever its time; "" if nothing does."""
+    """Return what rules a variant out whatever its time; "" if nothing does."""
     record = run.record
     if record and record.correct is False:
         return f"{run.name} gives wrong results"

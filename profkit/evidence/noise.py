@@ -96,7 +96,7 @@ class KnownSpreads:
 
 
 def read_timestamp(made: str | None) -> list[float]:
-    """When something was measured, as a number; nothing where that is not known."""
+    """Return when something was measured, as a number; nothing where that is not known."""
     try:
         return [datetime.fromisoformat(made).timestamp()] if made else []
     except ValueError:
@@ -104,7 +104,7 @@ def read_timestamp(made: str | None) -> list[float]:
 
 
 def spread_for(spread: Spread, alpha: float = ALPHA) -> float:
-    """The standard deviation that a test at this level has to assume.
+    """Return the standard deviation that a test at this level has to assume.
 
     A spread from few differences may be far too small: what is added is what Student's t is wider
     than the normal distribution at this level (4.6 times at three, 1.1 at thirty).
@@ -230,7 +230,7 @@ def describe_step(
 def steps(
     runs: Iterable[HistoryRun], spreads: Mapping[str, Spread] | None = None
 ) -> list[HistoryStep]:
-    """Each run of each subject against the one before it, subject by subject, oldest first.
+    """Return each run of each subject against the one before it, subject by subject, oldest first.
 
     `spreads`: GPU (uuid) -> what its processes differ by; None asks the runs themselves.
     """

@@ -69,7 +69,7 @@ class Run:
 
     @property
     def needs_reading(self) -> bool:
-        """Whether it has a report that was not read yet."""
+        """Return whether it has a report that was not read yet."""
         return bool(self.report) and self._launches is None and "launches" not in self.__dict__
 
     @property
@@ -79,17 +79,17 @@ class Run:
 
     @cached_property
     def usable(self) -> pd.DataFrame:
-        """The launches that ncu could finish."""
+        """Return the launches that ncu could finish."""
         return self.launches[self.launches["status"] == "ok"]
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The rows of these launches."""
+        """Return the rows of these launches."""
         return frame_rows(self.usable)
 
     @cached_property
     def row(self) -> Row:
-        """The row of the longest launch that ncu could finish, identity columns included."""
+        """Return the row of the longest launch that ncu could finish, identity columns included."""
         usable = self.usable
         if usable.empty:
             raise MissingEvidence(f"no counters of {self.name}", self.suggest_command())
@@ -103,7 +103,7 @@ class Run:
 
     @property
     def timed(self) -> Record:
-        """The record, which has samples with a warm L2."""
+        """Return the record, which has samples with a warm L2."""
         if self.record is None or not self.record.warm:
             raise MissingEvidence(f"no timing of {self.name}", self.suggest_command("bench"))
         return self.record
@@ -197,7 +197,7 @@ class Evidence:
         return names
 
     def missing(self, need: str) -> MissingEvidence | None:
-        """Why a need ("variant.case") is not met, None when it is."""
+        """Return why a need ("variant.case") is not met, None when it is."""
         variant, _, case = need.partition(".")
         try:
             self.load(variant, case)
@@ -238,19 +238,19 @@ class Evidence:
         return list(self.scan_files())
 
     def recorded_cases(self) -> list[str]:
-        """The cases at which there is a run record, sorted."""
+        """Return the cases at which there is a run record, sorted."""
         every = self.scan_files().items()
         return sorted({case for (_, case), several in every if any(f.record for f in several)})
 
     def files(self, variant: str, case: str) -> RunFiles | None:
-        """Where the record and the report of a run are; None where there is neither."""
+        """Return where the record and the report of a run are; None where there is neither."""
         if (variant, case) not in self._files:
             self.scan_files()  # perhaps it was recorded since
         files = self._files.get((variant, case))
         return paths.only_one(files, (variant, case)) if files else None
 
     def suggest_instead(self, variant: str, case: str) -> str:
-        """The command that makes the run; before it a variant that may have been meant."""
+        """Return the command that makes the run; before it a variant that may have been meant."""
         command = record_again(variant, case)
         known = {v for v, _ in self._files}
         near = [] if variant in known else get_close_matches(variant, known, 3, 0.6)
@@ -316,7 +316,7 @@ def named_runs(
     case: str | None = None,
     problems: list[ProfkitError] | None = None,
 ) -> list[Run]:
-    """The runs that one side names; never an empty list.
+    """Return the runs that one side names; never an empty list.
 
     `problems` takes what in a folder cannot be read; without it, that is raised.
     """
@@ -340,7 +340,7 @@ def named_runs(
 
 
 def _of_file(path: Path) -> list[Run]:
-    """The runs in one record (with the report beside it) or in one report."""
+    """Return the runs in one record (with the report beside it) or in one report."""
     if path.suffix == ".json":
         record = read_record(path)
         report = paths.files_of(path.with_suffix("")).report

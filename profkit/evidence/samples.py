@@ -54,7 +54,7 @@ def average_ranks(x: Array) -> Array:
 
 
 def bootstrap_medians(x: Array, resamples: int, seed: int) -> Array:
-    """The medians of so many resamples, sorted.
+    """Return the medians of so many resamples, sorted.
 
     What is drawn are places in the sorted sample: integers of four bytes, of which a row is sorted
     twenty times as fast as the middle of a row of floats is found (those of one or two bytes are
@@ -165,7 +165,7 @@ class Interval(Document, frozen=True):
     level: float = 0.95
 
     def overlaps(self, other: Interval) -> bool:
-        """Whether the two intervals share a value; unknown ends count as overlapping."""
+        """Return whether the two intervals share a value; unknown ends count as overlapping."""
         return not (self.low > other.high or other.low > self.high)
 
 
@@ -225,7 +225,7 @@ def pooled_spread(groups: Iterable[Sequence[float]]) -> Spread | None:
 def summarize_samples(
     groups: list[Array], thresholds: Thresholds, spread: Spread | None = None
 ) -> Sample:
-    """The median of one side (the mean of its processes' medians) with its interval."""
+    """Return the median of one side (the mean of its processes' medians) with its interval."""
     parts = [summarize_process(tuple(g.tolist()), thresholds) for g in groups]
     k, level = len(parts), thresholds.level
     centre = float(np.mean([p.interval.median for p in parts]))
@@ -277,7 +277,7 @@ def summarize_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sam
 
 
 def two_sided(level: float, dof: float | None = None) -> float:
-    """How many standard deviations hold this share, of a normal or a t distribution."""
+    """Return how many standard deviations hold this share, of a normal or a t distribution."""
     tail = (1 + level) / 2
     return normal_quantile(tail) if dof is None else t_quantile(tail, dof)
 
@@ -299,7 +299,7 @@ def bootstrap_median(x: Array, thresholds: Thresholds) -> tuple[float, float]:
 
 
 def effective_size(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
-    """How many independent samples these are worth, by the autocorrelation of their ranks.
+    """Return how many independent samples these are worth, by the autocorrelation of their ranks.
 
     The smaller of two estimates: autocorrelations summed in pairs while the pairs stay positive
     (Geyer's initial positive sequence), and the first-order one corrected for its bias in short
@@ -324,7 +324,7 @@ def effective_size(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
 
 
 def drift_of(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
-    """How far the samples drift from first to last, in their unit; 0 when they do not.
+    """Return how far the samples drift from first to last, in their unit; 0 when they do not.
 
     The slope is Theil and Sen's, tested by Spearman's correlation of value and order.
     """
@@ -334,7 +334,7 @@ def drift_of(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
 
 
 def levels_of(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
-    """How far the levels between which the samples change lie apart; 0 when there is one.
+    """Return how far the levels between which the samples change lie apart; 0 when there is one.
 
     Blocks of neighbours are compared by their ranks (Kruskal and Wallis): clock states that hold
     for a while, one step, or noise that hangs together make them differ. The answer is the range

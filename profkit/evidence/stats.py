@@ -75,7 +75,7 @@ class TimeComparison(Document, frozen=True, kw_only=True):
 
 
 def median_interval(samples: Samples, level: float = 0.95) -> Interval:
-    """The median of timing samples, in their unit, with a bootstrap interval.
+    """Return the median of timing samples, in their unit, with a bootstrap interval.
 
     `samples`: in the order taken; or one such list per process, and then the interval is that of
     the mean of the processes' medians. Without ends (NaN) for fewer than six samples, or equal
@@ -94,7 +94,7 @@ def compare_samples(
     taken: Taken = "one process",
     thresholds: Thresholds = THRESHOLDS,
 ) -> TimeComparison:
-    """Whether `after` is faster than `before`, from timing samples of each.
+    """Return whether `after` is faster than `before`, from timing samples of each.
 
     `before`: times in any unit, in the order taken; or one list per process. `after`: times in the
     same unit, likewise. `within`: speed-ups whose whole interval is inside 1 +- within are "same".
@@ -144,7 +144,7 @@ def hedges_g(before: Array, after: Array) -> float:
 
 
 def pair_rounds(before: list[Array], after: list[Array]) -> list[Array]:
-    """The log ratio of each round of interleaved samples, process by process."""
+    """Return the log ratio of each round of interleaved samples, process by process."""
     if [g.size for g in before] != [g.size for g in after]:
         counts = [sum(g.size for g in side) for side in (before, after)]
         raise ProfkitError(
@@ -161,7 +161,7 @@ def estimate_ratio(
     spread: Spread | None,
     thresholds: Thresholds,
 ) -> Sample:
-    """The log of the speed-up, with what so few samples cannot show."""
+    """Return the log of the speed-up, with what so few samples cannot show."""
     fewest = min(sum(g.size for g in side) for side in logs)
     if taken == "interleaved":
         rounds = pair_rounds(*logs)
@@ -176,7 +176,7 @@ def estimate_ratio(
 
 
 def subtract_samples(before: Sample, after: Sample) -> Sample:
-    """The interval of before - after from the interval of each.
+    """Return the interval of before - after from the interval of each.
 
     Half-widths add in quadrature, each from the side that it bounds, so that skew is kept
     (Zou and Donner, "Construction of confidence limits about effect measures", 2008).
@@ -270,7 +270,7 @@ def write_sentence(
 
 
 def smallest_change(time: TimeComparison) -> float:
-    """The smallest relative change (0.02 for 2 %) that a test at ALPHA sees with POWER.
+    """Return the smallest relative change (0.02 for 2 %) that a test at ALPHA sees with POWER.
 
     From the interval of the comparison itself, so with everything that widened it; NaN without one,
     or of one that would not see a factor of a million.
@@ -299,7 +299,7 @@ def samples_for(
 
 
 def is_significant(time: TimeComparison) -> bool:
-    """Whether the speed-up differs from 1 at ALPHA, with everything that widened it."""
+    """Return whether the speed-up differs from 1 at ALPHA, with everything that widened it."""
     below, above = measure_sigmas(time)
     distance = log(time.speedup.median)
     sigma = below if distance > 0 else above
@@ -307,7 +307,7 @@ def is_significant(time: TimeComparison) -> bool:
 
 
 def measure_sigmas(time: TimeComparison) -> tuple[float, float]:
-    """The standard deviation that the interval shows, below and above; NaN without one."""
+    """Return the standard deviation that the interval shows, below and above; NaN without one."""
     median, low, high = time.speedup.median, time.speedup.low, time.speedup.high
     if isnan(low):
         return nan, nan
@@ -316,7 +316,7 @@ def measure_sigmas(time: TimeComparison) -> tuple[float, float]:
 
 
 def find_critical(time: TimeComparison) -> float:
-    """How many of its standard deviations a difference needs at ALPHA.
+    """Return how many of its standard deviations a difference needs at ALPHA.
 
     The interval is right at its own level, 95 %. Farther out, how wide it is is itself known from
     so few independent samples only: Student's t at 1 in 1,000 is 1.3 times the normal's at 13.

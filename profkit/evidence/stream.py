@@ -90,13 +90,13 @@ Found = tuple[HistoryReport, list[HistoryLaunch]]
 
 
 def diagnose_file(path: str) -> Found:
-    """The report's row, and one for each of its launches that ncu could finish."""
+    """Return the report's row, and one for each of its launches that ncu could finish."""
     part = read_part(path)
     return make_rows(part if isinstance(part, Part) else read_large([path], part.size)[0])
 
 
 def died_file(path: str, why: str) -> Found:
-    """What is known of a report whose process died: at most its metrics."""
+    """Return what is known of a report whose process died: at most its metrics."""
     return make_rows(read_what_is_left(path, why))
 
 

@@ -176,7 +176,7 @@ HistoryRow = HistoryRun | HistoryLaunch | HistoryReport | HistoryTwin
 
 
 def table_columns(table: str) -> pa.Schema:
-    """The columns of a table, from its class."""
+    """Return the columns of a table, from its class."""
     with needing("pyarrow", "the history"):
         import pyarrow as pa
 
@@ -256,7 +256,7 @@ def summarize_times(record: Record) -> dict[str, Any]:
 
 
 def launch_rows(rows: Iterable[Mapping[Any, Any]], report: str) -> Iterator[HistoryLaunch]:
-    """The diagnosed launches of a report: those that ncu could finish."""
+    """Yield the diagnosed launches of a report: those that ncu could finish."""
     for row in rows:
         if row["status"] != "ok":
             continue

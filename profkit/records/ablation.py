@@ -16,7 +16,7 @@ from profkit.records.store import Document
 
 @functools.cache
 def read_causes() -> Mapping[str, Mapping[str, Any]]:
-    """How each rule's cause is measured: the groups of causes.toml, each rule -> by what."""
+    """Return how each rule's cause is measured: the groups of causes.toml, each rule -> by what."""
     return tomllib.loads(read_text(Path(__file__).with_name("causes.toml")))
 
 

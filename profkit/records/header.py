@@ -69,7 +69,7 @@ class Key(Generic[T]):
 
 
 def words(value: str) -> tuple[str, ...]:
-    """A list of ids, parted by commas or blanks; `-`, an en dash and `none` are empty."""
+    """Return a list of ids, parted by commas or blanks; `-`, an en dash and `none` are empty."""
     return tuple(w for w in re.split(r"[,\s]+", value) if w and w not in ("-", "–", "none"))
 
 
@@ -264,7 +264,7 @@ def read_tunables(value: str, name: str) -> dict[str, tuple[str, ...]]:
 
 
 def list_combinations(tunables: Mapping[str, tuple[str, ...]]) -> list[dict[str, str]]:
-    """Every choice of one value per macro, the defaults first."""
+    """Return every choice of one value per macro, the defaults first."""
     return [dict(zip(tunables, values, strict=True)) for values in product(*tunables.values())]
 
 
@@ -350,7 +350,7 @@ def split_tokens(text: str) -> Iterator[str]:
 
 
 def walk_included_files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, bytes]]:
-    """The text and the code of a file and of all that it includes with quotes, each once."""
+    """Yield the text and the code of a file and of all that it includes with quotes, each once."""
     waiting = [file]
     while waiting:
         file = waiting.pop()

@@ -97,7 +97,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
 
     @property
     def source_hash(self) -> str | None:
-        """The hash of the code and its headers."""
+        """Return the hash of the code and its headers."""
         source = self.source or parts.RecordedSource()
         return source.sha256
 
@@ -134,7 +134,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
 
     @property
     def clock_control(self) -> str | None:
-        """Whether ncu held the clocks."""
+        """Return whether ncu held the clocks."""
         ncu = self.ncu or parts.NcuRun()
         return ncu.clock_control
 
@@ -146,12 +146,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
 
     @property
     def reference(self) -> bool:
-        """Whether it is a library call, which has no source."""
+        """Return whether it is a library call, which has no source."""
         return self.source is None
 
     @property
     def machine_code(self) -> MachineCode:
-        """What was run: asks the two of two records whether it is the same."""
+        """Return what was run: asks the two of two records whether it is the same."""
         source = self.source or parts.RecordedSource()
         lines = [launch.line() for launch in self.launches]
         return MachineCode(
@@ -178,7 +178,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What rules it out whatever its time: wrong results, or what a sanitizer said."""
+        """Return what rules it out whatever its time: wrong results, or what a sanitizer said."""
         values = ("wrong results",) if self.correct is False else ()
         return (*values, *(f"{tool}: {self.sanitizers[tool]}" for tool in self.sanitizer_errors))
 
@@ -192,7 +192,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
 
     @property
     def sanitizer_errors(self) -> tuple[str, ...]:
-        """The sanitizer tools that found something."""
+        """Return the sanitizer tools that found something."""
         return tuple(tool for tool, verdict in self.sanitizers.items() if verdict != "clean")
 
     @property

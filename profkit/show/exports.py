@@ -104,7 +104,7 @@ def _make_frame(name: str, line: str) -> dict[str, Any]:
 
 
 def _list_process(process: Process) -> Iterator[dict[str, Any]]:
-    """What the GPU did, a track a stream, and what the host called, a track a thread."""
+    """Yield what the GPU did, a track a stream, and what the host called, a track a thread."""
     pid = process.rank
     yield _name_track(pid, None, f"rank {process.rank} (process {process.pid})")
     streams = sorted({activity.stream for activity in process.activities})
@@ -188,7 +188,7 @@ def _list_lines(process: Process, pid: int) -> Iterator[dict[str, Any]]:
 
 
 def _make_event(pid: int, track: int, name: str, start: int, end: int) -> dict[str, Any]:
-    """A complete event; its times are microseconds."""
+    """Return a complete event; its times are microseconds."""
     return {
         "ph": "X",
         "cat": "profkit",

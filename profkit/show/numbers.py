@@ -44,7 +44,7 @@ class Roof:
 
     @property
     def is_slope(self) -> bool:
-        """Whether it is a bandwidth, which grows with the intensity."""
+        """Return whether it is a bandwidth, which grows with the intensity."""
         return self.name in model.LEVELS
 
     @property

@@ -249,7 +249,7 @@ def _join_narrow(bars: Iterable[Bar]) -> Iterator[Bar]:
 
 
 def _is_one(group: Sequence[Bar], end: float, bar: Bar) -> bool:
-    """Whether a bar is drawn as one with those before it."""
+    """Return whether a bar is drawn as one with those before it."""
     if bar.end - group[0].begin <= CELL:
         return True
     if bar.begin - end >= CELL or bar.end - bar.begin >= NARROW:

@@ -99,7 +99,7 @@ def build_tries(
 
 
 def price_misleading(tries: Tries, foreign: Sequence[Boxes]) -> Boxes:
-    """What places cost that lie as near to another label's points as to their own."""
+    """Return what places cost that lie as near to another label's points as to their own."""
     if not foreign:
         return np.zeros(len(tries.cost))
     others = np.vstack(foreign)[None, :, :]
@@ -185,7 +185,7 @@ def through(segments: Boxes, boxes: Boxes, back: bool = False) -> NDArray[np.int
 
 
 def write_label(ax: Axes, label: Label, box: Boxes, anchor: Boxes, size: float) -> Annotation:
-    """An annotation whose box lies where it was placed, with a leader when it is far off."""
+    """Return an annotation whose box lies where it was placed, with a leader when it is far off."""
     point = ax.figure.dpi / 72
     at = ax.transData.inverted().transform(anchor)
     corner = (box[:2] + _GAP - anchor) / point

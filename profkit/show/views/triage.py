@@ -73,7 +73,7 @@ def step_title(document: Mapping[str, Any]) -> str:
 
 
 def has_line(where: str) -> bool:
-    """Whether a place is a line of Python: it is named first then, and never cut."""
+    """Return whether a place is a line of Python: it is named first then, and never cut."""
     return ".py:" in where and not where.startswith(UNPLACED)
 
 
