@@ -67,7 +67,7 @@ def test_people_need_not_know_the_exact_name(asked: str, kind: str) -> None:
     [
         ("long-scorebord", "long-scoreboard"),
         ("ocupancy", "occupancy"),
-        ("bank-conflicts", "shared-"),
+        ("shred-bank-conflicts", "shared-"),
     ],
 )
 def test_the_nearest_name_is_suggested(asked: str, meant: str) -> None:

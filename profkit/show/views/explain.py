@@ -160,7 +160,7 @@ def _without_figures(text: str) -> str:
 def _complete_name(word: str) -> str:
     """Return the rule that a word is a part of, where it is of one only and no name itself: bank."""
     asked = word.lower().replace("_", "-").replace(" ", "-")
-    known = {*BY_ID, *STEP_RULES, *CATALOGUE, *words.BOUNDS}
+    known = {*BY_ID, *STEP_RULES, *CATALOGUE, *words.BOUNDS, *words.LIMITERS}
     if asked in known or asked.replace("-", "_") in known or "." in word:
         return word
     holding = [rule for rule in (*BY_ID, *STEP_RULES) if _has_part(rule, asked)]
