@@ -2,6 +2,7 @@
 
 profkit mcp                                   # an agent starts this by itself
 profkit mcp --root runs/
+profkit mcp --skill                           # for an agent with a shell
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from profkit.cli.pictures import import_plots
 from profkit.diagnosis.document import diagnosis_document
 from profkit.diagnosis.launches import Judged, judged, judged_rows, launch_lines, with_lines
 from profkit.errors import ProfkitError, needing
-from profkit.files import is_folder, is_there, reading_only, resolve_path
+from profkit.files import is_folder, is_there, read_text, reading_only, resolve_path
 from profkit.program.document import triage_document
 from profkit.program.recorded import judge_recordings
 from profkit.records.paths import expand
@@ -57,6 +58,7 @@ _LAUNCH = ("report", "index", "kernel", "time_s", "bound", "limiter", "saves_s")
 _FINDING = ("rule", "cause", "gain", "expect", "where", "try")
 
 
+SKILL = Path(__file__).parents[2] / "SKILL.md"
 GROUP = "For agents and CI"
 SUMMARY = "Serve the reports in a folder to an agent over MCP."
 
@@ -66,7 +68,13 @@ def serve_agents(
     root: Path = typer.Option(
         Path(), "--root", metavar="DIR", help="Only what is in here can be read."
     ),
+    skill: bool = typer.Option(
+        False, "--skill", help="Print SKILL.md: when and how an agent uses profkit."
+    ),
 ) -> int:
+    if skill:
+        print(read_text(SKILL), end="")
+        return options.DONE
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
         os.environ.pop(name, None)  # whatever the agent's terminal can, an answer is plain text
     # Of a wrong type the sentence is enough; and no log lines of the library's, with rich.
