@@ -126,7 +126,7 @@ def served(tmp_path: Path) -> Path:
 
 
 REFUSED = [
-    ("explain", {"name": "shared-bank-conflict"}, "did you mean shared-bank-conflicts"),
+    ("explain", {"name": "shared-bank-conflit"}, "did you mean shared-bank-conflicts"),
     ("diagnose", {"reports": "/etc/passwd"}, "outside of the folder"),
     ("diagnose", {"reports": ["artifacts", "../x.ncu-rep"]}, "outside of the folder"),
     ("diagnose", {"reports": "nosuch.ncu-rep"}, "no such file"),
