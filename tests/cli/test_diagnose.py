@@ -115,8 +115,8 @@ def test_no_match_says_what_there_is(run) -> None:
 def test_each_lists_alike_launches_one_by_one(run) -> None:
     math = [report_of("sdpa-math", "C")]
     grouped, single = (
-        run("diagnose", "--all", *math).stdout,
-        run("diagnose", "--all", "--each", *math).stdout,
+        run("diagnose", "--top", "3", *math).stdout,
+        run("diagnose", "--top", "3", "--each", *math).stdout,
     )
     assert "3x 23.8-24.1-24.1 µs" in grouped
     assert "3x 23.8-24.1-24.1 µs" not in single
