@@ -4,6 +4,7 @@ profkit triage -- python train.py             # watched, then counted
 profkit triage -o step.triage --budget 60 --timeout 300 -- python train.py
 profkit triage --after 30 --seconds 10 -- python serve.py   # a server: ended then
 profkit triage --no-lines -- python train.py  # if lines disturb it
+profkit triage --operators -- python train.py   # torch's, with sizes
 profkit triage trace.json.gz                  # of torch.profiler, no GPU needed
 profkit triage trace.json.gz --step-ms 16.5   # what a plain run takes
 profkit triage step.triage --by line          # or module, operator
