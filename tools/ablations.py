@@ -132,7 +132,7 @@ def write_table() -> Iterator[str]:
         mark = "" if is_within(gain, real) else " (off)"
         yield f"| {probe} | {ablation} | {gain:.3g}x | {real:.3g}x{mark} |"
     yield ""
-    yield f"What was measured of `{SHOWN}`, as `profkit ablate --recorded` shows it:"
+    yield f"What was measured of `{SHOWN}`, as `--recorded` shows it:"
     yield ""
     yield "```text"
     yield from show_record(SHOWN, records[SHOWN])

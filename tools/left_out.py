@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from profkit.program.replay.scenario import Range
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "why" / "regions.md"
-_PLACE = re.compile(r"(?s)(?<=<!-- left out -->\n).*(?=<!-- /left out -->)")
+_PLACE = re.compile(r"(?s)(?<=<!-- left_out -->\n).*(?=<!-- /left_out -->)")
 LEAST = 0.02  # of the step: a floor that saves less tells nothing of what people get of it
 QUANTILES = (0.1, 0.5, 0.9)
 
