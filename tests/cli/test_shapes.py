@@ -31,6 +31,7 @@ from profkit.reports.raw_counters import read_table
 from profkit.show.views.triage import compared_triages, triaged
 from tests.conftest import ROOT
 from tests.found import find_files
+from tests.sweeps import take_part
 
 pytestmark = pytest.mark.slow
 
@@ -259,13 +260,13 @@ def test_a_file_of_the_history_of_any_columns(tmp_path: Path, name: str) -> None
     odd = folder / name / "zz.parquet"
     table = parquet.read_table(folder / name / "good.parquet").slice(0, 2)
     tried = refused = 0
-    for changed in _columns(table):
+    for changed in take_part(_columns(table), one_of=3):
         parquet.write_table(changed, odd)
         tried += 1
         refused += _try_history(folder, name, odd, whole)
         if tried % 20 == 1:
             _ask_history(folder, name, odd, whole)
-    assert tried > 80
+    assert tried > 26
     assert refused > tried / 2
 
 
