@@ -102,6 +102,25 @@ def test_about_the_same_gain_is_not(made: Made) -> None:
     assert find_larger(add_finding(made(time=1e-3), other)) is None
 
 
+def test_a_larger_gain_that_may_be_none_is_not_named(made: Made) -> None:
+    wide = Expectation(2.2, 0.99, 2.6)
+    other = Finding("occupancy-shared", "fires", "it is", 3.0, {}, (), "Do.", expect=wide)
+    assert find_larger(add_finding(made(time=1e-3), other)) is None
+
+
+def test_beside_a_bound_alone_no_expectation_is_named(made: Made) -> None:
+    """Of a launch that is too short: at most 1.27x, and then 1.74x, contradict one another."""
+    larger = Finding(
+        "occupancy-shared", "fires", "it is", 3.0, {}, (), "Do.", expect=expecting(2.2)
+    )
+    run = add_finding(made(time=1e-3), larger)
+    lead = replace(run.diagnosis.findings[0], expect=None)
+    findings = (lead, *run.diagnosis.findings[1:])
+    bounded = replace(run, diagnosis=replace(run.diagnosis, findings=findings))
+    assert bounded.top == lead
+    assert find_larger(bounded) is None
+
+
 def test_an_expectation_in_a_few_characters(made: Made) -> None:
     top = made().top
     assert top

@@ -281,13 +281,20 @@ def headline(rows: Sequence[Row]) -> list[str]:
 
 
 def find_larger(run: Judged) -> Finding | None:
-    """Return the finding that gains most, where that is clearly more than what leads gains."""
+    """Return the finding that gains most, where that is clearly more than what leads gains.
+
+    A lead that has only a bound (a launch that is too short, the hardware's limit) is compared with
+    none: "at most 1.27x; largest expected gain: 1.74x" contradicts itself.
+    """
     firing = [f for f in run.diagnosis.findings if f.status == "fires" and not f.note]
     if not firing or run.top is None or _is_unsure(run.top):
         return None
+    if run.top.expect is None and run.top.reached is None:
+        return None
     best = max(firing, key=_known_gain)
     is_larger = _known_gain(best) > CLEARLY_MORE * _known_gain(run.top)
-    return best if is_larger else None
+    may_be_nothing = best.reached is None and best.expect is not None and best.expect.low < 1
+    return best if is_larger and not may_be_nothing else None
 
 
 def _known_gain(finding: Finding) -> float:
