@@ -101,12 +101,12 @@ LATE = {
 # What a reader has to take in: (bound, goal). A bound is what was measured last and is only ever
 # moved towards its goal. No formatter changes any of these; there are no other budgets.
 MEASURES = {
-    "nodes per statement": (11.9, 10),
-    "comprehensions per 1,000 nodes": (5.86, 3),
-    "conditional expressions per 1,000 nodes": (3.37, 1.5),
-    "functions with a one-word name, per cent": (32.3, 30),
-    "functions that do not begin with a verb, per cent": (44.6, 50),
-    "functions over 300 nodes, per cent": (4.5, 3),
+    "nodes per statement": (11.87, 10),
+    "comprehensions per 1,000 nodes": (5.83, 3),
+    "conditional expressions per 1,000 nodes": (3.33, 1.5),
+    "functions with a one-word name, per cent": (30.7, 30),
+    "functions that do not begin with a verb, per cent": (42.3, 50),
+    "functions over 300 nodes, per cent": (4.4, 3),
     "longest chain of imports": (14, 14),
 }
 # Modules of profkit that a command imports: (bound, goal).
