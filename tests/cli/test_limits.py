@@ -3,8 +3,8 @@
 Tried with a good report of 20 MB, with ten small ones and with one that is cut: 36 sizes of `ulimit -v`,
 27 numbers of open files, 8 sizes of written files, 14 numbers of processes (not as root), 7 folders
 for temporary files, and 20 kills of the server of the reading children, of their group or of one of
-them, with four signals at moments drawn by lot. 245 runs in all with PROFKIT_SWEEP_ALL, else about a
-quarter of each kind.
+them, with four signals at moments drawn by lot. 245 runs in all with PROFKIT_SWEEP_ALL, else a part
+of each kind.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def limit_to(kind: int, most: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(kind, (most, most))
 
 
-MEMORY = take_part([*range(26, 98, 8), *range(104, 304, 8), 400, 800], one_of=4)
-FILES = take_part([*range(5, 30), 64, 128], one_of=4)
+MEMORY = take_part([*range(26, 98, 8), *range(104, 304, 8), 400, 800], one_of=6)
+FILES = take_part([*range(5, 30), 64, 128], one_of=8)
 WRITTEN = take_part([1, 100, 4096, 65536, 1 << 20, 3 << 20, 12 << 20, 30 << 20], one_of=2)
 
 
@@ -166,6 +166,8 @@ def test_no_room_for_temporary_files(
     path = getattr(reports, which)
     steps = FOLDERS[folder]
     if "mount" in steps:
+        if any(ROOT.is_relative_to(folder) for folder in ("/tmp", "/var/tmp")):
+            pytest.skip("what is mounted over /tmp covers this checkout")
         may = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], check=False)
         if may.returncode:
             pytest.skip("only root may mount")
@@ -199,7 +201,7 @@ def find_processes(parent: int) -> Iterator[int]:
         below += children
 
 
-@pytest.mark.parametrize("seed", take_part(range(20), one_of=4, first=1))
+@pytest.mark.parametrize("seed", take_part(range(20), one_of=5, first=1))
 def test_killed_from_outside(reports: Reports, answers: dict[Path, str], seed: int) -> None:
     """The system's, where memory is short, or an operator's: one of them, once or three times."""
     lot = random.Random(seed)

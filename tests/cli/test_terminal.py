@@ -24,7 +24,7 @@ _STYLE = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 _HEADS = 2 * TALLEST
 
 
-WIDTHS = (80, 100, 160)
+WIDTHS = (80, 160)
 Shown = dict[int, tuple[str, list[Any]]]
 
 
