@@ -404,11 +404,12 @@ def is_narrow_stream(launch: Launch) -> bool:
     """Return whether each lane reads its own few bytes once, coalesced, and shares them with nobody.
 
     Then a lane can as well read 16 of them at once, and all but the arithmetic goes as the loads go.
-    Values that lanes exchange or read again are kept on chip instead.
+    Values that lanes exchange or read again are kept on chip instead: where that was not counted,
+    it is not known to be a stream.
     """
-    if not is_narrow(launch):
+    if not launch.known("inst_global_load", "l1_hit", *_EXCHANGES) or not is_narrow(launch):
         return False
-    return exchanges(launch) < accesses(launch) and launch.get("l1_hit", 0.0) < READ_AGAIN
+    return exchanges(launch) < accesses(launch) and launch["l1_hit"] < READ_AGAIN
 
 
 def is_narrow(launch: Launch) -> bool:

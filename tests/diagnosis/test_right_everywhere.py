@@ -7,7 +7,7 @@ import pytest
 from profkit.diagnosis.rule import Diagnosis, Finding
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch
-from profkit.model.launch import Launch, idleness
+from profkit.model.launch import Launch, idleness, is_narrow_stream
 from profkit.model.resources import ISSUE
 from profkit.reports.figures import share
 from profkit.reports.metrics import evaluate
@@ -593,6 +593,10 @@ def test_the_wait_for_a_narrow_stream_says_how_wide_its_loads_are():
         "global_load_sectors_per_request": 4.0,
         "excess_sectors": 0.0,
         "l1_hit": 0.1,
+        "inst_shared_load": 0.0,
+        "inst_shared_store": 0.0,
+        "inst_shuffle": 0.0,
+        "inst_barrier": 0.0,
     }
     wait = finding(judge_launch(stream), "long-scoreboard")
     assert "a lane loads 4 of the 16 bytes that it could at once" in wait.cause
@@ -603,6 +607,18 @@ def test_the_wait_for_a_narrow_stream_says_how_wide_its_loads_are():
     assert tile.expect is not None
     assert wait.expect is not None
     assert tile.expect.gain < wait.expect.gain
+
+
+@pytest.mark.parametrize(
+    "name", ["l1_hit", "inst_shared_load", "inst_shuffle", "inst_barrier", "inst_global_load"]
+)
+def test_loads_are_a_stream_only_where_what_tells_it_was_counted(name: str) -> None:
+    counters = dict.fromkeys(("inst_shared_load", "inst_shared_store", "inst_shuffle"), 0.0)
+    narrow = {"global_load_sectors_per_request": 4.0, "excess_sectors": 0.0}
+    stream = {**counters, **narrow, "inst_barrier": 0.0, "l1_hit": 0.1, "inst_global_load": 1e7}
+    assert is_narrow_stream(Launch(stream))
+    del stream[name]
+    assert not is_narrow_stream(Launch(stream))
 
 
 def test_a_short_launch_is_promised_less_than_a_long_one_with_the_same_counters():

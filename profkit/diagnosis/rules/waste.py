@@ -334,7 +334,8 @@ RULES = (
         fires=examples(
             "global_load_sectors_per_request=4 excess_sectors=0.0 instructions=1e7 inst_fp32=1e6 "
             "inst_global_load=2e6 stall_lg_throttle=0.8 stall_selected=0.1 dram_busy=0.3 "
-            "issue_busy=0.2 l1_busy=0.2",
+            "issue_busy=0.2 l1_busy=0.2 l1_hit=0.1 inst_shared_load=0 inst_shared_store=0 "
+            "inst_shuffle=0 inst_barrier=0",
             "global_load_sectors_per_request=4 excess_sectors=0.0 instructions=1e7 inst_fp32=1e6 "
             "inst_global_load=2e6 stall_not_selected=0.6 stall_selected=0.2 dram_busy=0.3 "
             "issue_busy=0.9 l1_busy=0.2",

@@ -23,7 +23,7 @@ AFTER_UNKNOWN = ", after the one that takes most of the time and whose cause was
 FURTHER = 2  # findings of the first row besides the one that leads
 EVIDENCE = 4  # figures of the one that leads
 PLACE = 24  # characters of a report's name in the table
-_TODO = {
+_COMMANDS = {  # what to record anew, for a doubt of the measurement
     "clocks-unsteady": "ncu --clock-control none",
     "cache-resident": "ncu --cache-control all",
 }
@@ -195,8 +195,8 @@ def _say_open(rows: Sequence[Row]) -> Iterator[Block]:
     for rule, found in doubts.items():
         cause = found[0].cause.partition(": ")[0]
         part = f" in {len(found)} of {len(runs)} launches" if len(found) < len(runs) else ""
-        todo = _TODO.get(rule, f"profkit explain {rule}")
-        yield blocks.TextLine(f"{cause}{part}; {todo}", rule)
+        command = _COMMANDS.get(rule, f"profkit explain {rule}")
+        yield blocks.TextLine(f"{cause}{part}; {command}", rule)
     missing = list(dict.fromkeys(chain.from_iterable(_list_missing(run) for run in runs)))
     if missing:
         yield blocks.TextLine(f"{', '.join(missing)}; ncu --set full", "not collected")
