@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import resource
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -78,7 +79,8 @@ def explain_limit(error: BaseException) -> ProfkitError | None:
     """Return what a user is told of an error that comes of a limit of this process; None of another.
 
     Files, processes, threads and memory are limited by whoever starts us (ulimit, a scheduler): that
-    says nothing of what was being read.
+    says nothing of what was being read. Where memory is short the interpreter itself can lose its
+    MemoryError: "SystemError: error return without exception set", out of an import, is that.
     """
     number = error.errno if isinstance(error, OSError) else None
     text = str(error)
@@ -92,7 +94,14 @@ def explain_limit(error: BaseException) -> ProfkitError | None:
     if (
         number == errno.ENOMEM
         or isinstance(error, MemoryError)
+        or (isinstance(error, SystemError) and is_memory_limited())
         or any(x in text for x in no_memory)
     ):
         return ProfkitError("out of memory", "read fewer reports at a time, or allow more")
     return None
+
+
+def is_memory_limited() -> bool:
+    """Whether whoever started this process limits its memory (`ulimit -v` or `-d`)."""
+    limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
+    return any(limit != resource.RLIM_INFINITY for limit in limits)

@@ -85,6 +85,7 @@ class ReadBudget:
 
 
 _RESERVED = 256 << 20  # bytes of addresses that the allocator sets aside for two more threads
+_LEAST = 16 << 20  # bytes that the standard library alone takes; every verb needs more than that
 
 
 def memory_taken() -> int:
@@ -102,6 +103,22 @@ def memory_left() -> int | None:
     if addresses != resource.RLIM_INFINITY:
         left.append(addresses - _read_status("VmSize") - _RESERVED)
     return min(left, default=None)
+
+
+def refuse_too_little_memory() -> None:
+    """Refuse before anything is imported where a limit leaves less than any verb needs.
+
+    With so little the interpreter's own modules fail in ways that say nothing of memory: hashlib prints
+    a traceback for each hash that it cannot load.
+
+    Raises:
+        ProfkitError: `ulimit -v` leaves this process less than 16 MB of addresses.
+    """
+    addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if addresses == resource.RLIM_INFINITY:
+        return
+    if addresses - _read_status("VmSize") < _LEAST:
+        raise ProfkitError("out of memory", "allow more: ulimit -v 1000000")
 
 
 def _read_status(name: str) -> int:

@@ -11,7 +11,7 @@ def main() -> None:
     """Run what the command line asks for; the entry point of the console script."""
     try:
         from profkit.cli.app import run_verbs
-    except (ImportError, MemoryError, OSError) as error:
+    except (ImportError, MemoryError, OSError, SystemError) as error:
         limit = explain_limit(error)
         if limit is None:
             raise

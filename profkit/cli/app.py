@@ -29,7 +29,13 @@ from typer.core import TyperCommand, TyperGroup
 from profkit.cli.options import COULD_NOT, FORM, INTERRUPTED, Verb
 from profkit.cli.output import note, say
 from profkit.errors import ProfkitError, did_you_mean, explain_limit
-from profkit.files import cannot_read, get_current_folder, is_folder, memory_left
+from profkit.files import (
+    cannot_read,
+    get_current_folder,
+    is_folder,
+    memory_left,
+    refuse_too_little_memory,
+)
 from profkit.records.paths import SUFFIXES
 
 PIPE_CLOSED = 141  # what a shell shows for a program that ends because its reader went away
@@ -194,11 +200,12 @@ class Verbs(TyperGroup):
         stop_on_term()
         FORM.choose({})
         try:
+            refuse_too_little_memory()
             result = super().invoke(ctx)
         except ProfkitError as error:
             say(error)
             raise typer.Exit(COULD_NOT) from error
-        except (ImportError, MemoryError, RuntimeError) as error:
+        except (ImportError, MemoryError, RuntimeError, SystemError) as error:
             limit = explain_limit(error)
             if limit is None:
                 raise

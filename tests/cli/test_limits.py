@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import pytest
 
+from profkit.errors import explain_limit
 from tests.conftest import ROOT
 from tests.reports import made
 from tests.sweeps import take_part
@@ -115,6 +116,17 @@ def test_address_space(
     path = getattr(reports, which)
     found = diagnose(path, limit_to(resource.RLIMIT_AS, megabytes << 20))
     check_honest(reports, answers, path, found)
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_an_error_that_the_interpreter_lost(
+    monkeypatch: pytest.MonkeyPatch, *, limited: bool
+) -> None:
+    """CPython's imports end with this instead of a MemoryError; without a limit it is a fault."""
+    most = 30 << 20 if limited else resource.RLIM_INFINITY
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (most, resource.RLIM_INFINITY))
+    limit = explain_limit(SystemError("error return without exception set"))
+    assert (limit.message if limit else None) == ("out of memory" if limited else None)
 
 
 @pytest.mark.parametrize("which", ["large", "many", "cut"])
