@@ -121,7 +121,7 @@ def test_a_bad_launch_costs_no_other(raw: dict[str, Any]) -> None:
     alone = show_everywhere(judge_part([raw]))["launches"][0]
     every = list(list_odd_launches(raw))
     assert len(every) > 2000
-    odd = take_part(every, one_of=4)
+    odd = take_part(every, one_of=12)
     for first in range(0, len(odd), 100):
         some = [launch for _, _, launch in odd[first : first + 100]]
         launches = show_everywhere(judge_part([*some, raw]))["launches"]

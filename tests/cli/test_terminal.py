@@ -16,6 +16,7 @@ import pytest
 from profkit.show.text.terminal import TALLEST
 from tests.cli.in_a_terminal import END
 from tests.conftest import ROOT
+from tests.sweeps import take_part
 
 DATA = ROOT / "tests" / "program" / "data"
 _NUMBER = re.compile(r"[-+~±]?\d(?:[\d.,:]*\d)?%?")
@@ -24,7 +25,7 @@ _STYLE = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 _HEADS = 2 * TALLEST
 
 
-WIDTHS = (80, 160)
+WIDTHS = take_part((80, 160), one_of=2)
 Shown = dict[int, tuple[str, list[Any]]]
 
 
