@@ -12,7 +12,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from profkit.measure.variants.problem import load_problem
+from profkit.lab.measure.variants.problem import load_problem
 from profkit.model.launch import Launch
 
 RESERVED = 1024  # bytes of shared memory that the driver takes per block, sm_80 and later

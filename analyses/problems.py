@@ -11,7 +11,7 @@ from arithmetic import L4
 
 from profkit.evidence.claims import Answer, at_least, decide, timed
 from profkit.evidence.runs import Evidence, MissingEvidence
-from profkit.measure.variants.problem import Problem, load_problem
+from profkit.lab.measure.variants.problem import Problem, load_problem
 
 _KERNELS = Path(__file__).resolve().parents[1] / "kernels"
 

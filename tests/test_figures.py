@@ -13,14 +13,14 @@ import re
 
 import pytest
 
-from profkit.ablation.comparison import REBUILT
-from profkit.ablation.lab import WATCH
-from profkit.ablation.preparation import EXECUTED
 from profkit.evidence.noise import SITTING
 from profkit.evidence.stats import PROCESS_SPREAD, THRESHOLDS
+from profkit.lab.ablation.comparison import REBUILT
+from profkit.lab.ablation.lab import WATCH
+from profkit.lab.ablation.preparation import EXECUTED
+from profkit.lab.tune.trial import PROMOTE
 from profkit.model.resources import STREAMS
 from profkit.model.scenario import COVERAGE
-from profkit.tune.trial import PROMOTE
 from tests import readme
 from tools import programs
 

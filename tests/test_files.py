@@ -368,12 +368,12 @@ def test_a_log_is_a_file_of_its_own(tmp_path: Path) -> None:
 # that files.part_of moves to its place.
 OWN = {
     "profkit/reports/contents.py",
-    "profkit/measure/cuda/library.py",
-    "profkit/measure/languages/",
-    "profkit/measure/capture.py",
-    "profkit/measure/inject/",
-    "profkit/measure/aot.py",
-    "profkit/measure/commits.py",
+    "profkit/lab/measure/cuda/library.py",
+    "profkit/lab/measure/languages/",
+    "profkit/lab/measure/capture.py",
+    "profkit/lab/measure/inject/",
+    "profkit/lab/measure/aot.py",
+    "profkit/lab/measure/commits.py",
     "profkit/program/readers/store.py",
     "profkit/cli/output.py",
     "profkit/show/plots/base.py",

@@ -33,9 +33,19 @@ MAY_USE = {
     "diagnosis": {"errors", "files", "records", "reports", "model"},
     "evidence": {"errors", "files", "records", "reports", "model", "diagnosis"},
     "program": {"errors", "files", "records", "reports", "judge", "diagnosis"},
-    "measure": {"errors", "files", "interpreter", "records", "reports", "evidence"},
-    "tune": {"errors", "files", "records", "reports", "model", "diagnosis", "evidence", "measure"},
-    "ablation": {"errors", "files", "interpreter", "records", "evidence", "measure"},
+    "lab": set(),
+    "lab.measure": {"errors", "files", "interpreter", "records", "reports", "evidence"},
+    "lab.tune": {
+        "errors",
+        "files",
+        "records",
+        "reports",
+        "model",
+        "diagnosis",
+        "evidence",
+        "lab.measure",
+    },
+    "lab.ablation": {"errors", "files", "interpreter", "records", "evidence", "lab.measure"},
     "show": {
         "errors",
         "files",
@@ -56,10 +66,10 @@ MAY_USE = {
         "model",
         "diagnosis",
         "evidence",
-        "measure",
-        "ablation",
+        "lab.measure",
+        "lab.ablation",
+        "lab.tune",
         "program",
-        "tune",
         "show",
         "api",
     },
@@ -74,11 +84,11 @@ ONLY_IN = {
     "typer": ("profkit/cli/",),
     "click": (),
     "mcp": ("profkit/cli/verbs/mcp.py",),
-    "torch": ("profkit/measure/",),
-    "optuna": ("profkit/tune/",),
-    "sqlalchemy": ("profkit/tune/",),
-    "pynvml": ("profkit/measure/",),
-    "subprocess": ("profkit/measure/", "profkit/tune/", "profkit/reports/isolated.py"),
+    "torch": ("profkit/lab/measure/",),
+    "optuna": ("profkit/lab/tune/",),
+    "sqlalchemy": ("profkit/lab/tune/",),
+    "pynvml": ("profkit/lab/measure/",),
+    "subprocess": ("profkit/lab/measure/", "profkit/lab/tune/", "profkit/reports/isolated.py"),
     # What they read runs: a child that hostile bytes have taken over would have its parent too.
     **dict.fromkeys(
         ("pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "multiprocessing"), ()
@@ -148,8 +158,7 @@ class Source:
 
     @property
     def room(self) -> str:
-        parts = self.module.split(".")
-        return parts[1] if len(parts) > 1 else "api"
+        return _room_of(self.module)
 
     def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
         for node in ast.walk(self.tree):
@@ -171,6 +180,15 @@ class Source:
         inside = self.path.relative_to(ROOT).parent.parts
         parts = inside[: len(inside) - node.level + 1]
         return ".".join((*parts, *filter(None, [node.module])))
+
+
+def _room_of(module: str) -> str:
+    """The folder or file of a module in the package; the lab's rooms stand one folder deeper."""
+    parts = module.split(".")
+    if len(parts) == 1:
+        return "api"
+    depth = 3 if parts[1] == "lab" else 2
+    return ".".join(parts[1:depth])
 
 
 def _walk(node: ast.AST, *, into_functions: bool) -> Iterator[ast.AST]:
@@ -224,7 +242,7 @@ def test_what_is_imported_from_beside_is_there(file: Source) -> None:
 def test_imports_go_one_way() -> None:
     wrong = {}
     for file in FILES:
-        rooms = {([*m.split("."), "api"])[1] for m in _inner(file)}
+        rooms = {_room_of(module) for module in _inner(file)}
         if against := rooms - {file.room} - MAY_USE[file.room]:
             wrong[file.name] = against
     assert not wrong
@@ -241,7 +259,8 @@ def test_no_import_cycles() -> None:
 
 def _part(module: str) -> str:
     """The sub-package of a module, or the module itself where it stands in its room's own folder."""
-    return ".".join(module.split(".")[:3])
+    depth = 2 + len(_room_of(module).split("."))
+    return ".".join(module.split(".")[:depth])
 
 
 def test_parts_of_a_room_go_one_way() -> None:
@@ -336,28 +355,28 @@ _OWN = "a file that this process, or its child for it, has just written in a fol
 TOUCHES_ITSELF = {
     "profkit/cli/app.py": (_PACKAGE, "glob read_text open"),  # and the null device
     "profkit/diagnosis/pages.py": (_PACKAGE, "read_text"),
-    "profkit/measure/languages/triton.py": (_PACKAGE, "read_bytes"),
-    "profkit/measure/variants/dry.py": (_PACKAGE, "read_bytes"),
-    "profkit/measure/variants/problem.py": (_PACKAGE, "iterdir read_text"),
-    "profkit/measure/variants/variants.py": (_PACKAGE, "resolve"),
+    "profkit/lab/measure/languages/triton.py": (_PACKAGE, "read_bytes"),
+    "profkit/lab/measure/variants/dry.py": (_PACKAGE, "read_bytes"),
+    "profkit/lab/measure/variants/problem.py": (_PACKAGE, "iterdir read_text"),
+    "profkit/lab/measure/variants/variants.py": (_PACKAGE, "resolve"),
     "profkit/program/findings/case.py": (_PACKAGE, "read_text"),
     "profkit/records/gpus.py": (_PACKAGE, "read_text"),
     "profkit/show/page.py": (_PACKAGE, "read_text"),
-    "profkit/measure/aot.py": (_OWN, "read_text"),
-    "profkit/measure/capture.py": (_OWN, "glob"),
-    "profkit/measure/cuda/code_hash.py": (_OWN, "read_bytes"),
-    "profkit/measure/languages/cuda.py": (_OWN, "glob read_text"),
-    "profkit/measure/launch.py": (_OWN, "stat open read_text"),
-    "profkit/measure/timeline.py": (_OWN, "glob read_bytes"),  # and of the package
-    "profkit/measure/variants/build.py": (_OWN, "read_text read_bytes resolve"),
+    "profkit/lab/measure/aot.py": (_OWN, "read_text"),
+    "profkit/lab/measure/capture.py": (_OWN, "glob"),
+    "profkit/lab/measure/cuda/code_hash.py": (_OWN, "read_bytes"),
+    "profkit/lab/measure/languages/cuda.py": (_OWN, "glob read_text"),
+    "profkit/lab/measure/launch.py": (_OWN, "stat open read_text"),
+    "profkit/lab/measure/timeline.py": (_OWN, "glob read_bytes"),  # and of the package
+    "profkit/lab/measure/variants/build.py": (_OWN, "read_text read_bytes resolve"),
     "profkit/program/readers/injected.py": (_OWN, "glob read_text read_bytes"),
     "profkit/reports/contents.py": (_OWN, "open"),
-    "profkit/measure/process.py": ("/proc", "listdir read_text"),
+    "profkit/lab/measure/process.py": ("/proc", "listdir read_text"),
     "profkit/evidence/history.py": ("/proc; and what fsspec lists of a URL", "read_text glob"),
-    "profkit/measure/commits.py": ("an archive in memory", "open"),
+    "profkit/lab/measure/commits.py": ("an archive in memory", "open"),
     "profkit/program/readers/gathered.py": ("a member of a zip", "open"),
-    "profkit/measure/session.py": ("opens a worker, no file", "open"),
-    "profkit/measure/inject/": (
+    "profkit/lab/measure/session.py": ("opens a worker, no file", "open"),
+    "profkit/lab/measure/inject/": (
         "in the user's program, where profkit is not",
         "resolve is_file read_text abspath open glob",
     ),
@@ -368,7 +387,7 @@ TOUCHES_ITSELF = {
         "begins before any other file of profkit can be imported",
         "isfile abspath samefile open",
     ),
-    "profkit/tune/storage.py": ("a journal that Optuna opens by itself", "touch"),
+    "profkit/lab/tune/storage.py": ("a journal that Optuna opens by itself", "touch"),
 }
 
 

@@ -13,7 +13,7 @@ from nbclient import NotebookClient
 
 from profkit.cli.app import commands
 from profkit.diagnosis.rules import BY_ID
-from profkit.measure.variants.variants import find_variants
+from profkit.lab.measure.variants.variants import find_variants
 from tests.conftest import ROOT
 from tests.found import find_files
 

@@ -30,12 +30,12 @@ from typing import Any
 
 import numpy as np
 
-from profkit.measure import bench, subjects
-from profkit.measure.bench import Subject
-from profkit.measure.cuda import device, library
-from profkit.measure.cuda.library import Args
-from profkit.measure.variants import build, variants
-from profkit.measure.variants.problem import import_file, load_problem
+from profkit.lab.measure import bench, subjects
+from profkit.lab.measure.bench import Subject
+from profkit.lab.measure.cuda import device, library
+from profkit.lab.measure.cuda.library import Args
+from profkit.lab.measure.variants import build, variants
+from profkit.lab.measure.variants.problem import import_file, load_problem
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "kernels" / "attention"

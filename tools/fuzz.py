@@ -147,7 +147,7 @@ _BIT = struct.Struct("<IB")  # the offset of a byte and the number of a bit
 
 
 def _header(content: bytes, folder: Path) -> None:
-    from profkit.measure.variants.variants import read_variant
+    from profkit.lab.measure.variants.variants import read_variant
 
     path = folder / "v1_x.cu"
     path.write_bytes(content)
@@ -195,7 +195,7 @@ def _csv(content: bytes, _: Path) -> None:
 
 
 def _flags(content: bytes, _: Path) -> None:
-    from profkit.measure.languages.cuda import check_flags
+    from profkit.lab.measure.languages.cuda import check_flags
 
     check_flags(content.decode("utf-8", "replace").split(), "x.cu")
 

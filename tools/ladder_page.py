@@ -26,7 +26,7 @@ from profkit.evidence.ladder import Ladder, Rung, build_ladder
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.stats import TimeComparison
 from profkit.files import read_json
-from profkit.measure.variants.problem import is_complete, load_problem
+from profkit.lab.measure.variants.problem import is_complete, load_problem
 from profkit.records.record import SourceFile
 from profkit.records.store import json_safe
 from profkit.reports import figures

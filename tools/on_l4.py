@@ -16,7 +16,7 @@ from profkit.reports import figures
 from profkit.show.text.blocks import Grid, to_markdown
 
 if TYPE_CHECKING:
-    from profkit.measure.variants.build import Build
+    from profkit.lab.measure.variants.build import Build
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "analyses")]
 from arithmetic import L4, Attention  # noqa: E402
@@ -27,9 +27,9 @@ KERNELS, BUILT = ROOT / "kernels", ROOT / "artifacts" / "l4.json"
 
 def built(case: str, made: Sequence[Build] | None = None) -> dict[str, Any]:
     """What each launcher would start on an L4 at a case, by a build for sm_89: that which is given."""
-    from profkit.measure.cuda import resources
-    from profkit.measure.cuda.resources import blocks_that_fit, waves
-    from profkit.measure.variants import build, dry, toolchain, variants
+    from profkit.lab.measure.cuda import resources
+    from profkit.lab.measure.cuda.resources import blocks_that_fit, waves
+    from profkit.lab.measure.variants import build, dry, toolchain, variants
 
     known = variants.find_variants(KERNELS, "attention")
     if made is None:

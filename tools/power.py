@@ -20,8 +20,8 @@ from typing import Any
 
 from attention_grid import FOLDER, Machine, Stage, header, picks
 
-from profkit.measure.cuda import device
-from profkit.measure.variants.problem import load_problem
+from profkit.lab.measure.cuda import device
+from profkit.lab.measure.variants.problem import load_problem
 from profkit.records.parts import GpuState
 
 VARIANTS = ("latev", "qregisters")

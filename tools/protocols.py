@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 from attention_grid import Machine
 
-from profkit.measure import bench, subjects
-from profkit.measure.bench import Subject
-from profkit.measure.cuda import device
-from profkit.measure.data import held_as, tensor_of
-from profkit.measure.variants.problem import load_problem
+from profkit.lab.measure import bench, subjects
+from profkit.lab.measure.bench import Subject
+from profkit.lab.measure.cuda import device
+from profkit.lab.measure.data import held_as, tensor_of
+from profkit.lab.measure.variants.problem import load_problem
 
 ROOT = Path(__file__).parents[1]
 KERNELS = ROOT / "kernels"

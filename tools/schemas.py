@@ -24,19 +24,19 @@ from profkit.evidence.noise import HistoryDocument, NoiseDocument
 from profkit.evidence.stream import StreamedDocument
 from profkit.evidence.tables import ColumnsDocument, QueryDocument
 from profkit.files import write_text
-from profkit.measure.capture import CaptureDocument
-from profkit.measure.check import CheckDocument
-from profkit.measure.ladder import BuildDocument, ListDocument
-from profkit.measure.targets import BenchDocument
-from profkit.measure.variants.problem import NewDocument
-from profkit.measure.variants.toolchain import DoctorDocument
+from profkit.lab.measure.capture import CaptureDocument
+from profkit.lab.measure.check import CheckDocument
+from profkit.lab.measure.ladder import BuildDocument, ListDocument
+from profkit.lab.measure.targets import BenchDocument
+from profkit.lab.measure.variants.problem import NewDocument
+from profkit.lab.measure.variants.toolchain import DoctorDocument
+from profkit.lab.tune.run import TuneDocument
 from profkit.model.whatif import WhatifDocument
 from profkit.program.change import TriagesDocument
 from profkit.program.document import TriageDocument
 from profkit.records.ablation import AblateDocument
 from profkit.records.record import ProfileDocument, Record
 from profkit.records.store import Document
-from profkit.tune.run import TuneDocument
 
 FOLDER = Path(__file__).parents[1] / "profkit" / "schemas"
 DOCUMENTS = (

@@ -21,9 +21,9 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from profkit.measure.cuda import library
-from profkit.measure.cuda.library import Args
-from profkit.measure.variants import build, variants
+from profkit.lab.measure.cuda import library
+from profkit.lab.measure.cuda.library import Args
+from profkit.lab.measure.variants import build, variants
 
 KERNELS = Path(__file__).resolve().parents[1]
 ARCH = (9, 0)  # the table was recorded on one of these, and the rungs in it are built for it

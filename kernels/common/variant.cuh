@@ -2,7 +2,7 @@
 
    profkit builds each variant into a shared library, loads it with ctypes and calls
    profkit_launch(). No torch header is included anywhere: building one variant takes seconds.
-   The struct is mirrored by profkit/measure/variants/variants.py (Args); a test holds the two together.
+   The struct is mirrored by profkit/lab/measure/variants/variants.py (Args); a test holds the two together.
 */
 #pragma once
 #include <cuda_runtime.h>

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.measure.variants.problem import load_problem
+from profkit.lab.measure.variants.problem import load_problem
 
 Array = NDArray[np.generic]
 Codes = NDArray[np.uint8]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.measure.variants.problem import load_problem
+from profkit.lab.measure.variants.problem import load_problem
 
 Half = NDArray[np.float16]
 _ATTENTION = load_problem(Path(__file__).parents[1] / "attention").module

@@ -24,17 +24,17 @@ import msgspec
 import problem
 from driver import Buffers
 
-from profkit.ablation import assemble
-from profkit.ablation.classes import list_ablations
-from profkit.ablation.lab import Conditions
-from profkit.ablation.launches import Hung
-from profkit.ablation.measurement import measure_call
 from profkit.errors import ProfkitError
 from profkit.files import write_bytes
-from profkit.measure import process
-from profkit.measure.cuda import device, library
-from profkit.measure.variants import build, toolchain, variants
-from profkit.measure.variants.build import SUPPORT
+from profkit.lab.ablation import assemble
+from profkit.lab.ablation.classes import list_ablations
+from profkit.lab.ablation.lab import Conditions
+from profkit.lab.ablation.launches import Hung
+from profkit.lab.ablation.measurement import measure_call
+from profkit.lab.measure import process
+from profkit.lab.measure.cuda import device, library
+from profkit.lab.measure.variants import build, toolchain, variants
+from profkit.lab.measure.variants.build import SUPPORT
 
 ROUNDS = 16, 16
 KEPT = Path(__file__).resolve().parents[2] / "artifacts" / "probes" / "ablations.json.xz"

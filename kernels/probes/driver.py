@@ -1,6 +1,6 @@
 """Built probes  ->  checked and timed, or launched for ncu to see, in this process.
 
-Started by record.py with a task file. Everything that touches the GPU is profkit.measure's: memory,
+Started by record.py with a task file. Everything that touches the GPU is profkit.lab.measure's: memory,
 graphs, timing in turns, ranges for the profiler.
 """
 
@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import problem
 
-from profkit.measure import bench, subjects
-from profkit.measure.cuda import device, library
-from profkit.measure.cuda.library import Args
+from profkit.lab.measure import bench, subjects
+from profkit.lab.measure.cuda import device, library
+from profkit.lab.measure.cuda.library import Args
 
 ROUNDS = 15, 15  # timed replays, main and twin in turn
 

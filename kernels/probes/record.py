@@ -4,7 +4,7 @@
     python kernels/probes/record.py --out DIR --mains [ID ...]   the same without twins and times
     python kernels/probes/record.py --keep DIR               anywhere: DIR into artifacts/probes
 
-Reports keep the paths they saw: run it from a neutral folder. profkit.measure builds, times and
+Reports keep the paths they saw: run it from a neutral folder. profkit.lab.measure builds, times and
 profiles; each step is a process of its own, and the next goes on behind a probe that fails. What is
 kept is packed, under the next free numbers; of a probe recorded twice the later report counts.
 """
@@ -28,11 +28,11 @@ from driver import Item, Task
 
 from profkit.errors import ProfkitError
 from profkit.files import read_json, write_bytes, write_text
-from profkit.measure import collect, process
-from profkit.measure.collect import CollectOptions
-from profkit.measure.cuda import device
-from profkit.measure.variants import build, toolchain, variants
-from profkit.measure.variants.build import SUPPORT
+from profkit.lab.measure import collect, process
+from profkit.lab.measure.collect import CollectOptions
+from profkit.lab.measure.cuda import device
+from profkit.lab.measure.variants import build, toolchain, variants
+from profkit.lab.measure.variants.build import SUPPORT
 
 SECTIONS = (
     "SpeedOfLight",

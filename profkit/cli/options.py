@@ -27,7 +27,7 @@ _SIDES = {".json", ".ncu-rep", ".ncu-repz"}
 
 def list_known_variants(ctx: typer.Context) -> Described:
     """Return the variants of the folder of problems, and whatever was recorded, references too."""
-    from profkit.measure.variants.variants import kernels_dir, survey
+    from profkit.lab.measure.variants.variants import kernels_dir, survey
 
     try:
         known, _ = survey(kernels_dir(ctx.params.get("kernels")))

@@ -24,7 +24,7 @@ def open_evidence(artifacts: Path) -> Evidence:
     They say nothing where no readable kernels lie beside the artifacts.
     """
     from profkit.evidence.runs import Evidence
-    from profkit.measure.variants.variants import kernels_dir
+    from profkit.lab.measure.variants.variants import kernels_dir
 
     headers: dict[str, SourceFile] = {}
     with suppress(ProfkitError):
@@ -90,7 +90,7 @@ def find_headers(artifacts: Path) -> dict[str, SourceFile]:
 
 
 def _read_headers(kernels: Path) -> dict[str, SourceFile]:
-    from profkit.measure.variants.variants import find_variants
+    from profkit.lab.measure.variants.variants import find_variants
     from profkit.records.record import SourceFile
 
     found = {}

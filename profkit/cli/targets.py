@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from profkit.cli.options import BAD, COULD_NOT, DONE, FORM
 from profkit.cli.output import note, say, say_all, say_each
 from profkit.errors import ProfkitError
-from profkit.measure.ncu_output import NcuWords
-from profkit.measure.targets import Measurements, Target, TargetRun
-from profkit.measure.worker import visible_devices
+from profkit.lab.measure.ncu_output import NcuWords
+from profkit.lab.measure.targets import Measurements, Target, TargetRun
+from profkit.lab.measure.worker import visible_devices
 from profkit.show.text.escape import escaped
 from profkit.show.views import measured as views
 

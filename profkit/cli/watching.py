@@ -12,7 +12,7 @@ from profkit.cli.output import note, say, spinner
 from profkit.cli.targets import show_ncu_words
 from profkit.errors import ProfkitError
 from profkit.files import temporary_folder
-from profkit.measure import timeline as recorder
+from profkit.lab.measure import timeline as recorder
 from profkit.program import counts as counting
 from profkit.program.counts import Counts
 from profkit.program.ranks import gpu_of

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from profkit.ablation.foreign import CASE, make_problem, read_launch
 from profkit.cli.app import app
 from profkit.errors import ProfkitError
-from profkit.measure.data import prepare_data
-from profkit.measure.targets import Places, choose_target
-from profkit.measure.variants.toolchain import find_tool
+from profkit.lab.ablation.foreign import CASE, make_problem, read_launch
+from profkit.lab.measure.data import prepare_data
+from profkit.lab.measure.targets import Places, choose_target
+from profkit.lab.measure.variants.toolchain import find_tool
 
 SOURCE = """
 template <class T> __global__ void scale(const T* x, T* y, const int* order, float by, int n) {

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from profkit.ablation.judge import Case, judge_case
+from profkit.lab.ablation.judge import Case, judge_case
 from profkit.records.ablation import AblationVerdict, MeasuredAblation, Refusal, Shape
 
 SHAPE = Shape(

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from profkit.ablation import ptx
-from profkit.ablation.accesses import find_accesses, find_steering
-from profkit.ablation.ptx import Changes, read_module
 from profkit.errors import ProfkitError
+from profkit.lab.ablation import ptx
+from profkit.lab.ablation.accesses import find_accesses, find_steering
+from profkit.lab.ablation.ptx import Changes, read_module
 
 KERNEL = Path(__file__).parents[1] / "measure/standin/kernel.ptx"
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from profkit.ablation import survey, timeline
-from profkit.ablation.accesses import find_accesses
-from profkit.ablation.change import Change, Code, Refused
-from profkit.ablation.classes import list_ablations
-from profkit.ablation.ptx import Changes, Module, read_module
-from profkit.ablation.rows import find_rows
-from profkit.ablation.streams import ROW, find_streams
-from profkit.measure.variants.toolchain import find_tool
+from profkit.lab.ablation import survey, timeline
+from profkit.lab.ablation.accesses import find_accesses
+from profkit.lab.ablation.change import Change, Code, Refused
+from profkit.lab.ablation.classes import list_ablations
+from profkit.lab.ablation.ptx import Changes, Module, read_module
+from profkit.lab.ablation.rows import find_rows
+from profkit.lab.ablation.streams import ROW, find_streams
+from profkit.lab.measure.variants.toolchain import find_tool
 from tests.found import find_files
 from tests.sweeps import take_part
 
@@ -222,7 +222,7 @@ def count_opcodes(cubin: Path) -> Counter[str]:
 
 
 def test_the_ptx_of_a_compiler_that_leaves_one_is_kept(tmp_path: Path) -> None:
-    from profkit.measure.languages.triton import _keep_ptx
+    from profkit.lab.measure.languages.triton import _keep_ptx
 
     place = tmp_path / "kernel.ptx"
     for number in range(2):

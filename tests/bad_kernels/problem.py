@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from profkit.measure.variants.problem import load_problem
+from profkit.lab.measure.variants.problem import load_problem
 
 _attention = load_problem(Path(__file__).parents[2] / "kernels/attention").module
 

@@ -84,7 +84,7 @@ def checkout(tmp_path, monkeypatch):
     (problem / "stage1_x.cu").write_text("/* One.\n*/\nint x;\n")
     (problem / "stage2_x.cu").write_text("/* Two.\n after: stage1\n*/\nint y;\n")
     monkeypatch.setenv("PROFKIT_KERNELS", str(tmp_path / "kernels"))
-    from profkit.measure.variants.variants import find_variants
+    from profkit.lab.measure.variants.variants import find_variants
 
     folder = tmp_path / "artifacts"
     folder.mkdir()

@@ -449,7 +449,8 @@ MODULES = (
     "profkit.evidence.compare "
     "profkit.evidence.claims profkit.evidence.gate profkit.program.triage "
     "profkit.program.readers.torch_trace profkit.program.readers.store profkit.reports.hotlines "
-    "profkit.measure.variants.build profkit.measure.languages.triton profkit.measure.languages.cuda"
+    "profkit.lab.measure.variants.build profkit.lab.measure.languages.triton "
+    "profkit.lab.measure.languages.cuda"
 ).split()
 
 

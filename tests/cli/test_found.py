@@ -10,7 +10,7 @@ import profkit as pk
 from profkit.errors import did_you_mean
 from profkit.evidence.compare import compare_runs
 from profkit.evidence.runs import Run
-from profkit.measure.variants import toolchain as doctor
+from profkit.lab.measure.variants import toolchain as doctor
 from profkit.show.launch import levels
 from tests.conftest import ROOT
 from tests.evidence.made import frame, row
@@ -68,7 +68,7 @@ def test_an_architecture_that_is_none(run, arch: str) -> None:
 
 def test_no_arch_without_a_gpu_asks_for_one(run, monkeypatch) -> None:
     from profkit.errors import ProfkitError
-    from profkit.measure.cuda import device
+    from profkit.lab.measure.cuda import device
 
     def none() -> None:
         raise ProfkitError("no NVIDIA driver", "find one")

@@ -203,7 +203,7 @@ def test_without_permission_for_counters_the_timeline_is_the_answer(
     run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from profkit.cli import watching
-    from profkit.measure import timeline as recorder
+    from profkit.lab.measure import timeline as recorder
     from profkit.program.readers import injected
 
     timeline = injected.read_injected(DATA / "strided.timeline")

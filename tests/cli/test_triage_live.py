@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure import timeline
+from profkit.lab.measure import timeline
 from profkit.program.readers import injected
 from tests.conftest import ROOT
 

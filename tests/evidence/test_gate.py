@@ -533,7 +533,7 @@ def test_the_smallest_change_is_seen_as_often_as_it_says() -> None:
 
 
 def test_bench_takes_what_a_gate_needs() -> None:
-    from profkit.measure.bench import ROUNDS
+    from profkit.lab.measure.bench import ROUNDS
 
     assert ROUNDS[0] >= GATE_ROUNDS
 

@@ -39,7 +39,7 @@ from profkit.evidence.tables import (
     schema_rows,
     table_columns,
 )
-from profkit.measure.commits import commit_at_hand, commit_named, committed_runs
+from profkit.lab.measure.commits import commit_at_hand, commit_named, committed_runs
 from profkit.records.parts import Commit, RecordedGpu, TimedSide, TimedSides
 from profkit.records.record import write_record
 from profkit.records.store import json_safe
@@ -190,7 +190,7 @@ def test_what_is_odd_is_kept_and_said() -> None:
 
 def test_the_commit_is_that_of_the_code_where_its_hash_is_in_the_log(tmp_path: Path) -> None:
     """The code is committed, then its record, then other files: the record's commit is the code's."""
-    from profkit.measure.variants.variants import read_variant
+    from profkit.lab.measure.variants.variants import read_variant
 
     repository = tmp_path / "r"
     path = repository / "kernels" / "p" / "v1_words.cu"

@@ -1,4 +1,4 @@
-"""Run records as profkit.measure writes them, and documents that are none."""
+"""Run records as profkit.lab.measure writes them, and documents that are none."""
 
 from __future__ import annotations
 

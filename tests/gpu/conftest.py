@@ -8,7 +8,7 @@ import pytest
 # In a process of its own: other tests load a stand-in for the driver into theirs.
 ASK = """
 from profkit.errors import ProfkitError
-from profkit.measure.cuda import device
+from profkit.lab.measure.cuda import device
 try:
     device.gpu()
 except ProfkitError as error:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure import pipeline, sanitize, targets
-from profkit.measure.cuda import device
-from profkit.measure.targets import Places, TargetRun, plan_of
-from profkit.measure.variants import build, variants
+from profkit.lab.measure import pipeline, sanitize, targets
+from profkit.lab.measure.cuda import device
+from profkit.lab.measure.targets import Places, TargetRun, plan_of
+from profkit.lab.measure.variants import build, variants
 
 pytestmark = pytest.mark.gpu
 TESTS = Path(__file__).parents[1]

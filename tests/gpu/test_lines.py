@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure import timeline
+from profkit.lab.measure import timeline
 from profkit.program.readers import read_timeline
 from profkit.program.timeline import Timeline
 from tests.conftest import ROOT

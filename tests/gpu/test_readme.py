@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure.variants import variants
+from profkit.lab.measure.variants import variants
 from tests import readme
 from tests.conftest import ROOT
 from tests.test_readme import NEEDS_GPU, prepare

@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profkit.measure import data
-from profkit.measure.check import judge_values
-from profkit.measure.cuda.device import NOT_SUPPORTED
-from profkit.measure.data import held_as, values_of
-from profkit.measure.variants import problem, variants
+from profkit.lab.measure import data
+from profkit.lab.measure.check import judge_values
+from profkit.lab.measure.cuda.device import NOT_SUPPORTED
+from profkit.lab.measure.data import held_as, values_of
+from profkit.lab.measure.variants import problem, variants
 from tests.found import find_files
 
 ROOT = Path(__file__).parents[2]

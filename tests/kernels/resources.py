@@ -18,11 +18,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from profkit.measure import ladder
-from profkit.measure.cuda.resources import CARDS
-from profkit.measure.targets import Places
-from profkit.measure.variants import dry, toolchain, variants
-from profkit.measure.variants.variants import Variant
+from profkit.lab.measure import ladder
+from profkit.lab.measure.cuda.resources import CARDS
+from profkit.lab.measure.targets import Places
+from profkit.lab.measure.variants import dry, toolchain, variants
+from profkit.lab.measure.variants.variants import Variant
 from tests.conftest import ROOT
 
 KERNELS = ROOT / "kernels"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from profkit.measure import data
-from profkit.measure.check import judge_values
-from profkit.measure.variants import problem
+from profkit.lab.measure import data
+from profkit.lab.measure.check import judge_values
+from profkit.lab.measure.variants import problem
 from tests.kernels.emulated import KERNELS
 
 Floats = NDArray[np.float64]

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from profkit.measure.targets import Places
-from profkit.measure.variants import build, toolchain
+from profkit.lab.measure.targets import Places
+from profkit.lab.measure.variants import build, toolchain
 from tests.conftest import ROOT
 from tests.kernels.resources import LADDER
 

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from profkit.measure.variants import variants
+from profkit.lab.measure.variants import variants
 from profkit.records.grid import read_grid
 from tests.conftest import ROOT
 

@@ -1,4 +1,4 @@
-"""record.py on a stand-in machine: built, timed and profiled through profkit.measure."""
+"""record.py on a stand-in machine: built, timed and profiled through profkit.lab.measure."""
 
 import json
 import shutil

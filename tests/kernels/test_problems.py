@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from profkit.errors import ProfkitError
-from profkit.measure import data
-from profkit.measure.check import judge_values
-from profkit.measure.targets import Places, choose_target
-from profkit.measure.variants import problem
+from profkit.lab.measure import data
+from profkit.lab.measure.check import judge_values
+from profkit.lab.measure.targets import Places, choose_target
+from profkit.lab.measure.variants import problem
 from tests.found import find_files
 from tests.kernels.emulated import KERNELS, SCHEDULES, emulate
 

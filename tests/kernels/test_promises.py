@@ -13,7 +13,7 @@ from profkit.cli.sources import open_evidence
 from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.counters import HeaderPrediction, check_predictions
 from profkit.evidence.runs import Evidence, Run
-from profkit.measure.variants.problem import load_problem
+from profkit.lab.measure.variants.problem import load_problem
 from tests.conftest import ROOT
 from tests.copies import replace
 

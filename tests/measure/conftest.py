@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure.cuda import device
+from profkit.lab.measure.cuda import device
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

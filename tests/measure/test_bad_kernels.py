@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure.variants import build, variants
+from profkit.lab.measure.variants import build, variants
 
 BAD = {v.id: v for v in variants.find_variants(Path(__file__).parents[1], "bad_kernels")}
 

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from profkit.measure.bench import Times
-from profkit.measure.cuda.library import GraphLaunch
+from profkit.lab.measure.bench import Times
+from profkit.lab.measure.cuda.library import GraphLaunch
 from profkit.records.parts import GpuState
 
 IDLE = GpuState()

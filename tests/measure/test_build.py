@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure.cuda import resources
-from profkit.measure.languages import cuda
-from profkit.measure.languages.language import CompileJob
-from profkit.measure.variants import build, variants
-from profkit.measure.variants.variants import Variant
+from profkit.lab.measure.cuda import resources
+from profkit.lab.measure.languages import cuda
+from profkit.lab.measure.languages.language import CompileJob
+from profkit.lab.measure.variants import build, variants
+from profkit.lab.measure.variants.variants import Variant
 from profkit.records.header import Header
 from profkit.reports.figures import base_name
 from tests.copies import replace
@@ -109,7 +109,7 @@ def test_where_builds_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_without_nvcc_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("profkit.measure.variants.toolchain.find_tool", lambda _: None)
+    monkeypatch.setattr("profkit.lab.measure.variants.toolchain.find_tool", lambda _: None)
     with pytest.raises(ProfkitError, match="nvcc was not found"):
         build.compile_variants([], ["90"], tmp_path)
 

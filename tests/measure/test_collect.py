@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure import collect, process
-from profkit.measure.collect import CollectOptions
-from profkit.measure.ncu_output import NoCounters
+from profkit.lab.measure import collect, process
+from profkit.lab.measure.collect import CollectOptions
+from profkit.lab.measure.ncu_output import NoCounters
 
 from .conftest import HERE, ROOT
 
@@ -141,7 +141,7 @@ def test_an_interrupt_leaves_nothing(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path]))
     program = (
         "import signal, sys; from pathlib import Path\n"
-        "from profkit.measure import collect\n"
+        "from profkit.lab.measure import collect\n"
         "def stop(*_): raise KeyboardInterrupt\n"
         "signal.signal(signal.SIGTERM, stop)\n"
         f"ncu = Path({str(NCU)!r})\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure.session import GivenBack, GpuPool
+from profkit.lab.measure.session import GivenBack, GpuPool
 from profkit.records.paths import run_files
 from profkit.records.record import read_record
 

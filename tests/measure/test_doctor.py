@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure.cuda import device
-from profkit.measure.variants import toolchain as doctor
+from profkit.lab.measure.cuda import device
+from profkit.lab.measure.variants import toolchain as doctor
 from profkit.records.parts import GpuState
 
 from .conftest import Machine
@@ -21,7 +21,7 @@ def test_on_a_machine_with_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for cached in (device.gpu, device.open_gpu, device._init_driver):
         cached.cache_clear()
     monkeypatch.setattr(device, "_load_driver", nothing)
-    monkeypatch.setattr("profkit.measure.variants.toolchain.find_tool", lambda _: None)
+    monkeypatch.setattr("profkit.lab.measure.variants.toolchain.find_tool", lambda _: None)
     monkeypatch.setattr(doctor, "PARAMETERS", tmp_path / "params")
     found = by_name()
     for name in ("GPU", "nvcc", "ninja", "ncu", "compute-sanitizer"):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure.cuda.resources import blocks_that_fit, waves
-from profkit.measure.variants import build, dry, variants
+from profkit.lab.measure.cuda.resources import blocks_that_fit, waves
+from profkit.lab.measure.variants import build, dry, variants
 from profkit.records.header import Header
 from tests.copies import replace
 

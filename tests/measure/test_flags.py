@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure.languages.cuda import TRUST, check_flags
+from profkit.lab.measure.languages.cuda import TRUST, check_flags
 
 from .conftest import Machine
 

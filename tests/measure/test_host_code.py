@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure.cuda import code_hash
-from profkit.measure.cuda.code_hash import host_hash
-from profkit.measure.languages.plan import (
+from profkit.lab.measure.cuda import code_hash
+from profkit.lab.measure.cuda.code_hash import host_hash
+from profkit.lab.measure.languages.plan import (
     CallPlan,
     CasePlan,
     KernelImage,
     KernelStart,
     Parameter,
 )
-from profkit.measure.languages.triton import PLAYER
+from profkit.lab.measure.languages.triton import PLAYER
 
 NVCC = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 HEADER = """\

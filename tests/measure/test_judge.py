@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
-from profkit.measure import data
-from profkit.measure.check import judge_output
-from profkit.measure.variants import problem
+from profkit.lab.measure import data
+from profkit.lab.measure.check import judge_output
+from profkit.lab.measure.variants import problem
 
 ROOT = Path(__file__).parents[2]
 ATTENTION = problem.load_problem(ROOT / "kernels/attention")

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
-from profkit.measure import languages
-from profkit.measure.languages import language as registry
-from profkit.measure.languages import plan
-from profkit.measure.languages.plan import LaunchArgs, array_of, parameter_of
-from profkit.measure.languages.triton import LANGUAGE, one_line_of, without_prose
-from profkit.measure.variants import build, variants
+from profkit.lab.measure import languages
+from profkit.lab.measure.languages import language as registry
+from profkit.lab.measure.languages import plan
+from profkit.lab.measure.languages.plan import LaunchArgs, array_of, parameter_of
+from profkit.lab.measure.languages.triton import LANGUAGE, one_line_of, without_prose
+from profkit.lab.measure.variants import build, variants
 
 from .conftest import Machine
 from .test_verbs import profkit
@@ -129,7 +129,7 @@ TOY = '''"""C, for a language that the project does not have."""
 import hashlib
 import subprocess
 
-from profkit.measure.languages.language import Language
+from profkit.lab.measure.languages.language import Language
 from profkit.records.header import parse_header
 
 
@@ -182,7 +182,7 @@ def test_one_more_language_is_one_file(
         assert "error" in (bad.error or "")
     finally:
         registry.known_languages.cache_clear()
-        sys.modules.pop("profkit.measure.languages.toy", None)
+        sys.modules.pop("profkit.lab.measure.languages.toy", None)
 
 
 def test_arrays_are_told_by_their_addresses() -> None:

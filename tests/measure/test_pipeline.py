@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from profkit.measure import pipeline, session, targets
-from profkit.measure.targets import TargetRun
+from profkit.lab.measure import pipeline, session, targets
+from profkit.lab.measure.targets import TargetRun
 from profkit.records.store import digest
 from tests.measure.conftest import Machine
 
@@ -148,7 +148,7 @@ def test_a_variant_that_does_not_compile_is_left_out(machine: Machine) -> None:
 
 
 def profile(machine: Machine, *names: str, **options: object) -> list[pipeline.Profiled]:
-    from profkit.measure import collect
+    from profkit.lab.measure import collect
 
     target = targets.choose_target(targets.Places(machine.kernels), names, False, ("B",), False)
     return pipeline.profile(

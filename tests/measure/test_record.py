@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure import ladder
-from profkit.measure.bench import Times, timing
-from profkit.measure.subjects import versions_of
-from profkit.measure.targets import Measurements, Places, Target, TargetRun, record_of
-from profkit.measure.variants.build import Build
-from profkit.measure.variants.problem import load_problem
-from profkit.measure.variants.variants import Variant
+from profkit.lab.measure import ladder
+from profkit.lab.measure.bench import Times, timing
+from profkit.lab.measure.subjects import versions_of
+from profkit.lab.measure.targets import Measurements, Places, Target, TargetRun, record_of
+from profkit.lab.measure.variants.build import Build
+from profkit.lab.measure.variants.problem import load_problem
+from profkit.lab.measure.variants.variants import Variant
 from profkit.records.header import Header
 from profkit.records.parts import GpuState, RecordedSource, TimedSide, TimedSides, Timing
 from profkit.records.record import Record, read_record, write_record

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure import sanitize
-from profkit.measure.cuda.library import Plan
+from profkit.lab.measure import sanitize
+from profkit.lab.measure.cuda.library import Plan
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 OUT_OF_BOUNDS = """\

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure.variants import problem, variants
-from profkit.measure.variants.problem import new_problem, templates
+from profkit.lab.measure.variants import problem, variants
+from profkit.lab.measure.variants.problem import new_problem, templates
 from tests.conftest import ROOT
 
 
@@ -60,7 +60,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
 
 def test_the_wheel_brings_what_a_cuda_variant_includes() -> None:
     text = (ROOT / "pyproject.toml").read_text()
-    assert '"kernels/common/variant.cuh" = "profkit/measure/variants/variant.cuh"' in text
+    assert '"kernels/common/variant.cuh" = "profkit/lab/measure/variants/variant.cuh"' in text
 
 
 @pytest.mark.slow

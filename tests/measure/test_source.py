@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure.variants.variants import find_variants, read_variant
+from profkit.lab.measure.variants.variants import find_variants, read_variant
 from profkit.records import header
 from profkit.records import header as source
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from profkit.measure.cuda import device
+from profkit.lab.measure.cuda import device
 
 
 class NVMLError(Exception):

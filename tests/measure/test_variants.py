@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure.cuda.library import Args
-from profkit.measure.variants import variants
+from profkit.lab.measure.cuda.library import Args
+from profkit.lab.measure.variants import variants
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure import collect
-from profkit.measure.ncu_output import NcuWords, any_case
+from profkit.lab.measure import collect
+from profkit.lab.measure.ncu_output import NcuWords, any_case
 
 PRINTED = (
     b"==PROF== Connected to process 7\nepoch 1: == loss ==\n"

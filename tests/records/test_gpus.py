@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.measure.cuda.resources import LIMITS
+from profkit.lab.measure.cuda.resources import LIMITS
 from profkit.records import gpus
 
 

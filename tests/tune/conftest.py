@@ -12,7 +12,7 @@ import pytest
 from tests.measure.conftest import Machine, driver, machine, processes  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
-    from profkit.tune.run import SearchResult
+    from profkit.lab.tune.run import SearchResult
 
 KEYS = """tune: TILE=4,1,2,8,16 WARPS=2,1,4 MODE=0,1
    where: TILE % WARPS == 0
@@ -67,8 +67,8 @@ class Bench:
         **options: Any,
     ) -> "SearchResult":
         """A search in this process: no start of Python and no pictures."""
-        from profkit.measure import targets
-        from profkit.tune import run, task
+        from profkit.lab.measure import targets
+        from profkit.lab.tune import run, task
 
         at = targets.Places(self.machine.kernels)
         target = targets.choose_target(at, ["knob"], False, ["B"], False)

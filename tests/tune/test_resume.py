@@ -67,7 +67,7 @@ def test_killed_and_resumed_it_has_as_many_distinct_trials(
     assert not [t for t in trials if t.outcome == "running"]
     if number != signal.SIGKILL:
         # Tests beside this one have workers, too.
-        assert processes("profkit.measure.server", str(knob.machine.root)) == []
+        assert processes("profkit.lab.measure.server", str(knob.machine.root)) == []
 
 
 def test_a_finished_search_is_read_without_a_gpu_worker(knob: Bench) -> None:

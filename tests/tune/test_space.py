@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
-from profkit.measure.cuda import resources
-from profkit.measure.variants import tunables, variants
-from profkit.measure.variants.tunables import MOST_THREADS
+from profkit.lab.measure.cuda import resources
+from profkit.lab.measure.variants import tunables, variants
+from profkit.lab.measure.variants.tunables import MOST_THREADS
 from profkit.records.header import Budget, Header
 
 ROOT = Path(__file__).parents[2]
@@ -170,8 +170,8 @@ def test_v3_declares_its_space() -> None:
 
 
 def test_every_variant_that_can_be_tuned_has_rules_metrics_and_defaults_that_exist() -> None:
+    from profkit.lab.tune.steer import read_directions
     from profkit.reports.metrics import CATALOGUE
-    from profkit.tune.steer import read_directions
 
     every = variants.find_variants(ROOT / "kernels")
     tunable = [v for v in every if v.space.values]

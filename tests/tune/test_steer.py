@@ -6,12 +6,12 @@ import pytest
 
 from profkit.diagnosis.rules import ALL
 from profkit.errors import ProfkitError
-from profkit.measure.variants import tunables
-from profkit.measure.variants.tunables import Config
+from profkit.lab.measure.variants import tunables
+from profkit.lab.measure.variants.tunables import Config
+from profkit.lab.tune import steer
+from profkit.lab.tune.result import FiringRule
+from profkit.lab.tune.steer import Proposal, propose_configs
 from profkit.records.header import Header
-from profkit.tune import steer
-from profkit.tune.result import FiringRule
-from profkit.tune.steer import Proposal, propose_configs
 
 KEYS = {
     "tune": "M=64,16,32 W=4,1,2 S=2,3,4",

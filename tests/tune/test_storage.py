@@ -21,7 +21,7 @@ optuna = pytest.importorskip("optuna")
 exc = pytest.importorskip("sqlalchemy.exc")
 
 if TYPE_CHECKING:
-    from profkit.tune.study import Study
+    from profkit.lab.tune.study import Study
 
 
 def fails(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> list[str]:
@@ -48,7 +48,7 @@ def wrapped(kind: str, said: str) -> Exception:
 def test_tables_that_another_process_makes_meanwhile_are_waited_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from profkit.tune import storage
+    from profkit.lab.tune import storage
 
     opened = fails(
         monkeypatch,
@@ -64,7 +64,7 @@ def test_a_storage_that_cannot_be_opened_is_refused_at_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from profkit.errors import ProfkitError
-    from profkit.tune import storage
+    from profkit.lab.tune import storage
 
     opened = fails(monkeypatch, *[wrapped("OperationalError", "unable to open database file")] * 9)
     url = f"sqlite:///{tmp_path}/a.db"
@@ -76,9 +76,9 @@ def test_a_storage_that_cannot_be_opened_is_refused_at_once(
 @pytest.fixture
 def two(tmp_path: Path) -> "tuple[Study, Study]":
     """Two searches in one storage."""
-    from profkit.measure.variants import tunables
+    from profkit.lab.measure.variants import tunables
+    from profkit.lab.tune.study import Study
     from profkit.records.header import Header
-    from profkit.tune.study import Study
 
     space = tunables.read_space(Header("T", keys={"tune": "A=1,2,3,4"}), Path("x.cu"))
     one, other = (Study(f"sqlite:///{tmp_path}/a.db", "x", space, space.every()) for _ in "ab")
@@ -88,7 +88,7 @@ def two(tmp_path: Path) -> "tuple[Study, Study]":
 def test_a_trial_that_another_search_is_asking_for_is_not_given_up(
     two: "tuple[Study, Study]",
 ) -> None:
-    from profkit.tune.storage import name_owner
+    from profkit.lab.tune.storage import name_owner
 
     one, other = two
     asked = one._study.ask(one._dists)
@@ -102,7 +102,7 @@ def test_a_trial_that_another_search_is_asking_for_is_not_given_up(
 def test_a_trial_that_nobody_ever_signed_is_taken_up(
     two: "tuple[Study, Study]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from profkit.tune import study
+    from profkit.lab.tune import study
 
     one, other = two
     lost = one._study.ask(one._dists)
@@ -151,7 +151,7 @@ def test_of_two_searches_one_takes_what_waits(two: "tuple[Study, Study]") -> Non
 
 SHARED = """
 import sys
-from profkit.tune.storage import open_storage
+from profkit.lab.tune.storage import open_storage
 import optuna
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 study = optuna.create_study(storage=open_storage(sys.argv[1]), study_name="s", load_if_exists=True,
@@ -167,7 +167,7 @@ def shared_by_three(url: str) -> None:
     words = [sys.executable, "-c", SHARED, url]
     both = [subprocess.Popen(words, cwd=ROOT) for _ in range(3)]
     assert [p.wait(timeout=120) for p in both] == [0, 0, 0]
-    from profkit.tune.storage import open_storage
+    from profkit.lab.tune.storage import open_storage
 
     made = open_storage(url)
     assert optuna.get_all_study_names(made) == ["s"]
@@ -181,7 +181,7 @@ def shared_by_three(url: str) -> None:
 def test_a_journal_on_a_shared_disk(tmp_path: Path) -> None:
     shared_by_three(f"journal://{tmp_path}/search.log")
     from profkit.errors import ProfkitError
-    from profkit.tune.storage import explain_unreachable, open_storage
+    from profkit.lab.tune.storage import explain_unreachable, open_storage
 
     url = f"journal://{tmp_path}/nowhere/search.log"
     with pytest.raises(ProfkitError, match="No such file") as raised, explain_unreachable(url):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure.variants import build, dry, problem, variants
-from profkit.tune import task as gates
+from profkit.lab.measure.variants import build, dry, problem, variants
+from profkit.lab.tune import task as gates
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = [("32", "48", "2", "3"), ("128", "32", "4", "2"), ("32", "64", "4", "2")]

@@ -20,7 +20,7 @@ from profkit.cli import options
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.measure.targets import Target
+    from profkit.lab.measure.targets import Target
     from profkit.records.record import Record
 
 GROUP = "Your own kernels"
@@ -48,7 +48,7 @@ def ablate_variants(
     build_dir: options.BuildDir = None,
     artifacts: options.RecordsDir = None,
 ) -> int:
-    from profkit.measure.targets import Places, choose_target
+    from profkit.lab.measure.targets import Places, choose_target
 
     if kernel or launch or any(name.endswith(".cu") for name in variants):
         target = _choose_source(variants, kernel, launch, build_dir)
@@ -64,8 +64,8 @@ def _choose_source(
     sources: Sequence[str], kernel: str | None, launch: Path | None, build_dir: Path | None
 ) -> Target:
     """A problem made of one source, one of its kernels and how that is launched."""
-    from profkit.ablation.foreign import CASE, make_problem, read_launch
-    from profkit.measure.targets import Places, choose_target
+    from profkit.lab.ablation.foreign import CASE, make_problem, read_launch
+    from profkit.lab.measure.targets import Places, choose_target
 
     if len(sources) != 1 or kernel is None or launch is None:
         raise ProfkitError(
@@ -80,8 +80,8 @@ def _choose_source(
 
 def ablate_chosen(target: Target, folder: Path) -> int:
     """Ablate what was chosen, keep it with the runs of a folder, and show it."""
-    from profkit.ablation.run import ablate_target, keep_ablation
     from profkit.cli.output import note, spinner
+    from profkit.lab.ablation.run import ablate_target, keep_ablation
 
     records = []
     with spinner() as progress:

@@ -19,7 +19,7 @@ from profkit.errors import ProfkitError
 from profkit.records.paths import HISTORY
 
 if TYPE_CHECKING:
-    from profkit.measure.targets import Target
+    from profkit.lab.measure.targets import Target
 
 GROUP = "Your own kernels"
 SUMMARY = "Time variants next to every reference, interleaved, with a warm and a cold L2."
@@ -43,8 +43,8 @@ def time_variants(
 ) -> int:
     from profkit.cli.output import print_blocks, print_json, spinner
     from profkit.cli.targets import choose_names, on_gpus, say_faults, say_gpus
-    from profkit.measure import pipeline, targets
-    from profkit.measure.targets import BenchDocument, timed_rows
+    from profkit.lab.measure import pipeline, targets
+    from profkit.lab.measure.targets import BenchDocument, timed_rows
     from profkit.show.views import measured
 
     names, at = choose_names(variant, every), targets.Places(kernels, build_dir)
@@ -77,7 +77,7 @@ def _time_twins(target: Target, processes: int, rounds: int, folder: str) -> Non
     from profkit.evidence.history import History
     from profkit.evidence.noise import NoiseDocument, measure_noise
     from profkit.evidence.tables import HistoryTwin
-    from profkit.measure.pipeline import run_twins
+    from profkit.lab.measure.pipeline import run_twins
     from profkit.show.views.history import noise_blocks
 
     comparisons: list[HistoryTwin] = []

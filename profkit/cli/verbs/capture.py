@@ -21,7 +21,7 @@ from profkit.errors import ProfkitError
 from profkit.files import resolve_path
 
 if TYPE_CHECKING:
-    from profkit.measure.capture import CapturedEntry
+    from profkit.lab.measure.capture import CapturedEntry
 
 GROUP = "Your own kernels"
 SUMMARY = "Turn Triton kernels of a running program into folders to work on."
@@ -56,8 +56,8 @@ def capture_kernels(
     build_dir: options.BuildDir = None,
 ) -> int:
     from profkit.cli.output import print_blocks, spinner
-    from profkit.measure import capture
-    from profkit.measure.variants import build
+    from profkit.lab.measure import capture
+    from profkit.lab.measure.variants import build
     from profkit.show.views import measured
 
     wanted = capture.CaptureOptions(

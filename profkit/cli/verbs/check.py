@@ -22,7 +22,7 @@ from profkit.cli import options
 from profkit.errors import ProfkitError
 
 if TYPE_CHECKING:
-    from profkit.measure.targets import Places
+    from profkit.lab.measure.targets import Places
 
 _ONLY = "--build-only: "  # of flags that mean nothing without it
 
@@ -56,9 +56,9 @@ def check_variants(
 ) -> int:
     from profkit.cli.output import print_blocks, refuse, spinner
     from profkit.cli.targets import choose_names, on_gpus, say_faults, say_gpus
-    from profkit.measure import pipeline, targets
-    from profkit.measure.check import CheckDocument
-    from profkit.measure.sanitize import sanitized
+    from profkit.lab.measure import pipeline, targets
+    from profkit.lab.measure.check import CheckDocument
+    from profkit.lab.measure.sanitize import sanitized
     from profkit.show.views import measured
 
     at = targets.Places(kernels, build_dir, artifacts)
@@ -87,7 +87,7 @@ def check_variants(
 def _build_only(at: Places, names: Sequence[str], archs: Sequence[str], refresh: bool) -> int:
     """Compile, and say what is over budget or does not compile; the exit status."""
     from profkit.cli.output import note, print_blocks, say_all, say_each, spinner
-    from profkit.measure import ladder
+    from profkit.lab.measure import ladder
     from profkit.show.views import measured
 
     with spinner() as progress:

@@ -17,7 +17,7 @@ SUMMARY = "Check the GPU, driver, nvcc and ncu, and say how to fix what is missi
 @options.verb(GROUP, SUMMARY, forms="json", bad="something is missing that measuring needs")
 def examine_machine() -> int:
     from profkit.cli.output import print_blocks
-    from profkit.measure.variants import toolchain as examiner
+    from profkit.lab.measure.variants import toolchain as examiner
     from profkit.show.views import measured
 
     findings = examiner.examine()

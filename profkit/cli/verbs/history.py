@@ -71,7 +71,7 @@ def show_history(
 
 def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
     from profkit.cli.output import note
-    from profkit.measure.commits import committed_runs
+    from profkit.lab.measure.commits import committed_runs
 
     runs, problems = committed_runs(artifacts)
     new = kept.unknown(runs)
@@ -84,7 +84,7 @@ def _from_artifacts(kept: History, artifacts: Path, commit: str | None) -> Itera
     from profkit.cli import sources
     from profkit.cli.output import note
     from profkit.evidence.history import add_artifacts
-    from profkit.measure.commits import commit_at_hand, commit_named
+    from profkit.lab.measure.commits import commit_at_hand, commit_named
 
     named = commit_named(artifacts, commit) if commit else commit_at_hand(dict(os.environ))
     origin = "option" if commit else "environment"

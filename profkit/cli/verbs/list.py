@@ -27,7 +27,7 @@ def list_variants(
     artifacts: options.RecordsDir = None,
 ) -> int:
     from profkit.cli.output import print_blocks, say_each
-    from profkit.measure import ladder, targets
+    from profkit.lab.measure import ladder, targets
     from profkit.show.views import measured
 
     listed, problems = ladder.listing(targets.Places(kernels, build_dir, artifacts), problem)

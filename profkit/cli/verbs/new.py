@@ -26,7 +26,7 @@ def new_folder(
     kernels: options.Kernels = None,
 ) -> int:
     from profkit.cli.output import note, print_blocks
-    from profkit.measure.variants import problem as problems
+    from profkit.lab.measure.variants import problem as problems
     from profkit.show.views import measured
 
     written = problems.new_problem(problem, language, kernels or Path("kernels"))

@@ -25,9 +25,9 @@ from profkit.errors import ProfkitError
 from profkit.files import is_there, resolve_path
 
 if TYPE_CHECKING:
-    from profkit.measure import collect
-    from profkit.measure.pipeline import Profiled
-    from profkit.measure.targets import Places, Target
+    from profkit.lab.measure import collect
+    from profkit.lab.measure.pipeline import Profiled
+    from profkit.lab.measure.targets import Places, Target
 
 Set = Annotated[
     str,
@@ -87,7 +87,7 @@ def profile_variants(
 ) -> int:
     from profkit.cli import output as out
     from profkit.cli.targets import choose_names, on_gpus, say_gpus
-    from profkit.measure import collect, pipeline, targets
+    from profkit.lab.measure import collect, pipeline, targets
 
     filters = collect.launch_filters(kernel, skip, count, nvtx)
     settings = collect.CollectOptions(set_, cache, timeout, filters if command else ())
@@ -122,7 +122,7 @@ def _profile_on(
 ) -> int:
     """Profile each case wherever a GPU is free, into the shared artifacts; the exit status."""
     from profkit.cli import output as out
-    from profkit.measure.pipeline import HostResult, profile_on_hosts
+    from profkit.lab.measure.pipeline import HostResult, profile_on_hosts
     from profkit.reports.cluster import cluster_client
 
     if gpus is not None:
@@ -181,9 +181,9 @@ def _profile_command(
     from profkit.cli import output as out
     from profkit.cli.targets import show_ncu_words
     from profkit.cli.verbs.diagnose import show_reports
-    from profkit.measure import collect
-    from profkit.measure.ncu_output import LOG
-    from profkit.measure.variants import toolchain
+    from profkit.lab.measure import collect
+    from profkit.lab.measure.ncu_output import LOG
+    from profkit.lab.measure.variants import toolchain
 
     report = output or Path(f"{Path(command[0]).stem}.ncu-rep")
     if report.suffix != ".ncu-rep":

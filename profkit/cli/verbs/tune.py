@@ -24,7 +24,7 @@ from profkit.errors import ProfkitError, install_extra, needing
 from profkit.files import write_text
 
 if TYPE_CHECKING:
-    from profkit.tune.run import SearchResult, TuneDocument
+    from profkit.lab.tune.run import SearchResult, TuneDocument
 
 Case = Annotated[
     str | None,
@@ -76,13 +76,13 @@ def tune_variant(
     artifacts: options.RecordsDir = None,
 ) -> int:
     from profkit.cli.output import print_blocks, say, say_each, spinner
-    from profkit.measure import targets
-    from profkit.measure.worker import visible_devices
+    from profkit.lab.measure import targets
+    from profkit.lab.measure.worker import visible_devices
+    from profkit.lab.tune.task import SearchOptions, choose_subject, prepare_task
     from profkit.show.views import measured as views
-    from profkit.tune.task import SearchOptions, choose_subject, prepare_task
 
     with needing("optuna", "profkit tune"):
-        from profkit.tune import run
+        from profkit.lab.tune import run
 
     at = targets.Places(kernels, build_dir, artifacts)
     target = targets.choose_target(at, [variant], False, [case] if case else (), False)
@@ -115,7 +115,7 @@ def _write_results(result: SearchResult, folder: Path) -> TuneDocument:
     from profkit.show.views import measured as views
 
     plots = import_plots()
-    from profkit.tune import run
+    from profkit.lab.tune import run
 
     folder.mkdir(parents=True, exist_ok=True)
     document, frame = result.describe(), run.make_trials_frame(result.study)

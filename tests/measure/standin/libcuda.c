@@ -2,7 +2,7 @@
 
    Work runs at once, except on a stream that is held (fake_hold) or being captured; then it waits
    for the stream to be synchronised, or for the graph to be launched. Built as libcuda.so.1, which
-   is where profkit.measure.device looks. Only what profkit calls is here.
+   is where profkit.lab.measure.device looks. Only what profkit calls is here.
 */
 #include <stdint.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure import timeline
+from profkit.lab.measure import timeline
 from profkit.reports.reader import load_reports
 from tests.conftest import ROOT
 

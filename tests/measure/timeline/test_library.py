@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.measure import timeline
+from profkit.lab.measure import timeline
 
 
 def _there() -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.measure import timeline
+from profkit.lab.measure import timeline
 from profkit.program.readers import injected
 from profkit.program.timeline import Place, Process
 from tests.measure.timeline.standin_cupti import build_over_standin, is_cupti_here

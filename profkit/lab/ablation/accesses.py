@@ -1,0 +1,168 @@
+"""A kernel's statements  ->  its accesses to memory, and which loads decide what the kernel does next.
+
+A load steers where its value reaches a branch, an address or a barrier: through registers, and through
+shared or local memory too. What it loads has to stay what it is, or the kernel would do other work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from profkit.lab.ablation import ptx
+from profkit.lab.ablation.ptx import Address, Kernel, Module, Statement
+
+_KINDS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "red": "atomic"}
+_MATRIX_ROW = 16  # bytes that a lane of ldmatrix or stmatrix says the place of
+_MEMORY = frozenset(
+    "ld ldu st atom red ldmatrix stmatrix wmma cp mbarrier prefetch tex suld sust wgmma".split()
+)
+_SPACES = frozenset("global shared local param const".split())
+_FLOW = frozenset("bra brx ret exit bar barrier call nanosleep trap".split())
+
+
+@dataclass(frozen=True)
+class Access:
+    """One place of the code that reads or writes memory."""
+
+    number: int  # among those of the module
+    kernel: str
+    statement: Statement
+    address: Address
+    kind: str  # load, store or atomic
+    space: str  # global, shared, const or generic
+    width: int  # bytes of each thread
+    steers: bool  # whether what it reads decides what the kernel does next
+    called: bool  # whether it is in a function that kernels call
+
+    @property
+    def in_global(self) -> bool:
+        return self.space in ("global", "generic")
+
+    @property
+    def unmovable(self) -> str:
+        """Why its address cannot be another; empty where it can."""
+        if self.called:
+            return "it is in a function that is called"
+        if self.statement.words[0] == "wmma":
+            return "the hardware decides where a fragment of wmma is"
+        if self.statement.opcode.startswith("cp.async.bulk"):
+            return "the copy engine moves whole tiles"
+        return ""
+
+
+def find_accesses(module: Module) -> list[Access]:
+    found: list[Access] = []
+    for kernel in module.kernels.values():
+        steering = find_steering(kernel)
+        for statement in kernel.statements:
+            for kind, space, width, address in _read_access(statement):
+                steers = _is_steering(statement, kind, steering)
+                found.append(
+                    Access(
+                        number=len(found),
+                        kernel=kernel.name,
+                        statement=statement,
+                        address=address,
+                        kind=kind,
+                        space=space,
+                        width=width,
+                        steers=steers,
+                        called=not kernel.is_entry,
+                    )
+                )
+    return found
+
+
+def _read_access(statement: Statement) -> Iterator[tuple[str, str, int, Address]]:
+    words, addresses = statement.words, statement.addresses()
+    if not addresses:
+        return
+    first = words[0]
+    if first in _KINDS:
+        space = _read_space(words)
+        if space:
+            yield _KINDS[first], space, ptx.count_bytes(statement), addresses[0]
+    elif first in ("ldmatrix", "stmatrix"):
+        kind = "load" if first == "ldmatrix" else "store"
+        yield kind, _read_space(words) or "generic", _MATRIX_ROW, addresses[0]
+    elif first == "wmma" and words[1] in ("load", "store"):
+        yield words[1], _read_space(words) or "generic", _MATRIX_ROW, addresses[0]
+    elif statement.opcode.startswith("cp.async.c") and len(addresses) == 2:
+        width = statement.operands[2]
+        if width.isdigit():
+            yield "store", "shared", int(width), addresses[0]
+            yield "load", "global", int(width), addresses[1]
+
+
+def _read_space(words: list[str]) -> str:
+    """global, shared, const or generic; empty for memory that is a thread's own."""
+    for word in words:
+        if word in ("global", "shared", "const") or word.startswith("shared::"):
+            return word.partition("::")[0]
+        if word in ("local", "param"):
+            return ""
+    return "generic"
+
+
+def _is_steering(statement: Statement, kind: str, steering: set[str]) -> bool:
+    if statement.words[0] == "cp":
+        return kind == "load" and "shared" in steering
+    if kind == "store":
+        return False
+    return not steering.isdisjoint(ptx.find_written(statement))
+
+
+def find_steering(kernel: Kernel) -> set[str]:
+    """Registers whose values decide what the kernel does; `shared` and `local` for these memories."""
+    steering: set[str] = set()
+    for statement in kernel.statements:
+        steering.update(_find_deciding(statement))
+    size = -1
+    while len(steering) > size:  # until nothing is added
+        size = len(steering)
+        for statement in reversed(kernel.statements):
+            _add_sources(statement, steering)
+    return steering
+
+
+def _find_deciding(statement: Statement) -> list[str]:
+    """Registers that decide at this very statement."""
+    words = statement.words
+    if words[0] == "ld" and "param" in words:
+        return []
+    names = ptx.find_addressing(statement)
+    if statement.guard and (words[0] in _MEMORY or words[0] in _FLOW):
+        names.append(statement.guard)
+    if words[0] in _FLOW or (words[0] == "st" and "param" in words):
+        names += ptx.find_read(statement)
+    if words[0] == "wgmma":  # descriptors say where in shared memory; values stand in braces
+        for operand in statement.operands[1:]:
+            if not operand.startswith("{"):
+                names.append(operand)
+    return [name for name in names if name.startswith("%")]
+
+
+def _add_sources(statement: Statement, steering: set[str]) -> None:
+    """Add what a statement makes a deciding value from."""
+    words = statement.words
+    for space in ("shared", "local"):
+        stored = words[0] in ("st", "stmatrix", "atom", "red") and _is_within(words, space)
+        if stored and space in steering:
+            steering.update(ptx.find_read(statement))
+    if steering.isdisjoint(ptx.find_written(statement)):
+        return
+    steering.update(ptx.find_read(statement))
+    if statement.guard:
+        steering.add(statement.guard)
+    if words[0] in ("ld", "ldmatrix", "atom", "wmma"):
+        for space in ("shared", "local"):
+            if _is_within(words, space):
+                steering.add(space)
+
+
+def _is_within(words: list[str], space: str) -> bool:
+    """Whether an access may be to shared or to local memory: a generic one may be to either."""
+    if any(word == space or word.startswith(f"{space}::") for word in words):
+        return True
+    return _SPACES.isdisjoint(word.partition("::")[0] for word in words)

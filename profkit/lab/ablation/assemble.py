@@ -1,0 +1,133 @@
+"""A variant's build  ->  its PTX; PTX  ->  machine code, each text once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+from profkit.files import (
+    is_file,
+    match_pattern,
+    read_bytes,
+    read_text,
+    temporary_folder,
+    write_bytes,
+    write_text,
+)
+from profkit.lab.measure import process
+from profkit.lab.measure.languages.cuda import LANGUAGE as CUDA
+from profkit.lab.measure.variants import toolchain
+from profkit.lab.measure.variants.build import Build
+
+PTX_LIMIT = 64 << 20  # bytes: unrolled kernels are long
+CODE_LIMIT = 256 << 20  # bytes of machine code
+_SECONDS = 120.0  # that one compilation may take
+_NOT_FOR_PTX = {"--no-compress"}
+
+
+def write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> str:
+    """The PTX that a build's machine code was made of; `more` flags make other PTX."""
+    if built.variant.language is not CUDA:
+        return _find_ptx(built)
+    kept = ptx_file(built, folder, more)
+    if not is_file(kept):
+        nvcc = toolchain.need_tool("nvcc")
+        with temporary_folder(folder) as place:
+            made = place / "kernel.ptx"
+            flags = [_make_virtual(flag) for flag in built.flags if flag not in _NOT_FOR_PTX]
+            command: list[str | Path] = [
+                nvcc,
+                *flags,
+                *more,
+                "-ptx",
+                "-o",
+                made,
+                built.variant.path,
+            ]
+            done = process.run_command(command, _SECONDS)
+            if done.status != 0:
+                raise ProfkitError(f"nvcc wrote no PTX of {built.variant.path}", done.output[-500:])
+            write_text(kept, read_text(made, PTX_LIMIT))
+    return read_text(kept, PTX_LIMIT)
+
+
+def ptx_file(built: Build, folder: Path, more: Sequence[str] = ()) -> Path:
+    """Where the PTX of a build is kept."""
+    key = hashlib.sha256(f"{built.key}{more}".encode()).hexdigest()[:16]
+    return folder / "ptx" / f"{built.variant.id}-{key}.ptx"
+
+
+def _make_virtual(flag: str) -> str:
+    """Code for a real architecture becomes PTX for it."""
+    return flag.replace("code=sm_", "code=compute_") if flag.startswith("-gencode=") else flag
+
+
+def _find_ptx(built: Build) -> str:
+    """What a language left beside its library."""
+    place = built.library.parent if built.library else None
+    found = sorted(match_pattern(place / "*.ptx")) if place else []
+    if not found:
+        raise ProfkitError(
+            f"there is no PTX of {built.variant.id}",
+            "it was built by another profkit, or its language leaves none: build it again",
+        )
+    return read_text(found[0], PTX_LIMIT)
+
+
+def read_ptxas_flags(flags: Sequence[str]) -> list[str]:
+    """What nvcc hands on to ptxas, of its own flags."""
+    kept: list[str] = []
+    words = iter(flags)
+    for word in words:
+        if word in ("-Xptxas", "--ptxas-options"):
+            kept += next(words, "").split(",")
+        elif word.startswith(("-Xptxas=", "--ptxas-options=")):
+            kept += word.partition("=")[2].split(",")
+        elif word in ("-maxrregcount", "--maxrregcount"):
+            kept.append(f"-maxrregcount={next(words, '')}")
+        elif word.startswith(("-maxrregcount=", "--maxrregcount=")):
+            kept.append(f"-maxrregcount={word.partition('=')[2]}")
+    return [word for word in kept if word and word != "-v"]
+
+
+def assemble_all(
+    texts: Iterable[str], arch: str, flags: Sequence[str], folder: Path
+) -> Mapping[str, bytes | ProfkitError]:
+    """Text -> its machine code, or what ptxas said against it; side by side."""
+    different = list(dict.fromkeys(texts))
+    with ThreadPoolExecutor(process.cores()) as pool:
+        made = pool.map(lambda text: _assemble_or_say(text, arch, flags, folder), different)
+        return dict(zip(different, made, strict=True))
+
+
+def _assemble_or_say(
+    text: str, arch: str, flags: Sequence[str], folder: Path
+) -> bytes | ProfkitError:
+    try:
+        return assemble(text, arch, flags, folder)
+    except ProfkitError as error:
+        return error
+
+
+def assemble(text: str, arch: str, flags: Sequence[str], folder: Path) -> bytes:
+    key = hashlib.sha256(repr((text, arch, tuple(flags))).encode()).hexdigest()[:24]
+    kept = folder / "cubin" / f"{key}.cubin"
+    if not is_file(kept):
+        ptxas = toolchain.find_tool("ptxas")
+        if ptxas is None:
+            raise ProfkitError(
+                "ptxas was not found", "it comes with the CUDA toolkit, in the folder of nvcc"
+            )
+        with temporary_folder(folder) as place:
+            source, made = place / "kernel.ptx", place / "kernel.cubin"
+            write_text(source, text)
+            command: list[str | Path] = [ptxas, f"-arch=sm_{arch}", *flags, source, "-o", made]
+            done = process.run_command(command, _SECONDS)
+            if done.status != 0 or not is_file(made):
+                words = " ".join(done.output.split())[-300:]
+                raise ProfkitError("ptxas refuses the rewritten PTX", words or "it took too long")
+            write_bytes(kept, read_bytes(made, CODE_LIMIT))
+    return read_bytes(kept, CODE_LIMIT)

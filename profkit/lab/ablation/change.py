@@ -1,0 +1,169 @@
+"""What an ablation is, and what it makes of a kernel's code: one text, and two tables for it.
+
+The control's table leaves everything as it was, the other takes one cause away. Both run the same
+machine code, so what the choosing itself costs is in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.ptx import Module
+from profkit.lab.ablation.survey import Survey
+from profkit.records.ablation import Refusal
+
+_SECTOR = 32  # bytes
+GLOBAL = ("global", "generic")  # where an access of global memory may say that it goes
+ROOM = 4 << 20  # bytes of memory that no kernel knows of: where atomics are spread
+
+
+@dataclass(frozen=True)
+class Code:
+    """A kernel's code, and what it did in one call."""
+
+    module: Module
+    accesses: Sequence[Access]
+    survey: Survey
+    threads: Mapping[str, int]  # of one launch of each kernel
+    grids: Mapping[str, int]  # thread blocks of one launch of each kernel
+    l2: int  # bytes of the GPU's L2
+    room: int  # address of ROOM bytes
+    local_bytes: int  # of stack and spills of each thread
+    capped: bool  # whether the compiler's flags limit registers
+    fast: str  # the PTX of the same source with fast math; empty where there is none
+    # accesses that went from end to end through one allocation: what lies between is theirs
+    anchored: frozenset[int]
+
+    def place(self, access: Access) -> str:
+        """Its source line, `name.cu:12`; empty where that is not known."""
+        file, line = access.statement.line
+        path = self.module.files.get(file, "")
+        if not path or not line:
+            return ""
+        return f"{path.rpartition('/')[2]}:{line}"
+
+    def list_executed(self, spaces: tuple[str, ...], kinds: tuple[str, ...]) -> list[Access]:
+        """Accesses of these spaces and kinds that the call made."""
+        executed = []
+        for access in self.accesses:
+            is_wanted = access.space in spaces and access.kind in kinds
+            if is_wanted and self.survey.seen[access.number].requests:
+                executed.append(access)
+        return executed
+
+    def is_scattered(self, access: Access) -> bool:
+        """Whether an access touches a quarter more sectors than its bytes fill."""
+        seen = self.survey.seen[access.number]
+        return seen.units > 1.25 * seen.threads * access.width / _SECTOR
+
+    def is_in_conflict(self, access: Access) -> bool:
+        """Whether a request takes a twentieth more passes over the banks than it has to."""
+        seen = self.survey.seen[access.number]
+        return seen.ways > 1.05 * seen.requests
+
+    def is_apart(self, access: Access) -> bool:
+        """Whether the lanes of a request read a twentieth more words than one."""
+        seen = self.survey.seen[access.number]
+        return seen.units > 1.05 * seen.requests
+
+    def is_free(self, access: Access) -> bool:
+        """Whether neither what an access reads nor what it writes decides what is done next."""
+        return not access.steers and not self.is_read_to_steer(access)
+
+    def is_read_to_steer(self, store: Access) -> bool:
+        """Whether what a store writes may be read by a load that decides what is done next."""
+        seen = self.survey.seen[store.number]
+        for load in self.accesses:
+            apart = (load.space == "shared") != (store.space == "shared")
+            if not load.steers or apart or load.space == "const":
+                continue
+            read = self.survey.seen[load.number]
+            if read.requests and read.lowest < seen.highest and seen.lowest < read.highest:
+                return True
+        return False
+
+
+@dataclass(frozen=True)
+class Change:
+    """One cause taken away from a kernel's code."""
+
+    text: str  # the rewritten PTX
+    table: bytes  # what takes the cause away
+    control: bytes  # what leaves everything as it was
+    changed: str  # in words: `64 loads re-addressed`
+    kept: str = ""  # what of that kind stays, and why
+    # source line -> the table that changes the accesses of that line only
+    lines: Mapping[str, bytes] = field(default_factory=dict)
+    # other code, which needs no table and has no control: it is held against the original
+    other_code: bool = False
+    uncapped: bool = False  # to be assembled without the original's limit of registers
+
+
+class Refused(Exception):
+    """Why one cause cannot be taken away alone."""
+
+    def __init__(self, code: str, observed: str, threshold: str, remedy: str) -> None:
+        super().__init__(observed)
+        self.code, self.observed, self.threshold, self.remedy = code, observed, threshold, remedy
+
+
+@dataclass(frozen=True)
+class Ablation:
+    id: str
+    title: str  # what is taken away: `shared bank conflicts`
+    reachable: bool  # whether a fix could get there; else its gain is only a bound
+    rules: tuple[str, ...]  # the rules whose gain it measures
+    probes: tuple[str, ...]  # the probes that plant what it takes away
+    # what it works on, in opcodes of the machine code, separated by spaces: after it there are as
+    # many of them as before, and what choosing adds is of other kinds
+    keeps: str
+    make: Callable[[Code], Change]  # or Refused
+
+    def refuse(self, why: Refused) -> Refusal:
+        return Refusal(self.id, why.code, why.observed, why.threshold, why.remedy)
+
+
+def refuse_nothing(what: str) -> Refused:
+    """The kernel has nothing of this kind: that is no fault."""
+    return Refused("nothing-to-take-away", what, "one of them at least", "none: it costs nothing")
+
+
+def choose_free(
+    found: Sequence[Access], is_free: Callable[[Access], bool], what: str, nothing: str
+) -> list[Access]:
+    """Those of the accesses found that can be changed alone; Refused where there are none."""
+    if not found:
+        raise refuse_nothing(nothing)
+    free = [access for access in found if is_free(access)]
+    if not free:
+        raise Refused(
+            "steers",
+            f"all {len(found)} {what} decide a branch or an address",
+            "one that does not",
+            "compute the addresses, or look at occupancy: it says whether the wait is hidden",
+        )
+    return free
+
+
+def fill_lines(
+    code: Code, on: Sequence[Access], fill: Callable[[set[int]], bytes]
+) -> dict[str, bytes]:
+    """Source line -> the table that changes the accesses of that line only."""
+    lines: dict[str, set[int]] = {}
+    for access in on:
+        lines.setdefault(code.place(access), set()).add(access.number)
+    return {place: fill(numbers) for place, numbers in lines.items() if place}
+
+
+def describe_left(left: int, what: str) -> str:
+    if not left:
+        return ""
+    return f"{left} {what} stay"
+
+
+def count_words(number: int, one: str, several: str = "") -> str:
+    if number == 1:
+        return f"1 {one}"
+    return f"{number} {several or one + 's'}"

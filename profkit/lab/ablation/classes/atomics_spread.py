@@ -1,0 +1,41 @@
+"""Atomics on global memory, each thread's on a word of its own."""
+
+from __future__ import annotations
+
+from profkit.lab.ablation import streams
+from profkit.lab.ablation.change import (
+    ROOM,
+    Ablation,
+    Change,
+    Code,
+    choose_free,
+    count_words,
+    describe_left,
+)
+from profkit.lab.ablation.streams import Path, Stream
+
+
+def place_on_words(code: Code) -> Change:
+    atomics = code.list_executed(("global",), ("atomic",))
+    nothing = "it has no atomics on global memory"
+    free = choose_free(atomics, code.is_free, "atomics", nothing)
+
+    def walk_room(_: Stream) -> Path:
+        """Never the same word again soon: an atomic waits for the one before on its word."""
+        return Path(code.room, ROOM, streams.choose_step(ROOM))
+
+    led = streams.find_streams(free, code.survey, least=-ROOM)
+    changed = f"{count_words(len(free), 'atomic')} on a word of each thread"
+    kept = describe_left(len(atomics) - len(free), "that decide something")
+    return streams.send_along(code, led, free, walk_room, changed, kept)
+
+
+ABLATION = Ablation(
+    id="atomics-spread",
+    title="atomics that meet",
+    reachable=True,
+    rules=("atomics-contention",),
+    probes=("atomic-bins", "atomic-same", "atomic-double"),
+    keeps="ATOMG REDG",
+    make=place_on_words,
+)

@@ -1,0 +1,49 @@
+"""Accesses of shared memory that meet on banks, each lane sent to a place of its own instead."""
+
+from __future__ import annotations
+
+from profkit.lab.ablation import rows
+from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.change import (
+    Ablation,
+    Change,
+    Code,
+    choose_free,
+    count_words,
+    describe_left,
+)
+
+
+def place_apart(code: Code) -> Change:
+    executed = code.list_executed(("shared",), ("load", "store"))
+    meeting = [access for access in executed if code.is_in_conflict(access)]
+
+    def can_move(access: Access) -> bool:
+        if access.steers or access.unmovable:
+            return False
+        return access.kind == "load" or not code.is_read_to_steer(access)
+
+    nothing = "no access of shared memory meets another on a bank"
+    free = choose_free(meeting, can_move, "accesses in conflict", nothing)
+    found = rows.find_rows(free, code.survey)
+    led = rows.list_in_rows(found)
+    loads = sum(access.kind == "load" for access in led)
+    words = []
+    if loads:
+        words.append(count_words(loads, "load"))
+    if loads < len(led):
+        words.append(count_words(len(led) - loads, "store"))
+    changed = f"same instructions; {' and '.join(words)} re-addressed"
+    kept = describe_left(len(meeting) - len(led), "in conflict")
+    return rows.send_to_rows(code, found, changed, kept)
+
+
+ABLATION = Ablation(
+    id="conflict-free",
+    title="shared bank conflicts",
+    reachable=True,
+    rules=("shared-bank-conflicts",),
+    probes=("conflict2", "conflict8", "conflict32", "transpose-conflict", "conflict-hidden"),
+    keeps="LDS STS LDSM STSM LDGSTS",
+    make=place_apart,
+)

@@ -1,0 +1,32 @@
+"""Constants that lanes read at different places, read at one place instead."""
+
+from __future__ import annotations
+
+from profkit.lab.ablation import rows
+from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.change import Ablation, Change, Code, choose_free, count_words
+
+
+def join_constants(code: Code) -> Change:
+    executed = code.list_executed(("const",), ("load",))
+    apart = [access for access in executed if code.is_apart(access)]
+
+    def can_move(access: Access) -> bool:
+        return not access.steers and not access.unmovable
+
+    nothing = "lanes read no constants at different places"
+    free = choose_free(apart, can_move, "loads of constants", nothing)
+    found = rows.find_rows(free, code.survey, one_place=True)
+    changed = f"{count_words(len(rows.list_in_rows(found)), 'load')} of constants at one place"
+    return rows.send_to_rows(code, found, changed, one_place=True)
+
+
+ABLATION = Ablation(
+    id="constants-uniform",
+    title="constants read apart",
+    reachable=True,
+    rules=("constant-divergence",),
+    probes=("constant",),
+    keeps="",  # choosing reads constants too
+    make=join_constants,
+)

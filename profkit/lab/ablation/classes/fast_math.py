@@ -1,0 +1,33 @@
+"""The same source compiled with fast math, where it has divisions and functions that are accurate.
+
+Results differ in their last digits; whether they may is not for a profiler to say.
+"""
+
+from __future__ import annotations
+
+from profkit.lab.ablation.change import Ablation, Change, Code, refuse_nothing
+
+
+def use_fast_math(code: Code) -> Change:
+    if not code.fast or code.fast == code.module.text:
+        raise refuse_nothing(
+            "it has no accurate function or division, or no source to compile anew"
+        )
+    return Change(
+        text=code.fast,
+        table=b"",
+        control=b"",
+        changed="compiled with --use_fast_math; results differ in their last digits",
+        other_code=True,
+    )
+
+
+ABLATION = Ablation(
+    id="fast-math",
+    title="accurate functions",
+    reachable=True,
+    rules=("issue-slots", "fp32-pipe"),
+    probes=(),  # none has accurate functions
+    keeps="",
+    make=use_fast_math,
+)

@@ -1,0 +1,24 @@
+"""Memory fences that are issued and wait for nothing."""
+
+from __future__ import annotations
+
+from profkit.lab.ablation.change import Ablation, Change, Code, count_words, refuse_nothing
+from profkit.lab.ablation.removal import find_statements, leave_out
+
+
+def skip_fences(code: Code) -> Change:
+    found = find_statements(code, "membar.", "fence.sc.", "fence.acq_rel.")
+    if not found:
+        raise refuse_nothing("it has no memory fence")
+    return leave_out(code, found, f"{count_words(len(found), 'fence')} gone")
+
+
+ABLATION = Ablation(
+    id="no-fences",
+    title="memory fences",
+    reachable=False,
+    rules=("membar",),
+    probes=("membar",),
+    keeps="MEMBAR",
+    make=skip_fences,
+)

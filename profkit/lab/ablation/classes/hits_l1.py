@@ -1,0 +1,54 @@
+"""Loads that find what they want in the L1: no wait for anything behind it."""
+
+from __future__ import annotations
+
+from profkit.lab.ablation import streams
+from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.change import (
+    GLOBAL,
+    Ablation,
+    Change,
+    Code,
+    choose_free,
+    count_words,
+    refuse_nothing,
+)
+from profkit.lab.ablation.streams import ROW
+
+_WINDOW = 16 << 10  # bytes for all streams: fits the L1 that the largest shared memory leaves
+_LARGEST = 4 << 10  # bytes for one
+_BYPASS = {"volatile", "relaxed", "acquire"}
+
+
+def find_in_l1(code: Code) -> Change:
+    loads = code.list_executed(GLOBAL, ("load",))
+
+    def is_free_load(access: Access) -> bool:
+        return not access.steers
+
+    choose_free(loads, is_free_load, "loads", "it loads nothing from global memory")
+    streamed = streams.list_streamed(code)
+    led = streams.list_in_streams(streamed)
+    on = [access for access in loads if access.number in led]
+    if not on:
+        raise refuse_nothing("its loads touch a few bytes only, and hit already")
+    size = max(ROW, min(_LARGEST, _WINDOW // len(streamed)) // ROW * ROW)
+    kept = [streams.describe_kept(code)]
+    bypassing = sum(not _BYPASS.isdisjoint(access.statement.words) for access in on)
+    if bypassing:
+        kept.append(f"{bypassing} pass by the L1, for others to see: they hit the L2")
+    words = ", ".join(filter(None, kept))
+    changed = f"{count_words(len(on), 'load')} sent to {size} bytes a stream"
+    walk = streams.walk_window(size, cached=True)
+    return streams.send_along(code, streamed, on, walk, changed, words)
+
+
+ABLATION = Ablation(
+    id="hits-l1",
+    title="waiting for global loads",
+    reachable=False,
+    rules=("long-scoreboard", "l2-bandwidth", "low-l2-hit"),
+    probes=("stream-one", "occupancy-half", "l2-read", "dram-read"),
+    keeps="LDG LDGSTS",
+    make=find_in_l1,
+)

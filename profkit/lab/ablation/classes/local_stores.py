@@ -1,0 +1,33 @@
+"""Stores to a thread's own memory that are issued and write nothing."""
+
+from __future__ import annotations
+
+from profkit.lab.ablation.accesses import find_steering
+from profkit.lab.ablation.change import Ablation, Change, Code, Refused, count_words, refuse_nothing
+from profkit.lab.ablation.removal import find_statements, leave_out
+
+
+def skip_local_stores(code: Code) -> Change:
+    found = find_statements(code, "st.local.")
+    if not found:
+        raise refuse_nothing("its code has no array in local memory")
+    for kernel in code.module.kernels.values():
+        if "local" in find_steering(kernel):
+            raise Refused(
+                "steers",
+                "a value in local memory decides a branch or an address",
+                "none that does",
+                "index the array by constants: then it is in registers",
+            )
+    return leave_out(code, found, f"{count_words(len(found), 'store')} gone")
+
+
+ABLATION = Ablation(
+    id="no-local-stores",
+    title="stores to local memory",
+    reachable=False,
+    rules=("local-memory",),
+    probes=("local-array",),
+    keeps="STL",
+    make=skip_local_stores,
+)

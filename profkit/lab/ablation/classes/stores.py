@@ -1,0 +1,34 @@
+"""Stores to global memory that are issued and write nothing."""
+
+from __future__ import annotations
+
+from profkit.lab.ablation.change import (
+    GLOBAL,
+    Ablation,
+    Change,
+    Code,
+    choose_free,
+    count_words,
+    describe_left,
+)
+from profkit.lab.ablation.removal import leave_out
+
+
+def skip_stores(code: Code) -> Change:
+    stores = code.list_executed(GLOBAL, ("store",))
+    nothing = "it stores nothing to global memory"
+    free = choose_free(stores, code.is_free, "stores are read again and", nothing)
+    kept = describe_left(len(stores) - len(free), "that are read again to decide something")
+    statements = [access.statement for access in free]
+    return leave_out(code, statements, f"{count_words(len(free), 'store')} gone", kept)
+
+
+ABLATION = Ablation(
+    id="no-stores",
+    title="stores",
+    reachable=False,
+    rules=("store-drain", "dram-bandwidth"),
+    probes=("dram-write", "drain", "transpose-naive"),
+    keeps="STG",
+    make=skip_stores,
+)

@@ -1,0 +1,50 @@
+"""Times of a change and of its control  ->  what taking the cause away brings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isnan
+from statistics import median
+
+from profkit.evidence.stats import compare_samples
+from profkit.lab.ablation.change import Ablation, Change, Refused
+from profkit.lab.measure.bench import Times
+from profkit.records.ablation import MeasuredAblation
+
+# Base and original run the same instructions: what they differ by more is not the kernel's.
+REBUILT = 0.02
+# What choosing costs is in control and ablation alike, but it hides what it overlaps with.
+COSTLY = 1.5
+
+
+def compare_change(
+    ablation: Ablation, change: Change, times: Mapping[str, Times], executed: float | None
+) -> MeasuredAblation:
+    """The gain of one change that was timed; or Refused."""
+    control = "base" if change.other_code else f"control:{ablation.id}"
+    before, after = times[control].warm, times[f"gone:{ablation.id}"].warm
+    original = median(times["original"].warm)
+    rebuilt, cost = median(times["base"].warm) / original, median(before) / original
+    if abs(rebuilt - 1) > REBUILT:
+        seen = f"the same code assembled here takes {rebuilt:.3f} times as long"
+        remedy = "build it with the toolkit that is here"
+        raise Refused("rebuilt-differs", seen, f"within {REBUILT:.0%}", remedy)
+    if cost > COSTLY:
+        seen = f"the instructions that choose alone take {cost:.2f} times as long"
+        remedy = "look at the counters: what choosing costs hides what would be taken away"
+        raise Refused("costly", seen, f"{COSTLY} times", remedy)
+    gain = compare_samples(before, after, taken="interleaved").speedup
+    return MeasuredAblation(
+        ablation=ablation.id,
+        title=ablation.title,
+        reachable=ablation.reachable,
+        rules=ablation.rules,
+        time=original / gain.median,
+        gain=gain.median,
+        low=None if isnan(gain.low) else gain.low,
+        high=None if isnan(gain.high) else gain.high,
+        control=cost,
+        executed=executed,
+        changed=change.changed,
+        kept=change.kept,
+    )

@@ -1,0 +1,118 @@
+"""One call and its code, on the GPU that this process holds: loaded, run once, counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from profkit.lab.ablation import assemble, launches, survey, timeline
+from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.launches import Call, Loaded, Play
+from profkit.lab.ablation.ptx import Changes, Module, read_module
+from profkit.lab.ablation.readdress import TABLE
+from profkit.lab.measure import bench
+from profkit.lab.measure.cuda import device, library
+
+WATCH = 20.0  # times the original's time that a rewritten kernel may take
+_LEAST_WATCH = 2.0  # seconds: the first launch of a module loads it
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How a call is measured."""
+
+    gpu: device.Gpu
+    tools: library.Support
+    folder: Path  # where machine code is kept
+    arch: str
+    flags: tuple[str, ...]  # of ptxas
+    rounds: tuple[int, int] = bench.ROUNDS
+    fast: str = ""  # the PTX of the same source with fast math, where there is one
+    refused: Mapping[str, str] = field(default_factory=dict)  # what lost a process, and how
+
+
+class Lab:
+    """One call and its code, on the GPU that this process holds."""
+
+    def __init__(
+        self, call: Callable[[int], None], reset: Callable[[], None], on: Conditions
+    ) -> None:
+        self.on, self.reset = on, reset
+        self.call: Call = launches.read_call(call)
+        self.stream = device.new_stream()
+        began = time.perf_counter()
+        Play(self.call).enqueue(self.stream)
+        device.synchronize(self.stream)
+        self.seconds = time.perf_counter() - began  # of one call, roughly
+
+    def assemble(self, text: str, flags: Sequence[str] | None = None) -> bytes:
+        """Machine code; `flags` in the place of the kernel's own."""
+        if flags is None:
+            flags = self.on.flags
+        return assemble.assemble(text, self.on.arch, flags, self.on.folder)
+
+    def load(
+        self, module: Module, code: bytes, table: bytes = b"", table_name: str = TABLE
+    ) -> Loaded:
+        """Machine code of the module's kernels, with its own table and the original's arrays."""
+        names = [name for name in module.kernels if name in self.call.names]
+        loaded = launches.load_code(code, names)
+        for start in self.call.starts:
+            if start.name in loaded.functions:
+                launches.take_attributes(start, loaded)
+                launches.copy_globals(start, loaded, module.variables)
+        if table:
+            launches.write_global(loaded.module, table_name, table)
+        return loaded
+
+    def run(self, play: Play) -> None:
+        """Make a call once, on what the arrays held at first; ProfkitError if it does not end."""
+        self.reset()
+        device.synchronize()
+        launches.run_once(play.enqueue, self.stream, max(_LEAST_WATCH, WATCH * self.seconds))
+        device.synchronize()
+
+    def read_launched(self, text: str) -> Module:
+        """PTX, of whose kernels only those are looked at that the call launches, if there are any."""
+        module = read_module(text)
+        return module.keep_kernels(self.call.names) or module
+
+    def limit_registers(self, text: str) -> Module:
+        """Rewritten PTX, held to as many registers as let the original's blocks fit."""
+        module = read_module(text)
+        changes = Changes(module)
+        for start in self.call.starts:
+            if start.name in module.kernels:
+                blocks = max(1, start.count_blocks())
+                changes.limit_blocks(module.kernels[start.name], start.threads, blocks)
+        return self.read_launched(changes.write())
+
+    def count(
+        self, module: Module, accesses: Sequence[Access], code: bytes, table: bytes
+    ) -> list[int]:
+        """The counters of a counting copy after one call."""
+        loaded = self.load(module, code, table)
+        first = survey.make_counters(module, accesses)
+        launches.write_global(loaded.module, survey.COUNTS, launches.pack_words(first))
+        self.run(Play(self.call, loaded.functions))
+        words = launches.read_words(loaded.module, survey.COUNTS, len(first))
+        launches.drop_code(loaded)
+        return words
+
+    def draw_timeline(self, module: Module, code: bytes) -> timeline.Timeline | None:
+        """When the blocks ran; None where more than one kernel or too many blocks did."""
+        starts = self.call.starts
+        if len(starts) != 1 or starts[0].blocks > timeline.MOST_BLOCKS:
+            return None
+        size = 8 * timeline.FIELDS * starts[0].blocks
+        place = device.allocate(size)
+        loaded = self.load(module, code, launches.pack_words([place]), timeline.PLACE)
+        for _ in range(2):  # the first run loads the module
+            device.fill(place, 0, size)
+            self.run(Play(self.call, loaded.functions))
+        words = launches.read_memory(place, size // 8)
+        launches.drop_code(loaded)
+        device.free(place)
+        return timeline.read_timeline(words, self.on.gpu.sms)

@@ -1,0 +1,357 @@
+"""One call, captured  ->  its kernel launches, to be made again with other code or another shape.
+
+What a call enqueues is read out of a CUDA graph that is never run: every launch with its parameters,
+which the graph keeps. A kernel of the same name out of another module takes the same parameters.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from profkit.errors import ProfkitError
+from profkit.lab.measure.cuda import device, library
+
+_MEMSET_NODE = 2  # of CUgraphNodeType
+_CLUSTER, _COOPERATIVE = 4, 2  # of CUlaunchAttributeID
+# Of CUfunction_attribute.
+STATIC_SHARED, LOCAL, REGISTERS, _MOST_SHARED, _CARVEOUT, _OTHER_CLUSTERS = 1, 3, 4, 8, 9, 14
+_POLL = 0.0005  # seconds between two looks at a launch that may hang
+
+
+class _MemsetNode(ctypes.Structure):
+    _fields_ = (
+        ("to", c_ulonglong),
+        ("pitch", c_size_t),
+        ("value", c_uint),
+        ("element", c_uint),
+        ("width", c_size_t),
+        ("height", c_size_t),
+    )
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = (("id", c_uint), ("pad", c_uint), ("value", c_uint * 16))
+
+
+class _Config(ctypes.Structure):
+    _fields_ = (
+        ("grid", c_uint * 3),
+        ("block", c_uint * 3),
+        ("smem", c_uint),
+        ("stream", c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", c_uint),
+    )
+
+
+@dataclass(frozen=True)
+class Start:
+    """One kernel launch of a call."""
+
+    name: str  # as the machine code has it
+    function: int  # CUfunction
+    kernel: int  # CUkernel; 0 where it belongs to no library
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    smem: int  # dynamic shared memory, bytes
+    parameters: int  # address of an array of addresses
+    extra: int
+    cluster: tuple[int, int, int]
+    cooperative: bool
+
+    @property
+    def threads(self) -> int:
+        return prod(self.block)
+
+    @property
+    def blocks(self) -> int:
+        return prod(self.grid)
+
+    def count_blocks(self, function: int = 0, smem: int | None = None) -> int:
+        """How many of its blocks fit on an SM, with other code or other shared memory too."""
+        used = self.smem if smem is None else smem
+        return library.count_blocks(function or self.function, self.threads, used)
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Memory that a call sets to one value."""
+
+    to: int
+    value: int
+    element: int  # bytes
+    count: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """What one call enqueues, in order. The graph is kept: it owns the parameters."""
+
+    graph: int
+    steps: tuple[Start | Fill, ...]
+
+    @property
+    def starts(self) -> list[Start]:
+        return [step for step in self.steps if isinstance(step, Start)]
+
+    @property
+    def names(self) -> set[str]:
+        return {start.name for start in self.starts}
+
+
+def read_call(call: Callable[[int], None]) -> Call:
+    """Capture one call; ProfkitError where it does what cannot be made again."""
+    stream = device.new_stream()
+    for _ in range(2):  # the first call may load modules, which a capture forbids
+        call(stream)
+    device.synchronize()
+    graph = library.capture(stream, lambda: call(stream))
+    steps = [_read_node(node, kind) for node, kind in library.list_nodes(graph)]
+    return Call(graph, tuple(steps))
+
+
+def _read_node(node: int, kind: int) -> Start | Fill:
+    if kind == library.KERNEL_NODE:
+        return _read_start(node)
+    if kind == _MEMSET_NODE:
+        params = _MemsetNode()
+        device.call("cuGraphMemsetNodeGetParams", c_void_p(node), byref(params))
+        if params.height <= 1:
+            return Fill(params.to, params.value, params.element, params.width)
+    raise ProfkitError(
+        "a call that copies memory or calls the host cannot be made again piece by piece",
+        "ablate a variant that only launches kernels",
+    )
+
+
+def _read_start(node: int) -> Start:
+    params = library.read_kernel_node(node)
+    grid, block = params.sizes
+    cluster = _read_attribute(node, _CLUSTER)
+    return Start(
+        name=library.read_name(params.func),
+        function=params.func,
+        kernel=params.kernel or 0,
+        grid=grid,
+        block=block,
+        smem=params.smem,
+        parameters=params.params or 0,
+        extra=params.extra or 0,
+        cluster=(cluster[0], cluster[1], cluster[2]),
+        cooperative=bool(_read_attribute(node, _COOPERATIVE)[0]),
+    )
+
+
+def _read_attribute(node: int, number: int) -> Sequence[int]:
+    value = (c_uint * 16)()
+    try:
+        device.call("cuGraphKernelNodeGetAttribute", c_void_p(node), c_int(number), byref(value))
+    except device.CudaError:  # older drivers do not know every one
+        return [0] * 16
+    return list(value)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Machine code on the GPU, with its own table."""
+
+    module: int
+    functions: Mapping[str, int]  # name of a kernel -> CUfunction
+
+
+def load_code(code: bytes, names: Sequence[str]) -> Loaded:
+    module = c_void_p()
+    image = ctypes.create_string_buffer(code, len(code))
+    device.call("cuModuleLoadData", byref(module), image)
+    functions = {}
+    for name in names:
+        function = c_void_p()
+        device.call("cuModuleGetFunction", byref(function), module, c_char_p(name.encode()))
+        functions[name] = function.value or 0
+    return Loaded(module.value or 0, functions)
+
+
+def drop_code(loaded: Loaded) -> None:
+    device.call("cuModuleUnload", c_void_p(loaded.module))
+
+
+def find_global(module: int, name: str) -> tuple[int, int] | None:
+    """(address, bytes) of an array of a module; None if it has none of that name."""
+    place, size = c_ulonglong(), c_size_t()
+    try:
+        device.call(
+            "cuModuleGetGlobal_v2",
+            *(byref(place), byref(size), c_void_p(module), c_char_p(name.encode())),
+        )
+    except device.CudaError:
+        return None
+    return place.value, size.value
+
+
+def write_global(module: int, name: str, content: bytes) -> None:
+    found = find_global(module, name)
+    if found is None or found[1] < len(content):
+        raise ProfkitError(f"the rewritten module has no room for {name}")
+    source = ctypes.create_string_buffer(content, len(content))
+    device.upload(found[0], ctypes.addressof(source), len(content))
+
+
+def read_words(module: int, name: str, count: int) -> list[int]:
+    found = find_global(module, name)
+    if found is None:
+        raise ProfkitError(f"the rewritten module has no {name}")
+    return read_memory(found[0], count)
+
+
+def copy_globals(start: Start, loaded: Loaded, names: Sequence[str]) -> None:
+    """Give the arrays of a module what those of the same names hold in the original."""
+    for name in names:
+        here = find_global(loaded.module, name)
+        there = _find_original(start, name)
+        if here and there and here[1] == there[1]:
+            device.copy(here[0], there[0], here[1])
+    device.synchronize()
+
+
+def _find_original(start: Start, name: str) -> tuple[int, int] | None:
+    owner = c_void_p()
+    place, size = c_ulonglong(), c_size_t()
+    word = c_char_p(name.encode())
+    try:
+        if start.kernel:
+            device.call("cuKernelGetLibrary", byref(owner), c_void_p(start.kernel))
+            device.call("cuLibraryGetGlobal", byref(place), byref(size), owner, word)
+        else:
+            device.call("cuFuncGetModule", byref(owner), c_void_p(start.function))
+            device.call("cuModuleGetGlobal_v2", byref(place), byref(size), owner, word)
+    except device.CudaError:
+        return None
+    return place.value, size.value
+
+
+def take_attributes(start: Start, loaded: Loaded) -> None:
+    """Let a kernel have the shared memory that the original was allowed."""
+    function = loaded.functions[start.name]
+    _set_attribute(function, _MOST_SHARED, start.smem)
+    _set_attribute(function, _CARVEOUT, library.read_attribute(start.function, _CARVEOUT))
+    if prod(start.cluster) > 1:
+        _set_attribute(function, _OTHER_CLUSTERS, 1)
+
+
+def allow_shared(function: int, size: int) -> None:
+    _set_attribute(function, _MOST_SHARED, size)
+
+
+def _set_attribute(function: int, number: int, value: int) -> None:
+    device.call("cuFuncSetAttribute", c_void_p(function), c_int(number), c_int(value))
+
+
+def find_allocation(address: int) -> tuple[int, int] | None:
+    """(first address, bytes) of what an address was allocated with; None if it was not."""
+    base, size = c_ulonglong(), c_size_t()
+    try:
+        device.call("cuMemGetAddressRange_v2", byref(base), byref(size), c_ulonglong(address))
+    except device.CudaError:
+        return None
+    return base.value, size.value
+
+
+@dataclass(frozen=True)
+class Play:
+    """How a call is made again: with which code, and in which shape."""
+
+    call: Call
+    # name of a kernel -> the function that is started in its place
+    functions: Mapping[str, int] = field(default_factory=dict)
+    smem: Mapping[str, int] = field(default_factory=dict)  # dynamic shared memory, where another
+    halved: bool = False  # half the blocks
+
+    def enqueue(self, stream: int) -> None:
+        for step in self.call.steps:
+            if isinstance(step, Fill):
+                _fill_memory(step, stream)
+            else:
+                start = step
+                if self.halved:
+                    start = replace(start, grid=take_half(start.grid))
+                function = self.functions.get(start.name, start.function)
+                _start_kernel(start, function, self.smem.get(start.name, start.smem), stream)
+
+
+def take_half(grid: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Half of the blocks, along the longest axis; one block stays one."""
+    longest = max(range(3), key=lambda axis: grid[axis])
+    sizes = list(grid)
+    sizes[longest] = max(1, sizes[longest] // 2)
+    return sizes[0], sizes[1], sizes[2]
+
+
+def _fill_memory(fill: Fill, stream: int) -> None:
+    bits = 8 * fill.element
+    name = f"cuMemsetD{bits}Async"
+    number = {8: ctypes.c_ubyte, 16: ctypes.c_ushort, 32: c_uint}[bits](fill.value)
+    device.call(name, c_ulonglong(fill.to), number, c_size_t(fill.count), c_void_p(stream))
+
+
+def _start_kernel(start: Start, function: int, smem: int, stream: int) -> None:
+    attributes = (_Attribute * 2)()
+    count = 0
+    if prod(start.cluster) > 1:
+        attributes[count].id = _CLUSTER
+        attributes[count].value[0:3] = start.cluster
+        count += 1
+    if start.cooperative:
+        attributes[count].id = _COOPERATIVE
+        attributes[count].value[0] = 1
+        count += 1
+    config = _Config(smem=smem, stream=stream, attributes=attributes, count=count)
+    config.grid[:] = start.grid
+    config.block[:] = start.block
+    pointers = c_void_p(start.parameters), c_void_p(start.extra)
+    device.call("cuLaunchKernelEx", byref(config), c_void_p(function), *pointers)
+
+
+class Hung(ProfkitError):
+    """A launch that did not end in time; the process is of no more use."""
+
+
+def run_once(enqueue: Callable[[int], None], stream: int, seconds: float) -> None:
+    """Make a call and wait for it, but no longer than `seconds`."""
+    event = device.new_event()
+    enqueue(stream)
+    device.record_event(event, stream)
+    until = time.monotonic() + seconds
+    while not _has_happened(event):
+        if time.monotonic() > until:
+            raise Hung(f"it had not ended after {seconds:.1f} s")
+        time.sleep(_POLL)
+
+
+_NOT_READY = 600
+
+
+def _has_happened(event: int) -> bool:
+    try:
+        device.call("cuEventQuery", c_void_p(event))
+    except device.CudaError as error:
+        if error.code != _NOT_READY:
+            raise
+        return False
+    return True
+
+
+def pack_words(words: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(words)}Q", *words)
+
+
+def read_memory(address: int, count: int) -> list[int]:
+    """Words of 8 bytes from the GPU."""
+    words = (c_ulonglong * count)()
+    device.download(ctypes.addressof(words), address, 8 * count)
+    return list(words)

@@ -1,0 +1,182 @@
+"""One call on a GPU and its PTX  ->  what each cause costs, with the verdict.
+
+The process that runs this may be lost to a kernel that hangs or loses the context: whatever is begun is
+said before, so that whoever started it can go on without it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import isnan
+from statistics import median
+
+import msgspec
+
+from profkit.evidence.stats import median_interval
+from profkit.lab.ablation import preparation, reading
+from profkit.lab.ablation.change import Change, Refused
+from profkit.lab.ablation.comparison import compare_change
+from profkit.lab.ablation.judge import judge_record
+from profkit.lab.ablation.lab import Conditions, Lab
+from profkit.lab.ablation.launches import Play
+from profkit.lab.ablation.preparation import Prepared, Say
+from profkit.lab.ablation.ptx import read_module
+from profkit.lab.measure import bench
+from profkit.lab.measure.bench import Subject, Times
+from profkit.records.ablation import (
+    AblationRecord,
+    AblationVerdict,
+    LineGain,
+    MeasuredAblation,
+    Refusal,
+    Shape,
+)
+
+WORTH = 1.05  # gains from here on are looked at line by line
+_MOST_LINES = 8
+_COLD_ROUNDS = 10, 10
+Calls = Mapping[str, Callable[[int], None]]
+
+
+def measure_call(
+    call: Callable[[int], None],
+    reset: Callable[[], None],
+    text: str | None,
+    on: Conditions,
+    say: Say,
+    beside: Calls | None = None,
+) -> tuple[AblationRecord, Times]:
+    """Ablate one call, whose own times are returned too; `beside`: calls timed in turns with it.
+
+    Without PTX only its launch is varied.
+    """
+    began = time.monotonic()
+    lab, prepared, others = Lab(call, reset, on), Prepared(), beside or {}
+    module = code = spans = None
+    if text:
+        module = read_module(text).keep_kernels(lab.call.names)
+    if module:
+        say("survey")
+        code, spans = preparation.run_survey(lab, module)
+        prepared = preparation.prepare_changes(lab, code, say)
+    calls: dict[str, Callable[[int], None]] = {"original": Play(lab.call).enqueue}
+    for name, play in {**preparation.make_launches(lab), **prepared.plays}.items():
+        calls[name] = play.enqueue
+    calls.update(others)
+    say("timing")
+    lab.reset()
+    times = _time_calls(calls, on, on.rounds)
+    measured, refused = _compare_all(prepared, times)
+    measured = _add_lines(lab, prepared, measured, say)
+    original = {"original": calls["original"]}
+    cold = _time_calls(original, on, _COLD_ROUNDS, cold=True)["original"]
+    lab.reset()
+    base = times["original"]
+    shape = reading.describe_shape(lab, times, cold, spans)
+    record = _describe_base(base, on)
+    if code:
+        record = msgspec.structs.replace(
+            record,
+            rebuilt=median(times["base"].warm) / record.base,
+            busy=reading.read_busy(code, base, lab),
+            seen=reading.sum_survey(code) | reading.read_chains(code, base, lab, shape),
+        )
+    record = msgspec.structs.replace(
+        record,
+        kernels=tuple(dict.fromkeys(start.name for start in lab.call.starts)),
+        measured=tuple(sorted(measured, key=lambda row: (not row.reachable, -row.gain))),
+        refused=tuple(refused),
+        shape=shape,
+        seconds=time.monotonic() - began,
+        others={name: median(times[name].warm) for name in others},
+    )
+    judged = judge_record(record, on.gpu.sms, on.gpu.dram_bandwidth)
+    return judged, replace(base, cold=cold.cold)
+
+
+def _describe_base(base: Times, on: Conditions) -> AblationRecord:
+    """A record of the original's time, of which nothing else is known yet."""
+    interval = median_interval(list(base.warm))
+    low: float | None = interval.low
+    high: float | None = interval.high
+    if isnan(interval.low):  # too few samples
+        low = high = None
+    return AblationRecord(
+        kernels=(),
+        base=median(base.warm),
+        low=low,
+        high=high,
+        rebuilt=None,
+        measured=(),
+        refused=(),
+        shape=Shape(),
+        busy={},
+        seen={},
+        verdict=AblationVerdict("unknown", "", "", ""),
+        sm_clock=base.after.sm_clock,
+        power=base.after.power,
+        gpu=on.gpu.name,
+    )
+
+
+def _time_calls(
+    calls: Calls, on: Conditions, rounds: tuple[int, int], cold: bool = False
+) -> dict[str, Times]:
+    """The times of calls that take turns."""
+    subjects = [_make_subject(name, call) for name, call in calls.items()]
+    taken = bench.bench_subjects(subjects, "", on.gpu, on.tools, cold=cold, rounds=rounds)
+    return {times.name: times for times in taken}
+
+
+def _make_subject(name: str, call: Callable[[int], None]) -> Subject:
+    def time_plainly(n: int, stream: int) -> tuple[float, float]:
+        return bench.eager_time(lambda: bench.host_time(lambda: call(stream), n), n, stream)
+
+    return Subject(name, call, bench.native_capture, time_plainly)
+
+
+def _compare_all(
+    prepared: Prepared, times: Mapping[str, Times]
+) -> tuple[list[MeasuredAblation], list[Refusal]]:
+    measured, refused = [], list(prepared.refused)
+    for ablation, change in prepared.changes.items():
+        if f"gone:{ablation.id}" not in times:
+            continue
+        try:
+            row = compare_change(ablation, change, times, prepared.executed.get(ablation.id))
+            measured.append(row)
+        except Refused as why:
+            refused.append(ablation.refuse(why))
+    return measured, refused
+
+
+def _add_lines(
+    lab: Lab, prepared: Prepared, measured: Sequence[MeasuredAblation], say: Say
+) -> list[MeasuredAblation]:
+    """What each source line has of the gains that are reachable."""
+    by_id = {ablation.id: change for ablation, change in prepared.changes.items()}
+    with_lines = []
+    for row in measured:
+        change, lines = by_id[row.ablation], row.lines
+        if row.gain >= WORTH and row.reachable and len(change.lines) > 1:
+            say("lines")
+            lines = tuple(_time_lines(lab, change))
+        with_lines.append(msgspec.structs.replace(row, lines=lines))
+    return with_lines
+
+
+def _time_lines(lab: Lab, change: Change) -> list[LineGain]:
+    """The gain of each line alone, the largest first."""
+    module = lab.limit_registers(change.text)
+    machine = lab.assemble(module.text)
+    lines = list(change.lines.items())[:_MOST_LINES]
+    calls = {}
+    for place, table in [("", change.control), *lines]:
+        play = Play(lab.call, lab.load(module, machine, table).functions)
+        calls[place] = play.enqueue
+    times = _time_calls(calls, lab.on, lab.on.rounds)
+    control = median(times[""].warm)
+    gains = [LineGain(place, control / median(times[place].warm)) for place, _ in lines]
+    return sorted(gains, key=lambda row: -row.gain)

@@ -1,0 +1,264 @@
+"""A call and its code  ->  everything that is timed of it: the base, each change and its control."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from profkit.errors import ProfkitError
+from profkit.lab.ablation import assemble, launches, survey, timeline
+from profkit.lab.ablation.accesses import Access, find_accesses
+from profkit.lab.ablation.change import ROOM, Ablation, Change, Code, Refused
+from profkit.lab.ablation.classes import list_ablations
+from profkit.lab.ablation.lab import Lab
+from profkit.lab.ablation.launches import Loaded, Play, Start
+from profkit.lab.ablation.ptx import Module
+from profkit.lab.measure.cuda import device, library
+from profkit.records.ablation import Refusal
+
+# By this share an opcode may be executed more or less often than beside the control.
+EXECUTED = 0.05
+_STEP = 1024  # bytes of shared memory between two tries
+_REGISTERS = 1 << 16  # of an SM
+Say = Callable[[str], None]
+
+
+@dataclass
+class Prepared:
+    """What is timed, and what is known of it before."""
+
+    plays: dict[str, Play] = field(default_factory=dict)
+    changes: dict[Ablation, Change] = field(default_factory=dict)
+    executed: dict[str, float] = field(default_factory=dict)
+    refused: list[Refusal] = field(default_factory=list)
+
+
+def run_survey(lab: Lab, module: Module) -> tuple[Code, timeline.Timeline | None]:
+    """Run the counting copy and that with the times of blocks, once each."""
+    on, starts, found = lab.on, lab.call.starts, find_accesses(module)
+    flags = _cap_registers(lab)
+    counting, spans = survey.write_counting(module, found), timeline.write_timeline(module)
+    made = assemble.assemble_all([counting, spans], on.arch, flags, on.folder)
+    counter, drawn = made[counting], made[spans]
+    if isinstance(counter, ProfkitError):
+        raise counter
+    seen = survey.read_counters(module, found, lab.count(module, found, counter, b""))
+    blocks = None
+    if isinstance(drawn, bytes):
+        blocks = lab.draw_timeline(module, drawn)
+    room = device.allocate(ROOM)
+    device.fill(room, 0, ROOM)
+    code = Code(
+        module=module,
+        accesses=found,
+        survey=seen,
+        threads={start.name: start.blocks * start.threads for start in starts},
+        grids={start.name: start.blocks for start in starts},
+        l2=on.gpu.l2,
+        room=room,
+        local_bytes=max(library.read_attribute(s.function, launches.LOCAL) for s in starts),
+        capped=list(on.flags) != _drop_cap(on.flags),
+        fast=on.fast,
+        anchored=_find_anchored(found, seen),
+    )
+    return code, blocks
+
+
+def _cap_registers(lab: Lab) -> list[str]:
+    """Flags with which a block fits on an SM, although counters take registers."""
+    threads = max(start.threads for start in lab.call.starts)
+    whole_warps = -(-threads // 32) * 32
+    most = min(255, _REGISTERS // whole_warps // 8 * 8)
+    return [*_drop_cap(lab.on.flags), f"-maxrregcount={most}"]
+
+
+def _drop_cap(flags: Sequence[str]) -> list[str]:
+    return [flag for flag in flags if not flag.startswith("-maxrregcount")]
+
+
+def _find_anchored(accesses: Sequence[Access], seen: survey.Survey) -> frozenset[int]:
+    """Accesses of global memory whose first and last byte lie in one allocation."""
+    anchored = set()
+    for access in accesses:
+        went = seen.seen[access.number]
+        if not access.in_global or not went.requests:
+            continue
+        owner = launches.find_allocation(went.lowest)
+        if owner and went.highest <= owner[0] + owner[1]:
+            anchored.add(access.number)
+    return frozenset(anchored)
+
+
+def prepare_changes(lab: Lab, code: Code, say: Say) -> Prepared:
+    prepared = Prepared()
+    for ablation in list_ablations():
+        try:
+            _refuse_lost(lab, ablation)
+            prepared.changes[ablation] = ablation.make(code)
+        except Refused as why:
+            prepared.refused.append(ablation.refuse(why))
+    base = lab.load(code.module, lab.assemble(code.module.text))
+    prepared.plays["base"] = Play(lab.call, base.functions)
+    _assemble_ahead(lab, prepared.changes.values())
+    for ablation in prepared.changes:
+        say(ablation.id)
+        try:
+            _prepare_change(lab, code, ablation, base, prepared)
+        except Refused as why:
+            prepared.refused.append(ablation.refuse(why))
+    return prepared
+
+
+def _refuse_lost(lab: Lab, ablation: Ablation) -> None:
+    """Refuse what an earlier process was lost to."""
+    seen = lab.on.refused.get(ablation.id)
+    if seen:
+        remedy = "compute-sanitizer says where, of the original too"
+        raise Refused("lost", seen, "a process that ends", remedy)
+
+
+def _assemble_ahead(lab: Lab, changes: Iterable[Change]) -> None:
+    """Assemble side by side what is asked for one after the other."""
+    texts = []
+    for change in changes:
+        if not change.other_code:
+            module = lab.limit_registers(change.text)
+            texts += [module.text, survey.write_counting(module, [])]
+    assemble.assemble_all(texts, lab.on.arch, lab.on.flags, lab.on.folder)
+
+
+def _prepare_change(
+    lab: Lab, code: Code, ablation: Ablation, base: Loaded, prepared: Prepared
+) -> None:
+    change = prepared.changes[ablation]
+    if change.uncapped:
+        module, flags = lab.read_launched(change.text), _drop_cap(lab.on.flags)
+    else:
+        module, flags = lab.limit_registers(change.text), list(lab.on.flags)
+    if change.other_code:
+        prepared.executed[ablation.id] = _count_outward(lab, code, module)
+        play = _load_other(lab, module, flags)
+        lab.run(play)
+        prepared.plays[f"gone:{ablation.id}"] = play
+        return
+    prepared.executed[ablation.id] = _count_difference(lab, module, change)
+    for which, table in (("control", change.control), ("gone", change.table)):
+        play = _load_pinned(lab, module, table, base)
+        lab.run(play)
+        prepared.plays[f"{which}:{ablation.id}"] = play
+
+
+def _assemble(lab: Lab, text: str, flags: Sequence[str] | None = None) -> bytes:
+    try:
+        return lab.assemble(text, flags)
+    except ProfkitError as error:
+        said = f"{error.message}: {error.hint}"
+        remedy = "build it with the toolkit that is here: its PTX may be of a newer one"
+        raise Refused("does-not-assemble", said, "PTX that ptxas takes", remedy) from error
+
+
+def _count_difference(lab: Lab, module: Module, change: Change) -> float:
+    """How much more or less often an opcode is executed with the cause gone, at most."""
+    counter = _assemble(lab, survey.write_counting(module, []))
+    executed = []
+    for table in (change.control, change.table):
+        words = lab.count(module, [], counter, table)
+        executed.append(survey.count_executed(module, words))
+    return _refuse_other_work(*executed)
+
+
+def _count_outward(lab: Lab, code: Code, module: Module) -> float:
+    """The same of other code: of its accesses, barriers and products only."""
+    counter = _assemble(lab, survey.write_counting(module, []), _cap_registers(lab))
+    words = lab.count(module, [], counter, b"")
+    executed = survey.count_executed(module, words)
+    before = survey.keep_outward(code.survey.executed)
+    return _refuse_other_work(before, survey.keep_outward(executed))
+
+
+def _refuse_other_work(counted: Counter[str], again: Counter[str]) -> float:
+    difference = survey.find_difference(counted, again)
+    if difference > EXECUTED:
+        raise Refused(
+            "other-work",
+            f"an opcode was executed {difference:.0%} more or less often",
+            f"{EXECUTED:.0%}",
+            "the kernel's work follows from its data: nothing can be taken away alone",
+        )
+    return difference
+
+
+def _load_pinned(lab: Lab, module: Module, table: bytes, base: Loaded) -> Play:
+    """Rewritten code of which as many blocks fit on an SM as of the base."""
+    loaded = lab.load(module, _assemble(lab, module.text), table)
+    wanted = {}
+    for start in lab.call.starts:
+        if start.name in loaded.functions:
+            wanted[start.name] = start.count_blocks(base.functions[start.name])
+            fitting = start.count_blocks(loaded.functions[start.name])
+            _refuse_fewer_blocks(fitting, wanted[start.name])
+    return _limit_occupancy(lab, loaded, wanted)
+
+
+def _refuse_fewer_blocks(fitting: int, blocks: int) -> None:
+    if fitting < blocks:
+        raise Refused(
+            "occupancy",
+            f"{fitting} blocks fit on an SM with the instructions that choose",
+            f"{blocks}, as of the original",
+            "give the kernel a few registers more: fewer threads a block, or no limit of them",
+        )
+
+
+def _load_other(lab: Lab, module: Module, flags: Sequence[str]) -> Play:
+    """Other code that does the same, with no more blocks on an SM than the original has."""
+    loaded = lab.load(module, _assemble(lab, module.text, flags))
+    wanted = {}
+    for start in lab.call.starts:
+        wanted[start.name] = start.count_blocks()
+    return _limit_occupancy(lab, loaded, wanted)
+
+
+def _limit_occupancy(lab: Lab, loaded: Loaded, wanted: dict[str, int]) -> Play:
+    """With shared memory that nobody uses, where more blocks than wanted would fit."""
+    smem = {}
+    for start in lab.call.starts:
+        if start.name in loaded.functions:
+            function = loaded.functions[start.name]
+            smem[start.name] = _find_shared(start, function, wanted[start.name])
+    return Play(lab.call, loaded.functions, smem)
+
+
+def _find_shared(start: Start, function: int, blocks: int) -> int:
+    """The least dynamic shared memory, its own at least, with which no more than `blocks` fit."""
+    size = start.smem
+    while start.count_blocks(function, size) > blocks:
+        size += _STEP
+        launches.allow_shared(function, size)
+    return size
+
+
+def make_launches(lab: Lab) -> dict[str, Play]:
+    """What launch alone can change: occupancy cut by unused shared memory, half the blocks."""
+    plays = {}
+    for name, part in (("half-occupancy", 2), ("quarter-occupancy", 4)):
+        smem = {}
+        for start in lab.call.starts:
+            filled = min(start.count_blocks(), -(-start.blocks // lab.on.gpu.sms))
+            if filled >= part:
+                smem.update(_cut_occupancy(start, filled // part))
+        if smem:
+            plays[name] = Play(lab.call, smem=smem)
+    if any(start.blocks > 1 for start in lab.call.starts):
+        plays["half-grid"] = Play(lab.call, halved=True)
+    return plays
+
+
+def _cut_occupancy(start: Start, blocks: int) -> dict[str, int]:
+    """Dynamic shared memory with which this many blocks fit; empty where the GPU forbids it."""
+    try:
+        return {start.name: _find_shared(start, start.function, blocks)}
+    except device.CudaError:
+        launches.allow_shared(start.function, start.smem)
+        return {}

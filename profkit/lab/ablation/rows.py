@@ -1,0 +1,163 @@
+"""Accesses of shared or constant memory  ->  the change that sends each lane to its place of a row."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.change import Change, Code, Refused, fill_lines
+from profkit.lab.ablation.ptx import Changes
+from profkit.lab.ablation.readdress import TABLE, Span, add_table, join_spans, move_access
+from profkit.lab.ablation.survey import Survey
+
+_NEW_ROW = "profkit_row"
+_MASK = 4  # bytes: which bits of the original address stay, all or none
+_ALL = (1 << 32) - 1
+_LANES = 32
+
+
+@dataclass(frozen=True)
+class Row:
+    """Accesses of one kernel and width that are sent to one row: each lane to its own place of it."""
+
+    number: int
+    kernel: str
+    width: int
+    accesses: tuple[Access, ...]
+    base: int  # what the address register of lane 0 holds; each access adds its own offset
+
+
+def find_rows(accesses: Iterable[Access], survey: Survey, one_place: bool = False) -> list[Row]:
+    """Rows within what each of their accesses touched; accesses that touched too little have none."""
+    spans = []
+    for access in accesses:
+        seen, kind = survey.seen[access.number], (access.kernel, access.width)
+        length = access.width if one_place else _LANES * access.width
+        low = seen.lowest - access.address.offset
+        last = seen.highest - length - access.address.offset
+        if low <= last:
+            spans.append(Span(kind, [access], low, last))
+    rows: list[Row] = []
+    for span in join_spans(spans, narrow=True):
+        first = span.accesses[0]
+        aligned = -(-span.low // first.width) * first.width
+        base = aligned if aligned <= span.last else span.low
+        rows.append(Row(len(rows), first.kernel, first.width, tuple(span.accesses), base))
+    return rows
+
+
+def make_new_rows(accesses: Iterable[Access]) -> list[Row]:
+    """Rows in memory of their own, one for each access."""
+    rows: list[Row] = []
+    for access in accesses:
+        base = -access.address.offset
+        rows.append(Row(len(rows), access.kernel, access.width, (access,), base))
+    return rows
+
+
+def list_in_rows(rows: Sequence[Row]) -> list[Access]:
+    return [access for row in rows for access in row.accesses]
+
+
+def send_to_rows(
+    code: Code,
+    rows: Sequence[Row],
+    changed: str,
+    kept: str = "",
+    new_memory: bool = False,
+    one_place: bool = False,
+) -> Change:
+    """Send the accesses of the rows to their lanes' places.
+
+    `new_memory`: rows begin in memory that is added. `one_place`: all lanes go to the same place,
+    which is what constant memory likes.
+    """
+    led = list_in_rows(rows)
+    if not led:
+        raise Refused(
+            "no-room",
+            "the accesses touch fewer bytes than a row of all lanes takes",
+            f"{_LANES} times the width of an access",
+            "look at the line: so small an array is read by few lanes",
+        )
+
+    def fill(numbers: set[int]) -> bytes:
+        return _fill_table(led, numbers)
+
+    return Change(
+        text=_write_rows(code, rows, new_memory, one_place),
+        table=fill({access.number for access in led}),
+        control=fill(set()),
+        changed=changed,
+        kept=kept,
+        lines=fill_lines(code, led, fill),
+    )
+
+
+def _fill_table(led: Sequence[Access], on: set[int]) -> bytes:
+    masks = []
+    for access in led:
+        stays = access.number not in on
+        masks.append(_ALL * stays)
+    return struct.pack(f"<{len(masks)}I", *masks)
+
+
+def _write_rows(code: Code, rows: Sequence[Row], new_memory: bool, one_place: bool) -> str:
+    """The module with accesses that the table may send to their lanes' places."""
+    changes = Changes(code.module)
+    if new_memory:
+        changes.outside[f".shared .align 128 .b8 {_NEW_ROW}[512];"] = None
+    add_table(changes, _MASK * len(list_in_rows(rows)))
+    for kernel in code.module.kernels.values():
+        lines: list[str] = []
+        for row in rows:
+            if row.kernel == kernel.name:
+                lines += _write_row(changes, row, new_memory, one_place)
+        if lines:
+            changes.begin(kernel, lines)
+    place = 0
+    for row in rows:
+        for access in row.accesses:
+            _move_access(changes, access, row, place)
+            place += _MASK
+    return changes.write()
+
+
+def _write_row(changes: Changes, row: Row, new_memory: bool, one_place: bool) -> list[str]:
+    """Statements that put a lane's place of a row into a register."""
+    register = f"%profkit_r{row.number}"
+    changes.add_registers("b32", register)
+    lane = "0" if one_place else "%laneid"
+    begin = f"mov.u32 {register}, {lane};"
+    lines = [begin, f"mad.lo.s32 {register}, {register}, {row.width}, {row.base};"]
+    if new_memory:
+        changes.add_registers("b32", "%profkit_n")
+        lines.append(f"mov.u32 %profkit_n, {_NEW_ROW};")
+        lines.append(f"add.s32 {register}, {register}, %profkit_n;")
+    return lines
+
+
+# The first operand where the third one's bit is set, the second where it is not.
+_CHOOSE = (0xF0 & 0xAA) | (0xCC & ~0xAA)
+
+
+def _move_access(changes: Changes, access: Access, row: Row, place: int) -> None:
+    """Let the table choose between an access's address and its row: bit by bit, in one instruction."""
+    changes.add_registers("b32", "%profkit_m", "%profkit_x", "%profkit_k")
+    base, new = access.address.base, "%profkit_x"
+    kernel = changes.module.kernels[access.kernel]
+    is_wide = access.address.in_register and kernel.is_wide(base)
+    take = "cvt.u32.u64" if is_wide else "mov.u32"
+    lines = [
+        f"{take} %profkit_k, {base};",
+        f"ld.const.u32 %profkit_m, [{TABLE}+{place}];",
+        f"lop3.b32 {new}, %profkit_k, %profkit_r{row.number}, %profkit_m, {_CHOOSE};",
+    ]
+    if is_wide:
+        changes.add_registers("b64", "%profkit_w")
+        lines.append(f"cvt.u64.u32 %profkit_w, {new};")
+        new = "%profkit_w"
+    changes.put_before(access.statement, lines)
+    move_access(changes, access, new)

@@ -1,0 +1,144 @@
+"""A variant and a case  ->  its ablation, measured in processes that may be lost on the way."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from profkit.errors import ProfkitError
+from profkit.files import (
+    is_file,
+    read_bytes,
+    read_text,
+    temporary_folder,
+    write_bytes,
+    write_text,
+)
+from profkit.interpreter import make_command
+from profkit.lab.ablation import assemble
+from profkit.lab.ablation.classes import list_ablations
+from profkit.lab.ablation.task import Answer, Task, answer_of, log_of
+from profkit.lab.measure import process
+from profkit.lab.measure.cuda import device
+from profkit.lab.measure.languages.cuda import LANGUAGE as CUDA
+from profkit.lab.measure.targets import Target, TargetRun, build_target, record_of
+from profkit.lab.measure.variants import build
+from profkit.lab.measure.variants.build import Build
+from profkit.records.ablation import AblationRecord
+from profkit.records.parts import Timing
+from profkit.records.paths import place_for
+from profkit.records.record import Record, amend_record, read_record, write_record
+from profkit.records.store import read_struct
+
+FAST_MATH = ("--use_fast_math",)
+ROUNDS = 30, 60  # in turns, each about a millisecond of launches
+_MODULE = "profkit.lab.ablation.server"
+_SECONDS = 300.0  # that one process may take
+Progress = Callable[[str], None]
+
+
+def ablate_target(target: Target, progress: Progress) -> Iterator[Record]:
+    """Yield the run record of each variant at each case, with what each cause costs."""
+    progress("build")
+    builds, support = build_target(target)
+    run = TargetRun(target, {built.variant.id: built for built in builds}, support)
+    run.measured.gpu = device.identified(device.gpu())
+    for built in builds:
+        if built.failure:
+            raise built.failure
+        for case in target.cases:
+            began = time.monotonic()
+            found, timing = _ablate_case(target, built, support, case, progress)
+            found = msgspec.structs.replace(found, seconds=time.monotonic() - began)
+            record = record_of(run, built.variant.id, case)
+            yield msgspec.structs.replace(record, timing=timing, ablation=found.to_json())
+
+
+def keep_ablation(record: Record, artifacts: Path) -> Path:
+    """Put what was found into the run record of the same code, or into one of its own."""
+    _, file = place_for(artifacts, record.problem, record.variant, record.case)
+    if is_file(file):
+        before = read_record(file)
+        same_gpu = record_gpu(before) == record_gpu(record)
+        if same_gpu and not before.stale(record.source_hash or ""):
+            timing = before.timing or record.timing
+            changed = msgspec.structs.replace(before, ablation=record.ablation, timing=timing)
+            amend_record(changed)
+            return file
+    write_record(file, record)
+    return file
+
+
+def record_gpu(record: Record) -> str | None:
+    return record.gpu.name if record.gpu else None
+
+
+def _ablate_case(
+    target: Target, built: Build, support: Path, case: str, progress: Progress
+) -> tuple[AblationRecord, Timing | None]:
+    with temporary_folder(target.folder) as place:
+        task = Task(
+            problem=str(target.problem.path.parent),
+            build=str(target.folder),
+            support=str(support),
+            library=str(build.need_library(built)),
+            case=case,
+            grid=built.variant.header.inputs,
+            ptx=_keep_ptx(built, target.folder, place / "kernel.ptx"),
+            fast=_keep_ptx(built, target.folder, place / "fast.ptx", FAST_MATH),
+            arch=built.arch,
+            flags=tuple(assemble.read_ptxas_flags(built.flags)),
+            rounds=ROUNDS,
+            refused={},
+        )
+        return run_task(task, place, f"{built.variant.id} {case}", progress)
+
+
+def _keep_ptx(built: Build, folder: Path, file: Path, more: Sequence[str] = ()) -> str | None:
+    """Its PTX in a file, `more` flags: other PTX of its source; None where there is none."""
+    if more and built.variant.language is not CUDA:
+        return None
+    try:
+        text = assemble.write_ptx(built, folder, more)
+    except ProfkitError:
+        return None
+    write_text(file, text)
+    return str(file)
+
+
+def run_task(
+    task: Task, place: Path, name: str, progress: Progress
+) -> tuple[AblationRecord, Timing | None]:
+    """Start processes until one ends: each begins without what the one before was lost to."""
+    known = {ablation.id for ablation in list_ablations()}
+    refused = dict(task.refused)
+    while True:
+        progress(name)
+        file = place / f"task-{len(refused)}.json"
+        write_bytes(file, msgspec.json.encode(msgspec.structs.replace(task, refused=refused)))
+        done = process.run_command(make_command(_MODULE, str(file)), _SECONDS)
+        if done.status == 0 and is_file(answer_of(file)):
+            answer = msgspec.json.decode(read_bytes(answer_of(file)), type=Answer)
+            if answer.record is None:
+                raise ProfkitError(f"{name}: {answer.message}", answer.hint)
+            timing = read_struct(Timing, answer.timing) if answer.timing else None
+            return answer.record, timing
+        said = _read_log(log_of(file))
+        begun = [word for word in said if word in known]
+        if not begun or begun[-1] in refused:
+            words = done.output.strip().splitlines()[-1:] or said[-1:] or ["it said nothing"]
+            raise ProfkitError(
+                f"{name}: the measuring process was lost: {words[0][:300]}",
+                "profkit check says whether the variant itself is right",
+            )
+        refused[begun[-1]] = said[-1] if said[-1] != begun[-1] else f"it ended with {done.status}"
+
+
+def _read_log(file: Path) -> list[str]:
+    if not is_file(file):
+        return []
+    return [json.loads(line) for line in read_text(file).splitlines()]

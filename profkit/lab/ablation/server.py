@@ -1,0 +1,91 @@
+"""A task file  ->  what each cause of one variant at one case costs; the process that may be lost.
+
+`python -m profkit.lab.ablation.server TASK.json` is started by run.py. What is begun is a line of
+the log beside the task; the answer is a file beside it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from profkit.errors import ProfkitError
+from profkit.files import open_log, read_bytes, read_text, write_bytes
+from profkit.lab.ablation.assemble import PTX_LIMIT
+from profkit.lab.ablation.lab import Conditions
+from profkit.lab.ablation.launches import Hung
+from profkit.lab.ablation.measurement import measure_call
+from profkit.lab.ablation.task import Answer, Task, answer_of, log_of
+from profkit.lab.measure import bench, data
+from profkit.lab.measure.cuda import device, library
+from profkit.lab.measure.process import end_with_parent
+from profkit.lab.measure.variants import problem
+
+LOST = 3  # exit status: the GPU's context is gone, or a kernel hangs
+
+
+def _serve_task(task_file: Path) -> int:
+    end_with_parent()
+    task = msgspec.json.decode(read_bytes(task_file), type=Task)
+    with open_log(log_of(task_file)) as log:
+
+        def say(what: str) -> None:
+            log.write(json.dumps(what).encode() + b"\n")
+            log.flush()
+
+        try:
+            answer = _measure_task(task, say)
+        except Hung as error:
+            say(f"hung: {error.message}")
+            return LOST
+        except device.CudaError as error:
+            if error.code in device.STICKY:
+                say(f"lost: {error.message}")
+                return LOST
+            answer = Answer(message=error.message, hint=error.hint)
+        except ProfkitError as error:
+            answer = Answer(message=error.message, hint=error.hint)
+        write_bytes(answer_of(task_file), msgspec.json.encode(answer))
+    return 0
+
+
+def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
+    say("inputs")
+    loaded = problem.load_problem(Path(task.problem))
+    here = data.prepare_data(loaded, task.case, 0, Path(task.build), task.grid)
+    gpu = device.identified(device.open_gpu())
+    tools = library.Support(Path(task.support), gpu)
+    code = library.load_library(Path(task.library))
+    arena = data.place_arena(here)
+    arguments: dict[int, library.Args] = {}
+
+    def call(stream: int) -> None:
+        if stream not in arguments:
+            arguments[stream] = arena.args(loaded, stream)
+        library.start_launcher(code, arguments[stream])
+
+    text = read_text(task.ptx, PTX_LIMIT) if task.ptx else None
+    fast = read_text(task.fast, PTX_LIMIT) if task.fast else ""
+    conditions = Conditions(
+        gpu=gpu,
+        tools=tools,
+        folder=Path(task.build),
+        arch=task.arch,
+        flags=task.flags,
+        rounds=task.rounds,
+        fast=fast,
+        refused=task.refused,
+    )
+    say("load")
+    reset = functools.partial(arena.fill, here, arena.base)
+    record, times = measure_call(call, reset, text, conditions, say)
+    return Answer(record, bench.timing(times))
+
+
+if __name__ == "__main__":
+    sys.exit(_serve_task(Path(sys.argv[1])))

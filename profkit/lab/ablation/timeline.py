@@ -1,0 +1,90 @@
+"""A module  ->  the same that writes down when each of its blocks ran, and on which SM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from profkit.lab.ablation import ptx
+from profkit.lab.ablation.ptx import Changes, Module
+
+PLACE = "profkit_times"
+MOST_BLOCKS = 1 << 21
+FIELDS = 3  # begin and end in ns, SM
+_BEGIN = """
+mov.u32 %profkit_t, %ctaid.z;
+mov.u32 %profkit_u, %nctaid.y;
+mov.u32 %profkit_v, %ctaid.y;
+mad.lo.u32 %profkit_t, %profkit_t, %profkit_u, %profkit_v;
+mov.u32 %profkit_u, %nctaid.x;
+mov.u32 %profkit_v, %ctaid.x;
+mad.lo.u32 %profkit_t, %profkit_t, %profkit_u, %profkit_v;
+ld.const.u64 %profkit_a, [profkit_times];
+mad.wide.u32 %profkit_a, %profkit_t, 24, %profkit_a;
+mov.u32 %profkit_u, %tid.x;
+mov.u32 %profkit_v, %tid.y;
+or.b32 %profkit_u, %profkit_u, %profkit_v;
+mov.u32 %profkit_v, %tid.z;
+or.b32 %profkit_u, %profkit_u, %profkit_v;
+setp.eq.u32 %profkit_p, %profkit_u, 0;
+mov.u64 %profkit_b, %globaltimer;
+@%profkit_p st.global.u64 [%profkit_a], %profkit_b;
+mov.u32 %profkit_u, %smid;
+cvt.u64.u32 %profkit_b, %profkit_u;
+@%profkit_p st.global.u64 [%profkit_a+16], %profkit_b;
+"""
+_END = """
+mov.u64 %profkit_b, %globaltimer;
+{guard}red.global.max.u64 [%profkit_a+8], %profkit_b;
+"""
+
+
+def write_timeline(module: Module) -> str:
+    changes = Changes(module)
+    changes.outside[f".visible .const .align 8 .b64 {PLACE};"] = None
+    changes.add_registers("b32", "%profkit_t", "%profkit_u", "%profkit_v")
+    changes.add_registers("b64", "%profkit_a", "%profkit_b")
+    changes.add_registers("pred", "%profkit_p")
+    for kernel in module.kernels.values():
+        if not kernel.is_entry:
+            continue
+        changes.begin(kernel, _BEGIN.strip().split("\n"))
+        for statement in kernel.statements:
+            if statement.words[0] in ("ret", "exit"):
+                text = _END.format(guard=ptx.write_guard(statement))
+                changes.put_before(statement, text.strip().split("\n"))
+    return changes.write()
+
+
+@dataclass(frozen=True)
+class Timeline:
+    idle: float  # share of the SMs' time in which they had no block
+    longest: float  # the longest block's time over the median's
+
+
+def read_timeline(words: Sequence[int], sms: int) -> Timeline | None:
+    """What the blocks wrote down; None where their times do not make sense."""
+    by_sm: dict[int, list[tuple[int, int]]] = {}
+    lengths = []
+    for at in range(0, len(words), FIELDS):
+        begin, end, place = words[at : at + FIELDS]
+        if not begin or end < begin:
+            return None
+        by_sm.setdefault(place, []).append((begin, end))
+        lengths.append(end - begin)
+    if not any(lengths):
+        return None
+    first, last = min(words[0::FIELDS]), max(words[1::FIELDS])
+    busy = sum(_add_spans(spans) for spans in by_sm.values())
+    whole = (last - first) * max(sms, len(by_sm))
+    return Timeline(1 - busy / whole, max(lengths) / max(1, median(lengths)))
+
+
+def _add_spans(spans: list[tuple[int, int]]) -> int:
+    """How long at least one of them lasted."""
+    total, until = 0, 0
+    for begin, end in sorted(spans):
+        total += max(0, end - max(begin, until))
+        until = max(until, end)
+    return total

@@ -1,0 +1,295 @@
+"""Callables on a GPU  ->  timing samples: graph replay, interleaved, L2 warm and cold.
+
+Every subject is captured into a CUDA graph of n launches, n large enough that a sample is a
+millisecond: the timer's step (half a microsecond) and the start of a graph are then a few
+thousandths of it. The stream is held while a sample is enqueued, so the host is out of the way.
+Subjects take turns, one sample each per round: clocks that drift drift for all of them.
+
+Warm: n launches one after the other on the same arrays, after one that is not timed. Cold: a graph
+of n times (flush, launch) minus a graph of n flushes of the same round; the flush reads twice the
+size of L2 and leaves no dirty lines, so what remains is the launch alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from math import isnan, nan, sqrt
+from statistics import median
+
+from profkit.lab.measure.cuda import device
+from profkit.lab.measure.cuda.library import GraphLaunch, Support, capture, instantiate, replay
+from profkit.records.parts import GpuState
+from profkit.records.store import JsonObject
+
+METHOD = "graph replay"
+WIDTH = 0.01  # the interval's half-width that is asked for, relative to the median
+_SAMPLE = 1e-3  # seconds: two thousand steps of the event timer
+_HOLD = 60_000  # nanoseconds that the stream is held: longer than the host needs to enqueue
+_MOST_PER_GRAPH = 500
+_COLD_PER_GRAPH = 10
+ROUNDS = 120, 240  # what a gate needs to see 2 % (GATE_ROUNDS), and the end
+_LIMIT = 2.0  # seconds per subject after which no round is added
+_WARM_UP = 0.05  # seconds: an idle GPU needs tens of milliseconds to raise its clocks
+_EAGER = 20  # plain calls in a row
+# Host-bound: plain calls take longer than in a graph, the host is busy with the calls for most of
+# that time (the rest is the last kernel, one in _EAGER), and with more than the launches themselves.
+_HOST_RATIO, _HOST_SHARE, _HOST_LAUNCHES = 1.1, 0.8, 1.5
+
+
+@dataclass(frozen=True)
+class Subject:
+    name: str  # a variant's id or a reference's name
+    call: Callable[[int], None]  # enqueue it once, on the stream given
+    # (body, stream): a function that replays what body enqueues
+    capture: Callable[[Callable[[], None], int], Callable[[], None]]
+    # n: seconds per call of n plain calls one after the other, of events and of the host
+    eager: Callable[[int, int], tuple[float, float]]
+    launches: tuple[GraphLaunch, ...] = ()
+    brought: Mapping[str, str] = field(default_factory=dict)
+    # what is wrong with the outputs of the last call; None where that cannot be asked
+    judge: Callable[[], tuple[str, ...]] | None = None
+
+
+@dataclass(frozen=True)
+class Times:
+    """Samples of one subject at one case. Seconds per call."""
+
+    name: str
+    case: str
+    warm: tuple[float, ...]  # with a warm L2, one per round
+    cold: tuple[float, ...]  # with a cold L2, one per round; empty if not asked for
+    per_sample: int  # calls in one warm sample
+    eager: float  # event time of one plain call, among others
+    host: float  # host time of one plain call
+    bare: float  # host time of starting one empty kernel, in the same process
+    before: GpuState  # the GPU after warming up
+    after: GpuState  # the GPU at the end
+    launches: tuple[GraphLaunch, ...] = ()  # the kernel launches of one call
+    rounds_short: str = ""  # why there are no more samples, if the interval is still wide
+    session: str = ""  # of the process: what was timed in turns has one
+    brought: Mapping[str, str] = field(default_factory=dict)  # as the subject's
+
+    @property
+    def host_bound(self) -> bool:
+        """Return whether a caller without graphs waits for the launcher instead of the kernel.
+
+        Any kernel of a microsecond or two is over before the host has started the next: that is
+        the price of a launch, and no fault of the launcher. So its host time has to be well above
+        that of as many empty launches, too.
+        """
+        return (
+            self.eager > _HOST_RATIO * median(self.warm)
+            and self.host > _HOST_SHARE * self.eager
+            and self.host > _HOST_LAUNCHES * self.bare * max(1, len(self.launches))
+        )
+
+
+def native_capture(body: Callable[[], None], stream: int) -> Callable[[], None]:
+    graph = instantiate(capture(stream, body))
+    return lambda: replay(graph, stream)
+
+
+def host_time(call: Callable[[], object], n: int) -> float:
+    """Return host seconds per call of n plain calls in a row."""
+    began = time.perf_counter()
+    for _ in range(n):
+        call()
+    return (time.perf_counter() - began) / n
+
+
+def eager_time(run: Callable[[], float], n: int, stream: int) -> tuple[float, float]:
+    """(event, host) seconds per call of the n plain calls that `run` makes; it says the host's."""
+    start, stop = device.new_event(), device.new_event()
+    device.synchronize(stream)
+    device.record_event(start, stream)
+    host = run()
+    device.record_event(stop, stream)
+    device.synchronize(stream)
+    return device.elapsed(start, stop) / n, host
+
+
+@dataclass(frozen=True)
+class _Graphs:
+    subject: Subject
+    once: Callable[[], None]
+    warm: Callable[[], None]
+    n: int
+    cold: Callable[[], None] | None
+
+
+def bench_subjects(
+    subjects: Sequence[Subject],
+    case: str,
+    gpu: device.Gpu,
+    tools: Support,
+    cold: bool = True,
+    rounds: tuple[int, int] = ROUNDS,
+) -> list[Times]:
+    """Time subjects, each run once already, in turns; `rounds`: at first, and at most."""
+    stream = device.new_stream()
+    clock = _make_clock(stream, tools)
+    graphs = [_capture_graphs(s, stream, tools if cold else None, clock) for s in subjects]
+    flush = native_capture(lambda: _repeat_calls(_COLD_PER_GRAPH, stream, tools.flush), stream)
+    _run_until_warm(graphs, stream)
+    before = device.read_state(gpu.pci)
+    taken, why = _take_rounds(graphs, flush, clock, (*rounds, _LIMIT * len(subjects)))
+    after = device.read_state(gpu.pci)
+    bare = min(tools.bare(_EAGER, stream) for _ in range(4))  # the first one loads the kernel
+    results = []
+    for g, samples in zip(graphs, taken, strict=True):
+        # The best of three: one call that is interrupted would count for all the others.
+        eager, host = min(g.subject.eager(_EAGER, stream) for _ in range(3))
+        results.append(
+            Times(
+                g.subject.name,
+                case,
+                warm=tuple(w for w, _ in samples),
+                cold=tuple(c for _, c in samples if not isnan(c)),
+                per_sample=g.n,
+                eager=eager,
+                host=host,
+                bare=bare,
+                before=before,
+                after=after,
+                launches=g.subject.launches,
+                rounds_short="" if _is_narrow(samples) else why,
+                brought=g.subject.brought,
+            )
+        )
+    return results
+
+
+Clock = Callable[[Callable[[], None], Callable[[], None] | None], float]
+
+
+def _make_clock(stream: int, tools: Support) -> Clock:
+    """Return a function of (replay, first) that gives the seconds of one replay; first is not timed."""
+    start, stop = device.new_event(), device.new_event()
+
+    def seconds(replay: Callable[[], None], first: Callable[[], None] | None = None) -> float:
+        tools.spin(_HOLD, stream)
+        if first:
+            first()
+        device.record_event(start, stream)
+        replay()
+        device.record_event(stop, stream)
+        device.synchronize(stream)
+        return device.elapsed(start, stop)
+
+    return seconds
+
+
+def _capture_graphs(subject: Subject, stream: int, tools: Support | None, clock: Clock) -> _Graphs:
+    """Capture a subject; without tools there is no cold graph."""
+
+    def captured(n: int, *first: Callable[[int], None]) -> Callable[[], None]:
+        return subject.capture(lambda: _repeat_calls(n, stream, *first, subject.call), stream)
+
+    once, few = captured(1), captured(5)
+    seconds = min(clock(few, once) for _ in range(3)) / 5
+    n = max(1, min(_MOST_PER_GRAPH, round(_SAMPLE / max(seconds, 1e-7))))
+    cold = captured(_COLD_PER_GRAPH, tools.flush) if tools else None
+    return _Graphs(subject, once, captured(n), n, cold)
+
+
+def _repeat_calls(n: int, stream: int, *calls: Callable[[int], None]) -> None:
+    """Enqueue some calls, one after the other, n times."""
+    for _ in range(n):
+        for call in calls:
+            call(stream)
+
+
+def _run_until_warm(graphs: Sequence[_Graphs], stream: int) -> None:
+    until = time.monotonic() + _WARM_UP
+    while time.monotonic() < until:
+        for g in graphs:
+            g.warm()
+        device.synchronize(stream)
+
+
+def _take_rounds(
+    graphs: Sequence[_Graphs],
+    flush: Callable[[], None],
+    clock: Clock,
+    limits: tuple[int, int, float],
+) -> tuple[list[list[tuple[float, float]]], str]:
+    """Return (warm, cold) samples of each subject, and why there are no more."""
+    rounds: list[list[tuple[float, float]]] = [[] for _ in graphs]
+    needed, most, limit = limits
+    until = time.monotonic() + limit
+    while True:
+        flushes = clock(flush, None) if any(g.cold for g in graphs) else nan
+        for g, samples in zip(graphs, rounds, strict=True):
+            warm = clock(g.warm, g.once) / g.n
+            cold = (clock(g.cold, None) - flushes) / _COLD_PER_GRAPH if g.cold else nan
+            samples.append((warm, cold))
+        done = len(rounds[0])
+        if time.monotonic() > until:
+            return rounds, f"time ran out after {done} rounds"
+        if done >= needed:
+            if all(_is_narrow(r) for r in rounds):
+                return rounds, ""
+            if done >= most:
+                return rounds, f"still wide after {done} rounds"
+            needed = min(2 * needed, most)
+
+
+def _is_narrow(samples: Sequence[tuple[float, float]]) -> bool:
+    """Return whether the median of warm and of cold samples is known to WIDTH.
+
+    A quick look while measuring, from order statistics; what is reported is the bootstrap
+    interval of profkit.evidence.
+    """
+    return all(_compute_half_width([s[i] for s in samples]) <= WIDTH for i in (0, 1))
+
+
+def _compute_half_width(samples: Sequence[float]) -> float:
+    """Return half of the 95 % interval of the median, relative to it; 0 if there is nothing to know."""
+    known = sorted(s for s in samples if not isnan(s))
+    if not known:
+        return 0.0
+    reach = 0.98 * sqrt(len(known))  # 1.96 standard deviations of a binomial with p = 1/2
+    low = max(0, int(len(known) / 2 - reach))
+    high = min(len(known) - 1, int(len(known) / 2 + reach) + 1)
+    middle = median(known)
+    return (known[high] - known[low]) / 2 / middle if middle > 0 else float("inf")
+
+
+def timing(times: Times) -> JsonObject:
+    """Timing samples with their medians and bootstrap intervals, in seconds per call."""
+    samples = {"warm": times.warm, "cold": times.cold}
+    medians = {k: _summarize_samples(v) for k, v in samples.items()}
+    widths = {k: v["width"] for k, v in medians.items() if v}
+    wide = [k for k, width in widths.items() if width is not None and width > WIDTH]
+    reason = times.rounds_short or "neighbouring samples hang together"
+    short = [f"{' and '.join(wide)}: wider than {WIDTH:.0%}, {reason}"] if wide else []
+    none = [k for k, width in widths.items() if width is None]
+    why = "; ".join(short + [f"{k}: no interval, {_explain_unusable(samples[k])}" for k in none])
+    kept = ("session", "per_sample", "eager", "host", "bare", "host_bound", "before", "after")
+    plain = {**asdict(times), "host_bound": times.host_bound}
+    return {"method": METHOD, "l2": medians, "why_wide": why, **{k: plain[k] for k in kept}}
+
+
+def _explain_unusable(samples: Sequence[float]) -> str:
+    from profkit.evidence.samples import THRESHOLDS, as_groups, summarize_samples
+
+    fault = summarize_samples(as_groups(samples, "the samples"), THRESHOLDS).unusable
+    return {
+        "too-few": f"{len(samples)} samples are too few",
+        "constant": "all samples are equal",
+        "autocorrelated": "neighbouring samples hang together",
+    }.get(str(fault), str(fault))
+
+
+def _summarize_samples(samples: Sequence[float]) -> JsonObject | None:
+    if not samples:
+        return None
+    from profkit.evidence.stats import median_interval
+
+    interval = median_interval(list(samples))
+    half = (interval.high - interval.low) / 2
+    known = interval.median and not isnan(half)
+    width = half / interval.median if known else None
+    return {**interval.to_json(), "width": width, "samples": list(samples)}

@@ -1,0 +1,304 @@
+"""A command  ->  launches of its Triton kernels, each a problem with a variant, checked and timed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
+from pathlib import Path
+from statistics import median
+from typing import Any, BinaryIO
+
+import msgspec
+from msgspec import structs
+
+from profkit.errors import ProfkitError
+from profkit.files import list_folder, read_json, temporary_folder, write_text
+from profkit.lab.measure import process
+from profkit.lab.measure.collect import check_regex
+from profkit.lab.measure.cuda import device
+from profkit.lab.measure.pipeline import measure_target, why_not
+from profkit.lab.measure.session import Progress
+from profkit.lab.measure.targets import Target
+from profkit.lab.measure.variants import build, problem, variants
+from profkit.records.store import Document, JsonObject
+
+CASE, VARIANT = "captured", "captured"
+_INJECTED = Path(__file__).with_name("inject")
+# Units in the last place of what an output is stored in: two of them, and of its own spread.
+_EPSILON = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-22, "float64": 2**-22}
+_KEPT = ("kernel", "grid", "options", "inputs", "outputs", "seconds", "bit_equal", "notes")
+_RENAMED = {"num_warps": "WARPS", "num_stages": "STAGES"}
+_AROUND = {"num_warps": (1, 16), "num_stages": (1, 5)}
+
+
+def write_problem(left: Path, folder: Path, program: str, launches: int) -> Path:
+    """Make a problem of the folder `left` by the hook, in one that is not there; its variant's file."""
+    about = read_json(left / "capture.json")
+    folder.mkdir(parents=True)
+    for array in sorted(left.glob("*.bin")):
+        shutil.move(array, folder / array.name)
+    shutil.copy(_INJECTED / "captured_problem.py", folder / "problem.py")
+    document = {**_choose_tolerance(about), **{key: about[key] for key in _KEPT}}
+    write_text(folder / "captured.json", json.dumps(document, indent=1) + "\n")
+    path = folder / f"{VARIANT}_{_make_word(about['kernel'])}.py"
+    write_text(path, _render_variant(about, program, launches))
+    return path
+
+
+def folder_name(kernel: str, taken: set[str]) -> str:
+    stem = _make_word(kernel)
+    names = (stem if n == 1 else f"{stem}-{n}" for n in range(1, len(taken) + 2))
+    return next(name for name in names if name not in taken)
+
+
+def _render_variant(about: Mapping[str, Any], program: str, launches: int) -> str:
+    """Return the text of a variant: prose, imports, constants, definitions, the launch."""
+    tunables = _list_tunables(about)
+    constants = "\n".join(f"{name} = {values[0]}" for name, values in tunables.items())
+    parts = [
+        _render_prose(about, program, launches, tunables) + about["imports"],
+        constants,
+        about["definitions"],
+        _render_launch(about, tunables),
+    ]
+    return "\n\n\n".join(part for part in parts if part) + "\n"
+
+
+def _render_launch(about: Mapping[str, Any], tunables: Mapping[str, Any]) -> str:
+    arrays = [f"in{i}" for i in range(len(about["inputs"]))]
+    arrays += [f"out{i}" for i in range(len(about["outputs"]))]
+    locals_, arguments = [], []
+    for parameter in about["parameters"]:
+        name = parameter["name"]
+        if "array" in parameter:
+            arguments.append(parameter["array"])
+        elif name in tunables:
+            arguments.append(name)
+        elif isinstance(parameter.get("value"), int) and about["grid_text"]:
+            locals_.append(f"    {name} = {parameter['value']!r}\n")
+            arguments.append(name)
+        else:
+            arguments.append(parameter.get("code", repr(parameter.get("value"))))
+    options = [f"{k}={_RENAMED.get(k, repr(v))}" for k, v in about["options"].items()]
+    grid = about["grid_text"] or repr(tuple(about["grid"]))
+    return (
+        f"def launch({', '.join(arrays)}, args):\n"
+        '    """As the program launched it."""\n'
+        f"{''.join(locals_)}"
+        f"    grid = {grid}\n"
+        f"    {about['kernel']}[grid](\n        {', '.join([*arguments, *options])},\n    )"
+    )
+
+
+def _list_tunables(about: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Name -> values, the program's own first: blocks where the grid follows them, warps, stages."""
+    sizes = {parameter["name"]: parameter.get("value") for parameter in about["parameters"]}
+    tunables: dict[str, list[int]] = {}
+    names = about["tunable"] if about["grid_text"] else ()
+    for name in names:
+        size = sizes[name]
+        if not isinstance(size, int) or size <= 0:
+            continue
+        tunables[name] = [size]
+        if size > 1:
+            tunables[name].append(size // 2)
+        tunables[name].append(size * 2)
+    for option, (least, most) in _AROUND.items():
+        number = about["options"].get(option)
+        if not isinstance(number, int):
+            continue
+        near = (number - 1, number + 1)
+        if option == "num_warps":
+            near = (number // 2, number * 2)
+        allowed = [other for other in near if least <= other <= most]
+        tunables[_RENAMED[option]] = [number, *allowed]
+    return tunables
+
+
+def _render_prose(
+    about: Mapping[str, Any], program: str, launches: int, tunables: Mapping[str, Sequence[int]]
+) -> str:
+    """Return the docstring of a variant, which is its header too."""
+    times = "once" if launches == 1 else f"{launches} times"
+    file = _escape_text(about["file"]) or "a file of the program"
+    lines = [
+        f'"""{about["kernel"]} as a program launched it.',
+        "",
+        f"Captured by profkit from `{_escape_text(program)}`, which launched it {times}.",
+        f"The function is in {file}.",
+    ]
+    choices = []
+    for name, values in tunables.items():
+        listed = ",".join(map(str, values))
+        choices.append(f"{name}={listed}")
+    if choices:
+        lines += ["", f"tune: {' '.join(choices)}"]
+    return "\n".join([*lines, '"""', ""])
+
+
+def _choose_tolerance(about: Mapping[str, Any]) -> JsonObject:
+    """Return what another version may differ by; the captured one is bit-equal or nearly."""
+    worst = spread = 0.0
+    for output in about["outputs"]:
+        worst = max(worst, _EPSILON.get(output["dtype"], 0.0))
+        deviation = float(output.get("std") or 0.0)
+        if isfinite(deviation):
+            spread = max(spread, deviation)
+    return {
+        "rtol": max(2 * worst, 1e-6),
+        "atol": max(2 * worst * spread, 4 * about["spread"], 1e-7),
+    }
+
+
+def _make_word(text: str) -> str:
+    return re.sub(r"\W+", "-", text)[:80].strip("-") or "kernel"
+
+
+def _escape_text(text: str) -> str:
+    """Return text that a docstring can hold: it comes from the program."""
+    return re.sub(r'[^\x20-\x7e]|\\|"""', "?", text)[:200]
+
+
+_EVERY = 1_000_000
+
+
+@dataclass(frozen=True)
+class CaptureOptions:
+    kernel: str = "."
+    skip: int = 0  # how many matching kernels to leave out
+    count: int | None = 1  # how many to capture; None takes every one
+    values: bool = False  # whether inputs keep their very values; else those of whole numbers only
+    limit: int = 512 << 20  # the most bytes of arrays that one launch may have
+    timeout: float | None = None
+
+
+class CapturedEntry(Document, frozen=True, kw_only=True):
+    """One kernel of the program, with the arrays that it was launched on; null where not known."""
+
+    kernel: str = ""
+    launches: int = 0  # how often it was launched like this
+    file: str | None = None
+    why_not: str | None = None
+    # seconds of a launch in the program, in a CUDA graph of its own
+    in_program: float | None = msgspec.field(default=None, name="in_program_s")
+    # the variant's, timed the same way
+    here: float | None = msgspec.field(default=None, name="here_s")
+    ratio: float | None = None  # the variant's time over the program's
+    equal: str | None = None  # `bit-equal`, `within tolerance`, `wrong` ...; null: not checked
+    notes: tuple[str, ...] = ()  # what else there is to know
+
+
+class CaptureDocument(
+    Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.capture/1"
+):
+    """What `profkit capture --json` prints."""
+
+    kernels: tuple[CapturedEntry, ...] = ()
+
+
+def capture_program(
+    command: Sequence[str], output: Path, options: CaptureOptions, echo: BinaryIO | None = None
+) -> list[CapturedEntry]:
+    """Run a program to its end and capture launches on the way; an error if a hook saw none."""
+    check_regex(options.kernel)
+    output.mkdir(parents=True, exist_ok=True)
+    with temporary_folder(output) as folder:
+        done = process.run_command(
+            command, options.timeout, _build_environment(folder, options), echo
+        )
+        seen = _read_seen(folder)
+        if not seen:
+            raise ProfkitError(_describe_end(command, done), _HINT)
+        return [_write_kernel(folder, output, row, " ".join(command)) for row in seen]
+
+
+_HINT = (
+    "a kernel is captured where a Python program launches it through Triton or torch.compile; "
+    "profkit profile -- COMMAND looks at any kernel"
+)
+
+
+def _describe_end(command: Sequence[str], done: process.Done) -> str:
+    if done.status is None:
+        return f"{command[0]} was stopped at --timeout before it launched a Triton kernel"
+    words = (done.output.strip().splitlines() or [""])[-1][:200]
+    how = f"ended with {done.status}: {words}" if done.status else "launched no Triton kernel"
+    return f"{command[0]} {how}"
+
+
+def _build_environment(folder: Path, options: CaptureOptions) -> dict[str, str]:
+    count = _EVERY if options.count is None else options.count
+    request = {**asdict(options), "folder": str(folder), "count": count}
+    del request["timeout"]  # not the hook's business
+    request_file = folder / "request.json"
+    request_file.write_text(json.dumps(request), encoding="utf-8")
+    paths = [str(_INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
+    own = {"PYTHONPATH": os.pathsep.join(paths), "PROFKIT_CAPTURE": str(request_file)}
+    return {**os.environ, **own}
+
+
+def _read_seen(folder: Path) -> list[JsonObject]:
+    """Return what the hooks of all the program's processes saw, the most launched first."""
+    rows: list[JsonObject] = []
+    for left in sorted(folder.glob("seen-*.json")):
+        document = read_json(left)
+        rows += document["launches"]
+        if why := document["trouble"]:
+            rows.append({"kernel": "?", "launches": 0, "folder": None, "why_not": why})
+    return sorted(rows, key=lambda row: -row["launches"])
+
+
+def _write_kernel(folder: Path, output: Path, row: JsonObject, program: str) -> CapturedEntry:
+    name, launches = row["kernel"], row["launches"]
+    if row["folder"] is None:
+        return CapturedEntry(kernel=name, launches=launches, why_not=row["why_not"] or None)
+    left = folder / row["folder"]
+    about = read_json(left / "capture.json")
+    new = output / folder_name(name, {p.name for p in list_folder(output)})
+    file = str(write_problem(left, new, program, launches))
+    notes = (*about["notes"], *(() if about["bit_equal"] else ("it is not the same each time",)))
+    return CapturedEntry(
+        kernel=name, launches=launches, file=file, in_program=about["seconds"], notes=notes
+    )
+
+
+def tried(
+    kernels: Sequence[CapturedEntry], folder: Path, progress: Progress
+) -> list[CapturedEntry]:
+    """Return the same with their verdicts and their times here; the folder is that of builds."""
+    progress("build")
+    files = {k.file: variants.read_variant(Path(k.file)) for k in kernels if k.file}
+    # Side by side; later they are there.
+    build.compile_variants(files.values(), [device.gpu().arch], folder)
+    return [_try_kernel(k, files[k.file], folder, progress) if k.file else k for k in kernels]
+
+
+def _try_kernel(
+    kernel: CapturedEntry, variant: variants.Variant, folder: Path, progress: Progress
+) -> CapturedEntry:
+    loaded = problem.load_problem(variants.problem_of(variant.path))
+    target = Target(loaded, (variant,), (), (CASE,), folder)
+    try:
+        run = measure_target(target, lambda text: progress(f"{kernel.kernel}: {text}"), checks=())
+    except ProfkitError as error:  # the others go on
+        return structs.replace(kernel, notes=(*kernel.notes, error.message.splitlines()[0]))
+    check = run.measured.checks.get(variant.id)
+    times = run.measured.times.get((variant.id, CASE))
+    failed = why_not(run, variant.id, CASE)
+    here, before = median(times.warm) if times else None, kernel.in_program
+    equal = None
+    if check is not None:
+        right = "bit-equal" if check.max_abs == 0 else "within tolerance"
+        equal = right if check.status == "right" else check.status
+    return structs.replace(
+        kernel,
+        here=here,
+        ratio=here / before if here is not None and before else None,
+        equal=equal,
+        notes=(*kernel.notes, *([failed.message.splitlines()[0]] if failed else ())),
+    )

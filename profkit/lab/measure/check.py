@@ -1,0 +1,271 @@
+"""A built variant on a GPU  ->  is it right: values, and everything it must not touch.
+
+Every case and seed is judged against the fp64 reference, on an output that was filled with NaN.
+Then: only the given stream is used, nothing is waited for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from profkit.lab.measure.cuda import device, library
+from profkit.lab.measure.data import POISON, Arena, Data, place_arena
+from profkit.lab.measure.variants.problem import Problem
+from profkit.records.store import Document
+
+if TYPE_CHECKING:
+    from profkit.lab.measure.data import Array, Bytes
+
+_PIECE = 1 << 18  # elements: 2 MB a temporary
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How an output compares with its reference."""
+
+    wrong: int = 0  # elements outside: not abs(out - ref) <= atol + rtol * abs(ref)
+    nans: int = 0  # how many are NaN or infinite: they are outside
+    max_abs: float = 0.0  # largest absolute error of the finite elements
+    max_rel: float = 0.0  # largest error relative to the reference, where that is not below atol
+    bias: float = 0.0  # mean signed error of the finite elements
+    # index of the finite element that is furthest outside, or nearest to it
+    worst: tuple[int, ...] = ()
+
+
+def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
+    """Compare an output with its reference, element by element, in fp64."""
+    import numpy as np
+
+    if out.shape != ref.shape:
+        raise ValueError(f"shapes differ: {out.shape} and {ref.shape}")
+    if out.size == 0:
+        return Accuracy()
+    # In pieces that stay in a cache, several at once: numpy lets threads run beside each other.
+    flat, flat_ref = out.reshape(-1), ref.reshape(-1)
+
+    def piece(start: int) -> _Piece:
+        part = slice(start, start + _PIECE)
+        return _compare_piece(flat[part], flat_ref[part], start, atol, rtol)
+
+    with ThreadPoolExecutor() as pool:
+        pieces = list(pool.map(piece, range(0, out.size, _PIECE)))
+    finite = sum(p.finite for p in pieces)
+    _, place = max(p.worst for p in pieces)
+    return Accuracy(
+        wrong=sum(p.wrong for p in pieces),
+        nans=int(out.size - finite),
+        max_abs=max(p.max_abs for p in pieces),
+        max_rel=max(p.max_rel for p in pieces),
+        bias=sum(p.error for p in pieces) / finite if finite else 0.0,
+        worst=tuple(int(i) for i in np.unravel_index(-place, out.shape)),
+    )
+
+
+class _Piece(NamedTuple):
+    finite: int
+    wrong: int
+    error: float
+    max_abs: float
+    max_rel: float
+    # the largest finite error over what is tolerated there, and minus its index: the first of equals
+    worst: tuple[float, int]
+
+
+def _compare_piece(out: Array, ref: Array, start: int, atol: float, rtol: float) -> _Piece:
+    import numpy as np
+
+    expected = ref.astype(np.float64)
+    error = out.astype(np.float64) - expected
+    size = np.abs(expected)
+    finite = np.isfinite(error)
+    off = np.where(finite, np.abs(error), np.inf)
+    with np.errstate(invalid="ignore"):  # 0 / 0: exactly right at no tolerance
+        over = np.nan_to_num(off / (atol + rtol * size), nan=0.0, posinf=np.inf)
+    large = finite & (size >= max(atol, np.finfo(np.float64).tiny))
+    known = np.where(finite, over, -1)
+    return _Piece(
+        int(finite.sum()),
+        int((over > 1).sum()),
+        float(error[finite].sum()),
+        float(off[finite].max(initial=0.0)),
+        float((off[large] / size[large]).max(initial=0.0)),
+        (float(known.max()), -start - int(known.argmax())),
+    )
+
+
+Status = Literal["right", "wrong", "not supported", "failed"]
+_SPIN = 0.05  # seconds that the stream is held while the launcher is watched
+
+
+@dataclass(frozen=True)
+class CaseCheck:
+    """One case and seed."""
+
+    case: str
+    seed: int
+    # right, wrong, not supported (cudaErrorNotSupported), or failed (another CUDA error)
+    status: Status
+    max_abs: float | None = None  # largest absolute error
+    max_rel: float | None = None  # largest relative error
+    bias: float | None = None  # mean signed error
+    faults: tuple[str, ...] = ()  # what is wrong, one line each
+
+
+@dataclass(frozen=True)
+class Check:
+    """All cases of one variant."""
+
+    variant: str
+    status: Status  # wrong or failed if any case is; not supported if all are; else right
+    atol: float
+    rtol: float
+    cases: tuple[CaseCheck, ...] = ()
+    # tool -> verdict, for the tools that were run
+    sanitizer: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def faults(self) -> list[str]:
+        """Return every fault with its case, one line each."""
+        lines = ([f"{c.case} seed {c.seed}: {f}" for f in c.faults] for c in self.cases)
+        return list(chain.from_iterable(lines))
+
+    @property
+    def correct_cases(self) -> tuple[str, ...]:
+        """Return names of the cases that are right, once per seed."""
+        return tuple(c.case for c in self.cases if c.status == "right")
+
+    @property
+    def max_abs(self) -> float | None:
+        """Return the largest absolute error of all cases; None if none was judged."""
+        return max((c.max_abs for c in self.cases if c.max_abs is not None), default=None)
+
+
+class CheckDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.check/1"):
+    """What `profkit check --json` prints."""
+
+    checks: tuple[Check, ...] = ()
+
+
+def summed_check(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> Check:
+    atol, rtol = problem.module.ATOL, problem.module.RTOL
+    return Check(variant, _choose_worst(c.status for c in cases), atol, rtol, tuple(cases))
+
+
+def merged_checks(before: Check, after: Check) -> Check:
+    cases = (*before.cases, *after.cases)
+    return replace(before, status=_choose_worst((before.status, after.status)), cases=cases)
+
+
+def _choose_worst(statuses: Iterable[Status]) -> Status:
+    seen = set(statuses)
+    order: tuple[Status, ...] = ("failed", "wrong", "right", "not supported")
+    return next((s for s in order if s in seen), "not supported")
+
+
+def check_case(call: Callable[[Arena], None], problem: Problem, data: Data) -> CaseCheck:
+    """Run one case once and judge everything about it; CudaError if the context is lost."""
+    here = place_arena(data)
+    try:
+        call(here)
+        device.synchronize()
+    except device.CudaError as error:
+        return failure(data, error)
+    host = here.fetch()
+    device.free(here.base)
+    return judge_case(problem, here, host)
+
+
+def failure(data: Data, error: device.CudaError) -> CaseCheck:
+    """Return a case that ended in a CUDA error; raises it again if the context is lost."""
+    if error.code == device.NOT_SUPPORTED:
+        return CaseCheck(data.case, data.seed, "not supported")
+    if error.code in device.STICKY:
+        raise error
+    return CaseCheck(data.case, data.seed, "failed", faults=(error.message,))
+
+
+def judge_case(problem: Problem, here: Arena, host: Bytes) -> CaseCheck:
+    """Judge the outputs and guards of one finished launch."""
+    count = range(len(here.outputs))
+    unwritten = [here.unwritten(host, i) for i in count]
+    outs = [here.output(host, i) for i in count]
+    judged = judge_values(problem, here.data, outs, unwritten)
+    out_of_bounds = here.out_of_bounds_writes(host)
+    if not out_of_bounds:
+        return judged
+    return replace(judged, status="wrong", faults=(*out_of_bounds, *judged.faults))
+
+
+def judge_values(
+    problem: Problem, data: Data, outs: Sequence[Any], unwritten: Sequence[int] = ()
+) -> CaseCheck:
+    """Judge outputs; `unwritten`: how many elements of each were never written, where known."""
+    atol, rtol = problem.tolerance(data.case)
+    faults: list[str] = []
+    verdicts = []
+    for i, (out, reference) in enumerate(zip(outs, data.reference(), strict=True)):
+        verdict = judge_output(out, reference, atol, rtol)
+        verdicts.append(verdict)
+        left = unwritten[i] if i < len(unwritten) else 0
+        if verdict.wrong and left:
+            faults.append(f"output {i}: {left} of {out.size} elements were never written")
+        if verdict.nans > left:
+            faults.append(f"output {i}: {verdict.nans - left} elements are NaN or infinite")
+        if verdict.wrong > verdict.nans:
+            at = verdict.worst
+            faults.append(
+                f"output {i}: {verdict.wrong - verdict.nans} of {out.size} elements are wrong, "
+                f"worst at {list(at)}: {float(out[at]):.6g}, wanted {float(reference[at]):.6g} "
+                f"(tolerance {atol:g} + {rtol:g} relative; bias {verdict.bias:+.2g})"
+            )
+    return CaseCheck(
+        data.case,
+        data.seed,
+        "wrong" if faults else "right",
+        max((v.max_abs for v in verdicts), default=None),
+        max((v.max_rel for v in verdicts), default=None),
+        max((v.bias for v in verdicts), key=abs, default=None),
+        tuple(faults),
+    )
+
+
+def check_stream(
+    lib: ctypes.CDLL, problem: Problem, data: Data, tools: library.Support, stream: int
+) -> CaseCheck:
+    """Hold the stream and launch: nothing may be written, and the launcher must not wait."""
+    here = place_arena(data)
+    args = here.args(problem, stream)
+    device.synchronize()
+    try:
+        tools.spin(int(_SPIN * 1e9), stream)
+        began = time.perf_counter()
+        library.start_launcher(lib, args)
+        waited = time.perf_counter() - began
+        time.sleep(_SPIN / 10)  # work on another stream would be done by now
+        early = here.fetch()
+        spinning = time.perf_counter() - began < _SPIN
+        device.synchronize()
+    except device.CudaError as error:
+        return failure(data, error)
+    judged = judge_case(problem, here, here.fetch())
+    faults = list(judged.faults)
+    if waited > _SPIN / 2:
+        faults.append(
+            f"the launcher waits for the device: it came back after {waited * 1e3:.0f} ms"
+        )
+    elif spinning and _is_written(here, early):
+        faults.append("work ran on another stream than the given one: the output was written early")
+    device.free(here.base)
+    return replace(judged, status="wrong" if faults else "right", faults=tuple(faults))
+
+
+def _is_written(here: Arena, host: Bytes) -> bool:
+    begun = {out for out, _ in here.data.begins}
+    places = [place for i, place in enumerate(here.outputs) if i not in begun]
+    return any((host[o : o + s] != POISON).any() for o, s in places)

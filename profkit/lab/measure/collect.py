@@ -1,0 +1,239 @@
+"""A program and what to look at  ->  one report. The only module that starts ncu.
+
+ncu writes into a folder of its own; the report is moved to its place when it is whole and holds
+what was asked for. The clocks run as they would without a profiler, caches are flushed before
+each replay (ncu's default, stated), and source files travel inside the report.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+from profkit.files import get_size, is_file, move_file, temporary_folder
+from profkit.lab.measure import ncu_output, process
+from profkit.lab.measure.cuda.library import Plan
+from profkit.reports.figures import base_name
+
+CLOCKS = "none"  # ncu's default locks them to base: durations would be of another machine
+TIMEOUT = 600.0  # seconds for one report; --timeout changes it
+NAMED = 40  # kernels named where none matched
+
+
+@dataclass(frozen=True)
+class CollectOptions:
+    set: str = "full"  # ncu's --set
+    # ncu's --cache-control: all flushes before every replay, none leaves caches warm
+    cache: str = "all"
+    timeout: float = TIMEOUT  # seconds after which ncu and its program are stopped
+    # which launches, from launch_filters; empty takes all that the program marks
+    filters: tuple[str, ...] = ()
+    env: Mapping[str, str] | None = None  # the environment of ncu and its program; None inherits
+    sections: tuple[str, ...] = ()  # ncu's --section, instead of a set
+
+
+@dataclass(frozen=True)
+class Collected:
+    path: Path
+    command: tuple[str, ...]
+    seconds: float  # how long ncu ran
+    kernels: tuple[str, ...]  # names of the kernels it holds, in order
+    note: str = ""  # how the program ended, if it failed after its kernels had been profiled
+
+
+def common(ncu: Path, options: CollectOptions) -> list[str]:
+    sections = chain.from_iterable(("--section", section) for section in options.sections)
+    selection = [*sections] or ["--set", options.set]
+    return [
+        *(str(ncu), *selection, "--clock-control", CLOCKS),
+        *("--cache-control", options.cache, "--import-source", "yes", "--nvtx"),
+    ]
+
+
+def start_ncu(
+    plan: Plan,
+    expected: Sequence[str],
+    report: Path,
+    ncu: Path,
+    options: CollectOptions,
+) -> Collected:
+    """Profile exactly one call of a variant or a reference, which launches the `expected` kernels.
+
+    Whatever goes wrong, no file is left; another kernel in the report is an error too.
+    """
+    with _make_workplace(report) as folder:
+        program = plan.program(folder)
+        # Profiling starts where the program says so, never by the name of a kernel.
+        limits = ["--profile-from-start", "off", "--target-processes", "application-only"]
+        command = [*common(ncu, options), *limits]
+        draft, done = _run_ncu(command, program, folder, options)
+        if ended := ncu_output.program_failed(done.output):
+            raise _explain_failure(ended, done)
+        kernels = kernels_in(draft)
+        verify_captured(expected, kernels, plan.label)
+        return _keep_report(draft, report, command + program, done, kernels)
+
+
+def verify_captured(expected: Sequence[str], captured: Sequence[str], what: str) -> None:
+    """Fail if a report holds anything else than the kernels of one call."""
+    launched, profiled = ([base_name(k) for k in names] for names in (expected, captured))
+    if launched != profiled:
+        raise ProfkitError(
+            f"{what}: ncu captured {', '.join(profiled) or 'nothing'}, asked for {', '.join(launched)}",
+            "the launcher starts other kernels under a profiler than without: "
+            "does it look at the environment?",
+        )
+
+
+def wrap(
+    program: Sequence[str],
+    report: Path,
+    ncu: Path,
+    options: CollectOptions,
+    echo: process.Sink | None = None,
+) -> Collected:
+    with _make_workplace(report) as folder:
+        command = [*common(ncu, options), *options.filters]
+        draft, done = _run_ncu(command, program, folder, options, echo)
+        kernels = kernels_in(draft)
+        kept = _keep_report(draft, report, [*command, *program], done, kernels)
+        return replace(kept, note=ncu_output.program_failed(done.output) or "")
+
+
+def launch_filters(
+    kernel: str | None, skip: int, count: int | None, nvtx: str | None = None
+) -> tuple[str, ...]:
+    """Return launches of kernels whose name matches, from the skip-th, count of them, in ncu's options.
+
+    `kernel` is a regular expression on the demangled name, as reports and `diagnose --kernel` have it:
+    template arguments are what tells one elementwise kernel from another. None takes every kernel, and
+    every launch for `count`; with `nvtx`, only inside of this range.
+    """
+    filters: list[str] = []
+    if kernel is not None:
+        check_regex(kernel)
+        regex = f"regex:{ncu_output.any_case(kernel)}"
+        filters += ["--kernel-name-base", "demangled", "--kernel-name", regex]
+    if skip:
+        filters += ["--launch-skip", str(skip)]
+    if count is not None:
+        filters += ["--launch-count", str(count)]
+    return (*filters, *(ncu_output.nvtx_filters(nvtx) if nvtx else ()))
+
+
+def check_regex(kernel: str) -> None:
+    try:
+        re.compile(kernel)
+    except re.error as error:
+        raise ProfkitError(f"--kernel {kernel}: {error}", "give a regular expression") from error
+
+
+@contextmanager
+def _make_workplace(report: Path) -> Iterator[Path]:
+    """A folder next to the report, on the same disk, gone afterwards."""
+    try:
+        report.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_folder(report.parent) as folder:
+            yield folder
+    except OSError as error:
+        raise ProfkitError(
+            f"cannot write in {report.parent}: {error.strerror}", "choose another --artifacts"
+        ) from error
+
+
+def _run_ncu(
+    command: list[str],
+    program: Sequence[str],
+    folder: Path,
+    options: CollectOptions,
+    echo: process.Sink | None = None,
+) -> tuple[Path, process.Done]:
+    """Run ncu; the report it wrote, or an error that says why there is none."""
+    draft = folder / "report.ncu-rep"
+    threading.Thread(target=_import_early, daemon=True).start()
+    whole = [*command, "--force-overwrite", "--export", str(draft), *program]
+    done = process.run_command(whole, options.timeout, options.env, echo)
+    if done.status is None:
+        raise ProfkitError(
+            f"ncu was stopped after {options.timeout:.0f} s",
+            "a kernel that hangs shows with profkit check; a long one needs --timeout, "
+            "or --set basic, which replays it less often",
+        )
+    known = ncu_output.known_fault(done.output)
+    if known and (done.status or not is_file(draft) or isinstance(known, ncu_output.NoCounters)):
+        raise known
+    ended = ncu_output.program_failed(done.output)
+    if done.status and not (ended and is_file(draft)):
+        raise _explain_failure(ended, done)
+    if not is_file(draft) or get_size(draft) == 0:
+        raise _explain_no_match(done)
+    return draft, done
+
+
+def _explain_no_match(done: process.Done) -> ProfkitError:
+    if "==PROF== Connected to process" not in done.output:
+        return ProfkitError(
+            "the command started no CUDA under ncu: no report was written",
+            "ncu follows the processes that it starts, not those of a server, a container or a "
+            "scheduler; is it the command that works on the GPU?",
+        )
+    names = ncu_output.available(done.output)
+    listed = f"there are: {', '.join(names[:NAMED])}" if names else ""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ProfkitError(
+        "ncu matched no kernel: no report was written",
+        listed + more
+        or "look at the names with --kernel '.*' --count 10, or give a --skip that is smaller",
+    )
+
+
+def _explain_failure(ended: str | None, done: process.Done) -> ProfkitError:
+    own = [s for s in done.output.splitlines() if s.strip() and not s.startswith("==")]
+    return ProfkitError(
+        f"the profiled program failed under ncu: {ended or f'ncu ended with {done.status}'}"
+        + (f": {own[-1].strip()[:200]}" if own else ""),
+        "run it once without ncu; if it is right there, try --sanitize",
+    )
+
+
+def _import_early() -> None:
+    """Import what reads the report while ncu runs: it takes as long as a small report does."""
+    import importlib
+
+    for name in ("profkit.reports.reader", "ncu_report", "profkit.evidence.samples"):
+        try:
+            importlib.import_module(name)
+        except (ImportError, ProfkitError):
+            return  # whoever needs it says so
+
+
+def kernels_in(report: Path) -> list[str]:
+    """Names of the kernels in a report, in order; an error if it is damaged or a launch failed."""
+    from profkit.reports.reader import read_report
+
+    read_back = read_report([report])
+    (file,) = read_back.files
+    if file.status != "ok":
+        raise ProfkitError(f"ncu wrote a report that is {file.status}: {file.message}", "again")
+    launches = list(chain.from_iterable(part.launches() for part in read_back.parts))
+    if any(launch["status"] == "failed" for launch in launches):
+        raise ProfkitError(
+            "ncu gave up on a kernel: its launch is in the report without a duration",
+            "collect less with --set basic; profkit check --sanitize shows errors in the kernel",
+        )
+    return [str(launch["kernel"]) for launch in launches]
+
+
+def _keep_report(
+    draft: Path, report: Path, command: Sequence[str], done: process.Done, kernels: Sequence[str]
+) -> Collected:
+    """Move a whole report to its place. The record next to the old one no longer fits: it goes."""
+    report.with_suffix(".json").unlink(missing_ok=True)
+    move_file(draft, report)
+    return Collected(report, tuple(command), done.seconds, tuple(kernels))

@@ -1,0 +1,314 @@
+"""A built library  ->  calls through ctypes, the graph of one call, its plan under a profiler.
+
+A captured graph says exactly which kernels a launcher starts, with grid, block and shared memory,
+without a profiler, without counter permission and without running them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import byref, c_char_p, c_int, c_longlong, c_size_t, c_uint, c_ulonglong, c_void_p
+from dataclasses import asdict, dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from profkit.errors import ProfkitError
+from profkit.lab.measure.cuda import device
+from profkit.lab.measure.cuda.resources import demangle
+
+
+@dataclass(frozen=True)
+class GraphLaunch:
+    """One kernel launch, read from a captured graph. Sizes in bytes."""
+
+    kernel: str
+    grid: tuple[int, int, int]  # blocks in x, y and z
+    block: tuple[int, int, int]  # threads in x, y and z
+    dynamic_smem: int  # dynamic shared memory per block
+    static_smem: int  # static shared memory per block
+    regs: int  # registers per thread
+    blocks_per_sm: int  # how many blocks fit on an SM at once, says the driver
+
+
+def capture(stream: int, body: Callable[[], None]) -> int:
+    """Record what `body` enqueues into a graph, unrun; CudaError if none can hold it."""
+    graph = c_void_p()
+    device.call("cuStreamBeginCapture_v2", c_void_p(stream), 1)  # 1: this thread's calls only
+    whole = False
+    try:
+        body()
+        whole = True
+    finally:
+        if not whole:
+            device.abandon_capture(stream)
+    device.call("cuStreamEndCapture", c_void_p(stream), byref(graph))
+    return graph.value or 0
+
+
+def instantiate(graph: int) -> int:
+    executable = c_void_p()
+    device.call("cuGraphInstantiateWithFlags", byref(executable), c_void_p(graph), c_ulonglong(0))
+    return executable.value or 0
+
+
+def replay(executable: int, stream: int) -> None:
+    device.call("cuGraphLaunch", c_void_p(executable), c_void_p(stream))
+
+
+class KernelNode(ctypes.Structure):
+    """What a graph knows of one kernel launch."""
+
+    _fields_ = (
+        ("func", c_void_p),
+        ("grid", c_uint * 3),
+        ("block", c_uint * 3),
+        ("smem", c_uint),
+        ("params", c_void_p),
+        ("extra", c_void_p),
+        ("kernel", c_void_p),
+        ("context", c_void_p),
+    )
+
+    @property
+    def sizes(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """Blocks, and threads of one, in x, y and z."""
+        grid = (self.grid[0], self.grid[1], self.grid[2])
+        return grid, (self.block[0], self.block[1], self.block[2])
+
+
+KERNEL_NODE = 0  # CU_GRAPH_NODE_TYPE_KERNEL
+
+
+def list_nodes(graph: int) -> list[tuple[int, int]]:
+    """Return each node of a captured graph with its type, in the order in which they were enqueued."""
+    count = c_size_t()
+    device.call("cuGraphGetNodes", c_void_p(graph), None, byref(count))
+    nodes = (c_void_p * count.value)()
+    device.call("cuGraphGetNodes", c_void_p(graph), nodes, byref(count))
+    found = []
+    for node in nodes:
+        kind = c_int()
+        device.call("cuGraphNodeGetType", c_void_p(node), byref(kind))
+        found.append((node or 0, kind.value))
+    return found
+
+
+def read_kernel_node(node: int) -> KernelNode:
+    """Its parameters, with the function also where the graph says the kernel of a library."""
+    params = KernelNode()
+    device.call("cuGraphKernelNodeGetParams_v2", c_void_p(node), byref(params))
+    if not params.func:
+        function = c_void_p()
+        device.call("cuKernelGetFunction", byref(function), c_void_p(params.kernel))
+        params.func = function
+    return params
+
+
+def read_name(function: int) -> str:
+    """A kernel's name, as the machine code has it."""
+    name = c_char_p()
+    device.call("cuFuncGetName", byref(name), c_void_p(function))
+    return (name.value or b"?").decode(errors="replace")
+
+
+def count_blocks(function: int, threads: int, smem: int) -> int:
+    """How many blocks fit on an SM, says the driver."""
+    blocks = c_int()
+    device.call(
+        "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+        *(byref(blocks), c_void_p(function), c_int(threads), c_size_t(smem)),
+    )
+    return blocks.value
+
+
+def read_attribute(function: int, number: int) -> int:
+    value = c_int()
+    device.call("cuFuncGetAttribute", byref(value), c_int(number), c_void_p(function))
+    return value.value
+
+
+def graph_launches(graph: int) -> list[GraphLaunch]:
+    """The kernel launches of a captured graph, in the order in which they were enqueued."""
+    launches = []
+    for node, kind in list_nodes(graph):
+        if kind == KERNEL_NODE:
+            launches.append(_describe_launch(read_kernel_node(node)))
+    return launches
+
+
+def _describe_launch(node: KernelNode) -> GraphLaunch:
+    mangled = read_name(node.func)
+    grid, block = node.sizes
+    return GraphLaunch(
+        kernel=demangle([mangled])[mangled],
+        grid=grid,
+        block=block,
+        dynamic_smem=node.smem,
+        static_smem=read_attribute(node.func, 1),
+        regs=read_attribute(node.func, 4),
+        blocks_per_sm=count_blocks(node.func, prod(block), node.smem),
+    )
+
+
+class Numbers(NamedTuple):
+    """What a launch is given beside its arrays, where problem.py says nothing of it too."""
+
+    size: Sequence[int] = ()
+    stride: Sequence[int] = ()  # of the first input, in elements
+    scale: float = 1.0
+    causal: int = 0
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Numbers:
+        """What problem.py's `arguments` gives; other keys are its own business."""
+        return cls(**{name: values[name] for name in cls._fields if name in values})
+
+
+class Args(ctypes.Structure):
+    """ProfkitArgs of kernels/common/variant.cuh: what a variant's one C function is given.
+
+    Behind the struct that CUDA variants know lies room for more arrays, which the launchers of
+    other languages read too: a captured kernel has as many as it has.
+    """
+
+    _fields_ = (
+        ("input", c_void_p * 4),
+        ("out", c_void_p * 2),
+        ("size", c_longlong * 6),
+        ("stride", c_longlong * 6),
+        ("scale", ctypes.c_float),
+        ("causal", c_int),
+        ("stream", c_void_p),
+        ("more_input", c_void_p * 28),
+        ("more_out", c_void_p * 14),
+    )
+
+    @classmethod
+    def filled(
+        cls,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        values: Mapping[str, Any],
+        stream: int,
+    ) -> Args:
+        """Return arrays by device address and the numbers of `values`; ProfkitError if too many."""
+        args = cls(stream=stream)
+        args._put(args.input, args.more_input, inputs)
+        args._put(args.out, args.more_out, outputs)
+        numbers = Numbers.of(values)
+        for i, n in enumerate(numbers.size):
+            args.size[i] = n
+        for i, n in enumerate(numbers.stride):
+            args.stride[i] = n
+        args.scale, args.causal = float(numbers.scale), int(numbers.causal)
+        return args
+
+    def _put(self, few: Any, more: Any, addresses: Sequence[int]) -> None:
+        if len(addresses) > len(few) + len(more):
+            raise ProfkitError(
+                f"a problem has more than {len(few) + len(more)} arrays of a kind",
+                "pack several into one",
+            )
+        first, rest = addresses[: len(few)], addresses[len(few) :]
+        few[: len(first)], more[: len(rest)] = first, rest
+
+
+def load_library(path: Path) -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(str(path))
+        library.profkit_launch.argtypes = [ctypes.POINTER(Args)]
+        library.profkit_launch.restype = ctypes.c_int
+    except OSError as error:
+        raise ProfkitError(f"cannot load {path}: {error}") from error
+    except AttributeError as error:
+        raise ProfkitError(
+            f"{path} has no profkit_launch",
+            'the variant must define extern "C" int profkit_launch(const ProfkitArgs*)',
+        ) from error
+    return library
+
+
+def _ok(code: int, what: str) -> None:
+    if code:
+        raise device.CudaError(code, what)
+
+
+def start_launcher(library: ctypes.CDLL, args: Args) -> None:
+    """Start the work; raises CudaError with what the launcher returned."""
+    _ok(library.profkit_launch(byref(args)), "profkit_launch")
+
+
+class Support:
+    """support.cu, loaded. Without a GPU nothing is allocated, and `flush` must not be used."""
+
+    def __init__(self, path: Path, gpu: device.Gpu | None = None) -> None:
+        self._lib = ctypes.CDLL(str(path))
+        self._lib.profkit_repeat.restype = self._lib.profkit_bare.restype = c_longlong
+        self._blocks, self._size = (4 * gpu.sms, 2 * gpu.l2) if gpu else (0, 0)
+        self._buffer = device.allocate(self._size) if gpu else 0
+        if gpu:
+            device.fill(self._buffer, 0, self._size)
+        self.pop: Callable[[], None] = self._lib.profkit_range_pop  # close an NVTX range
+
+    def push(self, text: str) -> None:
+        self._lib.profkit_range_push(text.encode())
+
+    def spin(self, nanoseconds: int, stream: int) -> None:
+        _ok(self._lib.profkit_spin(c_longlong(nanoseconds), c_void_p(stream)), "spin")
+
+    def flush(self, stream: int) -> None:
+        sizes = c_void_p(self._buffer), c_size_t(self._size), c_int(self._blocks)
+        _ok(self._lib.profkit_flush(*sizes, c_void_p(stream)), "flush")
+
+    def put(self, to: int, source: int, size: int, nanoseconds: int, stream: int) -> None:
+        """Copy bytes late, having let the next kernel begin."""
+        places = c_void_p(to), c_void_p(source), c_size_t(size)
+        _ok(self._lib.profkit_put(*places, c_longlong(nanoseconds), c_void_p(stream)), "put")
+
+    def repeat(self, library: ctypes.CDLL, args: Args, n: int) -> float:
+        """Return the host's seconds per call of a launcher."""
+        error, function = c_int(), ctypes.cast(library.profkit_launch, c_void_p)
+        took = self._lib.profkit_repeat(function, byref(args), n, byref(error))
+        _ok(error.value, "profkit_launch")
+        return float(took) / n * 1e-9
+
+    def bare(self, n: int, stream: int) -> float:
+        """Return the host's seconds per start of an empty kernel."""
+        error = c_int()
+        took = self._lib.profkit_bare(n, c_void_p(stream), byref(error))
+        _ok(error.value, "an empty kernel")
+        return float(took) / n * 1e-9
+
+
+@dataclass(frozen=True)
+class Plan:
+    label: str  # of its NVTX range
+    support: str  # the library of support.cu
+    library: str | None = None  # the variant's library; None of a reference
+    inputs: tuple[str, ...] = ()  # a file for each input
+    outputs: tuple[int, ...] = ()  # bytes of each output
+    # (output, input): what is worked on in place holds that input at first
+    begins: tuple[tuple[int, int], ...] = ()
+    # size, stride, scale and causal for ProfkitArgs
+    values: dict[str, Any] = field(default_factory=dict)  # what problem.py says, as it says it
+    reference: str | None = None  # the reference's name; None of a variant
+    problem: str = ""
+    build: str = ""
+    case: str = ""
+    # whether there is a profiler: then one call runs outside of its window first
+    profile: bool = True
+
+    def program(self, folder: Path) -> list[str]:
+        """The program that makes this call, told by a file that is written into the folder."""
+        from profkit.interpreter import describe_packages, make_short_command
+
+        path = folder / "plan.json"
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        packages = (
+            folder / "packages.json"
+        )  # a record keeps the command: short, and no paths of ours
+        packages.write_text(describe_packages(), encoding="utf-8")
+        return make_short_command(str(packages), "profkit.lab.measure.launch", str(path))

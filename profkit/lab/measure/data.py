@@ -1,0 +1,243 @@
+"""A problem's case and seed  ->  inputs and fp64 reference, kept on disk; one launch of them on a GPU.
+
+Plain bytes, so that a child process can upload them without numpy. The reference is computed in
+fp64 and kept as fp32: its rounding (6e-8) is far below any tolerance of a half-precision output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profkit.files import is_file, read_json, write_bytes, write_text
+from profkit.lab.measure.cuda import device
+from profkit.lab.measure.cuda.library import Args
+from profkit.lab.measure.variants.problem import Problem
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+    Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Data:
+    """What one case and seed are given, and what must come out."""
+
+    case: str
+    seed: int
+    folder: Path
+    # (shape, dtype) of each input; an array of bfloat16 is held as uint16
+    shapes: tuple[tuple[tuple[int, ...], str], ...]
+    outputs: tuple[tuple[tuple[int, ...], str], ...]  # (shape, dtype) of each output
+    # (output, input): what is worked on in place holds that input at first
+    begins: tuple[tuple[int, int], ...] = ()
+
+    def inputs(self) -> list[Array]:
+        """Return the inputs, mapped from disk, read-only."""
+        return [_map_file(self.folder / f"in{i}", *s) for i, s in enumerate(self.shapes)]
+
+    def reference(self) -> list[Array]:
+        """Return the fp64 reference, kept as fp32."""
+        return [
+            _map_file(self.folder / f"ref{i}", s[0], "float32") for i, s in enumerate(self.outputs)
+        ]
+
+    def output_bytes(self) -> list[int]:
+        return [prod(shape) * held_as(dtype).itemsize for shape, dtype in self.outputs]
+
+
+def _map_file(path: Path, shape: tuple[int, ...], dtype: str) -> Array:
+    import numpy as np
+
+    if 0 in shape:
+        return np.empty(shape, held_as(dtype))
+    return np.memmap(path, held_as(dtype), mode="r", shape=shape)
+
+
+def prepare_data(
+    problem: Problem, case: str, seed: int, folder: Path, grid: str | None = None
+) -> Data:
+    """Compute inputs and reference of a case once; `grid` is the header's `inputs:` key."""
+    key = hashlib.sha256(f"{problem.hash}:{case}:{seed}:{grid}".encode()).hexdigest()[:12]
+    place = folder / "data" / problem.name / f"{case}-{seed}-{key}"
+    kept = place / "data.json"
+    if not is_file(kept):
+        _compute_files(problem, problem.case(case), seed, grid, place)
+    shapes = read_json(kept)
+    arrays = _make_tuples(shapes["inputs"]), _make_tuples(shapes["outputs"])
+    begins = tuple((out, source) for out, source in shapes.get("begins", ()))
+    return Data(case, seed, place, *arrays, begins)
+
+
+def _make_tuples(shapes: list[Any]) -> tuple[tuple[tuple[int, ...], str], ...]:
+    return tuple((tuple(shape), dtype) for shape, dtype in shapes)
+
+
+def _compute_files(problem: Problem, case: Any, seed: int, grid: str | None, place: Path) -> None:
+    import numpy as np
+
+    inputs = [np.ascontiguousarray(a) for a in problem.module.inputs(case, seed, grid)]
+    outputs = problem.module.reference(case, inputs)
+    for i, array in enumerate(inputs):
+        write_bytes(place / f"in{i}", array.tobytes())
+    for i, array in enumerate(outputs):
+        write_bytes(place / f"ref{i}", array.astype(np.float32).tobytes())
+    named = getattr(problem.module, "input_types", None)
+    types = [dtype for _, dtype in named(case)] if named else [str(a.dtype) for a in inputs]
+    shapes = {
+        "inputs": [(a.shape, dtype) for a, dtype in zip(inputs, types, strict=True)],
+        "outputs": [(tuple(shape), dtype) for shape, dtype in problem.module.outputs(case)],
+        "begins": sorted(problem.begins(case).items()),
+    }
+    write_text(place / "data.json", json.dumps(shapes))
+
+
+BFLOAT16 = "bfloat16"  # numpy has none
+
+
+def held_as(dtype: str) -> np.dtype[Any]:
+    """Return the numpy type of the same size that an array of this type is kept as."""
+    import numpy as np
+
+    return np.dtype(np.uint16 if dtype == BFLOAT16 else dtype)
+
+
+def values_of(array: Array, dtype: str) -> Array:
+    import numpy as np
+
+    if dtype != BFLOAT16:
+        return array
+    return (array.astype(np.uint32) << 16).view(np.float32)
+
+
+def tensor_of(array: Array, dtype: str) -> Any:
+    import numpy as np
+    import torch
+
+    tensor = torch.from_numpy(np.array(array))
+    return tensor.view(torch.bfloat16) if dtype == BFLOAT16 else tensor
+
+
+def values_of_tensor(tensor: Any) -> Array:
+    import torch
+
+    plain: Array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
+    return plain
+
+
+GUARD = 4096
+POISON, FENCE = 0xFF, 0xA5
+_ALIGN = 256  # what cudaMalloc promises
+
+
+@dataclass(frozen=True)
+class Arena:
+    """One device allocation: guard, input, guard, input, guard, output, guard.
+
+    Outputs hold NaN before the launch (0xFF bytes are NaN in every float format), guards hold 0xA5.
+    One copy back shows what was written, what was not, and what should not have been.
+    """
+
+    base: int
+    size: int
+    data: Data
+    inputs: tuple[tuple[int, int], ...]  # (offset, bytes) of each input
+    outputs: tuple[tuple[int, int], ...]  # (offset, bytes) of each output
+
+    def fill(self, data: Data | None, address: int) -> None:
+        """Put at an address what stands here before a launch; without data, no inputs."""
+        import numpy as np
+
+        image = np.full(self.size, FENCE, np.uint8)
+        for offset, size in self.outputs:
+            image[offset : offset + size] = POISON
+        for i, (offset, size) in enumerate(self.inputs):
+            image[offset : offset + size] = as_bytes(data.inputs()[i]) if data else 0
+        for out, source in data.begins if data else ():
+            (offset, size), (start, _) = self.outputs[out], self.inputs[source]
+            image[offset : offset + size] = image[start : start + size]
+        device.upload(address, image.ctypes.data, self.size)
+
+    def args(self, problem: Problem, stream: int) -> Args:
+        inputs = [self.base + offset for offset, _ in self.inputs]
+        outputs = [self.base + offset for offset, _ in self.outputs]
+        values = problem.module.arguments(problem.case(self.data.case))
+        return Args.filled(inputs, outputs, values, stream)
+
+    def fetch(self) -> Bytes:
+        import numpy as np
+
+        host = np.empty(self.size, np.uint8)
+        device.download(host.ctypes.data, self.base, self.size)
+        return host
+
+    def output(self, host: Bytes, index: int) -> Array:
+        (shape, dtype), (offset, size) = self.data.outputs[index], self.outputs[index]
+        return values_of(host[offset : offset + size].view(held_as(dtype)).reshape(shape), dtype)
+
+    def unwritten(self, host: Bytes, index: int) -> int:
+        """How many elements of an output still hold every bit of the poison; 0 where none ever did."""
+        if any(out == index for out, _ in self.data.begins):
+            return 0
+        (_, dtype), (offset, size) = self.data.outputs[index], self.outputs[index]
+        words = host[offset : offset + size].reshape(-1, held_as(dtype).itemsize)
+        return int((words == POISON).all(axis=1).sum())
+
+    def out_of_bounds_writes(self, host: Bytes) -> list[str]:
+        """Return what a launch wrote that it should not have, one line each."""
+        return [*self._find_changed_inputs(host), *self._find_touched_fences(host)]
+
+    def _find_changed_inputs(self, host: Bytes) -> Iterator[str]:
+        given = zip(self.inputs, self.data.inputs(), strict=True)
+        for index, ((offset, size), array) in enumerate(given):
+            changed = int((host[offset : offset + size] != as_bytes(array)).sum())
+            if changed:
+                yield f"input {index} was overwritten: {changed} bytes changed"
+
+    def _find_touched_fences(self, host: Bytes) -> Iterator[str]:
+        """Yield a line for each gap between arrays in which a byte changed."""
+        arrays = [(f"input {i}", offset, size) for i, (offset, size) in enumerate(self.inputs)]
+        arrays += [(f"output {i}", offset, size) for i, (offset, size) in enumerate(self.outputs)]
+        start, behind = 0, ""
+        for name, offset, size in [*arrays, ("", self.size, 0)]:
+            touched = int((host[start:offset] != FENCE).sum())
+            if touched:
+                sides = []
+                if behind:
+                    sides.append(f"behind {behind}")
+                if name:
+                    sides.append(f"before {name}")
+                yield f"{touched} bytes written {' or '.join(sides)}, outside the arrays"
+            start, behind = offset + size, name
+
+
+def layout(data: Data, base: int = 0) -> Arena:
+    at, places = GUARD, []
+    for shape, dtype in (*data.shapes, *data.outputs):
+        size = prod(shape) * held_as(dtype).itemsize
+        places.append((at, size))
+        at += (size + _ALIGN - 1) // _ALIGN * _ALIGN + GUARD
+    count = len(data.shapes)
+    return Arena(base, at, data, tuple(places[:count]), tuple(places[count:]))
+
+
+def place_arena(data: Data) -> Arena:
+    """Allocate and upload; guards and outputs are filled."""
+    arena = layout(data, device.allocate(layout(data).size))
+    arena.fill(data, arena.base)
+    return arena
+
+
+def as_bytes(array: Any) -> Bytes:
+    import numpy as np
+
+    flat: Bytes = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return flat

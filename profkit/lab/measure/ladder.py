@@ -1,0 +1,242 @@
+"""The variants on disk  ->  rows for list and build: what is compiled, recorded, stale, too big."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from msgspec import structs
+
+from profkit.errors import ProfkitError
+from profkit.lab.measure.cuda import device
+from profkit.lab.measure.cuda.library import GraphLaunch
+from profkit.lab.measure.cuda.resources import KernelResources
+from profkit.lab.measure.targets import Places
+from profkit.lab.measure.variants import build, dry, variants
+from profkit.lab.measure.variants.build import Build
+from profkit.lab.measure.variants.variants import Variant
+from profkit.records.parts import RecordedSource
+from profkit.records.paths import run_files
+from profkit.records.record import Record, amend_record, read_record
+from profkit.records.store import Document, JsonObject
+from profkit.reports.figures import base_name
+
+
+class BuildEntry(Document, frozen=True, kw_only=True):
+    """One build and what its launcher would start; null where not known."""
+
+    variant: str = ""
+    arch: str = ""
+    seconds: float = 0.0
+    kernels: tuple[KernelResources, ...] = ()
+    # case -> launches; None where that is not known
+    launches: Mapping[str, Sequence[GraphLaunch]] | None = None
+    flags: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    source: str = ""
+    sass: str | None = None
+    host: str | None = None
+    error: str | None = None
+    over_budget: tuple[str, ...] = ()  # what it takes over its header's budget
+
+
+class BuildDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.build/1"):
+    """What `profkit check --build-only --json` prints."""
+
+    builds: tuple[BuildEntry, ...] = ()
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One build and what its launcher would start."""
+
+    build: Build
+    # case -> launches; None where that is not known
+    launches: Mapping[str, Sequence[GraphLaunch]] | None
+    over_budget: tuple[str, ...]  # what it takes over its header's budget
+
+    @property
+    def variant(self) -> str:
+        return self.build.variant.id
+
+    def describe(self) -> BuildEntry:
+        build = self.build
+        return BuildEntry(
+            variant=build.variant.id,
+            arch=build.arch,
+            seconds=build.seconds,
+            kernels=build.kernels,
+            launches=self.launches,
+            flags=build.flags,
+            warnings=build.warnings,
+            source=build.source,
+            sass=build.sass,
+            host=build.host,
+            error=build.error or None,
+            over_budget=self.over_budget,
+        )
+
+    def rows(self) -> list[JsonObject]:
+        """Return one row per kernel function, for a table."""
+        largest = _find_largest(self.launches)
+        same = {"variant": self.variant, "arch": self.build.arch, "seconds": self.build.seconds}
+        rows = []
+        for kernel in self.build.kernels:
+            launch = largest.get(kernel.name)
+            taken = {
+                "dynamic": launch.dynamic_smem if launch else None,
+                "blocks_per_sm": launch.blocks_per_sm if launch else None,
+            }
+            rows.append({**asdict(kernel), "kernel": base_name(kernel.name), **same, **taken})
+        return rows
+
+
+@dataclass(frozen=True)
+class ListedVariant:
+    """A variant of the ladder."""
+
+    variant: str
+    problem: str
+    after: str | None  # the id of the variant that it changes
+    title: str
+    file: str
+    built: bool  # whether this text is compiled for any architecture
+    recorded: Mapping[str, str]  # case -> ok, stale or unreadable
+    missing: str = ""  # what this machine lacks to compile and run it; empty: nothing
+
+
+class ListDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.list/1"):
+    """What `profkit list --json` prints."""
+
+    variants: tuple[ListedVariant, ...] = ()
+
+
+def listing(
+    places: Places, problem: str | None = None
+) -> tuple[list[ListedVariant], list[ProfkitError]]:
+    """Return every variant in ladder order, problem by problem; and what cannot be read."""
+    records = _find_records(places.artifacts_dir())
+    found, problems = variants.survey(places.kernels_dir(), problem)
+    rows = [
+        ListedVariant(
+            variant=variant.id,
+            problem=variant.problem,
+            after=variant.header.after,
+            title=variant.header.title,
+            file=str(variant.path),
+            built=build.is_built(variant, places.build_dir()),
+            recorded=_list_recorded(variant, records.get(variant.id, ())),
+            missing=variant.language.lacking(),
+        )
+        for variant in found
+    ]
+    return rows, problems
+
+
+def _list_recorded(variant: Variant, records: Iterable[tuple[Path, str]]) -> dict[str, str]:
+    """Return case -> how its record stands to today's source."""
+    states: dict[str, str] = {}
+    for path, case in records:
+        try:
+            record = read_record(path)
+        except ProfkitError:
+            states[case] = "unreadable"
+            continue
+        if record.problem == variant.problem:
+            states[record.case] = "stale" if record.stale(variant.source_hash) else "ok"
+    return states
+
+
+def _find_records(artifacts: Path) -> dict[str, list[tuple[Path, str]]]:
+    """Return variant -> its run records, each with its case, of whichever problem."""
+    records: dict[str, list[tuple[Path, str]]] = {}
+    for (variant, case), several in run_files(artifacts).items():
+        records.setdefault(variant, []).extend((f.record, case) for f in several if f.record)
+    return records
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    written: tuple[Path, ...]
+    # stale ones of the same kernels, whose launcher is another or is not known
+    unknown: tuple[Path, ...]
+
+
+def refresh(places: Places, made: Sequence[Compiled]) -> Refreshed:
+    """Let records of the very machine code that was just built follow today's source.
+
+    A change that leaves the machine code as it is (a header that moved, a refactoring) makes a
+    record stale by its source although what was measured is what the source still gives. Each keeps
+    the hash that it was made with; one without the launcher's hash, or with that of another host
+    compiler, gets it while its source is today's, so that it can follow the next change.
+    """
+    builds = [compiled.build for compiled in made]
+    today = {f"{b.variant.id} {b.arch} {b.sass}": b for b in builds if b.sass}
+    written, unknown = [], []
+    records = _find_records(places.artifacts_dir()).values()
+    for path, _ in itertools.chain.from_iterable(records):
+        try:
+            record = read_record(path)
+        except ProfkitError:
+            continue  # list names it
+        source = record.source or RecordedSource()
+        same = today.get(f"{record.variant} {source.arch} {source.sass}")
+        if same is None:
+            continue
+        if not record.machine_code.same_as(same.machine_code):
+            unknown += [path] if record.stale(same.source) else []
+            continue
+        followed = _follow_source(record, source, same)
+        if followed != record:
+            amend_record(followed)
+            written.append(path)
+    return Refreshed(tuple(written), tuple(unknown))
+
+
+def _follow_source(record: Record, source: RecordedSource, built: Build) -> Record:
+    header = replace(record.header, title=built.variant.header.title)  # it is of the source, too
+    if record.stale(built.source):
+        made_from = source.made_from or source.sha256
+        source = structs.replace(source, made_from=made_from, sha256=built.source)
+    source = structs.replace(source, host=built.host or source.host)
+    return structs.replace(record, header=header, source=source)
+
+
+def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) -> list[Compiled]:
+    """Compile variants and hold them to their budgets.
+
+    No names take all variants; no architectures take that of the GPU present.
+    """
+    kernels = places.kernels_dir()
+    chosen = variants.named_variants(kernels, names) if names else variants.find_variants(kernels)
+    archs = archs or [_find_present_arch()]
+    folder = places.build_dir()
+    with ThreadPoolExecutor() as pool:  # each waits for a program of its own
+        stub = pool.submit(dry.stub_object, folder)
+        made = build.compile_variants(chosen, archs, folder)
+        stub.result()
+        shapes = pool.map(lambda b: dry.dry_shapes(b, kernels / b.variant.problem), made)
+        return [_check_budget(b, shape) for b, shape in zip(made, shapes, strict=True)]
+
+
+def _find_present_arch() -> str:
+    try:
+        return device.arch() or device.gpu().arch
+    except ProfkitError as error:
+        raise ProfkitError(
+            "no --arch, and no GPU to take it from", "say for what to compile: --arch 90"
+        ) from error
+
+
+def _check_budget(made: Build, launches: dict[str, list[GraphLaunch]] | None) -> Compiled:
+    dynamic = {kernel: x.dynamic_smem for kernel, x in _find_largest(launches).items()}
+    return Compiled(made, launches, tuple(build.check_budget(made, dynamic)))
+
+
+def _find_largest(launches: Mapping[str, Sequence[GraphLaunch]] | None) -> dict[str, GraphLaunch]:
+    """Return kernel -> its launch with the most dynamic shared memory."""
+    every = itertools.chain.from_iterable((launches or {}).values())
+    return {launch.kernel: launch for launch in sorted(every, key=lambda x: x.dynamic_smem)}

@@ -1,0 +1,216 @@
+"""What a launch function started at each case  ->  tables for player.c, and the same as JSON.
+
+In place of arrays it is given addresses with a type, and no memory: an address says which array it is
+of, so that a pointer handed to a kernel can be recognised.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Literal
+
+from profkit.errors import ProfkitError
+from profkit.lab.measure.cuda.library import Numbers
+
+Shape3 = tuple[int, int, int]
+Where = Literal["value", "in", "out", "scratch"]
+_WHERE: tuple[Where, ...] = ("value", "in", "out", "scratch")
+SIZES = 6  # of ProfkitArgs: how many sizes, and how many strides
+
+
+@dataclass(frozen=True)
+class KernelImage:
+    name: str  # what it is called in tables: its function, and what it is specialised for
+    symbol: str  # its name in the machine code
+    cubin: bytes
+    log: str = ""  # what ptxas -v said
+
+
+@dataclass(frozen=True)
+class Parameter:
+    where: Where  # an array of the problem, of the call's own memory, or a plain value
+    index: int = 0
+    value: int = 0  # offset into the array in bytes; or the bits of the value
+
+
+@dataclass(frozen=True)
+class KernelStart:
+    """One kernel launch. Sizes in bytes."""
+
+    image: int  # which of the plan's images
+    grid: Shape3  # blocks
+    block: Shape3  # threads
+    dynamic_smem: int  # dynamic shared memory of a block
+    parameters: tuple[Parameter, ...]  # in order
+    cluster: int = 1  # blocks of a cluster, in x
+    cooperative: bool = False  # whether all blocks must be resident
+    dependent: bool = False  # whether it may begin before the kernel ahead has ended
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Device memory for the length of one call, in bytes; zeroed first if asked for."""
+
+    size: int
+    zero: bool = False
+
+
+@dataclass(frozen=True)
+class CasePlan:
+    """What one call starts where ProfkitArgs says this; nothing: the case is not supported."""
+
+    name: str
+    values: Mapping[str, Any]
+    starts: tuple[KernelStart, ...] = ()
+    scratch: tuple[Scratch, ...] = ()
+
+
+@dataclass
+class CallPlan:
+    images: list[KernelImage] = field(default_factory=list)
+    cases: list[CasePlan] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Case -> its launches, for those who look without a GPU: see variants/dry.py."""
+        return {case.name: list(map(self._launch, case.starts)) for case in self.cases}
+
+    def _launch(self, start: KernelStart) -> dict[str, Any]:
+        return {
+            "kernel": self.images[start.image].name,
+            "grid": (start.grid[0] * start.cluster, *start.grid[1:]),
+            "block": start.block,
+            "dynamic_smem": start.dynamic_smem,
+        }
+
+    def to_c(self) -> str:
+        """The tables that player.c includes; image i lies next to them as image<i>.cubin."""
+        images = [(f"image{i}", f'"{image.symbol}"') for i, image in enumerate(self.images)]
+        parameters: list[Any] = []
+        starts: list[Any] = []
+        scratch: list[Any] = []
+        cases: list[Any] = []
+        for case in self.cases:
+            counts = len(starts), len(case.starts), len(scratch), len(case.scratch)
+            cases.append((*_numbers(case.values), *counts))
+            scratch += [(s.size, s.zero) for s in case.scratch]
+            for s in case.starts:
+                how = s.dynamic_smem, s.cluster, s.cooperative, s.dependent
+                starts.append((s.image, s.grid, s.block, *how, len(parameters), len(s.parameters)))
+                parameters += [(_WHERE.index(p.where), p.index, p.value) for p in s.parameters]
+        tables = {
+            "Image IMAGES": images,
+            "Parameter PARAMETERS": parameters,
+            "Start STARTS": starts,
+            "Memory SCRATCH": scratch,
+            "Case CASES": cases,
+        }
+        lines = [f'IMAGE({i}, "image{i}.cubin")' for i in range(len(self.images))]
+        lines += [f"static const {k}[] = {_c_value(v or [(0,)])};" for k, v in tables.items()]
+        lines.append(f"enum {{CASE_COUNT = {len(cases)}, IMAGE_COUNT = {max(1, len(images))}}};")
+        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+        return "\n".join([*lines, f"#define PLAN_ID 0x{digest}ull", ""])
+
+
+def _c_value(value: Any) -> str:
+    """A value as an initialiser in C: several in braces, text as it is."""
+    if isinstance(value, list | tuple):
+        return f"{{{', '.join(map(_c_value, value))}}}"
+    if isinstance(value, str):
+        return value
+    return f"{value:d}ull" if value >= 1 << 63 else f"{value:d}"
+
+
+def _numbers(values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """size, stride, scale and causal as ProfkitArgs holds them; scale by its bits."""
+    numbers = Numbers.of(values)
+    (scale,) = struct.unpack("<I", struct.pack("<f", numbers.scale))
+    size, stride = ([*n, *(0,) * (SIZES - len(n))] for n in (numbers.size, numbers.stride))
+    return size, stride, scale, int(numbers.causal)
+
+
+_BYTES = {
+    **dict.fromkeys(("bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2"), 1),
+    **dict.fromkeys(("int16", "uint16", "float16", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "uint32", "float32"), 4),
+    **dict.fromkeys(("int64", "uint64", "float64"), 8),
+}
+_STEP = 1 << 40  # between two arrays: none is longer
+# The step of the first of each kind, the last kind first: 32 inputs and 16 outputs (see Args).
+_FIRST: dict[Where, int] = {"scratch": 49, "out": 33, "in": 1}
+
+
+class DeviceArray:
+    """An array of the problem, contiguous, as a launch function sees it."""
+
+    is_cuda = True
+
+    def __init__(self, dtype: str, shape: Sequence[int], address: int) -> None:
+        if dtype not in _BYTES:
+            raise ProfkitError(
+                f"an array of {dtype}: no such type", f"there are: {', '.join(_BYTES)}"
+            )
+        self.dtype, self.shape, self._address = dtype, tuple(map(int, shape)), address
+
+    def data_ptr(self) -> int:
+        return self._address
+
+    def element_size(self) -> int:
+        return _BYTES[self.dtype]
+
+    def numel(self) -> int:
+        return prod(self.shape)
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def size(self, axis: int | None = None) -> Any:
+        return self.shape if axis is None else self.shape[axis]
+
+    def stride(self, axis: int | None = None) -> Any:
+        strides = tuple(prod(self.shape[i + 1 :]) for i in range(len(self.shape)))
+        return strides if axis is None else strides[axis]
+
+    def is_contiguous(self) -> bool:
+        return True
+
+
+class LaunchArgs:
+    """What a launch function is given last: numbers of the problem's `arguments`, and the GPU."""
+
+    def __init__(self, values: dict[str, Any], arch: str, sms: int) -> None:
+        numbers = Numbers.of(values)
+        self.size, self.stride = tuple(numbers.size), tuple(numbers.stride)
+        self.scale, self.causal = float(numbers.scale), int(numbers.causal)
+        self.arch, self.sms = arch, sms  # `90` for compute capability 9.0
+        self.requested: list[Scratch] = []
+
+    def scratch(self, shape: Sequence[int], dtype: str, zero: bool = False) -> DeviceArray:
+        """Device memory for the length of this call, for what one kernel leaves to the next.
+
+        Not zeroed unless asked for.
+        """
+        array = array_of("scratch", len(self.requested), dtype, shape)
+        self.requested.append(Scratch(array.numel() * array.element_size(), zero))
+        return array
+
+
+def array_of(where: Where, index: int, dtype: str, shape: Sequence[int]) -> DeviceArray:
+    return DeviceArray(dtype, shape, (_FIRST[where] + index) * _STEP)
+
+
+def parameter_of(address: int) -> Parameter:
+    """What a pointer that a launch function gave a kernel points into."""
+    step, offset = divmod(address, _STEP)
+    if address == 0:
+        return Parameter("value")
+    for where, first in _FIRST.items():
+        if step >= first:
+            return Parameter(where, step - first, offset)
+    raise ProfkitError(
+        "a kernel is given a pointer to other memory than the problem's arrays",
+        "memory of its own comes from args.scratch(shape, dtype)",
+    )

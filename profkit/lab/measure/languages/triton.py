@@ -1,0 +1,286 @@
+"""Triton: a Python file whose launch function starts functions that `triton.jit` compiles.
+
+The header is the module's docstring; it and the hashes are read as text. One function, `launch`, starts
+the kernels: it is given the problem's inputs and outputs, in order, and last of all what plan.py calls
+LaunchArgs.
+
+Compiled without a GPU, in a process of its own with a time limit (profkit.lab.measure.aot): what its
+recorder was to start is left as plan.h, plan.json and the kernels' machine code; a C compiler makes the
+library of these and player.c.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import io
+import json
+import os
+import re
+import shutil
+import time
+import tokenize
+import warnings
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+from profkit.files import is_file, is_there, match_pattern, read_bytes
+from profkit.lab.measure import process
+from profkit.lab.measure.languages import language
+from profkit.lab.measure.languages.language import CompileJob, Language, Programs
+from profkit.records import header
+
+PLAYER = Path(__file__).with_name("player.c")
+CASE = "at case "  # the compiling process begins a line with it before it runs a case
+_TIMEOUT = 300.0  # seconds for one file: every case of its problem is compiled
+_GPU_FILES = ("/dev/nvidiactl", "/dev/dxg")  # of Linux, and of Linux under Windows
+
+
+def _missing() -> str:
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed: pip install triton (torch brings it too)"
+    if _c_compiler() is None:
+        return "no C compiler (cc, gcc or clang) on PATH: install one, or say which with CC"
+    return ""
+
+
+def _lacking() -> str:
+    here = any(is_there(Path(place)) for place in _GPU_FILES)
+    return _missing() or ("" if here else "no GPU here: it can be built, not checked or timed")
+
+
+def _c_compiler() -> str | None:
+    """Return the C compiler: $CC, or the first of cc, gcc and clang on PATH."""
+    names = [os.environ.get("CC") or "", "cc", "gcc", "clang"]
+    return next((path for name in names if name and (path := shutil.which(name))), None)
+
+
+def _version(_: Programs | None = None) -> str:
+    return f"Triton {language.package_version('triton') or '?'}"
+
+
+def _surroundings(job: CompileJob) -> Sequence[str]:
+    """Return the compiler, the cases that it compiles for, and how its kernels are started."""
+    try:
+        problem = hashlib.sha256(read_bytes(job.problem / "problem.py")).hexdigest()
+    except OSError:
+        problem = ""
+    player = hashlib.sha256(PLAYER.read_bytes()).hexdigest()[:16]
+    return (_version(), problem, player, str(job.sms))
+
+
+def _compile(
+    jobs: Sequence[CompileJob], work: Path, _: Programs, parallel: int | None
+) -> dict[int, float]:
+    """Run each file's launch function in a process of its own, at every case of its problem."""
+    with ThreadPoolExecutor(parallel or process.cores()) as pool:
+        runs = [pool.submit(_compile_job, job, work / str(i)) for i, job in enumerate(jobs)]
+        return {i: run.result() for i, run in enumerate(runs)}
+
+
+def _compile_job(job: CompileJob, stem: Path) -> float:
+    """Leave <stem>.so, .o, .json and .log; in seconds."""
+    began = time.monotonic()
+    if error := _missing() or _failed(job, stem):
+        stem.with_suffix(".log").write_text(error, encoding="utf-8")
+    return time.monotonic() - began
+
+
+def _failed(job: CompileJob, stem: Path) -> str:
+    """Compile; what went wrong, empty if nothing did."""
+    folder = stem.with_suffix(".ahead")
+    folder.mkdir()
+    request = {**asdict(job), "path": str(job.path), "problem": str(job.problem)}
+    request_file = folder / "request.json"
+    request_file.write_text(json.dumps(request), encoding="utf-8")
+    text = os.environ.get("PROFKIT_COMPILE_SECONDS", "")
+    limit = float(text) if re.fullmatch(r"\d{1,6}", text) and int(text) else _TIMEOUT
+    # A cache of this build's own, and what ptxas says of each kernel.
+    own = {"TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_DUMP_PTXAS_LOG": "1"}
+    from profkit.interpreter import make_command
+
+    command = make_command("profkit.lab.measure.aot", str(request_file))
+    done = process.run_command(command, limit, {**os.environ, **own})
+    if done.status is None:
+        return (
+            f"{job.path.name} was still compiling after {limit:.0f} s and was stopped\n"
+            "PROFKIT_COMPILE_SECONDS=900 gives it longer; fewer specialisations take less: "
+            "do_not_specialize, fewer cases"
+        )
+    if done.status:
+        # The lines of the kernel that its compiler showed with an error.
+        _, mark, excerpt = done.output.rpartition("CompilationError: ")
+        more = f"\n{excerpt.rstrip()[:2000]}" if mark else ""
+        return f"{one_line_of(done.output, job.path)} ({_version()}){more}"
+    object_file, library = stem.with_suffix(".o"), stem.with_suffix(".so")
+    start = [_c_compiler() or "cc", "-O2", "-fPIC"]
+    inside = f"-I{folder}", f"-Wa,-I{folder}"
+    built = process.run_command([*start, *inside, "-c", "-o", str(object_file), str(PLAYER)], 60)
+    if built.status == 0:
+        linking = ["-shared", "-o", str(library), str(object_file), "-ldl"]
+        built = process.run_command([*start, *linking], 60)
+    if built.status:
+        return f"{start[0]} could not compile the launcher of {job.path.name}\n{built.output}"
+    os.replace(folder / "plan.json", stem.with_suffix(".json"))
+    os.replace(folder / "ptxas.log", stem.with_suffix(".log"))
+    _keep_ptx(folder / "cache", stem.with_suffix(".ptx"))
+    return ""
+
+
+def _keep_ptx(cache: Path, place: Path) -> None:
+    """Keep the kernel's PTX, which can be rewritten; of several, nobody knows which is launched."""
+    found = match_pattern(cache / "*" / "*.ptx")
+    if len(found) == 1:
+        os.replace(found[0], place)
+
+
+def one_line_of(output: str, path: Path) -> str:
+    """Return one line out of a traceback: which line of the file, what, and at which case."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    cases = [line.removeprefix(CASE) for line in lines if line.startswith(CASE)]
+    rows = re.findall(rf'File "{re.escape(str(path))}", line (\d+)', output)
+    inside = re.findall(r"CompilationError: at (\d+):\d+:", output)
+    where = path.name
+    if rows:
+        where += f":{rows[-1]}"
+    if inside:
+        where += f", line {inside[-1]} of the kernel that it starts"
+    what = "its process ended without a word"
+    if lines:
+        what = lines[-1].strip()[:300]
+    if cases:
+        what += f" at case {cases[-1]}"
+    return f"{where}: {what}"
+
+
+LAUNCH = "launch"
+_NOT_KERNELS = {"problem.py", "conftest.py", "__init__.py"}
+_SHAPE = f"def {LAUNCH}(input, ..., output, ..., args): kernel[grid](input, output, ...)"
+
+
+def _owns(path: Path, text: str) -> bool:
+    """Return whether a file imports the language and is not about something else."""
+    imports = re.search(r"^[ \t]*(?:import|from)[ \t]+triton\b", text, re.M)
+    return path.name not in _NOT_KERNELS and imports is not None
+
+
+def is_meant(path: Path, text: str) -> bool:
+    """Beside a problem.py, or with its function: scripts and tests import the language too."""
+    beside = any(is_file(folder / "problem.py") for folder in path.parents[:3])
+    return beside or _has_launch(text)
+
+
+def _has_launch(text: str) -> bool:
+    """Return whether its function is there: not in a text that a test holds."""
+    if not re.search(rf"^def[ \t]+{LAUNCH}\b", text, re.M):
+        return False
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError):
+        return True  # its reader says what is wrong with it
+    return any(isinstance(node, ast.FunctionDef) and node.name == LAUNCH for node in body)
+
+
+def _read_header(text: str, name: str) -> header.Header:
+    """Return the module's docstring; what every kernel must have is looked for on the way."""
+    tree = _tree(text, name)
+    docstring = ast.get_docstring(tree)
+    if docstring is None:
+        raise ProfkitError(
+            f"{name} has no header",
+            "begin the file with a docstring: its first line is the title",
+        )
+    head = header.parse_lines(docstring.splitlines(), name)
+    if LAUNCH not in {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}:
+        raise ProfkitError(f"{name} has no function '{LAUNCH}' that starts its kernel", _SHAPE)
+    for tunable in header.read_tunables(head.tune, name):
+        if tunable not in _assigned(tree):
+            raise ProfkitError(
+                f"{name}: 'tune:' names {tunable}, which the file does not set",
+                f"give its default at the top of the file: {tunable} = ...",
+            )
+    if head.flags:
+        raise ProfkitError(
+            f"{name}: 'flags: {head.flags[0]}' is for nvcc, which does not compile this file",
+            "give options where the kernel is started: num_warps=4, num_stages=3",
+        )
+    return head
+
+
+def code_hash(path: Path, keys: Mapping[str, str]) -> str:
+    """Return sha256 of the file without its prose, and of the header's keys that decide the code."""
+    decides = {k: v.split() for k, v in sorted(keys.items()) if k not in header.SPEAKS}
+    code = without_prose(language.source_text(path))
+    return hashlib.sha256(f"{decides or ''}{code}".encode()).hexdigest()
+
+
+def text_hash(path: Path) -> str:
+    return hashlib.sha256(language.source_text(path).encode()).hexdigest()
+
+
+def without_prose(text: str) -> str:
+    """Python source without comments, the module's docstring, empty lines and ends of lines.
+
+    Not by the parser's own printer: two versions of Python print one tree in two ways.
+    """
+    try:
+        tree = _tree(text, "")
+        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except (ProfkitError, tokenize.TokenError, IndentationError):
+        return text
+    lines = text.splitlines()
+    for token in tokens:
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    if ast.get_docstring(tree) is not None:
+        first = tree.body[0]
+        for row in range(first.lineno, (first.end_lineno or first.lineno) + 1):
+            lines[row - 1] = ""
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+def _tree(text: str, name: str) -> ast.Module:
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of a text that is only read
+            return ast.parse(text)
+    except SyntaxError as error:
+        raise ProfkitError(
+            f"{name}:{error.lineno}: {error.msg}", "Python cannot read this file: fix that line"
+        ) from error
+    except (ValueError, MemoryError, RecursionError) as error:
+        raise ProfkitError(f"{name}: Python cannot read this file: {error}") from error
+
+
+def _assigned(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        targets += [node.target] if isinstance(node, ast.AnnAssign) else []
+        below = chain.from_iterable(map(ast.walk, targets))
+        names.update(part.id for part in below if isinstance(part, ast.Name))
+    return names
+
+
+LANGUAGE = Language(
+    name="Triton",
+    suffix=".py",
+    needs_sms=True,
+    owns=_owns,
+    is_meant=is_meant,
+    header=_read_header,
+    code_hash=code_hash,
+    text_hash=text_hash,
+    # the tunables as they are set in the module
+    flags=lambda _, defines: tuple(f"{k}={v}" for k, v in sorted(defines.items())),
+    missing=_missing,
+    lacking=_lacking,
+    compiler=_version,
+    surroundings=_surroundings,
+    compile=_compile,
+)

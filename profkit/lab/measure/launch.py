@@ -1,0 +1,81 @@
+"""A plan  ->  exactly one call of one variant under a profiler or sanitizer.
+
+`python -m profkit.lab.measure.launch PLAN.json` is what ncu and compute-sanitizer are given. It
+needs neither numpy nor torch for a variant and starts in a tenth of a second; for a library reference it
+imports torch. One call runs before the profiled window, because the first one loads modules.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+from profkit.lab.measure.cuda import device, library
+from profkit.lab.measure.process import end_with_parent
+
+
+def _launch_main(arguments: list[str]) -> int:
+    """Do what a plan says; what goes wrong is one line on stderr and status 2."""
+    end_with_parent()
+    plan = library.Plan(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
+    try:
+        if plan.reference is None:
+            call = _prepare_variant(plan)
+        else:
+            call = _prepare_reference(plan, plan.reference)
+        tools = library.Support(Path(plan.support)) if plan.profile else None
+        call()
+        device.synchronize()
+        if tools:  # that call was outside of the profiled window: this one is inside
+            device.call("cuProfilerStart")
+            tools.push(plan.label)
+            call()
+            device.synchronize()
+            tools.pop()
+            device.call("cuProfilerStop")
+    except ProfkitError as error:
+        sys.stderr.write(f"profkit: {error.message}\n")
+        return 2
+    return 0
+
+
+def _prepare_variant(plan: library.Plan) -> Callable[[], None]:
+    device.open_gpu()
+    lib = library.load_library(Path(plan.library or ""))
+    inputs = [_upload_file(Path(name)) for name in plan.inputs]
+    outputs = [device.allocate(size) for size in plan.outputs]
+    for out, start in plan.begins:
+        device.copy(outputs[out], inputs[start], plan.outputs[out])
+    args = library.Args.filled(inputs, outputs, plan.values, device.new_stream())
+    return lambda: library.start_launcher(lib, args)
+
+
+def _upload_file(path: Path) -> int:
+    size = path.stat().st_size
+    pointer = device.allocate(size)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:
+        source = (ctypes.c_char * size).from_buffer(mapped)
+        device.upload(pointer, ctypes.addressof(source), size)
+        del source  # a mapping cannot be closed while something points into it
+    return pointer
+
+
+def _prepare_reference(plan: library.Plan, name: str) -> Callable[[], None]:
+    from profkit.lab.measure import data, subjects
+    from profkit.lab.measure.variants import problem
+
+    loaded = problem.load_problem(Path(plan.problem))
+    at = data.prepare_data(loaded, plan.case, 0, Path(plan.build))
+    call = loaded.reference_call(name, plan.case, subjects.to_torch(at))
+    device.open_gpu()
+    call()  # libraries choose and load their kernels here, before the window
+    return call
+
+
+if __name__ == "__main__":
+    sys.exit(_launch_main(sys.argv[1:]))

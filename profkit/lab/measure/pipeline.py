@@ -1,0 +1,308 @@
+"""Names of variants and cases  ->  checks, times, reports and records, one after another.
+
+The verbs check, bench and profile are these functions and a table each.
+
+On other hosts each case is profiled by a Dask worker that has a GPU; a worker of one GPU is
+`CUDA_VISIBLE_DEVICES=0 dask worker ADDRESS --nthreads 1 --resources GPU=1`. Kernels and artifacts lie
+on a disk that all hosts share. What is compared at a case stays on one GPU, so a case is one task; a
+worker that dies gives its case back to the scheduler.
+
+In an A/A run nothing differs between the two sides: what these differ by, and what a process differs
+by from the next, is what a comparison on this machine has to allow for. Both sides have their own
+memory, as two variants have.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from profkit.errors import ProfkitError, needing
+from profkit.evidence.tables import HistoryTwin
+from profkit.files import is_there
+from profkit.lab.measure import collect, targets
+from profkit.lab.measure.commits import git_commit
+from profkit.lab.measure.ncu_output import NoCounters
+from profkit.lab.measure.process import Tool
+from profkit.lab.measure.session import GpuPool, Progress, entry_of, measure_run
+from profkit.lab.measure.targets import (
+    Target,
+    TargetRun,
+    build_target,
+    plan_of,
+    record_of,
+    with_timing,
+)
+from profkit.lab.measure.variants import toolchain
+from profkit.lab.measure.variants.build import Build
+from profkit.lab.measure.worker import TIMEOUT, Setup, Worker
+from profkit.records.parts import Commit, NcuRun, RecordedReport
+from profkit.records.paths import place_for
+from profkit.records.record import Record, write_record
+from profkit.records.store import digest
+
+
+def measure_target(
+    target: Target, progress: Progress, checks: Iterable[str] | None = None, time: bool = True
+) -> TargetRun:
+    """Build, check and time in turns.
+
+    `checks`: names of the cases to judge beside target.cases; None takes the problem's CHECKS.
+    """
+    progress("build")
+    builds, support = build_target(target)
+    run = TargetRun(target, {b.variant.id: b for b in builds}, support)
+    if target.references or any(b.error is None for b in builds):
+        measure_run(run, target.problem.pairs(target.cases, checks), progress, time)
+    return run
+
+
+@dataclass(frozen=True)
+class Profiled:
+    name: str  # variant or reference
+    case: str
+    record: Record
+    report: Path | None
+    problem: ProfkitError | None = None  # why there is none
+    wrong: bool = False  # whether the variant is at fault: its values, or what it touches
+
+
+@dataclass(frozen=True)
+class Profiling:
+    results: tuple[Profiled, ...]
+    measured: targets.Measurements  # the times before ncu, and on which GPUs they were taken
+
+
+def profile(
+    target: Target,
+    artifacts: Path,
+    options: collect.CollectOptions,
+    progress: Progress,
+    finished: Callable[[Profiled], None],
+) -> Profiling:
+    """Check, time, then collect a report of everything that is right; each is kept when it is done."""
+    ncu: Tool | ProfkitError
+    try:
+        ncu = toolchain.tool("ncu", target.folder)
+    except ProfkitError as error:
+        ncu = error
+    run = measure_target(target, progress)
+    profiler = _Profiler(run, artifacts, options, ncu, git_commit(target.problem.path.parent))
+    results: dict[tuple[str, str], Profiled] = {}
+    reporting = threading.Lock()
+
+    def profile_one(visible: str | None, at: tuple[str, str], _: bool) -> None:
+        name, case = at
+        result = profiler.checked(name, case)
+        if result.problem is None:
+            progress(f"ncu {name} {case}")
+            result = profiler.profiled(result, visible)
+        with reporting:
+            results[at] = result
+            finished(result)
+
+    names = (*(v.id for v in target.variants), *target.references)
+    every = list(product(names, target.cases))
+    GpuPool(list(target.visible)).share(every, profile_one)
+    return Profiling(tuple(results[at] for at in every), run.measured)
+
+
+def why_not(run: TargetRun, name: str, case: str) -> ProfkitError | None:
+    """Return why a variant gets no time and no verdict; None if it does."""
+    built, measured = run.builds.get(name), run.measured
+    if built is not None and built.error is not None:
+        return built.failure
+    check = measured.checks.get(name)
+    if check and check.status in ("wrong", "failed"):
+        return ProfkitError(f"{name} is {check.status}: {check.faults[0] if check.faults else ''}")
+    if name in measured.failed:
+        return ProfkitError(measured.failed[name])
+    if (name, case) not in measured.times:
+        return ProfkitError(f"{name} does not support case {case} on this GPU")
+    return None
+
+
+@dataclass
+class _Profiler:
+    """Reports of what was measured, from every GPU at once: ncu itself lets one in at a time."""
+
+    run: TargetRun
+    artifacts: Path
+    options: collect.CollectOptions
+    ncu: Tool | ProfkitError  # an error: why there are no reports
+    commit: Commit | None
+
+    def checked(self, name: str, case: str) -> Profiled:
+        record = structs.replace(record_of(self.run, name, case), git=self.commit)
+        check = self.run.measured.checks.get(name)
+        wrong = check is not None and check.status in ("wrong", "failed")
+        return Profiled(name, case, record, None, why_not(self.run, name, case), wrong=wrong)
+
+    def profiled(self, result: Profiled, visible: str | None) -> Profiled:
+        """Run ncu round one call and write the record; without ncu or counters, the record alone.
+
+        Where an older report stands, its record stays with it.
+        """
+        place = self.run.target.problem.name, result.name, result.case
+        report, path = place_for(self.artifacts, *place)
+        record = with_timing(result.record, self.run)
+        try:
+            reported = self._reported(record, report, visible)
+        except ProfkitError as error:
+            return replace(result, problem=error)
+        if reported is not None:
+            write_record(path, reported)
+            return replace(result, record=reported, report=report)
+        if not is_there(report):
+            write_record(path, record)
+        why = self.ncu if isinstance(self.ncu, ProfkitError) else None
+        return replace(result, record=record, problem=why)
+
+    def _reported(self, record: Record, report: Path, visible: str | None) -> Record | None:
+        at, ncu, options = (record.variant, record.case), self.ncu, self.options
+        kernels = [launch.kernel for launch in self.run.measured.launches[at]]
+        # In a call that only copies ncu would find nothing.
+        if isinstance(ncu, ProfkitError) or not kernels:
+            return None
+        if visible is not None:
+            options = replace(options, env={**os.environ, "CUDA_VISIBLE_DEVICES": visible})
+        try:
+            plan = plan_of(self.run, *at)
+            collected = collect.start_ncu(plan, kernels, report, ncu.path, options)
+        except NoCounters as error:
+            self.ncu = error  # the answer is the same for every variant
+            return None
+        return structs.replace(
+            record,
+            versions=structs.replace(record.versions, ncu=ncu.version),
+            ncu=NcuRun(
+                command=tuple(collected.command),
+                seconds=collected.seconds,
+                clock_control=collect.CLOCKS,
+                cache_control=options.cache,
+                set=options.set,
+                visible=visible,
+            ),
+            report=RecordedReport(
+                file=report.name, sha256=digest(report), launches=len(collected.kernels)
+            ),
+        )
+
+
+_RETRIES = 2
+
+
+@dataclass(frozen=True)
+class HostResult:
+    case: str
+    host: str  # where; "" where its workers were lost
+    status: int  # exit status of `profkit profile` there
+    errors: str
+
+
+def profile_on_hosts(
+    client: Any, words: Sequence[str], cases: Sequence[str], finished: Callable[[HostResult], None]
+) -> list[HostResult]:
+    """Run `profkit profile` once a case, wherever a GPU is free; ProfkitError if no worker has one.
+
+    `words` is what `profkit profile` is told beside the case; `finished` gets each result at once.
+    """
+    with needing("distributed", "measuring on other hosts"):
+        from distributed import as_completed
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    if not any(worker["resources"].get("GPU") for worker in workers):
+        raise ProfkitError(
+            "no worker of this scheduler has a GPU to give",
+            "CUDA_VISIBLE_DEVICES=0 dask worker ADDRESS --nthreads 1 --resources GPU=1",
+        )
+    options = {"resources": {"GPU": 1}, "pure": False, "retries": _RETRIES}
+    tasks = {client.submit(_profile_case, tuple(words), case, **options): case for case in cases}
+    results: dict[str, HostResult] = {}
+    for task in as_completed(list(tasks)):
+        case, lost = tasks[task], task.exception()
+        why = f"its workers were lost ({type(lost).__name__})"
+        results[case] = task.result() if lost is None else HostResult(case, "", 2, why)
+        finished(results[case])
+    return [results[case] for case in cases]
+
+
+def _profile_case(words: Sequence[str], case: str) -> HostResult:
+    """What a worker does: one case, in a process of its own on the worker's GPU."""
+    from profkit.interpreter import make_command
+
+    command = make_command("profkit", "profile", *words, "--case", case, "--quiet")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return HostResult(case, socket.gethostname(), done.returncode, done.stderr.strip())
+
+
+_AGAIN = "~again"  # no variant's id holds a ~
+
+
+def run_twins(
+    target: Target, processes: int, rounds: int, progress: Progress
+) -> Iterator[list[HistoryTwin]]:
+    """Yield the A/A comparisons of each process, one after another, as soon as it has ended.
+
+    ProfkitError if a variant does not compile or is not right: its time is no noise.
+    """
+    progress("build")
+    builds, support = build_target(target)
+    if failure := next((b.failure for b in builds if b.failure), None):
+        raise failure
+    if not builds:
+        raise ProfkitError("an A/A run needs variants: references are not timed", "--variant ID")
+    checks = tuple((case, 0) for case in target.cases)
+    setup = Setup(target.problem.path.parent, target.folder, support, checks)
+    for number in range(processes):
+        progress(f"process {number + 1} of {processes}")
+        with closing(Worker(setup, TIMEOUT)) as worker:
+            if not number:
+                _need_right(worker, builds, checks)
+            yield list(_of_a_process(worker, builds, target, rounds))
+
+
+def _need_right(worker: Worker, builds: list[Build], checks: tuple[tuple[str, int], ...]) -> None:
+    for built in builds:
+        name = built.variant.id
+        check = worker.judge(entry_of(built), checks).checks[name]
+        if check.status != "right":
+            why = check.faults[0] if check.faults else check.status
+            raise ProfkitError(f"{name} is {check.status}: {why}", "profkit check says more")
+
+
+def _of_a_process(
+    worker: Worker, builds: list[Build], target: Target, rounds: int
+) -> Iterator[HistoryTwin]:
+    for case in target.cases:
+        entries = [*map(entry_of, builds), *(entry_of(b, _AGAIN) for b in builds)]
+        times, gpu = worker.time(entries, case, (rounds, rounds)).times, worker.gpu
+        for built in builds:
+            name = built.variant.id
+            first, again = times.get(name), times.get(name + _AGAIN)
+            if first is None or again is None:
+                continue
+            yield HistoryTwin(
+                session=first.session,
+                variant=name,
+                case=case,
+                problem=target.problem.name,
+                made=datetime.now(UTC).isoformat(timespec="seconds"),
+                sass=built.sass,
+                gpu=gpu.name if gpu else None,
+                gpu_uuid=gpu.uuid if gpu else None,
+                driver=gpu.driver if gpu else None,
+                samples=first.warm,
+                again=again.warm,
+                sm_clock=first.after.sm_clock,
+            )

@@ -1,0 +1,218 @@
+"""What to check and time  ->  what came of it, from workers that may hang or crash.
+
+When a worker loses its context or says nothing for too long, the variant it was at is to blame: it
+has failed, and the rest goes on in a new worker.
+
+GPUs share a queue and no plan: items differ in length, and GPUs of one host in speed, so a split made
+before leaves some of them idle.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Generic, TypeVar
+
+from profkit.errors import ProfkitError
+from profkit.lab.measure.bench import ROUNDS
+from profkit.lab.measure.check import CaseCheck, merged_checks, summed_check
+from profkit.lab.measure.targets import TargetRun
+from profkit.lab.measure.variants.build import Build
+from profkit.lab.measure.worker import TIMEOUT, Entry, Setup, Worker, WorkerLost
+
+ItemT = TypeVar("ItemT")
+MemberT = TypeVar("MemberT")
+Progress = Callable[[str], None]
+
+
+class GivenBack(ProfkitError):
+    """A member could not do an item for a reason that may be its own: another one tries it."""
+
+
+@dataclass
+class GpuPool(Generic[MemberT]):
+    members: list[MemberT]  # one a GPU
+    # those that failed, with why; they get nothing more
+    lost: list[tuple[MemberT, ProfkitError]] = field(default_factory=list)
+
+    def share(self, items: Sequence[ItemT], do: Callable[[MemberT, ItemT, bool], None]) -> None:
+        """Do every item once, each in a thread of its own; what is decided is decided in this one.
+
+        In their order: do(member, item, last); `last`: nobody is left who has not tried it.
+        GivenBack leaves an item to another member; any other ProfkitError ends the member as well,
+        and is raised if it was the last one; anything else ends all when what runs has ended.
+        """
+        if len(self.members) == 1:
+            for item in items:
+                do(self.members[0], item, True)
+            return
+        ended: SimpleQueue[tuple[MemberT, ItemT, list[MemberT], BaseException | None]]
+        ended, free = SimpleQueue(), list(self.members)
+        waiting = deque[tuple[ItemT, list[MemberT]]]((item, []) for item in items)
+        broken: BaseException | None = None
+
+        def run(member: MemberT, item: ItemT, tried: list[MemberT]) -> None:
+            error: BaseException | None = None
+            try:
+                do(member, item, all(m is member or m in tried for m in self.members))
+            except BaseException as caught:  # noqa: BLE001 - raised where the items were given
+                error = caught
+            ended.put((member, item, tried, error))
+
+        while len(free) < len(self.members) or (waiting and not broken):
+            for member in () if broken else tuple(free):
+                if handed := self._take_next(member, waiting):
+                    free.remove(member)
+                    # Daemons: after Ctrl-C nobody waits for them.
+                    threading.Thread(target=run, args=(member, *handed), daemon=True).start()
+            member, item, tried, error = ended.get()
+            if isinstance(error, GivenBack):
+                waiting.append((item, [*tried, member]))
+            elif isinstance(error, ProfkitError):
+                self.members.remove(member)
+                self.lost.append((member, error))
+                waiting.appendleft((item, tried))
+                broken = broken or (None if self.members else error)
+            elif error:
+                broken = broken or error
+            if member in self.members:
+                free.append(member)
+        if broken:
+            raise broken
+
+    def _take_next(
+        self, member: MemberT, waiting: deque[tuple[ItemT, list[MemberT]]]
+    ) -> tuple[ItemT, list[MemberT]] | None:
+        """Take out the first item that a member has not tried."""
+        for handed in tuple(waiting):
+            _, tried = handed
+            if all(m in tried for m in self.members):
+                tried.clear()  # the others were lost meanwhile
+            if member not in tried:
+                waiting.remove(handed)
+                return handed
+        return None
+
+
+def measure_run(
+    run: TargetRun, checks: Sequence[tuple[str, int]], progress: Progress, time: bool = True
+) -> None:
+    """Judge what was built on (case, seed) pairs, then time it, in as many workers as it takes.
+
+    Each GPU takes the next variant to check as soon as it is free, and then the next case to time:
+    all that is compared at a case takes turns on one GPU. Without `time` the launches of each case are
+    listed only.
+    """
+    target, measured = run.target, run.measured
+    setup = Setup(target.problem.path.parent, target.folder, run.support, tuple(checks))
+    workers = [Worker(setup, TIMEOUT, v, progress) for v in target.visible]
+    builds = [build for build in run.builds.values() if build.error is None]
+    pool, session = GpuPool(list(workers)), _Session(run, builds, checks, time)
+    try:
+        if not builds:
+            session.open(workers[0])
+        pool.share(builds, session.check)
+        pool.share(target.cases, session.measure)
+    finally:
+        for worker in workers:
+            worker.close()
+    measured.lost += [f"{_name_gpu(w)} was left out: {why.message}" for w, why in pool.lost]
+    # Several GPUs end in any order; what is said of a run is not to depend on it.
+    order = (*run.builds, *target.references)
+    measured.checks = {n: measured.checks[n] for n in order if n in measured.checks}
+
+
+def _name_gpu(worker: Worker) -> str:
+    return worker.gpu.pci if worker.gpu else f"GPU {worker.visible}"
+
+
+@dataclass
+class _Session:
+    run: TargetRun
+    builds: Sequence[Build]  # those that compile
+    checks: Sequence[tuple[str, int]]
+    time: bool
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def open(self, worker: Worker) -> None:
+        worker.start()
+        with self.lock:
+            self.run.measured.gpu = self.run.measured.gpu or worker.gpu
+
+    def check(self, worker: Worker, build: Build, last: bool) -> None:
+        """Judge one variant; one that takes a worker with it is tried on one GPU more."""
+        name = build.variant.id
+        try:
+            self.open(worker)
+            reply = worker.judge(entry_of(build), self.checks)
+        except WorkerLost as lost:
+            self._mark_failed(worker, lost, "" if last or lost.at.name != name else name)
+            return
+        with self.lock:
+            self.run.measured.checks[name] = reply.checks[name]
+
+    def measure(self, worker: Worker, case: str, last: bool) -> None:
+        """Time everything that is correct at one case, in turns; what takes the worker with it not."""
+        while True:
+            try:
+                self.open(worker)
+                return self._measure_case(worker, case)
+            except WorkerLost as lost:
+                self._mark_failed(worker, lost, "" if last or not lost.at.name else f"case {case}")
+
+    def _mark_failed(self, worker: Worker, lost: WorkerLost, tried_elsewhere: str) -> None:
+        """The variant that the worker was at has failed, if no other GPU is to say whose fault it was.
+
+        Raises:
+            GivenBack: The item that is named is tried elsewhere.
+            ProfkitError: The worker was at none, or at one that had failed already.
+        """
+        name, measured = lost.at.name, self.run.measured
+        with self.lock:
+            if tried_elsewhere:
+                measured.lost.append(
+                    f"{tried_elsewhere} was given to another GPU: at {_name_gpu(worker)} {lost.message}"
+                )
+                raise GivenBack(lost.message, lost.hint) from lost
+            why = lost.message + (f"; {lost.hint}" if lost.hint else "")
+            if name in measured.failed or not name:
+                raise ProfkitError(f"measuring stopped: {why}", "run it again on fewer variants")
+            measured.failed[name] = why
+            check = measured.checks.get(name)
+            if check is None or check.status == "right":
+                fault = CaseCheck("?", 0, "failed", faults=(why,))
+                measured.checks[name] = summed_check(name, self.run.target.problem, [fault])
+
+    def _measure_case(self, worker: Worker, case: str) -> None:
+        measured = self.run.measured
+        entries = [entry_of(build) for build in self.builds if self._is_timed(build, case)]
+        entries += [
+            Entry(name) for name in self.run.target.references if name not in measured.failed
+        ]
+        if not entries:
+            return
+        reply = worker.time(entries, case, ROUNDS if self.time else None, cold=self.time)
+        with self.lock:
+            for name, check in reply.checks.items():  # a reference is judged case by case
+                before = measured.checks.get(name)
+                measured.checks[name] = merged_checks(before, check) if before else check
+            measured.launches |= {(name, case): row for name, row in reply.launches.items()}
+            measured.times |= {(name, case): times for name, times in reply.times.items()}
+            measured.failed |= reply.refused
+            if worker.gpu:
+                measured.gpus |= {(entry.name, case): worker.gpu for entry in entries}
+
+    def _is_timed(self, build: Build, case: str) -> bool:
+        """Only what is correct is timed, and what has not taken a worker with it."""
+        name, measured = build.variant.id, self.run.measured
+        check = measured.checks.get(name)
+        right = check is not None and check.status == "right" and case in check.correct_cases
+        return right and name not in measured.failed
+
+
+def entry_of(build: Build, again: str = "") -> Entry:
+    """Return a build as the protocol has it; `again` ends the name of one that is timed twice."""
+    return Entry(build.variant.id + again, build.library, build.variant.header.inputs)

@@ -1,0 +1,227 @@
+"""A built variant or a library call  ->  every check of it, and what bench times.
+
+Values are checked first, then manners: the last is whether it waits for what it reads. With
+programmatic dependent launch a kernel may begin before the one ahead of it has ended, and must wait
+(griddepcontrol.wait) before it touches memory. Launched singly, or again and again on the same
+arrays, a kernel that forgets to wait is right all the same: what it reads too early is what it should
+have read. So here every launch stands in a graph right behind a kernel that lets the next one begin
+at once, and only then, late, writes inputs, guards and poison. What was read early is the data of
+another launch, or none at all. torch is imported only here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from profkit.lab.measure import bench, check
+from profkit.lab.measure.bench import Subject
+from profkit.lab.measure.check import CaseCheck, Check
+from profkit.lab.measure.cuda import device, library
+from profkit.lab.measure.data import Arena, Data, place_arena, tensor_of, values_of_tensor
+from profkit.lab.measure.variants.problem import Problem
+
+HOLD = 200_000  # nanoseconds that the kernel ahead writes late: many times a launch
+_REPLAYS = 2  # the second one begins on what the first has left
+_ADVICE = "in a row of launches, its inputs written by the kernel ahead"
+
+
+def _check_row(
+    lib: ctypes.CDLL, problem: Problem, work: Sequence[Data], tools: library.Support, stream: int
+) -> CaseCheck | None:
+    """Launch on one set of inputs after another, in a captured graph, and judge each result.
+
+    `work`: the inputs of one case, each of another seed. Return the verdict on the first launch that
+    is wrong, or on the last; None where a graph cannot hold what the launcher does (timing it says
+    so); CudaError if the context is lost.
+    """
+    here = place_arena(work[0])
+    args, blank = here.args(problem, stream), _copy_image(here, None)
+    images = [_copy_image(here, data) for data in work]
+    results = [device.allocate(here.size) for _ in work]
+
+    def row() -> None:
+        for image, result in zip(images, results, strict=True):
+            tools.put(here.base, blank, here.size, 0, stream)
+            tools.put(here.base, image, here.size, HOLD, stream)
+            library.start_launcher(lib, args)
+            tools.put(result, here.base, here.size, 0, stream)
+
+    try:
+        captured = _capture_body(row, stream)
+        if captured is None:
+            return None
+        ready = library.instantiate(captured)
+        for _ in range(_REPLAYS):
+            library.replay(ready, stream)
+        device.synchronize()
+        places = zip(work, results, strict=True)
+        return _judge_row(problem, [replace(here, data=data, base=at) for data, at in places])
+    except device.CudaError as error:
+        return check.failure(work[0], error)
+    finally:
+        for address in (here.base, blank, *images, *results):
+            device.free(address)
+
+
+def _capture_body(body: Callable[[], None], stream: int) -> int | None:
+    try:
+        return library.capture(stream, body)
+    except device.CudaError as error:
+        if error.code in device.STICKY:
+            raise
+        return None
+
+
+def _copy_image(here: Arena, data: Data | None) -> int:
+    """Put elsewhere on the device what stands in the allocation before a launch."""
+    address = device.allocate(here.size)
+    here.fill(data, address)
+    return address
+
+
+def _judge_row(problem: Problem, row: Sequence[Arena]) -> CaseCheck:
+    judged: list[CaseCheck] = []
+    for at in row:
+        judged.append(check.judge_case(problem, at, at.fetch()))
+        if judged[-1].faults:
+            faults = tuple(f"{_ADVICE}: {fault}" for fault in judged[-1].faults)
+            return replace(judged[-1], faults=(*faults, "does it miss a griddepcontrol.wait?"))
+    return judged[-1]
+
+
+def check_variant(
+    name: str,
+    lib: ctypes.CDLL,
+    problem: Problem,
+    work: Iterable[Data],
+    tools: library.Support,
+) -> Check:
+    """Judge a variant on every case and seed, and its manners on the first that is right."""
+    stream = device.new_stream()
+
+    def call(here: Arena) -> None:
+        library.start_launcher(lib, here.args(problem, stream))
+
+    data = list(work)
+    cases = [check.check_case(call, problem, d) for d in data]
+    right = [d for judged, d in zip(cases, data, strict=True) if judged.status == "right"]
+    if right:
+        manners = check.check_stream(lib, problem, right[0], tools, stream)
+        if not manners.faults:
+            same = [d for d in right if d.case == right[0].case]
+            manners = _check_row(lib, problem, same, tools, stream) or manners
+        if manners.faults:
+            cases.append(manners)
+    return check.summed_check(name, problem, cases)
+
+
+def native(
+    name: str, lib: ctypes.CDLL, problem: Problem, data: Data, tools: library.Support
+) -> Subject:
+    """Run a built variant once on a case's inputs; CudaError if it or a capture refuses."""
+    here = place_arena(data)
+    subject = launcher(name, lib, lambda stream: here.args(problem, stream), tools)
+
+    def judge() -> tuple[str, ...]:
+        if data.begins:  # worked on in place, many times over: once more, from the beginning
+            here.fill(data, here.base)
+            subject.call(device.new_stream())
+            device.synchronize()
+        return check.judge_case(problem, here, here.fetch()).faults
+
+    return replace(subject, judge=judge)
+
+
+def launcher(
+    name: str, lib: ctypes.CDLL, arguments: Callable[[int], library.Args], tools: library.Support
+) -> Subject:
+    """Return a library's one function, run once on what `arguments` gives for a stream.
+
+    CudaError if the launcher refuses, or a graph cannot hold what it does.
+    """
+    args = cache(arguments)
+
+    def call(stream: int) -> None:
+        library.start_launcher(lib, args(stream))
+
+    def eager(n: int, stream: int) -> tuple[float, float]:
+        return bench.eager_time(lambda: tools.repeat(lib, args(stream), n), n, stream)
+
+    return _read_launches(Subject(name, call, bench.native_capture, eager))
+
+
+def reference_subject(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseCheck]:
+    """Run a library call of the problem once on a case's inputs and judge it."""
+    subject, out = torch_call(name, problem.reference_call(name, data.case, to_torch(data)))
+    outputs = [values_of_tensor(o) for o in (out if isinstance(out, tuple) else (out,))]
+    return subject, check.judge_values(problem, data, outputs)
+
+
+def torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
+    """Run a call into torch once; ReferenceUnavailable if there is no kernel for it on this GPU."""
+    import torch
+
+    streams: dict[int, Any] = {}
+
+    def on(stream: int) -> Any:
+        external = streams.setdefault(stream, torch.cuda.ExternalStream(stream))
+        return torch.cuda.stream(external)
+
+    def call(stream: int) -> None:
+        with on(stream):
+            once()
+
+    def capture(body: Callable[[], None], stream: int) -> Callable[[], None]:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=torch.cuda.ExternalStream(stream)):
+            body()
+
+        def replay() -> None:
+            with on(stream):
+                graph.replay()
+
+        return replay
+
+    def eager(n: int, stream: int) -> tuple[float, float]:
+        with on(stream):
+            return bench.eager_time(lambda: bench.host_time(once, n), n, stream)
+
+    try:
+        out = once()
+        torch.cuda.synchronize()
+    except RuntimeError as error:  # torch says "no available kernel" with a plain RuntimeError
+        raise ReferenceUnavailable(str(error).splitlines()[0]) from error
+    brought = versions_of(torch.version.cuda, torch.backends.cudnn.version())
+    return _read_launches(Subject(name, call, capture, eager, brought=brought)), out
+
+
+def versions_of(cuda: str | None, cudnn: int | None) -> dict[str, str]:
+    """CUDA and cuDNN as torch says them, cuDNN's number in its three parts; without what it lacks."""
+    found = {"cuda": cuda} if cuda else {}
+    if cudnn:  # 91002 is 9.10.2; before 9 the first part counted thousands
+        major = 10000 if cudnn >= 10000 else 1000
+        found["cudnn"] = f"{cudnn // major}.{cudnn % major // 100}.{cudnn % 100}"
+    return found
+
+
+class ReferenceUnavailable(Exception):
+    """The library cannot do this case here."""
+
+
+def to_torch(data: Data) -> list[Any]:
+    arrays = zip(data.inputs(), data.shapes, strict=True)
+    return [tensor_of(array, dtype).cuda() for array, (_, dtype) in arrays]
+
+
+def _read_launches(subject: Subject) -> Subject:
+    """Return the subject with its kernel launches, read from a graph that is thrown away."""
+    stream = device.new_stream()
+    for _ in range(2):  # the first call may load modules, which a capture forbids
+        subject.call(stream)
+    device.synchronize()
+    captured = library.capture(stream, lambda: subject.call(stream))
+    return replace(subject, launches=tuple(library.graph_launches(captured)))

@@ -1,0 +1,288 @@
+"""Options  ->  the problem, variants, references and cases that a verb works on; what came of one.
+
+What was built and measured becomes a run record, and the plan of one call under a profiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import chain
+from math import isnan, prod
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from profkit.errors import ProfkitError
+from profkit.files import list_folder
+from profkit.lab.measure import data
+from profkit.lab.measure.bench import Times, timing
+from profkit.lab.measure.check import Check
+from profkit.lab.measure.cuda import device
+from profkit.lab.measure.cuda.device import Gpu
+from profkit.lab.measure.cuda.library import GraphLaunch, Plan
+from profkit.lab.measure.cuda.resources import LIMITS, waves
+from profkit.lab.measure.languages.language import package_version
+from profkit.lab.measure.variants import build, problem, variants
+from profkit.lab.measure.variants.build import Build
+from profkit.lab.measure.variants.problem import Problem
+from profkit.lab.measure.variants.toolchain import kept_json
+from profkit.lab.measure.variants.variants import Variant
+from profkit.records.parts import LaunchShape, Timing
+from profkit.records.record import Record, parse_record
+from profkit.records.store import Document, JsonObject, read_struct
+
+
+@dataclass(frozen=True)
+class Target:
+    problem: Problem
+    variants: tuple[Variant, ...]  # in ladder order
+    references: tuple[str, ...]
+    cases: tuple[str, ...]
+    folder: Path  # the build folder
+    # CUDA_VISIBLE_DEVICES of each worker, one a GPU; None leaves it as it is
+    visible: tuple[str | None, ...] = (None,)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things are, as options and environment say; None takes the default."""
+
+    kernels: Path | None = None  # --kernels
+    build: Path | None = None  # --build-dir
+    artifacts: Path | None = None  # --artifacts
+
+    def kernels_dir(self) -> Path:
+        return variants.kernels_dir(self.kernels)
+
+    def build_dir(self) -> Path:
+        return build.build_dir(self.kernels_dir(), self.build)
+
+    def artifacts_dir(self) -> Path:
+        """Where reports and records go: next to kernels/."""
+        return self.artifacts or self.kernels_dir().parent / "artifacts"
+
+
+def choose_target(
+    places: Places, names: Sequence[str], every: bool, cases: Sequence[str], references: bool
+) -> Target:
+    """Find what the options name.
+
+    With `every`, the whole ladder of each problem that has the cases, and its references; without cases,
+    the problem's first. References alone are of the problems that have the cases.
+    """
+    kernels = places.kernels_dir()
+    folders = [d for d in sorted(list_folder(kernels)) if problem.is_complete(d)]
+    known, problems = variants.find_variants(kernels), list(map(problem.load_problem, folders))
+    with_cases = [p for p in problems if all(c in p.cases for c in cases)]
+    runnable = [v for v in known if v.problem in {p.name for p in problems}]
+    if every:
+        calls = set(chain.from_iterable(p.references for p in with_cases))
+        of = {p.name for p in with_cases}
+        chosen = [v for v in runnable if v.problem in of]
+    else:
+        calls = set(names) & set(chain.from_iterable(p.references for p in problems))
+        chosen = [_select(n, known, runnable) for n in names if n not in calls]
+        of = {v.problem for v in chosen}
+        of = of or {p.name for p in with_cases if calls & set(p.references)}
+    if len(of) != 1:
+        raise ProfkitError(
+            f"these variants are of {len(of)} problems: {', '.join(sorted(of)) or 'none'}",
+            "name variants of one problem with --variant, or a --case that only one has",
+        )
+    (target_problem,) = (p for p in problems if p.name in of)
+    chosen_cases = tuple(cases) or tuple(target_problem.cases)[:1]
+    for case in chosen_cases:
+        target_problem.case(case)
+    called = tuple(r for r in target_problem.references if references or r in calls)
+    once = {v.path: v for v in chosen}
+    return Target(target_problem, tuple(once.values()), called, chosen_cases, places.build_dir())
+
+
+def _select(name: str, known: Sequence[Variant], runnable: Sequence[Variant]) -> Variant:
+    if any(name in (v.id, f"{v.problem}/{v.id}") for v in runnable):
+        return variants.select(runnable, name)
+    # Says what is missing.
+    problem.load_problem(variants.problem_of(variants.select(known, name).path))
+    raise ProfkitError(f"--variant {name}: no such variant")
+
+
+def build_target(target: Target, arch: str | None = None) -> tuple[list[Build], Path]:
+    """Build the variants and support.cu for the GPU present; (builds, support library)."""
+    arch = arch or device.gpu().arch
+    support = variants.read_variant(build.SUPPORT)
+    *builds, tools = build.compile_variants([*target.variants, support], [arch], target.folder)
+    return builds, build.need_library(tools)
+
+
+class TimedRow(Document, frozen=True, kw_only=True):
+    """One variant or reference at a case; timing as a run record has it."""
+
+    name: str = ""
+    backend: str | None = None
+    launches: tuple[GraphLaunch, ...] = ()
+    timing: JsonObject = msgspec.field(default_factory=dict)
+
+
+class BenchDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.bench/1"):
+    """What `profkit bench --json` prints: case -> what was timed, and on which GPU."""
+
+    gpu: JsonObject = msgspec.field(default_factory=dict)
+    gpus: dict[str, Gpu] = msgspec.field(default_factory=dict)
+    cases: dict[str, tuple[TimedRow, ...]] = msgspec.field(default_factory=dict)
+
+
+@dataclass
+class Measurements:
+    gpu: Gpu | None = None  # the GPU; None before a worker has opened it
+    checks: dict[str, Check] = field(default_factory=dict)  # name -> its verdict
+    times: dict[tuple[str, str], Times] = field(default_factory=dict)  # (name, case) -> samples
+    # (name, case) -> kernel launches of one call
+    launches: dict[tuple[str, str], tuple[GraphLaunch, ...]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)  # name -> why it has no times
+    # (name, case) -> the GPU that launched it there; all of one case are on one
+    gpus: dict[tuple[str, str], Gpu] = field(default_factory=dict)
+    # what became of GPUs and workers that failed on the way
+    lost: list[str] = field(default_factory=list)
+
+    def checks_json(self) -> list[JsonObject]:
+        return [asdict(check) for check in self.checks.values()]
+
+
+@dataclass(frozen=True)
+class TargetRun:
+    target: Target
+    builds: Mapping[str, Build]  # variant -> its build, also those that failed (see Build.error)
+    support: Path  # the library of support.cu
+    measured: Measurements = field(default_factory=Measurements)
+
+
+def plan_of(run: TargetRun, name: str, case: str) -> Plan:
+    """What profkit.lab.measure.launch is given for one call."""
+    target, built = run.target, run.builds.get(name)
+    problem = target.problem
+    grid = built.variant.header.inputs if built else None
+    at = data.prepare_data(problem, case, 0, target.folder, grid)
+    return Plan(
+        label=f"profkit:{name}:{case}",
+        support=str(run.support),
+        library=str(built.library) if built and built.library else None,
+        inputs=tuple(str(at.folder / f"in{i}") for i in range(len(at.shapes))),
+        outputs=tuple(at.output_bytes()),
+        begins=at.begins,
+        values=problem.module.arguments(problem.case(case)),
+        reference=None if built else name,
+        problem=str(problem.path.parent),
+        build=str(target.folder),
+        case=case,
+    )
+
+
+def record_of(run: TargetRun, name: str, case: str) -> Record:
+    """The run record of a variant at a case, without its timing and its report."""
+    problem, measured, built = run.target.problem, run.measured, run.builds.get(name)
+    module, shape = problem.module, problem.case(case)
+    launches, times = measured.launches.get((name, case), ()), measured.times.get((name, case))
+    gpu, check = measured.gpus.get((name, case), measured.gpu), measured.checks.get(name)
+    if check and built and built.library:  # with what the sanitizer found in this very binary
+        check = replace(check, sanitizer=kept_json(built.library.with_name("sanitizer.json")))
+    document: JsonObject = {
+        "variant": name,
+        "problem": problem.name,
+        "case": case,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "launches": [asdict(launch) for launch in launches],
+        "check": asdict(check) if check else None,
+        "gpu": asdict(gpu) if gpu else {},
+        "versions": {"torch": package_version("torch"), **(times.brought if times else {})},
+        "work": {
+            "operations": module.operations(shape),
+            "compulsory_bytes": module.compulsory_bytes(shape),
+            "exponentials": module.exponentials(shape) if hasattr(module, "exponentials") else None,
+            "floors": floors(problem, case, gpu) if gpu else {},
+        },
+    }
+    if built:
+        document["resources"] = [asdict(kernel) for kernel in built.kernels]
+        document["versions"] |= {"nvcc": built.nvcc, "compiler": built.compiler}
+        document["source"] = {
+            "file": f"{problem.name}/{built.variant.path.name}",
+            "sha256": built.source,
+            **{key: getattr(built, key) for key in ("sass", "host", "arch", "flags")},
+        }
+    shape = _launch_shapes(launches, gpu.sms) if gpu else ()
+    record = structs.replace(parse_record(document), shape=shape)
+    if built:
+        return structs.replace(record, header=built.variant.header)
+    return structs.replace(record, backend=_backend(problem, launches))
+
+
+def timing_of(run: TargetRun, name: str, case: str) -> JsonObject | None:
+    """Times with intervals; apart from record_of, because the statistics take a while to load."""
+    times = run.measured.times.get((name, case))
+    return timing(times) if times else None
+
+
+def with_timing(record: Record, run: TargetRun) -> Record:
+    times = timing_of(run, record.variant, record.case)
+    return structs.replace(record, timing=read_struct(Timing, times) if times else None)
+
+
+def timed_rows(run: TargetRun, case: str) -> tuple[TimedRow, ...]:
+    """Everything that was timed at a case: name, backend of a reference, launches and timing."""
+    rows = []
+    for name in (*run.builds, *run.target.references):
+        if timed := timing_of(run, name, case):
+            launches = run.measured.launches.get((name, case), ())
+            backend = _backend(run.target.problem, launches) if name not in run.builds else None
+            row = TimedRow(name=name, backend=backend, launches=tuple(launches), timing=timed)
+            rows.append(row)
+    return tuple(rows)
+
+
+def _backend(problem: Problem, launches: Sequence[GraphLaunch]) -> str | None:
+    """Which backend a reference really ran, read from its kernels' names."""
+    if not hasattr(problem.module, "backend_of") or not launches:
+        return None
+    return str(problem.module.backend_of([launch.kernel for launch in launches]))
+
+
+_EXP = 16  # ex2 results per SM and clock, on every one of them
+
+
+def floors(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
+    """Seconds that each unit (tensor, dram, exp) needs for the work itself; without what is not known.
+
+    From data sheets, at the highest clock, for machines where counters may not be read: where there
+    is a report, its own ceilings count instead.
+    """
+    module, shape, clocks = problem.module, problem.case(case), gpu.sms * gpu.sm_clock
+    seconds: dict[str, float] = {}
+    sm = LIMITS.get(gpu.arch.rstrip("af"))
+    if sm and sm.tensor and clocks:
+        seconds["tensor"] = module.operations(shape) / (sm.tensor * clocks)
+    if gpu.dram_bandwidth:
+        seconds["dram"] = module.compulsory_bytes(shape) / gpu.dram_bandwidth
+    if clocks and hasattr(module, "exponentials"):
+        seconds["exp"] = module.exponentials(shape) / (_EXP * clocks)
+    return seconds
+
+
+def _launch_shapes(launches: Sequence[GraphLaunch], sms: int) -> tuple[LaunchShape, ...]:
+    """Blocks, waves and idle SMs of each launch, from what the driver says fits on an SM."""
+    shapes = []
+    for launch in launches:
+        blocks, filled = prod(launch.grid), waves(launch.grid, launch.blocks_per_sm, sms)
+        known = None if isnan(filled) else filled
+        idle = max(0, sms - blocks)
+        shape = LaunchShape(
+            kernel=launch.kernel,
+            blocks=blocks,
+            blocks_per_sm=launch.blocks_per_sm,
+            waves=known,
+            idle_sms=idle,
+        )
+        shapes.append(shape)
+    return tuple(shapes)

@@ -1,0 +1,301 @@
+"""Variants  ->  shared libraries, with what ptxas and the machine code say about them.
+
+One library per variant and architecture, in a folder named by the hash of everything that goes
+into it: a second build finds the folder and starts nothing. How a file is compiled is its language's
+business (profkit/lab/measure/languages).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, product
+from pathlib import Path
+from typing import Any
+
+from profkit.errors import ProfkitError
+from profkit.files import (
+    get_home_folder,
+    get_size,
+    is_file,
+    is_writable,
+    list_folder,
+    move_file,
+    read_json,
+    resolve_path,
+    temporary_folder,
+    write_text,
+)
+from profkit.lab.measure.cuda import device
+from profkit.lab.measure.cuda.code_hash import host_hash, sass_hash
+from profkit.lab.measure.cuda.resources import CARDS, KernelResources, parse_ptxas
+from profkit.lab.measure.languages.language import CompileJob, Language
+from profkit.lab.measure.process import Tool
+from profkit.lab.measure.variants import toolchain
+from profkit.lab.measure.variants.variants import Variant, problem_of
+from profkit.records.header import Budget
+from profkit.records.record import MachineCode
+from profkit.reports.figures import base_name
+
+# What is built beside the variants: calls that workers need, and no launcher.
+SUPPORT = Path(__file__).resolve().parents[1] / "cuda" / "support.cu"
+NO_LAUNCH = 'no profkit_launch: define extern "C" int profkit_launch(const ProfkitArgs*)'
+OBJECT = "variant.o"  # beside the library
+_WARNING = re.compile(r"\bwarning\b", re.IGNORECASE)
+_FORMAT = 5  # part of every key: raise it when what is stored changes
+
+
+@dataclass(frozen=True)
+class Build:
+    variant: Variant
+    arch: str  # `90`, `90a`
+    key: str  # hash of the text of source and headers, flags, compiler and architecture
+    library: Path | None
+    kernels: tuple[KernelResources, ...] = ()
+    sass: str | None = None  # hash of the machine code and resources; None if it cannot be read
+    # hash of the launcher's machine code and constants; None if it cannot be read
+    host: str | None = None
+    text: str = ""  # hash of the source and its headers to the letter
+    source: str = ""  # hash of their code: Variant.source_hash
+    flags: tuple[str, ...] = ()  # all flags that nvcc was given
+    nvcc: str | None = None  # version of nvcc; None where another compiler made it
+    compiler: str = ""
+    warnings: tuple[str, ...] = ()  # what the compiler warned of
+    error: str | None = None  # what the compiler said, whole, if it did not compile
+    seconds: float = 0.0  # how long the compiler took; 0 if nothing had to be done
+
+    @property
+    def machine_code(self) -> MachineCode:
+        """Return what it runs, as far as that is known without starting it."""
+        return MachineCode(frozenset({self.source}), self.flags, self.sass, self.host, ())
+
+    @property
+    def failure(self) -> ProfkitError | None:
+        """Everything that the compiler said, if it does not compile."""
+        if self.error is None:
+            return None
+        return ProfkitError(
+            f"{self.variant.path} does not compile for sm_{self.arch}\n{self.error}"
+        )
+
+
+def build_dir(kernels: Path, given: str | Path | None = None) -> Path:
+    """Where libraries go: --build-dir, PROFKIT_BUILD, build/ beside kernels/, or the user's cache."""
+    named = given or os.environ.get("PROFKIT_BUILD")
+    folder = Path(named) if named else kernels.parent / "build"
+    if not named and not is_writable(kernels.parent):
+        cache = os.environ.get("XDG_CACHE_HOME") or get_home_folder() / ".cache"
+        place = hashlib.sha256(str(kernels).encode()).hexdigest()[:12]
+        folder = Path(cache) / "profkit" / place
+    if not is_file(folder / ".gitignore"):
+        write_text(folder / ".gitignore", "*\n")
+    return resolve_path(folder)
+
+
+def compile_variants(
+    variants: Iterable[Variant],
+    archs: Sequence[str],
+    folder: Path,
+    jobs: int | None = None,
+) -> list[Build]:
+    """Compile side by side what is not compiled yet; what a header rules out is left out.
+
+    Look at `error` of each. None for `jobs` leaves their number to ninja.
+    """
+    toolchain.tool("nvcc", folder)  # support.cu is built with every variant: without it, say so now
+    plans = []
+    for variant, arch in product(variants, archs):
+        target = variant.target(arch)
+        if target is not None:
+            plans.append(_prepare_build(variant, target, folder))
+    done: dict[str, Build] = {}
+    missing: dict[str, Build] = {}
+    for plan in plans:
+        built = _load_build(plan, folder)
+        if built is None:
+            missing[plan.key] = plan
+        else:
+            done[plan.key] = built
+    if missing:
+        done |= _compile_plans(list(missing.values()), folder, jobs)
+    return [done[plan.key] for plan in plans]
+
+
+def is_built(variant: Variant, folder: Path) -> bool:
+    text = variant.language.text_hash(variant.path)
+    places = list_folder(folder / variant.problem)
+    own = [place for place in places if place.name.startswith(f"{variant.id}-sm_")]
+    return any(toolchain.kept_json(place / "build.json").get("text") == text for place in own)
+
+
+def need_library(built: Build) -> Path:
+    if built.library is None:
+        raise built.failure or ProfkitError(f"{built.variant.path} was not built")
+    return built.library
+
+
+def _prepare_build(variant: Variant, arch: str, folder: Path) -> Build:
+    language, programs = variant.language, _find_programs(variant.language, folder)
+    language.check_flags(variant.header, variant.path.name)
+    flags = (*language.own_flags(arch), *variant.flags)
+    text = language.text_hash(variant.path)
+    around = language.surroundings(_make_job(variant, arch, flags))
+    # Path and text are part of the key because line tables follow both, and ncu reads them there.
+    used = [(str(p.path), p.version) for p in programs.values()]
+    key = [_FORMAT, str(variant.path), text, flags, used, list(around)]
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
+    return Build(
+        variant,
+        arch,
+        digest,
+        library=None,
+        text=text,
+        source=variant.source_hash,
+        flags=flags,
+        nvcc=programs["nvcc"].version if "nvcc" in programs else None,
+        compiler=language.compiler(programs),
+    )
+
+
+def _find_programs(language: Language, folder: Path) -> dict[str, Tool]:
+    return {name: toolchain.tool(name, folder) for name in language.programs}
+
+
+def _make_job(variant: Variant, arch: str, flags: tuple[str, ...]) -> CompileJob:
+    return CompileJob(
+        path=variant.path,
+        problem=problem_of(variant.path),
+        arch=arch,
+        flags=flags,
+        defines=variant.defines,
+        grid=variant.header.inputs,
+        sms=_count_sms(arch) if variant.language.needs_sms else 0,
+    )
+
+
+def _count_sms(arch: str) -> int:
+    """Return how many SMs: of the GPU present if it is of this architecture, else of the usual card."""
+    number = arch.rstrip("af")
+    try:
+        gpu = device.gpu()
+    except ProfkitError:
+        return CARDS[number].sms if number in CARDS else 0
+    return gpu.sms if gpu.arch == number or number not in CARDS else CARDS[number].sms
+
+
+def _choose_place(plan: Build, folder: Path) -> Path:
+    name = f"{plan.variant.id}-sm_{plan.arch}-{plan.key[:12]}"
+    return folder / plan.variant.problem / name
+
+
+def _load_build(plan: Build, folder: Path) -> Build | None:
+    """Return what an earlier build left, if it is whole."""
+    place = _choose_place(plan, folder)
+    library = place / "variant.so"
+    try:
+        kept = read_json(place / "build.json")
+        if kept["key"] != plan.key or get_size(library) != kept["bytes"]:
+            return None
+        return _read_stored(plan, library, kept)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _read_stored(plan: Build, library: Path, kept: Mapping[str, Any]) -> Build:
+    return replace(
+        plan,
+        library=library,
+        kernels=tuple(KernelResources(**k) for k in kept["kernels"]),
+        sass=kept["sass"],
+        host=host_hash(library.with_name(OBJECT)),  # not kept: older builds have none
+        warnings=tuple(kept["warnings"]),
+    )
+
+
+def _compile_plans(plans: Sequence[Build], folder: Path, jobs: int | None) -> dict[str, Build]:
+    """Compile what each language has to compile, all languages side by side."""
+    groups: dict[int, list[Build]] = {}
+    for plan in plans:
+        groups.setdefault(id(plan.variant.language), []).append(plan)
+    with ThreadPoolExecutor(len(groups)) as pool:
+        done = pool.map(lambda group: _compile_group(group, folder, jobs), groups.values())
+        return {built.key: built for built in chain.from_iterable(done)}
+
+
+def _compile_group(plans: Sequence[Build], folder: Path, jobs: int | None) -> list[Build]:
+    language = plans[0].variant.language
+    work = [_make_job(p.variant, p.arch, p.flags) for p in plans]
+    with temporary_folder(folder) as place:
+        times = language.compile(work, place, _find_programs(language, folder), jobs)
+        built = [_take_output(p, place / str(i), folder) for i, p in enumerate(plans)]
+    return [replace(b, seconds=times.get(i, 0.0)) for i, b in enumerate(built)]
+
+
+def _take_output(plan: Build, stem: Path, folder: Path) -> Build:
+    """Read one compiler's log and move its library to its place; build.json comes last."""
+    compiled, log = stem.with_suffix(".so"), stem.with_suffix(".log")
+    output = log.read_text(encoding="utf-8", errors="replace") if is_file(log) else "not started"
+    if not is_file(compiled):
+        return replace(plan, error=output.strip())
+    if plan.variant.path != SUPPORT and b"profkit_launch" not in compiled.read_bytes():
+        return replace(plan, error=NO_LAUNCH)
+    kernels = parse_ptxas(output)
+    place = _choose_place(plan, folder)
+    place.mkdir(parents=True, exist_ok=True)
+    kept = {
+        "key": plan.key,
+        "bytes": get_size(compiled),
+        "kernels": [asdict(k) for k in kernels],
+        "sass": _with_resources(sass_hash(compiled), kernels),
+        "warnings": [s.strip() for s in output.splitlines() if _WARNING.search(s)],
+        "flags": plan.flags,
+        "text": plan.text,
+    }
+    move_file(stem.with_suffix(".o"), place / OBJECT)  # dry.py links it without CUDA
+    if is_file(stem.with_suffix(".json")):  # its launches, where they are known ahead
+        move_file(stem.with_suffix(".json"), place / "plan.json")
+    if is_file(stem.with_suffix(".ptx")):  # of a language whose compiler leaves it
+        move_file(stem.with_suffix(".ptx"), place / "kernel.ptx")
+    move_file(compiled, place / "variant.so")
+    write_text(place / "compiler.log", output)
+    write_text(place / "build.json", json.dumps(kept, indent=1))
+    return _read_stored(plan, place / "variant.so", kept)
+
+
+def _with_resources(code: str | None, kernels: Sequence[KernelResources]) -> str | None:
+    """Return the hash of the machine code together with what each kernel takes of an SM."""
+    if code is None:
+        return None
+    taken = sorted((k.regs, k.smem, k.stack) for k in kernels)
+    return hashlib.sha256(f"{code}{taken}".encode()).hexdigest()
+
+
+def check_budget(built: Build, dynamic: Mapping[str, int] | None = None) -> list[str]:
+    """Return what a build takes over the budget in its header, one line each.
+
+    `dynamic`: demangled name -> the most dynamic shared memory that its launcher asks for, in bytes.
+    """
+    where = f"{built.variant.path.name} sm_{built.arch}"
+    over = over_budget(built.kernels, built.variant.budget, dynamic or {})
+    return [f"{where} {name}: {what}={taken}, budget {most}" for name, what, taken, most in over]
+
+
+def over_budget(
+    kernels: Iterable[KernelResources], budget: Budget, dynamic: Mapping[str, int]
+) -> Iterator[tuple[str, str, int, int]]:
+    """(kernel, what of it, how much, the most) of all that is over a budget; `dynamic` as above."""
+    for kernel in kernels:
+        taken = {
+            "regs": kernel.regs,
+            "smem": kernel.smem + dynamic.get(kernel.name, 0),
+            "spills": kernel.spills,
+            "stack": kernel.stack,
+        }
+        for what, most in asdict(budget).items():
+            if most is not None and taken[what] > most:
+                yield base_name(kernel.name), what, taken[what], most

@@ -1,0 +1,170 @@
+"""A build and a machine  ->  what the launcher would start there. No GPU, no driver.
+
+The variant's object file is linked with a CUDA runtime that prints launches (dry.cpp) and run.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from profkit.files import is_file, move_file, read_bytes, read_json, temporary_folder, write_text
+from profkit.lab.measure.cuda.library import GraphLaunch, Numbers
+from profkit.lab.measure.cuda.resources import CARDS, LIMITS, Card, KernelResources, blocks_that_fit
+from profkit.lab.measure.process import run_command
+from profkit.lab.measure.variants import toolchain
+from profkit.lab.measure.variants.build import OBJECT, Build
+from profkit.lab.measure.variants.problem import Problem, is_complete, load_problem
+from profkit.records.store import JsonObject
+
+_COMPILE_SECONDS = 600.0  # for the stub or a program of it: three seconds are usual
+_RUN_SECONDS = 120.0  # for a launcher on the stub: a tenth of a second is usual
+
+STUB = Path(__file__).with_name("dry.cpp")
+_NOT_SUPPORTED = 801
+
+
+def dry_launches(built: Build, problem: Problem, case: str) -> list[GraphLaunch] | None:
+    """Return what a launcher would start on the usual card of its architecture, in order.
+
+    Empty if it does not support the case there. None if it cannot be known: no such card here, or it
+    needs something of the runtime that the stub does not have.
+    """
+    machine = CARDS.get(built.arch.rstrip("af"))
+    if built.library is None or machine is None:
+        return None
+    if is_file(ahead := built.library.with_name("plan.json")):
+        rows = read_json(ahead).get(case)  # its language knew them when it compiled
+        kernels = {k.name: k for k in built.kernels}
+        return None if rows is None else _make_launches(rows, kernels, built.arch)
+    program = _link_program(built.library.parent)
+    values = problem.module.arguments(problem.case(case))
+    done = (
+        run_command([program, *_make_words(built, values, machine)], timeout=_RUN_SECONDS)
+        if program
+        else None
+    )
+    return _read_output(done.output, built) if done and done.status == 0 else None
+
+
+def dry_shapes(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] | None:
+    """Return case -> dry_launches, kept beside the build; None too where there is no problem.py."""
+    known_card = built.arch.rstrip("af") in CARDS
+    if built.library is None or not known_card or not is_complete(folder):
+        return None
+    source = folder / "problem.py"
+    memory = built.library.with_name("shapes.json")
+    key = hashlib.sha256(read_bytes(source) + _hash_stub().encode()).hexdigest()
+    kept = toolchain.kept_json(memory)
+    if kept.get("key") != key or "shapes" not in kept:
+        loaded = load_problem(folder)
+        by_case = {c: dry_launches(built, loaded, c) for c in loaded.cases}
+        known = None not in by_case.values()
+        kept = {"key": key, "shapes": msgspec.to_builtins(by_case) if known else None}
+        write_text(memory, json.dumps(kept))
+    return msgspec.convert(kept["shapes"], dict[str, list[GraphLaunch]] | None)
+
+
+def stub_object(folder: Path) -> Path | None:
+    """Compile dry.cpp, once per build folder; None if this toolkit's headers do not take it."""
+    return _make_file(folder / f"dry-{_hash_stub()}.o", ["-O1", "-std=c++17", "-c", STUB])
+
+
+def _make_file(target: Path, words: Sequence[str | Path]) -> Path | None:
+    """Return what nvcc makes; None if it does not."""
+    if not is_file(target):
+        with temporary_folder(target.parent) as folder:
+            made = folder / target.name
+            command = [toolchain.need_tool("nvcc"), *words, "-o", made]
+            if run_command(command, timeout=_COMPILE_SECONDS).status != 0:
+                return None
+            move_file(made, target)
+    return target
+
+
+@functools.cache
+def _hash_stub() -> str:
+    return hashlib.sha256(STUB.read_bytes()).hexdigest()[:12]
+
+
+def _link_program(place: Path) -> Path | None:
+    """Return the program of a build; None if it needs more than the stub has."""
+    program = place / f"dry-{_hash_stub()}"
+    if is_file(program):
+        return program
+    stub = stub_object(place.parents[1])
+    return stub and _make_file(program, ["--cudart", "none", place / OBJECT, stub])
+
+
+def _make_words(built: Build, values: JsonObject, machine: Card) -> list[str]:
+    """Return what the stub answers its program: attributes of the device, numbers, kernels."""
+    limits = LIMITS[machine.arch]
+    numbers = Numbers.of(values)
+    answers: dict[str, float] = {
+        "attribute16": machine.sms,
+        "attribute38": machine.l2,
+        "attribute75": int(machine.arch[:-1]),
+        "attribute76": int(machine.arch[-1]),
+        "attribute81": limits.smem,
+        "attribute97": limits.smem - limits.reserved,
+        "attribute106": limits.blocks,
+        "attribute39": limits.warps * 32,
+        "attribute95": 1,
+        "blocks": limits.blocks,
+        "warps": limits.warps,
+        "reserved": limits.reserved,
+        "scale": numbers.scale,
+        "causal": int(numbers.causal),
+    }
+    for index, number in enumerate(numbers.size):
+        answers[f"size{index}"] = number
+    for index, number in enumerate(numbers.stride):
+        answers[f"stride{index}"] = number
+    for kernel in built.kernels:
+        answers[f"regs:{kernel.mangled}"] = kernel.regs
+        answers[f"smem:{kernel.mangled}"] = kernel.smem
+    return [f"{name}={answer}" for name, answer in answers.items()]
+
+
+def _make_launches(
+    rows: Sequence[JsonObject], kernels: Mapping[str, KernelResources], arch: str
+) -> list[GraphLaunch] | None:
+    """Return None if one of the kernels is not of the build."""
+    if any(row["kernel"] not in kernels for row in rows):
+        return None
+    return [_make_launch(row, kernels[row["kernel"]], arch) for row in rows]
+
+
+def _make_launch(row: JsonObject, kernel: KernelResources, arch: str) -> GraphLaunch:
+    across, down, deep = row["grid"]
+    x, y, z = row["block"]
+    dynamic = row["dynamic_smem"]
+    fits = blocks_that_fit(arch, kernel.regs, x * y * z, kernel.smem + dynamic)
+    return GraphLaunch(
+        kernel=kernel.name,
+        grid=(across, down, deep),
+        block=(x, y, z),
+        dynamic_smem=dynamic,
+        static_smem=kernel.smem,
+        regs=kernel.regs,
+        blocks_per_sm=fits.blocks,
+    )
+
+
+def _read_output(output: str, built: Build) -> list[GraphLaunch] | None:
+    *lines, last = output.splitlines() or [""]
+    if last == f"code|{_NOT_SUPPORTED}":
+        return []
+    words = [line.split("|") for line in lines]
+    if last != "code|0" or any(len(w) != 5 for w in words):
+        return None
+    rows: list[JsonObject] = []
+    for kernel, grid, block, dynamic, _cluster in words:
+        shape = {"grid": map(int, grid.split()), "block": map(int, block.split())}
+        rows.append({"kernel": kernel, **shape, "dynamic_smem": int(dynamic)})
+    return _make_launches(rows, {k.mangled: k for k in built.kernels}, built.arch)

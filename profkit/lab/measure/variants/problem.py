@@ -1,0 +1,226 @@
+"""problem.py beside the variants  ->  what no variant repeats: cases, inputs, reference, work.
+
+A problem is a Python file with the names below. It needs numpy alone; torch is imported only by
+its `reference_call`, on a machine that has it. Shapes are the problem's own business: profkit
+passes a case back to the functions of the file that it came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import symtable
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from itertools import product
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from profkit.errors import ProfkitError, did_you_mean
+from profkit.files import is_file, is_there, read_bytes, write_text
+from profkit.lab.measure.languages.language import known_languages
+from profkit.records.store import Document
+
+Case = Any  # whatever the problem says
+
+REQUIRED = {
+    "CASES": "name -> case: what is timed and profiled",
+    "CHECKS": "name -> case: what is only checked: ragged, tiny, degenerate",
+    "SEEDS": "the seeds that every case of CHECKS is checked with",
+    "ATOL": "acceptance is abs(out - ref) <= ATOL + RTOL * abs(ref), everywhere",
+    "RTOL": "see ATOL",
+    "arguments": "case -> dict of size, stride, scale and causal for ProfkitArgs",
+    "inputs": "(case, seed, grid) -> arrays, in the order of ProfkitArgs.in",
+    "outputs": "case -> (shape, dtype) of each output, in the order of ProfkitArgs.out",
+    "reference": "(case, inputs) -> fp64 arrays, one per output",
+    "operations": "case -> floating-point operations that the work needs",
+    "compulsory_bytes": "case -> bytes that must cross DRAM: inputs read and outputs written once",
+}
+OPTIONAL = {
+    "REFERENCES": "names of library calls to compare with",
+    "reference_call": "(name, case, tensors) -> a function that makes one call",
+    "exponentials": "case -> exponentials that the work needs",
+    "backend_of": "names of a reference's kernels -> which backend they are",
+    "tolerance": "case -> (absolute, relative) where ATOL and RTOL are not for every case",
+    "input_types": "case -> (shape, dtype) of each input; an array of bfloat16 is held as uint16",
+    "begins": "case -> {output: input that it holds at first}: for work in place",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A loaded problem.py; see REQUIRED and OPTIONAL for what it must have."""
+
+    name: str  # its folder's name
+    path: Path
+    hash: str  # sha256 of the file
+    module: ModuleType
+
+    @property
+    def cases(self) -> Mapping[str, Case]:
+        return dict(self.module.CASES)
+
+    @property
+    def checks(self) -> Mapping[str, Case]:
+        return dict(self.module.CHECKS)
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        return tuple(getattr(self.module, "REFERENCES", ()))
+
+    def case(self, name: str) -> Case:
+        known = {**self.cases, **self.checks}
+        if name not in known:
+            raise ProfkitError(
+                f"--case {name}: {self.name} has no such case",
+                did_you_mean(name, self.cases),
+            )
+        return known[name]
+
+    def pairs(
+        self, cases: Iterable[str], checks: Iterable[str] | None = None
+    ) -> tuple[tuple[str, int], ...]:
+        """(case, seed) to judge on: `checks` (None: all of CHECKS) at every seed, then `cases`."""
+        small = product(self.checks if checks is None else checks, self.module.SEEDS)
+        return tuple(dict.fromkeys((*small, *((case, 0) for case in cases))))
+
+    def tolerance(self, case: str) -> tuple[float, float]:
+        """(absolute, relative): acceptance is abs(out - ref) <= absolute + relative * abs(ref)."""
+        if hasattr(self.module, "tolerance"):
+            atol, rtol = self.module.tolerance(self.case(case))
+            return float(atol), float(rtol)
+        return self.module.ATOL, self.module.RTOL
+
+    def begins(self, case: Case) -> Mapping[int, int]:
+        """Output -> the input that it holds at first; empty where nothing is worked on in place."""
+        return dict(self.module.begins(case)) if hasattr(self.module, "begins") else {}
+
+    def reference_call(self, name: str, case: str, tensors: Sequence[Any]) -> Callable[[], Any]:
+        made: Callable[[], Any] = self.module.reference_call(name, self.case(case), tensors)
+        return made
+
+
+def is_complete(folder: Path) -> bool:
+    """Return whether <folder>/problem.py says everything that checking and timing need.
+
+    Looks at what the file defines, without running it: a folder may have a problem.py of another
+    kind, for kernels that are only built.
+    """
+    try:
+        return set(REQUIRED) <= _list_defined(read_bytes(folder / "problem.py"))
+    except (OSError, SyntaxError, ValueError):
+        return False
+
+
+@lru_cache
+def _list_defined(source: bytes) -> set[str]:
+    """Return the names that a module defines, without running it."""
+    names = symtable.symtable(source.decode(), "problem.py", "exec").get_symbols()
+    return {name.get_name() for name in names if name.is_assigned() or name.is_imported()}
+
+
+def import_file(path: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ProfkitError(f"cannot import {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def load_problem(folder: Path) -> Problem:
+    """Import <folder>/problem.py, by path: no package, no installation."""
+    from profkit.evidence.users_code import try_users_code
+
+    path = folder / "problem.py"
+    if not is_file(path):
+        raise ProfkitError(
+            f"{folder} has no problem.py", "it says the cases, inputs and reference of its variants"
+        )
+    try:
+        content = read_bytes(path)
+    except OSError as error:
+        raise ProfkitError(f"cannot read {path}: {error.strerror}") from error
+    digest = hashlib.sha256(content).hexdigest()
+    name = f"_profkit_problem_{digest[:16]}"
+    module, why = try_users_code(path, lambda: import_file(path, name))
+    if module is None:
+        hint = "it is run to know the cases, inputs and reference of its variants"
+        raise ProfkitError(f"{path}: {why}", hint)
+    missing = [n for n in REQUIRED if not hasattr(module, n)]
+    if missing:
+        raise ProfkitError(
+            f"{path} lacks {', '.join(missing)}", "; ".join(f"{n}: {REQUIRED[n]}" for n in missing)
+        )
+    return Problem(folder.name, path, digest, module)
+
+
+_HERE = Path(__file__).parent
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
+# In the wheel it lies beside this file; in a checkout where every kernel has it from.
+_HEADERS = (_HERE / "variant.cuh", Path(__file__).parents[4] / "kernels/common/variant.cuh")
+
+
+def templates() -> dict[str, str]:
+    """Return language, as one types it -> the file that a first variant is made of."""
+    names = [entry.name for entry in files(__package__).iterdir()]
+    known = {language.name.lower(): language.suffix for language in known_languages()}
+    template_of = {name: f"{name}{suffix}.tmpl" for name, suffix in known.items()}
+    return {name: template for name, template in template_of.items() if template in names}
+
+
+class NewDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.new/1"):
+    """What `profkit new --json` prints."""
+
+    folder: Path = msgspec.field(default_factory=Path)
+    files: tuple[Path, ...] = ()
+
+
+def new_problem(name: str, language: str, kernels: Path) -> list[Path]:
+    """Write a problem's folder; return all files that were written, its problem.py first."""
+    if not _NAME.fullmatch(name) or name == "common":
+        raise ProfkitError(
+            f"{name}: a problem's name is a folder's", "small letters, digits, - and _: row-sum"
+        )
+    known = templates()
+    if language not in known:
+        raise ProfkitError(
+            f"--language {language}: no template",
+            did_you_mean(language, known, "say " + " or ".join(known)),
+        )
+    folder = kernels / name
+    if is_there(folder):
+        hint = "choose another name, or another --kernels"
+        raise ProfkitError(f"{folder} is there already", hint)
+    suffix = known[language].removesuffix(".tmpl").removeprefix(language)
+    variant = f"first_plain{suffix}"
+    words = {"@PROBLEM@": name, "@PLACE@": str(kernels.parent), "@VARIANT@": variant}
+    written = [
+        _write_template(folder / "problem.py", "problem.py.tmpl", words),
+        _write_template(folder / variant, known[language], words),
+        _write_template(folder / "README.md", "README.md.tmpl", words),
+    ]
+    shared = kernels / "common" / "variant.cuh"
+    if not is_there(shared):
+        header = next((path for path in _HEADERS if is_file(path)), None)
+        if header is None:
+            raise ProfkitError("profkit's variant.cuh is missing", "install profkit again")
+        write_text(shared, header.read_text(encoding="utf-8"))
+        written.append(shared)
+    return written
+
+
+def _write_template(path: Path, template: str, words: dict[str, str]) -> Path:
+    text = (files(__package__) / template).read_text(encoding="utf-8")
+    for mark, word in words.items():
+        text = text.replace(mark, word)
+    write_text(path, text)
+    return path

@@ -1,0 +1,235 @@
+"""A machine  ->  where nvcc, ninja, ncu and compute-sanitizer are, what is missing, and what to do then.
+
+Asking a tool for its version starts a process; the answer is kept under the build folder and
+holds as long as the tool's path, size and modification time do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from profkit.errors import ProfkitError
+from profkit.files import (
+    is_executable,
+    is_there,
+    is_writable,
+    list_folder,
+    look_at,
+    read_json,
+    read_text,
+    resolve_path,
+    write_text,
+)
+from profkit.lab.measure import ncu_output
+from profkit.lab.measure.cuda import device
+from profkit.lab.measure.languages.language import known_languages, package_version
+from profkit.lab.measure.process import Tool
+from profkit.records.store import Document
+
+_VERSION = {
+    "nvcc": re.compile(r"release [\d.]+, V(\d+(?:\.\d+)+)"),
+    "ncu": re.compile(r"Version (\d{4}(?:\.\d+)+)"),
+    "compute-sanitizer": re.compile(r"Version (\d{4}(?:\.\d+)+)"),
+}
+_HINTS = {
+    "nvcc": "install the CUDA toolkit, or put its bin folder on PATH",
+    "ninja": "install it with: pip install ninja",
+    "ncu": "install Nsight Compute (it comes with the CUDA toolkit), or put ncu on PATH",
+    "compute-sanitizer": "it comes with the CUDA toolkit; put its folder on PATH",
+}
+
+
+def find_tool(name: str) -> Path | None:
+    """Return where a tool is: PATH first, then where CUDA is usually installed."""
+    if on_path := shutil.which(name):
+        return Path(on_path)
+    homes = [os.environ.get(k) for k in ("CUDA_HOME", "CUDA_PATH")]
+    folders = [Path(h) / "bin" for h in homes if h] + [Path("/usr/local/cuda/bin")]
+    if name == "ncu":
+        folders += list_folder("/opt/nvidia/nsight-compute")[::-1]
+    if name == "ninja":  # the folder of its PyPI package need not be on PATH
+        with contextlib.suppress(ImportError):
+            import ninja
+
+            folders = [Path(ninja.BIN_DIR)]
+    return next((f / name for f in folders if is_executable(f / name)), None)
+
+
+def need_tool(name: str) -> Path:
+    path = find_tool(name)
+    if path is None:
+        raise ProfkitError(f"{name} was not found", _HINTS[name])
+    return path
+
+
+def tool(name: str, cache: Path) -> Tool:
+    """Return a tool that must be there; its version, kept in the folder `cache`, but of ninja."""
+    path = need_tool(name)
+    if name not in _VERSION:
+        return Tool(path, None)
+    state = look_at(path)
+    changed = f"{state.st_size}:{state.st_mtime_ns}" if state else ""
+    key = f"{resolve_path(path)}:{changed}"
+    memory = cache / "tools.json"
+    known = kept_json(memory)
+    if key not in known:
+        known[key] = version(name, path)
+        write_text(memory, json.dumps(known, indent=1))
+    return Tool(path, known[key])
+
+
+def version(name: str, path: Path) -> str | None:
+    try:
+        done = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = _VERSION[name].search(done.stdout + done.stderr)
+    return match[1] if match else None
+
+
+def kept_json(path: Path) -> dict[str, Any]:
+    """Return what was kept in a file; empty where there is none, or it is no object."""
+    try:
+        known = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+PARAMETERS = Path("/proc/driver/nvidia/params")
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """One thing that was looked at."""
+
+    name: str
+    # ok; missing: something cannot be done without it; warning: it may get in the way
+    status: Literal["ok", "missing", "warning"]
+    detail: str
+    advice: str = ""  # what to do about it; empty when ok
+
+
+class DoctorDocument(
+    Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.doctor/1"
+):
+    """What `profkit doctor --json` prints."""
+
+    findings: tuple[Inspection, ...] = ()
+
+
+def examine() -> list[Inspection]:
+    """Look at everything; nothing here needs a GPU to be there, nor changes anything."""
+    return [
+        *_examine_gpu(),
+        *_examine_tool("nvcc", "building variants"),
+        *_examine_tool("ninja", "building"),
+        *_examine_languages(),
+        *_examine_torch(),
+        *_examine_tool("ncu", "profile; timing works without it"),
+        *_examine_counters(),
+        *_examine_lock(),
+        *_examine_tool("compute-sanitizer", "check --sanitize"),
+    ]
+
+
+def _examine_gpu() -> Iterator[Inspection]:
+    try:
+        gpu = device.identified(device.gpu())
+    except ProfkitError as error:
+        advice = "list, build --arch, diagnose, compare and report work without one; "
+        advice += "check, bench and profile need a machine with an NVIDIA GPU and its driver"
+        yield Inspection("GPU", "missing", error.message, advice)
+        return
+    now = device.read_state(gpu.pci)
+    yield Inspection("GPU", "ok", f"{gpu.name}, sm_{gpu.arch}, {gpu.sms} SMs")
+    yield Inspection("driver", "ok", f"{gpu.driver or 'version unknown'}, for CUDA {gpu.cuda}")
+    if gpu.driver is None:
+        detail = "clocks, power and temperature cannot be read"
+        yield Inspection("NVML", "warning", detail, "pip install nvidia-ml-py")
+    elif now.throttle:
+        detail = f"held down by {', '.join(now.throttle)}"
+        advice = "let it cool, or see what else runs on it: nvidia-smi"
+        yield Inspection("clocks", "warning", detail, advice)
+
+
+def _examine_tool(name: str, use: str) -> Iterator[Inspection]:
+    try:
+        path = need_tool(name)
+    except ProfkitError as error:
+        yield Inspection(name, "missing", f"not found; needed for {use}", error.hint)
+        return
+    if name == "ninja":  # any will do
+        yield Inspection(name, "ok", str(path))
+    elif (said := version(name, path)) is None:
+        yield Inspection(name, "warning", f"{path} does not say its version", "does it start?")
+    else:
+        yield Inspection(name, "ok", f"{said} at {path}")
+
+
+def _examine_languages() -> Iterator[Inspection]:
+    for language in known_languages():
+        lacking = language.missing()
+        if lacking:
+            what, _, advice = lacking.partition(": ")
+            yield Inspection(language.name, "warning", f"{what}; needed for its variants", advice)
+        elif not language.programs:
+            yield Inspection(language.name, "ok", language.compiler({}))
+
+
+def _examine_torch() -> Iterator[Inspection]:
+    if importlib.util.find_spec("torch") is None:
+        detail = "not installed: the SDPA references cannot run, everything else can"
+        yield Inspection("torch", "warning", detail, "pip install torch")
+    elif said := package_version("torch"):
+        yield Inspection("torch", "ok", said)
+    else:
+        yield Inspection("torch", "warning", "installed without metadata", "reinstall it")
+
+
+def _examine_counters() -> Iterator[Inspection]:
+    allowed = counters_allowed(PARAMETERS)
+    if allowed is None:
+        detail = f"not known who may read them: {PARAMETERS} is not there"
+        advice = "profile says it; without permission it still times and gives the analytic roof"
+        yield Inspection("counters", "warning", detail, advice)
+    elif allowed:
+        yield Inspection("counters", "ok", "this user may read performance counters")
+    else:
+        detail = "only root may read performance counters"
+        yield Inspection("counters", "missing", detail, ncu_output.PERMISSION)
+
+
+def counters_allowed(parameters: Path) -> bool | None:
+    """Return whether this user may read performance counters; None if the driver does not say."""
+    try:
+        text = read_text(parameters)
+    except OSError:
+        return None
+    admin_only = re.search(r"^RmProfilingAdminOnly:\s*(\d)", text, re.M)
+    if not admin_only:
+        return None
+    return admin_only[1] == "0" or os.geteuid() == 0
+
+
+def _examine_lock() -> Iterator[Inspection]:
+    lock = Path(tempfile.gettempdir()) / "nsight-compute-lock"
+    if is_there(lock) and not is_writable(lock):
+        yield Inspection("ncu lock", "missing", f"{lock} belongs to another user", ncu_output.LOCK)
+    elif is_there(lock):
+        yield Inspection("ncu lock", "ok", f"{lock} is there, and this user may take it")
+    else:
+        yield Inspection("ncu lock", "ok", "not held")

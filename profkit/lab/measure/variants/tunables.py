@@ -1,0 +1,287 @@
+"""A header's tune:, where:, takes:, steer: and watch:  ->  the space that a search walks in.
+
+The space is a list: every choice of one value per macro, the defaults first. What cannot exist is
+told apart by arithmetic, before anything is built.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+from profkit.lab.measure.cuda.resources import LIMITS, REGISTERS
+from profkit.records import header
+from profkit.records.header import Budget, Header
+
+_OPERATORS: dict[type[ast.AST], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_ALLOWED = (ast.Name, ast.Load, ast.UnaryOp, ast.USub, ast.BinOp, *_OPERATORS)
+_LONGEST = 200  # characters: no tile size needs more, and nesting stays shallow
+_GRAMMAR = "write whole numbers, names, + - * // % and parentheses, for example 32 * WARPS"
+
+
+@dataclass(frozen=True)
+class Expression:
+    """One expression or condition, read and found to be of the grammar."""
+
+    text: str  # as it was written
+    names: frozenset[str]  # the names that it uses
+    is_condition: bool  # whether it compares
+    _tree: ast.expr
+
+    def value(self, numbers: Mapping[str, int]) -> int:
+        """Evaluate it; a condition gives 0 or 1. ZeroDivisionError passes."""
+        return _evaluate_node(self._tree, numbers)
+
+
+def read_expression(text: str, where: str) -> Expression:
+    """Read an expression; `where` names its place in an error: "v3_x.cu: 'where:'"."""
+    if not text.isascii():  # Python reads º as o: a name that nobody wrote
+        raise ProfkitError(f"{where}: {text[:60]!r} is not plain ASCII", _GRAMMAR)
+    try:
+        tree = ast.parse(text[: _LONGEST + 1].strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise ProfkitError(f"{where}: cannot read {text[:60]!r}", _GRAMMAR) from error
+    if len(text) > _LONGEST:
+        raise ProfkitError(f"{where}: longer than {_LONGEST} characters", "say it in two")
+    compares = isinstance(tree, ast.Compare)  # one comparison may stand at the top
+    nodes = [node for node in ast.walk(tree) if node is not tree or not compares]
+    if not all(
+        type(n.value) is int if isinstance(n, ast.Constant) else isinstance(n, _ALLOWED)
+        for n in nodes
+    ):
+        raise ProfkitError(f"{where}: {text[:60]!r} is not of the grammar", _GRAMMAR)
+    names = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
+    return Expression(text.strip(), names, compares, tree)
+
+
+def _evaluate_node(node: ast.expr, numbers: Mapping[str, int]) -> int:
+    match node:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.Name(id=name):
+            return numbers[name]
+        case ast.UnaryOp(operand=inner):
+            return -_evaluate_node(inner, numbers)
+        case ast.BinOp(left=left, op=op, right=right):
+            return _OPERATORS[type(op)](
+                _evaluate_node(left, numbers), _evaluate_node(right, numbers)
+            )
+        case ast.Compare(left=first, ops=ops, comparators=rest):
+            sides = [_evaluate_node(side, numbers) for side in (first, *rest)]
+            pairs = zip(ops, sides, sides[1:], strict=False)
+            return int(all(_OPERATORS[type(op)](a, b) for op, a, b in pairs))
+    raise AssertionError(ast.dump(node))  # read_expression let nothing else through
+
+
+MOST = 100_000  # configurations: a space is written down whole
+MOST_THREADS, MOST_REGISTERS = 1024, 255  # of a block, of a thread: every architecture's limits
+_WHOLE = re.compile(r"-?\d{1,9}")
+_DIRECTION = re.compile(r"([\w-]+)([+-])")
+
+
+@dataclass(frozen=True, order=True)
+class Config:
+    values: tuple[tuple[str, str], ...]  # (macro, value), in the order of the header
+    ranks: tuple[int, ...]  # where each value stands among its macro's, from small to large
+
+    @property
+    def named(self) -> dict[str, str]:
+        return dict(self.values)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Return what nvcc is given: -DBLOCK_M=64 -DWARPS=4."""
+        return tuple(f"-D{macro}={value}" for macro, value in self.values)
+
+    @property
+    def name(self) -> str:
+        return "-".join(re.sub(r"\W", "_", value) for _, value in self.values)
+
+
+@dataclass(frozen=True)
+class InvalidConfig:
+    kind: str  # what refusals are counted by
+    detail: str  # the same with its figures
+
+
+@dataclass(frozen=True)
+class Direction:
+    """Where something should go: up (+1) or down (-1)."""
+
+    rule: str  # the rule that asks for it; empty for a metric
+    name: str  # a macro or a quantity of `takes:`; a metric's short name in `watch:`
+    way: int
+
+
+@dataclass(frozen=True)
+class Space:
+    file: str  # the file's name, for messages
+    values: Mapping[str, tuple[str, ...]]  # macro -> its values, the default first
+    conditions: tuple[Expression, ...] = ()  # all must hold
+    # what a block takes; `threads`, `smem` (bytes) and `regs` are held to limits
+    quantities: Mapping[str, Expression] = field(default_factory=dict)
+    # which way a rule that fires asks a macro or a quantity to go
+    steer: tuple[Direction, ...] = ()
+    watch: tuple[Direction, ...] = ()  # metrics that a better choice moves
+
+    @property
+    def macros(self) -> tuple[str, ...]:
+        return tuple(self.values)
+
+    @property
+    def default(self) -> Config:
+        return self.config({macro: values[0] for macro, values in self.values.items()})
+
+    def config(self, named: Mapping[str, str]) -> Config:
+        """Return the configuration of these values; KeyError, ValueError if not declared."""
+        ranks = tuple(self.ordered[macro].index(named[macro]) for macro in self.values)
+        return Config(tuple((macro, named[macro]) for macro in self.values), ranks)
+
+    def at(self, ranks: Sequence[int]) -> Config:
+        pairs = zip(self.values, ranks, strict=True)
+        return self.config({macro: self.ordered[macro][rank] for macro, rank in pairs})
+
+    def every(self) -> list[Config]:
+        """Return all choices, also those that cannot be; the default first."""
+        return [self.config(choice) for choice in header.list_combinations(self.values)]
+
+    @cached_property
+    def numeric(self) -> set[str]:
+        return {m for m, v in self.values.items() if all(_WHOLE.fullmatch(x) for x in v)}
+
+    @cached_property
+    def ordered(self) -> dict[str, tuple[str, ...]]:
+        """Return macro -> its values from small to large; as declared where they are no numbers."""
+        numeric = self.numeric
+        return {m: tuple(sorted(v, key=int)) if m in numeric else v for m, v in self.values.items()}
+
+    def numbers(self, config: Config) -> dict[str, int]:
+        """Return the macros that are numbers, and the quantities."""
+        known = {macro: int(v) for macro, v in config.values if macro in self.numeric}
+        for name, expression in self.quantities.items():
+            known[name] = self._evaluate_node(expression, known)
+        return known
+
+    def _evaluate_node(self, expression: Expression, numbers: Mapping[str, int]) -> int:
+        try:
+            return expression.value(numbers)
+        except ZeroDivisionError as error:
+            raise ProfkitError(
+                f"{self.file}: '{expression.text}' divides by zero at "
+                + " ".join(f"{k}={v}" for k, v in numbers.items()),
+                "ask for a value above zero, or leave 0 out of 'tune:'",
+            ) from error
+
+    def refusal(self, config: Config, arch: str, budget: Budget) -> InvalidConfig | None:
+        """Return why a configuration cannot be, by arithmetic; None if nothing speaks against it."""
+        numbers = self.numbers(config)
+        for condition in self.conditions:
+            if not self._evaluate_node(condition, numbers):
+                return InvalidConfig(condition.text, condition.text)
+        return block_refusal(numbers, arch, budget)
+
+
+def block_refusal(taken: Mapping[str, int], arch: str, budget: Budget) -> InvalidConfig | None:
+    """Why no block may take this of `threads`, `regs` a thread and `smem` in bytes, as far as known."""
+    most_of = {
+        "threads": (MOST_THREADS, "threads of a block"),
+        "regs": (MOST_REGISTERS, "registers of a thread"),
+    }
+    sm = LIMITS.get(arch.rstrip("af"))
+    if sm is not None:
+        most_of["smem"] = sm.smem - sm.reserved, "shared memory of a block"
+    promised = {"regs": (budget.regs, "register budget"), "smem": (budget.smem, "shared budget")}
+    for name, (most, kind) in promised.items():
+        if most is not None and most < most_of.get(name, (most + 1, ""))[0]:
+            most_of[name] = most, kind
+    for name, (most, kind) in most_of.items():
+        if name in taken and taken[name] > most:
+            return InvalidConfig(kind, f"{name}={taken[name]}, at most {most}")
+    used = taken.get("regs", 1) * taken.get("threads", 1)
+    if used > REGISTERS:
+        return InvalidConfig(
+            "registers of an SM", f"{used} registers a block, an SM has {REGISTERS}"
+        )
+    return None
+
+
+def read_space(head: Header, path: Path) -> Space:
+    """Return what the keys of a header say, every name in them known."""
+    file = path.name
+    values = header.read_tunables(head.tune, file)
+    for macro, options in values.items():
+        if len(set(options)) < len(options):
+            raise ProfkitError(f"{file}: 'tune:' gives {macro} a value twice", "name each once")
+    if prod(map(len, values.values())) > MOST:
+        raise ProfkitError(f"{file}: 'tune:' has more than {MOST} choices", "declare fewer values")
+    known = set(Space(file, values).numeric)
+    quantities = _read_quantities(head.takes, file, known)
+    known |= quantities.keys()
+    conditions = []
+    for text in head.where.split(","):
+        if text.strip():
+            where = f"{file}: 'where:'"
+            conditions.append(_parse_expression(text, where, known, condition=True))
+    steer = tuple(_parse_direction(word, file, "steer") for word in head.steer)
+    for direction in steer:
+        if direction.name not in known:
+            raise ProfkitError(
+                f"{file}: 'steer:' names {direction.name}, which 'tune:' and 'takes:' do not have",
+                f"there are: {', '.join(sorted(known)) or 'none'}",
+            )
+    watch = tuple(_parse_direction(f"={word}", file, "watch") for word in head.watch)
+    return Space(file, values, tuple(conditions), quantities, steer, watch)
+
+
+def _read_quantities(words: Iterable[str], file: str, macros: Set[str]) -> dict[str, Expression]:
+    """Return the quantities of `takes:`; each may name macros, and quantities before it."""
+    quantities: dict[str, Expression] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not re.fullmatch(r"[a-z]\w*", name):
+            raise ProfkitError(
+                f"{file}: cannot read '{word}' in 'takes:'", "write e.g. threads=32*WARPS"
+            )
+        known = {*macros, *quantities}
+        quantities[name] = _parse_expression(text, f"{file}: 'takes:'", known, condition=False)
+    return quantities
+
+
+def _parse_expression(text: str, where: str, known: set[str], *, condition: bool) -> Expression:
+    expression = read_expression(text, where)
+    if expression.is_condition != condition:
+        what = "compares nothing" if condition else "is a condition"
+        raise ProfkitError(f"{where}: '{expression.text}' {what}", header.KEYS["where"])
+    if strange := sorted(expression.names - known):
+        raise ProfkitError(
+            f"{where}: {strange[0]} is no number that 'tune:' or 'takes:' declares",
+            f"there are: {', '.join(sorted(known)) or 'none'}",
+        )
+    return expression
+
+
+def _parse_direction(word: str, file: str, key: str) -> Direction:
+    rule, _, text = word.partition("=")
+    match = _DIRECTION.fullmatch(text)
+    if not match:
+        raise ProfkitError(f"{file}: cannot read '{text}' in '{key}:'", header.KEYS[key])
+    return Direction(rule, match[1], 1 if match[2] == "+" else -1)

@@ -1,0 +1,392 @@
+"""A task and a storage  ->  a whole search: opened or resumed, run, concluded, written down.
+
+It ends with the champion measured against the defaults, and keep or fall back; its history is a frame.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import nan
+from operator import methodcaller
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import structs
+
+from profkit.errors import ProfkitError
+from profkit.files import copy_file, is_file
+from profkit.lab.measure import targets
+from profkit.lab.measure.bench import Times
+from profkit.lab.measure.check import Check
+from profkit.lab.measure.commits import git_commit
+from profkit.lab.measure.cuda.library import GraphLaunch
+from profkit.lab.measure.variants import toolchain
+from profkit.lab.tune.result import Basis, FinalMeasurement
+from profkit.lab.tune.search import Search, SearchOutcome, open_study
+from profkit.lab.tune.steer import check_metrics, read_directions
+from profkit.lab.tune.study import SEED, Study, Trial
+from profkit.lab.tune.task import Task
+from profkit.lab.tune.trial import CONFIRM, Runner
+from profkit.records.header import Header
+from profkit.records.parts import RecordedReport
+from profkit.records.record import write_record
+from profkit.records.store import Document, JsonObject, digest, json_safe
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+FINALISTS = 3  # quicker than the champion in their quick round, by less than is promoted
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    champion: Trial  # the fastest confirmed configuration; the defaults' trial if none was faster
+    default: Trial  # the defaults' trial
+    keep: bool  # whether the champion passes the gate
+    because: str
+    measured: FinalMeasurement
+
+
+def _conclude_search(runner: Runner) -> Conclusion:
+    """Confirm what is nearly as fast as the incumbent, then measure the champion to the end."""
+    study = runner.study
+    runner.progress("finalists")
+    _confirm_finalists(runner)
+    measured = _measure_champion(
+        runner, runner.get_incumbent(), study.get_trial(runner.read_basis().number)
+    )
+    study.write_note("final", measured.to_json())
+    return decide_search(study, measured)
+
+
+def _read_conclusion(study: Study) -> Conclusion | None:
+    """Return how an earlier run of this search ended; None if none did, or trials came after it."""
+    noted = study.read_note("final")
+    if noted is None or noted["trials"] != sum(t.counts for t in study.list_trials()):
+        return None
+    return decide_search(study, FinalMeasurement.from_json(noted))
+
+
+def decide_search(study: Study, measured: FinalMeasurement) -> Conclusion:
+    from profkit.evidence.samples import Interval
+
+    champion, default = study.get_trial(measured.champion), study.get_trial(measured.default)
+    comparison = measured.comparison
+    if champion.number == default.number:
+        tried = sum(t.outcome in ("measured", "pruned") for t in study.list_trials())
+        because = f"of {tried} configurations that ran, none was confirmed faster than the defaults"
+        return Conclusion(champion, default, False, because, measured)
+    before, after = (
+        Interval(**{name: nan if end is None else end for name, end in comparison[side].items()})
+        for side in ("before", "after")
+    )
+    apart = not before.overlaps(after)
+    faster = comparison["answer"] == "faster"
+    because = str(comparison["sentence"])
+    if faster:
+        because += " than the defaults" if apart else ", but the two intervals overlap"
+    return Conclusion(champion, default, faster and apart, because, measured)
+
+
+def _confirm_finalists(runner: Runner) -> None:
+    """Give the next best a hundred samples too: small gains are never promoted on the way."""
+    incumbent = runner.get_incumbent()
+    done = (t for t in runner.study.list_trials() if t.outcome == "measured")
+    better = [t for t in done if t.value is not None and t.value < (incumbent.value or 0)]
+    for trial in sorted(better, key=lambda t: t.value or 0)[:FINALISTS]:
+        try:
+            confirmed = runner.confirm_trial(trial, incumbent)
+        except ProfkitError as error:
+            runner.study.write_note(f"finalist {trial.number}", {"reason": error.message})
+            continue
+        runner.study.write_note(f"finalist {trial.number}", json_safe(asdict(confirmed)))
+        if confirmed.answer == "faster":
+            runner.study.write_note("incumbent", trial.number)
+            incumbent = trial
+
+
+def _measure_champion(runner: Runner, champion: Trial, default: Trial) -> FinalMeasurement:
+    task, worker = runner.task, runner.worker
+    runner.progress(f"champion {task.name_config(champion.config)}")
+    checks: dict[str, Check] = {}
+    launches: dict[str, tuple[GraphLaunch, ...]] = {}
+    for entry in dict.fromkeys(task.make_entry(trial.config) for trial in (champion, default)):
+        reply = worker.judge(entry, task.list_checks(), task.case)
+        checks[entry.name] = reply.checks[entry.name]
+        launches[entry.name] = reply.launches.get(entry.name, ())
+    limits = CONFIRM[0], 2 * CONFIRM[0]
+    compared, times = runner.compare_trials(champion, default, limits, cold=True)
+    return FinalMeasurement(
+        champion=champion.number,
+        default=default.number,
+        trials=sum(t.counts for t in runner.study.list_trials()),
+        comparison=dict(compared.to_json()),
+        times=times,
+        checks=checks,
+        launches=launches,
+        gpu=worker.gpu,
+    )
+
+
+class TrialEntry(Document, frozen=True, kw_only=True):
+    """A trial of a search: its configuration and what was said of it."""
+
+    config: JsonObject = msgspec.field(default_factory=dict)
+    number: int = 0
+    name: str = ""
+    said: JsonObject = msgspec.field(default_factory=dict)
+
+
+class ChampionEntry(TrialEntry, frozen=True, kw_only=True):
+    """The trial that the search ended with."""
+
+    flags: tuple[str, ...] = ()
+    source: str = ""
+
+
+class TuneDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="profkit.tune/1"):
+    """What `profkit tune --json` prints: how a search ended."""
+
+    variant: str = ""
+    problem: str = ""
+    case: str = ""
+    gpu: JsonObject = msgspec.field(default_factory=dict)
+    space: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    possible: int = 0
+    refused_by_arithmetic: dict[str, int] = msgspec.field(default_factory=dict)
+    distinct: int = 0  # trials that are no other's double
+    outcomes: dict[str, int] = msgspec.field(default_factory=dict)  # how many trials ended so
+    refused: dict[str, int] = msgspec.field(default_factory=dict)  # why -> how many trials
+    ended: str = ""
+    lost: tuple[str, ...] = ()
+    seconds: float = nan
+    seed: int = 0
+    champion: ChampionEntry = ChampionEntry()
+    default: TrialEntry = TrialEntry()
+    anchor: str | None = None
+    no_anchor: Any = None
+    no_counters: Any = None
+    comparison: Any = None
+    times: JsonObject = msgspec.field(default_factory=dict)
+    keep: bool = False
+    because: str = ""
+    importances: dict[str, float] = msgspec.field(default_factory=dict)
+    steered: bool = False
+    steering: JsonObject | None = None
+    output: str = ""
+    history: str = ""
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    task: Task
+    study: Study
+    outcome: SearchOutcome
+    final: Conclusion  # the champion, and the decision
+
+    def describe(self) -> TuneDocument:
+        study, final = self.study, self.final
+        measured, best = final.measured, self._describe_trial(final.champion)
+        trials = [trial for trial in study.list_trials() if trial.outcome != "repeated"]
+        refused = [trial for trial in trials if trial.outcome == "refused"]
+        return TuneDocument(
+            variant=self.task.variant.id,
+            problem=self.task.problem.name,
+            case=self.task.case,
+            gpu=asdict(measured.gpu) if measured.gpu else {},
+            space={macro: list(values) for macro, values in self.task.space.values.items()},
+            possible=len(self.task.possible),
+            refused_by_arithmetic=dict(self.task.refused),
+            distinct=sum(trial.counts for trial in study.list_trials()),
+            outcomes=dict(Counter(trial.outcome for trial in trials)),
+            refused=dict(Counter(str(trial.result.kind) for trial in refused)),
+            ended=self.outcome.why,
+            lost=tuple(self.outcome.lost),
+            seconds=self.outcome.seconds,
+            seed=SEED,
+            champion=ChampionEntry(
+                config=best.config,
+                number=best.number,
+                name=best.name,
+                said=best.said,
+                flags=final.champion.config.flags,
+                source=final.champion.source,
+            ),
+            default=self._describe_trial(final.default),
+            anchor=Basis.from_json(study.read_note("basis")).reference,
+            no_anchor=study.read_note("no_anchor"),
+            no_counters=study.read_note("no_counters"),
+            comparison=measured.comparison,
+            times={name: _summarize_times(times) for name, times in measured.times.items()},
+            keep=final.keep,
+            because=final.because,
+            importances=study.estimate_importances(),
+            steered=self.task.options.profile,
+            steering=count_proposals(study.list_trials()),
+        )
+
+    def _describe_trial(self, trial: Trial) -> TrialEntry:
+        kept = {k: v for k, v in trial.result.to_json().items() if k != "launches"}
+        return TrialEntry(
+            config=trial.config.named,
+            number=trial.number,
+            name=self.task.name_config(trial.config),
+            said=kept,
+        )
+
+
+def _summarize_times(times: Times) -> JsonObject:
+    from profkit.evidence.stats import median_interval
+
+    samples = {"warm": times.warm, "cold": times.cold}
+    return {name: median_interval(list(s)).to_json() for name, s in samples.items() if s}
+
+
+def choose_storage(task: Task) -> str:
+    folder = task.folder / "tune"
+    folder.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{folder / f'{task.problem.name}.{task.subject}.db'}"
+
+
+def tune_task(
+    task: Task,
+    url: str,
+    resume: bool,
+    visible: Sequence[str | None],
+    progress: Callable[[str], None],
+) -> SearchResult:
+    """Search; `resume`: go on with a search that is there.
+
+    ProfkitError: the header is wrong, the storage has another search, nothing can be measured.
+    """
+    read_directions(task.space)
+    check_metrics(task.space)
+    study = open_study(task, url, resume)
+    search = Search(task, study, visible, progress)
+    try:
+        outcome = search.run()
+        final = _read_conclusion(study)
+        if study.read_note("basis") is None:
+            raise ProfkitError(
+                "time was up before the defaults were measured",
+                "go on with --resume and a longer --time",
+            )
+        if final is None:
+            worker = outcome.workers[0]
+            worker.start()
+            final = _conclude_search(Runner(task, study, worker, progress))
+    finally:
+        search.close()
+    return SearchResult(task, study, outcome, final)
+
+
+def write_champion(result: SearchResult, folder: Path) -> Path:
+    """Write the champion's <variant>-tuned.<case>.json, and its report beside it if there is one."""
+    task, final = result.task, result.final
+    name = task.tuned
+    run = _make_champion_run(result)
+    record = structs.replace(
+        targets.with_timing(targets.record_of(run, name, task.case), run),
+        git=git_commit(task.problem.path.parent),
+        # It changes the variant that was tuned, and predicts nothing.
+        header=Header(task.variant.header.title, keys={"after": task.variant.id}),
+        tune={
+            "variant": task.variant.id,
+            "config": final.champion.config.named,
+            "keep": final.keep,
+            "because": final.because,
+            "trials": sum(t.counts for t in result.study.list_trials()),
+        },
+    )
+    verdict = final.champion.result.verdict
+    if verdict and verdict.report and is_file(verdict.report):
+        report = folder / f"{name}.{task.case}.ncu-rep"
+        copy_file(verdict.report, report)
+        ncu = toolchain.tool("ncu", task.folder).version
+        kept = RecordedReport(file=report.name, sha256=digest(report))
+        record = structs.replace(
+            record, report=kept, versions=structs.replace(record.versions, ncu=ncu)
+        )
+    path = folder / f"{name}.{task.case}.json"
+    write_record(path, record)
+    return path
+
+
+def _make_champion_run(result: SearchResult) -> targets.TargetRun:
+    """Return the champion's last measurement as other verbs have a variant's."""
+    task, measured = result.task, result.final.measured
+    config = result.final.champion.config
+    champion = task.name_config(config)
+    at_case = (task.tuned, task.case)
+    measurements = targets.Measurements(
+        gpu=measured.gpu,
+        checks={task.tuned: replace(measured.checks[champion], variant=task.tuned)},
+        times={at_case: measured.times[champion]},
+        launches={at_case: measured.launches[champion]},
+    )
+    return task.make_run(config, measurements)
+
+
+# Columns out of a trial's result as JSON, and where they lie in it if not under that name. Times in
+# seconds, memory in bytes, shares of 1.
+_TABLE = """
+reason kind time anchor_time against
+speedup=speedup.median speedup_low=speedup.low speedup_high=speedup.high
+hedges_g p_value promoted confirmed=confirmed.answer confirmed_speedup=confirmed.speedup.median
+confirmed_low=confirmed.speedup.low confirmed_high=confirmed.speedup.high
+confirmed_g=confirmed.hedges_g confirmed_p=confirmed.p_value became_incumbent
+blocks threads regs smem blocks_per_sm occupancy spills max_abs build_seconds
+gpu_seconds gpu bound=verdict.bound limiter=verdict.limiter code
+"""
+_COLUMNS = {
+    name: (path or name).split(".")
+    for name, _, path in map(methodcaller("partition", "="), _TABLE.split())
+}
+
+
+def _make_row(trial: Trial) -> JsonObject:
+    plain = trial.result.to_json()
+    row = {name: getattr(trial, name) for name in ("number", "source", "outcome", "value")}
+    row |= trial.config.named
+    row |= {name: _find_value(plain, path) for name, path in _COLUMNS.items()}
+    return {**row, "seconds": trial.seconds, "ended": trial.ended}
+
+
+def _find_value(value: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def make_trials_frame(study: Study) -> DataFrame:
+    """Return the history, a row per trial: SI units, NaN where not known, macros as whole numbers."""
+    import pandas as pd
+
+    space = study.space
+    names = ["number", "source", "outcome", "value", *space.values, *_COLUMNS, "seconds", "ended"]
+    rows = [_make_row(t) for t in study.list_trials() if t.outcome != "repeated"]
+    table = pd.DataFrame(rows, columns=names)
+    texts = {"source", "outcome", "reason", "kind", "promoted", "confirmed"}
+    texts |= {"gpu", "bound", "limiter", "code", "ended"}
+    for name in table.columns:
+        if name in texts:
+            table[name] = table[name].astype("string")
+        elif name == "became_incumbent":
+            table[name] = table[name].fillna(False).astype(bool)
+        elif name not in space.values or name in space.numeric:
+            table[name] = pd.to_numeric(table[name], errors="coerce")
+    return table
+
+
+def count_proposals(trials: Sequence[Trial]) -> JsonObject:
+    """Return what diagnoses proposed, what of it was measured, and what became the incumbent."""
+    steered = [t for t in trials if t.source.startswith("steer:")]
+    return {
+        "proposed": len(steered),
+        "measured": sum(t.outcome == "measured" for t in steered),
+        "incumbents": sum(t.result.became_incumbent for t in steered),
+        "by_rule": dict(Counter(t.source.removeprefix("steer:") for t in steered)),
+    }

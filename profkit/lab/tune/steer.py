@@ -1,0 +1,99 @@
+"""What a diagnosis found of a configuration  ->  what to try next.
+
+A rule names a tunable where the header's `steer:` says so; rules about what limits occupancy name
+the quantities of `takes:` by themselves. A proposal is one step that way: the untried configuration
+that differs from the incumbent in the fewest tunables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from profkit.errors import ProfkitError, did_you_mean
+from profkit.lab.measure.variants.tunables import Config, Direction, Space
+from profkit.lab.tune.result import FiringRule
+
+# What a rule asks of any kernel, where `takes:` has the quantity and `steer:` says nothing else.
+ALWAYS = (
+    Direction("occupancy-shared", "smem", -1),
+    Direction("occupancy-registers", "regs", -1),
+    Direction("occupancy-blocks", "threads", +1),
+)
+MOST = 4  # proposals from one diagnosis: the next ones come from the next incumbent's
+_EACH = 2  # of one rule: one step, and one further
+# A finding's evidence that says how much less of a quantity admits one more block per SM.
+_STEPS = {"occupancy-shared": "shared_step"}
+
+
+@dataclass(frozen=True)
+class Proposal:
+    config: Config
+    rule: str
+
+
+def read_directions(space: Space) -> dict[str, list[Direction]]:
+    """Return rule -> which way it asks to go; ProfkitError if `steer:` names no rule."""
+    from profkit.diagnosis.rules import ALL
+
+    known = {rule.id for rule in ALL}
+    by_rule: dict[str, list[Direction]] = {}
+    for direction in space.steer:
+        if direction.rule not in known:
+            raise ProfkitError(
+                f"{space.file}: 'steer:' names no rule: {direction.rule}",
+                did_you_mean(direction.rule, known, "profkit explain lists the rules"),
+            )
+        by_rule.setdefault(direction.rule, []).append(direction)
+    for direction in ALWAYS:
+        if direction.rule not in by_rule and direction.name in space.quantities:
+            by_rule[direction.rule] = [direction]
+    return by_rule
+
+
+def propose_configs(
+    space: Space, incumbent: Config, findings: Sequence[FiringRule], free: Iterable[Config]
+) -> list[Proposal]:
+    """Return what to try next; `findings` fire for the incumbent, its verdict's cause first."""
+    by_rule, left = read_directions(space), set(free)
+    proposed: list[Proposal] = []
+    for finding in findings:
+        for direction in by_rule.get(finding.rule, ()):
+            least = finding.evidence.get(_STEPS.get(direction.rule, "")) or 0
+            for config in _choose_steps(space, incumbent, direction, sorted(left), least):
+                proposed.append(Proposal(config, direction.rule))
+                left.discard(config)
+    return proposed[:MOST]
+
+
+def _choose_steps(
+    space: Space, incumbent: Config, direction: Direction, free: Sequence[Config], least: float
+) -> list[Config]:
+    """Choose one step and one further: the nearest configurations with the quantity moved that way."""
+    here = space.numbers(incumbent)[direction.name]
+
+    def count_moved(config: Config) -> int:
+        return direction.way * (space.numbers(config)[direction.name] - here)
+
+    def count_changes(config: Config) -> tuple[int, int, int]:
+        steps = [abs(a - b) for a, b in zip(config.ranks, incumbent.ranks, strict=True)]
+        return sum(map(bool, steps)), count_moved(config), sum(steps)
+
+    candidates = sorted((c for c in free if count_moved(c) >= max(least, 1)), key=count_changes)
+    picked: list[Config] = []
+    for config in candidates:
+        if len(picked) < _EACH and count_moved(config) not in [count_moved(p) for p in picked]:
+            picked.append(config)
+    return picked
+
+
+def check_metrics(space: Space) -> None:
+    """Fail if `watch:` names a metric that the catalogue does not have."""
+    from profkit.reports.metrics import CATALOGUE
+
+    for direction in space.watch:
+        if direction.name not in CATALOGUE:
+            raise ProfkitError(
+                f"{space.file}: 'watch:' names no metric: {direction.name}",
+                did_you_mean(direction.name, CATALOGUE, "profkit explain lists the metrics"),
+            )

@@ -1,0 +1,326 @@
+"""The search's memory  ->  what to try next, and what came of everything tried. The only Optuna.
+
+One trial is one configuration. A configuration is never tried twice: the sampler's wish is moved to
+the nearest one that can be and was not tried. Everything stands in the storage as soon as it is
+known, so that a search goes on where it was killed, and several can share one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import random
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import optuna
+from optuna.distributions import IntDistribution
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.trial import FrozenTrial, TrialState
+
+from profkit.lab.measure.process import is_alive
+from profkit.lab.measure.variants.tunables import Config, Space
+from profkit.lab.tune.result import TrialResult
+from profkit.lab.tune.storage import explain_unreachable, name_owner, open_storage
+
+_STALE = timedelta(minutes=15)  # a running trial of another host, older than this, is given up
+_SIGNS = 10.0  # seconds within which whoever asks for a trial has put a name to it
+SEED = 0  # of the sampler: a search that is run again proposes the same
+_ABANDONED = ("interrupted", "repeated")  # outcomes that are no result
+
+
+@dataclass(frozen=True)
+class Trial:
+    number: int
+    config: Config
+    source: str  # who proposed it: default, random, tpe, or `steer:<rule>`
+    outcome: str  # measured, pruned, refused, same, wrong, failed; running; interrupted
+    value: float | None = None  # seconds per call, normalised by the anchor; None where it has none
+    result: TrialResult = field(default_factory=TrialResult)
+    seconds: float | None = None  # from proposal to end
+    ended: str | None = None  # when, as ISO text
+
+    @property
+    def counts(self) -> bool:
+        """Return whether it is one of the distinct trials: finished, and no other's double."""
+        return self.outcome not in ("running", "same", *_ABANDONED)
+
+
+class Study:
+    """A search in its storage. Every method may be called by any thread."""
+
+    def __init__(self, url: str, name: str, space: Space, possible: Iterable[Config]) -> None:
+        """Open or begin a study; `possible`: the configurations that arithmetic does not refuse."""
+        self.space = space
+        self.possible = tuple(possible)
+        self._lock = threading.RLock()
+        self._live: dict[int, optuna.Trial] = {}
+        self._free: list[Config] = []
+        self.based = threading.Event()  # set when the defaults have been measured
+        self._codes: dict[str, int] = {}  # identity of a build -> the trial that measured it
+        self._ordered = space.ordered
+        self._dists = {m: IntDistribution(0, len(v) - 1) for m, v in self._ordered.items()}
+        self._random = random.Random(SEED)  # noqa: S311 - chooses tiles, keeps no secret
+        logging.getLogger("optuna").setLevel(logging.ERROR)
+        with warnings.catch_warnings(action="ignore"), explain_unreachable(url):
+            sampler = NearestSampler(self._find_nearest, self._dists)
+            pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=0)
+            how = {"direction": "minimize", "sampler": sampler, "pruner": pruner}
+            how |= {"study_name": name, "load_if_exists": True}
+            self._study = optuna.create_study(storage=open_storage(url), **how)
+
+    def list_trials(self) -> list[Trial]:
+        """Return all trials in the storage, in order, without proposals that wait."""
+        with self._lock:
+            known = self._study.get_trials(deepcopy=False)
+        return [
+            self._read_trial(t)
+            for t in known
+            if t.state != TrialState.WAITING and self._is_whole(t)
+        ]
+
+    def get_trial(self, number: int) -> Trial:
+        return next(t for t in self.list_trials() if t.number == number)
+
+    def write_note(self, key: str, value: Any) -> None:
+        with self._lock:
+            self._study.set_user_attr(key, value)
+
+    def read_note(self, key: str) -> Any:
+        with self._lock:
+            return self._study.user_attrs.get(key)
+
+    def claim_code(self, code: str, number: int) -> int:
+        """Return the trial of this process that measures this machine code: this one, if none did."""
+        with self._lock:
+            return self._codes.setdefault(code, number)
+
+    def replace_incumbent(self, incumbent: int, number: int) -> bool:
+        """Make a trial the incumbent, if the one that it beat still is."""
+        with self._lock:
+            if self.read_note("incumbent") != incumbent:
+                return False
+            self.write_note("incumbent", number)
+            return True
+
+    def ask_trial(self) -> Trial | None:
+        """Return the next configuration; None if nothing is left to try."""
+        with self._lock:
+            while True:
+                known = self._study.get_trials(deepcopy=False)
+                self._free = self._filter_untried(known)
+                if not self._free and all(t.state != TrialState.WAITING for t in known):
+                    return None
+                live = self._study.ask(self._dists)
+                self._live[live.number] = live
+                config, source = self._read_config(live.params), live.user_attrs.get("source")
+                if source is None:
+                    done = (TrialState.COMPLETE, TrialState.PRUNED)
+                    begun = sum(t.state in done for t in known)
+                    source = "random" if begun < STARTUP else "tpe"
+                live.set_user_attr("by", [source, name_owner()])
+                # Two searches in one storage may want the same: the first to write has it.
+                if config in self.possible and config not in self._list_tried(live.number):
+                    return Trial(live.number, config, source, "running")
+                self.finish_trial(live.number, "repeated")
+
+    def propose_config(self, config: Config, source: str) -> bool:
+        """Have a configuration tried next; whether it was new."""
+        with self._lock:
+            if config not in set(self.list_untried()):
+                return False
+            self._study.enqueue_trial(self._make_ranks(config), user_attrs={"source": source})
+            return True
+
+    def report_value(self, number: int, value: float, step: int) -> bool:
+        """Tell an intermediate value; whether the trial is not worth going on with."""
+        with self._lock, contextlib.suppress(UpdateFinishedTrialError):
+            self._live[number].report(value, step)
+            return bool(self._live[number].should_prune())
+        return True  # another search gave this one up, and has it again
+
+    def finish_trial(
+        self,
+        number: int,
+        outcome: str,
+        value: float | None = None,
+        result: TrialResult | None = None,
+    ) -> None:
+        """Write down what came of a trial; a refusal is pruned, so that TPE keeps away from it."""
+        state = TrialState.COMPLETE if value is not None else TrialState.PRUNED
+        if outcome == "pruned":
+            state = TrialState.PRUNED
+        if outcome in ("failed", *_ABANDONED):
+            state = TrialState.FAIL
+        with self._lock, contextlib.suppress(UpdateFinishedTrialError):  # as in report
+            live = self._live.pop(number)
+            kept = replace(result or TrialResult(), outcome=outcome)
+            live.set_user_attr("said", kept.to_json())
+            done = value if state == TrialState.COMPLETE else None
+            self._study.tell(live, done, state, skip_if_finished=True)
+
+    def interrupt_trial(self, number: int) -> None:
+        """Give a trial up that has not ended: whoever resumes tries its configuration again."""
+        with self._lock:
+            if number in self._live:
+                self.finish_trial(number, "interrupted")
+
+    def resume_trials(self) -> int:
+        """Take up what a killed search left: its running trials are proposed again; how many."""
+        with self._lock:
+            lost = [t for t in self._list_signed() if self._is_lost(t)]
+            for t in lost:
+                if t.state == TrialState.RUNNING:
+                    self._study.tell(t.number, state=TrialState.FAIL, skip_if_finished=True)
+            again = {self._read_config(t.params): t for t in lost if self._is_whole(t)}
+            for config, t in again.items():
+                self.propose_config(config, _read_author(t)[0])
+            return len(again)
+
+    def list_untried(self) -> list[Config]:
+        """Return the configurations that were not tried and do not wait for it."""
+        with self._lock:
+            return self._filter_untried(self._study.get_trials(deepcopy=False))
+
+    def _filter_untried(self, known: Sequence[FrozenTrial]) -> list[Config]:
+        taken = {c for t in known if (c := self._find_claimed(t)) is not None}
+        return [c for c in self.possible if c not in taken]
+
+    def estimate_importances(self) -> dict[str, float]:
+        """Return macro -> its share in what makes a configuration one of the fastest (PED-ANOVA)."""
+        done = [t for t in self.list_trials() if t.outcome in ("measured", "pruned")]
+        if len(done) < 2 * STARTUP:
+            return {}
+        ignored = warnings.catch_warnings(action="ignore")
+        with self._lock, ignored, contextlib.suppress(RuntimeError, ValueError):
+            evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.25)
+            shares = optuna.importance.get_param_importances(self._study, evaluator=evaluator)
+            return {m: float(shares.get(m, 0.0)) for m in self.space.macros}
+        return {}
+
+    # --- from Optuna's trials to ours ------------------------------------------------------------
+
+    def _is_whole(self, t: FrozenTrial) -> bool:
+        return set(t.params) == set(self._ordered)
+
+    def _read_config(self, ranks: Mapping[str, Any]) -> Config:
+        return self.space.at([ranks[m] for m in self.space.macros])
+
+    def _make_ranks(self, config: Config) -> dict[str, int]:
+        return dict(zip(self.space.macros, config.ranks, strict=True))
+
+    def _read_trial(self, t: FrozenTrial) -> Trial:
+        """Return one of Optuna's trials as ours."""
+        result = TrialResult.from_json(t.user_attrs.get("said", {}))
+        source, _ = _read_author(t)
+        value = result.value
+        if t.state == TrialState.COMPLETE:
+            value = t.value
+        seconds = ended = None
+        if t.duration:
+            seconds = t.duration.total_seconds()
+        if t.datetime_complete:
+            ended = t.datetime_complete.isoformat(timespec="seconds")
+        return Trial(
+            number=t.number,
+            config=self._read_config(t.params),
+            source=source,
+            outcome=_name_outcome(t),
+            value=value,
+            result=result,
+            seconds=seconds,
+            ended=ended,
+        )
+
+    def _list_signed(self, before: float = math.inf) -> list[FrozenTrial]:
+        """Return the trials before one, waiting for what another process is just asking for."""
+        until = time.monotonic() + _SIGNS
+        while True:
+            known = [t for t in self._study.get_trials(deepcopy=False) if t.number < before]
+            running = (t for t in known if t.state == TrialState.RUNNING)
+            if all(_read_author(t)[1] for t in running) or time.monotonic() > until:
+                return known
+            time.sleep(0.1)
+
+    def _is_lost(self, t: FrozenTrial) -> bool:
+        if t.state != TrialState.RUNNING:
+            return t.state == TrialState.FAIL and _name_outcome(t) == "interrupted"
+        if t.number in self._live:
+            return False
+        host, _, pid = _read_author(t)[1].rpartition(":")
+        if host in ("", socket.gethostname()):
+            return not pid.isdecimal() or not is_alive(int(pid))
+        return datetime.now() - (t.datetime_start or datetime.now()) > _STALE
+
+    def _find_claimed(self, t: FrozenTrial) -> Config | None:
+        """Return the configuration that a trial has a result of, or will have."""
+        if t.state == TrialState.FAIL and _name_outcome(t) in _ABANDONED:
+            return None
+        waits = t.system_attrs.get("fixed_params") if t.state == TrialState.WAITING else None
+        ranks = waits or t.params
+        return self._read_config(ranks) if set(ranks) == set(self._ordered) else None
+
+    def _list_tried(self, before: int) -> set[Config | None]:
+        """Return what earlier trials have claimed, also those of other processes."""
+        earlier = self._list_signed(before)
+        return {self._find_claimed(t) for t in earlier if t.state != TrialState.WAITING}
+
+    def _find_nearest(self, sample: Mapping[str, int] | None) -> dict[str, int]:
+        """Return the untried configuration nearest to the sampler's; any, without a sample."""
+        free, macros = self._free, self.space.macros
+        if not free:  # another process has just taken the last one: ask() finds that out
+            return self._make_ranks(self.space.default)
+        if not sample:
+            return self._make_ranks(self._random.choice(free))
+        widths = [max(1, len(self._ordered[m]) - 1) for m in macros]
+
+        def measure_distance(config: Config) -> tuple[float, float]:
+            steps = zip(config.ranks, macros, widths, strict=True)
+            far = sum(abs(rank - sample[m]) / width for rank, m, width in steps)
+            return round(far, 9), self._random.random()
+
+        return self._make_ranks(min(free, key=measure_distance))
+
+
+def _name_outcome(t: FrozenTrial) -> str:
+    known = {TrialState.RUNNING: "running", TrialState.WAITING: "waiting"}
+    kept = t.user_attrs.get("said", {}).get("outcome")
+    return str(kept or known.get(t.state, "interrupted"))
+
+
+def _read_author(t: FrozenTrial) -> tuple[str, str]:
+    source, owner = t.user_attrs.get("by") or (t.user_attrs.get("source", "random"), "")
+    return source, owner
+
+
+STARTUP = 10  # trials that are drawn at random before TPE has something to go by
+
+
+class NearestSampler(optuna.samplers.TPESampler):  # type: ignore[misc]
+    """TPE over all macros together, its samples moved to configurations that can be."""
+
+    def __init__(
+        self,
+        nearest: Callable[[Mapping[str, int] | None], dict[str, int]],
+        space: Mapping[str, Any],
+    ) -> None:
+        how = {"multivariate": True, "constant_liar": True, "warn_independent_sampling": False}
+        super().__init__(n_startup_trials=STARTUP, seed=SEED, **how)
+        self._find_nearest = nearest
+        self._all = dict(space)
+
+    def infer_relative_search_space(self, _study: Any, _trial: Any) -> dict[str, Any]:
+        return {m: d for m, d in self._all.items() if not d.single()}
+
+    def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, int]:
+        """Return TPE's sample, or a random one at the start, as a configuration that can be."""
+        sample = super().sample_relative(study, trial, search_space)
+        full = {m: sample.get(m, 0) for m in self._all} if sample else None
+        return self._find_nearest(full)

@@ -1,0 +1,265 @@
+"""What a search is about: the variant, the case, the space; how its configurations are built and gated.
+
+Arithmetic refuses before building (tunables.py), ptxas after it, the check and the launches on the
+GPU at last. Occupancy is reported and refuses nothing: a gate of 50 % would refuse FlashAttention-2.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import ceil, prod
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+from profkit.lab.measure.check import Check
+from profkit.lab.measure.cuda import device
+from profkit.lab.measure.cuda.library import GraphLaunch
+from profkit.lab.measure.cuda.resources import LIMITS
+from profkit.lab.measure.process import cores
+from profkit.lab.measure.targets import Measurements, Target, TargetRun, build_target
+from profkit.lab.measure.variants import build, dry, tunables
+from profkit.lab.measure.variants.build import Build, over_budget
+from profkit.lab.measure.variants.problem import Problem
+from profkit.lab.measure.variants.tunables import Config, InvalidConfig, Space
+from profkit.lab.measure.variants.variants import Variant
+from profkit.lab.measure.worker import Entry
+from profkit.lab.tune.result import TrialResult
+from profkit.records.store import JsonObject
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    trials: int = 60  # distinct configurations to try
+    time: float | None = None  # seconds after which no trial begins; None for no end
+    timeout: float = 30.0  # seconds without a word after which a worker is stopped
+    profile: bool = True  # whether ncu looks at what was promoted, and proposes what comes next
+
+
+@dataclass(frozen=True)
+class ReadyBuild:
+    """A build, and the kernels that the case launches of it (None: not known)."""
+
+    built: Build
+    used: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Task:
+    variant: Variant
+    problem: Problem
+    case: str
+    arch: str
+    folder: Path
+    support: Path  # the library of support.cu
+    reference: str | None  # what every trial is timed beside; None: the defaults are
+    options: SearchOptions
+    # compilers side by side, one a core; a configuration is built once
+    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(cores(), "build"))
+    _builds: dict[Config, Future[ReadyBuild]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def subject(self) -> str:
+        """Return the name of its folder and its study: `v3.B`."""
+        return f"{self.variant.id}.{self.case}"
+
+    @property
+    def space(self) -> Space:
+        return self.variant.space
+
+    @cached_property
+    def _refusals(self) -> dict[Config, InvalidConfig | None]:
+        """Return every configuration, the default first -> why arithmetic refuses it."""
+        arch, budget = self.arch, self.variant.budget
+        return {c: self.space.refusal(c, arch, budget) for c in self.space.every()}
+
+    @property
+    def refused(self) -> Counter[str]:
+        return Counter(r.kind for r in self._refusals.values() if r is not None)
+
+    @cached_property
+    def possible(self) -> tuple[Config, ...]:
+        """Return the configurations that arithmetic allows; a ProfkitError without the defaults."""
+        reason = self._refusals[self.space.default]
+        if reason is not None:
+            raise ProfkitError(
+                f"{self.space.file}: the defaults of 'tune:' cannot be: {reason.detail}",
+                "the first value of each macro is the default",
+            )
+        return tuple(c for c, refusal in self._refusals.items() if refusal is None)
+
+    @property
+    def tuned(self) -> str:
+        """Return the name of a configuration's record: v3-tuned."""
+        return f"{self.variant.id}-tuned"
+
+    def make_run(self, config: Config, measured: Measurements) -> TargetRun:
+        """Return a configuration as other verbs have a variant, under the name of `tuned`."""
+        built = self.wait_for_build(config).built
+        calls = (self.reference,) if self.reference else ()
+        target = Target(self.problem, (built.variant,), calls, (self.case,), self.folder)
+        return TargetRun(target, {self.tuned: built}, self.support, measured)
+
+    def name_config(self, config: Config) -> str:
+        """Return the name of a configuration: v3-64-64-4-2."""
+        return f"{self.variant.id}-{config.name}"
+
+    def make_entry(self, config: Config) -> Entry:
+        """Return a configuration for a worker; a ProfkitError if it does not build."""
+        library, name = self.wait_for_build(config).built.library, self.name_config(config)
+        if library is None:
+            raise ProfkitError(f"{name} does not build any more")
+        return Entry(name, library, self.variant.header.inputs)
+
+    def make_reference_entry(self, reference: str) -> Entry:
+        return Entry(reference, grid=self.variant.header.inputs)
+
+    def list_checks(self) -> tuple[tuple[str, int], ...]:
+        """Return the pairs (case, seed) that every configuration must be right on."""
+        return self.problem.pairs((self.case,))
+
+    def start_build(self, config: Config) -> Future[ReadyBuild]:
+        with self._lock:
+            if config not in self._builds:
+                self._builds[config] = self._pool.submit(_build_config, self, config)
+            return self._builds[config]
+
+    def wait_for_build(self, config: Config) -> ReadyBuild:
+        return self.start_build(config).result()
+
+    def stop_builds(self) -> None:
+        """Start nothing more; what runs is finished."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _build_config(task: Task, config: Config) -> ReadyBuild:
+    variant = task.variant.tuned(**config.named)
+    (built,) = build.compile_variants([variant], [task.arch], task.folder, jobs=1)
+    if built.error is not None:
+        return ReadyBuild(built, None)
+    return ReadyBuild(built, find_used_kernels(built, task.problem, task.case))
+
+
+def choose_subject(target: Target) -> tuple[Variant, str]:
+    """Return the variant and the case of a search; a ProfkitError if there is nothing to tune."""
+    if len(target.variants) != 1 or len(target.cases) != 1:
+        raise ProfkitError("a search has one variant and one case", "--variant v3 --case B")
+    (variant,), (case,) = target.variants, target.cases
+    if not variant.space.values:
+        raise ProfkitError(
+            f"{variant.path.name} declares nothing to tune",
+            "say in its header: tune: BLOCK_M=64,32,128 (the first is the default)",
+        )
+    return variant, case
+
+
+def prepare_task(target: Target, options: SearchOptions) -> Task:
+    """Build the defaults of a search; a ProfkitError if the variant does not run on this GPU."""
+    variant, case = choose_subject(target)
+    arch = device.gpu().arch
+    if variant.target(arch) is None:
+        raise ProfkitError(f"{variant.path.name} does not run on sm_{arch}", "see 'arch:'")
+    default = variant.tuned(**variant.space.default.named)
+    _, support = build_target(replace(target, variants=(default,)), arch)  # side by side
+    reference = next(iter(target.problem.references), None)
+    return Task(variant, target.problem, case, arch, target.folder, support, reference, options)
+
+
+def begin_result(ready: ReadyBuild) -> TrialResult:
+    """Begin a trial's result with what ptxas says of the kernels that the case launches."""
+    kernels = [k for k in ready.built.kernels if ready.used is None or k.name in ready.used]
+    if not kernels:
+        return TrialResult()
+    return TrialResult(
+        ptxas_regs=max(k.regs for k in kernels),
+        spills=max(k.spills for k in kernels),
+        build_seconds=ready.built.seconds,
+    )
+
+
+def refuse_build(build: Build, used: Sequence[str] | None) -> InvalidConfig | None:
+    """Return why a build may not run; None if it may.
+
+    `used`: demangled names of the kernels that the case launches; None where that is not known, and
+    then every kernel of the file is held to the gates.
+    """
+    if build.error is not None:
+        lines = build.error.splitlines()
+        first = next((s for s in lines if "error" in s), lines[-1] if lines else "")
+        return InvalidConfig("does not compile", first.strip()[:200])
+    kernels = [k for k in build.kernels if used is None or k.name in used]
+    budget = build.variant.budget
+    spills, regs = budget.spills or 0, budget.regs or tunables.MOST_REGISTERS
+    held_to = replace(budget, spills=spills, regs=regs, smem=None)  # memory is known at the launch
+    for name, what, taken, most in over_budget(kernels, held_to, {}):
+        return InvalidConfig(_KINDS[what], f"{name}: {what}={taken}, at most {most}")
+    return None
+
+
+_KINDS = {"spills": "spills", "regs": "registers of a thread", "stack": "stack frame"}
+
+
+def refuse_launches(build: Build, launches: Sequence[GraphLaunch]) -> InvalidConfig | None:
+    """Return why the launches of a configuration are refused; None if they are not."""
+    for launch in launches:
+        taken = {"threads": prod(launch.block), "regs": launch.regs}
+        taken["smem"] = launch.dynamic_smem + launch.static_smem
+        if refusal := tunables.block_refusal(taken, build.arch, build.variant.budget):
+            return refusal
+    return None
+
+
+def refuse_check(check: Check, supported: Sequence[str] | None) -> InvalidConfig | None:
+    """Return why a configuration that was checked is refused; None if it is not.
+
+    `supported`: cases that the defaults support; None for the defaults themselves.
+    """
+    if check.status in ("wrong", "failed"):
+        return InvalidConfig(check.status, check.faults[0] if check.faults else check.status)
+    lost = [c for c in supported or () if c not in check.correct_cases]
+    if check.status != "right" or lost:
+        what = f": {lost[0]}, which the defaults can" if lost else " on this GPU"
+        return InvalidConfig("not supported", f"not supported{what}")
+    return None
+
+
+def find_used_kernels(build: Build, problem: Problem, case: str) -> tuple[str, ...] | None:
+    """Return the demangled names of the kernels that a case launches; None where that is not known."""
+    launches = dry.dry_launches(build, problem, case)
+    return None if launches is None else tuple(launch.kernel for launch in launches)
+
+
+def identify_machine_code(build: Build) -> str | None:
+    """Return what makes two builds one: the machine code of the kernels and of their launcher.
+
+    A macro that only the launcher reads (a grid, a cluster size) leaves the kernels as they are and
+    is a configuration of its own all the same. None where neither can be read.
+    """
+    if build.library is None:
+        return None
+    return None if build.sass is None and build.host is None else f"{build.sass}:{build.host}"
+
+
+def measure_footprint(build: Build, launches: Sequence[GraphLaunch]) -> JsonObject:
+    """Return what the largest launch takes of an SM, as a trial's result has it; empty without one.
+
+    `occupancy` is the theoretical one; None where the architecture is not known.
+    """
+    if not launches:
+        return {}
+    largest = max(launches, key=lambda launch: prod(launch.grid))
+    threads, limit = prod(largest.block), LIMITS.get(build.arch.rstrip("af"))
+    warps = largest.blocks_per_sm * ceil(threads / 32)
+    return {
+        "blocks": prod(largest.grid),
+        "threads": threads,
+        "regs": largest.regs,
+        "smem": largest.dynamic_smem + largest.static_smem,
+        "blocks_per_sm": largest.blocks_per_sm,
+        "occupancy": min(1.0, warps / limit.warps) if limit else None,
+    }

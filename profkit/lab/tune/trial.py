@@ -1,0 +1,373 @@
+"""One configuration on one GPU  ->  what came of it: gates, look, quick round, confirmation.
+
+The look (10 samples) is what the pruner sees. The quick round (40) takes turns with the incumbent
+and the reference. What is at least 5 % faster there, or moves the header's metrics as it wants
+without being slower, is promoted: 100 more samples, and ncu.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from math import isnan
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from profkit.errors import ProfkitError
+from profkit.lab.measure import collect, targets
+from profkit.lab.measure.bench import Times
+from profkit.lab.measure.check import Check
+from profkit.lab.measure.cuda.library import GraphLaunch
+from profkit.lab.measure.variants import toolchain
+from profkit.lab.measure.variants.tunables import Config, InvalidConfig
+from profkit.lab.measure.worker import Entry, Reply, Worker, WorkerLost
+from profkit.lab.tune import task as gates
+from profkit.lab.tune.result import Basis, Challenge, FiringRule, TrialDiagnosis, TrialResult
+from profkit.lab.tune.steer import propose_configs
+from profkit.lab.tune.study import Study, Trial
+from profkit.lab.tune.task import ReadyBuild, Task
+from profkit.records.record import write_record
+from profkit.records.store import json_safe
+
+if TYPE_CHECKING:
+    from profkit.evidence.stats import TimeComparison
+
+LOOK, QUICK, CONFIRM = (10, 10), (40, 40), (100, 100)  # rounds: at first, and at most
+# What is kept of the quick round, as a trial's result has it.
+_QUICK = ("against", "answer", "sentence", "speedup", "hedges_g", "p_value")
+MOVED = 0.05  # relative: what a metric must change by to have moved; run to run it is 1 to 2 %
+PROMOTE = 1.05  # speed-up over the incumbent from which a quick round is worth confirming
+
+
+class TrialEnded(Exception):
+    def __init__(self, outcome: str, reason: str, kind: str = "", value: float | None = None):
+        super().__init__(reason)
+        self.outcome, self.reason, self.kind, self.value = outcome, reason, kind, value
+
+
+@dataclass
+class _Attempt:
+    trial: Trial
+    build: ReadyBuild
+    result: TrialResult  # what is known by now
+    profiled: bool = False  # whether ncu was asked, also if it could not
+
+    def note_result(self, **known: Any) -> None:
+        self.result = replace(self.result, **known)
+
+
+class Profiler:
+    def __init__(self, task: Task, worker: Worker) -> None:
+        self.task, self.worker = task, worker
+        self.without = ""  # why there are no counters, once that is known
+
+    def judge_config(
+        self, config: Config, launches: Sequence[GraphLaunch]
+    ) -> TrialDiagnosis | None:
+        """Profile one call and diagnose it; None if ncu could not, which `without` then explains."""
+        if self.without:
+            return None
+        try:
+            collected = self._collect_report(config, launches)
+            diagnosis = self._diagnose_report(collected.path)
+            return replace(diagnosis, report=str(collected.path), seconds=collected.seconds)
+        except ProfkitError as error:
+            self.without = error.message.splitlines()[0]
+            return None
+
+    def has_moved(self, candidate: TrialDiagnosis | None, incumbent: TrialDiagnosis | None) -> bool:
+        """Return whether the header's metrics moved as it wants: one did, and none went back."""
+        watched = self.task.space.watch
+        if not watched or candidate is None or incumbent is None:
+            return False
+        changes = []
+        for direction in watched:
+            now, was = (d.metrics.get(direction.name) for d in (candidate, incumbent))
+            if now is None or was is None:
+                return False  # not collected is no movement
+            changes.append(direction.way * (now - was) / max(abs(was), 1e-12))
+        return bool(max(changes) >= MOVED and min(changes) > -MOVED)
+
+    def _collect_report(self, config: Config, launches: Sequence[GraphLaunch]) -> collect.Collected:
+        name = self.task.tuned
+        seen = {(name, self.task.case): tuple(launches)}
+        run = self.task.make_run(config, targets.Measurements(gpu=self.worker.gpu, launches=seen))
+        # Reports of trials go beside the builds, not into the repository.
+        place = self.task.folder / "tune" / f"{self.task.problem.name}.{self.task.subject}"
+        report = place / f"{self.task.name_config(config)}.{self.task.case}.ncu-rep"
+        kernels = [launch.kernel for launch in launches]
+        plan = targets.plan_of(run, name, self.task.case)
+        ncu = toolchain.need_tool("ncu")
+        # The worker's GPU, and its own folder for temporary files: ncu locks others out of one.
+        own = report.with_name(f"tmp-{self.worker.visible or 0}")
+        own.mkdir(parents=True, exist_ok=True)
+        options = collect.CollectOptions(env={**self.worker.env, "TMPDIR": str(own)})
+        collected = collect.start_ncu(plan, kernels, report, ncu, options)
+        write_record(report.with_suffix(".json"), targets.record_of(run, name, self.task.case))
+        return collected
+
+    def _diagnose_report(self, report: Path) -> TrialDiagnosis:
+        from profkit.diagnosis.verdict import judge_launch
+        from profkit.reports.reader import read_report
+
+        rows = chain.from_iterable(part.launches() for part in read_report([report]).parts)
+        longest = max(rows, key=_read_time)
+        diagnosis = judge_launch(longest)
+        firing = []
+        for finding in diagnosis.findings:
+            if finding.status == "fires":
+                firing.append(
+                    FiringRule(
+                        rule=finding.rule,
+                        gain=json_safe(finding.gain),
+                        cause=finding.cause,
+                        evidence=json_safe(finding.evidence),
+                    )
+                )
+        watched = sorted({direction.name for direction in self.task.space.watch})
+        return TrialDiagnosis(
+            bound=diagnosis.bound,
+            limiter=diagnosis.limiter,
+            because=diagnosis.because,
+            findings=tuple(firing),
+            metrics=json_safe({name: longest[name] for name in watched}),
+        )
+
+
+def _read_time(row: Mapping[str, Any]) -> float:
+    """Return the time of a launch; 0 where it was not collected."""
+    return 0.0 if isnan(row["time"]) else float(row["time"])
+
+
+class Runner:
+    def __init__(
+        self, task: Task, study: Study, worker: Worker, progress: Callable[[str], None]
+    ) -> None:
+        self.task, self.study, self.worker, self.progress = task, study, worker, progress
+        self.profiler = Profiler(task, worker)
+
+    def run_trial(self, trial: Trial, build: ReadyBuild) -> str:
+        """Do one trial and write down its outcome, unless the worker is lost; return it."""
+        attempt = _Attempt(trial, build, gates.begin_result(build))
+        attempt.note_result(gpu=self.worker.visible)
+        began, value = time.monotonic(), None
+        try:
+            value = self._pass_stages(attempt)
+            outcome = "measured"
+        except TrialEnded as end:
+            outcome, value = end.outcome, end.value
+            attempt.note_result(reason=end.reason, kind=end.kind, value=end.value)
+        except WorkerLost:
+            raise
+        except ProfkitError as error:
+            outcome = "failed"
+            attempt.note_result(reason=error.message, kind="failed")
+        attempt.note_result(gpu_seconds=time.monotonic() - began)
+        self.study.finish_trial(trial.number, outcome, value, attempt.result)
+        if outcome == "measured":
+            self._propose_next(attempt)
+        return outcome
+
+    # --- gates -----------------------------------------------------------------------------------
+
+    def _pass_stages(self, attempt: _Attempt) -> float:
+        """Pass all gates and rounds; return seconds per call, normalised by the reference."""
+        built, trial = attempt.build.built, attempt.trial
+        _end_refused(gates.refuse_build(built, attempt.build.used))
+        attempt.note_result(code=gates.identify_machine_code(built))
+        self._end_double(trial, attempt.result.code)
+        is_default = trial.config == self.task.space.default
+        basis = None if is_default else self.read_basis()
+        entry = self.task.make_entry(trial.config)
+        reply = self.worker.judge(entry, self.task.list_checks(), self.task.case)
+        check, launches = reply.checks[entry.name], reply.launches.get(entry.name, ())
+        attempt.note_result(max_abs=check.max_abs)
+        _end_refused(gates.refuse_check(check, basis.supported if basis else None))
+        attempt.note_result(launches=launches, **gates.measure_footprint(built, launches))
+        _end_refused(gates.refuse_launches(built, launches))
+        if basis is None:
+            return self._measure_defaults(attempt, check)
+        return self._measure_value(attempt, basis)
+
+    def _end_double(self, trial: Trial, code: str | None) -> None:
+        """End a trial whose machine code another trial has measured or is measuring."""
+        if code is None:
+            return
+        first = self.study.claim_code(code, trial.number)
+        if first != trial.number:
+            value = next((t.value for t in self.study.list_trials() if t.number == first), None)
+            reason = f"its machine code is that of trial {first}"
+            raise TrialEnded("same", reason, "same machine code", value)
+
+    # --- rounds ----------------------------------------------------------------------------------
+
+    def read_basis(self) -> Basis:
+        """Return what is known of the defaults: supported cases, the reference and its time."""
+        return Basis.from_json(self.study.read_note("basis"))
+
+    def _measure_defaults(self, attempt: _Attempt, check: Check) -> float:
+        """Measure the defaults: they are the first incumbent, and what trials are held to."""
+        trial, reference = attempt.trial, self.task.reference
+        entry = self.task.make_entry(trial.config)
+        reply = self._ask_worker(
+            [entry, *([self.task.make_reference_entry(reference)] if reference else [])], QUICK
+        )
+        if reference in reply.refused:
+            self.study.write_note("no_anchor", reply.refused[reference])
+            reference = None
+        times = self._check_timed([entry], reply)
+        time = float(median(times[entry.name].warm))
+        basis = Basis(
+            number=trial.number,
+            supported=tuple(sorted(set(check.correct_cases))),
+            reference=reference,
+            reference_time=float(median(times[reference].warm)) if reference else time,
+            gpu=self.worker.gpu,
+        )
+        self.study.write_note("basis", basis.to_json())
+        best = {t.number for t in self.study.list_trials() if t.result.became_incumbent}
+        if self.study.read_note("incumbent") not in best:  # a killed search may have got further
+            self.study.write_note("incumbent", trial.number)
+        attempt.note_result(time=time, reference_time=basis.reference_time)
+        self.study.based.set()  # the other workers have what they compare with
+        self._profile_trial(attempt)
+        return time
+
+    def _measure_value(self, attempt: _Attempt, basis: Basis) -> float:
+        call, trial, unit = self.choose_reference(basis), attempt.trial, basis.reference_time
+        reference = call.name
+        name = self.task.name_config(trial.config)
+        times = self.time_entries([self.task.make_entry(trial.config), call], LOOK)
+        value = round_ratio(times, name, reference) * unit
+        if self.study.report_value(trial.number, value, LOOK[0]):
+            attempt.note_result(time=median(times[name].warm))
+            raise TrialEnded(
+                "pruned", "slower than half of the trials at its first look", "", value
+            )
+        while True:
+            incumbent = self.get_incumbent()
+            comparison, times = self.compare_trials(trial, incumbent, QUICK)
+            value = round_ratio(times, name, reference) * unit
+            quick = _make_challenge(comparison, incumbent.number)
+            attempt.note_result(**{key: getattr(quick, key) for key in _QUICK})
+            attempt.note_result(
+                time=median(times[name].warm), reference_time=median(times[reference].warm)
+            )
+            self._promote_trial(attempt, comparison, incumbent)
+            if not attempt.result.promoted:
+                return value
+            confirmed = self.confirm_trial(trial, incumbent)
+            attempt.note_result(confirmed=confirmed)
+            if confirmed.answer != "faster":
+                return value
+            if self.study.replace_incumbent(incumbent.number, trial.number):
+                attempt.note_result(became_incumbent=True)
+                return value
+            # Another worker was faster to find a faster one: now against that.
+
+    def choose_reference(self, basis: Basis) -> Entry:
+        """Return the subject that every trial is timed beside."""
+        if basis.reference:
+            return self.task.make_reference_entry(basis.reference)
+        return self.task.make_entry(self.task.space.default)
+
+    def confirm_trial(self, trial: Trial, incumbent: Trial) -> Challenge:
+        comparison, times = self.compare_trials(trial, incumbent, CONFIRM)
+        return _make_challenge(
+            comparison, incumbent.number, min(len(t.warm) for t in times.values())
+        )
+
+    def get_incumbent(self) -> Trial:
+        return self.study.get_trial(self.study.read_note("incumbent"))
+
+    def time_entries(
+        self, subjects: Sequence[Entry], limits: tuple[int, int], cold: bool = False
+    ) -> dict[str, Times]:
+        """Time subjects in turns; ProfkitError if one of them cannot run."""
+        return self._check_timed(subjects, self._ask_worker(subjects, limits, cold))
+
+    def _check_timed(self, subjects: Sequence[Entry], reply: Reply) -> dict[str, Times]:
+        names = [entry.name for entry in subjects]
+        if refused := [reply.refused[name] for name in names if name in reply.refused]:
+            raise ProfkitError(refused[0])
+        for name in names:
+            if name not in reply.times:  # it was wrong after many launches
+                faults = reply.checks[name].faults if name in reply.checks else ()
+                raise ProfkitError(f"{name}: {faults[0] if faults else 'was not timed'}")
+        return reply.times
+
+    def _ask_worker(
+        self, subjects: Sequence[Entry], limits: tuple[int, int], cold: bool = False
+    ) -> Reply:
+        once = tuple(dict.fromkeys(subjects))  # the incumbent may be the defaults
+        return self.worker.time(once, self.task.case, limits, cold)
+
+    def compare_trials(
+        self, candidate: Trial, baseline: Trial, limits: tuple[int, int], cold: bool = False
+    ) -> tuple[TimeComparison, dict[str, Times]]:
+        """Time the baseline against the candidate, in turns with the reference."""
+        from profkit.evidence.stats import compare_samples
+
+        sides = [self.task.make_entry(trial.config) for trial in (baseline, candidate)]
+        times = self.time_entries([self.choose_reference(self.read_basis()), *sides], limits, cold)
+        before, after = (times[entry.name].warm for entry in sides)
+        return compare_samples(before, after, taken="interleaved"), times
+
+    # --- promotion -------------------------------------------------------------------------------
+
+    def _promote_trial(self, attempt: _Attempt, quick: TimeComparison, incumbent: Trial) -> None:
+        promoted = None
+        if quick.answer == "faster" and quick.speedup.median >= PROMOTE:
+            promoted = "faster"
+        elif quick.answer != "slower" and self.task.space.watch and not attempt.profiled:
+            self._profile_trial(attempt)
+            if self.profiler.has_moved(attempt.result.verdict, incumbent.result.verdict):
+                promoted = "metrics"
+        attempt.note_result(promoted=promoted)
+        if promoted and not attempt.profiled:
+            self._profile_trial(attempt)
+
+    def _profile_trial(self, attempt: _Attempt) -> None:
+        if not self.task.options.profile:
+            return
+        config = attempt.trial.config
+        self.progress(f"ncu {self.task.name_config(config)}")
+        attempt.profiled = True
+        attempt.note_result(
+            verdict=self.profiler.judge_config(config, attempt.result.launches or ())
+        )
+        if self.profiler.without:
+            self.study.write_note("no_counters", self.profiler.without)
+
+    def _propose_next(self, attempt: _Attempt) -> None:
+        """Let the rules that fire for a new incumbent propose what comes next."""
+        config, space, verdict = attempt.trial.config, self.task.space, attempt.result.verdict
+        is_new = config == space.default or attempt.result.became_incumbent
+        if not is_new or verdict is None:
+            return
+        for proposal in propose_configs(space, config, verdict.findings, self.study.list_untried()):
+            self.study.propose_config(proposal.config, f"steer:{proposal.rule}")
+
+
+def _end_refused(refusal: InvalidConfig | None) -> None:
+    """End a trial that a gate does not let through: refused, wrong or failed."""
+    if refusal is not None:
+        outcome = refusal.kind if refusal.kind in ("wrong", "failed") else "refused"
+        raise TrialEnded(outcome, refusal.detail, refusal.kind)
+
+
+def _make_challenge(
+    comparison: TimeComparison, against: int, samples: int | None = None
+) -> Challenge:
+    plain = comparison.to_json()
+    figures = plain["speedup"], plain["hedges_g"], plain["p_value"], samples
+    return Challenge(against, comparison.answer, comparison.sentence, *figures)
+
+
+def round_ratio(times: Mapping[str, Times], name: str, reference: str) -> float:
+    """Return the median over rounds of a subject's time over the reference's: clocks cancel."""
+    rounds = zip(times[name].warm, times[reference].warm, strict=True)
+    return float(median(own / other for own, other in rounds))
