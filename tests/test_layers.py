@@ -111,9 +111,9 @@ LATE = {
 # What a reader has to take in: (bound, goal). A bound is what was measured last and is only ever
 # moved towards its goal. No formatter changes any of these; there are no other budgets.
 MEASURES = {
-    "nodes per statement": (11.88, 10),
-    "comprehensions per 1,000 nodes": (5.83, 3),
-    "conditional expressions per 1,000 nodes": (3.33, 1.5),
+    "nodes per statement": (11.80, 10),
+    "comprehensions per 1,000 nodes": (5.74, 3),
+    "conditional expressions per 1,000 nodes": (2.93, 1.5),
     "functions with a one-word name, per cent": (30.7, 30),
     "functions that do not begin with a verb, per cent": (42.3, 50),
     "functions over 300 nodes, per cent": (4.4, 3),

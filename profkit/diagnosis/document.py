@@ -137,7 +137,9 @@ def finding_entry(finding: Finding) -> FindingEntry:
 
 def _near_border_entry(diagnosis: Diagnosis) -> NearBorderEntry | None:
     border = diagnosis.near_border
-    return NearBorderEntry(other=border.other, margin=border.margin) if border else None
+    if border:
+        return NearBorderEntry(other=border.other, margin=border.margin)
+    return None
 
 
 def _together_entry(both: Together | None) -> TogetherEntry | None:
@@ -147,4 +149,8 @@ def _together_entry(both: Together | None) -> TogetherEntry | None:
 
 
 def collected_metrics(values: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: value for name, value in values.items() if value is not None and isfinite(value)}
+    collected = {}
+    for name, value in values.items():
+        if value is not None and isfinite(value):
+            collected[name] = value
+    return collected

@@ -304,7 +304,10 @@ def _raw_counters(report: str) -> dict[int, dict[str, Any]]:
         rows = raw_frame(report).to_dict("records")
     except ProfkitError:
         return {}
-    return {n: {str(name): value for name, value in row.items()} for n, row in enumerate(rows)}
+    counters = {}
+    for n, row in enumerate(rows):
+        counters[n] = {str(name): value for name, value in row.items()}
+    return counters
 
 
 # Source lines.
@@ -348,7 +351,10 @@ def _request(run: Judged, count: int, listed: int, around: int) -> LinesRequest:
 
     firing = [f.rule for f in run.diagnosis.findings if f.status == "fires"]
     # A rule of somebody's own has none.
-    chosen = {rule: BY_ID[rule].lines for rule in firing if rule in BY_ID and BY_ID[rule].lines}
+    chosen = {}
+    for rule in firing:
+        if rule in BY_ID and BY_ID[rule].lines:
+            chosen[rule] = BY_ID[rule].lines
     return LinesRequest(run.report, run.index, chosen, count, listed, around)
 
 
@@ -402,7 +408,9 @@ def _is_triton(kernel: str, findings: Iterable[Finding]) -> bool:
 
 def _in_triton_words(finding: Finding) -> Finding:
     rule = BY_ID.get(finding.rule)
-    return replace(finding, advice=rule.triton) if rule and rule.triton else finding
+    if rule and rule.triton:
+        return replace(finding, advice=rule.triton)
+    return finding
 
 
 def _where(lines: Iterable[CounterLine]) -> Iterator[SourceShare]:
@@ -429,7 +437,10 @@ def launch_lines(report: str | Path, launch: int = 0, count: int = 10) -> DataFr
     runs = judged(read_report([path]))
     # The reader of lines says which of them cannot be read or is not there.
     there = 0 <= launch < len(runs)
-    asked = _request(runs[launch], count, 0, 0) if there else LinesRequest(path, launch)
+    if there:
+        asked = _request(runs[launch], count, 0, 0)
+    else:
+        asked = LinesRequest(path, launch)
     answer = lines_of([asked])[0].counters
     rows = lines_frame(list(chain.from_iterable(answer.values())))
     rows.insert(0, "rule", list(chain.from_iterable([r] * len(x) for r, x in answer.items())))

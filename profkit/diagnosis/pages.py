@@ -145,7 +145,9 @@ def _bullets(text: str) -> tuple[str, ...]:
 
 def _snippet(text: str) -> Snippet | None:
     match = _CODE.search(text)
-    return Snippet(match[1], match[2]) if match else None
+    if match:
+        return Snippet(match[1], match[2])
+    return None
 
 
 @cache

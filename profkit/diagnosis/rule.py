@@ -92,7 +92,9 @@ class Finding:
             return self.reached
         if self.at_roof:
             return 1.0
-        return self.expect.gain if self.expect else self.gain or 1.0
+        if self.expect:
+            return self.expect.gain
+        return self.gain or 1.0
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ class Rule:
         check: The question; see the module's first lines.
         fires: Launches (metrics only) on which it must fire, the plainest one first.
         clear: Launches on which it must be clear, the one most like the first of `fires` first.
-        looks: Short names of the metrics that it looks at, as words.
+        looks: Short names of the metrics that it looks at.
         explains: Limiters that it can be the cause of: it is named before the plain one.
         note: It says something of the measurement: named apart, and after all causes.
         leads: Its cause comes before every other, whatever the verdict.
@@ -160,7 +162,7 @@ class Rule:
     fires: tuple[Mapping[str, float], ...]
     clear: tuple[Mapping[str, float], ...]
     triton: str = ""
-    looks: str = ""
+    looks: tuple[str, ...] = ()
     explains: tuple[str, ...] = ()
     note: bool = False
     leads: bool = False
@@ -178,6 +180,9 @@ class Rule:
             if isinstance(getattr(self, name), Mapping):
                 hint = f"{name} takes a tuple of launches: {name}=({{...}},)"
                 raise ProfkitError(f"rule {self.id}: {name} is a single mapping", hint)
+        if isinstance(self.looks, str):
+            hint = f"looks takes a tuple of names: looks={tuple(self.looks.split())}"
+            raise ProfkitError(f"rule {self.id}: looks is a single text", hint)
 
     def ask(self, launch: Launch) -> tuple[Hit, Estimate] | None:
         """Return what it says and its worth; None where it is clear, or not worth a line."""
@@ -185,15 +190,19 @@ class Rule:
         if hit is None:
             return None
         if not hit.looked:
-            hit = replace(hit, looked=tuple(self.looks.split()))
-        worth = estimate(launch, self.fix) if self.fix else Estimate(hit.gain, None)
-        return None if worth.gain is not None and worth.gain < self.least else (hit, worth)
+            hit = replace(hit, looked=self.looks)
+        if self.fix:
+            worth = estimate(launch, self.fix)
+        else:
+            worth = Estimate(hit.gain, None)
+        if worth.gain is not None and worth.gain < self.least:
+            return None
+        return (hit, worth)
 
 
-def examples(*launches: str) -> tuple[dict[str, float], ...]:
-    """Return launches for a rule's `fires` or `clear`: "grid_size=32 sm_count=132"."""
-    pairs = ([pair.split("=") for pair in launch.split()] for launch in launches)
-    return tuple({name: float(value) for name, value in launch} for launch in pairs)
+def launch(**metrics: float) -> dict[str, float]:
+    """Return a launch for a rule's `fires` or `clear`: its metrics by their short names."""
+    return {name: float(value) for name, value in metrics.items()}
 
 
 @dataclass(frozen=True)
@@ -235,9 +244,13 @@ class Diagnosis:
             return time * (1 - 1 / max(self.top.reached, 1.0))
         if self.top is None or (self.top.expect is None and not self.top.at_roof):
             return nan
-        return time * (1 - 1 / max(self.top.expect.gain, 1.0)) if self.top.expect else 0.0 * time
+        if self.top.expect:
+            return time * (1 - 1 / max(self.top.expect.gain, 1.0))
+        return 0.0 * time
 
     @property
     def label(self) -> str:
         """What it is bound by in two words: "memory: shared", "unknown"."""
-        return f"{self.bound}: {self.limiter}" if self.limiter else self.bound
+        if self.limiter:
+            return f"{self.bound}: {self.limiter}"
+        return self.bound

@@ -130,7 +130,9 @@ def _shape(launch: Launch) -> tuple[Diagnosis | None, float]:
         return None, 1.0
     after = next_limit(launch)
     full = 1 / after.room if after else 0.0
-    whole = 1 / max(launch["sm_active"], full, 0.001) if "sm_active" in launch else 1.0
+    whole = 1.0
+    if "sm_active" in launch:
+        whole = 1 / max(launch["sm_active"], full, 0.001)
     first = max(gains, key=lambda limiter: gains[limiter])  # of the causes, the one that costs most
     return Diagnosis("launch", first, causes[first]), max(whole, *gains.values())
 
@@ -155,7 +157,9 @@ def _full(near: list[Use]) -> Diagnosis:
         )
         return Diagnosis("balanced", f"{first.resource.limiter}+{second.resource.limiter}", text)
     rest = [u for u in near if u is not first and u.resource.group == first.resource.group]
-    more = f"; {rest[0].resource.limiter} at {share(rest[0].elapsed)}" if rest else ""
+    more = ""
+    if rest:
+        more = f"; {rest[0].resource.limiter} at {share(rest[0].elapsed)}"
     return Diagnosis(first.resource.group, first.resource.limiter, text + more)
 
 
@@ -248,7 +252,10 @@ def judge_launch(
     """
     if (values.get("status") or "ok") != "ok":
         return Diagnosis("unknown", None, FAILED, missing=(Missing("", FAILED),))
-    metrics = {k: number_or_nan(v) for k, v in values.items() if k in CATALOGUE}
+    metrics = {}
+    for k, v in values.items():
+        if k in CATALOGUE:
+            metrics[k] = number_or_nan(v)
     launch = Launch(metrics)
     try:
         return _judge_collected(launch, metrics, values, more, also)
@@ -290,7 +297,10 @@ def _judge_collected(
     order = {"fires": 0, "unknown": 1, "clear": 2}
 
     def rank(found: Finding) -> tuple[int, bool, int, float]:
-        place = lead.index(found.rule) if found.rule in lead else len(lead)
+        if found.rule in lead:
+            place = lead.index(found.rule)
+        else:
+            place = len(lead)
         return order[found.status], found.note, place, -found.worth
 
     findings = _tell_as_one_story(sorted((found for _, found in asked), key=rank), verdict)
@@ -354,7 +364,9 @@ def _name_impossible(verdict: Diagnosis, launch: Launch) -> Diagnosis:
     if not impossible:
         return verdict
     several = [f"{name} is {value:.4g}" for name, value in impossible.items()]
-    more = f" and {len(several) - 3} more" if len(several) > 3 else ""
+    more = ""
+    if len(several) > 3:
+        more = f" and {len(several) - 3} more"
     why = f"{', '.join(several[:3])}{more}, which no launch has: not used"
     missing = (*verdict.missing, Missing("", why))
     return replace(verdict, because=f"{verdict.because}; {why}", missing=missing)

@@ -179,7 +179,9 @@ def exit_status(results: Iterable[Verified]) -> int:
     if any(file.error for file in files) or any(one.outcome == "errored" for one in tried):
         return 2
     gates = chain.from_iterable(file.gates for file in files)
-    return 1 if any(gate.binding and not gate.met for gate in gates) else 0
+    if any(gate.binding and not gate.met for gate in gates):
+        return 1
+    return 0
 
 
 def _verify_file(path: Path, evidence: Evidence) -> Verified:
@@ -248,7 +250,9 @@ def _check_answer(answer: object) -> str:
 
 
 def _list_items(several: object) -> tuple[object, ...]:
-    return tuple(several) if isinstance(several, list | tuple) else (None,)
+    if isinstance(several, list | tuple):
+        return tuple(several)
+    return (None,)
 
 
 def load_claims(path: Path) -> ModuleType:

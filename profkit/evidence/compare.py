@@ -59,7 +59,9 @@ class BetweenProcesses(Document, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         differ = f"processes differ by {self.sigma * 100:.2g} %"
-        return f"{differ}, measured" if self.measured else f"{differ}, assumed"
+        if self.measured:
+            return f"{differ}, measured"
+        return f"{differ}, assumed"
 
 
 class ResourceChange(Document, frozen=True, kw_only=True):
@@ -150,7 +152,10 @@ def compare_sides(
     Each is a variant's id ("stage1", "stage1.B"), a run record, a report, a folder, or a Run.
     `artifacts`: where variants' records and reports are: a folder, or what was read of it.
     """
-    evidence = artifacts if isinstance(artifacts, Evidence) else Evidence(Path(artifacts))
+    if isinstance(artifacts, Evidence):
+        evidence = artifacts
+    else:
+        evidence = Evidence(Path(artifacts))
     problems: list[ProfkitError] = []
     sides = [named_runs(side, evidence, case, problems) for side in (before, after)]
     pairs, alone = pair(sides[0], sides[1])
@@ -212,7 +217,9 @@ def how_taken(before: Record | None, after: Record | None) -> Taken:
         return "apart"
     if before.session != after.session:
         return "apart"
-    return "interleaved" if len(before.warm) == len(after.warm) else "one process"
+    if len(before.warm) == len(after.warm):
+        return "interleaved"
+    return "one process"
 
 
 def between_processes(
@@ -225,9 +232,13 @@ def between_processes(
     if how_taken(before, after) != "apart":
         return None
     uuid, other = gpu_uuid(before), gpu_uuid(after)
-    sigma = policy.spread_of(uuid) if uuid and uuid == other else None
+    sigma = None
+    if uuid and uuid == other:
+        sigma = policy.spread_of(uuid)
     assumed = BetweenProcesses(sigma=policy.thresholds.process_spread, measured=False)
-    return assumed if sigma is None else BetweenProcesses(sigma=sigma, measured=True)
+    if sigma is None:
+        return assumed
+    return BetweenProcesses(sigma=sigma, measured=True)
 
 
 def compare_times(before: Record, after: Record, policy: Policy = COMPARE) -> TimeComparison:
@@ -302,16 +313,22 @@ def is_worse(name: str, before: float | None, after: float | None) -> bool:
     """Return whether more of a resource is used, or fewer blocks fit; of what is not known, no."""
     if before is None or after is None:
         return False
-    return after < before if name in _MORE_IS_BETTER else after > before
+    if name in _MORE_IS_BETTER:
+        return after < before
+    return after > before
 
 
 def find_resource(run: Run, name: str) -> float | None:
     """What the record says, else the report: the record knows spills and stack, ncu occupancy."""
-    value = getattr(run.record.most, name, None) if run.record else None
+    value = None
+    if run.record:
+        value = getattr(run.record.most, name, None)
     if value is not None:
         return float(value)
     counted = run.column(name) if name in _FROM_FRAME else None
-    return counted if isinstance(counted, float) and not isnan(counted) else None
+    if isinstance(counted, float) and not isnan(counted):
+        return counted
+    return None
 
 
 class GateResult(Document, frozen=True, kw_only=True):

@@ -43,7 +43,10 @@ def refusals_of(before: Run, after: Run) -> list[Incomparable]:
     for run in (before, after):
         record = run.record
         if record and record.correct is False:
-            error = "" if record.max_abs is None else f" (largest error {record.max_abs:.3g})"
+            if record.max_abs is None:
+                error = ""
+            else:
+                error = f" (largest error {record.max_abs:.3g})"
             reasons.append(
                 Incomparable(code="wrong", sentence=f"{run.name} gives wrong results{error}")
             )
@@ -82,7 +85,9 @@ def _same_binary(before: Record, after: Record) -> list[Incomparable]:
 def find_difference(get: Callable[[Any], Any], before: Any, after: Any) -> tuple[Any, Any] | None:
     """Return what both sides say of a condition, where it is two things; None elsewhere."""
     was, now = get(before), get(after)
-    return None if was is None or now is None or was == now else (was, now)
+    if was is None or now is None or was == now:
+        return None
+    return (was, now)
 
 
 def are_near(one: Any, other: Any) -> bool:
@@ -91,7 +96,9 @@ def are_near(one: Any, other: Any) -> bool:
 
 
 def show_condition(value: Any) -> str:
-    return f"{value / 1e6:.0f} MHz" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value / 1e6:.0f} MHz"
+    return str(value)
 
 
 def device_of(run: Run) -> Any:
@@ -133,7 +140,9 @@ def method_differences(before: Record, after: Record) -> list[str]:
     found = []
     if methods := find_difference(timing_method, before, after):
         found.append("BASE was timed by {}, HEAD by {}".format(*methods))
-    states = [{word for word in ("warm", "cold") if getattr(r, word)} for r in (before, after)]
+    states = []
+    for r in (before, after):
+        states.append({word for word in ("warm", "cold") if getattr(r, word)})
     if all(states) and not states[0] & states[1]:
         found.append(f"BASE was timed with a {min(states[0])} L2, HEAD with a {min(states[1])} one")
     return found
@@ -174,10 +183,18 @@ def visible_gpus(record: Record) -> str | None:
 
 def find_throttling(record: Record) -> str | None:
     """Return what held the clocks down from outside; None where the GPU was not asked."""
-    states = (record.timing.before, record.timing.after) if record.timing else ()
+    if record.timing:
+        states = [record.timing.before, record.timing.after]
+    else:
+        states = []
     asked = [s.throttle for s in states if s and s.throttle is not None]
-    reasons = {r for r in chain.from_iterable(asked) if any(word in r for word in _OUTSIDE)}
-    return (", ".join(sorted(reasons)) or "nothing") if asked else None
+    reasons = set()
+    for r in chain.from_iterable(asked):
+        if any(word in r for word in _OUTSIDE):
+            reasons.add(r)
+    if asked:
+        return ", ".join(sorted(reasons)) or "nothing"
+    return None
 
 
 _MACHINE: tuple[tuple[Callable[[Record], Any], str], ...] = (
@@ -228,7 +245,9 @@ def notes_of(before: Run, after: Run) -> list[str]:
 def name_places(paths: Sequence[str]) -> str:
     """Return the first places, and whether there are others."""
     named = ", ".join(path[:_LONGEST] for path in paths[:_NAMED])
-    return f"{named} and others" if len(paths) > _NAMED else named
+    if len(paths) > _NAMED:
+        return f"{named} and others"
+    return named
 
 
 def _two_gpus(before: Record, after: Record) -> list[str]:

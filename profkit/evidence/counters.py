@@ -54,7 +54,9 @@ class Moved(Document, frozen=True, kw_only=True):
         if self.unit == "share":
             return round(abs(self.after - self.before) * 4, 6)
         known = 0 < self.factor < inf
-        return min(round(abs(log(self.factor) / log(2)), 6), 4.0) if known else 4.0
+        if known:
+            return min(round(abs(log(self.factor) / log(2)), 6), 4.0)
+        return 4.0
 
 
 # gone (fired, is clear), new (fires, was clear), changed (fires on both, its gain differs), unknown
@@ -219,12 +221,16 @@ class Move:
         came = compute_factor(before, after)
         if self.way == "~":
             return abs(came - self.factor) <= ABOUT * self.factor
-        return came <= self.factor if self.way == "<" else came >= self.factor
+        if self.way == "<":
+            return came <= self.factor
+        return came >= self.factor
 
 
 def compute_factor(before: float, after: float) -> float:
     """From 0 to anything is an infinite factor, from 0 to 0 none."""
-    return after / before if before else inf if after else 1.0
+    if before:
+        return after / before
+    return inf if after else 1.0
 
 
 def parse_moves(value: str, name: str) -> tuple[Move, ...]:
@@ -263,7 +269,9 @@ def check_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
     declared: list[tuple[str, PredictionKind]] = []
     for kind in get_args(PredictionKind):
         declared += [(rule, kind) for rule in getattr(header, kind.replace("-", "_"))]
-    why = "no report on both sides" if before.usable.empty or after.usable.empty else ""
+    why = ""
+    if before.usable.empty or after.usable.empty:
+        why = "no report on both sides"
     if header.case not in (None, after.case):
         why = f"said of case {header.case}"
     if why or not declared:
@@ -296,7 +304,9 @@ def check_move(word: str, kind: PredictionKind, before: Run, after: Run) -> Head
         (move,) = parse_moves(word, "its header")
     except ProfkitError as error:
         return HeaderPrediction(rule=word, said=kind, because=error.message)
-    pair = [float(run.row.get(move.metric, nan)) for run in (before, after)]
+    pair = []
+    for run in (before, after):
+        pair.append(float(run.row.get(move.metric, nan)))
     if any(map(isnan, pair)):
         because = f"{move.metric} was not collected"
         return HeaderPrediction(rule=word, said=kind, because=because)

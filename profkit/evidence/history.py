@@ -94,7 +94,10 @@ class History:
         try:
             yield
         except OSError as error:
-            why = str(error).splitlines()[0] if str(error) else type(error).__name__
+            if str(error):
+                why = str(error).splitlines()[0]
+            else:
+                why = type(error).__name__
             hint = "is it there, and may you write there?"
             raise ProfkitError(f"{self.root}: {why}", hint) from error
 
@@ -214,7 +217,11 @@ class History:
     def unknown(self, runs: Iterable[HistoryRun]) -> list[HistoryRun]:
         """Those of some runs that are not here, or are here without the commit that they have."""
         commits = {run.record: run.commit for run in self.runs()[0]}
-        return [r for r in runs if r.record not in commits or (r.commit and not commits[r.record])]
+        new = []
+        for r in runs:
+            if r.record not in commits or (r.commit and not commits[r.record]):
+                new.append(r)
+        return new
 
     def twins(self) -> tuple[list[HistoryTwin], list[ProfkitError]]:
         """Every A/A run once, in the order of their sessions' times."""
@@ -240,7 +247,10 @@ class History:
 
 
 def _not_readable(file: str, error: Exception) -> ProfkitError:
-    why = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if str(error):
+        why = str(error).splitlines()[0]
+    else:
+        why = type(error).__name__
     return ProfkitError(f"{file}: not readable ({why})", "restore or remove it")
 
 
@@ -352,7 +362,9 @@ def _one_thread() -> dict[str, str]:
 
 
 def _in_words(size: int) -> str:
-    return f"{size / 1e9:g} GB" if size >= MEMORY_MOST else f"{size / 1e6:.0f} MB"
+    if size >= MEMORY_MOST:
+        return f"{size / 1e9:g} GB"
+    return f"{size / 1e6:.0f} MB"
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, sql: str, most: int) -> pd.DataFrame:
@@ -367,7 +379,9 @@ def _answer(connection: duckdb.DuckDBPyConnection, sql: str, most: int) -> pd.Da
         if size > most:
             raise _endless(f"its answer is larger than {_in_words(most)}")
         parts.append(connection.fetch_df_chunk())
-    return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
+    if len(parts) > 1:
+        return pd.concat(parts, ignore_index=True)
+    return parts[0]
 
 
 @contextmanager
@@ -403,7 +417,10 @@ def _each_once(name: str) -> str:
 
 def _row(kind: type[Row], plain: dict[str, Any]) -> Row:
     """A row of a table, with its lists as tuples; a list that a file does not have is empty."""
-    lists = {f.name: tuple(plain[f.name] or ()) for f in fields(kind) if f.default == ()}
+    lists = {}
+    for f in fields(kind):
+        if f.default == ():
+            lists[f.name] = tuple(plain[f.name] or ())
     return kind(**{**plain, **lists})
 
 
@@ -441,7 +458,9 @@ def history(
     whole = isinstance(given, Path) or "/" in text or os.sep in text or is_folder(text)
     place = given if whole else folder
     frame: pd.DataFrame = _existing(place).table(table)[0].to_pandas()
-    return frame if whole else _of_subjects(frame, given, table)
+    if whole:
+        return frame
+    return _of_subjects(frame, given, table)
 
 
 def _existing(place: object) -> History:
@@ -458,7 +477,10 @@ def _of_subjects(frame: pd.DataFrame, given: object, table: str) -> pd.DataFrame
     subjects = frame["variant"].astype(str) + "." + frame["case"].astype(str)
     wanted: set[str] = set()
     for name in _names(given):
-        fits = {x for x in subjects if name in (x, x.partition(".")[0]) or fnmatchcase(x, name)}
+        fits = set()
+        for x in subjects:
+            if name in (x, x.partition(".")[0]) or fnmatchcase(x, name):
+                fits.add(x)
         if not fits:
             known = sorted({*subjects, *frame["variant"].astype(str)})
             hint = did_you_mean(name, known, "pk.history() has all of them")
@@ -478,7 +500,10 @@ def _names(given: object) -> list[str]:
     if isinstance(given, pd.DataFrame) and "variant" in given:
         rows = given.reindex(columns=["variant", "case"]).dropna(subset=["variant"])
         pairs = rows.drop_duplicates().itertuples(index=False)
-        return [v if pd.isna(c) else f"{v}.{c}" for v, c in pairs]
+        names = []
+        for v, c in pairs:
+            names.append(v if pd.isna(c) else f"{v}.{c}")
+        return names
     if isinstance(given, list | tuple) and given and all(isinstance(x, str) for x in given):
         return list(given)
     raise ProfkitError(f"{type(given).__name__}: names nothing in a history", TAKES)

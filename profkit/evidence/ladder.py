@@ -103,7 +103,11 @@ def build_ladder_of_runs(
 
 
 def list_timed_references(runs: Iterable[Run]) -> list[Run]:
-    return [r for r in runs if r.record and r.record.reference and r.record.warm]
+    timed = []
+    for r in runs:
+        if r.record and r.record.reference and r.record.warm:
+            timed.append(r)
+    return timed
 
 
 def find_bad_samples(run: Run) -> ProfkitError | None:
@@ -118,7 +122,9 @@ def find_bad_samples(run: Run) -> ProfkitError | None:
 
 
 def drop_timing(run: Run) -> Run:
-    return replace(run, record=structs.replace(run.record, timing=None)) if run.record else run
+    if run.record:
+        return replace(run, record=structs.replace(run.record, timing=None))
+    return run
 
 
 def order_ladder(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int]], list[str]]:

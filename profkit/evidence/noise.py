@@ -46,7 +46,9 @@ def estimate_spreads(
     medians: dict[tuple[str, str, str], dict[str, float]] = {}
     rows: list[HistoryRun | HistoryTwin] = [*runs, *twins]
     for row in rows:
-        taken = median(row.samples) if isinstance(row, HistoryTwin) and row.samples else None
+        taken = None
+        if isinstance(row, HistoryTwin) and row.samples:
+            taken = median(row.samples)
         middle = row.median if isinstance(row, HistoryRun) else taken
         if row.gpu_uuid and row.sass and row.session and middle:
             key = row.gpu_uuid, row.sass, row.case
@@ -98,7 +100,9 @@ class KnownSpreads:
 def read_timestamp(made: str | None) -> list[float]:
     """Return when something was measured, as a number; nothing where that is not known."""
     try:
-        return [datetime.fromisoformat(made).timestamp()] if made else []
+        if made:
+            return [datetime.fromisoformat(made).timestamp()]
+        return []
     except ValueError:
         return []
 

@@ -49,7 +49,9 @@ class Run:
     @property
     def name(self) -> str:
         """Variant and case as one word, as in the files' names."""
-        return f"{self.variant}.{self.case}" if self.case else self.variant
+        if self.case:
+            return f"{self.variant}.{self.case}"
+        return self.variant
 
     @cached_property
     def launches(self) -> pd.DataFrame:
@@ -124,7 +126,9 @@ class Run:
 
     def column(self, name: str) -> Any:
         """One column of that row; None without counters."""
-        return None if self.usable.empty else self.row.get(name)
+        if self.usable.empty:
+            return None
+        return self.row.get(name)
 
     def diagnosis(self) -> Diagnosis:
         return self.verdict(self.row)
@@ -192,7 +196,10 @@ class Evidence:
         if not names:
             known = sorted({v for v, _ in every})
             listed = "profkit list shows what is recorded"
-            hint = did_you_mean(variant, known, listed) if known else record_again(variant)
+            if known:
+                hint = did_you_mean(variant, known, listed)
+            else:
+                hint = record_again(variant)
             raise ProfkitError(f"no run of {variant} in {self.root}", hint)
         return names
 
@@ -247,14 +254,21 @@ class Evidence:
         if (variant, case) not in self._files:
             self.scan_files()  # perhaps it was recorded since
         files = self._files.get((variant, case))
-        return paths.only_one(files, (variant, case)) if files else None
+        if files:
+            return paths.only_one(files, (variant, case))
+        return None
 
     def suggest_instead(self, variant: str, case: str) -> str:
         """Return the command that makes the run; before it a variant that may have been meant."""
         command = record_again(variant, case)
         known = {v for v, _ in self._files}
-        near = [] if variant in known else get_close_matches(variant, known, 3, 0.6)
-        return f"did you mean {' or '.join(near)}? else {command}" if near else command
+        if variant in known:
+            near = []
+        else:
+            near = get_close_matches(variant, known, 3, 0.6)
+        if near:
+            return f"did you mean {' or '.join(near)}? else {command}"
+        return command
 
     def scan_files(self) -> dict[RunName, tuple[RunFiles, ...]]:
         self._files.clear()
@@ -370,7 +384,9 @@ def pair(before: list[Run], after: list[Run]) -> tuple[list[tuple[Run, Run]], tu
     by_variant = any(len({run.variant for run in side}) > 1 for side in (before, after))
 
     def key(run: Run) -> tuple[str | None, ...]:
-        return (run.variant, run.case) if by_variant else (run.case,)
+        if by_variant:
+            return (run.variant, run.case)
+        return (run.case,)
 
     partner = {key(run): run for run in after}
     pairs = [(run, partner[key(run)]) for run in before if key(run) in partner]

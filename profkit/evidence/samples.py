@@ -202,7 +202,9 @@ def as_groups(samples: Samples, name: str, positive: bool = False) -> list[Array
     low, high = TIMES if positive else (-np.inf, np.inf)
     bad = sum(int((~(np.isfinite(g) & (g >= low) & (g <= high))).sum()) for g in groups)
     if bad:
-        kind = f"times between {low:g} and {high:g}" if positive else "finite numbers"
+        kind = "finite numbers"
+        if positive:
+            kind = f"times between {low:g} and {high:g}"
         why = f"{name}: {bad} of {sum(g.size for g in groups)} samples are not {kind}"
         raise ProfkitError(why, "find out why before dropping any: a failed launch has no time")
     return groups
@@ -279,7 +281,9 @@ def summarize_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sam
 def two_sided(level: float, dof: float | None = None) -> float:
     """Return how many standard deviations hold this share, of a normal or a t distribution."""
     tail = (1 + level) / 2
-    return normal_quantile(tail) if dof is None else t_quantile(tail, dof)
+    if dof is None:
+        return normal_quantile(tail)
+    return t_quantile(tail, dof)
 
 
 def bootstrap_median(x: Array, thresholds: Thresholds) -> tuple[float, float]:
@@ -318,7 +322,10 @@ def effective_size(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     if rho[1] <= normal_quantile(1 - thresholds.lag_p) / sqrt(n):
         return float(n)
     pairs = rho[: n - n % 2].reshape(-1, 2).sum(axis=1)
-    end = int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else len(pairs)
+    if (pairs <= 0).any():
+        end = int(np.argmax(pairs <= 0))
+    else:
+        end = len(pairs)
     first = min(0.99, (n * float(rho[1]) + 2) / (n - 4))
     return n / max(2 * float(pairs[:end].sum()) - 1, (1 + first) / (1 - first))
 

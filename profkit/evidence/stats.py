@@ -107,7 +107,9 @@ def compare_samples(
             samples differ in number.
     """
     if not 0 <= within < 1:  # NaN is neither
-        why = f"within {within:.3g}: not a tolerance" if abs(within) < 1e9 else "within: too large"
+        why = "within: too large"
+        if abs(within) < 1e9:
+            why = f"within {within:.3g}: not a tolerance"
         raise ProfkitError(why, "give a share of the time, 0.01 for one percent")
     groups = as_groups(before, "BEFORE", positive=True), as_groups(after, "AFTER", positive=True)
     logs = [[np.log(g) for g in side] for side in groups]
@@ -226,7 +228,10 @@ def compute_p_value(ratio: Interval) -> float:
     """Two-sided p of no difference: below 1 - level exactly where the interval leaves out 0."""
     if isnan(ratio.low):
         return nan
-    half = ratio.median - ratio.low if ratio.median > 0 else ratio.high - ratio.median
+    if ratio.median > 0:
+        half = ratio.median - ratio.low
+    else:
+        half = ratio.high - ratio.median
     sigma = half / two_sided(ratio.level)
     return 2 * normal_below(-abs(ratio.median) / sigma)
 
@@ -276,7 +281,9 @@ def smallest_change(time: TimeComparison) -> float:
     or of one that would not see a factor of a million.
     """
     reach = (find_critical(time) + two_sided(2 * POWER - 1)) * max(measure_sigmas(time))
-    return exp(reach) - 1 if reach < _BLIND else nan
+    if reach < _BLIND:
+        return exp(reach) - 1
+    return nan
 
 
 def samples_for(

@@ -195,7 +195,11 @@ def table_columns(table: str) -> pa.Schema:
 def list_required(table: str) -> set[str]:
     """Return the columns of a table that every row has a value in."""
     hints = get_type_hints(TABLES[table])
-    return {field.name for field in fields(TABLES[table]) if hints[field.name] in (str, int)}
+    required = set()
+    for field in fields(TABLES[table]):
+        if hints[field.name] in (str, int):
+            required.add(field.name)
+    return required
 
 
 def schema_rows() -> list[dict[str, str]]:

@@ -85,7 +85,10 @@ def _stdout_to_stderr() -> Iterator[None]:
 
 def explain_failure(error: BaseException, path: str | Path) -> str:
     """Return `line 3: Type: message`, with the last line of the file that the error came through."""
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    lines = []
+    for f in traceback.extract_tb(error.__traceback__):
+        if f.filename == str(path):
+            lines.append(f.lineno)
     where = f"line {lines[-1]}: " if lines else ""
     try:
         text = str(error)

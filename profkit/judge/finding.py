@@ -19,7 +19,10 @@ class Estimate(NamedTuple):
 
     def limit(self, most: float) -> Estimate:
         """Return the estimate with nothing in it above a bound."""
-        bound = most if self.bound is None else min(most, self.bound)
+        if self.bound is None:
+            bound = most
+        else:
+            bound = min(most, self.bound)
         return Estimate(min(self.low, most), min(self.expected, most), min(self.high, most), bound)
 
 

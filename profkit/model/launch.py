@@ -17,11 +17,32 @@ from profkit.reports.metrics.derive import SECTOR, UNITS
 
 # No launch has 0 of these, nor less: what says so was damaged, or is of another program.
 _POSITIVE = frozenset(
-    (
-        "time cycles sm_clock dram_clock sm_clock_max dram_clock_max l2_clock sm_count grid_size "
-        "block_size threads waves max_warps l2_size threads_per_warp threads_per_warp_predicated "
-        "instructions peak_dram peak_dram_device peak_l2 peak_l1 peak_fp32 peak_fp64 peak_fp16"
-    ).split()
+    {
+        "time",
+        "cycles",
+        "sm_clock",
+        "dram_clock",
+        "sm_clock_max",
+        "dram_clock_max",
+        "l2_clock",
+        "sm_count",
+        "grid_size",
+        "block_size",
+        "threads",
+        "waves",
+        "max_warps",
+        "l2_size",
+        "threads_per_warp",
+        "threads_per_warp_predicated",
+        "instructions",
+        "peak_dram",
+        "peak_dram_device",
+        "peak_l2",
+        "peak_l1",
+        "peak_fp32",
+        "peak_fp64",
+        "peak_fp16",
+    }
 )
 _LEAST = 1e-30  # of what is positive, in SI: shorter than light takes through an atom's nucleus
 _ORDINARY = 1e6  # up to here, nothing is looked up: a verdict asks for a hundred metrics
@@ -162,7 +183,9 @@ def idleness(launch: Launch) -> Idleness:
         average = min(1.0, launch["sm_active"])
         return Idleness(average, _busiest(launch, average), assumed=True)
     launch.need("time")
-    busiest = 1 - min(1.0, ENDS / launch["time"]) if launch["time"] > 0 else 1.0
+    busiest = 1.0
+    if launch["time"] > 0:
+        busiest = 1 - min(1.0, ENDS / launch["time"])
     return Idleness(busiest, busiest, assumed=True)
 
 
@@ -228,11 +251,15 @@ def fp32_busy(launch: Launch) -> float:
     """FMA pipe when FP32 arithmetic is most of what runs on it."""
     if launch.known("inst_fp32", "inst_half", "inst_imad"):
         single, half, imad = _mix(launch)
-        return launch["fma_busy"] if single >= max(half, imad) else 0.0
+        if single >= max(half, imad):
+            return launch["fma_busy"]
+        return 0.0
     if "fp16_busy" in launch and launch["fp16_busy"] > 0.5 * launch["fma_busy"]:
         return 0.0
     # Without opcodes: a heavy half twice as full as the pipe's average means IMAD.
-    return launch["fma_busy"] if _fma_heavy(launch) < HEAVY * launch["fma_busy"] else 0.0
+    if _fma_heavy(launch) < HEAVY * launch["fma_busy"]:
+        return launch["fma_busy"]
+    return 0.0
 
 
 def integer(launch: Launch) -> float:
@@ -243,8 +270,12 @@ def integer(launch: Launch) -> float:
     heavy = _fma_heavy(launch)
     if launch.known("inst_fp32", "inst_half", "inst_imad"):
         single, half, imad = _mix(launch)
-        return max(alu, heavy) if imad > max(single, half) else alu
-    return max(alu, heavy) if heavy >= HEAVY * launch["fma_busy"] else alu
+        if imad > max(single, half):
+            return max(alu, heavy)
+        return alu
+    if heavy >= HEAVY * launch["fma_busy"]:
+        return max(alu, heavy)
+    return alu
 
 
 def fp16(launch: Launch) -> float:
@@ -262,7 +293,9 @@ def shared(launch: Launch) -> float:
     """The L1TEX data stage where shared memory is most of what goes through it, else its own part."""
     busy = launch["shared_busy"]
     stage = launch.get("lsu_data_busy", busy)
-    return max(busy, stage) if busy >= MAINLY * stage else busy
+    if busy >= MAINLY * stage:
+        return max(busy, stage)
+    return busy
 
 
 def l1(launch: Launch) -> float:
@@ -272,7 +305,9 @@ def l1(launch: Launch) -> float:
         return 0.0
     if "shared_busy" in launch and launch["shared_busy"] >= MAINLY * launch["lsu_data_busy"]:
         entry = launch.get("lsu_in_busy", 0.0)  # one request a wavefront: shared memory fills both
-        return 0.0 if launch["shared_busy"] >= WAVEFRONT * entry else min(busy, entry)
+        if launch["shared_busy"] >= WAVEFRONT * entry:
+            return 0.0
+        return min(busy, entry)
     return busy
 
 
@@ -281,7 +316,9 @@ def fetched(launch: Launch) -> float:
     if not launch.known("dram_read", "l2_read_hit", "l2_read_bytes"):
         return 1.0
     missed = (1 - launch["l2_read_hit"]) * launch["l2_read_bytes"]
-    return min(2.0, max(1.0, launch["dram_read"] / missed)) if missed > 0 else 1.0
+    if missed > 0:
+        return min(2.0, max(1.0, launch["dram_read"] / missed))
+    return 1.0
 
 
 def mostly_atomics(launch: Launch) -> bool:
@@ -300,7 +337,9 @@ def l2(launch: Launch) -> float:
     """L2 stages without the fill; of those that atomics fill, only the links that bring them."""
     if not mostly_atomics(launch):
         return launch["l2_cache_busy"]
-    return links(launch) if launch.known(*LINKS) else 0.0
+    if launch.known(*LINKS):
+        return links(launch)
+    return 0.0
 
 
 def atomics_busy(launch: Launch) -> float:
@@ -337,7 +376,10 @@ def cache_resident(launch: Row, compulsory: float | None = None) -> str:
         part = row["dram_bytes"] / compulsory
         text = f"cache-resident: DRAM moved {share(part)} of the compulsory bytes"
         return text if part < 0.5 else ""
-    each = row["dram_bytes"] / row["threads"] if row.get("threads", 0) > 0 else nan
+    if row.get("threads", 0) > 0:
+        each = row["dram_bytes"] / row["threads"]
+    else:
+        each = nan
     if each < 1 and row.get("l2_hit", nan) > 0.9:
         hit = share(row["l2_hit"])
         return f"cache-resident: DRAM moved {each:.2g} bytes a thread, {hit} hit in L2"
@@ -492,7 +534,9 @@ def _past_l1(launch: Launch, waste: float) -> float:
         return waste
     needed = (1 - waste) * sum(launch[n] for n in _SECTORS)
     moved = (launch["l2_read_bytes"] + launch["l2_write_bytes"]) / SECTOR
-    return min(waste, max(0.0, 1 - needed / moved)) if moved > 0 else waste
+    if moved > 0:
+        return min(waste, max(0.0, 1 - needed / moved))
+    return waste
 
 
 def _scatter(launch: Launch) -> tuple[float, float]:

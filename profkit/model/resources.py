@@ -108,7 +108,7 @@ ISSUE = Peak(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Resource:
     """A unit that can be the bottleneck."""
 
@@ -143,44 +143,142 @@ class Use:
         return replace(self, share=part, near=_near(self.resource, part, launch))
 
 
-def _row(
-    names: str,
-    busy: Callable[[Launch], float] | str,
-    peak: Peak,
-    reach: float,
-    queue: str,
-    work: str,
-) -> Resource:
-    """Return a resource: `busy` may be a metric, the other texts are words."""
-    limiter, rule = names.split()
-    part = itemgetter(busy) if isinstance(busy, str) else busy
-    return Resource(limiter, rule, part, peak, reach, tuple(queue.split()), tuple(work.split()))
-
-
-_LOADS = "long_scoreboard lg_throttle drain"
-_SHARED, _CONSTANTS = "mio_throttle short_scoreboard", "short_scoreboard mio_throttle"
-_TEXTURES, _MATH = "tex_throttle long_scoreboard", "math_pipe_throttle"
-_READY = f"not_selected {_MATH} dispatch_stall"
-_L1 = (
-    "global_load_sectors global_store_sectors shared_wavefronts local_load_sectors "
-    "local_store_sectors"
-)
-RESOURCES: tuple[Resource, ...] = (
-    _row("dram dram-bandwidth", units.dram, DRAM, 0.94, _LOADS, "dram_bytes"),
-    _row("l2 l2-bandwidth", units.l2, L2, 0.85, _LOADS, "l2_bytes"),
-    _row("l1 l1-bandwidth", units.l1, L1TEX, 0.97, "lg_throttle", _L1),
-    _row("shared shared-bandwidth", units.shared, L1TEX, 0.97, _SHARED, "shared_wavefronts"),
-    _row("texture texture-bandwidth", "texture_busy", L1TEX, 0.98, _TEXTURES, "inst_texture"),
-    _row("constant constant-divergence", "constant_busy", L1TEX, 0.95, _CONSTANTS, "instructions"),
-    _row("atomics atomics-contention", units.atomics_busy, L2, 0.95, _LOADS, "l2_atomic_sectors"),
-    _row("tensor tensor-pipe", units.tensor, PIPE, 0.95, f"{_MATH} gmma", "inst_matrix"),
-    _row("fp32 fp32-pipe", units.fp32_busy, PIPE, 0.97, _MATH, "inst_fp32"),
-    # Small GPUs queue FP64 with textures.
-    _row("fp64 fp64-pipe", "fp64_busy", PIPE, 0.97, f"{_MATH} tex_throttle", "inst_fp64"),
-    _row("fp16 fp16-pipe", units.fp16, PIPE, 0.95, _MATH, "inst_half"),
-    _row("int int-pipe", units.integer, PIPE, 0.95, _MATH, "instructions"),
-    _row("xu xu-pipe", "xu_busy", PIPE, 0.97, f"{_MATH} {_SHARED}", "inst_xu"),
-    _row("issue issue-slots", "issue_busy", ISSUE, 0.95, _READY, "instructions"),
+_LOADS = ("long_scoreboard", "lg_throttle", "drain")
+_SHARED = ("mio_throttle", "short_scoreboard")
+_MATH = "math_pipe_throttle"
+RESOURCES = (
+    Resource(
+        limiter="dram",
+        rule="dram-bandwidth",
+        busy=units.dram,
+        peak=DRAM,
+        reach=0.94,
+        queue=_LOADS,
+        work=("dram_bytes",),
+    ),
+    Resource(
+        limiter="l2",
+        rule="l2-bandwidth",
+        busy=units.l2,
+        peak=L2,
+        reach=0.85,
+        queue=_LOADS,
+        work=("l2_bytes",),
+    ),
+    Resource(
+        limiter="l1",
+        rule="l1-bandwidth",
+        busy=units.l1,
+        peak=L1TEX,
+        reach=0.97,
+        queue=("lg_throttle",),
+        work=(
+            "global_load_sectors",
+            "global_store_sectors",
+            "shared_wavefronts",
+            "local_load_sectors",
+            "local_store_sectors",
+        ),
+    ),
+    Resource(
+        limiter="shared",
+        rule="shared-bandwidth",
+        busy=units.shared,
+        peak=L1TEX,
+        reach=0.97,
+        queue=_SHARED,
+        work=("shared_wavefronts",),
+    ),
+    Resource(
+        limiter="texture",
+        rule="texture-bandwidth",
+        busy=itemgetter("texture_busy"),
+        peak=L1TEX,
+        reach=0.98,
+        queue=("tex_throttle", "long_scoreboard"),
+        work=("inst_texture",),
+    ),
+    Resource(
+        limiter="constant",
+        rule="constant-divergence",
+        busy=itemgetter("constant_busy"),
+        peak=L1TEX,
+        reach=0.95,
+        queue=("short_scoreboard", "mio_throttle"),
+        work=("instructions",),
+    ),
+    Resource(
+        limiter="atomics",
+        rule="atomics-contention",
+        busy=units.atomics_busy,
+        peak=L2,
+        reach=0.95,
+        queue=_LOADS,
+        work=("l2_atomic_sectors",),
+    ),
+    Resource(
+        limiter="tensor",
+        rule="tensor-pipe",
+        busy=units.tensor,
+        peak=PIPE,
+        reach=0.95,
+        queue=(_MATH, "gmma"),
+        work=("inst_matrix",),
+    ),
+    Resource(
+        limiter="fp32",
+        rule="fp32-pipe",
+        busy=units.fp32_busy,
+        peak=PIPE,
+        reach=0.97,
+        queue=(_MATH,),
+        work=("inst_fp32",),
+    ),
+    Resource(
+        limiter="fp64",
+        rule="fp64-pipe",
+        busy=itemgetter("fp64_busy"),
+        peak=PIPE,
+        reach=0.97,
+        queue=(_MATH, "tex_throttle"),  # small GPUs queue FP64 with textures
+        work=("inst_fp64",),
+    ),
+    Resource(
+        limiter="fp16",
+        rule="fp16-pipe",
+        busy=units.fp16,
+        peak=PIPE,
+        reach=0.95,
+        queue=(_MATH,),
+        work=("inst_half",),
+    ),
+    Resource(
+        limiter="int",
+        rule="int-pipe",
+        busy=units.integer,
+        peak=PIPE,
+        reach=0.95,
+        queue=(_MATH,),
+        work=("instructions",),
+    ),
+    Resource(
+        limiter="xu",
+        rule="xu-pipe",
+        busy=itemgetter("xu_busy"),
+        peak=PIPE,
+        reach=0.97,
+        queue=(_MATH, *_SHARED),
+        work=("inst_xu",),
+    ),
+    Resource(
+        limiter="issue",
+        rule="issue-slots",
+        busy=itemgetter("issue_busy"),
+        peak=ISSUE,
+        reach=0.95,
+        queue=("not_selected", _MATH, "dispatch_stall"),
+        work=("instructions",),
+    ),
 )
 BY_LIMITER = {resource.limiter: resource for resource in RESOURCES}
 EVERY = tuple(BY_LIMITER)
@@ -213,7 +311,10 @@ def resource_use(resource: Resource, launch: Launch) -> Use | None:
         elapsed = resource.busy(launch)
     except NotCollected:
         return None
-    part = min(elapsed / at_work(launch), 1.0) if elapsed <= 1 else elapsed
+    if elapsed <= 1:
+        part = min(elapsed / at_work(launch), 1.0)
+    else:
+        part = elapsed
     return Use(resource, elapsed, part, _near(resource, part, launch))
 
 

@@ -75,7 +75,9 @@ def _from_attributes(name: str, row: Values, cc: object) -> Ceiling | None:
     if gpu and gpu.fp32 and "sm_count" in row:
         clock = row.get("sm_clock", row.get("sm_clock_max", nan))
         value = row["sm_count"] * gpu.fp32 * 2 * clock
-        return None if isnan(value) else Ceiling(name, value, clock, "device attributes")
+        if isnan(value):
+            return None
+        return Ceiling(name, value, clock, "device attributes")
     return None
 
 
@@ -156,7 +158,10 @@ def _point(
     slope = rate / moved * bandwidth
     sides = {level: moved / bandwidth, family: rate / peak}
     under = max((s for s in sides if not isnan(sides[s])), key=lambda s: sides[s], default="")
-    over = slope if isnan(peak) else peak if isnan(slope) else min(slope, peak)
+    if isnan(peak):
+        over = slope
+    else:
+        over = peak if isnan(slope) else min(slope, peak)
     name = "dram" if under == "workload" else under
     return Point(level, family, rate / moved, rate, moved, over, name, sides.get(under, nan))
 
@@ -176,7 +181,9 @@ def nearest_roof(launch: Row) -> tuple[str, float] | None:
     """The ceiling that the launch comes nearest to, and its share of it; None when not known."""
     levels = [p for p in points(launch) if p.level != "workload" and p.roof]
     best = max(levels, key=lambda p: p.share, default=None)
-    return None if best is None else (best.roof, best.share)
+    if best is None:
+        return None
+    return (best.roof, best.share)
 
 
 def missing(launch: Row) -> tuple[Missing, ...]:

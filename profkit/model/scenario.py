@@ -19,7 +19,7 @@ from typing import Literal
 
 from profkit.model.launch import ENDS_MOST, Launch, NotCollected, idleness
 from profkit.model.resources import ENTRY, REACH, loads, reach, scattered
-from profkit.reports.metrics.warps import STATES
+from profkit.reports.metrics.warps import STATES, states_of
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,12 @@ PER_INSTRUCTION = ("issue", "int", "constant")
 ONCHIP = ("l1", "shared", ENTRY)  # what a load or store goes through inside the SM
 
 # States that come and go together: the instructions of a family wait in one queue.
-MEMORY = ("long_scoreboard", "lg_throttle", "drain", "tex_throttle", "membar")
-MIO = ("short_scoreboard", "mio_throttle")
-FETCH = ("no_instruction", "imc_miss", "branch_resolving")
-MATH = ("math_pipe_throttle", "dispatch_stall")
-ISSUING = ("selected", "not_selected", "wait")  # what every instruction costs by itself
+MEMORY = states_of("loads", "stores")
+MIO = states_of("mio")
+FETCH = states_of("fetch")
+MATH = states_of("math")
+ISSUING = states_of("working", "chain")  # what every instruction costs by itself
 NOTHING = dict.fromkeys(STATES, 0.0)  # no state is certain to stay
-
-# Instructions that a warp waits for in long_scoreboard, and in the states of MIO.
-LOADS = ("inst_global_load", "inst_texture", "inst_async_copy")
-TRIPS = ("inst_shared_load", "inst_shared_store", "inst_xu", "inst_shuffle")
 
 
 # Work of a unit that is left when people relieve it: register tiles, wider accesses, one special
@@ -89,7 +85,10 @@ def joint(scenarios: Iterable[Scenario]) -> Scenario:
 
 def _least(shares: list[Mapping[str, float]]) -> dict[str, float]:
     names = set().union(*shares)
-    return {name: min(part.get(name, 1.0) for part in shares) for name in sorted(names)}
+    least = {}
+    for name in sorted(names):
+        least[name] = min(part.get(name, 1.0) for part in shares)
+    return least
 
 
 # s: no launch is faster (1.03 us measured on an H200 in a replayed graph).
@@ -151,17 +150,23 @@ def limit(launch: Launch, scenario: Scenario) -> float:
     Units count with their whole peak here, not with what they reach: a bound has to hold. No unit
     works while a launch begins and ends.
     """
-    stays = [scenario.units.get(unit, 1.0) * share for unit, share in loads(launch).items()]
+    stays = []
+    for unit, share in loads(launch).items():
+        stays.append(scenario.units.get(unit, 1.0) * share)
     if scattered(launch) and scenario.units.get("dram", 1.0) == 1.0 and "dram_busy" in launch:
         stays.append(launch["dram_busy"] / reach("dram", launch))
     throughput = max(stays, default=0.0)
     time = launch.get("time", 0.0)
-    shortest_ends = min(EMPTY_LAUNCH / time, MOST_ENDS) if time > 0 else 0.0
+    shortest_ends = 0.0
+    if time > 0:
+        shortest_ends = min(EMPTY_LAUNCH / time, MOST_ENDS)
     ends = max(scenario.ends, shortest_ends)
     working_time = max(1 - scenario.gone - ends, 0.0)
     latency_left = working_time / (latency(launch, scenario) * scenario.places)
     least = ends + max(throughput, latency_left)
-    return max(1.0, 1 / least) if least > 0 else inf
+    if least > 0:
+        return max(1.0, 1 / least)
+    return inf
 
 
 def fullest(launch: Launch, scenario: Scenario) -> float:
@@ -189,7 +194,9 @@ def latency(launch: Launch, scenario: Scenario) -> float:
         barrier *= scenario.waits[_BARRIER]
     elif rest > 0:  # it shrinks with what the other warps wait for
         barrier *= stays / rest
-    left = (stays + barrier) / total if total > 0 else 1.0
+    left = 1.0
+    if total > 0:
+        left = (stays + barrier) / total
     return 1 / max(left, LEAST)
 
 
@@ -256,7 +263,10 @@ def estimate(launch: Launch, *fixes: Fix) -> Estimate:
     except NotCollected:
         return Estimate(None, None)
     typical = [scenario for scenario in said if scenario is not None]
-    most = limit(launch, joint(best)) if len(best) == len(fixes) else inf
+    if len(best) == len(fixes):
+        most = limit(launch, joint(best))
+    else:
+        most = inf
     bound = None if most == inf else most
     kinds = [fix.kind for fix in fixes if fix.kind]
     # Where no unit was counted, nothing says what would bind after it.
@@ -270,7 +280,9 @@ def headroom(launch: Launch) -> float | None:
     """How many times faster the same work could be done; None when a full unit may go unseen."""
     if not launch.known(*NEEDED) or not loads(launch):
         return None
-    return 1 / least_time(launch) if fullest(launch, Scenario()) > 0 else None
+    if fullest(launch, Scenario()) > 0:
+        return 1 / least_time(launch)
+    return None
 
 
 def least_time(launch: Launch) -> float:

@@ -18,10 +18,7 @@ from profkit.errors import ProfkitError
 from profkit.model.launch import Launch, NotCollected, mostly_atomics
 from profkit.model.resources import ENTRY, LINKS, RESOURCES, loads
 from profkit.model.scenario import (
-    LOADS,
     MEMORY,
-    MIO,
-    TRIPS,
     Expectation,
     Scenario,
     expectation,
@@ -29,7 +26,7 @@ from profkit.model.scenario import (
 )
 from profkit.records.store import Document
 from profkit.reports.metrics import CATALOGUE
-from profkit.reports.metrics.warps import STATES
+from profkit.reports.metrics.warps import STATES, WARP_STATES, WarpState
 
 # 10th and 90th percentile of (ln came - ln predicted) / (OFFSET + |ln predicted|) over 164 steps of the
 # ladder and other people's fixes, each predicted from the counts of both sides.
@@ -41,24 +38,33 @@ _WORK: Mapping[str, tuple[str, ...]] = {
     LINKS: ("l2_read_bytes", "l2_write_bytes"),
     ENTRY: ("inst_global_load", "inst_global_store", "inst_shared_load", "inst_shared_store"),
 }
-_SECTORS = tuple(
-    "global_load_sectors global_store_sectors local_load_sectors local_store_sectors".split()
-)
-# What warps wait for in each state: its time goes as the geometric mean of these sums; in a state that
-# is not here, as the instructions.
-_EVENTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    **dict.fromkeys(("long_scoreboard", "lg_throttle"), (LOADS, _SECTORS)),
-    **dict.fromkeys(MIO, (TRIPS, ("shared_wavefronts",))),
-    "drain": (("global_store_sectors",),),
-    "barrier": (("inst_barrier",),),
-    "branch_resolving": (("branches",),),
-}
+
+
+def _events_of(state: WarpState) -> tuple[tuple[str, ...], ...]:
+    """Return the counts that the time in a state goes with: as the geometric mean of these sums."""
+    counted = tuple(counts for counts in (state.instructions, state.data) if counts)
+    return counted or (("instructions",),)
+
+
+_EVENTS = {state.name: _events_of(state) for state in WARP_STATES if state.name != "membar"}
 # Kinds of instructions whose number is a part of `instructions`, those in it of other kinds, and
 # accesses with what goes by the same factor.
 _KINDS = (
-    "inst_xu inst_fp32 inst_fp64 inst_half inst_imad inst_matrix inst_shuffle inst_global_load "
-    "inst_global_store inst_shared_load inst_shared_store inst_async_copy inst_barrier inst_atomic"
-).split()
+    "inst_xu",
+    "inst_fp32",
+    "inst_fp64",
+    "inst_half",
+    "inst_imad",
+    "inst_matrix",
+    "inst_shuffle",
+    "inst_global_load",
+    "inst_global_store",
+    "inst_shared_load",
+    "inst_shared_store",
+    "inst_async_copy",
+    "inst_barrier",
+    "inst_atomic",
+)
 _PARTS = {"inst_exp": "inst_xu", "inst_ffma": "inst_fp32", **dict.fromkeys(_KINDS, "instructions")}
 _ACCESSES = {
     "inst_shared_load": "shared_wavefronts",
@@ -86,7 +92,9 @@ class CounterChange:
     def of(self, before: float) -> float:
         if self.op == "=":
             return self.value
-        return before * self.value if self.op == "*" else before / self.value
+        if self.op == "*":
+            return before * self.value
+        return before / self.value
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,10 @@ def read_grid(path: Path) -> TimeGrid:
         hint = f'its first line has to say "schema": "{SCHEMA}"'
         raise ProfkitError(f"{path} is no file of {SCHEMA}", hint)
     name, against = find_object(head, "gpu").get("name"), head.get("against")
-    names = [x for x in against if isinstance(x, str)] if isinstance(against, list) else ()
+    if isinstance(against, list):
+        names = [x for x in against if isinstance(x, str)]
+    else:
+        names = []
     cells = tuple(read_cell(path, number, document) for number, document in enumerate(rest, 2))
     return TimeGrid(name if isinstance(name, str) else None, frozenset(names), cells)
 

@@ -65,12 +65,18 @@ class Key(Generic[T]):
     def __get__(self, header: Header, owner: type) -> T: ...
 
     def __get__(self, header: Header | None, owner: type) -> T | Key[T]:
-        return self if header is None else self.read(header.keys.get(self.name, ""))
+        if header is None:
+            return self
+        return self.read(header.keys.get(self.name, ""))
 
 
 def words(value: str) -> tuple[str, ...]:
     """Return a list of ids, parted by commas or blanks; `-`, an en dash and `none` are empty."""
-    return tuple(w for w in re.split(r"[,\s]+", value) if w and w not in ("-", "–", "none"))
+    named = []
+    for w in re.split(r"[,\s]+", value):
+        if w and w not in ("-", "–", "none"):
+            named.append(w)
+    return tuple(named)
 
 
 def find_first_word(value: str) -> str | None:
@@ -168,7 +174,9 @@ class Header:
         """Return a header from what a run record keeps; what is of another kind is not there."""
         keys = {}
         for key in _KEYS.values():
-            value = recorded.get(key.name) if key.use == "recorded" else None
+            value = None
+            if key.use == "recorded":
+                value = recorded.get(key.name)
             if isinstance(value, list):
                 value = " ".join(word for word in value if isinstance(word, str))
             if isinstance(value, str) and value:
@@ -265,7 +273,10 @@ def read_tunables(value: str, name: str) -> dict[str, tuple[str, ...]]:
 
 def list_combinations(tunables: Mapping[str, tuple[str, ...]]) -> list[dict[str, str]]:
     """Return every choice of one value per macro, the defaults first."""
-    return [dict(zip(tunables, values, strict=True)) for values in product(*tunables.values())]
+    combinations = []
+    for values in product(*tunables.values()):
+        combinations.append(dict(zip(tunables, values, strict=True)))
+    return combinations
 
 
 def compile_target(spec: str | None, arch: str, name: str) -> str | None:
@@ -281,7 +292,9 @@ def compile_target(spec: str | None, arch: str, name: str) -> str | None:
         if not part:
             raise ProfkitError(f"{name}: cannot read '{word}' in 'arch:'", KEYS["arch"])
         if (part[3] and number >= int(part[1])) or number == int(part[1]):
-            return f"{number}{part[2]}" if number == int(part[1]) else str(number)
+            if number == int(part[1]):
+                return f"{number}{part[2]}"
+            return str(number)
     return None
 
 
@@ -311,7 +324,10 @@ def code_hash(path: Path, keys: Mapping[str, str] | None = None) -> str:
 
     `keys`: the keys of its header: those that decide what is compiled and run count as code.
     """
-    decides = {k: v.split() for k, v in sorted((keys or {}).items()) if k not in SPEAKS}
+    decides = {}
+    for k, v in sorted((keys or {}).items()):
+        if k not in SPEAKS:
+            decides[k] = v.split()
     digest = hashlib.sha256(repr(decides).encode() if decides else b"")
     for file in walk_included_files(resolve_path(path), set()):
         digest.update(b"%d:" % len(file[1]) + file[1])

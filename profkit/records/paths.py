@@ -124,7 +124,9 @@ def wrong_verb(path: str | Path, verb: str) -> tuple[str, str] | None:
 def name_evidence(path: str | Path) -> str | None:
     """Return what a file is that nobody writes over by mistake; None for anything else."""
     kind = kind_of(path)
-    return None if kind in (None, "empty", "kept") else _KINDS[kind][0]
+    if kind in (None, "empty", "kept"):
+        return None
+    return _KINDS[kind][0]
 
 
 def kind_of(path: str | Path) -> str | None:
@@ -275,7 +277,9 @@ def read_name(path: Path, depth: int) -> RunName | None:
         return None  # a folder of something else: a search keeps its champion so
     if not (is_word(variant) and is_word(case)):
         return None
-    return (variant, case) if dot or depth == 2 or _has_record(path) else None
+    if dot or depth == 2 or _has_record(path):
+        return (variant, case)
+    return None
 
 
 def _has_record(path: Path) -> bool:

@@ -184,11 +184,15 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
 
     @property
     def max_abs(self) -> float | None:
-        return most_of(c.max_abs for c in self.check.cases) if self.check else None
+        if self.check:
+            return most_of(c.max_abs for c in self.check.cases)
+        return None
 
     @property
     def max_rel(self) -> float | None:
-        return most_of(c.max_rel for c in self.check.cases) if self.check else None
+        if self.check:
+            return most_of(c.max_rel for c in self.check.cases)
+        return None
 
     @property
     def sanitizer_errors(self) -> tuple[str, ...]:
@@ -273,7 +277,9 @@ def record_beside(report: str | Path) -> Record | None:
 def recorded_sha256(record: Record | None) -> str | None:
     """Return the report's sha256 as a run record says it, None when it says none."""
     sha256 = record.report.sha256 if record and record.report else None
-    return sha256 if sha256 and re.fullmatch("[0-9a-f]{64}", sha256) else None
+    if sha256 and re.fullmatch("[0-9a-f]{64}", sha256):
+        return sha256
+    return None
 
 
 def declared(record: Record | None, launches: int) -> dict[str, float]:

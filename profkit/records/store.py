@@ -100,7 +100,9 @@ def json_safe(value: Any) -> Any:
         return [json_safe(v) for v in value]
     if is_dataclass(value):
         return {field.name: json_safe(getattr(value, field.name)) for field in fields(value)}
-    return str(value) if isinstance(value, Path | Exception) else value
+    if isinstance(value, Path | Exception):
+        return str(value)
+    return value
 
 
 # What is not known, of the kinds of values that JSON has; msgspec's own types say which are meant.
@@ -131,7 +133,10 @@ class _FieldReader:
             found = document.get(field.key)
             if found is None or (found == "" and field.mark != _MAYBE_EMPTY):
                 continue
-            place = f"{path}.{field.key}" if path else field.key
+            if path:
+                place = f"{path}.{field.key}"
+            else:
+                place = field.key
             value = self.read_value(field.kind, found, place)
             if value is not None:
                 values[field.key] = value
@@ -158,7 +163,10 @@ class _FieldReader:
     def read_items(self, kind: inspect.Type, items: Mapping[str, Any], path: str) -> JsonObject:
         read = {}
         for key, item in items.items():
-            value = None if item in (None, "") else self.read_value(kind, item, f"{path}.{key}")
+            if item in (None, ""):
+                value = None
+            else:
+                value = self.read_value(kind, item, f"{path}.{key}")
             if value is not None:
                 read[key] = value
         return read
@@ -168,7 +176,10 @@ class _FieldReader:
         read = []
         for place, item in enumerate(items):
             is_absent = item is None or item == ""
-            value = None if is_absent else self.read_value(kind, item, f"{path}[{place}]")
+            if is_absent:
+                value = None
+            else:
+                value = self.read_value(kind, item, f"{path}[{place}]")
             if isinstance(kind, inspect.FloatType):
                 read.append(nan if value is None else value)
             elif value is not None:
@@ -223,7 +234,9 @@ def amended(
             items[key] = new
         else:
             ahead = [k for k in names[: names.index(key)] if k in items]
-            place = list(items).index(ahead[-1]) + 1 if ahead else 0
+            place = 0
+            if ahead:
+                place = list(items).index(ahead[-1]) + 1
             rows = list(items.items())
             items = dict([*rows[:place], (key, new), *rows[place:]])
     return items
@@ -237,7 +250,9 @@ def name_schema(schema: object) -> str:
 
     Anything else stays unsaid: an error would show a part of a file that is none of ours.
     """
-    return schema if isinstance(schema, str) and _SCHEMA.fullmatch(schema) else "something else"
+    if isinstance(schema, str) and _SCHEMA.fullmatch(schema):
+        return schema
+    return "something else"
 
 
 def digest(path: Path) -> str:

@@ -178,8 +178,13 @@ def _before(program: Program, at: int, opcodes: frozenset[str]) -> set[int]:
         return nearest(at, TENSOR) or {at}
     holders = nearest(at, opcodes)
     groups = {n for n in holders if code[n].opcode == _WARPGROUP}
-    products = set().union(*(nearest(n, TENSOR) for n in groups)) if groups else set()
-    return holders - groups | products if products else holders
+    if groups:
+        products = set().union(*(nearest(n, TENSOR) for n in groups))
+    else:
+        products = set()
+    if products:
+        return holders - groups | products
+    return holders
 
 
 def _holders(program: Program, at: int) -> set[int]:
@@ -223,7 +228,9 @@ def _of_groups(program: Program, sources: set[int]) -> set[int]:
     for n in closing:
         walk = _walk(program, n, lambda m: code[m].opcode == _GROUP)
         copies |= {m for m in walk if code[m].opcode in GROUPED}
-    return sources - closing | copies if copies else sources
+    if copies:
+        return sources - closing | copies
+    return sources
 
 
 # A line is (file, line); an instruction without one is its own: (None, address).
@@ -281,7 +288,9 @@ class LaunchedCode:
             return place
         start = self._start(pc)
         function = self._spans[start] if start is not None else None
-        table = function.cubin.lines.get(function.name) if function else None
+        table = None
+        if function:
+            table = function.cubin.lines.get(function.name)
         for file, line in table.stack(pc - (start or 0)) if table else ():
             if not _TOOLKIT.search(file):
                 return _cleaned(file), line
@@ -302,12 +311,13 @@ class LaunchedCode:
         first, last = enclosing_function(own, line)[1]
         names = {name, *name.split("_")} - {""}
         spans = {span for at, span in self._statements(file).items() if first < at <= last}
-        calls = [
-            start
-            for start, end in sorted(spans)
-            if names & set(_CALL.findall(" ".join(own[start - 1 : end])))
-        ]
-        return (file, min(calls, key=lambda at: abs(at - line))) if calls else None
+        calls = []
+        for start, end in sorted(spans):
+            if names & set(_CALL.findall(" ".join(own[start - 1 : end]))):
+                calls.append(start)
+        if calls:
+            return (file, min(calls, key=lambda at: abs(at - line)))
+        return None
 
     def _neighbour(self, pc: int) -> Place | None:
         """Return the line of an instruction near by; its operands are made before it."""
@@ -354,7 +364,9 @@ class LaunchedCode:
         """Return the opcode at an address; "" when unknown."""
         program = self._program(pc)
         at = program.index.get(pc) if program else None
-        return self._word(pc) if program is None or at is None else program.instructions[at].opcode
+        if program is None or at is None:
+            return self._word(pc)
+        return program.instructions[at].opcode
 
     def is_gather(self, pc: int) -> bool:
         """Whether a load's index was loaded just for it; False where the machine code is not known."""
@@ -364,11 +376,15 @@ class LaunchedCode:
     def _producers(self, pc: int, state: str) -> list[int]:
         """Return the addresses of what an instruction in a warp state waits for; see producers."""
         program = self._program(pc)
-        return [x.pc for x in producers(program, pc, state)] if program else []
+        if program:
+            return [x.pc for x in producers(program, pc, state)]
+        return []
 
     def _program(self, pc: int) -> Program | None:
         start = self._start(pc)
-        return None if start is None else self._function_code(start)
+        if start is None:
+            return None
+        return self._function_code(start)
 
     def _decoded(self, start: int) -> Program | None:
         code = decode(self._spans[start].code, start, self._capability, self._word)
@@ -410,7 +426,9 @@ class LaunchedCode:
     def _capability(self) -> int:
         cc = "device__attribute_compute_capability_"
         major, minor = (self._action.metric_by_name(cc + part) for part in ("major", "minor"))
-        return int(major.as_double() * 10 + minor.as_double()) if major and minor else 0
+        if major and minor:
+            return int(major.as_double() * 10 + minor.as_double())
+        return 0
 
 
 _cleaned = cache(clean)
@@ -422,11 +440,10 @@ def enclosing_function(texts: Sequence[str], line: int | None) -> tuple[str, tup
     for at in range(min(line or 0, len(texts)), 0, -1):
         found = _FUNCTION.match(texts[at - 1])
         if found:
-            inside = [
-                n
-                for n, text in enumerate(texts[at:], at + 1)
-                if text.strip() and _indent(text) <= len(found[1])
-            ]
+            inside = []
+            for n, text in enumerate(texts[at:], at + 1):
+                if text.strip() and _indent(text) <= len(found[1]):
+                    inside.append(n)
             return found[2], (at, inside[0] - 1 if inside else len(texts))
     return "", (0, 0)
 

@@ -29,7 +29,10 @@ def cluster_client(address: str) -> Any:
     try:
         return Client(address, timeout=10)
     except (OSError, ValueError, TimeoutError) as error:
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if str(error):
+            why = str(error).splitlines()[0]
+        else:
+            why = type(error).__name__
         raise ProfkitError(
             f"--on {address}: {why}", "start one with: dask scheduler, and dask worker ADDRESS"
         ) from error

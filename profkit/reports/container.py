@@ -164,7 +164,10 @@ def _steps(path: str | Path, walk: _Walk) -> Iterator[None]:
         size = os.fstat(file.fileno()).st_size
         walk.compressed = file.read(len(ZSTD)) == ZSTD
         file.seek(0)
-        limit = min(LIMIT, max(SMALL, RATIO * size)) if walk.compressed else size
+        if walk.compressed:
+            limit = min(LIMIT, max(SMALL, RATIO * size))
+        else:
+            limit = size
         try:
             with unpacked(file) as plain:
                 update = (lambda _: None) if walk.compressed else digest.update
@@ -193,10 +196,14 @@ def frames_of(
     at = len(MAGIC)
     while prefix := file.read(4):
         update(prefix)
-        size = struct.unpack("<I", prefix)[0] if len(prefix) == 4 else 0
+        size = 0
+        if len(prefix) == 4:
+            size = struct.unpack("<I", prefix)[0]
         at += 4 + size
         room = min(size, limit - at + size)  # its size may be a lie
-        pieces = [file.read(min(_CHUNK, room - n)) for n in range(0, room, _CHUNK)]
+        pieces = []
+        for n in range(0, room, _CHUNK):
+            pieces.append(file.read(min(_CHUNK, room - n)))
         frame = b"".join(pieces)
         update(frame)
         if at > limit and len(frame) == room and room < size and len(prefix) == 4:
@@ -355,7 +362,9 @@ class _Walk:
         self._judge_all()
         counted = (self._launches, self._version or None)
         if self.problems:
-            more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
+            more = ""
+            if len(self.problems) > 1:
+                more = f" (and {len(self.problems) - 1} more)"
             frames = Frames("damaged", self.problems[0] + more, *counted)
         elif self._launches:
             frames = Frames("ok", "; ".join(self._notes()), *counted)
@@ -387,7 +396,9 @@ class _Walk:
         lacking = self._lacking()
         if lacking:
             launch, names = lacking
-            more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+            more = ""
+            if len(names) > 1:
+                more = f" (and {len(names) - 1} more)"
             yield f"launch {launch} has no {names[0]}{more}, which the report names"
 
     def _lacking(self) -> tuple[int, list[str]] | None:

@@ -107,7 +107,9 @@ def block_of_one(counter: int, frame: bytes, process: bytes = b"") -> bytes:
     """Return a block header that announces one frame, with the field that says of which process."""
     count = bytes([counter << 3, 1])
     size = bytes([SIZE << 3]) + write_varint(4 + len(frame))
-    return count + size + process if counter < SIZE else size + process + count
+    if counter < SIZE:
+        return count + size + process
+    return size + process + count
 
 
 def write_varint(number: int) -> bytes:
@@ -249,7 +251,9 @@ def repair_frame(data: bytes, kind: Kind) -> bytes | None:
     if missing == {RESULT_SOURCE}:
         kept[RESULT_SOURCE] = bytes([RESULT_SOURCE << 3 | BYTES, 0])
         missing = set()
-    return None if missing else b"".join(kept[number] for number in sorted(kept))
+    if missing:
+        return None
+    return b"".join(kept[number] for number in sorted(kept))
 
 
 class _KeptMetrics:
@@ -306,7 +310,9 @@ _LAST, _MORE = rb"[\x00-\x7f]", rb"[\x80-\xff]"
 
 def _varint_pattern(size: int) -> bytes:
     """Return a pattern of a varint of so many bytes, the shortest for its number."""
-    return _LAST if size == 1 else rb"[\x80-\xff]{%d}[\x01-\x7f]" % (size - 1)
+    if size == 1:
+        return _LAST
+    return rb"[\x80-\xff]{%d}[\x01-\x7f]" % (size - 1)
 
 
 def _value_pattern(size: int) -> bytes:
@@ -477,7 +483,9 @@ def read_names(data: bytes, at: int, end: int) -> list[bytes] | None:
         text = b" ".join(names).decode()  # a space ends any character that is cut short
     except (Malformed, UnicodeDecodeError):
         return None
-    return None if _CONTROL.search(text) or len(set(names)) < len(names) else names
+    if _CONTROL.search(text) or len(set(names)) < len(names):
+        return None
+    return names
 
 
 def _split(table: bytes) -> list[bytes] | None:
@@ -597,10 +605,15 @@ def _number(source: bytes, at: int = 0, end: int | None = None) -> int | None:
 def _used(launch: bytes) -> int | None:
     """Return the id of the source that a launch ran, None when it may be any."""
     try:
-        parts = [x for x in fields(launch, 0, len(launch)) if x[:2] == (RESULT_SOURCE, BYTES)]
+        parts = []
+        for x in fields(launch, 0, len(launch)):
+            if x[:2] == (RESULT_SOURCE, BYTES):
+                parts.append(x)
     except Malformed:
         return None
-    return _number(launch, *parts[0][2:]) if len(parts) == 1 else None
+    if len(parts) == 1:
+        return _number(launch, *parts[0][2:])
+    return None
 
 
 def _sized(frame: bytes) -> bytes:

@@ -51,7 +51,9 @@ class ElfSection:
 
     @property
     def content(self) -> bytes:
-        return b"" if self.kind == NOBITS else self.image[self.start : self.start + self.size]
+        if self.kind == NOBITS:
+            return b""
+        return self.image[self.start : self.start + self.size]
 
 
 def elf_sections(image: bytes, budget: ReadBudget | None = None) -> list[ElfSection]:
@@ -59,7 +61,9 @@ def elf_sections(image: bytes, budget: ReadBudget | None = None) -> list[ElfSect
     budget = budget or ReadBudget(len(image))
     (table,) = struct.unpack_from("<Q", image, 40)
     size, count, names = struct.unpack_from("<HHH", image, 58)
-    rows = [struct.unpack_from("<IIQQQQIIQQ", image, table + size * n) for n in range(count)]
+    rows = []
+    for n in range(count):
+        rows.append(struct.unpack_from("<IIQQQQIIQQ", image, table + size * n))
     sections = []
     for name, kind, flags, _address, at, size, _link, info, _align, entry in rows:
         text = elf_text(image, rows[names][4] + name)
@@ -144,7 +148,10 @@ class LineTable:
         row = self._ordered[at] if at >= 0 else None
         while row is not None and len(frames) < len(self.rows):
             frames.append((row.file, row.line))
-            row = self.rows[row.caller - 1] if 0 < row.caller <= len(self.rows) else None
+            if 0 < row.caller <= len(self.rows):
+                row = self.rows[row.caller - 1]
+            else:
+                row = None
         return frames
 
 
@@ -193,7 +200,10 @@ class _Unit:
         files = []
         while name := self._text():
             folder, _, _ = self._number(), self._number(), self._number()
-            path = f"{folders[folder - 1]}/{name}" if 0 < folder <= len(folders) else name
+            if 0 < folder <= len(folders):
+                path = f"{folders[folder - 1]}/{name}"
+            else:
+                path = name
             self._budget.draw(len(path))
             files.append(path)
         return files
@@ -207,7 +217,9 @@ class _Unit:
         start = self._at
         value, self._at = varint(self._data, start)
         bits = 7 * (self._at - start)
-        return value - (1 << bits) if signed and value >> bits - 1 else value
+        if signed and value >> bits - 1:
+            return value - (1 << bits)
+        return value
 
     def run(self, functions: dict[int, str]) -> dict[str, LineTable]:
         """Run the program; rows are numbered from the beginning of their function."""
@@ -233,7 +245,9 @@ class _Unit:
         self._function = ""
 
     def _row(self) -> None:
-        file = self._files[self._file - 1] if 0 < self._file <= len(self._files) else ""
+        file = ""
+        if 0 < self._file <= len(self._files):
+            file = self._files[self._file - 1]
         self._budget.draw(_ROW)
         self._rows.append(LineRow(self._address, file, self._line, self._caller))
 
@@ -333,7 +347,9 @@ def launched(functions: list[Function], name: str, starts: Collection[int]) -> F
     placed = [f for f in named if f.start in starts]
     if len(starts) == 1 and not placed:  # no address in the report: this one must be it
         placed = [replace(f, start=next(iter(starts))) for f in named if f.start is None]
-    return placed[0] if len({f.code for f in placed}) == 1 else None
+    if len({f.code for f in placed}) == 1:
+        return placed[0]
+    return None
 
 
 def _sources(path: str | Path) -> Iterator[bytes]:

@@ -65,12 +65,16 @@ def figures(value: float) -> str:
 def share(value: float) -> str:
     """Return a fraction with three figures at most: 0.827 is "82.7 %"."""
     percent = 100 * value
-    return f"{percent:.0f} %" if abs(percent) >= 99.95 or percent == 0 else f"{percent:.3g} %"
+    if abs(percent) >= 99.95 or percent == 0:
+        return f"{percent:.0f} %"
+    return f"{percent:.3g} %"
 
 
 def speedup(factor: float | None) -> str:
     """Return a speed-up factor: 1.85x; "" where there is none."""
-    return "" if factor is None or not isfinite(factor) else f"{figures(factor)}x"
+    if factor is None or not isfinite(factor):
+        return ""
+    return f"{figures(factor)}x"
 
 
 def counted(number: float, noun: str, plural: str = "") -> str:
@@ -102,7 +106,9 @@ def readable(name: str) -> str:
         special = _SPECIAL.match(name, at)
         inside += [special[1]] if special and special[1] else []
         at = special.end() if special else at + 1
-    return "::".join(head) + (f"<{' '.join(inside)}>" if inside else "") if head else name
+    if head:
+        return "::".join(head) + (f"<{' '.join(inside)}>" if inside else "")
+    return name
 
 
 def base_name(name: str) -> str:

@@ -55,8 +55,15 @@ def raw_of_launch(action: Any, names: Iterable[str]) -> dict[str, float]:
 
 def scalars(action: Any) -> dict[str, float | str]:
     """Return raw name -> value of every metric of a launch that has one of its own."""
-    values = {name: _value(action, name) for name in action.metric_names() if clean(name) == name}
-    return {k: v if isinstance(v, str) else float(v) for k, v in values.items() if v is not None}
+    values = {}
+    for name in action.metric_names():
+        if clean(name) == name:
+            values[name] = _value(action, name)
+    plain = {}
+    for k, v in values.items():
+        if v is not None:
+            plain[k] = v if isinstance(v, str) else float(v)
+    return plain
 
 
 def launch_identity(action: Any, record: Record | None, time: float) -> Identified:
@@ -85,7 +92,10 @@ def identify(
     device, major, minor, *dims = (values.get(name) for name in IDENTITY)
     device = device if isinstance(device, str) else None
     version = _whole(major, _MOST_VERSION), _whole(minor, _MOST_VERSION)
-    cc = None if None in version else f"{version[0]}.{version[1]}"
+    if None in version:
+        cc = None
+    else:
+        cc = f"{version[0]}.{version[1]}"
     grid, block = _triple(dims[:3]), _triple(dims[3:])
     # A launch that ncu gave up on has no launch__* metrics, and a duration that is NaN or absent.
     failed = isnan(time) and (grid is None or workload != "kernel")
@@ -114,13 +124,19 @@ def rules_of(results: Iterable[Any]) -> Iterator[tuple[str, str, str, float, str
 def _plain(link: re.Match[str]) -> str:
     """@section:Id:text@, @url:text:address@, @sass:pc:text@ and @source:file:line:text@ -> text."""
     kind, *parts = link[0].strip("@").split(":")
-    return parts[0] if kind == "url" else parts[-1]
+    if kind == "url":
+        return parts[0]
+    return parts[-1]
 
 
 def _value(action: Any, name: str) -> Any:
     metric = action.metric_by_name(name)
-    value = metric.value() if metric is not None and metric.has_value() else None
-    return clean(value) if isinstance(value, str) else value
+    value = None
+    if metric is not None and metric.has_value():
+        value = metric.value()
+    if isinstance(value, str):
+        return clean(value)
+    return value
 
 
 def clean(text: str) -> str:

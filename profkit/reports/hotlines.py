@@ -223,7 +223,9 @@ def _answer(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
     def first(names: tuple[str, ...]) -> tuple[CounterLine, ...]:
         return tuple(_sourced(kernel, x) for x in _first(kernel, names, request.count))
 
-    listed = _by_samples(kernel)[: request.sampled] if request.sampled else []
+    listed = []
+    if request.sampled:
+        listed = _by_samples(kernel)[: request.sampled]
     rows = [*listed, *_between(kernel, listed, request.around)]
     # A listing needs its indentation; a line alone does not.
     sampled = tuple(_sourced(kernel, x, strip=not request.around) for x in rows)
@@ -239,7 +241,9 @@ def _gathered(kernel: LaunchedCode) -> float:
         if values is not None:
             excess = {pc: value for pc, value in values.items() if value > 0}
             gathers = sum(value for pc, value in excess.items() if kernel.is_gather(pc))
-            return gathers / sum(excess.values()) if excess else 0.0
+            if excess:
+                return gathers / sum(excess.values())
+            return 0.0
     return 0.0
 
 
@@ -247,7 +251,10 @@ def _first(kernel: LaunchedCode, names: Sequence[str], count: int) -> list[Count
     """Return the lines of the first counter that was collected and is not zero."""
     for name in names:
         counter = COUNTERS[name]
-        sums = _stalled(kernel, counter) if counter.states else _counted(kernel, counter)
+        if counter.states:
+            sums = _stalled(kernel, counter)
+        else:
+            sums = _counted(kernel, counter)
         if sums:
             return _lines(kernel, name, sums)[:count]
     return []

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from profkit.reports.metrics.warps import SAMPLES, STATES
+from profkit.reports.metrics.warps import SAMPLES, STATES, states_of
 
 BYTES = 16  # of an instruction, from Volta on
 
@@ -191,7 +191,9 @@ def _written(low: int, high: int, opcode: str) -> tuple[int, ...]:
         return tuple(range(first, first + _WORDS.get(high >> 9 & 7, 1)))
     if opcode not in ADDRESSING:
         return ()
-    return (first, first + 1) if low & 0x1FF == _WIDE else (first,)
+    if low & 0x1FF == _WIDE:
+        return (first, first + 1)
+    return (first,)
 
 
 def _read(low: int, high: int, opcode: str) -> tuple[int, ...]:
@@ -240,8 +242,7 @@ Terms = dict[str, float]
 _WARP = 32.0
 _EXECUTED = "inst_executed"
 # A warp in these states waits for memory of any kind, or for room to ask for it.
-_WAITS = "long_scoreboard short_scoreboard lg_throttle mio_throttle tex_throttle drain membar"
-MEMORY = tuple(_WAITS.split())
+MEMORY = states_of("loads", "stores", "mio")
 ACTIVE = ("selected", "not_selected")  # the warp was issuing, or could have
 RAW_SAMPLES = {state: raw for raw, state in SAMPLES.items()}
 

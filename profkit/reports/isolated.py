@@ -81,7 +81,10 @@ def isolated(
     few are taken ahead of the children. `died`: (item, why) -> the result for an item whose child died;
     why is a clause. `done`: called with each item that has a result.
     """
-    most = min(jobs, len(items)) if isinstance(items, Sequence) else jobs
+    if isinstance(items, Sequence):
+        most = min(jobs, len(items))
+    else:
+        most = jobs
     results = {}
     with contextlib.closing(each_isolated(function, items, most, died)) as answers:
         for number, item, result in answers:
@@ -149,7 +152,9 @@ def each_isolated(
 def processors() -> int:
     """Return how many processors this process may use (a container may have fewer than the machine)."""
     affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    if affinity:
+        return len(affinity(0))
+    return os.cpu_count() or 1
 
 
 class _Child:
@@ -174,8 +179,13 @@ class _Child:
             return died(item, f"the process that read it gave no answer: {error}")
         except (EOFError, BrokenPipeError):
             # Nothing where those who would tell were killed too, or stopped.
-            told = ended.read() if _ready(ended.fileno(), _PATIENCE) else b""
-            code = int(told) if told else self.groups[-1].server.find_status()
+            told = b""
+            if _ready(ended.fileno(), _PATIENCE):
+                told = ended.read()
+            if told:
+                code = int(told)
+            else:
+                code = self.groups[-1].server.find_status()
             self.close()
             if code in _NO_MEMORY and is_limited():
                 raise _too_little(item) from None
@@ -363,7 +373,9 @@ class _NotAnAnswer(Exception):
 def kinds_of(function: str) -> tuple[Any, ...]:
     """Return the types that a function says it returns."""
     kind = get_type_hints(named(function)).get("return", Any)
-    return get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    if isinstance(kind, UnionType):
+        return get_args(kind)
+    return (kind,)
 
 
 def sent(result: Any, kinds: tuple[Any, ...]) -> bytes:
@@ -405,7 +417,9 @@ def _received(stdout: BinaryIO, function: str) -> Any:
             result = msgspec.msgpack.decode(body, type=kinds[kind])
     except (ValueError, RecursionError) as error:
         raise _NotAnAnswer(" ".join(str(error).split())) from None
-    return ProfkitError(*result) if kind == _ERROR else result
+    if kind == _ERROR:
+        return ProfkitError(*result)
+    return result
 
 
 def _read_until(stdout: BinaryIO, size: int, until: float) -> bytes:
@@ -492,7 +506,10 @@ def _cannot_start(why: str) -> ProfkitError:
 
 def _name_file(item: Any) -> str:
     """Return the report that an item is of: itself, or the second text of a copy's."""
-    texts = [item] if isinstance(item, str) else [x for x in item if isinstance(x, str)]
+    if isinstance(item, str):
+        texts = [item]
+    else:
+        texts = [x for x in item if isinstance(x, str)]
     return str(texts[min(1, len(texts) - 1)])
 
 

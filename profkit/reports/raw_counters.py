@@ -64,7 +64,10 @@ def part_from_raw(rows: Iterable[Mapping[str, Any]], file: ReportFile) -> Part:
         metrics = evaluate(_counters(row, index))
         kernel, variant, case = (_text(row, key, index) for key in NAMES)
         _text(row, IDENTITY[0], index)
-        known = {name: row[name] for name in IDENTITY if row.get(name) not in (None, "")}
+        known = {}
+        for name in IDENTITY:
+            if row.get(name) not in (None, ""):
+                known[name] = row[name]
         who = identify(kernel, "kernel", known, (variant, case), (), metrics["time"])
         identity.append((file.path, index, *who, file.ncu_version))
         values.extend(metrics.values())
@@ -124,7 +127,10 @@ def read_table(path: str) -> Part:
         message = error.strerror or "cannot be read"
     except ProfkitError as error:
         message = f"{error.message.removeprefix(f'{path}: ')}: {error.hint}"
-    sha256 = None if content is None else hashlib.sha256(content).hexdigest()
+    if content is None:
+        sha256 = None
+    else:
+        sha256 = hashlib.sha256(content).hexdigest()
     return part_from_raw(rows, ReportFile(path, sha256, status, message, len(rows), None))
 
 
@@ -179,7 +185,9 @@ def _rows(text: str, name: str) -> tuple[list[str], list[list[str]], str]:
         lost.append(f"row {len(rows) - at - 1} is cut in its last cell")
         if kept and kept[-1] is rows[-1]:
             kept.pop()
-    more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    more = ""
+    if len(lost) > 1:
+        more = f" (and {len(lost) - 1} more)"
     return head, kept, lost[0] + more if lost else ""
 
 
@@ -286,7 +294,10 @@ def _number(text: str, comma: bool) -> float | None:
     text = text.strip().replace("\u202f", "").replace("\xa0", "")
     if not _NUMBER.fullmatch(text):
         return None
-    text = text.replace(".", "").replace(",", ".") if comma else text.replace(",", "")
+    if comma:
+        text = text.replace(".", "").replace(",", ".")
+    else:
+        text = text.replace(",", "")
     try:
         return float(text)
     except ValueError:

@@ -285,7 +285,9 @@ def read_some(paths: Sequence[str | Path], client: Any = None) -> Reports:
     """Read reports, or raise a ProfkitError where none of them can be read."""
     reports = read_report(paths, client=client)
     if all(file.status == "unreadable" for file in reports.files):
-        more = f" (and {len(reports.files) - 1} more)" if len(reports.files) > 1 else ""
+        more = ""
+        if len(reports.files) > 1:
+            more = f" (and {len(reports.files) - 1} more)"
         raise _unreadable(reports.files[0].path, reports.files[0].message + more)
     return reports
 
@@ -304,7 +306,10 @@ def read_report(
     names = [os.fspath(path) for path in paths]
     known: dict[str, Part] = {}
     # A file that is large even when it is packed is not walked first to learn that.
-    large = {} if client else {x: report_weight(x) for x in names if _bytes_of(x) > LARGE}
+    if client:
+        large = {}
+    else:
+        large = {x: report_weight(x) for x in names if _bytes_of(x) > LARGE}
 
     def keep(name: str, part: Part) -> None:
         known[name] = part
@@ -350,7 +355,9 @@ def _bytes_of(path: str) -> int:
     if is_table(path) or is_unpacked_in_child:
         return 0
     try:
-        return get_size(path) if is_file(path) and is_readable(path) else 0
+        if is_file(path) and is_readable(path):
+            return get_size(path)
+        return 0
     except ProfkitError:
         return 0
 

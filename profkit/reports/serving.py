@@ -142,7 +142,9 @@ def _serve_group(call: Callable[[Any], Any], kinds: tuple[Any, ...], passed: lis
         os.write(alive, b"%d" % os.getpid())
     os.fchdir(here)
     os.close(here)
-    waiting = [ends[i : i + 3] for i in range(0, len(ends), 3)]
+    waiting = []
+    for i in range(0, len(ends), 3):
+        waiting.append(ends[i : i + 3])
     running: dict[int, list[int]] = {}
     while waiting or running:
         while waiting:

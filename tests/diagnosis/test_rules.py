@@ -64,6 +64,14 @@ def test_one_example_that_is_no_tuple_is_told_so():
         Rule(**words, check=lambda _: None, fires={"time": 1.0}, clear=({"time": 1.0},))
 
 
+def test_metrics_that_are_one_text_are_told_so():
+    words = {"id": "mine", "title": "t", "meaning": "m", "advice": "a"}
+    examples = {"fires": ({"time": 1.0},), "clear": ({"time": 1.0},)}
+    with pytest.raises(ProfkitError, match="rule mine: looks is a single text") as error:
+        Rule(**words, **examples, check=lambda _: None, looks="time waves")
+    assert "('time', 'waves')" in error.value.hint
+
+
 def test_ids_are_unique_kebab_case_and_all_that_were_asked_for():
     assert len(BY_ID) == len(ALL)
     assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.id) for rule in ALL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.rule import Hit, Rule, examples
+from profkit.diagnosis.rule import Hit, Rule, launch
 from profkit.model.launch import Launch, Threshold
 from profkit.model.resources import uses
 from profkit.model.scenario import NOTHING, Fix, Scenario
@@ -65,11 +65,10 @@ def _clocks(launch: Launch) -> Hit | None:
 
 def _replay(launch: Launch) -> Hit | None:
     launch.need("time")
-    bad = [
-        f"{name} {share(launch[name])}"
-        for name in ("l2_hit", "l1_hit", "occupancy", "sm_active_max", "sm_active")
-        if name in launch and launch[name] > OUT_OF_RANGE
-    ]
+    bad = []
+    for name in ("l2_hit", "l1_hit", "occupancy", "sm_active_max", "sm_active"):
+        if name in launch and launch[name] > OUT_OF_RANGE:
+            bad.append(f"{name} {share(launch[name])}")
     if launch.known("occupancy", "occupancy_limit") and (
         launch["occupancy"] > OUT_OF_RANGE * launch["occupancy_limit"]
     ):
@@ -98,13 +97,13 @@ RULES = (
         check=_nothing,
         otherwise=True,
         fix=Fix(best=lambda _: Scenario(waits=NOTHING)),
-        fires=examples(
-            "issue_busy=0.13 dram_busy=0.44 sm_active=0.98 waves=482.0",
-            "dram_busy=0.52",
+        fires=(
+            launch(issue_busy=0.13, dram_busy=0.44, sm_active=0.98, waves=482.0),
+            launch(dram_busy=0.52),
         ),
-        clear=examples(
-            "issue_busy=0.13 dram_busy=0.84 sm_active=0.98 waves=482.0",
-            "issue_busy=0.1 dram_busy=0.1 stall_selected=0.1 stall_long_scoreboard=0.8",
+        clear=(
+            launch(issue_busy=0.13, dram_busy=0.84, sm_active=0.98, waves=482.0),
+            launch(issue_busy=0.1, dram_busy=0.1, stall_selected=0.1, stall_long_scoreboard=0.8),
         ),
     ),
     Rule(
@@ -114,9 +113,9 @@ RULES = (
         "padded work; far fewer means that this launch is not the whole workload.",
         advice="Look for masked tiles computed in full, recomputation, or other launches.",
         check=_operations,
-        looks="declared_operations tensor_ops fp32_rate time",
-        fires=examples("declared_operations=1e9 tensor_ops=2e9 fp32_rate=0.0 time=1e-5"),
-        clear=examples("declared_operations=1e9 tensor_ops=1.05e9 fp32_rate=0.0 time=1e-5"),
+        looks=("declared_operations", "tensor_ops", "fp32_rate", "time"),
+        fires=(launch(declared_operations=1e9, tensor_ops=2e9, fp32_rate=0.0, time=1e-5),),
+        clear=(launch(declared_operations=1e9, tensor_ops=1.05e9, fp32_rate=0.0, time=1e-5),),
     ),
     Rule(
         id="clocks-unsteady",
@@ -127,12 +126,24 @@ RULES = (
         "warm up for times that hold outside.",
         note=True,
         check=_clocks,
-        looks="sm_clock sm_clock_max dram_clock dram_clock_max",
-        fires=examples(
-            "sm_clock=0.8e9 sm_clock_max=2.04e9 dram_clock=6.2e9 dram_clock_max=6.25e9 time=1e-4",
+        looks=("sm_clock", "sm_clock_max", "dram_clock", "dram_clock_max"),
+        fires=(
+            launch(
+                sm_clock=0.8e9,
+                sm_clock_max=2.04e9,
+                dram_clock=6.2e9,
+                dram_clock_max=6.25e9,
+                time=1e-4,
+            ),
         ),
-        clear=examples(
-            "sm_clock=1.97e9 sm_clock_max=1.98e9 dram_clock=3.2e9 dram_clock_max=3.2e9 time=1e-4",
+        clear=(
+            launch(
+                sm_clock=1.97e9,
+                sm_clock_max=1.98e9,
+                dram_clock=3.2e9,
+                dram_clock_max=3.2e9,
+                time=1e-4,
+            ),
         ),
     ),
     Rule(
@@ -143,8 +154,15 @@ RULES = (
         advice="Measure a longer launch; use fewer metrics (fewer passes); fix random seeds.",
         note=True,
         check=_replay,
-        looks="l2_hit l1_hit occupancy occupancy_limit sm_active_max replay_passes",
-        fires=examples("time=4e-6 l2_hit=1.08 replay_passes=38"),
-        clear=examples("time=4e-4 l2_hit=0.93 replay_passes=38"),
+        looks=(
+            "l2_hit",
+            "l1_hit",
+            "occupancy",
+            "occupancy_limit",
+            "sm_active_max",
+            "replay_passes",
+        ),
+        fires=(launch(time=4e-6, l2_hit=1.08, replay_passes=38),),
+        clear=(launch(time=4e-4, l2_hit=0.93, replay_passes=38),),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.rule import Hit, Rule, examples
+from profkit.diagnosis.rule import Hit, Rule, launch
 from profkit.diagnosis.rules.memory import FEWER, redundant, relieved, unit_rule
 from profkit.diagnosis.rules.occupancy import full_warps
 from profkit.diagnosis.rules.waits import instruction_share
@@ -11,7 +11,6 @@ from profkit.model.resources import BY_LIMITER, COMPUTE, EVERY, resource_use
 from profkit.model.scenario import (
     ISSUING,
     MATH,
-    MIO,
     NOTHING,
     ONCHIP,
     PER_INSTRUCTION,
@@ -90,7 +89,9 @@ def _divergence(launch: Launch) -> Hit | None:
 
 
 def _active(launch: Launch) -> float:
-    return working_lanes(launch) if is_tree(launch) else launch["threads_per_warp"]
+    if is_tree(launch):
+        return working_lanes(launch)
+    return launch["threads_per_warp"]
 
 
 def _unfused(launch: Launch) -> Hit | None:
@@ -166,7 +167,9 @@ def _on_tensor_cores(launch: Launch) -> Scenario:
 
 def _again(launch: Launch) -> float:
     useful = launch["declared_exps"]
-    return 32 * launch["inst_exp"] / useful if useful > 0 else 1.0
+    if useful > 0:
+        return 32 * launch["inst_exp"] / useful
+    return 1.0
 
 
 def _at_once(launch: Launch) -> float:
@@ -179,8 +182,9 @@ _MATH = ("issue", "fp32", "fp64", "fp16", "int", "xu", "math_pipe_throttle", "wa
 
 RULES = (
     unit_rule(
-        "Tensor pipe",
-        "tensor tensor_busy",
+        unit="Tensor pipe",
+        limiter="tensor",
+        metric="tensor_busy",
         title="Tensor cores near their peak",
         meaning="The tensor pipe is busy most of the time: the matrix product is as fast as this "
         "data type and instruction allow.",
@@ -188,8 +192,9 @@ RULES = (
         own_work=True,
     ),
     unit_rule(
-        "FMA pipe (FP32)",
-        "fp32 fma_busy",
+        unit="FMA pipe (FP32)",
+        limiter="fp32",
+        metric="fma_busy",
         title="FMA pipe near its peak on FP32",
         meaning="FP32 arithmetic is issued on nearly every cycle that the pipe can take.",
         advice="Fewer operations, fused ones, half2 or tensor cores where the precision allows.",
@@ -197,24 +202,27 @@ RULES = (
         own_work=True,
     ),
     unit_rule(
-        "FP64 pipe",
-        "fp64 fp64_busy",
+        unit="FP64 pipe",
+        limiter="fp64",
+        metric="fp64_busy",
         title="FP64 pipe near its peak",
         meaning="FP64 arithmetic is issued whenever the pipe can take it. Consumer GPUs have 1/64 "
         "of the FP32 rate: literals without an f are a common cause.",
         advice="FP32 where the precision allows, FP64 tensor cores where there are any.",
     ),
     unit_rule(
-        "FP16 pipe",
-        "fp16 fp16_busy",
+        unit="FP16 pipe",
+        limiter="fp16",
+        metric="fp16_busy",
         title="Half-precision pipe near its peak",
         meaning="half2 arithmetic is issued on nearly every cycle that its pipe can take.",
         advice="Tensor cores for matrix work; fewer conversions.",
         fix=relieved("fp16", RELIEVED, "issue"),
     ),
     unit_rule(
-        "Integer pipe",
-        "int alu_busy",
+        unit="Integer pipe",
+        limiter="int",
+        metric="alu_busy",
         title="Integer work near the pipe's peak",
         meaning="Integer, logic and compare instructions (ALU) or integer multiply-adds (the "
         "heavy half of FMA) are issued whenever their pipe can take them.",
@@ -223,8 +231,9 @@ RULES = (
         fix=_fewer("int", FEWER),
     ),
     unit_rule(
-        "XU pipe",
-        "xu xu_busy",
+        unit="XU pipe",
+        limiter="xu",
+        metric="xu_busy",
         title="XU pipe near its peak",
         meaning="exp, log, sin, reciprocal and int-float conversions run at 16 lanes a cycle and "
         "SM, an eighth of the FMA rate.",
@@ -232,8 +241,10 @@ RULES = (
         "of them, approximations, no conversions in the loop.",
     ),
     unit_rule(
-        "Issue slots",
-        "issue issue_busy ipc instructions",
+        unit="Issue slots",
+        limiter="issue",
+        metric="issue_busy",
+        looks=("ipc", "instructions"),
         title="Issue slots near their peak",
         meaning="A scheduler issues one instruction per cycle. It is full though no single pipe is: "
         "the kernel has too many instructions.",
@@ -243,7 +254,7 @@ RULES = (
         "loop, tl.exp2 with the scale folded in, a BLOCK as a constexpr so that loops unroll.",
         lines=("instructions",),
         fix=_fewer("issue", FEWER),
-        clear=examples("issue_busy=0.3 sm_active=0.98"),
+        clear=(launch(issue_busy=0.3, sm_active=0.98),),
     ),
     Rule(
         id="tensor-idle",
@@ -252,7 +263,7 @@ RULES = (
         "the FMA pipe, and no matrix instruction ran.",
         advice="mma.sync, wgmma, WMMA or a library for the matrix products.",
         check=_tensor_idle,
-        looks="inst_matrix inst_half inst_ffma tensor_busy declared_operations",
+        looks=("inst_matrix", "inst_half", "inst_ffma", "tensor_busy", "declared_operations"),
         lines=("instructions fma",),
         less_work=True,
         fix=Fix(
@@ -260,12 +271,20 @@ RULES = (
             "no bound. expected: an eighth of the scalar instructions of the product remains",
             typical=_on_tensor_cores,
         ),
-        fires=examples(
-            "inst_matrix=0 inst_half=6e6 instructions=1e7 inst_shared_load=6e5 inst_ffma=0 "
-            "issue_busy=0.7",
+        fires=(
+            launch(
+                inst_matrix=0,
+                inst_half=6e6,
+                instructions=1e7,
+                inst_shared_load=6e5,
+                inst_ffma=0,
+                issue_busy=0.7,
+            ),
         ),
-        clear=examples(
-            "inst_matrix=1.5e6 inst_half=0 instructions=7e7 inst_shared_load=1e4 inst_ffma=0",
+        clear=(
+            launch(
+                inst_matrix=1.5e6, inst_half=0, instructions=7e7, inst_shared_load=1e4, inst_ffma=0
+            ),
         ),
         explains=("fp16", "fp32", "issue"),
     ),
@@ -276,16 +295,24 @@ RULES = (
         advice="Write a * b + c so that the compiler may contract it, fold scales into FMAs, "
         "check -fmad and __fmul_rn.",
         check=_unfused,
-        looks="fp32_fused fp32_fusable inst_fp32 instructions fma_busy issue_busy",
+        looks=("fp32_fused", "fp32_fusable", "inst_fp32", "instructions", "fma_busy", "issue_busy"),
         lines=("instructions unfused",),
         fix=redundant(_fused, *EVERY),
         less_work=True,
-        fires=examples("fp32_fused=0.0 inst_fp32=8e6 instructions=1e7 fma_busy=0.9 issue_busy=0.9"),
-        clear=examples(
-            "fp32_fused=1.0 inst_fp32=8e6 instructions=1e7 fma_busy=0.9 issue_busy=0.9",
-            "fp32_fused=0.0 fp32_fusable=0.01 inst_fp32=8e6 instructions=1e7 fma_busy=0.9 "
-            "issue_busy=0.9",
-            "fp32_fused=0.42 inst_fp32=8e6 instructions=1e7 fma_busy=0.5 issue_busy=0.7",
+        fires=(
+            launch(fp32_fused=0.0, inst_fp32=8e6, instructions=1e7, fma_busy=0.9, issue_busy=0.9),
+        ),
+        clear=(
+            launch(fp32_fused=1.0, inst_fp32=8e6, instructions=1e7, fma_busy=0.9, issue_busy=0.9),
+            launch(
+                fp32_fused=0.0,
+                fp32_fusable=0.01,
+                inst_fp32=8e6,
+                instructions=1e7,
+                fma_busy=0.9,
+                issue_busy=0.9,
+            ),
+            launch(fp32_fused=0.42, inst_fp32=8e6, instructions=1e7, fma_busy=0.5, issue_busy=0.7),
         ),
         explains=("fp32", "issue", "math_pipe_throttle"),
     ),
@@ -299,15 +326,24 @@ RULES = (
         triton="A BLOCK that the row fills: a mask that is mostly false, and a BLOCK rounded far "
         "up to a power of two, leave lanes without work.",
         check=_divergence,
-        looks="threads_per_warp threads_per_warp_predicated branch_uniform",
+        looks=("threads_per_warp", "threads_per_warp_predicated", "branch_uniform"),
         lines=("divergent-branches", "lost-lanes"),
         least=LINE,
         # All lanes active do the same in fewer instructions, and ask for the same bytes.
         fix=redundant(lambda launch: _full(launch) / _active(launch), *_NOT_BYTES),
         less_work=True,
-        fires=examples("threads_per_warp=4.0 issue_busy=0.8 sm_active=0.98"),
-        clear=examples("threads_per_warp=31.9 issue_busy=0.8 sm_active=0.98"),
-        explains=(*_MATH, *MIO, "shared", "barrier", "branch_resolving", "long_scoreboard", "l1"),
+        fires=(launch(threads_per_warp=4.0, issue_busy=0.8, sm_active=0.98),),
+        clear=(launch(threads_per_warp=31.9, issue_busy=0.8, sm_active=0.98),),
+        explains=(
+            *_MATH,
+            "short_scoreboard",
+            "mio_throttle",
+            "shared",
+            "barrier",
+            "branch_resolving",
+            "long_scoreboard",
+            "l1",
+        ),
     ),
     Rule(
         id="redundant-exp",
@@ -316,12 +352,12 @@ RULES = (
         "times that, for example every lane of a warp the same row.",
         advice="Spread a row over the lanes of a warp and combine with shuffles.",
         check=_redundant,
-        looks="inst_exp declared_exps xu_busy",
+        looks=("inst_exp", "declared_exps", "xu_busy"),
         lines=("instructions exponential",),
         fix=redundant(_again, *COMPUTE),  # work done again is done on every pipe again
         less_work=True,
-        fires=examples("declared_exps=2.1e6 inst_exp=2.1e6 xu_busy=0.3"),
-        clear=examples("declared_exps=2.1e6 inst_exp=7e4 xu_busy=0.3"),
+        fires=(launch(declared_exps=2.1e6, inst_exp=2.1e6, xu_busy=0.3),),
+        clear=(launch(declared_exps=2.1e6, inst_exp=7e4, xu_busy=0.3),),
         explains=("xu", "issue", "short_scoreboard", "wait"),
     ),
     Rule(
@@ -333,11 +369,11 @@ RULES = (
         "overlapping the products of the next; part of the exponentials as polynomials on the FMA "
         "pipe.",
         check=_turns,
-        looks="tensor_busy xu_busy inst_exp inst_matrix",
+        looks=("tensor_busy", "xu_busy", "inst_exp", "inst_matrix"),
         lines=("stalls",),
         fix=redundant(_at_once, "tensor", "xu"),
-        fires=examples("tensor_busy=0.47 xu_busy=0.49 inst_matrix=1.5e6"),
-        clear=examples("tensor_busy=0.90 xu_busy=0.02 inst_matrix=1.5e6"),
+        fires=(launch(tensor_busy=0.47, xu_busy=0.49, inst_matrix=1.5e6),),
+        clear=(launch(tensor_busy=0.90, xu_busy=0.02, inst_matrix=1.5e6),),
         explains=("wait", "barrier", "math_pipe_throttle", "gmma", "short_scoreboard"),
     ),
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import ceil, inf
 
-from profkit.diagnosis.rule import Hit, Rule, examples
+from profkit.diagnosis.rule import Hit, Rule, launch
 from profkit.model.launch import (
     ENDS,
     ENDS_MOST,
@@ -112,7 +112,9 @@ def _fill(launch: Launch) -> float:
     """Share of the SMs with a block; where its warps are too few for them, of the schedulers."""
     fill, warps = launch["grid_size"] / launch["sm_count"], ceil(launch["block_size"] / 32)
     # Every SM may have a block; a scheduler without a warp is idle all the same.
-    return fill * warps / SCHEDULERS if fill * warps / SCHEDULERS < min(fill, 1) else fill
+    if fill * warps / SCHEDULERS < min(fill, 1):
+        return fill * warps / SCHEDULERS
+    return fill
 
 
 def _empty(launch: Launch, fill: float) -> float:
@@ -124,7 +126,10 @@ def _empty(launch: Launch, fill: float) -> float:
     after = next_limit(launch)
     full = 1 / after.room if after else 0.0
     # More blocks could fill every place, where they are few; else just those that idle.
-    filled = min(fill, launch.get("waves", fill)) if fill < FILLED else fill
+    if fill < FILLED:
+        filled = min(fill, launch.get("waves", fill))
+    else:
+        filled = fill
     return 1 / min(1.0, ends + max((1 - ends) * filled, full))
 
 
@@ -156,7 +161,9 @@ def _uneven(launch: Launch, least: float) -> Idleness | None:
     idle = idleness(launch)
     if idle.average <= 0 or idle.busiest / idle.average < least:
         return None
-    return idle if idle.spread * launch.get("time", inf) >= ENDS else None
+    if idle.spread * launch.get("time", inf) >= ENDS:
+        return idle
+    return None
 
 
 def _hidden(launch: Launch) -> Hit | None:
@@ -206,7 +213,9 @@ def _no_work(launch: Launch) -> float:
     """Share of the time in which no SM has work, as far as a launch's own ends explain it."""
     time = launch["time"]
     # Longer idle times are no launch's own: another process, or a clock that two passes saw apart.
-    return min(idleness(launch).ends, 2 * ENDS_MOST / time) if time > 0 else 0.0
+    if time > 0:
+        return min(idleness(launch).ends, 2 * ENDS_MOST / time)
+    return 0.0
 
 
 def _short(launch: Launch) -> Hit | None:
@@ -259,8 +268,15 @@ _EVEN = Fix("shape", _GIVEN_BACK, _evened, _evened)
 
 def _shares(average: float, idlest: float, waves: float) -> dict[str, float]:
     """Return a launch of 100 µs whose busiest of 132 SMs works 99 % of the time."""
-    shares = f"sm_active={average} sm_active_min={idlest} sm_active_max=0.99"
-    return examples(f"{shares} grid_size=1056 sm_count=132 waves={waves} time=1e-4")[0]
+    return launch(
+        sm_active=average,
+        sm_active_min=idlest,
+        sm_active_max=0.99,
+        grid_size=1056,
+        sm_count=132,
+        waves=waves,
+        time=1e-4,
+    )
 
 
 _TAIL = Rule(
@@ -273,18 +289,18 @@ _TAIL = Rule(
     triton="Another BLOCK size, or a persistent kernel: as many programs as SMs, each in a loop "
     "over tiles.",
     check=_tail,
-    looks="waves grid_size blocks_per_sm sm_active sm_active_max",
+    looks=("waves", "grid_size", "blocks_per_sm", "sm_active", "sm_active_max"),
     least=1 / TAIL,  # short blocks, or blocks that run faster when alone: the tail was no loss
     shape="tail",
     fix=Fix("shape", _GIVEN_BACK, _last_wave, _last_wave),
-    fires=examples(
-        "waves=1.06 sm_active=0.55 grid_size=140 sm_count=132",
-        "waves=2.1 sm_active=0.7 sm_active_max=0.99 time=1e-4",
+    fires=(
+        launch(waves=1.06, sm_active=0.55, grid_size=140, sm_count=132),
+        launch(waves=2.1, sm_active=0.7, sm_active_max=0.99, time=1e-4),
     ),
-    clear=examples(
-        "waves=8.4 sm_active=0.96 grid_size=8870 sm_count=132",
-        "waves=1.06 sm_active=0.93 sm_active_max=0.99 time=1e-4",
-        "waves=2.1 sm_active=0.55 sm_active_max=0.6 time=1e-5",
+    clear=(
+        launch(waves=8.4, sm_active=0.96, grid_size=8870, sm_count=132),
+        launch(waves=1.06, sm_active=0.93, sm_active_max=0.99, time=1e-4),
+        launch(waves=2.1, sm_active=0.55, sm_active_max=0.6, time=1e-5),
     ),
     explains=("tail",),
 )
@@ -299,15 +315,15 @@ RULES = (
         advice="Compile without -G (CMake: Release; -lineinfo keeps the source lines) and measure "
         "again before anything else: 10 to 200 times faster has been seen.",
         check=_debug,
-        looks="inst_mov inst_generic instructions local_instructions",
-        fires=examples(
-            "inst_mov=4.4e6 inst_generic=2.3e5 instructions=1e7",
-            "inst_mov=2.6e6 inst_generic=1.1e5 instructions=1e7",
+        looks=("inst_mov", "inst_generic", "instructions", "local_instructions"),
+        fires=(
+            launch(inst_mov=4.4e6, inst_generic=2.3e5, instructions=1e7),
+            launch(inst_mov=2.6e6, inst_generic=1.1e5, instructions=1e7),
         ),
-        clear=examples(
-            "inst_mov=4e5 inst_generic=0 instructions=1e7",
-            "inst_mov=4.4e6 inst_generic=0 instructions=1e7",
-            "inst_mov=5e4 inst_generic=3.4e6 instructions=1e7",
+        clear=(
+            launch(inst_mov=4e5, inst_generic=0, instructions=1e7),
+            launch(inst_mov=4.4e6, inst_generic=0, instructions=1e7),
+            launch(inst_mov=5e4, inst_generic=3.4e6, instructions=1e7),
         ),
         leads=True,
     ),
@@ -322,7 +338,7 @@ RULES = (
         triton="Smaller BLOCK sizes, or split the reduction over more programs (split-K, a part "
         "of the row each) and add up with tl.atomic_add or a second kernel.",
         check=_grid,
-        looks="grid_size sm_count block_size waves sm_active sm_active_max",
+        looks=("grid_size", "sm_count", "block_size", "waves", "sm_active", "sm_active_max"),
         shape="grid_too_small",
         costs=lambda launch: _empty(launch, _fill(launch)),
         fix=Fix(
@@ -332,23 +348,37 @@ RULES = (
             lambda launch: _filled(launch, EMPTY_LAUNCH),
             lambda launch: _filled(launch, SHARE_OF_ENDS),
         ),
-        fires=examples(
-            "grid_size=32 sm_count=132 block_size=384 waves=0.24 sm_active=0.2",
-            "grid_size=108 sm_count=132 block_size=256 waves=0.16 sm_active=0.8",
+        fires=(
+            launch(grid_size=32, sm_count=132, block_size=384, waves=0.24, sm_active=0.2),
+            launch(grid_size=108, sm_count=132, block_size=256, waves=0.16, sm_active=0.8),
             # One warp a block leaves three schedulers of four without any.
-            "grid_size=132 sm_count=132 block_size=32 waves=0.03 sm_active=0.95",
+            launch(grid_size=132, sm_count=132, block_size=32, waves=0.03, sm_active=0.95),
             # One warp a scheduler, which waits, and room for four.
-            "grid_size=128 sm_count=132 block_size=128 waves=0.24 sm_active=0.91 "
-            "warps_per_scheduler=1.0 issue_busy_active=0.27",
+            launch(
+                grid_size=128,
+                sm_count=132,
+                block_size=128,
+                waves=0.24,
+                sm_active=0.91,
+                warps_per_scheduler=1.0,
+                issue_busy_active=0.27,
+            ),
         ),
-        clear=examples(
-            "grid_size=4096 sm_count=132 block_size=128 waves=3.9 sm_active=0.95",
-            "grid_size=132 sm_count=132 block_size=128 waves=0.06 sm_active=0.95",
+        clear=(
+            launch(grid_size=4096, sm_count=132, block_size=128, waves=3.9, sm_active=0.95),
+            launch(grid_size=132, sm_count=132, block_size=128, waves=0.06, sm_active=0.95),
             # Every SM but four has a block, though each has room for six.
-            "grid_size=128 sm_count=132 block_size=256 waves=0.16 sm_active=0.9",
+            launch(grid_size=128, sm_count=132, block_size=256, waves=0.16, sm_active=0.9),
             # One warp a scheduler keeps it busy.
-            "grid_size=128 sm_count=132 block_size=128 waves=0.24 sm_active=0.91 "
-            "warps_per_scheduler=1.0 issue_busy_active=0.85",
+            launch(
+                grid_size=128,
+                sm_count=132,
+                block_size=128,
+                waves=0.24,
+                sm_active=0.91,
+                warps_per_scheduler=1.0,
+                issue_busy_active=0.85,
+            ),
         ),
         explains=("grid_too_small",),
     ),
@@ -361,7 +391,7 @@ RULES = (
         advice="Give blocks equal work, launch the longest first, split the long ones, or hand "
         "out tiles from an atomic counter.",
         check=_imbalance,
-        looks="sm_active sm_active_max sm_active_min waves",
+        looks=("sm_active", "sm_active_max", "sm_active_min", "waves"),
         shape="imbalance",
         fix=_EVEN,
         fires=(
@@ -387,7 +417,7 @@ RULES = (
         advice="Choose tiles so that they are a multiple of the blocks, split those of the last "
         "round (split-K, stream-K), or hand out smaller ones from an atomic counter.",
         check=_hidden,
-        looks="sm_active sm_active_max sm_active_min waves grid_size sm_count",
+        looks=("sm_active", "sm_active_max", "sm_active_min", "waves", "grid_size", "sm_count"),
         fix=_EVEN,
         fires=(
             _shares(0.85, 0.79, waves=1.0),
@@ -410,18 +440,18 @@ RULES = (
         advice="Fuse it with its neighbours, give it more work per launch, or put the launches "
         "into a CUDA graph.",
         check=_short,
-        looks="time sm_active sm_active_max",
+        looks=("time", "sm_active", "sm_active_max"),
         shape="too_short",
         fix=Fix(best=_without_ends),
-        fires=examples(
-            "time=2.1e-6 sm_active_max=0.3",
-            "time=8e-6 sm_active_max=0.7",
-            "time=4e-6 sm_active=0.4",
+        fires=(
+            launch(time=2.1e-6, sm_active_max=0.3),
+            launch(time=8e-6, sm_active_max=0.7),
+            launch(time=4e-6, sm_active=0.4),
         ),
-        clear=examples(
-            "time=150e-6 sm_active_max=0.98",
-            "time=8e-6 sm_active_max=0.95",
-            "time=150e-6 sm_active=0.4",
+        clear=(
+            launch(time=150e-6, sm_active_max=0.98),
+            launch(time=8e-6, sm_active_max=0.95),
+            launch(time=150e-6, sm_active=0.4),
         ),
         explains=("too_short",),
     ),

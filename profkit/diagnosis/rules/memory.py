@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from profkit.diagnosis.rule import Hit, Rule, examples
+from profkit.diagnosis.rule import Hit, Rule, launch
 from profkit.model.launch import Launch, NotCollected, Threshold, cache_resident
 from profkit.model.resources import BY_LIMITER, ENTRY, LINKS, next_limit, resource_use, uses
 from profkit.model.scenario import NOTHING, RELIEVED, Fix, Scenario, least_time, limit
@@ -70,9 +70,10 @@ SAME_BYTES = Fix(
 )
 
 
-def unit_rule(what: str, names: str, **fields: Any) -> Rule:
-    """Return the rule of a unit near its peak; `names`: its limiter, the metrics that it looks at."""
-    limiter, metric, *others = names.split()
+def unit_rule(
+    *, unit: str, limiter: str, metric: str, looks: tuple[str, ...] = (), **fields: Any
+) -> Rule:
+    """Return the rule of a unit near its peak: `metric` says how busy it is, `looks` adds to that."""
     usual = {
         "lines": (f"instructions {limiter}",),
         "fix": relieved(limiter, RELIEVED),
@@ -81,8 +82,8 @@ def unit_rule(what: str, names: str, **fields: Any) -> Rule:
     }
     return Rule(
         id=BY_LIMITER[limiter].rule,
-        check=_full(limiter, what, metric),
-        looks=" ".join((metric, *others)),
+        check=_full(limiter, unit, metric),
+        looks=(metric, *looks),
         explains=(limiter,),
         **{**usual, **fields},
     )
@@ -138,8 +139,10 @@ def _resident(launch: Launch) -> Hit | None:
 
 RULES = (
     unit_rule(
-        "DRAM",
-        "dram dram_busy dram_rate dram_bytes dram_read",
+        unit="DRAM",
+        limiter="dram",
+        metric="dram_busy",
+        looks=("dram_rate", "dram_bytes", "dram_read"),
         title="DRAM near its peak",
         meaning="The pins to device memory are busy most of the time, or the loads queue for "
         "them: more warps or more instructions in flight bring nothing.",
@@ -151,24 +154,28 @@ RULES = (
         lines=LINES,
         fix=SAME_BYTES,
         own_work=True,
-        fires=examples("dram_busy=0.85 sm_active=0.95 l2_cache_busy=0.5"),
-        clear=examples("dram_busy=0.2 sm_active=0.95 l2_cache_busy=0.5"),
+        fires=(launch(dram_busy=0.85, sm_active=0.95, l2_cache_busy=0.5),),
+        clear=(launch(dram_busy=0.2, sm_active=0.95, l2_cache_busy=0.5),),
     ),
     unit_rule(
-        "L2",
-        "l2 l2_cache_busy l2_hit l2_bytes",
+        unit="L2",
+        limiter="l2",
+        metric="l2_cache_busy",
+        looks=("l2_hit", "l2_bytes"),
         title="L2 near its peak",
         meaning="The L2 slices or the crossbar to the SMs are busy most of the time.",
         advice="Reuse data in shared memory and registers (larger tiles), share it within a "
         "cluster, coalesce accesses.",
         lines=LINES,
         fix=relieved("l2", RELIEVED, LINKS),
-        fires=examples("l2_cache_busy=0.9 sm_active=0.95"),
-        clear=examples("l2_cache_busy=0.3 sm_active=0.95"),
+        fires=(launch(l2_cache_busy=0.9, sm_active=0.95),),
+        clear=(launch(l2_cache_busy=0.3, sm_active=0.95),),
     ),
     unit_rule(
-        "L1TEX",
-        "l1 l1_busy lsu_in_busy lsu_data_busy l1_hit",
+        unit="L1TEX",
+        limiter="l1",
+        metric="l1_busy",
+        looks=("lsu_in_busy", "lsu_data_busy", "l1_hit"),
         title="L1TEX near its peak",
         meaning="The stages of L1TEX that local and global accesses go through are busy most of "
         "the time.",
@@ -176,12 +183,14 @@ RULES = (
         "registers.",
         lines=("l1-requests", "wavefronts"),
         fix=relieved("l1", RELIEVED, "shared", ENTRY, "issue"),
-        fires=examples("l1_busy=0.97 sm_active=0.98"),
-        clear=examples("l1_busy=0.3 sm_active=0.98"),
+        fires=(launch(l1_busy=0.97, sm_active=0.98),),
+        clear=(launch(l1_busy=0.3, sm_active=0.98),),
     ),
     unit_rule(
-        "Shared memory",
-        "shared shared_busy shared_wavefronts",
+        unit="Shared memory",
+        limiter="shared",
+        metric="shared_busy",
+        looks=("shared_wavefronts",),
         title="Shared memory near its peak",
         meaning="Shared memory delivers one wavefront of 128 bytes per SM and cycle, and it does "
         "so most of the time.",
@@ -191,14 +200,15 @@ RULES = (
         fix=relieved("shared", RELIEVED, "l1", ENTRY, "issue"),
     ),
     unit_rule(
-        "Texture stages",
-        "texture texture_busy",
+        unit="Texture stages",
+        limiter="texture",
+        metric="texture_busy",
         title="Texture unit near its peak",
         meaning="The texture stages deliver a fixed number of samples per cycle, and they do so "
         "most of the time.",
         advice="Use plain loads where no filtering is needed; fetch wider texels.",
         fix=relieved("texture", 0.1, "l1", "issue"),
-        clear=examples("texture_busy=0.0 sm_active=0.98"),
+        clear=(launch(texture_busy=0.0, sm_active=0.98),),
     ),
     Rule(
         id="low-l2-hit",
@@ -210,15 +220,15 @@ RULES = (
         triton="Group the programs so that neighbours share tiles (GROUP_M), "
         'eviction_policy="evict_first" on what is read once, "evict_last" on what is reused.',
         check=_low_hit,
-        looks="l2_hit dram_bytes declared_bytes l2_size",
+        looks=("l2_hit", "dram_bytes", "declared_bytes", "l2_size"),
         lines=LINES,
         fix=redundant(_refetched, "dram", "l2"),
         less_work=True,
-        fires=examples(
-            "l2_hit=0.3 dram_busy=0.85 dram_bytes=3e9 declared_bytes=1e9 sm_active=0.95",
+        fires=(
+            launch(l2_hit=0.3, dram_busy=0.85, dram_bytes=3e9, declared_bytes=1e9, sm_active=0.95),
         ),
-        clear=examples(
-            "l2_hit=0.5 dram_busy=0.85 dram_bytes=1e9 declared_bytes=1e9 sm_active=0.95",
+        clear=(
+            launch(l2_hit=0.5, dram_busy=0.85, dram_bytes=1e9, declared_bytes=1e9, sm_active=0.95),
         ),
     ),
     Rule(
@@ -230,8 +240,8 @@ RULES = (
         "the caches (ncu --cache-control all).",
         note=True,
         check=_resident,
-        looks="dram_bytes declared_bytes l2_hit threads",
-        fires=examples("dram_bytes=1e7 declared_bytes=2e9"),
-        clear=examples("dram_bytes=2.1e9 declared_bytes=2e9"),
+        looks=("dram_bytes", "declared_bytes", "l2_hit", "threads"),
+        fires=(launch(dram_bytes=1e7, declared_bytes=2e9),),
+        clear=(launch(dram_bytes=2.1e9, declared_bytes=2e9),),
     ),
 )

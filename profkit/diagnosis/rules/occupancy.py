@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import ceil, sqrt
 
-from profkit.diagnosis.rule import Hit, Rule, examples
+from profkit.diagnosis.rule import Hit, Rule, launch
 from profkit.diagnosis.rules.memory import redundant
 from profkit.diagnosis.rules.waits import stalled
 from profkit.model.launch import Launch, Threshold, arithmetic
@@ -20,9 +20,15 @@ IDLE_SCHEDULER = Threshold(
     0.25, "share of cycles without an eligible warp from which latency shows"
 )
 # Waits that other warps hide; throttles are queues, which more warps make longer.
-HIDES = tuple(
-    "long_scoreboard short_scoreboard wait barrier imc_miss drain no_instruction "
-    "branch_resolving".split()
+HIDES = (
+    "long_scoreboard",
+    "short_scoreboard",
+    "wait",
+    "barrier",
+    "imc_miss",
+    "drain",
+    "no_instruction",
+    "branch_resolving",
 )
 _LIMITS = ("limit_registers", "limit_shared", "limit_warps", "limit_blocks")
 # A block without shared memory is limited by the driver's 1 KB exactly where blocks are.
@@ -53,7 +59,10 @@ def _no_limit(other: str, metric: str, launch: Launch) -> bool:
 def _occupancy(metric: str, what: str, step: str | None) -> Callable[[Launch], Hit | None]:
     def check(launch: Launch) -> Hit | None:
         blocks, limit = launch["blocks_per_sm"], launch[metric]
-        others = [launch[m] for m in _LIMITS if m != metric and not _no_limit(m, metric, launch)]
+        others = []
+        for m in _LIMITS:
+            if m != metric and not _no_limit(m, metric, launch):
+                others.append(launch[m])
         if limit > blocks or limit >= min(others):
             return None
         occupancy = launch["occupancy_limit"]
@@ -116,10 +125,17 @@ _LARGER_BLOCKS = Fix(
 )
 
 
-_FEW = examples(
-    "blocks_per_sm=2 limit_registers=9 limit_shared=9 limit_warps=9 limit_blocks=9 "
-    "occupancy_limit=0.125 waves=8 issue_busy_active=0.2 issue_busy=0.2"
-)[0]
+_FEW = launch(
+    blocks_per_sm=2,
+    limit_registers=9,
+    limit_shared=9,
+    limit_warps=9,
+    limit_blocks=9,
+    occupancy_limit=0.125,
+    waves=8,
+    issue_busy_active=0.2,
+    issue_busy=0.2,
+)
 
 
 def _occupancy_rule(
@@ -131,6 +147,14 @@ def _occupancy_rule(
     advice: str,
     fix: Fix = _SMALLER_TILES,
 ) -> Rule:
+    looks = (
+        metric,
+        "occupancy_limit",
+        "occupancy",
+        "issue_busy_active",
+        "issue_busy",
+        step or metric,
+    )
     return Rule(
         id=name,
         title=f"Few warps per SM because of {what}",
@@ -139,7 +163,7 @@ def _occupancy_rule(
         advice=advice,
         triton=_TRITON[name],
         check=_occupancy(metric, what.capitalize(), step),
-        looks=f"{metric} occupancy_limit occupancy issue_busy_active issue_busy {step or metric}",
+        looks=looks,
         fires=({**_FEW, metric: 2},),
         clear=({**_FEW, metric: 2, "occupancy_limit": 0.94},),
         explains=HIDES,
@@ -156,7 +180,13 @@ EMPTY = Threshold(
     0.7, "achieved over theoretical occupancy: ramp and drain of long blocks cost less"
 )
 SEVERAL = Threshold(2, "waves from which places are filled anew: below, the grid is what is small")
-_STATES = "long_scoreboard short_scoreboard wait barrier branch_resolving".split()
+_WAITS_IN_EACH_WARP = (
+    "long_scoreboard",
+    "short_scoreboard",
+    "wait",
+    "barrier",
+    "branch_resolving",
+)
 SHORT_LIFE = Threshold(
     5e-6, "s: a block that lives no longer costs its own begin and end, 1 to 2 µs"
 )
@@ -261,20 +291,20 @@ RULES = (
         advice="A block size that is a multiple of 32, 128 to 256 to begin with; several small "
         "problems in one block.",
         check=_partial,
-        looks="block_size threads_per_warp grid_size",
+        looks=("block_size", "threads_per_warp", "grid_size"),
         # Full warps do the same with fewer instructions, and ask for the same bytes.
         fix=redundant(lambda launch: WARP / full_warps(launch), *COMPUTE),
-        fires=examples(
-            "block_size=10 dram_busy=0.1",
-            "block_size=33 dram_busy=0.1",
-            "block_size=1 dram_busy=0.53",
+        fires=(
+            launch(block_size=10, dram_busy=0.1),
+            launch(block_size=33, dram_busy=0.1),
+            launch(block_size=1, dram_busy=0.53),
         ),
-        clear=examples(
-            "block_size=128 dram_busy=0.1",
-            "block_size=32 dram_busy=0.1",
-            "block_size=1000 dram_busy=0.1",
+        clear=(
+            launch(block_size=128, dram_busy=0.1),
+            launch(block_size=32, dram_busy=0.1),
+            launch(block_size=1000, dram_busy=0.1),
         ),
-        explains=(*COMPUTE, *_STATES),
+        explains=(*COMPUTE, *_WAITS_IN_EACH_WARP),
     ),
     Rule(
         id="short-blocks",
@@ -287,7 +317,7 @@ RULES = (
         triton="Several rows per program: a two-dimensional block (BLOCK_ROWS x BLOCK), or a "
         "loop over rows with as many programs as fit at once.",
         check=_short,
-        looks="occupancy occupancy_limit waves block_size sm_active",
+        looks=("occupancy", "occupancy_limit", "waves", "block_size", "sm_active"),
         fix=Fix(
             "places",
             "bound: the empty slots filled, and of the instructions those that compute remain. "
@@ -295,15 +325,15 @@ RULES = (
             _long_blocks,
             _all_places,
         ),
-        fires=examples(
-            "occupancy=0.45 occupancy_limit=1.0 waves=400.0 issue_busy=0.3",
-            "occupancy=0.2 occupancy_limit=0.5 waves=2.0 issue_busy=0.3",
+        fires=(
+            launch(occupancy=0.45, occupancy_limit=1.0, waves=400.0, issue_busy=0.3),
+            launch(occupancy=0.2, occupancy_limit=0.5, waves=2.0, issue_busy=0.3),
         ),
-        clear=examples(
-            "occupancy=0.75 occupancy_limit=1.0 waves=400.0 issue_busy=0.3",
-            "occupancy=0.45 occupancy_limit=0.5 waves=400.0 issue_busy=0.3",
-            "occupancy=0.45 occupancy_limit=1.0 waves=1.5 issue_busy=0.3",
-            "occupancy=0.45 occupancy_limit=1.0 waves=400.0 issue_busy=0.9",
+        clear=(
+            launch(occupancy=0.75, occupancy_limit=1.0, waves=400.0, issue_busy=0.3),
+            launch(occupancy=0.45, occupancy_limit=0.5, waves=400.0, issue_busy=0.3),
+            launch(occupancy=0.45, occupancy_limit=1.0, waves=1.5, issue_busy=0.3),
+            launch(occupancy=0.45, occupancy_limit=1.0, waves=400.0, issue_busy=0.9),
         ),
         explains=HIDES,
     ),

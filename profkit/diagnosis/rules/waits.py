@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from profkit.diagnosis.rule import Hit, Rule
 from profkit.model.launch import (
@@ -28,7 +28,6 @@ from profkit.model.resources import ENTRY, LINKS, Use, reach, uses
 from profkit.model.scenario import (
     FETCH,
     ISSUING,
-    LOADS,
     MATH,
     MEMORY,
     MIO,
@@ -36,13 +35,12 @@ from profkit.model.scenario import (
     ONCHIP,
     PER_INSTRUCTION,
     RELIEVED,
-    TRIPS,
     Build,
     Fix,
     Scenario,
 )
 from profkit.reports.figures import share
-from profkit.reports.metrics.warps import WAITS
+from profkit.reports.metrics.warps import WAITS, WARP_STATE, Family
 
 STALLED = Threshold(
     0.15, "share of the warps' time from which a stall is worth a line, or the leading one"
@@ -61,136 +59,184 @@ _WGMMA = "the results of wgmma"
 _BOOKED = f"{_WGMMA}, which ncu books as barrier"
 
 
-# A row: Nsight Compute's word for the state (the limiter), the rule that names it, and the family of
-# its wait (_FAMILIES); the rule's meaning and advice.
-STATES: tuple[tuple[str, str, str], ...] = (
-    (
-        "long_scoreboard long-scoreboard loads",
-        "The next instruction needs a value that L1TEX has not delivered, and neither DRAM nor a cache "
-        "is near its peak: it is latency, not bandwidth.",
-        "More loads in flight: unroll, prefetch into registers, cp.async or TMA into shared memory "
-        "several tiles ahead; more warps; shorter chains of dependent loads.",
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """A kind of wait that warps are in, with its rule's words."""
+
+    state: str  # Nsight Compute's word for it, the limiter
+    rule: str
+    family: Family
+    meaning: str
+    advice: str
+    # The same where threads, barriers and shared memory are Triton's compiler's.
+    triton: str = ""
+    of_wgmma: bool = False  # for its results, which are booked as barrier
+
+
+WAITS_OF_WARPS = (
+    Wait(
+        state="long_scoreboard",
+        rule="long-scoreboard",
+        family="loads",
+        meaning="The next instruction needs a value that L1TEX has not delivered, and neither DRAM "
+        "nor a cache is near its peak: it is latency, not bandwidth.",
+        advice="More loads in flight: unroll, prefetch into registers, cp.async or TMA into shared "
+        "memory several tiles ahead; more warps; shorter chains of dependent loads.",
+        triton="More bytes in flight: num_stages for the loads of a loop, several rows per program "
+        "or a larger BLOCK, more num_warps; loads before what does not need them.",
     ),
-    (
-        "short_scoreboard short-scoreboard mio",
-        "The next instruction needs the result of a shared-memory access, a shuffle or a special "
-        "function: 20 to 40 cycles each, in a chain.",
-        "Independent work between the access and its use, results kept in registers, fewer round trips "
-        "through shared memory.",
+    Wait(
+        state="short_scoreboard",
+        rule="short-scoreboard",
+        family="mio",
+        meaning="The next instruction needs the result of a shared-memory access, a shuffle or a "
+        "special function: 20 to 40 cycles each, in a chain.",
+        advice="Independent work between the access and its use, results kept in registers, fewer "
+        "round trips through shared memory.",
+        triton="Reductions within a warp where they can be (num_warps=1 for short rows, several rows"
+        " per program), one tl.reduce of a tuple instead of several, tl.dot operands that "
+        "stay in registers.",
     ),
-    (
-        "barrier barrier-wait barrier",
-        "Warps that arrive early wait for the last one: unequal work, or too many barriers.",
-        "Fewer barriers (double buffering), named barriers or warp-level syncs for those who need them, "
-        "equal work per warp, more blocks per SM to fill the gap.",
+    Wait(
+        state="barrier",
+        rule="barrier-wait",
+        family="barrier",
+        meaning="Warps that arrive early wait for the last one: unequal work, or too many barriers.",
+        advice="Fewer barriers (double buffering), named barriers or warp-level syncs for those who "
+        "need them, equal work per warp, more blocks per SM to fill the gap.",
+        triton="Fewer num_warps for a short row, or several rows per program: a tl.sum over warps "
+        "has barriers; num_stages so that tiles are loaded ahead.",
     ),
-    (
-        "wait fixed-latency chain",
-        "A dependent instruction waits the 4 to 6 cycles (matrix instructions: about 30) of the one "
-        "before: the chain is serial and there are too few warps to fill it.",
-        "Independent accumulators (unroll and interleave chains), more warps.",
+    Wait(
+        state="wait",
+        rule="fixed-latency",
+        family="chain",
+        meaning="A dependent instruction waits the 4 to 6 cycles (matrix instructions: about 30) of "
+        "the one before: the chain is serial and there are too few warps to fill it.",
+        advice="Independent accumulators (unroll and interleave chains), more warps.",
+        triton="More num_warps or more programs per SM; independent rows in one program.",
     ),
-    (
-        "membar membar stores",
-        "A fence waits until all earlier writes of the thread are visible.",
-        "Fewer or narrower fences (block scope), release/acquire operations instead of full fences, one "
-        "thread per block.",
+    Wait(
+        state="membar",
+        rule="membar",
+        family="stores",
+        meaning="A fence waits until all earlier writes of the thread are visible.",
+        advice="Fewer or narrower fences (block scope), release/acquire operations instead of full "
+        "fences, one thread per block.",
+        triton='sem="relaxed" in tl.atomic_add and its like: the default acquires and releases, with'
+        ' fences around; scope="cta" where only the program sees it.',
     ),
-    (
-        "sleeping sleeping alone",
-        "The warps executed nanosleep and wait for it to end.",
-        "Shorter or no sleeps: wait on an mbarrier instead of polling.",
+    Wait(
+        state="sleeping",
+        rule="sleeping",
+        family="alone",
+        meaning="The warps executed nanosleep and wait for it to end.",
+        advice="Shorter or no sleeps: wait on an mbarrier instead of polling.",
     ),
-    (
-        "no_instruction instruction-cache fetch",
-        "The next instruction is not in the instruction cache: code too large for it, far jumps, or a "
-        "cold start.",
-        "Unroll less, split rarely used paths out, keep the hot loop under the instruction cache (about "
-        "128 KB at the SM's second level).",
+    Wait(
+        state="no_instruction",
+        rule="instruction-cache",
+        family="fetch",
+        meaning="The next instruction is not in the instruction cache: code too large for it, far "
+        "jumps, or a cold start.",
+        advice="Unroll less, split rarely used paths out, keep the hot loop under the instruction "
+        "cache (about 128 KB at the SM's second level).",
     ),
-    (
-        "imc_miss constant-miss fetch",
-        "An instruction's constant operand (kernel parameters, literals) missed the constant cache; "
-        "typical of the first instructions of short launches.",
-        "Nothing in a short launch; otherwise fewer distinct constants, parameters in registers.",
+    Wait(
+        state="imc_miss",
+        rule="constant-miss",
+        family="fetch",
+        meaning="An instruction's constant operand (kernel parameters, literals) missed the constant "
+        "cache; typical of the first instructions of short launches.",
+        advice="Nothing in a short launch; otherwise fewer distinct constants, parameters in "
+        "registers.",
     ),
-    (
-        "mio_throttle mio-throttle mio",
-        "Shared-memory, shuffle and special-function instructions are issued faster than their queue "
-        "empties, though no unit behind it is near its peak.",
-        "Fewer, wider shared-memory accesses; arithmetic between them.",
+    Wait(
+        state="mio_throttle",
+        rule="mio-throttle",
+        family="mio",
+        meaning="Shared-memory, shuffle and special-function instructions are issued faster than "
+        "their queue empties, though no unit behind it is near its peak.",
+        advice="Fewer, wider shared-memory accesses; arithmetic between them.",
+        triton="Fewer trips through shared memory: tl.dot operands in 16 bits, larger BLOCK_K, no "
+        "tl.trans or change of layout in the loop.",
     ),
-    (
-        "lg_throttle lg-throttle loads",
-        "Loads and stores are issued in bursts longer than the LSU's queue.",
-        "Fewer, wider accesses; spread them; avoid local memory.",
+    Wait(
+        state="lg_throttle",
+        rule="lg-throttle",
+        family="loads",
+        meaning="Loads and stores are issued in bursts longer than the LSU's queue.",
+        advice="Fewer, wider accesses; spread them; avoid local memory.",
+        triton="Wider loads: the contiguous dimension last, BLOCK of 4 to 8 times 32 num_warps, "
+        "tl.multiple_of on strides; tensor descriptors.",
     ),
-    (
-        "tex_throttle tex-throttle stores",
-        "Texture (and, on small GPUs, FP64) instructions are issued faster than they are taken.",
-        "Fewer texture instructions, plain loads where no filtering is needed.",
+    Wait(
+        state="tex_throttle",
+        rule="tex-throttle",
+        family="stores",
+        meaning="Texture (and, on small GPUs, FP64) instructions are issued faster than they are "
+        "taken.",
+        advice="Fewer texture instructions, plain loads where no filtering is needed.",
     ),
-    (
-        "math_pipe_throttle math-throttle math",
-        "Warps are ready at the same time for the same pipe, though on average it is not full.",
-        "Interleave work for other pipes; stagger the warps.",
+    Wait(
+        state="math_pipe_throttle",
+        rule="math-throttle",
+        family="math",
+        meaning="Warps are ready at the same time for the same pipe, though on average it is not "
+        "full.",
+        advice="Interleave work for other pipes; stagger the warps.",
     ),
-    (
-        "branch_resolving branch-resolving fetch",
-        "Jumps whose target is being computed: short loop bodies, many branches.",
-        "Unroll, use predication or selects.",
+    Wait(
+        state="branch_resolving",
+        rule="branch-resolving",
+        family="fetch",
+        meaning="Jumps whose target is being computed: short loop bodies, many branches.",
+        advice="Unroll, use predication or selects.",
     ),
-    (
-        "dispatch_stall dispatch-stall math",
-        "An instruction was chosen but its operands or the pipe conflicted (register banks, wgmma "
-        "operands).",
-        "Let the compiler reschedule (fewer operands per instruction, other unrolling).",
+    Wait(
+        state="dispatch_stall",
+        rule="dispatch-stall",
+        family="math",
+        meaning="An instruction was chosen but its operands or the pipe conflicted (register banks, "
+        "wgmma operands).",
+        advice="Let the compiler reschedule (fewer operands per instruction, other unrolling).",
     ),
-    (
-        "drain store-drain stores",
-        "Warps at their exit wait until their stores have left the SM.",
-        "Store earlier, coalesce the stores, longer-lived blocks.",
+    Wait(
+        state="drain",
+        rule="store-drain",
+        family="stores",
+        meaning="Warps at their exit wait until their stores have left the SM.",
+        advice="Store earlier, coalesce the stores, longer-lived blocks.",
     ),
-    (
-        "gmma gmma-wait alone",
-        "wgmma needs the registers of a whole warpgroup: warps wait for the others to arrive.",
-        "Equal work in the four warps before the wgmma; deeper asynchronous wgmma pipelines.",
+    Wait(
+        state="gmma",
+        rule="gmma-wait",
+        family="alone",
+        meaning="wgmma needs the registers of a whole warpgroup: warps wait for the others to arrive.",
+        advice="Equal work in the four warps before the wgmma; deeper asynchronous wgmma pipelines.",
     ),
-    (
-        "barrier wgmma-wait alone",
-        "wgmma runs in parallel with the warps that start it, and WARPGROUP.DEPBAR waits until its "
-        "results are there. Nsight Compute books that wait as barrier: no block barrier need be near.",
-        "More products in flight before the wait (wait for all but the last), larger tiles per product, "
-        "a second warpgroup that computes while the first waits.",
+    Wait(
+        state="barrier",
+        rule="wgmma-wait",
+        family="alone",
+        meaning="wgmma runs in parallel with the warps that start it, and WARPGROUP.DEPBAR waits "
+        "until its results are there. Nsight Compute books that wait as barrier: no block "
+        "barrier need be near.",
+        advice="More products in flight before the wait (wait for all but the last), larger tiles "
+        "per product, a second warpgroup that computes while the first waits.",
+        of_wgmma=True,
     ),
 )
-# wgmma's results, the last row, are booked as barrier.
-WAITING = tuple(names.split()[0] for names, *_ in STATES[:-1])
-
-
-# The same in the words of Triton, where threads, barriers and shared memory are the compiler's.
-_TRITON: Mapping[str, str] = {
-    "long-scoreboard": "More bytes in flight: num_stages for the loads of a loop, several rows per "
-    "program or a larger BLOCK, more num_warps; loads before what does not need them.",
-    "short-scoreboard": "Reductions within a warp where they can be (num_warps=1 for short rows, "
-    "several rows per program), one tl.reduce of a tuple instead of several, tl.dot operands that stay "
-    "in registers.",
-    "barrier-wait": "Fewer num_warps for a short row, or several rows per program: a tl.sum over "
-    "warps has barriers; num_stages so that tiles are loaded ahead.",
-    "fixed-latency": "More num_warps or more programs per SM; independent rows in one program.",
-    "membar": 'sem="relaxed" in tl.atomic_add and its like: the default acquires and releases, with '
-    'fences around; scope="cta" where only the program sees it.',
-    "mio-throttle": "Fewer trips through shared memory: tl.dot operands in 16 bits, larger "
-    "BLOCK_K, no tl.trans or change of layout in the loop.",
-    "lg-throttle": "Wider loads: the contiguous dimension last, BLOCK of 4 to 8 times 32 num_warps, "
-    "tl.multiple_of on strides; tensor descriptors.",
-}
+WAITING = tuple(wait.state for wait in WAITS_OF_WARPS if not wait.of_wgmma)
 
 
 def stall_shares(launch: Launch) -> dict[str, float]:
     """Share of the warps' time in each state of waiting, largest first; raises NotCollected."""
     launch.need("stall_selected")
-    found = {s: launch[f"stall_{s}"] for s in WAITING if f"stall_{s}" in launch}
+    found = {}
+    for s in WAITING:
+        if f"stall_{s}" in launch:
+            found[s] = launch[f"stall_{s}"]
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
@@ -212,7 +258,9 @@ def for_wgmma(launch: Launch) -> bool:
 
 def waits_for(state: str, launch: Launch) -> str:
     """What a warp in this state waits for, in this launch."""
-    return _BOOKED if state == "barrier" and for_wgmma(launch) else WAITS[state]
+    if state == "barrier" and for_wgmma(launch):
+        return _BOOKED
+    return WAITS[state]
 
 
 def _queues(state: str, launch: Launch) -> bool:
@@ -245,23 +293,17 @@ def _check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | None]:
 
     def check_barrier(launch: Launch) -> Hit | None:
         hit = check(launch)
-        return hit if hit and for_wgmma(launch) == wgmma else None
+        if hit and for_wgmma(launch) == wgmma:
+            return hit
+        return None
 
     return check_barrier if state == "barrier" else check
 
 
 # What fixing a wait takes away.
 
-# The instructions of a wait's own.
-_OWN: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("long_scoreboard", "lg_throttle"), LOADS),
-    **dict.fromkeys(MIO, TRIPS),
-    "barrier": ("inst_barrier",),
-    "membar": ("inst_membar",),
-    "branch_resolving": ("branches",),
-}
 # Family -> the states that at best go with one of it, and the units whose work goes too.
-_FAMILIES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+_FAMILIES: Mapping[Family, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "loads": ((*MEMORY, *ISSUING), ("l1", ENTRY)),
     "stores": ((*MEMORY, *ISSUING), ()),
     "mio": ((*MIO, *ISSUING), ONCHIP),
@@ -272,7 +314,11 @@ _FAMILIES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "barrier": (tuple(NOTHING), ONCHIP),
     "alone": (tuple(NOTHING), ()),  # only the busy units are certain to stay
 }
-_QUEUES = {"loads": ("lg_throttle",), "stores": ("lg_throttle",), "mio": MIO}
+_QUEUES: Mapping[Family, tuple[str, ...]] = {
+    "loads": ("lg_throttle",),
+    "stores": ("lg_throttle",),
+    "mio": MIO,
+}
 
 
 def instruction_share(launch: Launch, *counts: str) -> float:
@@ -281,12 +327,13 @@ def instruction_share(launch: Launch, *counts: str) -> float:
     return min(1.0, own / max(launch.get("instructions", 0.0), 1.0))
 
 
-def _typical(state: str, family: str) -> Build:
+def _typical(state: str, family: Family) -> Build:
     units = dict.fromkeys(ONCHIP, FEWER_TRIPS) if family == "mio" else {}
+    instructions = WARP_STATE[state].instructions
 
     def build(launch: Launch) -> Scenario:
         """The wait, its queue, and its own instructions' issue; what is behind it too."""
-        rest = 1 - instruction_share(launch, *_OWN.get(state, ()))
+        rest = 1 - instruction_share(launch, *instructions)
         waits = dict.fromkeys(ISSUING, rest) | dict.fromkeys(_QUEUES.get(family, ()), 0.0)
         waits[state] = 0.0
         if state in MATH:
@@ -328,7 +375,7 @@ def with_wider_accesses(launch: Launch) -> Scenario:
     return Scenario({ENTRY: fewer, **dict.fromkeys(PER_INSTRUCTION, stays)}, waits)
 
 
-def _fix(state: str, family: str) -> Fix:
+def _fix(state: str, family: Family) -> Fix:
     states, units = _FAMILIES[family]
     waits = dict.fromkeys((state, *states), 0.0)
 
@@ -352,31 +399,30 @@ def _fix(state: str, family: str) -> Fix:
     return Fix("wait", f"{left}. expected: {expected}", best, _typical(state, family))
 
 
-def _rule(names: str, meaning: str, advice: str) -> Rule:
-    """Return the rule of a row, with a launch that is in the state and one that is not."""
-    state, name, family = names.split()
+def _rule(wait: Wait) -> Rule:
+    """Return the rule of a wait, with a launch that is in the state and one that is not."""
+    state = wait.state
     mine, other = f"stall_{state}", "stall_barrier" if state == "wait" else "stall_wait"
     fires = {mine: 0.6, other: 0.1, "stall_selected": 0.1, "issue_busy": 0.1}
     clear = {mine: 0.02, other: 0.5, "stall_selected": 0.3, "issue_busy": 0.3}
-    looks = f"{mine} warp_latency warps_per_scheduler issue_busy"
-    wgmma = name == "wgmma-wait"
-    if wgmma:
-        looks += " inst_warpgroup inst_barrier"
+    looks: tuple[str, ...] = (mine, "warp_latency", "warps_per_scheduler", "issue_busy")
+    if wait.of_wgmma:
+        looks = (*looks, "inst_warpgroup", "inst_barrier")
         clear = {**fires, "inst_warpgroup": 2e3, "inst_barrier": 3e3}
         fires |= {"inst_warpgroup": 2e6, "inst_barrier": 500}
     return Rule(
-        id=name,
-        title=f"Waiting for {_WGMMA if wgmma else WAITS[state]}",
-        meaning=meaning,
-        advice=advice,
-        triton=_TRITON.get(name, ""),
-        check=_check(state, wgmma=wgmma),
+        id=wait.rule,
+        title=f"Waiting for {_WGMMA if wait.of_wgmma else WAITS[state]}",
+        meaning=wait.meaning,
+        advice=wait.advice,
+        triton=wait.triton,
+        check=_check(state, wgmma=wait.of_wgmma),
         looks=looks,
         fires=(fires,),
         clear=(clear,),
         explains=(state,),
         lines=(f"stall {state}",),
-        fix=_fix(state, family),
+        fix=_fix(state, wait.family),
     )
 
 
@@ -386,7 +432,7 @@ _WIDER = (
     "Wider loads: float4, int4 or eight halves a lane, aligned to 16 bytes, several neighbouring "
     "elements a thread. "
 )
-_MORE_LOADS = next(advice for names, _, advice in STATES if names.startswith("long_scoreboard"))
+_MORE_LOADS = next(wait.advice for wait in WAITS_OF_WARPS if wait.state == "long_scoreboard")
 _for_loads = _check("long_scoreboard", wgmma=False)
 
 
@@ -459,7 +505,13 @@ def _rule_of_barriers(plain: Rule) -> Rule:
     return replace(
         plain,
         check=_check_barriers,
-        looks=f"{plain.looks} inst_barrier inst_shared_load instructions threads_per_warp_predicated",
+        looks=(
+            *plain.looks,
+            "inst_barrier",
+            "inst_shared_load",
+            "instructions",
+            "threads_per_warp_predicated",
+        ),
         fires=(*plain.fires, {**steps, **tree, **waits}),
         clear=(*plain.clear, {**steps, **tree, **waits, "threads_per_warp_predicated": 31.0}),
         fix=Fix(
@@ -474,12 +526,12 @@ def _rule_of_barriers(plain: Rule) -> Rule:
 
 
 def _all_rules() -> Iterator[Rule]:
-    for row in STATES:
-        rule = _rule(*row)
+    for wait in WAITS_OF_WARPS:
+        rule = _rule(wait)
         if rule.id == "barrier-wait":
             yield _rule_of_barriers(rule)
         elif rule.id == "long-scoreboard":
-            looks = f"{rule.looks} global_load_sectors_per_request l1_hit"
+            looks = (*rule.looks, "global_load_sectors_per_request", "l1_hit")
             yield replace(rule, check=_check_loads, looks=looks)
         else:
             yield rule

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.rule import Hit, Rule, examples
+from profkit.diagnosis.rule import Hit, Rule, launch
 from profkit.diagnosis.rules.memory import redundant, relieved, unit_rule
 from profkit.diagnosis.rules.waits import stalled, with_wider_accesses
 from profkit.model.launch import (
@@ -85,7 +85,10 @@ def _coalesced_units(launch: Launch) -> dict[str, float]:
     waste, _ = sector_waste(launch)
     now = loads(launch)
     after = coalesced(launch, waste)
-    stays = {u: min(1.0, after[u] / now[u]) for u in after if now.get(u, 0.0) > 0}
+    stays = {}
+    for u in after:
+        if now.get(u, 0.0) > 0:
+            stays[u] = min(1.0, after[u] / now[u])
     if "l2" in stays:
         stays[LINKS] = stays["l2"]
     return stays
@@ -211,7 +214,9 @@ _FEWER_ATOMICS = Scenario(
 
 def _fewer_atomics(launch: Launch) -> Scenario | None:
     """A full unit needs fewer atomics; how much faster others than a hot address are no counter says."""
-    return _FEWER_ATOMICS if any(u.near for u in uses(launch)) else None
+    if any(u.near for u in uses(launch)):
+        return _FEWER_ATOMICS
+    return None
 
 
 EXPLAINS = ("dram", "l2", "l1", "long_scoreboard", "lg_throttle", "drain")
@@ -292,8 +297,15 @@ RULES = (
         "(tl.arange times a stride of 1); load a tile with a tensor descriptor and tl.trans it "
         "instead of loading down a column.",
         check=_uncoalesced,
-        looks="excess_sectors global_load_sectors_per_request global_store_sectors_per_request "
-        "l2_sectors_per_request dram_busy l2_cache_busy l1_busy",
+        looks=(
+            "excess_sectors",
+            "global_load_sectors_per_request",
+            "global_store_sectors_per_request",
+            "l2_sectors_per_request",
+            "dram_busy",
+            "l2_cache_busy",
+            "l1_busy",
+        ),
         lines=("excess-sectors",),
         least=LINE,
         less_work=True,
@@ -304,8 +316,8 @@ RULES = (
             _coalesced_best,
             _coalesced_typical,
         ),
-        fires=examples("excess_sectors=0.875 dram_busy=0.85 l1_busy=0.4 sm_active=0.95"),
-        clear=examples("excess_sectors=0.0 dram_busy=0.85 l1_busy=0.4 sm_active=0.95"),
+        fires=(launch(excess_sectors=0.875, dram_busy=0.85, l1_busy=0.4, sm_active=0.95),),
+        clear=(launch(excess_sectors=0.0, dram_busy=0.85, l1_busy=0.4, sm_active=0.95),),
         explains=EXPLAINS,
     ),
     Rule(
@@ -320,7 +332,12 @@ RULES = (
         "32 num_warps), and strides that Triton knows to be multiples of 16: pass them as "
         "integers, or say tl.multiple_of and tl.max_contiguous.",
         check=_narrow,
-        looks="global_load_sectors_per_request excess_sectors inst_global_load instructions",
+        looks=(
+            "global_load_sectors_per_request",
+            "excess_sectors",
+            "inst_global_load",
+            "instructions",
+        ),
         lines=("l1-requests", "sectors"),
         least=WIDER,
         fix=Fix(
@@ -331,25 +348,84 @@ RULES = (
             _widest,
             with_wider_accesses,
         ),
-        fires=examples(
-            "global_load_sectors_per_request=4 excess_sectors=0.0 instructions=1e7 inst_fp32=1e6 "
-            "inst_global_load=2e6 stall_lg_throttle=0.8 stall_selected=0.1 dram_busy=0.3 "
-            "issue_busy=0.2 l1_busy=0.2 l1_hit=0.1 inst_shared_load=0 inst_shared_store=0 "
-            "inst_shuffle=0 inst_barrier=0",
-            "global_load_sectors_per_request=4 excess_sectors=0.0 instructions=1e7 inst_fp32=1e6 "
-            "inst_global_load=2e6 stall_not_selected=0.6 stall_selected=0.2 dram_busy=0.3 "
-            "issue_busy=0.9 l1_busy=0.2",
+        fires=(
+            launch(
+                global_load_sectors_per_request=4,
+                excess_sectors=0.0,
+                instructions=1e7,
+                inst_fp32=1e6,
+                inst_global_load=2e6,
+                stall_lg_throttle=0.8,
+                stall_selected=0.1,
+                dram_busy=0.3,
+                issue_busy=0.2,
+                l1_busy=0.2,
+                l1_hit=0.1,
+                inst_shared_load=0,
+                inst_shared_store=0,
+                inst_shuffle=0,
+                inst_barrier=0,
+            ),
+            launch(
+                global_load_sectors_per_request=4,
+                excess_sectors=0.0,
+                instructions=1e7,
+                inst_fp32=1e6,
+                inst_global_load=2e6,
+                stall_not_selected=0.6,
+                stall_selected=0.2,
+                dram_busy=0.3,
+                issue_busy=0.9,
+                l1_busy=0.2,
+            ),
         ),
-        clear=examples(
-            "global_load_sectors_per_request=4 excess_sectors=0.0 instructions=1e7 inst_fp32=1e6 "
-            "inst_global_load=2e5 inst_shared_load=2e6 stall_not_selected=0.6 stall_selected=0.2 "
-            "dram_busy=0.3 issue_busy=0.9 l1_busy=0.2",
-            "global_load_sectors_per_request=16 excess_sectors=0.0 instructions=1e7 inst_fp32=1e6 "
-            "stall_long_scoreboard=0.8 stall_selected=0.1 dram_busy=0.3 issue_busy=0.2 l1_busy=0.2",
-            "global_load_sectors_per_request=4 excess_sectors=0.0 instructions=1e7 inst_fp32=1e6 "
-            "stall_long_scoreboard=0.8 stall_selected=0.1 dram_busy=0.93 issue_busy=0.2 l1_busy=0.2",
-            "global_load_sectors_per_request=32 excess_sectors=0.87 instructions=1e7 inst_fp32=1e6 "
-            "stall_long_scoreboard=0.8 stall_selected=0.1 dram_busy=0.3 issue_busy=0.2 l1_busy=0.2",
+        clear=(
+            launch(
+                global_load_sectors_per_request=4,
+                excess_sectors=0.0,
+                instructions=1e7,
+                inst_fp32=1e6,
+                inst_global_load=2e5,
+                inst_shared_load=2e6,
+                stall_not_selected=0.6,
+                stall_selected=0.2,
+                dram_busy=0.3,
+                issue_busy=0.9,
+                l1_busy=0.2,
+            ),
+            launch(
+                global_load_sectors_per_request=16,
+                excess_sectors=0.0,
+                instructions=1e7,
+                inst_fp32=1e6,
+                stall_long_scoreboard=0.8,
+                stall_selected=0.1,
+                dram_busy=0.3,
+                issue_busy=0.2,
+                l1_busy=0.2,
+            ),
+            launch(
+                global_load_sectors_per_request=4,
+                excess_sectors=0.0,
+                instructions=1e7,
+                inst_fp32=1e6,
+                stall_long_scoreboard=0.8,
+                stall_selected=0.1,
+                dram_busy=0.93,
+                issue_busy=0.2,
+                l1_busy=0.2,
+            ),
+            launch(
+                global_load_sectors_per_request=32,
+                excess_sectors=0.87,
+                instructions=1e7,
+                inst_fp32=1e6,
+                stall_long_scoreboard=0.8,
+                stall_selected=0.1,
+                dram_busy=0.3,
+                issue_busy=0.2,
+                l1_busy=0.2,
+            ),
         ),
     ),
     Rule(
@@ -362,7 +438,12 @@ RULES = (
         triton="The compiler chooses the layout: another BLOCK or num_warps, tl.dot operands in "
         "16 bits, no tl.trans or reduction between two tl.dot.",
         check=_conflicts,
-        looks="excess_shared_wavefronts shared_ld_conflicts shared_st_conflicts shared_busy",
+        looks=(
+            "excess_shared_wavefronts",
+            "shared_ld_conflicts",
+            "shared_st_conflicts",
+            "shared_busy",
+        ),
         lines=("excess-wavefronts",),
         least=LINE,
         fix=Fix(
@@ -372,8 +453,8 @@ RULES = (
             _conflicts_best,
             _conflicts_typical,
         ),
-        fires=examples("excess_shared_wavefronts=0.875 shared_busy=0.9 sm_active=0.95"),
-        clear=examples("excess_shared_wavefronts=0.02 shared_busy=0.9 sm_active=0.95"),
+        fires=(launch(excess_shared_wavefronts=0.875, shared_busy=0.9, sm_active=0.95),),
+        clear=(launch(excess_shared_wavefronts=0.02, shared_busy=0.9, sm_active=0.95),),
         explains=("shared", "l1", "short_scoreboard", "mio_throttle", "barrier"),
     ),
     Rule(
@@ -387,7 +468,7 @@ RULES = (
         "needed (the default is acquire and release, with fences); partial sums in a buffer of a "
         "row per program, added up at the end.",
         check=_atomics,
-        looks="l2_atomics_busy l2_busy_max l2_atomic_sectors shared_atomics cycles",
+        looks=("l2_atomics_busy", "l2_busy_max", "l2_atomic_sectors", "shared_atomics", "cycles"),
         lines=("instructions atomics",),
         fix=Fix(
             "atomics",
@@ -395,28 +476,46 @@ RULES = (
             "is hot no counter says what fewer atomics on it bring",
             typical=_fewer_atomics,
         ),
-        fires=examples(
-            "l2_atomic_sectors=1e6 l2_sectors=1.1e6 cycles=1e6 l2_busy=0.02 l2_atomics_busy=0.01 "
-            "stall_selected=0.01 stall_lg_throttle=0.9 shared_atomics=0 instructions=1e7",
+        fires=(
+            launch(
+                l2_atomic_sectors=1e6,
+                l2_sectors=1.1e6,
+                cycles=1e6,
+                l2_busy=0.02,
+                l2_atomics_busy=0.01,
+                stall_selected=0.01,
+                stall_lg_throttle=0.9,
+                shared_atomics=0,
+                instructions=1e7,
+            ),
         ),
-        clear=examples(
-            "l2_atomic_sectors=1156 l2_sectors=9.5e6 cycles=2.7e5 l2_busy=0.14 "
-            "l2_atomics_busy=0.0 stall_selected=0.2 stall_long_scoreboard=0.4 shared_atomics=0 "
-            "instructions=7e7",
+        clear=(
+            launch(
+                l2_atomic_sectors=1156,
+                l2_sectors=9.5e6,
+                cycles=2.7e5,
+                l2_busy=0.14,
+                l2_atomics_busy=0.0,
+                stall_selected=0.2,
+                stall_long_scoreboard=0.4,
+                shared_atomics=0,
+                instructions=7e7,
+            ),
         ),
         explains=("atomics", "shared", *EXPLAINS, "short_scoreboard", "mio_throttle", "membar"),
     ),
     unit_rule(
-        "Indexed constant cache",
-        "constant constant_busy",
+        unit="Indexed constant cache",
+        limiter="constant",
+        metric="constant_busy",
         title="Threads of a warp read different constants",
         meaning="The constant cache serves one address a cycle: a warp that reads 32 different "
         "words of constant memory takes 32 turns.",
         advice="Index constants uniformly over the warp; put tables that threads index "
         "differently into shared or global memory.",
         fix=relieved("constant", 1 / 32),
-        fires=examples("constant_busy=0.9 sm_active=0.95"),
-        clear=examples("constant_busy=0.05 sm_active=0.95"),
+        fires=(launch(constant_busy=0.9, sm_active=0.95),),
+        clear=(launch(constant_busy=0.05, sm_active=0.95),),
     ),
     Rule(
         id="register-spills",
@@ -427,17 +526,27 @@ RULES = (
         "split the kernel, or spill to shared memory.",
         triton="More num_warps, smaller BLOCK, fewer num_stages, or less that is live at once.",
         check=_spills,
-        looks="spill_instructions instructions local_share registers",
+        looks=("spill_instructions", "instructions", "local_share", "registers"),
         lines=("instructions local", "local-sectors"),
         fix=redundant(lambda launch: _without(launch, _spilled(launch)), *SECTORS, "issue"),
         less_work=True,
-        fires=examples(
-            "spill_instructions=2e6 instructions=1e7 local_share=0.8 stall_selected=0.1 "
-            "stall_long_scoreboard=0.6",
+        fires=(
+            launch(
+                spill_instructions=2e6,
+                instructions=1e7,
+                local_share=0.8,
+                stall_selected=0.1,
+                stall_long_scoreboard=0.6,
+            ),
         ),
-        clear=examples(
-            "spill_instructions=0 instructions=1e7 local_share=0.0 stall_selected=0.1 "
-            "stall_long_scoreboard=0.6",
+        clear=(
+            launch(
+                spill_instructions=0,
+                instructions=1e7,
+                local_share=0.0,
+                stall_selected=0.1,
+                stall_long_scoreboard=0.6,
+            ),
         ),
         explains=EXPLAINS,
     ),
@@ -449,18 +558,30 @@ RULES = (
         advice="Index with compile-time constants (unrolled loops), or keep the array in shared "
         "memory.",
         check=_local,
-        looks="local_instructions instructions local_share local_bytes",
+        looks=("local_instructions", "instructions", "local_share", "local_bytes"),
         lines=("instructions local", "local-sectors"),
         # Finding an element's place is integer work that goes with the array.
         fix=redundant(lambda launch: _without(launch, _indexed(launch)), *SECTORS, "issue", "int"),
         less_work=True,
-        fires=examples(
-            "local_instructions=2e6 instructions=1e7 local_share=0.9 stall_selected=0.1 "
-            "stall_long_scoreboard=0.6 spill_instructions=0",
+        fires=(
+            launch(
+                local_instructions=2e6,
+                instructions=1e7,
+                local_share=0.9,
+                stall_selected=0.1,
+                stall_long_scoreboard=0.6,
+                spill_instructions=0,
+            ),
         ),
-        clear=examples(
-            "local_instructions=0 instructions=1e7 local_share=0.0 stall_selected=0.1 "
-            "stall_long_scoreboard=0.6 spill_instructions=0",
+        clear=(
+            launch(
+                local_instructions=0,
+                instructions=1e7,
+                local_share=0.0,
+                stall_selected=0.1,
+                stall_long_scoreboard=0.6,
+                spill_instructions=0,
+            ),
         ),
         explains=EXPLAINS,
     ),

@@ -201,7 +201,9 @@ def _dense_peak(words: list[str]) -> Source:
         there = [n for n in split if n in r] or [n for n in plain if n in r]
         if r.get(narrow, 0.0) == 0:  # GeForce doubles its rate for fp16 sums, which did not run
             there = [n for n in there if "dst_fp16" not in n] or there
-        return max(r[n] for n in there) * r[_SM_CLOCK] if there else nan
+        if there:
+            return max(r[n] for n in there) * r[_SM_CLOCK]
+        return nan
 
     text = f"max dense {_OPS}*{words[0]}*.sum.peak_sustained * SM clock"
     return Source((_SM_CLOCK,), value, text, (*split, *plain, narrow))
@@ -210,7 +212,10 @@ def _dense_peak(words: list[str]) -> Source:
 def _counted(words: list[str]) -> list[str]:
     """Return the counters: per operand type where ncu has it, else sparse and dense apart."""
     kinds = ("", "_sparsity_off", "_sparsity_on")
-    return [f"{_OPS}{word}{kind}.sum" for kind, word in product(kinds, words)]
+    counters = []
+    for kind, word in product(kinds, words):
+        counters.append(f"{_OPS}{word}{kind}.sum")
+    return counters
 
 
 _OPERATIONS = {

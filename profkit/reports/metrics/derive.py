@@ -77,7 +77,9 @@ class Metric:
                     return nan
                 if isfinite(value):
                     # ncu subtracts counters of different passes: tiny negatives are 0.
-                    return max(value, 0.0) if self.unit in {"count", "byte", "share"} else value
+                    if self.unit in {"count", "byte", "share"}:
+                        return max(value, 0.0)
+                    return value
         return nan
 
 

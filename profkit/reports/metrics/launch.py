@@ -19,7 +19,9 @@ def _registers_step(r: Raw) -> float:
     need = ceil((limit + 1) * warps / 4)
     per_warp = floor(per_scheduler / need / _REGISTERS_PER_WARP_UNIT) * _REGISTERS_PER_WARP_UNIT
     step = r["launch__registers_per_thread"] - per_warp / 32
-    return step if per_warp > 0 and step > 0 else nan
+    if per_warp > 0 and step > 0:
+        return step
+    return nan
 
 
 def _shared_step(r: Raw) -> float:
@@ -29,7 +31,9 @@ def _shared_step(r: Raw) -> float:
     room = r["device__attribute_max_shared_memory_per_multiprocessor"]
     fits = floor(room / (limit + 1) / _SHARED_UNIT) * _SHARED_UNIT
     step = used - fits
-    return step if used > 0 and fits > 0 and step > 0 else nan
+    if used > 0 and fits > 0 and step > 0:
+        return step
+    return nan
 
 
 _REGISTERS = Source(

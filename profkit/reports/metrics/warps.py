@@ -2,37 +2,134 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import nan
+from typing import Literal
 
 from profkit.reports.metrics.derive import Metric, Raw, Source, metrics
 
-# Nsight Compute's warp states, by the word of the per-issue ratio, which is our limiter's; and what a
-# warp in it waits for.
-WAITS = {
-    "barrier": "the other warps of the block at a barrier",
-    "branch_resolving": "the targets of branches",
-    "dispatch_stall": "the dispatcher",
-    "drain": "outstanding stores before exit",
-    "gmma": "the warpgroup to arrive for wgmma",
-    "imc_miss": "immediate constants",
-    "lg_throttle": "room in the queue of global and local memory instructions",
-    "long_scoreboard": "data from global, local or texture memory",
-    "math_pipe_throttle": "a busy math pipe",
-    "membar": "a memory fence",
-    "mio_throttle": "room in the queue of shared memory and special functions",
-    "misc": "other reasons",
-    "no_instruction": "instructions to be fetched",
-    "short_scoreboard": "data from shared memory or special functions",
-    "sleeping": "the end of a nanosleep",
-    "tex_throttle": "room in the queue of texture instructions",
-    "wait": "the result of the instruction before",
-}
+# What warp states have in common: what the warp waits for, and what it would take to wait less.
+Family = Literal[
+    "loads", "stores", "mio", "fetch", "math", "chain", "barrier", "alone", "working", "unknown"
+]
+# Instructions that a warp waits for in long_scoreboard, and in the states of the MIO.
+LOADS = ("inst_global_load", "inst_texture", "inst_async_copy")
+TRIPS = ("inst_shared_load", "inst_shared_store", "inst_xu", "inst_shuffle")
+_SECTORS = (
+    "global_load_sectors",
+    "global_store_sectors",
+    "local_load_sectors",
+    "local_store_sectors",
+)
+_WAVEFRONTS = ("shared_wavefronts",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarpState:
+    """A state of a warp: Nsight Compute's word for it, and what the model knows of it."""
+
+    name: str  # in the per-issue ratio, and as a limiter
+    waits_for: str = ""  # nothing where the warp works
+    family: Family
+    instructions: tuple[str, ...] = ()  # counts of those that a warp waits for in it
+    data: tuple[str, ...] = ()  # counts of what these move
+    sampled_as: str = ""  # in the names of samples, where that is another word
+
+
+WARP_STATES = (
+    WarpState(
+        name="barrier",
+        waits_for="the other warps of the block at a barrier",
+        family="barrier",
+        instructions=("inst_barrier",),
+    ),
+    WarpState(
+        name="branch_resolving",
+        waits_for="the targets of branches",
+        family="fetch",
+        instructions=("branches",),
+    ),
+    WarpState(name="dispatch_stall", waits_for="the dispatcher", family="math"),
+    WarpState(
+        name="drain",
+        waits_for="outstanding stores before exit",
+        family="stores",
+        data=("global_store_sectors",),
+    ),
+    WarpState(
+        name="gmma",
+        waits_for="the warpgroup to arrive for wgmma",
+        family="alone",
+        sampled_as="warpgroup_arrive",
+    ),
+    WarpState(name="imc_miss", waits_for="immediate constants", family="fetch"),
+    WarpState(
+        name="lg_throttle",
+        waits_for="room in the queue of global and local memory instructions",
+        family="loads",
+        instructions=LOADS,
+        data=_SECTORS,
+    ),
+    WarpState(
+        name="long_scoreboard",
+        waits_for="data from global, local or texture memory",
+        family="loads",
+        instructions=LOADS,
+        data=_SECTORS,
+    ),
+    WarpState(name="math_pipe_throttle", waits_for="a busy math pipe", family="math"),
+    WarpState(
+        name="membar",
+        waits_for="a memory fence",
+        family="stores",
+        instructions=("inst_membar",),
+    ),
+    WarpState(
+        name="mio_throttle",
+        waits_for="room in the queue of shared memory and special functions",
+        family="mio",
+        instructions=TRIPS,
+        data=_WAVEFRONTS,
+    ),
+    WarpState(name="misc", waits_for="other reasons", family="unknown"),
+    WarpState(
+        name="no_instruction",
+        waits_for="instructions to be fetched",
+        family="fetch",
+        sampled_as="no_instructions",
+    ),
+    WarpState(name="not_selected", family="working"),
+    WarpState(name="selected", family="working"),
+    WarpState(
+        name="short_scoreboard",
+        waits_for="data from shared memory or special functions",
+        family="mio",
+        instructions=TRIPS,
+        data=_WAVEFRONTS,
+    ),
+    WarpState(name="sleeping", waits_for="the end of a nanosleep", family="alone"),
+    WarpState(
+        name="tex_throttle",
+        waits_for="room in the queue of texture instructions",
+        family="stores",
+    ),
+    WarpState(name="wait", waits_for="the result of the instruction before", family="chain"),
+)
+WARP_STATE = {state.name: state for state in WARP_STATES}
+
+
+def states_of(*families: Family) -> tuple[str, ...]:
+    """Return the names of the states of these families."""
+    return tuple(state.name for state in WARP_STATES if state.family in families)
+
+
+# What a warp in a state waits for.
+WAITS = {state.name: state.waits_for for state in WARP_STATES if state.family != "working"}
 MEANING = {state: f"waiting for {what}" for state, what in WAITS.items()}
 MEANING |= {"not_selected": "ready while another warp is chosen", "selected": "issuing"}
 MEANING = dict(sorted(MEANING.items()))
 # State -> its word in the names of samples.
-STATES = {state: state for state in MEANING}
-STATES |= {"gmma": "warpgroup_arrive", "no_instruction": "no_instructions"}
+STATES = {state.name: state.sampled_as or state.name for state in WARP_STATES}
 _RATIO = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 _SAMPLES = "smsp__pcsamp_warps_issue_stalled_{}"
 _RATIOS = tuple(map(_RATIO.format, STATES))
@@ -48,7 +145,9 @@ FEWEST = 100
 def _share(name: str, all_of: tuple[str, ...], text: str, fewest: float = 0) -> Source:
     def value(r: Raw) -> float:
         whole = sum(max(r[n], 0.0) for n in all_of if n in r)
-        return max(r[name], 0.0) / whole if whole > 0 and whole >= fewest else nan
+        if whole > 0 and whole >= fewest:
+            return max(r[name], 0.0) / whole
+        return nan
 
     return Source((name,), value, text, all_of)
 
