@@ -34,7 +34,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from profkit.diagnosis.rule import Hit, Rule
+    from profkit.diagnosis.rule import Hit
+    from profkit.diagnosis.rule import LaunchRule as Rule
     from profkit.errors import ProfkitError
     from profkit.evidence.history import history
     from profkit.model.launch import Launch
@@ -80,7 +81,8 @@ __all__ = [
 ]
 
 _WHERE = {
-    **dict.fromkeys(("Hit", "Rule"), "profkit.diagnosis.rule"),
+    "Hit": "profkit.diagnosis.rule",
+    "Rule": "profkit.diagnosis.rule",
     "Launch": "profkit.model.launch",
     "ProfkitError": "profkit.errors",
     "explain": "profkit.show.views.explain",
@@ -88,6 +90,7 @@ _WHERE = {
     "triage": "profkit.program.recorded",
 }
 _MODULE = "profkit.show.notebook"  # of every other name
+_CALLED = {"Rule": "LaunchRule", "verify": "claims"}  # what a name is called in its module
 
 
 def __getattr__(name: str) -> Any:
@@ -97,11 +100,10 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("profkit")
-    if name == "verify":  # what claims was called
-        name = "claims"
     if name not in __all__:
         raise AttributeError(f"module 'profkit' has no attribute {name!r}")
-    return getattr(import_module(_WHERE.get(name, _MODULE)), name)
+    module = import_module(_WHERE.get(name, _MODULE))
+    return getattr(module, _CALLED.get(name, name))
 
 
 def __dir__() -> list[str]:

@@ -28,10 +28,10 @@ MAY_USE = {
     "records": {"errors", "files"},
     "interpreter": set(),
     "reports": {"errors", "files", "interpreter", "records"},
-    "model": {"errors", "files", "records", "reports"},
+    "model": {"errors", "files", "records", "reports", "judge"},
     "judge": {"errors"},
-    "diagnosis": {"errors", "files", "records", "reports", "model"},
-    "evidence": {"errors", "files", "records", "reports", "model", "diagnosis"},
+    "diagnosis": {"errors", "files", "records", "reports", "judge", "model"},
+    "evidence": {"errors", "files", "records", "reports", "judge", "model", "diagnosis"},
     "program": {"errors", "files", "records", "reports", "judge", "diagnosis"},
     "lab": set(),
     "lab.measure": {"errors", "files", "interpreter", "records", "reports", "evidence"},
@@ -123,7 +123,7 @@ MEASURES = {
 IMPORTED = {
     ("profile", "--help"): (14, 25),
     ("triage", "tests/program/data/attention_with_bias.planted.json.gz"): (64, 65),
-    ("diagnose", "artifacts/stage2.B.ncu-rep"): (58, 50),
+    ("diagnose", "artifacts/stage2.B.ncu-rep"): (59, 50),
 }
 # The first word of a function's name that says what it does.
 VERBS = frozenset(Path(__file__).with_name("verbs.txt").read_text("utf-8").split())

@@ -29,7 +29,7 @@ import numpy as np
 import verdicts
 
 from profkit import from_raw
-from profkit.diagnosis.rule import Diagnosis, Finding
+from profkit.diagnosis.rule import Diagnosis, LaunchFinding
 from profkit.diagnosis.rules import BY_ID, waits
 from profkit.diagnosis.verdict import judge_launch
 from profkit.model import launch as model_launch
@@ -110,7 +110,7 @@ class Pair:
         return judge_launch(self.before)
 
     @property
-    def causes(self) -> list[Finding]:
+    def causes(self) -> list[LaunchFinding]:
         """The findings that are no doubt about the measurement, the first one first."""
         return [f for f in self.diagnosis.findings if f.status == "fires" and f.rule not in OURS]
 

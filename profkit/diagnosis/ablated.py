@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from profkit.diagnosis.rule import Diagnosis, Finding, Measured
+from profkit.diagnosis.rule import Diagnosis, LaunchFinding, Measured
 from profkit.diagnosis.verdict import NOTHING_TO_WIN
 from profkit.records.ablation import AblationRecord, MeasuredAblation
 from profkit.records.record import Record
@@ -55,7 +55,7 @@ def _describe_row(row: MeasuredAblation) -> Measured:
     )
 
 
-def _rank_measured(finding: Finding) -> tuple[int, float]:
+def _rank_measured(finding: LaunchFinding) -> tuple[int, float]:
     """Measured and worth it, then what is expected, then what was measured to bring nothing."""
     if finding.status != "fires" or finding.note:
         return 3, 0.0

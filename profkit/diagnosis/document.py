@@ -8,7 +8,7 @@ from math import isfinite, nan
 import msgspec
 
 from profkit.diagnosis.launches import Dims, HotLine, Judged, NvidiaRule
-from profkit.diagnosis.rule import Diagnosis, Finding, Measured, SourceShare, Together
+from profkit.diagnosis.rule import Diagnosis, LaunchFinding, Measured, SourceShare, Together
 from profkit.model.launch import Missing
 from profkit.model.scenario import Expectation
 from profkit.records.store import Document
@@ -120,7 +120,7 @@ def launch_entry(run: Judged) -> LaunchEntry:
     )
 
 
-def finding_entry(finding: Finding) -> FindingEntry:
+def finding_entry(finding: LaunchFinding) -> FindingEntry:
     return FindingEntry(
         rule=finding.rule,
         status=finding.status,

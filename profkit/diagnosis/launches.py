@@ -11,13 +11,13 @@ from math import isfinite, isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.diagnosis.rule import Diagnosis, Finding, Producer, Rule, SourceShare
+from profkit.diagnosis.rule import Diagnosis, LaunchFinding, LaunchRule, Producer, SourceShare
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch, number_or_nan
 from profkit.errors import ProfkitError
 from profkit.files import expand_home, is_file
+from profkit.judge import NOT_PRICED
 from profkit.model.launch import Launch, is_impossible
-from profkit.model.scenario import Estimate
 from profkit.records.record import Record, record_beside
 from profkit.reports import figures
 from profkit.reports.frame import frame_rows, without_attrs
@@ -84,7 +84,7 @@ class Judged:
         return nan if is_impossible("time", time) else time
 
     @property
-    def top(self) -> Finding | None:
+    def top(self) -> LaunchFinding | None:
         """The finding that leads: the verdict's cause; None when nothing fires but notes."""
         return self.diagnosis.top
 
@@ -217,7 +217,7 @@ def _verdict(run: Judged) -> tuple[Any, ...]:
     return said.bound, said.limiter, said.because, _or_nan(said.headroom), said.saves(run.time)
 
 
-def _gains(finding: Finding | None) -> tuple[float, ...]:
+def _gains(finding: LaunchFinding | None) -> tuple[float, ...]:
     if finding is None:
         return nan, nan, nan, nan
     hope = finding.expect
@@ -229,7 +229,7 @@ def _or_nan(value: float | None) -> float:
     return nan if value is None else value
 
 
-def diagnose_frame(runs: DataFrame, rules: Sequence[Rule] = ()) -> DataFrame:
+def diagnose_frame(runs: DataFrame, rules: Sequence[LaunchRule] = ()) -> DataFrame:
     """Do `pk.diagnose`: return every finding of every launch of a frame."""
     import pandas as pd
 
@@ -382,22 +382,22 @@ _GATHERS = (
 )
 
 
-def _without_gathers(run: Judged, finding: Finding, share: float) -> Finding:
+def _without_gathers(run: Judged, finding: LaunchFinding, share: float) -> LaunchFinding:
     """Return a finding of unused sectors priced without those of gathers, which no layout fixes."""
     waste = run.values.get("excess_sectors", nan)
     if finding.status != "fires" or isnan(waste):
         return finding
     rest = Launch({**run.values, "excess_sectors": waste * (1 - share)})
     asked = BY_ID[finding.rule].ask(rest)
-    worth = asked[1] if asked else Estimate(None, None)
+    saving = asked[1] if asked else NOT_PRICED
     part = figures.share(share)
     why = f"{part} of them at gathers (an index loaded just before), which no layout fixes"
     cause = f"{finding.cause}; {why}"
     advice = finding.advice if asked else _GATHERS
-    return replace(finding, cause=cause, advice=advice, gain=worth.gain, expect=worth.expect)
+    return replace(finding, cause=cause, advice=advice, saving=saving)
 
 
-def _is_triton(kernel: str, findings: Iterable[Finding]) -> bool:
+def _is_triton(kernel: str, findings: Iterable[LaunchFinding]) -> bool:
     """Whether a kernel is Triton's: lines of Python, and a name without what Numba and CuTe add.
 
     Triton calls it as its function is called; Numba mangles the name, CuTe's begins with its own word.
@@ -406,7 +406,7 @@ def _is_triton(kernel: str, findings: Iterable[Finding]) -> bool:
     return python and kernel.isidentifier() and not kernel.startswith(("_Z", "kernel_cutlass"))
 
 
-def _in_triton_words(finding: Finding) -> Finding:
+def _in_triton_words(finding: LaunchFinding) -> LaunchFinding:
     rule = BY_ID.get(finding.rule)
     if rule and rule.triton:
         return replace(finding, advice=rule.triton)

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from profkit.diagnosis.rule import Rule
+from profkit.diagnosis.rule import LaunchRule
 from profkit.errors import ProfkitError
 from profkit.files import is_file
 from profkit.model.launch import Threshold
@@ -74,7 +74,7 @@ class Decides:
     reason: str
 
 
-def decides(rule: Rule) -> tuple[Decides, ...]:
+def decides(rule: LaunchRule) -> tuple[Decides, ...]:
     """Return the thresholds that a rule's question names, in functions of the rules' files."""
     found: dict[str, Decides] = {}
     _decides(rule.check, found, set())

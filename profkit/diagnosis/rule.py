@@ -8,16 +8,16 @@ launch; a metric that was not collected raises NotCollected, which the engine tu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import nan
 from typing import Literal
 
 from profkit.errors import ProfkitError
+from profkit.judge import Estimate, Finding, Rule
 from profkit.model.launch import Launch, Missing
-from profkit.model.scenario import Estimate, Expectation, Fix, estimate
+from profkit.model.scenario import Expectation, Fix, expected_of, price_fixes
 
 Bound = Literal["memory", "compute", "latency", "launch", "balanced", "unknown"]
-Status = Literal["fires", "clear", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -56,27 +56,30 @@ class Measured:
     reachable: bool  # whether a fix could get there; else the gain is only a bound
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What a rule says about one launch."""
+@dataclass(frozen=True, kw_only=True)
+class LaunchFinding(Finding):
+    """What a rule says about one launch; what it saves is a speed-up.
 
-    rule: str
-    status: Status  # unknown: a metric it needs was not collected
-    cause: str  # one line with the figures that decide
-    # An upper bound on the speed-up (1.8: at most 1.8 times faster), None where none can be given.
-    gain: float | None = None
-    evidence: Mapping[str, float | None] = field(default_factory=dict)  # what it looked at, SI
-    # The lines with most of its cause, at most three unless more were asked for; empty when not
-    # known, or when no line is the cause.
+    Its lines are those with most of its cause, at most three unless more were asked for; none where they
+    are not known, or no line is the cause. Unknown: a metric that it needs was not collected.
+    """
+
     where: tuple[SourceShare, ...] = ()
-    advice: str = ""  # what people do about it (JSON key "try")
     note: bool = False  # it says something of the measurement and is no cause to fix
-    # What people got who fixed it; None where nothing was ever measured, and at a roof.
-    expect: Expectation | None = None
     # The unit is at what it can reach with the problem's own work: only less work helps.
     at_roof: bool = False
     explains: tuple[str, ...] = ()  # limiters that it can be the cause of in this launch
     measured: Measured | None = None  # `profkit ablate` did, and its record lies beside the report
+
+    @property
+    def gain(self) -> float | None:
+        """The bound on the speed-up (1.8: at most 1.8 times faster), None where none can be given."""
+        return self.saving.bound
+
+    @property
+    def expect(self) -> Expectation | None:
+        """What people got who fixed it; None where nothing was ever measured, and at a roof."""
+        return expected_of(self.saving)
 
     @property
     def reached(self) -> float | None:
@@ -126,18 +129,13 @@ class Hit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class LaunchRule(Rule[Fix | None, Mapping[str, float]]):
     """One rule: what it asks, what it says, and the examples that are its tests and its page.
 
     Attributes:
-        id: Kebab-case, unique.
-        title: One line for tables.
-        meaning: What happens in the hardware, and how the rule sees it.
-        advice: What people do about it.
         triton: The same where the kernel is Triton's; "" where its words are no others.
         check: The question; see the module's first lines.
-        fires: Launches (metrics only) on which it must fire, the plainest one first.
-        clear: Launches on which it must be clear, the one most like the first of `fires` first.
+        fires: Launches (metrics only) on which it must fire; `clear`: on which it must not.
         looks: Short names of the metrics that it looks at.
         explains: Limiters that it can be the cause of: it is named before the plain one.
         note: It says something of the measurement: named apart, and after all causes.
@@ -154,13 +152,8 @@ class Rule:
         costs: How much slower that shape is, if that is not its bound.
     """
 
-    id: str
-    title: str
-    meaning: str
-    advice: str
     check: Callable[[Launch], Hit | None]
-    fires: tuple[Mapping[str, float], ...]
-    clear: tuple[Mapping[str, float], ...]
+    fix: Fix | None = None
     triton: str = ""
     looks: tuple[str, ...] = ()
     explains: tuple[str, ...] = ()
@@ -168,7 +161,6 @@ class Rule:
     leads: bool = False
     otherwise: bool = False
     lines: tuple[str, ...] = ()
-    fix: Fix | None = None
     least: float = 1.0
     less_work: bool = False
     own_work: bool = False
@@ -176,10 +168,7 @@ class Rule:
     costs: Callable[[Launch], float] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("fires", "clear"):
-            if isinstance(getattr(self, name), Mapping):
-                hint = f"{name} takes a tuple of launches: {name}=({{...}},)"
-                raise ProfkitError(f"rule {self.id}: {name} is a single mapping", hint)
+        super().__post_init__()
         if isinstance(self.looks, str):
             hint = f"looks takes a tuple of names: looks={tuple(self.looks.split())}"
             raise ProfkitError(f"rule {self.id}: looks is a single text", hint)
@@ -191,13 +180,12 @@ class Rule:
             return None
         if not hit.looked:
             hit = replace(hit, looked=self.looks)
+        saving = Estimate(bound=hit.gain)
         if self.fix:
-            worth = estimate(launch, self.fix)
-        else:
-            worth = Estimate(hit.gain, None)
-        if worth.gain is not None and worth.gain < self.least:
+            saving = price_fixes(launch, self.fix)
+        if saving.bound is not None and saving.bound < self.least:
             return None
-        return (hit, worth)
+        return hit, saving
 
 
 def launch(**metrics: float) -> dict[str, float]:
@@ -219,7 +207,9 @@ class Diagnosis:
     bound: Bound
     limiter: str | None  # which level, pipe, stall or shape; None when unknown
     because: str  # one sentence with the two numbers that decide
-    findings: tuple[Finding, ...] = ()  # firing ones first, worst first; then unknown; then clear
+    findings: tuple[
+        LaunchFinding, ...
+    ] = ()  # firing ones first, worst first; then unknown; then clear
     missing: tuple[Missing, ...] = ()  # what to collect for a better answer
     near_border: NearBorder | None = None
     # The time over the time at which the unit that binds is at what it can reach, doing the same
@@ -230,7 +220,7 @@ class Diagnosis:
     )
 
     @property
-    def top(self) -> Finding | None:
+    def top(self) -> LaunchFinding | None:
         """The finding that leads: the verdict's cause; None when nothing fires but notes."""
         return next((f for f in self.findings if f.status == "fires" and not f.note), None)
 

@@ -20,12 +20,13 @@ from itertools import product
 from math import nan
 from typing import Any
 
-from profkit.diagnosis.rule import Bound, Diagnosis, Finding, NearBorder, Rule, Together
+from profkit.diagnosis.rule import Bound, Diagnosis, LaunchFinding, LaunchRule, NearBorder, Together
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.rules.waits import stall_shares, waits_for
+from profkit.judge import NOT_PRICED, Estimate
 from profkit.model.launch import Launch, Missing, NotCollected, idleness
 from profkit.model.resources import Use, next_limit, uses
-from profkit.model.scenario import AT_ROOF, estimate, headroom
+from profkit.model.scenario import AT_ROOF, expected_of, headroom, price_fixes
 from profkit.reports.figures import share
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import FEWEST
@@ -92,8 +93,8 @@ def _waste(launch: Launch) -> float:
             continue
         with suppress(NotCollected, ArithmeticError):
             asked = rule.ask(launch)
-            if asked and asked[1].expect:
-                worth = max(worth, asked[1].expect.gain)
+            if asked and asked[1].is_known:
+                worth = max(worth, asked[1].expected)
     return worth
 
 
@@ -124,7 +125,7 @@ def _shape(launch: Launch) -> tuple[Diagnosis | None, float]:
             if rule.shape and (asked := rule.ask(launch)):
                 hit, worth = asked
                 causes[rule.shape] = hit.cause
-                cost = rule.costs(launch) if rule.costs else worth.gain
+                cost = rule.costs(launch) if rule.costs else worth.bound
                 gains[rule.shape] = cost or 1 / max(idleness(launch).busiest, 0.001)
     if not gains:
         return None, 1.0
@@ -235,12 +236,12 @@ RECORD = "run record"  # the section of what profkit writes beside a report
 ROOF = "at the hardware limit: cannot go faster without doing less work"
 FAILED = "ncu gave up on this launch: the kernel or its replay died, and no counter is valid"
 
-Asked = tuple[Rule, Finding]  # a rule and what it says of the launch
+Asked = tuple[LaunchRule, LaunchFinding]  # a rule and what it says of the launch
 
 
 def judge_launch(
     values: Mapping[str, Any],
-    more: Sequence[Rule] = (),
+    more: Sequence[LaunchRule] = (),
     also: Mapping[str, float] | None = None,
 ) -> Diagnosis:
     """Return the verdict on one launch with its findings, in the order of Diagnosis.findings.
@@ -277,7 +278,7 @@ def _judge_collected(
     launch: Launch,
     metrics: Mapping[str, float],
     values: Mapping[str, Any],
-    more: Sequence[Rule],
+    more: Sequence[LaunchRule],
     also: Mapping[str, float] | None,
 ) -> Diagnosis:
     verdict = _name_impossible(decide_bound(launch), launch)
@@ -296,7 +297,7 @@ def _judge_collected(
     asked = [(rule, _worth_a_line(rule, found, lead)) for rule, found in asked]
     order = {"fires": 0, "unknown": 1, "clear": 2}
 
-    def rank(found: Finding) -> tuple[int, bool, int, float]:
+    def rank(found: LaunchFinding) -> tuple[int, bool, int, float]:
         if found.rule in lead:
             place = lead.index(found.rule)
         else:
@@ -308,7 +309,9 @@ def _judge_collected(
     return replace(verdict, findings=findings, headroom=room, together=both)
 
 
-def _tell_as_one_story(findings: Sequence[Finding], verdict: Diagnosis) -> tuple[Finding, ...]:
+def _tell_as_one_story(
+    findings: Sequence[LaunchFinding], verdict: Diagnosis
+) -> tuple[LaunchFinding, ...]:
     """Return the findings, those that only name what the leading cause makes warps wait for as such.
 
     They promise no more than it does; nothing where no counter prices it.
@@ -325,24 +328,24 @@ def _tell_as_one_story(findings: Sequence[Finding], verdict: Diagnosis) -> tuple
         if finding.status != "fires" or len(named) != 1 or not named <= consequences:
             told.append(finding)
             continue
-        gain, expect = finding.gain, finding.expect
+        saving = finding.saving
         if lead.expect is None:
-            gain = expect = None
-        elif expect and expect.gain > lead.expect.gain:
-            gain, expect = lead.gain, lead.expect
+            saving = NOT_PRICED
+        elif saving.is_known and saving.expected > lead.saving.expected:
+            saving = lead.saving
         cause = f"{finding.cause}; {lead.rule} is the cause of it"
-        told.append(replace(finding, cause=cause, gain=gain, expect=expect))
+        told.append(replace(finding, cause=cause, saving=saving))
     return tuple(told)
 
 
-def _price_together(launch: Launch, firing: Sequence[Finding]) -> Together | None:
+def _price_together(launch: Launch, firing: Sequence[LaunchFinding]) -> Together | None:
     """Return what a launch's shape and wasted work are worth at once, the first finding of each kind.
 
     Each one's own price takes the other for given. A wait is priced with neither: more warps hide it,
     and less work ends it.
     """
     fixes = {f.rule: BY_ID[f.rule].fix for f in firing if f.rule in BY_ID}
-    first: dict[str, Finding] = {}
+    first: dict[str, LaunchFinding] = {}
     for finding in firing:
         fix = fixes.get(finding.rule)
         group = _GROUPS.get(fix.kind or "") if fix else None
@@ -351,11 +354,13 @@ def _price_together(launch: Launch, firing: Sequence[Finding]) -> Together | Non
     if len(first) < 2:
         return None
     shape, waste = first["shape"], first["waste"]
-    worth = estimate(launch, *(fix for f in (shape, waste) if (fix := fixes[f.rule])))
-    if worth.expect is None or worth.expect.gain < WORTH_NAMING * max(shape.worth, waste.worth):
+    both = [fix for finding in (shape, waste) if (fix := fixes[finding.rule])]
+    saving = price_fixes(launch, *both)
+    expect = expected_of(saving)
+    if expect is None or expect.gain < WORTH_NAMING * max(shape.worth, waste.worth):
         return None
     rules = tuple(f.rule for f in firing if f in (shape, waste))
-    return Together((rules[0], rules[1]), worth.gain, worth.expect)
+    return Together((rules[0], rules[1]), saving.bound, expect)
 
 
 def _name_impossible(verdict: Diagnosis, launch: Launch) -> Diagnosis:
@@ -372,48 +377,60 @@ def _name_impossible(verdict: Diagnosis, launch: Launch) -> Diagnosis:
     return replace(verdict, because=f"{verdict.because}; {why}", missing=missing)
 
 
-def _ask(rule: Rule, launch: Launch, counted: frozenset[str], ncu: str) -> Finding:
+def _ask(rule: LaunchRule, launch: Launch, counted: frozenset[str], ncu: str) -> LaunchFinding:
     try:
         asked = rule.ask(launch)
     except NotCollected as absent:
         if absent.found is not None:
             why = f"needs {absent.metric}, which is {absent.found:.4g} here: no launch has that"
-            return Finding(rule.id, "unknown", why, evidence={absent.metric: None}, note=rule.note)
+            return LaunchFinding(
+                rule=rule.id,
+                status="unknown",
+                cause=why,
+                evidence={absent.metric: None},
+                note=rule.note,
+            )
         metric = CATALOGUE.get(absent.metric)
         among = metric is not None and metric.section in counted
         return _unknown(rule.id, rule.note, absent.metric, ncu, among)
     except ArithmeticError as error:
         why = f"{rule.title}: the counters that it looks at contradict each other ({error})"
-        return Finding(rule.id, "unknown", why, note=rule.note)
+        return LaunchFinding(rule=rule.id, status="unknown", cause=why, note=rule.note)
     if asked is None:
         return _clear(rule.id, rule.note, rule.title)
-    hit, worth = asked
+    hit, saving = asked
     evidence = {name: launch.get(name) for name in hit.looked}
     advice = hit.advice or rule.advice
-    return Finding(
+    return LaunchFinding(
         rule=rule.id,
         status="fires",
         cause=hit.cause,
-        gain=worth.gain,
-        evidence=evidence,
         advice=advice,
+        evidence=evidence,
+        saving=saving,
         note=rule.note,
-        expect=worth.expect,
         explains=hit.explains or rule.explains,
     )
 
 
 # One object for all launches: a report may have a hundred thousand, and most rules say the same of each.
 @lru_cache(4096)
-def _clear(rule: str, note: bool, title: str) -> Finding:
-    return Finding(rule, "clear", title, note=note)
+def _clear(rule: str, note: bool, title: str) -> LaunchFinding:
+    return LaunchFinding(rule=rule, status="clear", cause=title, note=note)
 
 
 @lru_cache(4096)
-def _unknown(rule: str, note: bool, name: str, ncu: str, among: bool) -> Finding:
+def _unknown(rule: str, note: bool, name: str, ncu: str, among: bool) -> LaunchFinding:
     """Return a finding that lacks a metric; `among` others of its section, which were counted."""
     why, advice = _lack(name, ncu, among)
-    return Finding(rule, "unknown", why, evidence={name: None}, advice=advice, note=note)
+    return LaunchFinding(
+        rule=rule,
+        status="unknown",
+        cause=why,
+        advice=advice,
+        evidence={name: None},
+        note=note,
+    )
 
 
 def _lack(name: str, ncu: str, among: bool) -> tuple[str, str]:
@@ -449,14 +466,15 @@ def _at_roof(asked: list[Asked], room: float | None) -> list[Asked]:
     if room is None or room > AT_ROOF or redundant:
         return asked
 
-    def mark(found: Finding) -> Finding:
-        return replace(found, cause=f"{found.cause}; {ROOF}", expect=None, at_roof=True)
+    def mark(found: LaunchFinding) -> LaunchFinding:
+        bound = Estimate(bound=found.gain)
+        return replace(found, cause=f"{found.cause}; {ROOF}", saving=bound, at_roof=True)
 
     full = {rule.id for rule, _ in fires if rule.own_work}
     return [(rule, mark(f) if rule.id in full else f) for rule, f in asked]
 
 
-def _worth_a_line(rule: Rule, found: Finding, lead: list[str]) -> Finding:
+def _worth_a_line(rule: LaunchRule, found: LaunchFinding, lead: list[str]) -> LaunchFinding:
     """Return the finding, or clear where nothing is to be expected of it that a clock would show.
 
     What leads stays: it says what the launch is bound by.
@@ -497,7 +515,9 @@ def _leads(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
     return [f.rule for f in (*first, *special, *plain)]
 
 
-def _before(verdict: Diagnosis, fires: list[Asked], lead: list[Finding]) -> list[Finding]:
+def _before(
+    verdict: Diagnosis, fires: list[Asked], lead: list[LaunchFinding]
+) -> list[LaunchFinding]:
     """Return what comes before the findings of the verdict's limiter, as it is worth more.
 
     Where warps wait, that is wasted work of which more is to be expected: it need not be done, whatever

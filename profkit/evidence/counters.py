@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import msgspec
 
-from profkit.diagnosis.rule import Diagnosis, Finding, Status
+from profkit.diagnosis.rule import Diagnosis, LaunchFinding
 from profkit.errors import ProfkitError
+from profkit.judge import Status
 from profkit.records.store import Document, Unprinted
 from profkit.reports.figures import quantity, speedup
 from profkit.reports.metrics import CATALOGUE
@@ -164,7 +165,7 @@ def compare_findings(before: Diagnosis, after: Diagnosis) -> tuple[FindingChange
     )
 
 
-def describe_side(finding: Finding) -> FindingSide:
+def describe_side(finding: LaunchFinding) -> FindingSide:
     return FindingSide(
         status=finding.status,
         cause=finding.cause,

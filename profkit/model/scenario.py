@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from math import exp, inf, log, prod
 from typing import Literal
 
+from profkit.judge import NOT_PRICED, Estimate
 from profkit.model.launch import ENDS_MOST, Launch, NotCollected, idleness
 from profkit.model.resources import ENTRY, REACH, loads, reach, scattered
 from profkit.reports.metrics.warps import STATES, states_of
@@ -238,14 +239,6 @@ class Fix:
     typical: Guess | None = None  # what goes when people fix it
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """The bound on the speed-up (None: no counter bounds it) and what to expect of it."""
-
-    gain: float | None
-    expect: Expectation | None
-
-
 def expectation(
     gain: float, spread: tuple[float, float], bound: float | None = None, offset: float = OFFSET
 ) -> Expectation:
@@ -255,25 +248,33 @@ def expectation(
     return Expectation(*(min(value, most) for value in (gain, *ends)))
 
 
-def estimate(launch: Launch, *fixes: Fix) -> Estimate:
-    """What these fixes are worth at once: their scenarios are joined, not their gains added."""
+def price_fixes(launch: Launch, *fixes: Fix) -> Estimate:
+    """Return the speed-up of these fixes at once: their scenarios are joined, their gains not added."""
     try:
         best = [fix.best(launch) for fix in fixes if fix.best]
-        said = [fix.typical(launch) for fix in fixes if fix.typical]
+        typical = [fix.typical(launch) for fix in fixes if fix.typical]
     except NotCollected:
-        return Estimate(None, None)
-    typical = [scenario for scenario in said if scenario is not None]
+        return NOT_PRICED
+    bound = None
     if len(best) == len(fixes):
         most = limit(launch, joint(best))
-    else:
-        most = inf
-    bound = None if most == inf else most
+        bound = None if most == inf else most
+    counted = [scenario for scenario in typical if scenario is not None]
     kinds = [fix.kind for fix in fixes if fix.kind]
     # Where no unit was counted, nothing says what would bind after it.
-    if len(typical) < len(fixes) or not kinds or not loads(launch):
-        return Estimate(bound, None)
-    value = modelled_gain(launch, joint(typical))
-    return Estimate(bound, expectation(value, SPREAD[max(kinds, key=kinds.count)], bound))
+    if len(counted) < len(fixes) or not kinds or not loads(launch):
+        return Estimate(bound=bound)
+    gain = modelled_gain(launch, joint(counted))
+    commonest = max(kinds, key=kinds.count)
+    expected = expectation(gain, SPREAD[commonest], bound)
+    return Estimate(expected.low, expected.gain, expected.high, bound)
+
+
+def expected_of(saving: Estimate) -> Expectation | None:
+    """Return what an estimate of a launch expects; None where it is a bound only."""
+    if not saving.is_known:
+        return None
+    return Expectation(saving.expected, saving.low, saving.high)
 
 
 def headroom(launch: Launch) -> float | None:

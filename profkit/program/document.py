@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.files import TEXT_LIMIT, is_folder, read_bytes
-from profkit.judge.finding import NO_SAVING, Estimate
+from profkit.judge import NO_SAVING, Estimate
 from profkit.program.counts import Counts
 from profkit.program.findings.case import StepFinding
 from profkit.program.origins import sum_origins

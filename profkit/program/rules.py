@@ -6,17 +6,37 @@ they are asked.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from profkit.judge.rule import Rule
+from profkit.errors import ProfkitError
+from profkit.judge import Rule
 from profkit.program.example import BusyHost, Copy, Kernel, Part, View, Wait
 from profkit.program.findings import fusion, host, kernels, moves, optimizers, products, redundant
-from profkit.program.findings.case import Case
+from profkit.program.findings.case import Case, StepFinding
 from profkit.program.findings.words import Words
 
 PAGES = Path(__file__).parent / "pages"
 Example = tuple[Part, ...]
-StepRule = Rule[Case, Example]
+# Asked of a step; the indices are of what findings before it explain already.
+Check = Callable[[Case, frozenset[int]], Iterator[StepFinding]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRule(Rule[str, Example]):
+    """A rule of a step: its examples are steps of a few lines, which are judged."""
+
+    # Each finds one form of it; empty where nothing else being found is it.
+    checks: tuple[Check, ...]
+    page: Path  # what was written by hand: why it happens, the code before and after, false alarms
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.fires or not self.clear:
+            hint = "give fires=(...,) and clear=(...,)"
+            raise ProfkitError(f"rule {self.id}: has no example", hint)
+
 
 GEMM = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT"
 SGEMM = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x128x8_ffma_execute_kernel__5x_cublas"
@@ -108,7 +128,7 @@ def _page(name: str) -> Path:
     return PAGES / f"{name}.md"
 
 
-HOST_LAUNCH: StepRule = Rule(
+HOST_LAUNCH: StepRule = StepRule(
     id="host-launch",
     title="the GPU waits for the host to launch its next kernel",
     meaning=(
@@ -129,7 +149,7 @@ HOST_LAUNCH: StepRule = Rule(
     clear=(LARGE_PRODUCTS,),
     page=_page("host-launch"),
 )
-HOST_SYNC: StepRule = Rule(
+HOST_SYNC: StepRule = StepRule(
     id="host-sync",
     title="the host stops until the GPU is done, and then the GPU waits for it",
     meaning=(
@@ -147,7 +167,7 @@ HOST_SYNC: StepRule = Rule(
     clear=(LARGE_PRODUCTS,),
     page=_page("host-sync"),
 )
-COPY: StepRule = Rule(
+COPY: StepRule = StepRule(
     id="copy",
     title="nothing computes while data move between the host and the GPU",
     meaning=(
@@ -167,7 +187,7 @@ COPY: StepRule = Rule(
     clear=(LARGE_PRODUCTS, (PINNED, *LARGE_PRODUCTS)),
     page=_page("copy"),
 )
-COLLECTIVE: StepRule = Rule(
+COLLECTIVE: StepRule = StepRule(
     id="collective",
     title="nothing computes while ranks exchange data",
     meaning=(
@@ -185,7 +205,7 @@ COLLECTIVE: StepRule = Rule(
     clear=(LARGE_PRODUCTS,),
     page=_page("collective"),
 )
-OPTIMIZER: StepRule = Rule(
+OPTIMIZER: StepRule = StepRule(
     id="optimizer",
     title="the optimizer updates its parameters one by one",
     meaning=(
@@ -199,7 +219,7 @@ OPTIMIZER: StepRule = Rule(
     clear=((*LARGE_PRODUCTS, UPDATE_ALL),),
     page=_page("optimizer"),
 )
-ATTENTION_UNFUSED: StepRule = Rule(
+ATTENTION_UNFUSED: StepRule = StepRule(
     id="attention-unfused",
     title="attention writes its scores to memory and reads them again",
     meaning=(
@@ -216,7 +236,7 @@ ATTENTION_UNFUSED: StepRule = Rule(
     clear=(FUSED_LAYER * 4, (*LARGE_PRODUCTS, WEIGHTS)),
     page=_page("attention-unfused"),
 )
-FP32_MATMUL: StepRule = Rule(
+FP32_MATMUL: StepRule = StepRule(
     id="fp32-matmul",
     title="products run in float32 or float64 where tensor cores could run them",
     meaning=(
@@ -236,7 +256,7 @@ FP32_MATMUL: StepRule = Rule(
     clear=(LARGE_PRODUCTS,),
     page=_page("fp32-matmul"),
 )
-ELEMENTWISE_CHAIN: StepRule = Rule(
+ELEMENTWISE_CHAIN: StepRule = StepRule(
     id="elementwise-chain",
     title="elementwise kernels follow each other, each reading what the last one wrote",
     meaning=(
@@ -259,7 +279,7 @@ ELEMENTWISE_CHAIN: StepRule = Rule(
     clear=(LARGE_PRODUCTS, (PRODUCT, ACTIVATION) * 8),
     page=_page("elementwise-chain"),
 )
-LAYOUT: StepRule = Rule(
+LAYOUT: StepRule = StepRule(
     id="layout",
     title="kernels only put tensors into another order, or together",
     meaning=(
@@ -276,7 +296,7 @@ LAYOUT: StepRule = Rule(
     clear=((CONVOLVE,) * 12,),
     page=_page("layout"),
 )
-ATOMICS: StepRule = Rule(
+ATOMICS: StepRule = StepRule(
     id="atomics",
     title="many threads add into the same few places, and wait for one another",
     meaning=(
@@ -290,7 +310,7 @@ ATOMICS: StepRule = Rule(
     clear=(LARGE_PRODUCTS,),
     page=_page("atomics"),
 )
-KERNEL: StepRule = Rule(
+KERNEL: StepRule = StepRule(
     id="kernel",
     title="one kernel is at fault: too few blocks, an unlucky size, far from what its bytes need",
     meaning=(
@@ -315,7 +335,7 @@ KERNEL: StepRule = Rule(
     clear=(LARGE_PRODUCTS,),
     page=_page("kernel"),
 )
-REDUNDANT: StepRule = Rule(
+REDUNDANT: StepRule = StepRule(
     id="redundant",
     title="work is thrown away, or done again in each step",
     meaning=(
@@ -333,7 +353,7 @@ REDUNDANT: StepRule = Rule(
     clear=((*LARGE_PRODUCTS, LOGITS, LOSS), (*LARGE_PRODUCTS, LOGITS, LAST_POSITION, LOSS)),
     page=_page("redundant"),
 )
-HEALTHY: StepRule = Rule(
+HEALTHY: StepRule = StepRule(
     id="healthy",
     title="the GPU computes nearly all the time, near what its kernels need",
     meaning=(
@@ -347,7 +367,7 @@ HEALTHY: StepRule = Rule(
     clear=(SMALL_KERNELS, FLOAT_PRODUCTS),
     page=_page("healthy"),
 )
-UNKNOWN: StepRule = Rule(
+UNKNOWN: StepRule = StepRule(
     id="unknown",
     title="nothing was found, and too little is known to call the step healthy",
     meaning=(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from shlex import quote
 
 from profkit.errors import ProfkitError
-from profkit.judge.finding import Estimate
+from profkit.judge import Estimate
 from profkit.program.findings import draft_findings
 from profkit.program.findings.case import Case, StepFinding, goes_back
 from profkit.program.findings.words import Advice, Words

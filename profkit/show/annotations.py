@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from profkit.diagnosis.launches import Row
-from profkit.diagnosis.rule import Finding
+from profkit.diagnosis.rule import LaunchFinding
 from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.files import get_current_folder, is_file
@@ -62,7 +62,7 @@ def annotate_launches(rows: Iterable[Row]) -> list[Annotation]:
     return list(found.values())
 
 
-def _annotate_finding(finding: Finding, kernel: str, report: str) -> Annotation:
+def _annotate_finding(finding: LaunchFinding, kernel: str, report: str) -> Annotation:
     file, line = report, None
     if finding.where:
         most = finding.where[0]

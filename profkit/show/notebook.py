@@ -15,7 +15,7 @@ import pandas as pd
 from msgspec import structs
 
 from profkit.diagnosis import launches
-from profkit.diagnosis.rule import Rule, SourceShare
+from profkit.diagnosis.rule import LaunchRule, SourceShare
 from profkit.errors import ProfkitError
 from profkit.evidence import ladder as ladders
 from profkit.evidence.claims import Verified, verify_claim_files
@@ -178,7 +178,9 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
     return Frame(rows, columns=[*names, "expect", "expect_low", "expect_high"])
 
 
-def diagnose(runs: Given, rules: Sequence[Rule] = (), artifacts: str | Path = "artifacts") -> Frame:
+def diagnose(
+    runs: Given, rules: Sequence[LaunchRule] = (), artifacts: str | Path = "artifacts"
+) -> Frame:
     """Return every finding of every launch.
 
     Args:
@@ -219,7 +221,9 @@ _OF_DIAGNOSE = {
 _OF_A_FINDING = ("rule", "advice", "expected", "low", "high", "at_most", "evidence", "where")
 
 
-def findings(runs: Given, rules: Sequence[Rule] = (), artifacts: str | Path = "artifacts") -> Frame:
+def findings(
+    runs: Given, rules: Sequence[LaunchRule] = (), artifacts: str | Path = "artifacts"
+) -> Frame:
     """Return what was found: a row per finding that fires.
 
     Args:

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from profkit.cli.app import app
 from profkit.diagnosis.ablated import add_measured
-from profkit.diagnosis.rule import Diagnosis, Finding
+from profkit.diagnosis.rule import Diagnosis, LaunchFinding
+from profkit.judge import Estimate
 from profkit.records.ablation import AblationRecord
 
 ROOT = Path(__file__).parents[2]
@@ -87,7 +88,10 @@ def test_what_a_fix_was_measured_to_reach_leads_and_a_bound_never_does() -> None
     assert found is not None
     bound = next(row for row in found.measured if not row.reachable)
     gains = {"shared-bank-conflicts": 1.1, bound.rules[0]: 9.0, "tail-effect": 2.0}
-    findings = [Finding(rule, "fires", rule, gain=gain) for rule, gain in gains.items()]
+    findings = []
+    for rule, gain in gains.items():
+        saving = Estimate(bound=gain)
+        findings.append(LaunchFinding(rule=rule, status="fires", cause=rule, saving=saving))
     for gain, order in ((1.3, [0, 1, 2]), (1.0, [1, 2, 0])):
         measured = [
             msgspec.structs.replace(row, gain=gain if row.reachable else 50.0)

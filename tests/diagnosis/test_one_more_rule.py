@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 STAGE2 = ROOT / "artifacts" / "stage2.B.ncu-rep"
 RULE = '''"""A rule that somebody dropped in."""
 
-from profkit.diagnosis.rule import Hit, Rule
+from profkit.diagnosis.rule import Hit, LaunchRule
 from profkit.model.scenario import Fix
 from profkit.model.launch import Threshold
 from profkit.model.scenario import Scenario
@@ -29,7 +29,7 @@ def _check(launch):
 
 
 RULES = (
-    Rule(
+    LaunchRule(
         id="dropped-in", title="Exponentials", meaning="They run.", advice="Leave them out.",
         check=_check, fires=({"inst_exp": 3.0},), clear=({"inst_exp": 1.0},),
         lines=("instructions exponential",), leads=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.diagnosis.rule import Diagnosis, Finding
+from profkit.diagnosis.rule import Diagnosis, LaunchFinding
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.model.launch import Launch, idleness, is_narrow_stream
@@ -21,7 +21,7 @@ STALLS = {k: v for k, v in BUSY.items() if k.startswith("stall_")}
 BASIC = {k: v for k, v in BUSY.items() if not k.startswith("stall_") and k != "inst_matrix"}
 
 
-def finding(diagnosis: Diagnosis, rule: str) -> Finding:
+def finding(diagnosis: Diagnosis, rule: str) -> LaunchFinding:
     return next(f for f in diagnosis.findings if f.rule == rule)
 
 

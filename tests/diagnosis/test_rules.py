@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from profkit.diagnosis.rule import Rule
+from profkit.diagnosis.rule import LaunchRule
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.rules.waits import WAITING
 from profkit.diagnosis.verdict import judge_launch
@@ -60,15 +60,15 @@ def test_says_which_metric_of_the_catalogue_is_missing(rule):
 
 def test_one_example_that_is_no_tuple_is_told_so():
     words = {"id": "mine", "title": "t", "meaning": "m", "advice": "a"}
-    with pytest.raises(ProfkitError, match="rule mine: fires is a single mapping"):
-        Rule(**words, check=lambda _: None, fires={"time": 1.0}, clear=({"time": 1.0},))
+    with pytest.raises(ProfkitError, match="rule mine: fires is a single dict"):
+        LaunchRule(**words, check=lambda _: None, fires={"time": 1.0}, clear=({"time": 1.0},))
 
 
 def test_metrics_that_are_one_text_are_told_so():
     words = {"id": "mine", "title": "t", "meaning": "m", "advice": "a"}
     examples = {"fires": ({"time": 1.0},), "clear": ({"time": 1.0},)}
     with pytest.raises(ProfkitError, match="rule mine: looks is a single text") as error:
-        Rule(**words, **examples, check=lambda _: None, looks="time waves")
+        LaunchRule(**words, **examples, check=lambda _: None, looks="time waves")
     assert "('time', 'waves')" in error.value.hint
 
 

@@ -16,7 +16,7 @@ def hit(rule: str, **values: float) -> SimpleNamespace | None:
     """What a rule says of a launch, with the bound that the model gives."""
     asked = BY_ID[rule].ask(Launch(values))
     return asked and SimpleNamespace(
-        cause=asked[0].cause, looked=asked[0].looked, gain=asked[1].gain
+        cause=asked[0].cause, looked=asked[0].looked, gain=asked[1].bound
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 import profkit as pk
 from profkit.diagnosis import launches
 from profkit.diagnosis.launches import LINES, judged, judged_rows, launch_lines, with_lines
-from profkit.diagnosis.rule import Finding, SourceShare
+from profkit.diagnosis.rule import LaunchFinding, SourceShare
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError
 from profkit.reports.hotlines import LinesRequest, lines_of
@@ -147,7 +147,7 @@ def test_a_cuda_kernel_is_told_in_cudas_words():
 )
 def test_what_is_tritons(kernel, file, triton):
     line = SourceShare(file, 3, "", 1.0)
-    finding = Finding("barrier-wait", "fires", "cause", where=(line,), advice="CUDA")
+    finding = LaunchFinding(rule="barrier-wait", cause="cause", where=(line,), advice="CUDA")
     assert launches._is_triton(kernel, (finding,)) == triton
 
 

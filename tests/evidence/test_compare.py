@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec import structs
 
-from profkit.diagnosis.rule import Diagnosis, Finding
+from profkit.diagnosis.rule import Diagnosis, LaunchFinding
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.evidence.compare import (
@@ -27,6 +27,7 @@ from profkit.evidence.counters import (
     measure_move,
 )
 from profkit.evidence.runs import Run, pair
+from profkit.judge import Estimate, Status
 from profkit.records.parts import RecordedGpu, Resources
 from tests.copies import replace
 from tests.evidence.made import frame, record, row, run, samples
@@ -295,8 +296,8 @@ def test_times_of_two_gpus_of_one_name_are_said(uuids, said):
 
 def test_findings_come_by_what_became_of_them_and_the_dearest_first():
     def diagnosis(**gains: float | None) -> Diagnosis:
-        fires = [Finding(rule, "fires", "", gain) for rule, gain in gains.items()]
-        clear = [Finding(rule, "clear", "") for rule in "abcd" if rule not in gains]
+        fires = [make_finding(rule, "fires", gain) for rule, gain in gains.items()]
+        clear = [make_finding(rule, "clear", None) for rule in "abcd" if rule not in gains]
         return Diagnosis("latency", None, "", (*fires, *clear), ())
 
     found = compare_findings(diagnosis(a=None, b=1.5, d=2.0), diagnosis(c=1.1, d=2.0))
@@ -508,7 +509,7 @@ def test_what_nobody_timed_is_harmless_beside_what_was():
 )
 def test_what_became_of_a_finding(was, now, what):
     sides = [
-        Diagnosis("latency", None, "", (Finding("a", status, "", gain),), ())
+        Diagnosis("latency", None, "", (make_finding("a", status, gain),), ())
         for status, gain in (was, now)
     ]
     assert [f.what for f in compare_findings(*sides)] == ([what] if what else [])
@@ -686,3 +687,7 @@ def test_notes_are_of_what_is_known_on_both_sides():
     assert not [n for n in compare_runs(known, near).notes if "the SM ran" in n], "of the faster"
     sides = on_gpu(run(), ""), on_gpu(run("stage2"), "b")
     assert not [n for n in compare_runs(*sides).notes if "two GPUs" in n]
+
+
+def make_finding(rule: str, status: Status, gain: float | None) -> LaunchFinding:
+    return LaunchFinding(rule=rule, status=status, cause="", saving=Estimate(bound=gain))

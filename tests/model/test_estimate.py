@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.diagnosis.rule import Hit, Rule
+from profkit.diagnosis.rule import Hit, LaunchRule
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.verdict import judge_launch
+from profkit.judge import NOT_PRICED, Estimate
 from profkit.model.launch import Launch
 from profkit.model.resources import REACH, RESOURCES, loads
 from profkit.model.scenario import (
     SPREAD,
-    Estimate,
     Fix,
     Scenario,
-    estimate,
     expectation,
     fullest,
     headroom,
@@ -22,6 +21,7 @@ from profkit.model.scenario import (
     latency,
     limit,
     modelled_gain,
+    price_fixes,
 )
 
 # Nothing is near its peak; half of the warps' time goes to shared memory, a fifth to barriers.
@@ -152,19 +152,19 @@ def test_causes_mended_at_once_are_joined_not_added():
     both = joint([one, other])
     assert both == Scenario({"issue": 0.8, "l1": 0.3}, {"barrier": 0.2, "wait": 0.0}, 6.0, 0.1)
     waits = [BY_ID[rule].fix for rule in ("shared-bank-conflicts", "short-scoreboard")]
-    single = [estimate(launch(), fix).expect for fix in waits if fix]
-    together_ = estimate(launch(), *filter(None, waits)).expect
-    assert together_ is not None
-    assert max(s.gain for s in single if s) <= together_.gain < single[0].gain * single[1].gain  # type: ignore[union-attr]
+    single = [price_fixes(launch(), fix) for fix in waits if fix]
+    together_ = price_fixes(launch(), *filter(None, waits))
+    product = single[0].expected * single[1].expected
+    assert max(saving.expected for saving in single) <= together_.expected < product
 
 
 def test_conflicts_bound_and_expectation():
-    worth = estimate(launch(), fix("shared-bank-conflicts"))
+    worth = price_fixes(launch(), fix("shared-bank-conflicts"))
     # At best no wait for shared memory, nor for the warps that come late because of it: 0.3 are left.
-    assert worth.gain == pytest.approx(1 / 0.3)
-    assert worth.expect is not None
-    assert worth.expect.gain == pytest.approx(1.88, abs=0.02)
-    assert worth.expect.low < worth.expect.gain < worth.expect.high <= worth.gain
+    assert worth.bound == pytest.approx(1 / 0.3)
+    assert worth.is_known
+    assert worth.expected == pytest.approx(1.88, abs=0.02)
+    assert worth.low < worth.expected < worth.high <= worth.bound
 
 
 def test_more_blocks_bring_more_warps():
@@ -177,13 +177,13 @@ def test_more_blocks_bring_more_warps():
         "block_size": 256.0,
         "stall_barrier": 0.0,
     }
-    worth = estimate(Launch(values), fix("grid-too-small"))
+    worth = price_fixes(Launch(values), fix("grid-too-small"))
     # All places are sixteen times as many; the fullest unit at its peak allows five times.
-    assert worth.gain == pytest.approx(5.0, rel=0.01)
-    assert worth.expect is not None
-    assert 3 < worth.expect.gain < 5
+    assert worth.bound == pytest.approx(5.0, rel=0.01)
+    assert worth.is_known
+    assert 3 < worth.expected < 5
     alone = {k: v for k, v in values.items() if not k.endswith("_busy")}
-    assert estimate(Launch(alone), fix("grid-too-small")).gain == pytest.approx(16, rel=0.02)
+    assert price_fixes(Launch(alone), fix("grid-too-small")).bound == pytest.approx(16, rel=0.02)
 
 
 def test_scattered_stores_cost_packets_and_useful_bytes_cross_dram():
@@ -212,10 +212,10 @@ def test_scattered_stores_cost_packets_and_useful_bytes_cross_dram():
             "stall_long_scoreboard": 0.9,
         }
     )
-    worth = estimate(naive, fix("uncoalesced-access"))
-    assert worth.gain == pytest.approx(9.0, rel=0.01)
-    assert worth.expect is not None
-    assert worth.expect.low < 7.2 < worth.expect.high
+    worth = price_fixes(naive, fix("uncoalesced-access"))
+    assert worth.bound == pytest.approx(9.0, rel=0.01)
+    assert worth.is_known
+    assert worth.low < 7.2 < worth.high
 
 
 def test_a_copy_is_at_its_roof_and_a_wasteful_one_is_not():
@@ -237,10 +237,10 @@ def test_headroom_needs_the_units_that_could_be_full():
 
 
 def test_what_no_counter_bounds_has_no_bound_but_an_expectation():
-    worth = estimate(launch(inst_half=5e6, instructions=1e7), fix("tensor-idle"))
-    assert worth.gain is None
-    assert worth.expect is not None
-    assert worth.expect.gain > 1
+    worth = price_fixes(launch(inst_half=5e6, instructions=1e7), fix("tensor-idle"))
+    assert worth.bound is None
+    assert worth.is_known
+    assert worth.expected > 1
 
 
 def test_an_interval_is_around_its_expectation_and_below_the_bound():
@@ -252,7 +252,7 @@ def test_an_interval_is_around_its_expectation_and_below_the_bound():
 
 
 def test_a_rule_of_somebody_keeps_its_own_gain():
-    rule = Rule(
+    rule = LaunchRule(
         id="mine",
         title="t",
         meaning="m",
@@ -261,9 +261,9 @@ def test_a_rule_of_somebody_keeps_its_own_gain():
         fires=({},),
         clear=({},),
     )
-    assert rule.ask(launch()) == (Hit("mine", 1.5), Estimate(1.5, None))
+    assert rule.ask(launch()) == (Hit("mine", 1.5), Estimate(bound=1.5))
 
 
 def test_what_is_not_collected_has_no_price():
     fix_ = Fix("waste", best=lambda launch: Scenario(gone=1 / launch["dram_bytes"]))
-    assert estimate(launch(), fix_) == Estimate(None, None)
+    assert price_fixes(launch(), fix_) == NOT_PRICED

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.judge.finding import Estimate
-from profkit.judge.rule import Rule
+from profkit.judge import Estimate
 from profkit.program.example import run_example
 from profkit.program.findings import ORDER
-from profkit.program.rules import BY_ID, PAGES, RULES, list_words
+from profkit.program.rules import BY_ID, PAGES, RULES, StepRule, list_words
 from profkit.program.triage import triage_timeline
 from tests.found import find_files
 
@@ -34,7 +33,7 @@ def test_every_check_belongs_to_one_rule() -> None:
 
 
 @pytest.mark.parametrize(("rule", "number"), EXAMPLES)
-def test_an_example_is_what_is_said_first(rule: Rule[object, object], number: int) -> None:
+def test_an_example_is_what_is_said_first(rule: StepRule, number: int) -> None:
     of = triage_timeline(run_example(BY_ID[rule.id].fires[number]))
     assert (of.verdict.category or of.findings[0].rule) == rule.id
     if of.findings:
@@ -44,7 +43,7 @@ def test_an_example_is_what_is_said_first(rule: Rule[object, object], number: in
 
 
 @pytest.mark.parametrize(("rule", "number"), COUNTEREXAMPLES)
-def test_an_example_that_is_none_is_not_said(rule: Rule[object, object], number: int) -> None:
+def test_an_example_that_is_none_is_not_said(rule: StepRule, number: int) -> None:
     of = triage_timeline(run_example(BY_ID[rule.id].clear[number]))
     said = {of.verdict.category, *(finding.rule for finding in of.findings)}
     assert rule.id not in said
@@ -62,7 +61,7 @@ def test_what_is_found_has_words() -> None:
 def test_a_rule_without_an_example_is_refused() -> None:
     whole = RULES[0]
     with pytest.raises(ProfkitError, match="has no example"):
-        Rule(
+        StepRule(
             id=whole.id,
             title=whole.title,
             meaning=whole.meaning,

@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from profkit.diagnosis.launches import Judged, Row, judged_rows
-from profkit.diagnosis.rule import Finding
-from profkit.model.scenario import Expectation
+from profkit.diagnosis.rule import LaunchFinding
+from profkit.judge import Estimate
 from profkit.show.text.terminal import to_text
 from profkit.show.text.words import find_larger, headline
 from profkit.show.views.screen import say_expected, screen_blocks
@@ -78,19 +78,21 @@ def test_hostile_names_fit_and_obey_nothing(made: Made) -> None:
 # --- the largest expected gain ---
 
 
-def add_finding(run: Judged, finding: Finding) -> Judged:
-    first = Finding("tail-effect", "fires", "it is", 1.5, {}, (), "Do.", expect=expecting(1.2))
+def add_finding(run: Judged, finding: LaunchFinding) -> Judged:
+    first = make_finding("tail-effect", expecting(1.2, bound=1.5))
     return replace(run, diagnosis=replace(run.diagnosis, findings=(first, finding)))
 
 
-def expecting(gain: float) -> Expectation:
-    return Expectation(gain, gain * 0.9, gain * 1.1)
+def expecting(gain: float, bound: float | None = None) -> Estimate:
+    return Estimate(gain * 0.9, gain, gain * 1.1, bound)
+
+
+def make_finding(rule: str, saving: Estimate) -> LaunchFinding:
+    return LaunchFinding(rule=rule, status="fires", cause="it is", advice="Do.", saving=saving)
 
 
 def test_a_clearly_larger_gain_is_named_in_the_answer(made: Made) -> None:
-    larger = Finding(
-        "occupancy-shared", "fires", "it is", 3.0, {}, (), "Do.", expect=expecting(2.2)
-    )
+    larger = make_finding("occupancy-shared", expecting(2.2, bound=3.0))
     run = add_finding(made(time=1e-3), larger)
     assert find_larger(run) == larger
     text = headline(judged_rows([run]))[1]
@@ -98,23 +100,22 @@ def test_a_clearly_larger_gain_is_named_in_the_answer(made: Made) -> None:
 
 
 def test_about_the_same_gain_is_not(made: Made) -> None:
-    other = Finding("occupancy-shared", "fires", "it is", 3.0, {}, (), "Do.", expect=expecting(1.3))
+    other = make_finding("occupancy-shared", expecting(1.3, bound=3.0))
     assert find_larger(add_finding(made(time=1e-3), other)) is None
 
 
 def test_a_larger_gain_that_may_be_none_is_not_named(made: Made) -> None:
-    wide = Expectation(2.2, 0.99, 2.6)
-    other = Finding("occupancy-shared", "fires", "it is", 3.0, {}, (), "Do.", expect=wide)
+    wide = Estimate(low=0.99, expected=2.2, high=2.6, bound=3.0)
+    other = make_finding("occupancy-shared", wide)
     assert find_larger(add_finding(made(time=1e-3), other)) is None
 
 
 def test_beside_a_bound_alone_no_expectation_is_named(made: Made) -> None:
     """Of a launch that is too short: at most 1.27x, and then 1.74x, contradict one another."""
-    larger = Finding(
-        "occupancy-shared", "fires", "it is", 3.0, {}, (), "Do.", expect=expecting(2.2)
-    )
+    larger = make_finding("occupancy-shared", expecting(2.2, bound=3.0))
     run = add_finding(made(time=1e-3), larger)
-    lead = replace(run.diagnosis.findings[0], expect=None)
+    lead = run.diagnosis.findings[0]
+    lead = replace(lead, saving=Estimate(bound=lead.gain))
     findings = (lead, *run.diagnosis.findings[1:])
     bounded = replace(run, diagnosis=replace(run.diagnosis, findings=findings))
     assert bounded.top == lead
@@ -124,9 +125,9 @@ def test_beside_a_bound_alone_no_expectation_is_named(made: Made) -> None:
 def test_an_expectation_in_a_few_characters(made: Made) -> None:
     top = made().top
     assert top
-    assert say_expected(replace(top, expect=expecting(2.0))) == "2.00x"
-    assert say_expected(replace(top, expect=None, gain=1.24)) == "<= 1.24x"
-    assert say_expected(replace(top, expect=None, gain=None)) == "unknown"
-    wide = replace(top, expect=Expectation(4.0, 2.0, 8.0))
+    assert say_expected(replace(top, saving=expecting(2.0))) == "2.00x"
+    assert say_expected(replace(top, saving=Estimate(bound=1.24))) == "<= 1.24x"
+    assert say_expected(replace(top, saving=Estimate())) == "unknown"
+    wide = replace(top, saving=Estimate(low=2.0, expected=4.0, high=8.0))
     assert say_expected(wide) == "2.00-8.00x"
     assert say_expected(None) == ""

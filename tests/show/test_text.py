@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from profkit.diagnosis.launches import HotLine, Row, judged_rows
-from profkit.diagnosis.rule import Diagnosis, Finding
+from profkit.diagnosis.rule import Diagnosis, LaunchFinding
 from profkit.diagnosis.rule import SourceShare as SourceLine
 from profkit.diagnosis.rules import ALL
 from profkit.diagnosis.rules.waits import WAITING
@@ -189,8 +189,10 @@ def test_an_answer_of_nothing_and_of_not_known(made: Made) -> None:
 
 def test_a_finding_without_a_gain_promises_none(made: Made) -> None:
     run = made(time=1e-3)
-    found = (Finding("cache-resident", "fires", "it is", None, {}, (), "Look. Twice."),)
-    judged = replace(run.diagnosis, findings=found)
+    finding = LaunchFinding(
+        rule="cache-resident", status="fires", cause="it is", advice="Look. Twice."
+    )
+    judged = replace(run.diagnosis, findings=(finding,))
     assert headline(judged_rows([replace(run, diagnosis=judged)]))[1:] == [
         "It takes 1.00 ms; gain unknown.",
         "Next: Look.",

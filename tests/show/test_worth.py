@@ -10,9 +10,10 @@ import pytest
 
 from profkit.diagnosis.document import diagnosis_document
 from profkit.diagnosis.launches import Judged, Row, judged, judged_rows
-from profkit.diagnosis.rule import Diagnosis, Finding, Together
+from profkit.diagnosis.rule import Diagnosis, LaunchFinding, Together
 from profkit.diagnosis.rules import ALL
 from profkit.diagnosis.verdict import judge_launch
+from profkit.judge import Estimate
 from profkit.model.scenario import Expectation
 from profkit.reports import figures
 from profkit.reports.reader import read_report
@@ -33,7 +34,7 @@ def all_runs() -> list[Judged]:
     return [run for several in reports for run in judged(several)]
 
 
-def most(finding: Finding) -> float:
+def most(finding: LaunchFinding) -> float:
     """The share of the time that fixing a finding can save at most."""
     return 1.0 if finding.gain is None else 1 - 1 / finding.gain
 
@@ -100,16 +101,24 @@ def test_no_example_of_a_rule_is_promised_more_than_its_finding_can_bring(rule, 
         assert [*wrong_numbers(run), *wrong_words(Row((run,)))] == []
 
 
-def finding(rule: str, gain: float | None, expect: float | None) -> Finding:
-    hope = Expectation(expect, 1.0, gain or expect) if expect else None
-    return Finding(rule, "fires", f"{rule} is why", gain, expect=hope, advice="Less of it.")
+def finding(rule: str, gain: float | None, expect: float | None) -> LaunchFinding:
+    saving = Estimate(bound=gain)
+    if expect:
+        saving = Estimate(low=1.0, expected=expect, high=gain or expect, bound=gain)
+    return make_finding(rule, saving)
+
+
+def make_finding(rule: str, saving: Estimate) -> LaunchFinding:
+    return LaunchFinding(
+        rule=rule, status="fires", cause=f"{rule} is why", advice="Less of it.", saving=saving
+    )
 
 
 CAPPED = finding("short-kernel", 1.24, None)
 LARGE = finding("occupancy-shared", 8.0, 5.6)
 
 
-def found(*findings: Finding) -> Diagnosis:
+def found(*findings: LaunchFinding) -> Diagnosis:
     return Diagnosis("latency", "wait", "because", findings, ())
 
 
@@ -173,12 +182,12 @@ def test_no_share_of_a_whole_is_written_as_more_than_all_of_it(name: str) -> Non
 
 
 def test_an_interval_that_says_little_is_a_range_and_what_measures_it() -> None:
-    wide = Finding("x", "fires", "c", gain=9.0, expect=Expectation(5.0, 2.0, 8.0))
+    wide = make_finding("x", Estimate(low=2.0, expected=5.0, high=8.0, bound=9.0))
     assert words.worth(wide) == (
         "between 2.00x and 8.00x, at most 9.00x; counters cannot tell, `profkit ablate` measures it"
     )
     assert words.top(wide) == "2.00x to 8.00x"
-    narrow = Finding("x", "fires", "c", gain=9.0, expect=Expectation(5.0, 3.0, 8.0))
+    narrow = make_finding("x", Estimate(low=3.0, expected=5.0, high=8.0, bound=9.0))
     assert words.worth(narrow) == "expect 5.00x (3.00 to 8.00), at most 9.00x"
 
 

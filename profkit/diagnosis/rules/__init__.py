@@ -8,11 +8,11 @@ from importlib import import_module
 from itertools import chain
 from pkgutil import iter_modules
 
-from profkit.diagnosis.rule import Rule
+from profkit.diagnosis.rule import LaunchRule
 
 # Findings of equal worth are in this order; what is asked otherwise, and doubts, come last.
 _AREAS = ("launch", "memory", "waste", "compute", "waits", "occupancy")
 _OTHERS = sorted({m.name for m in iter_modules(__path__)} - {*_AREAS, "checks"})
 _MODULES = [import_module(f"{__name__}.{name}") for name in (*_AREAS, *_OTHERS, "checks")]
-ALL: tuple[Rule, ...] = tuple(chain.from_iterable(module.RULES for module in _MODULES))
-BY_ID: dict[str, Rule] = {rule.id: rule for rule in ALL}
+ALL: tuple[LaunchRule, ...] = tuple(chain.from_iterable(module.RULES for module in _MODULES))
+BY_ID: dict[str, LaunchRule] = {rule.id: rule for rule in ALL}

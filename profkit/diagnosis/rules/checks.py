@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.rule import Hit, Rule, launch
+from profkit.diagnosis.rule import Hit, LaunchRule, launch
 from profkit.model.launch import Launch, Threshold
 from profkit.model.resources import uses
 from profkit.model.scenario import NOTHING, Fix, Scenario
@@ -85,7 +85,7 @@ def _replay(launch: Launch) -> Hit | None:
 
 
 RULES = (
-    Rule(
+    LaunchRule(
         id="nothing-stands-out",
         title="Nothing is full and nothing else is known",
         meaning="The launch fills the machine, no unit is near its peak and no other rule fires: "
@@ -106,7 +106,7 @@ RULES = (
             launch(issue_busy=0.1, dram_busy=0.1, stall_selected=0.1, stall_long_scoreboard=0.8),
         ),
     ),
-    Rule(
+    LaunchRule(
         id="operations-mismatch",
         title="Counted operations are not the workload's",
         meaning="The problem says how many operations it needs. Far more means redundant or "
@@ -117,7 +117,7 @@ RULES = (
         fires=(launch(declared_operations=1e9, tensor_ops=2e9, fp32_rate=0.0, time=1e-5),),
         clear=(launch(declared_operations=1e9, tensor_ops=1.05e9, fp32_rate=0.0, time=1e-5),),
     ),
-    Rule(
+    LaunchRule(
         id="clocks-unsteady",
         title="The clocks were not the machine's best",
         meaning="Durations scale with the clock. ncu's default locks the SM clock to its base; a "
@@ -146,7 +146,7 @@ RULES = (
             ),
         ),
     ),
-    Rule(
+    LaunchRule(
         id="replay-unsteady",
         title="The passes disagree",
         meaning="ncu runs a launch once per group of counters and combines them. When a share "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.rule import Hit, Rule, launch
+from profkit.diagnosis.rule import Hit, LaunchRule, launch
 from profkit.diagnosis.rules.memory import FEWER, redundant, relieved, unit_rule
 from profkit.diagnosis.rules.occupancy import full_warps
 from profkit.diagnosis.rules.waits import instruction_share
@@ -256,7 +256,7 @@ RULES = (
         fix=_fewer("issue", FEWER),
         clear=(launch(issue_busy=0.3, sm_active=0.98),),
     ),
-    Rule(
+    LaunchRule(
         id="tensor-idle",
         title="Matrix work off the tensor cores",
         meaning="The tensor cores do a half-precision matrix product 8 to 16 times faster than "
@@ -288,7 +288,7 @@ RULES = (
         ),
         explains=("fp16", "fp32", "issue"),
     ),
-    Rule(
+    LaunchRule(
         id="non-fused-math",
         title="Adds and multiplies that could be fused",
         meaning="A fused multiply-add does both in one instruction; separate ones take two.",
@@ -316,7 +316,7 @@ RULES = (
         ),
         explains=("fp32", "issue", "math_pipe_throttle"),
     ),
-    Rule(
+    LaunchRule(
         id="thread-divergence",
         title="Few threads of a warp are active",
         meaning="Threads of a warp that take different ways run one way after the other; an "
@@ -345,7 +345,7 @@ RULES = (
             "l1",
         ),
     ),
-    Rule(
+    LaunchRule(
         id="redundant-exp",
         title="Exponentials computed more than once",
         meaning="The problem says how many exponentials it needs; the launch executed several "
@@ -360,7 +360,7 @@ RULES = (
         clear=(launch(declared_exps=2.1e6, inst_exp=7e4, xu_busy=0.3),),
         explains=("xu", "issue", "short_scoreboard", "wait"),
     ),
-    Rule(
+    LaunchRule(
         id="tensor-xu-serial",
         title="Tensor cores and exponentials take turns",
         meaning="Softmax between two matrix products: when each warp computes, exponentiates and "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import ceil, inf
 
-from profkit.diagnosis.rule import Hit, Rule, launch
+from profkit.diagnosis.rule import Hit, LaunchRule, launch
 from profkit.model.launch import (
     ENDS,
     ENDS_MOST,
@@ -279,7 +279,7 @@ def _shares(average: float, idlest: float, waves: float) -> dict[str, float]:
     )
 
 
-_TAIL = Rule(
+_TAIL = LaunchRule(
     id="tail-effect",
     title="A last wave that is mostly empty",
     meaning="Blocks run in waves of as many as fit. When the grid is a little more than a "
@@ -306,7 +306,7 @@ _TAIL = Rule(
 )
 
 RULES = (
-    Rule(
+    LaunchRule(
         id="debug-build",
         title="Compiled without optimisation",
         meaning="nvcc -G (--device-debug) turns the compiler's optimisation off: every variable "
@@ -327,7 +327,7 @@ RULES = (
         ),
         leads=True,
     ),
-    Rule(
+    LaunchRule(
         id="grid-too-small",
         title="Fewer blocks than the machine has places",
         meaning="A block runs on one SM. With fewer blocks than SMs, or fewer warps than "
@@ -383,7 +383,7 @@ RULES = (
         explains=("grid_too_small",),
     ),
     _TAIL,
-    Rule(
+    LaunchRule(
         id="workload-imbalance",
         title="Some SMs work much longer than others",
         meaning="All SMs got blocks, but some finished long before the last one: the launch lasts "
@@ -408,7 +408,7 @@ RULES = (
         ),
         explains=("imbalance",),
     ),
-    Rule(
+    LaunchRule(
         id="hidden-tail",
         title="A last round that only some SMs work in",
         meaning="The blocks all fit at once, so no wave is half empty; but they loop over tiles, "
@@ -432,7 +432,7 @@ RULES = (
         ),
         explains=("imbalance", "tail"),
     ),
-    Rule(
+    LaunchRule(
         id="short-kernel",
         title="The launch costs more than the work",
         meaning="A launch takes 1 to 4 µs before the first and after the last instruction. A "

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from profkit.diagnosis.rule import Hit, Rule, launch
+from profkit.diagnosis.rule import Hit, LaunchRule, launch
 from profkit.model.launch import Launch, NotCollected, Threshold, cache_resident
 from profkit.model.resources import BY_LIMITER, ENTRY, LINKS, next_limit, resource_use, uses
 from profkit.model.scenario import NOTHING, RELIEVED, Fix, Scenario, least_time, limit
@@ -72,7 +72,7 @@ SAME_BYTES = Fix(
 
 def unit_rule(
     *, unit: str, limiter: str, metric: str, looks: tuple[str, ...] = (), **fields: Any
-) -> Rule:
+) -> LaunchRule:
     """Return the rule of a unit near its peak: `metric` says how busy it is, `looks` adds to that."""
     usual = {
         "lines": (f"instructions {limiter}",),
@@ -80,7 +80,7 @@ def unit_rule(
         "fires": ({metric: 0.95, "sm_active": 0.98},),
         "clear": ({metric: 0.2, "sm_active": 0.98},),
     }
-    return Rule(
+    return LaunchRule(
         id=BY_LIMITER[limiter].rule,
         check=_full(limiter, unit, metric),
         looks=(metric, *looks),
@@ -210,7 +210,7 @@ RULES = (
         fix=relieved("texture", 0.1, "l1", "issue"),
         clear=(launch(texture_busy=0.0, sm_active=0.98),),
     ),
-    Rule(
+    LaunchRule(
         id="low-l2-hit",
         title="L2 misses while DRAM is near its peak",
         meaning="Data that was in L2 went out before it was used again, so DRAM serves it twice.",
@@ -231,7 +231,7 @@ RULES = (
             launch(l2_hit=0.5, dram_busy=0.85, dram_bytes=1e9, declared_bytes=1e9, sm_active=0.95),
         ),
     ),
-    Rule(
+    LaunchRule(
         id="cache-resident",
         title="The data was in L2",
         meaning="DRAM moved far less than the launch used: the data was in L2 from before or is "

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import ceil, sqrt
 
-from profkit.diagnosis.rule import Hit, Rule, launch
+from profkit.diagnosis.rule import Hit, LaunchRule, launch
 from profkit.diagnosis.rules.memory import redundant
 from profkit.diagnosis.rules.waits import stalled
 from profkit.model.launch import Launch, Threshold, arithmetic
@@ -146,7 +146,7 @@ def _occupancy_rule(
     step: str | None,
     advice: str,
     fix: Fix = _SMALLER_TILES,
-) -> Rule:
+) -> LaunchRule:
     looks = (
         metric,
         "occupancy_limit",
@@ -155,7 +155,7 @@ def _occupancy_rule(
         "issue_busy",
         step or metric,
     )
-    return Rule(
+    return LaunchRule(
         id=name,
         title=f"Few warps per SM because of {what}",
         meaning="A scheduler hides the latency of one warp behind others. Here the block's "
@@ -283,7 +283,7 @@ RULES = (
         advice="Larger blocks: an SM holds 16 to 32 blocks however small they are.",
         fix=_LARGER_BLOCKS,
     ),
-    Rule(
+    LaunchRule(
         id="partial-warps",
         title="The block is no multiple of 32 threads",
         meaning="Threads are issued in warps of 32 of one block. What is missing to a multiple of "
@@ -306,7 +306,7 @@ RULES = (
         ),
         explains=(*COMPUTE, *_WAITS_IN_EACH_WARP),
     ),
-    Rule(
+    LaunchRule(
         id="short-blocks",
         title="Slots for blocks remain empty",
         meaning="More warps would fit on an SM than are there on average, though blocks are "

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from profkit.diagnosis.rule import Hit, Rule
+from profkit.diagnosis.rule import Hit, LaunchRule
 from profkit.model.launch import (
     LANE_BYTES,
     Launch,
@@ -399,7 +399,7 @@ def _fix(state: str, family: Family) -> Fix:
     return Fix("wait", f"{left}. expected: {expected}", best, _typical(state, family))
 
 
-def _rule(wait: Wait) -> Rule:
+def _rule(wait: Wait) -> LaunchRule:
     """Return the rule of a wait, with a launch that is in the state and one that is not."""
     state = wait.state
     mine, other = f"stall_{state}", "stall_barrier" if state == "wait" else "stall_wait"
@@ -410,7 +410,7 @@ def _rule(wait: Wait) -> Rule:
         looks = (*looks, "inst_warpgroup", "inst_barrier")
         clear = {**fires, "inst_warpgroup": 2e3, "inst_barrier": 3e3}
         fires |= {"inst_warpgroup": 2e6, "inst_barrier": 500}
-    return Rule(
+    return LaunchRule(
         id=wait.rule,
         title=f"Waiting for {_WGMMA if wait.of_wgmma else WAITS[state]}",
         meaning=wait.meaning,
@@ -497,7 +497,7 @@ def _with_shuffles(launch: Launch) -> Scenario:
     return Scenario(units, waits | {"barrier": 0.0})
 
 
-def _rule_of_barriers(plain: Rule) -> Rule:
+def _rule_of_barriers(plain: LaunchRule) -> LaunchRule:
     """Return the rule of a barrier's wait, which tells the steps of a tree as one story."""
     steps = {"inst_barrier": 1e6, "inst_shared_load": 2e6, "inst_shared_store": 1e6}
     tree = {"instructions": 1.2e7, "threads_per_warp": 32.0, "threads_per_warp_predicated": 20.0}
@@ -525,7 +525,7 @@ def _rule_of_barriers(plain: Rule) -> Rule:
     )
 
 
-def _all_rules() -> Iterator[Rule]:
+def _all_rules() -> Iterator[LaunchRule]:
     for wait in WAITS_OF_WARPS:
         rule = _rule(wait)
         if rule.id == "barrier-wait":

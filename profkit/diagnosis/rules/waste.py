@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.rule import Hit, Rule, launch
+from profkit.diagnosis.rule import Hit, LaunchRule, launch
 from profkit.diagnosis.rules.memory import redundant, relieved, unit_rule
 from profkit.diagnosis.rules.waits import stalled, with_wider_accesses
 from profkit.model.launch import (
@@ -285,7 +285,7 @@ def _widest(launch: Launch) -> Scenario:
 
 
 RULES = (
-    Rule(
+    LaunchRule(
         id="uncoalesced-access",
         title="Global accesses fetch sectors they do not use",
         meaning="L1TEX, L2 and DRAM move whole sectors of 32 bytes. A warp whose threads spread "
@@ -320,7 +320,7 @@ RULES = (
         clear=(launch(excess_sectors=0.0, dram_busy=0.85, l1_busy=0.4, sm_active=0.95),),
         explains=EXPLAINS,
     ),
-    Rule(
+    LaunchRule(
         id="narrow-accesses",
         title="Loads of less than 16 bytes a lane",
         meaning="One instruction loads up to 16 bytes for each lane. Narrower ones need more "
@@ -428,7 +428,7 @@ RULES = (
             ),
         ),
     ),
-    Rule(
+    LaunchRule(
         id="shared-bank-conflicts",
         title="Shared-memory accesses conflict",
         meaning="Shared memory has 32 banks of 4 bytes. Accesses of one warp to different words "
@@ -457,7 +457,7 @@ RULES = (
         clear=(launch(excess_shared_wavefronts=0.02, shared_busy=0.9, sm_active=0.95),),
         explains=("shared", "l1", "short_scoreboard", "mio_throttle", "barrier"),
     ),
-    Rule(
+    LaunchRule(
         id="atomics-contention",
         title="Atomics queue",
         meaning="An L2 slice handles one atomic sector a cycle, and all atomics on one address go "
@@ -517,7 +517,7 @@ RULES = (
         fires=(launch(constant_busy=0.9, sm_active=0.95),),
         clear=(launch(constant_busy=0.05, sm_active=0.95),),
     ),
-    Rule(
+    LaunchRule(
         id="register-spills",
         title="The compiler spills registers",
         meaning="A kernel that needs more registers than it may have keeps the rest in local "
@@ -550,7 +550,7 @@ RULES = (
         ),
         explains=EXPLAINS,
     ),
-    Rule(
+    LaunchRule(
         id="local-memory",
         title="Arrays live in local memory",
         meaning="An array indexed at run time cannot live in registers. Each thread's copy goes "

@@ -9,7 +9,7 @@ from functools import cached_property
 from math import isfinite
 from typing import Any
 
-from profkit.judge.finding import Finding
+from profkit.judge import NO_SAVING, Estimate, Finding
 from profkit.program.findings.words import Words
 from profkit.program.operators import Product, find_traffic
 from profkit.program.replay.scenario import UNCHANGED, Change, Hosts, Range
@@ -246,6 +246,9 @@ def is_number(value: object) -> bool:
 class StepFinding(Finding):
     """Something to do about a step; what it saves is known when its change was replayed."""
 
+    where: tuple[str, ...] = ()
+    evidence: Mapping[str, float] = field(default_factory=dict)  # the figures of its sentence
+    saving: Estimate = NO_SAVING  # milliseconds
     works: Sequence[int] = ()  # what it explains, so that no other finding names them
     change: Change = (
         UNCHANGED  # what the fix does to the step; nothing where equal parts are all of it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from profkit.judge.finding import Estimate
+from profkit.judge import Estimate
 from profkit.program.findings.case import Case
 from profkit.program.regions.find import Region, find_regions
 from profkit.program.replay.scenario import EXPECT, Range

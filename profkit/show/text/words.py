@@ -9,7 +9,7 @@ from os.path import basename
 from typing import TYPE_CHECKING
 
 from profkit.diagnosis.launches import LINES, Judged, Row
-from profkit.diagnosis.rule import Diagnosis, Finding, SourceShare, Together
+from profkit.diagnosis.rule import Diagnosis, LaunchFinding, SourceShare, Together
 from profkit.diagnosis.rules.waits import WAITING
 from profkit.model.scenario import Expectation
 from profkit.records.paths import FULL
@@ -136,7 +136,7 @@ def expect(expectation: Expectation) -> str:
     return f"{speedup(expectation.gain)} ({low} to {high})"
 
 
-def worth(finding: Finding) -> str:
+def worth(finding: LaunchFinding) -> str:
     """Return what a fix is worth: "expect 1.85x (1.4 to 2.2), at most 3.1x", "at the hardware limit".
 
     What was measured by taking the cause away comes first: "measured 1.53x; expect 1.85x ...".
@@ -149,7 +149,7 @@ def worth(finding: Finding) -> str:
     return f"{without}; {say_expectation(finding).removesuffix(f'; {ABLATE}')}"
 
 
-def say_expectation(finding: Finding) -> str:
+def say_expectation(finding: LaunchFinding) -> str:
     if finding.at_roof:
         return "at the hardware limit"
     if finding.expect is None:
@@ -177,7 +177,7 @@ def together(both: Together) -> str:
     return f"{' and '.join(both.rules)} together: {what}{bound}"
 
 
-def top(finding: Finding | None) -> str:
+def top(finding: LaunchFinding | None) -> str:
     """Return the same in a table: "1.85x (1.4 to 2.2)", "2.6x to 8.9x"; "" for no finding."""
     if finding is None:
         return ""
@@ -189,7 +189,7 @@ def top(finding: Finding | None) -> str:
     return f"{speedup(hope.low)} to {speedup(hope.high)}" if hope.is_wide else expect(hope)
 
 
-def finding_words(finding: Finding) -> str:
+def finding_words(finding: LaunchFinding) -> str:
     """Return a finding behind the name of its rule: what fixing it is worth, and the cause."""
     expected = "" if finding.note else f" ({worth(finding)})"
     return f"{expected}: {finding.cause}"
@@ -231,7 +231,7 @@ def place(line: SourceShare) -> str:
     return f"{basename(line.file)}:{line.line} ({share(line.share)}{why})"
 
 
-def places(finding: Finding) -> str:
+def places(finding: LaunchFinding) -> str:
     """Return the first few lines where a finding happens, in one line."""
     return ", ".join(map(place, finding.where[:LINES]))
 
@@ -280,7 +280,7 @@ def headline(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def find_larger(run: Judged) -> Finding | None:
+def find_larger(run: Judged) -> LaunchFinding | None:
     """Return the finding that gains most, where that is clearly more than what leads gains.
 
     A lead that has only a bound (a launch that is too short, the hardware's limit) is compared with
@@ -297,7 +297,7 @@ def find_larger(run: Judged) -> Finding | None:
     return best if is_larger and not may_be_nothing else None
 
 
-def _known_gain(finding: Finding) -> float:
+def _known_gain(finding: LaunchFinding) -> float:
     """Return what a fix gained, or is expected to; 1 where neither has a number of its own."""
     if finding.reached is not None:
         return finding.reached
@@ -306,12 +306,12 @@ def _known_gain(finding: Finding) -> float:
     return finding.expect.gain
 
 
-def _is_unsure(finding: Finding) -> bool:
+def _is_unsure(finding: LaunchFinding) -> bool:
     """Whether its interval is too wide for a number that could be compared with another's."""
     return finding.expect is not None and finding.expect.is_wide and finding.reached is None
 
 
-def say_worth(row: Row, rows: Sequence[Row], leading: Finding) -> str:
+def say_worth(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
     said = _worth_of_top(row, rows, leading)
     larger = find_larger(row.shown)
     if larger is None:
@@ -319,7 +319,7 @@ def say_worth(row: Row, rows: Sequence[Row], leading: Finding) -> str:
     return f"{said.removesuffix('.')}; largest expected gain: {larger.rule}, {top(larger)}."
 
 
-def _worth_of_top(row: Row, rows: Sequence[Row], leading: Finding) -> str:
+def _worth_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
     if not row.times:
         return f"Fixing that: {worth(leading)}."
     time = seconds(row.total)

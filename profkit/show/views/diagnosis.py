@@ -15,7 +15,7 @@ from math import isfinite, nan
 from os.path import basename
 
 from profkit.diagnosis.launches import HotLine, Judged, NvidiaRule, Row
-from profkit.diagnosis.rule import Finding
+from profkit.diagnosis.rule import LaunchFinding
 from profkit.records.paths import FULL
 from profkit.reports import figures
 from profkit.show.text import blocks, words
@@ -103,7 +103,7 @@ def brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = None) ->
     return words.cut_lines([*out, *onward])
 
 
-def _in_brief(finding: Finding) -> str:
+def _in_brief(finding: LaunchFinding) -> str:
     where = f"; at {words.places(finding)}" if finding.where else ""
     return f"{finding.rule}{words.finding_words(finding)}{where}"
 
@@ -258,7 +258,7 @@ def show_doubts(run: Judged) -> Iterator[Block]:
         yield from map(show_firing, doubts)
 
 
-def show_firing(finding: Finding, *, listing: bool = False) -> blocks.ListItem:
+def show_firing(finding: LaunchFinding, *, listing: bool = False) -> blocks.ListItem:
     """Return a finding that fires: what it is worth, why, the numbers, what to try and where."""
     under: list[Words] = []
     if known := {name: value for name, value in finding.evidence.items() if value is not None}:

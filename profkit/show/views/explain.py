@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from profkit.diagnosis import pages
-from profkit.diagnosis.rule import Rule
+from profkit.diagnosis.rule import LaunchRule
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
@@ -187,7 +187,7 @@ def find_nearest_names(name: str) -> str:
 # A rule.
 
 
-def explain_rule(rule: Rule) -> Parts:
+def explain_rule(rule: LaunchRule) -> Parts:
     page = pages.rule_page(rule.id)
     judged = judge_launch(rule.fires[0])
     finding = next(f for f in judged.findings if f.rule == rule.id)
@@ -226,7 +226,7 @@ _MEASURES = {
 }
 
 
-def explain_ablations(rule: Rule) -> tuple[Words, ...]:
+def explain_ablations(rule: LaunchRule) -> tuple[Words, ...]:
     """Return which ablation measures a rule's cause, or why none does; nothing for a note."""
     said = []
     for group, causes in read_causes().items():
@@ -246,7 +246,7 @@ def explain_threshold(of: pages.Decides) -> Words:
     return TextSpan(of.name, "code"), f" {text}"
 
 
-def explain_measured(rule: Rule) -> tuple[Words, ...]:
+def explain_measured(rule: LaunchRule) -> tuple[Words, ...]:
     pairs: list[Words] = [
         (
             TextSpan(f"{speedup(pair.gain)} faster", "strong"),
@@ -258,7 +258,7 @@ def explain_measured(rule: Rule) -> tuple[Words, ...]:
     return (*pairs[:SHOWN], *([f"and {more} more probes of this cause"] if more > 0 else []))
 
 
-def explain_worth(rule: Rule) -> tuple[Words, ...]:
+def explain_worth(rule: LaunchRule) -> tuple[Words, ...]:
     """Return how a gain is bounded and expected, and how far the fixes on record came from that."""
     fix = rule.fix
     if fix is None or fix.kind is None:
@@ -318,7 +318,7 @@ _CAREFUL = {
 # A word of the verdict.
 
 
-def explain_limiter(word: str, behind: list[Rule]) -> Parts:
+def explain_limiter(word: str, behind: list[LaunchRule]) -> Parts:
     limiter = BY_LIMITER.get(word)
     plain = BY_ID.get(limiter.rule or "" if limiter else "") or min(
         behind, key=lambda rule: len(rule.explains)
@@ -400,7 +400,7 @@ def reference() -> Iterator[Block]:
     yield blocks.Heading("Rules and metrics", 0)
     yield blocks.Paragraph(_HEAD)
     yield blocks.Heading("Rules")
-    columns: Columns[Rule] = {
+    columns: Columns[LaunchRule] = {
         "rule": lambda rule: (TextSpan(rule.id, "link"),),
         "fires when": lambda rule: rule.title,
     }

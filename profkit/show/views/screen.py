@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from profkit.diagnosis.launches import Judged, Row
-from profkit.diagnosis.rule import Finding
+from profkit.diagnosis.rule import LaunchFinding
 from profkit.records.paths import FULL
 from profkit.reports import figures
 from profkit.show.text import blocks, words
@@ -81,7 +81,7 @@ def _name_bound(run: Judged) -> str:
     return run.diagnosis.bound if run.status == "ok" else run.status
 
 
-def say_expected(finding: Finding | None) -> str:
+def say_expected(finding: LaunchFinding | None) -> str:
     """Return what a fix is worth in a few characters: "2.01x", "2.6-8.9x", "<= 1.2x", "at limit"."""
     if finding is None:
         return ""
@@ -147,7 +147,7 @@ def identify_launch(row: Row) -> str:
     return f"{time}, {sizes}, {words.device_of(run)}"
 
 
-def _say_leading(finding: Finding) -> blocks.ListItem:
+def _say_leading(finding: LaunchFinding) -> blocks.ListItem:
     """Return the finding that the answer is about: its figures and places, which that leaves out."""
     under: list[Words] = []
     known = {name: value for name, value in finding.evidence.items() if value is not None}
@@ -160,7 +160,7 @@ def _say_leading(finding: Finding) -> blocks.ListItem:
     return blocks.ListItem(text, tuple(under))
 
 
-def _say_further(finding: Finding) -> blocks.ListItem:
+def _say_further(finding: LaunchFinding) -> blocks.ListItem:
     place = f"; {words.place(finding.where[0])}" if finding.where else ""
     said = f" {say_expected(finding)}: {finding.cause}{place}"
     return blocks.ListItem((TextSpan(finding.rule, "rule"), said))
@@ -184,7 +184,7 @@ def _list_nvidia(run: Judged) -> str:
 def _say_open(rows: Sequence[Row]) -> Iterator[Block]:
     """Yield what to doubt of the measurement and what was not checked, a line each."""
     runs = [run for row in rows for run in row.launches if run.status == "ok"]
-    doubts: dict[str, list[Finding]] = {}
+    doubts: dict[str, list[LaunchFinding]] = {}
     unknown: dict[str, None] = {}
     for run in runs:
         for finding in run.diagnosis.findings:
