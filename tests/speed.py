@@ -250,11 +250,15 @@ def many() -> Iterator[Figure]:
 def peak(process: subprocess.Popen[str]) -> float:
     """The most memory in bytes that a process and its children had together until it ended.
 
-    Looked at every 10 ms; a page that several share counts once (PSS).
+    Looked at every 10 ms; a page that several share counts once (PSS). A look during which a process
+    began or ended does not count: what it shares would be counted with two different parts.
     """
     most = 0.0
     while process.poll() is None:
-        most = max(most, sum(map(proportional, family(process.pid))))
+        before = family(process.pid)
+        together = sum(map(proportional, before))
+        if family(process.pid) == before:
+            most = max(most, together)
         time.sleep(0.01)
     return most
 

@@ -24,6 +24,7 @@ from profkit.files import is_there, list_folder, shorten_path
 from profkit.records.paths import FULL, SUFFIXES, expand, wrong_verb
 from profkit.reports import reader
 from profkit.reports.frame import COLUMNS
+from profkit.reports.isolated import KILLED_HINT, was_killed
 from profkit.reports.reader import ReportFile, Reports
 from profkit.show.text.escape import short
 
@@ -71,11 +72,20 @@ def read_launches(
     kernel: str | None = None,
     where: str | None = None,
     client: Any = None,
+    *,
+    lines_follow: bool = False,
 ) -> Chosen:
-    """Read what can be read, say what cannot; judge every launch, keep those that are asked for."""
+    """Read what can be read, say what cannot; judge every launch, keep those that are asked for.
+
+    `lines_follow`: their source lines will be asked for.
+    """
     paths, complete = expand_patterns(patterns) if patterns else ([], True)
-    with progress("reading") as step:
-        reports = reader.read_report(paths, progress=step, client=client) if paths else Reports(())
+    reports = Reports(())
+    if paths:
+        with progress("reading") as step:
+            reports = reader.read_report(
+                paths, progress=step, client=client, lines_follow=lines_follow
+            )
     complete = _say_unread(reports) and complete
     launches = judged(reports)
     chosen = Chosen(reports, complete, launches, list(range(len(launches))))
@@ -140,6 +150,8 @@ def _name_repair(file: ReportFile) -> str:
     if other := wrong_verb(path, "diagnose"):
         return f"it is {other[0]}: {other[1]}"
     try:
+        if was_killed(file.message):
+            return KILLED_HINT
         if is_there(path):
             return _MEND[file.status]
         beside = list_folder(path.parent)

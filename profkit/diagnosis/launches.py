@@ -434,7 +434,7 @@ def launch_lines(report: str | Path, launch: int = 0, count: int = 10) -> DataFr
     from profkit.reports.reader import read_report
 
     path = os.fspath(expand_home(report))
-    runs = judged(read_report([path]))
+    runs = judged(read_report([path], lines_follow=True))
     # The reader of lines says which of them cannot be read or is not there.
     there = 0 <= launch < len(runs)
     if there:

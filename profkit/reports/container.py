@@ -54,7 +54,7 @@ LIMIT = 4 << 30  # bytes that a compressed report may become: the largest seen i
 RATIO, SMALL = 100, 64 << 20
 HOLLOW = 10_000  # blocks without anything in them: reports that were seen have one at most
 REMEMBERED = 1024  # files whose check is remembered: a few hundred bytes each
-PART = 8 << 20  # bytes of launches in each file that split makes
+PART = 4 << 20  # bytes of launches in each file that split makes
 NO_SESSION = "ncu did not write who it was behind the first launch: later launches may be missing"
 _CHUNK = 64 << 20
 

@@ -18,16 +18,23 @@ from typing import TYPE_CHECKING, Any
 from profkit.errors import ProfkitError
 from profkit.files import expand_home, temporary_folder
 from profkit.records.paths import is_table
-from profkit.records.record import record_beside, recorded_sha256
 from profkit.reports.addresses import LaunchedCode, Place
 from profkit.reports.container import check, split
 from profkit.reports.cubin import read_code
 from profkit.reports.instruction import COUNTERS, RAW_SAMPLES, Counter
-from profkit.reports.isolated import ROOM, is_limited, isolated, processors
+from profkit.reports.isolated import (
+    KILLED_HINT,
+    ROOM,
+    is_limited,
+    isolated,
+    processors,
+    was_killed,
+)
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import (
     LARGE,
     children_for,
+    is_recorded,
     opened_launches,
     prepare_child,
     remove_copy,
@@ -158,10 +165,7 @@ def _read_inside(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[H
     path, _ = item
     if report_weight(path) > LARGE:
         return _read_apart(item, died)
-    recorded = recorded_sha256(record_beside(path))
-    frames = check(path)
-    is_whole = recorded is not None and recorded == frames.sha256
-    if is_whole and not is_limited() and ROOM.take(frames.size):
+    if is_recorded(path) and not is_limited() and ROOM.take(check(path).size):
         return read_lines(item)
     return None
 
@@ -211,7 +215,8 @@ def lines_frame(lines: Sequence[CounterLine]) -> pd.DataFrame:
 
 
 def _died(item: Sequence[Any], why: str) -> None:
-    raise ProfkitError(f"{item[0]}: {why}", "its machine code is damaged: record it again")
+    hint = KILLED_HINT if was_killed(why) else "its machine code is damaged: record it again"
+    raise ProfkitError(f"{item[0]}: {why}", hint)
 
 
 def _without(item: Sequence[Any], _why: str) -> list[HotLines]:

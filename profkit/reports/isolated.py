@@ -25,6 +25,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -196,7 +197,7 @@ class _Child:
                 return died(item, _how(code))
             if again:
                 return self.call(item, died, again=False)
-            raise _not_read(item, code) from None
+            return died(item, _say_killed(code))
         if isinstance(result, ProfkitError):
             raise result
         return result
@@ -461,11 +462,17 @@ class LibraryRoom:
         return not size or (self.files_left > 0 and size <= self.bytes_left)
 
     def take(self, size: int) -> bool:
-        """Return the same, and count the report where it is read here."""
+        """Return the same, and count the report where it is read here.
+
+        Not where forks have opened the library, and this process has not: it would take as much again.
+        """
         with _GUARD:
             if not self.has(size):
                 return False
             if size:
+                are_forks = any(key[0] == os.getpid() for key in _SERVERS)
+                if are_forks and "ncu_report" not in sys.modules:
+                    return False
                 self.files_left -= 1
                 self.bytes_left -= size
             return True
@@ -484,17 +491,27 @@ def _too_little(item: Any) -> ProfkitError:
     return ProfkitError(f"{_name_file(item)}: out of memory", "allow more of it")
 
 
-def _not_read(item: Any, code: int) -> ProfkitError:
-    """Return what is said where the processes that read were ended twice, by something else."""
+def _say_killed(code: int) -> str:
+    """Return why an item has no result whose reading was ended twice, by something else.
+
+    A ProfkitError where it was the server that ended, with an exit status: nothing can be read then.
+    """
     if code == NO_FILES:
-        return _cannot_start("no more files may be open at a time")
+        raise _cannot_start("no more files may be open at a time")
     if code >= 0:
-        return _cannot_start(f"it ended with exit status {code}")
-    name = signal.Signals(-code).name
-    return ProfkitError(
-        f"{_name_file(item)}: not read: the process that reads it was killed twice ({name})",
-        "this says nothing of the file: is memory short, or did somebody end it?",
-    )
+        raise _cannot_start(f"it ended with exit status {code}")
+    return KILLED_TWICE.format(signal=signal.Signals(-code).name)
+
+
+# Why an item has no result where something else ended two processes that had it in hand: it says
+# nothing of the file.
+KILLED_TWICE = "not read: two processes that read it were killed ({signal}), not by what is in it"
+KILLED_HINT = "read it again: is memory short, or did somebody end them?"
+
+
+def was_killed(why: str) -> bool:
+    """Return whether the clause why an item has no result says that something else ended its reading."""
+    return why.startswith(KILLED_TWICE.partition("{")[0])
 
 
 def _cannot_start(why: str) -> ProfkitError:

@@ -43,7 +43,14 @@ from profkit.reports.frame import (
     rules_of,
     scalars,
 )
-from profkit.reports.isolated import ROOM, is_limited, isolated, processors
+from profkit.reports.isolated import (
+    KILLED_HINT,
+    ROOM,
+    is_limited,
+    isolated,
+    processors,
+    was_killed,
+)
 from profkit.reports.metrics import evaluate
 
 if TYPE_CHECKING:
@@ -51,6 +58,7 @@ if TYPE_CHECKING:
 
 _SWELLS_READ = 6  # times the bytes of a report are taken by the library for it
 _SPARE = 16 << 20  # bytes that it needs besides
+_OF_A_PROCESS = 2 * PART  # bytes of a report for which another process reads
 LARGE = 6 << 20  # a report with more bytes is read some launches at a time
 # A launch with one metric. At the first that it gives, the library makes tables of 100 MB, in 60 ms.
 _SMALLEST = (
@@ -216,16 +224,38 @@ def read_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list
                 yield [os.fspath(copy), path, indices[0]]
             checked.append(check(path))  # known from the split
 
+    killed: dict[
+        str, str
+    ] = {}  # a report that is not read for a reason that is none of its own -> it
+
+    def died(item: Sequence[Any], why: str) -> tuple[Rows, list[str | None]]:
+        if was_killed(why):
+            killed[item[1]] = why
+            return Rows(), []
+        return _died_of_launches(item, why)
+
     with temporary_folder() as folder:
         items = copies(os.fspath(folder))
         many = children_for(size, jobs)
-        answers = isolated(f"{__name__}:read_rows", items, many, _died_of_launches, remove_copy)
+        answers = isolated(f"{__name__}:read_rows", items, many, died, remove_copy)
+    by_report: list[list[tuple[Rows, list[str | None]]]] = [[] for _ in paths]
+    for owner, answer in zip(owners, answers, strict=True):
+        by_report[owner].append(answer)
     read = []
-    for number, (path, frames) in enumerate(zip(paths, checked, strict=True)):
-        own = [answer for owner, answer in zip(owners, answers, strict=True) if owner == number]
-        kernels = [*chain.from_iterable(some for _, some in own)]
-        read.append(part_from(path, frames, [rows for rows, _ in own], kernels))
+    for path, frames, own in zip(paths, checked, by_report, strict=True):
+        if path in killed:
+            read.append(_lost(path, killed[path]))
+        else:
+            read.append(_join_pieces(path, frames, own))
     return read
+
+
+def _join_pieces(
+    path: str, frames: Frames, pieces: Sequence[tuple[Rows, list[str | None]]]
+) -> Part:
+    """Return what the pieces of a report say together."""
+    kernels = [*chain.from_iterable(some for _, some in pieces)]
+    return part_from(path, frames, [rows for rows, _ in pieces], kernels)
 
 
 def _died_of_launches(item: Sequence[Any], _why: str) -> tuple[Rows, list[str | None]]:
@@ -244,7 +274,7 @@ def raw_rows(item: Sequence[str]) -> list[dict[str, float | str]]:
 
 def children_for(size: int, jobs: int | None = None) -> int:
     """Return how many processes read a report of so many bytes: at most `jobs`, or the processors."""
-    return max(1, min(jobs or processors(), size // PART))
+    return max(1, min(jobs or processors(), size // _OF_A_PROCESS))
 
 
 def _verdict(
@@ -297,11 +327,16 @@ def read_report(
     jobs: int | None = None,
     progress: Callable[[int, int], None] | None = None,
     client: Any = None,
+    *,
+    lines_follow: bool = False,
 ) -> Reports:
     """Read reports; a file that is damaged or crashes the native library stops no other.
 
     `jobs`: child processes for many files; the number of processors when None. `progress` is called
     with (files done, files) after each file. `client`: a Dask client or an executor that reads them.
+    `lines_follow`: their source lines will be asked for. Those of a file that no record vouches for
+    are read in a fork, and then the launches are, too: the library takes 120 MB of each process tree
+    that opens it first.
     """
     names = [os.fspath(path) for path in paths]
     known: dict[str, Part] = {}
@@ -316,7 +351,8 @@ def read_report(
         if progress:
             progress(len(known), len(names))
 
-    for name, part in _read_each([x for x in dict.fromkeys(names) if x not in large], jobs, client):
+    small = [x for x in dict.fromkeys(names) if x not in large]
+    for name, part in _read_each(small, jobs, client, lines_follow and has_unrecorded(small)):
         if isinstance(part, Frames):
             large[name] = part.size
         else:
@@ -328,13 +364,27 @@ def read_report(
     return Reports(tuple(known[name] for name in names))
 
 
+def is_recorded(path: str) -> bool:
+    """Return whether the run record next to a report names these very bytes."""
+    recorded = recorded_sha256(record_beside(path))
+    return recorded is not None and recorded == check(path).sha256
+
+
+def has_unrecorded(paths: Iterable[str]) -> bool:
+    """Return whether no run record vouches for one of some reports."""
+    return any(not is_table(path) and not is_recorded(path) for path in paths)
+
+
 def _read_each(
-    names: list[str], jobs: int | None, client: Any
+    names: list[str], jobs: int | None, client: Any, is_apart: bool
 ) -> Iterator[tuple[str, Part | Frames]]:
-    """Yield each file with its part as it is done; of a large one only what the check says."""
+    """Yield each file with its part as it is done; of a large one only what the check says.
+
+    `is_apart`: in forks, however few there are.
+    """
     size = sum(report_weight(name) for name in names if not is_table(name))
     are_few = len(names) <= FEW and size <= MUCH and ROOM.has(size)
-    if client is not None or not are_few:
+    if client is not None or not are_few or (is_apart and size):
         from profkit.reports.cluster import each_report
 
         most = min(jobs or processors(), len(names))
@@ -466,6 +516,8 @@ def _take_room(frames: Frames) -> bool:
 
 def read_what_is_left(path: str, why: str) -> Part:
     """Read only the metrics of a file that a child died of, and say so."""
+    if was_killed(why):
+        return _lost(path, why)
     part: Part = isolated(f"{__name__}:read_metrics_only", [path], 1, _lost)[0]
     if part.file.status == "damaged":
         return part
@@ -474,8 +526,10 @@ def read_what_is_left(path: str, why: str) -> Part:
 
 def _lost(path: str, why: str) -> Part:
     frames = check(path)
-    return Part(file=ReportFile(path, frames.sha256, "damaged", why, 0, frames.ncu_version))
+    status: Status = "unreadable" if was_killed(why) else "damaged"
+    return Part(file=ReportFile(path, frames.sha256, status, why, 0, frames.ncu_version))
 
 
 def _unreadable(path: str, why: str) -> ProfkitError:
-    return ProfkitError(f"{path}: {why}", "give a .ncu-rep file that ncu wrote")
+    hint = KILLED_HINT if was_killed(why) else "give a .ncu-rep file that ncu wrote"
+    return ProfkitError(f"{path}: {why}", hint)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import json
 import os
 import resource
@@ -30,8 +31,8 @@ from profkit.reports.isolated import (
     sent,
 )
 
-# Bytes that a fork takes before a fresh one goes on: 6 reports of a full set.
-_GROWN = 65e6
+# Bytes that a fork takes before a fresh one goes on: 3 reports of a full set, a piece of a large one.
+_GROWN = 30e6
 _AGAIN = 75  # its exit status then
 # What ends a reading and says nothing of the file: no room, no more open files, processes or memory.
 _OF_THE_MACHINE = {
@@ -54,6 +55,7 @@ def serve(wire: int) -> None:
     os.dup2(2, 1)  # what the native library prints must not get into what the parent prints
     import msgspec  # noqa: F401 - once for all forks
 
+    gc.freeze()  # what is imported stays: no fork looks at it again, and it stays shared
     asked = socket.socket(fileno=wire)
     while True:
         length, passed, flags, _ = socket.recv_fds(asked, LENGTH.size, 4 + 3 * AT_ONCE)

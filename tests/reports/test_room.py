@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 
 import pytest
 
 from profkit.errors import ProfkitError
 from profkit.files import ReadBudget
-from profkit.reports import cluster, hotlines, reader
+from profkit.reports import cluster, hotlines, isolated, reader
 from profkit.reports.isolated import LibraryRoom
 from tests.conftest import report_of
 from tests.reports import made
@@ -92,3 +95,34 @@ def test_code_over_its_budget_is_refused_where_lines_are_asked_for(
     else:
         (answer,) = hotlines.lines_of(requests, strict=False)
         assert all(line.file is None for line in answer.counters["rule"])
+
+
+@pytest.mark.parametrize("lines_follow", [True, False])
+def test_launches_are_read_where_their_lines_will_be(
+    write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, lines_follow: bool
+) -> None:
+    """The library takes 120 MB of each process that opens it first: here and in a fork it is twice."""
+    here: list[str] = []
+    monkeypatch.setattr(reader, "ROOM", LibraryRoom())
+    real = reader.read_part
+
+    @wraps(real)
+    def read_part(path: str) -> object:
+        here.append(path)
+        return real(path)
+
+    monkeypatch.setattr(reader, "read_part", read_part)
+    path = str(write("x.ncu-rep"))
+    assert len(reader.read_report([path], lines_follow=lines_follow).launches) == 1
+    assert here == [path] * (not lines_follow), "no record vouches for it: its lines are for a fork"
+    recorded = str(report_of("stage2", "B"))
+    assert len(reader.read_report([recorded], lines_follow=lines_follow).launches) == 1
+    assert here[-1] == recorded
+
+
+def test_the_library_is_not_opened_beside_forks_that_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolated, "_SERVERS", {(os.getpid(),): None})
+    monkeypatch.delitem(sys.modules, "ncu_report", raising=False)
+    assert not LibraryRoom().take(1)
+    monkeypatch.setitem(sys.modules, "ncu_report", object())
+    assert LibraryRoom().take(1)

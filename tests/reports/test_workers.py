@@ -8,14 +8,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from profkit.errors import ProfkitError
 from profkit.reports import cluster, reader
-from profkit.reports.isolated import each_isolated, is_limited, isolated, processors
+from profkit.reports import isolated as isolated_module
+from profkit.reports.isolated import (
+    each_isolated,
+    is_limited,
+    isolated,
+    processors,
+    was_killed,
+)
 from tests.reports import made
 
 pytestmark = pytest.mark.slow
@@ -81,10 +88,34 @@ def test_who_is_killed_from_outside_is_asked_again(
 
 
 def test_who_is_killed_twice_says_nothing_of_its_file(tmp_path: Path) -> None:
-    item = [str(tmp_path / "a"), 2]
-    with pytest.raises(ProfkitError, match=r"not read: .* was killed twice \(SIGKILL\)") as caught:
-        isolated("tests.reports.crashing:killed", [item], 1, lambda *_: "damaged")
-    assert "nothing of the file" in caught.value.hint
+    items = [[str(tmp_path / "a"), 2], [str(tmp_path / "b"), 0]]
+    first, second = isolated("tests.reports.crashing:killed", items, 1, lambda _item, why: why)
+    assert first.endswith("were killed (SIGKILL), not by what is in it")
+    assert was_killed(first)
+    assert second == "read", "the others are"
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_report_whose_readers_are_killed_costs_itself_alone(
+    tmp_path: Path, is_large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not said to be damaged, and the next one is read."""
+    for name in "ab":
+        (tmp_path / f"{name}.ncu-rep").write_bytes(made.report())
+    if is_large:
+        monkeypatch.setattr(reader, "LARGE", 0)
+    monkeypatch.setattr(reader, "FEW", 0)
+    real = isolated_module._Child.call
+
+    def call(self: object, item: object, died: Callable[..., object], again: bool = True) -> object:
+        if str(tmp_path / "a") in str(item):
+            return died(item, isolated_module.KILLED_TWICE.format(signal="SIGKILL"))
+        return real(self, item, died, again)
+
+    monkeypatch.setattr(isolated_module._Child, "call", call)
+    killed, read = reader.read_report([tmp_path / "a.ncu-rep", tmp_path / "b.ncu-rep"]).files
+    assert (killed.status, read.status) == ("unreadable", "ok")
+    assert was_killed(killed.message)
 
 
 def test_a_mistake_of_the_user_comes_through() -> None:

@@ -94,7 +94,7 @@ def diagnose_reports(
         return _keep_history(reports, history, on)
     files = [output.write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
     output.refuse_same_file(files)
-    chosen = read_launches(reports, kernel, where, _open_client(on))
+    chosen = read_launches(reports, kernel, where, _open_client(on), lines_follow=lines != 0)
     for file in files:
         output.save_frame(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
@@ -119,7 +119,7 @@ def show_reports(reports: Sequence[str]) -> int:
     """Print what the kernels of reports just made wait for; the exit status."""
     from profkit.cli.launches import read_launches
 
-    chosen = read_launches(reports)
+    chosen = read_launches(reports, lines_follow=True)
     _show_launches(chosen, None, None, False, False)
     return chosen.status
 

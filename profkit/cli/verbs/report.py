@@ -71,7 +71,7 @@ def write_report(
         complete = complete and whole
         if steps:
             histories.append((word, steps))
-    chosen = read_launches(patterns, kernel, where)
+    chosen = read_launches(patterns, kernel, where, lines_follow=True)
     shown = chosen.reports, chosen.launches
     page = pages.render(*shown, title or pages.TITLE, top or ROWS, programs, histories)
     write_text(output, page.html)

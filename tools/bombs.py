@@ -1,0 +1,378 @@
+"""Files that ask for as much as they can  ->  what profkit takes for each, as a table.
+
+    python tools/bombs.py [--source FOLDER] [NAME ...]
+
+Memory is that of profkit and of all processes that it starts, together, at its highest; a page that
+several of them share counts once (PSS). The promise of SECURITY.md is three times the bytes and 200 MB.
+With --source another checkout of profkit is measured. No process may have more than MOST bytes of
+addresses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import json
+import os
+import resource
+import shutil
+import sqlite3
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+
+from profkit.reports.wire import BYTES, SIZE, SOURCES, fields  # noqa: E402
+from tests.reports import made  # noqa: E402
+from tests.speed import peak  # noqa: E402
+from tools import fuzz  # noqa: E402
+
+REPORT = ROOT / "artifacts" / "stage2.B.ncu-rep"
+TIMES, SPARE = 3, 200e6  # the promise
+MOST = 3 << 30  # bytes of a process that is measured
+SECONDS = 120  # of one bomb: what is not done then is stopped
+SECTION = struct.Struct("<IIQQQQIIQQ")
+
+
+@dataclass(frozen=True)
+class Bomb:
+    """A kind of file, and how one is made at a path."""
+
+    what: str
+    make: Callable[[Path], Path]  # in a folder that is empty
+    verb: str = "diagnose"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a verb took for a file."""
+
+    size: int  # bytes of the file
+    memory: float  # bytes of all processes together
+    seconds: float  # of the processor
+    answer: str
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is within the promise."""
+        return self.memory <= TIMES * self.size + SPARE
+
+
+# --- reports ---------------------------------------------------------------------------------------
+
+
+def change_images(change: Callable[[bytes], bytes], path: Path) -> Path:
+    """Write a committed report with another image of machine code in each of its sources."""
+    data = REPORT.read_bytes()
+    out = [data[:4]]
+    at = 4
+    left: list[bool] = []  # of the frames that a block's header announced: whether it is a source
+    waiting: list[bytes] = []  # the header, and the frames that were read of its block
+    while at < len(data):
+        (size,) = struct.unpack_from("<I", data, at)
+        frame = data[at + 4 : at + 4 + size]
+        at += 4 + size
+        if len(out) == 1:
+            out.append(made.frame(frame))  # of the file
+            continue
+        if not waiting:
+            counts = {n: value for n, wire, value, _ in fields(frame, 0, len(frame)) if wire == 0}
+            launches = sum(counts.get(number, 0) for number in (2, 7, 8, 9))
+            left = [True] * counts.get(SOURCES, 0) + [False] * launches
+            waiting = [frame]
+        else:
+            waiting.append(change_source(frame, change) if left.pop(0) else frame)
+        if not left:
+            header, *inside = waiting
+            framed = b"".join(map(made.frame, inside))
+            out += [made.frame(replace_field(header, SIZE, len(framed))), framed]
+            waiting = []
+    path.write_bytes(b"".join(out))
+    return path
+
+
+def change_source(frame: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """Return a source's frame with another image."""
+    image = next((frame[a:b] for n, wire, a, b in fields(frame, 0, len(frame)) if n == 4), b"")
+    return replace_field(frame, 4, change(image)) if image[:4] == b"\x7fELF" else frame
+
+
+def replace_field(message: bytes, wanted: int, value: bytes | int) -> bytes:
+    """Return a message with another value of one of its fields."""
+    out = b""
+    for number, wire, start, stop in fields(message, 0, len(message)):
+        old = message[start:stop] if wire == BYTES else start
+        out += made.field(number, value if number == wanted else old)
+    return out
+
+
+def read_sections(image: bytes) -> list[list[int]]:
+    """Return the rows of an image's table of sections."""
+    (table,) = struct.unpack_from("<Q", image, 40)
+    size, count = struct.unpack_from("<HH", image, 58)
+    return [list(SECTION.unpack_from(image, table + size * n)) for n in range(count)]
+
+
+def write_sections(image: bytes, rows: list[list[int]], behind: bytes) -> bytes:
+    """Return an image with more bytes behind it and another table of sections."""
+    body = bytearray(image + behind)
+    body += bytes(-len(body) % 8)
+    struct.pack_into("<Q", body, 40, len(body))
+    struct.pack_into("<H", body, 60, len(rows))
+    for row in rows:
+        body += SECTION.pack(*row)
+    return bytes(body)
+
+
+def find_names(image: bytes, rows: list[list[int]]) -> int:
+    """Return where the names of an image's sections begin."""
+    (number,) = struct.unpack_from("<H", image, 62)
+    return rows[number][4]
+
+
+def share_section_name(image: bytes, sections: int = 2000, length: int = 1 << 20) -> bytes:
+    rows = read_sections(image)
+    name = len(image) - find_names(image, rows)
+    more = [[name, 1, 0, 0, 0, 0, 0, 0, 1, 0]] * sections
+    return write_sections(image, rows + more, b"A" * length + b"\0")
+
+
+def share_section_code(image: bytes, sections: int = 3000) -> bytes:
+    rows = read_sections(image)
+    name = len(image) - find_names(image, rows)
+    more = [[name, 1, 6, 0, 0, len(image), 0, 0, 1, 0]] * sections
+    return write_sections(image, rows + more, b".text.aaaa\0")
+
+
+def find_line_table(image: bytes, rows: list[list[int]]) -> list[int]:
+    """Return the row of the section with the line table."""
+    names = find_names(image, rows)
+    return next(row for row in rows if image[names + row[0] :].startswith(b".debug_line\0"))
+
+
+def add_line_rows(image: bytes, count: int = 4_000_000) -> bytes:
+    rows = read_sections(image)
+    row = find_line_table(image, rows)
+    table = image[row[4] : row[4] + row[5]]
+    (size,) = struct.unpack_from("<I", table, 0)
+    end = table.rindex(b"\0\x01\x01", 0, 4 + size)
+    more = table[4:end] + b"\xf0" * count + table[end:]
+    row[4], row[5] = len(image), 4 + len(more)
+    return write_sections(image, rows, struct.pack("<I", size + count) + more)
+
+
+def share_folder(image: bytes, files: int = 2000, length: int = 1 << 20) -> bytes:
+    """A line table whose files are all in one folder with a long name."""
+    rows = read_sections(image)
+    row = find_line_table(image, rows)
+    table = image[row[4] : row[4] + row[5]]
+    (size,) = struct.unpack_from("<I", table, 0)
+    (header,) = struct.unpack_from("<I", table, 6)
+    first = 15 + table[14] - 1 if struct.unpack_from("<H", table, 4)[0] < 4 else 16 + table[15] - 1
+    names = b"/" + b"A" * length + b"\0\0" + b"f\0\x01\0\0" * files + b"\0"
+    more = len(names) - (10 + header - first)
+    about = struct.pack("<IHI", size + more, *struct.unpack_from("<H", table, 4), header + more)
+    new = about + table[10:first] + names + table[10 + header :]
+    row[4], row[5] = len(image), len(new)
+    return write_sections(image, rows, new)
+
+
+def make_images(change: Callable[[bytes], bytes]) -> Callable[[Path], Path]:
+    return lambda folder: change_images(change, folder / "x.ncu-rep")
+
+
+def make_header(folder: Path) -> Path:
+    path = folder / "x.ncu-rep"
+    names = [*made.METRICS]
+    launch = made.frame(made.result(names))
+    table = b"".join(made.field(1, name) for name in names)
+    header = made.field(1, 0) + made.field(2, 1) + made.field(4, table)
+    header += made.field(5, len(launch)) + made.field(6, made.field(1, 42)) + b"\x58\0" * 400_000
+    start = b"NVR\0" + made.frame(made.field(1, 7))
+    path.write_bytes(start + made.frame(header) + launch + made.block(session=made.details()))
+    return path
+
+
+# --- recordings ------------------------------------------------------------------------------------
+
+
+def make_packed(value: bytes, times: int) -> Callable[[Path], Path]:
+    """Make a packed trace of one value again and again."""
+
+    def make(folder: Path) -> Path:
+        path = folder / "x.json.gz"
+        packer = zlib.compressobj(9, wbits=31)
+        most = max(1, (1 << 20) // len(value))
+        with path.open("wb") as file:
+            file.write(packer.compress(b'{"traceEvents":['))
+            for done in range(0, times, most):
+                file.write(packer.compress(value * min(most, times - done)))
+            file.write(packer.flush())
+        return path
+
+    return make
+
+
+def make_empty_texts(folder: Path) -> Path:
+    path = folder / "x.json"
+    path.write_bytes(b'{"traceEvents":[' + b'"",' * 20_000_000 + b'""]}')
+    return path
+
+
+def make_long_names(folder: Path) -> Path:
+    path = folder / "x.json.gz"
+    event = {"ph": "X", "cat": "kernel", "ts": 1, "dur": 1, "pid": 0, "tid": 7}
+    events = ({**event, "name": f"{n}{'n' * (1 << 20)}"} for n in range(390))
+    with gzip.open(path, "wb") as file:
+        file.write(b'{"traceEvents":[')
+        for one in events:
+            file.write(json.dumps(one).encode() + b",")
+        file.write(b"{}]}")
+    return path
+
+
+def make_export(kernels: int, length: int = 15_000_000) -> Callable[[Path], Path]:
+    """Make an export of Nsight Systems whose kernels share one name."""
+
+    def make(folder: Path) -> Path:
+        path = folder / "x.sqlite"
+        with contextlib.closing(sqlite3.connect(path)) as base:
+            base.executescript(fuzz.EXPORT)
+            base.execute("INSERT INTO StringIds VALUES (1, ?)", ("n" * length,))
+            base.execute("INSERT INTO StringIds VALUES (2, 'cudaLaunchKernel')")
+            for n in range(kernels):
+                start = 10_000 * n
+                base.execute(
+                    "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES "
+                    "(?, ?, 0, 7, ?, 1, 704643072, 8, 1, 1, 128, 1, 1, 0, 0, 32)",
+                    (start + 5000, start + 9000, n),
+                )
+                base.execute(
+                    "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?, 2)",
+                    (start, start + 2000, (42 << 24) + 1, n),
+                )
+            base.commit()
+        return path
+
+    return make
+
+
+def make_tables(rows: int, name: str | None = None) -> Callable[[Path], Path]:
+    """Make a kept recording with one of its spans again and again, all with one name."""
+
+    def make(folder: Path) -> Path:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        place = folder / "x.triage"
+        fuzz._kept(place)
+        path = place / "spans.parquet"
+        spans = parquet.read_table(path)
+        columns = {}
+        for column in spans.column_names:
+            value = name if name and column == "name" else spans.column(column)[0].as_py()
+            columns[column] = pa.array([value] * rows, spans.schema.field(column).type)
+        parquet.write_table(pa.table(columns), path, compression="zstd")
+        return place
+
+    return make
+
+
+BOMBS = {
+    "section-names": Bomb(
+        "2,000 sections of machine code that share a name of 1 MB", make_images(share_section_name)
+    ),
+    "section-code": Bomb(
+        "3,000 sections that are each the whole image", make_images(share_section_code)
+    ),
+    "folder-names": Bomb("2,000 files in a folder with a name of 1 MB", make_images(share_folder)),
+    "line-rows": Bomb("4 million rows of a line table", make_images(add_line_rows)),
+    "header-fields": Bomb("400,000 fields of a block header", make_header),
+    "packed-numbers": Bomb(
+        "a packed trace of 30 million numbers", make_packed(b"0,", 30_000_000), "triage"
+    ),
+    "packed-objects": Bomb(
+        "a packed trace of 21 million `{}`", make_packed(b"{},", 21_000_000), "triage"
+    ),
+    "empty-texts": Bomb("a trace of 20 million empty texts", make_empty_texts, "triage"),
+    "packed-names": Bomb("a packed trace of 390 names of 1 MB", make_long_names, "triage"),
+    "nsys-60": Bomb(
+        "an export of nsys: 60 kernels share a name of 15 MB", make_export(60), "triage"
+    ),
+    "nsys-500": Bomb("the same with 500 kernels", make_export(500), "triage"),
+    "nsys-1M": Bomb(
+        "an export of nsys: 5,000 kernels share a name of 1 MB",
+        make_export(5000, 1_000_000),
+        "triage",
+    ),
+    "parquet-rows": Bomb(
+        "a table of Parquet with 3.9 million equal rows", make_tables(3_900_000), "triage"
+    ),
+    "parquet-names": Bomb(
+        "a table of Parquet: 9,000 rows share a name of 10 kB",
+        make_tables(9000, "n" * 10_000),
+        "triage",
+    ),
+}
+
+
+def measure(bomb: Bomb, folder: Path, source: Path = ROOT, words: tuple[str, ...] = ()) -> Cost:
+    """Run a verb on a bomb and see what it takes."""
+    path = bomb.make(folder)
+    files = [path] if path.is_file() else [file for file in path.iterdir() if file.is_file()]
+    command = [sys.executable, "-m", "profkit", bomb.verb, str(path), *words]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            ["prlimit", f"--as={MOST}", "timeout", str(SECONDS), *command],
+            cwd=source,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            env={**os.environ, "PYTHONPATH": str(source)},
+        )
+        memory = peak(process)
+        said.seek(0)
+        words_said = said.read().decode("utf-8", "replace").split()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    answer = f"{process.returncode}: {' '.join(words_said)[-120:]}"
+    return Cost(sum(file.stat().st_size for file in files), memory, seconds, answer)
+
+
+def main(words: list[str]) -> int:
+    """Print the table; 1 if the promise is not kept."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=list(BOMBS))
+    parser.add_argument("--source", type=Path, default=ROOT)
+    given = parser.parse_args(words)
+    broken = 0
+    print("| what | bytes | memory | promise | processor | answer |\n|---|---|---|---|---|---|")
+    for name in given.names:
+        bomb = BOMBS[name]
+        with tempfile.TemporaryDirectory() as folder:
+            cost = measure(bomb, Path(folder), given.source.resolve())
+            shutil.rmtree(folder, ignore_errors=True)
+            os.makedirs(folder)
+        broken += not cost.is_kept
+        sizes = f"{cost.size / 1e6:.2f} MB | {cost.memory / 1e6:.0f} MB"
+        promise = f"{(TIMES * cost.size + SPARE) / 1e6:.0f} MB"
+        mark = "" if cost.is_kept else " MISSED"
+        print(
+            f"| {bomb.what} | {sizes} | {promise}{mark} | {cost.seconds:.1f} s | {cost.answer} |",
+            flush=True,
+        )
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
