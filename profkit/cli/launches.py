@@ -95,7 +95,7 @@ def read_launches(
     if where is not None:
         chosen = replace(chosen, kept=[int(i) for i in select_rows(chosen.frame, where).index])
     if launches and not chosen.kept:
-        raise _explain_no_match(launches, kernel, where)
+        raise explain_no_match(launches, kernel, where)
     return chosen
 
 
@@ -114,7 +114,7 @@ def _say_unread(reports: Reports) -> bool:
     return complete
 
 
-def _explain_no_match(
+def explain_no_match(
     launches: Sequence[Judged], kernel: str | None, where: str | None
 ) -> ProfkitError:
     """Return the error for filters that no launch matches: it names some kernels that are there."""

@@ -25,6 +25,7 @@ from profkit.evidence.runs import Evidence, Run, named_runs
 from profkit.files import expand_home, is_folder, is_there, write_text
 from profkit.model import whatif as cost_model
 from profkit.model.launch import Launch
+from profkit.program.sides import compare_recordings
 from profkit.records.paths import SUFFIXES, expand
 from profkit.reports import figures, raw_counters, reader
 from profkit.reports.frame import frame_rows
@@ -34,6 +35,7 @@ from profkit.show.text.blocks import Block, Grid, TextLine, to_html
 from profkit.show.text.escape import short
 from profkit.show.text.terminal import ShowsItself
 from profkit.show.views import comparison as changes
+from profkit.show.views.triage import compared_triages
 
 KERNEL = 48  # characters of a kernel name in a table, and in the head of a comparison
 LONGEST = 400  # characters of any other cell
@@ -108,6 +110,13 @@ def format_cell(name: str, value: Any) -> str:
 
 class Comparison(ShowsItself, Compared, frozen=True):
     blocks = changes.compared_runs
+
+
+class ComparedPrograms(ShowsItself, dict[str, Any]):
+    """A "profkit.triages/1" document: what became of each finding of a program."""
+
+    def blocks(self) -> Iterable[Block]:
+        return compared_triages(self)
 
 
 class ShownLadder(ShowsItself, ladders.Ladder, frozen=True):
@@ -333,12 +342,13 @@ def compare(
     case: str | None = None,
     artifacts: str | Path = "artifacts",
     anyway: bool = False,
-) -> Comparison:
+) -> Comparison | ComparedPrograms:
     """Return what changed from one side to the other, and whether it is real.
 
     Args:
-        before, after: A variant's name ("stage1", "stage1.B"), a run record, a report, a folder; or a
-            frame or a row of one, so that two kernels of one report can be compared.
+        before, after: A variant's name ("stage1", "stage1.B"), a run record, a report, a folder; a
+            frame or a row of one, so that two kernels of one report can be compared; or two recordings
+            of a program.
         anyway: Compare across GPUs, clocks, ncu versions and cases all the same.
 
     Returns:
@@ -348,6 +358,10 @@ def compare(
     Raises:
         ProfkitError: A side cannot be found or read, or the two have nothing in common.
     """
+    if isinstance(before, str | Path) and isinstance(after, str | Path):
+        paths = str(expand_home(before)), str(expand_home(after))
+        if (programs := compare_recordings(*paths)) is not None:
+            return ComparedPrograms(programs)
     runs = given_run(before), given_run(after)
     policy = Policy(spread_of=KnownSpreads(Path(artifacts, "history")), anyway=anyway)
     return Comparison(**structs.asdict(compare_sides(*runs, case, artifacts, policy)))

@@ -144,6 +144,15 @@ REFUSED = [
     ("triage", {"recording": "nosuch.json.gz"}, "no such file"),
     ("triage", {"recording": "empty"}, "name a .triage folder or a trace"),
     ("triage", {"recording": "notes.txt"}, "export_chrome_trace"),
+    ("triage", {"recording": "t.jsn.gz"}, "did you mean t.json.gz?"),
+    ("triage", {"recording": REPORT}, f"call diagnose({REPORT})"),
+    ("diagnose", {"reports": "t.json.gz"}, "call triage(t.json.gz)"),
+    ("diagnose", {"reports": f"{REPORT[:-1]}"}, "did you mean stage2.B.ncu-rep"),
+    ("diagnose", {"reports": REPORT, "kernel": "gemm"}, "there are: stage2<64>"),
+    ("diagnose", {"reports": REPORT, "where": "tme > 1"}, "did you mean time?"),
+    ("diagnose", {"reports": REPORT, "where": "open('x')"}, "only comparisons of columns"),
+    ("compare", {"before": "t.json.gz", "after": REPORT}, "is a recording of a program"),
+    ("compare", {"before": "stage2", "after": "nosuch"}, "ask the user: "),
 ]
 
 
@@ -154,6 +163,8 @@ def test_a_refusal_tells_the_agent_what_to_do(served: Path) -> None:
         assert result.is_error, (name, given)
         assert words in content.text, (name, given, content.text)
         assert "http" not in content.text
+        assert str(served) not in content.text
+        assert "--kernel" not in content.text
         assert not re.search(r"profkit (diagnose|explain|compare|roofline)", content.text)
     assert stderr == ""
 
@@ -162,7 +173,7 @@ def test_a_hint_names_the_tool_where_there_is_one() -> None:
     told = told_error(ProfkitError("t.json: is a trace", "profkit triage t.json"))
     assert told == "t.json: is a trace\ncall triage(t.json)"
     run_it = ProfkitError("not recorded", "profkit profile --variant stage2")
-    assert told_error(run_it).endswith("profkit profile --variant stage2")
+    assert told_error(run_it).endswith("\nask the user: profkit profile --variant stage2")
 
 
 def test_an_answer_is_plain_text_with_the_data_beside_it(served: Path) -> None:
@@ -181,7 +192,10 @@ def test_an_answer_is_plain_text_with_the_data_beside_it(served: Path) -> None:
             name
         )
         assert "      " not in content.text or name in ("triage", "explain"), name
-        assert len(json.dumps(result.structured_content)) <= 20_000
+        if result.structured_content:
+            # Keys and braces are what it may be longer: it was up to 47 times the text.
+            assert len(json.dumps(result.structured_content)) <= 2.2 * len(content.text), name
+        assert str(served) not in f"{content.text} {result.structured_content}"
         assert (result.structured_content is None) == (name == "explain")
     diagnosed, compared, triaged, lined, _ = (r.structured_content for r in results)
     assert [kernel["report"] for kernel in diagnosed["kernels"]] == [REPORT, OTHER]
@@ -192,6 +206,35 @@ def test_an_answer_is_plain_text_with_the_data_beside_it(served: Path) -> None:
     assert triaged["first"]["category"] == "copy"
     assert {line["rule"] for line in lined["lines"]} >= {"shared-bank-conflicts"}
     assert stderr == ""
+
+
+def test_an_agent_asks_for_other_kernels(tmp_path: Path) -> None:
+    from tests.reports import made
+
+    names = list(made.METRICS)
+    results = [made.result(names, kernel=f"void k{n}(int)") for n in range(9)]
+    (tmp_path / "x.ncu-rep").write_bytes(made.report(results, names))
+    answers = Answers(tmp_path.resolve())
+
+    def ask(**how: Any) -> list[str]:
+        content = answers.diagnose("x.ncu-rep", **how).content
+        return [kernel["kernel"] for kernel in content["kernels"]]
+
+    assert ask(kernel="K7") == ["k7"]
+    assert ask(where="launch == 8") == ["k8"]
+    assert ask(kernel="k8", where="launch == 8") == ["k8"]
+    assert len(ask(top=5)) == 5
+    assert len(ask(top=0)) == 1
+
+
+def test_two_recordings_are_compared(answers: Answers) -> None:
+    data = "tests/program/data"
+    sides = [f"{data}/{name}.planted.json.gz" for name in ("copy_pageable", "healthy_transformer")]
+    told = answers.compare(*sides)
+    assert "copy" in told.text
+    assert told.content
+    assert told.content["answer"] in ("faster", "slower", "same")
+    assert told.content["promises"][0]["category"] == "copy"
 
 
 def test_data_is_as_short_as_text_and_shows_what_would_act(tmp_path: Path) -> None:

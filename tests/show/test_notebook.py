@@ -172,3 +172,16 @@ def test_a_rule_of_ones_own_is_asked_too(runs: Frame) -> None:
     assert len(found) == len(BY_ID) + 2
     assert (found.loc["mine", "status"], found.loc["mine", "gain"]) == ("fires", 1.5)
     assert found.loc["not-collected", "status"] == "unknown"
+
+
+def test_two_recordings_are_compared_and_other_files_refused() -> None:
+    data = ROOT / "tests/program/data"
+    before, after = (
+        data / f"{x}.planted.json.gz" for x in ("copy_pageable", "healthy_transformer")
+    )
+    compared = pk.compare(before, str(after))
+    assert compared["promises"][0]["category"] == "copy"
+    assert "before" in repr(compared)
+    assert "<table" in compared._repr_html_()
+    with pytest.raises(ProfkitError, match="is a recording of a program"):
+        pk.compare(before, ARTIFACTS / "stage2.B.ncu-rep")

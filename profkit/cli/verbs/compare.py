@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profkit.cli import options
-from profkit.errors import ProfkitError
-from profkit.files import is_folder
-from profkit.records.paths import HISTORY, kind_of, wrong_verb
+from profkit.records.paths import HISTORY
 
 if TYPE_CHECKING:
+    from profkit.errors import ProfkitError
     from profkit.evidence.compare import RunComparison
     from profkit.evidence.noise import KnownSpreads
+    from profkit.program.change import TriagesDocument
 
 GROUP = "Did it help"
 SUMMARY = "Compare two variants, reports, recordings or folders; is a change real?"
@@ -65,35 +65,17 @@ def compare_two(
     from profkit.cli.output import say_each
     from profkit.evidence.compare import Policy
     from profkit.evidence.noise import KnownSpreads
+    from profkit.program.sides import compare_recordings
 
     fail_if = read_fail_on(fail_on or ())
-    if _is_program(before) and _is_program(after):
-        return _compare_programs(before, after, fail_if)
-    _refuse_unlike(before, after)
+    if (programs := compare_recordings(before, after)) is not None:
+        return _report_programs(programs, fail_if)
     known: KnownSpreads = KnownSpreads(history)
     policy = Policy(spread_of=known, anyway=anyway)
     problems, comparisons = _compare_runs((before, after), case, artifacts, policy, every)
     say_each([*problems, *known.problems], quiet=options.FORM.quiet)
     worst = options.COULD_NOT if problems else options.DONE
     return max(worst, report_comparisons(comparisons, fail_if))
-
-
-def _is_program(side: str) -> bool:
-    """Return whether it is a recording of a program, or what `triage -o` keeps of one."""
-    from profkit.cli.sources import is_triage
-
-    return is_triage(side) or kind_of(side) == "trace"
-
-
-def _refuse_unlike(before: str, after: str) -> None:
-    """Raise a ProfkitError for what is not compared, or not with the other side."""
-    for side in (before, after):
-        if _is_program(side):
-            other = after if side == before else before
-            hint = "compare two variants, two reports, two recordings or two folders"
-            raise ProfkitError(f"{side}: is a recording of a program, {other} is not", hint)
-        if wrong := wrong_verb(side, "compare"):
-            raise ProfkitError(f"{side}: is {wrong[0]}", wrong[1])
 
 
 def _compare_runs(
@@ -114,26 +96,12 @@ def _compare_runs(
     return list(compared.problems), list(compared.changes)
 
 
-def _compare_programs(before: str, after: str, fail_if: set[str]) -> int:
+def _report_programs(comparison: TriagesDocument, fail_if: set[str]) -> int:
     """Print what became of each finding of a program; return the exit status."""
     from profkit.cli.output import print_blocks
-    from profkit.program.change import change
     from profkit.show.views.triage import compared_triages
 
-    comparison = change(_judge_program(before), _judge_program(after))
     print_blocks(compared_triages(comparison), comparison)
     is_slower = "slower" in fail_if and comparison["answer"] == "slower"
     has_new_finding = "finding" in fail_if and bool(comparison["new"])
     return options.BAD if is_slower or has_new_finding else options.DONE
-
-
-def _judge_program(side: str) -> Any:
-    """Return the document of a recording, read or judged now."""
-    from profkit.program.document import read_document, triage_document
-    from profkit.program.recorded import judge_recordings
-
-    path = Path(side)
-    if is_folder(path):
-        return read_document(path)
-    answer, counts = judge_recordings([path])
-    return triage_document(answer, counts)

@@ -16,8 +16,9 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
+from glob import has_magic
 from json import dumps, loads
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -25,21 +26,29 @@ from typing import Any, TextIO, TypeVar
 import typer
 
 from profkit.cli import options, sources
+from profkit.cli.launches import explain_no_match, select_rows
 from profkit.cli.pictures import import_plots
-from profkit.diagnosis.document import diagnosis_document
 from profkit.diagnosis.launches import Judged, judged, judged_rows, launch_lines, with_lines
-from profkit.errors import ProfkitError, needing
-from profkit.files import is_folder, is_there, read_text, reading_only, resolve_path
+from profkit.diagnosis.launches import table as judged_table
+from profkit.errors import ProfkitError, did_you_mean, needing
+from profkit.files import is_folder, is_there, list_folder, read_text, reading_only, resolve_path
 from profkit.program.document import triage_document
 from profkit.program.recorded import judge_recordings
-from profkit.records.paths import expand
-from profkit.records.store import json_safe
+from profkit.records.paths import expand, wrong_verb
 from profkit.reports.isolated import ROOM
-from profkit.reports.reader import load_reports, read_some
+from profkit.reports.reader import Reports, load_reports, read_some
+from profkit.show.text.blocks import Block, TextLine
 from profkit.show.text.escape import escaped
-from profkit.show.views.diagnosis import FINDINGS, ROWS, brief_diagnosis
+from profkit.show.text.terminal import console, to_text
+from profkit.show.views.agents import (
+    select_comparison,
+    select_launches,
+    select_programs,
+    select_triage,
+)
+from profkit.show.views.diagnosis import ROWS, brief_diagnosis
 from profkit.show.views.explain import explain
-from profkit.show.views.triage import triaged
+from profkit.show.views.triage import compared_triages, triaged
 
 Answer = TypeVar("Answer")
 ABOUT = (
@@ -47,16 +56,19 @@ ABOUT = (
     "a rule means; lines says where; compare says whether a change helped; triage says what to do "
     "first about a whole program that was recorded."
 )
+TOP = 20  # kernels at most in one answer
 LINES = 20  # source lines at most in one answer
 WIDTH = 300  # characters at most of a line of an answer: a kernel's name may have 10,000
 MOST = 20_000  # characters at most of an answer
 _VARIANT = re.compile(r"\w[\w+.-]*")
 # A command in a hint that one of the tools answers: the tool is what an agent calls.
-_COMMAND = re.compile(r"\bprofkit (diagnose|compare|explain|roofline|triage) ([\w./]+)$")
-# Of a launch and of a finding in the diagnosis document: what an agent goes on with.
-_LAUNCH = ("report", "index", "kernel", "time_s", "bound", "limiter", "saves_s")
-_FINDING = ("rule", "cause", "gain", "expect", "where", "try")
-
+_COMMAND = re.compile(r"\bprofkit (diagnose|compare|explain|roofline|triage) ([\w./-]+)$")
+_OPTION = re.compile(r"--(kernel|where|case) ")  # of the command line: an argument of a tool
+# A command of a shell, which the server has not: the user may run it.
+_SHELL = re.compile(r"\b(?:profkit|ncu|nsys|nvcc|pip|python) (?:--?)?[a-z]")
+ASK = "ask the user: "
+ASK_NAME = "name one that is in the server's folder"
+LINES_HINT = "compile with nvcc -lineinfo, record with ncu --set full --import-source yes"
 
 SKILL = Path(__file__).parents[2] / "SKILL.md"
 GROUP = "For agents and CI"
@@ -211,7 +223,11 @@ def _confined(ask: Callable[..., Answer]) -> Callable[..., Answer]:
     @wraps(ask)
     def answer(answers: Answers, *given: Any, **named: Any) -> Answer:
         with reading_only(answers.root):
-            return ask(answers, *given, **named)
+            try:
+                return ask(answers, *given, **named)
+            except ProfkitError as error:
+                message, hint = map(answers.drop_root, (error.message, error.hint))
+                raise ProfkitError(message, hint) from error
 
     return answer
 
@@ -223,47 +239,52 @@ class Answers:
     root: Path  # the folder, resolved
 
     @_confined
-    def diagnose(self, reports: str | list[str]) -> Told:
+    def diagnose(
+        self, reports: str | list[str], kernel: str = "", where: str = "", top: int = ROWS
+    ) -> Told:
         """What the kernels of these reports wait for: cause, place, number, next step.
 
         Args:
             reports: Reports (.ncu-rep), folders or globs, one or several, relative to the
                 server's folder.
+            kernel: Only kernels whose name contains this.
+            where: Only launches for which this holds, for example "bound == 'memory' and time > 1e-5".
+            top: How many kernels, worst first.
         """
-        read = read_some(self.inside(reports))
-        bad = [f"{f.path}: {f.status}: {f.message}" for f in read.files if f.status != "ok"]
-        table = judged_rows(judged(read))
-        lined = with_lines([row.shown for row in table[:ROWS]])
+        paths = self.inside(reports)
+        if len(paths) == 1:
+            self._refuse_other(paths[0], "diagnose")
+        read = read_some(paths)
+        bad = [f"{self._relative(f.path)}: {f.message}" for f in read.files if f.status != "ok"]
+        table = judged_rows(self._choose(read, kernel, where))
+        lined = with_lines([row.shown for row in table[: max(1, min(top, TOP))]])
         first = [row.replaced(row.shown, run) for row, run in zip(table, lined, strict=False)]
-        text = brief_diagnosis([*first, *table[ROWS:]], [*self._calls(lined[:1])])
-        kernels = json_safe(diagnosis_document((), lined).launches)
-        for kernel in kernels:
-            kernel["report"] = self._relative(kernel["report"])
-            fires = [f for f in kernel["findings"] if f["status"] == "fires"][:FINDINGS]
-            kernel["findings"] = [{key: finding[key] for key in _FINDING} for finding in fires]
-        content = {
-            "kernels": [{key: k[key] for key in (*_LAUNCH, "findings")} for k in kernels],
-            "more_kernels": len(table) - len(lined),
-            "problems": bad,
-        }
-        return _told("\n".join(filter(None, [text, *bad[:5]])), content)
+        text = brief_diagnosis([*first, *table[len(lined) :]], [*self._calls(lined[:1])])
+        names = [self._relative(run.report) for run in lined]
+        content = select_launches(lined, names, len(table), bad)
+        return self._told("\n".join(filter(None, [text, *bad[:5]])), content)
 
     @_confined
     def compare(self, before: str, after: str, case: str = "") -> Told:
         """What changed from one run to another, and whether it is real.
 
         Args:
-            before: A report, a run record, or a variant recorded in artifacts/.
+            before: A report, a run record, a recording of a program, or a variant recorded in
+                artifacts/.
             after: The same, changed.
             case: Only this case; all where it is empty.
         """
         from profkit.evidence.compare import compare_sides
+        from profkit.program.sides import compare_recordings
         from profkit.show.views.comparison import brief_comparison
 
         sides = self._side(before), self._side(after)
+        if (programs := compare_recordings(*sides)) is not None:
+            text = to_text(compared_triages(programs), console(width=100))
+            return self._told(text, select_programs(programs))
         evidence = sources.open_evidence(self._path("artifacts"))
         compared = compare_sides(*sides, case or None, evidence)
-        return _told(brief_comparison(compared), compared.to_json())
+        return self._told(brief_comparison(compared), select_comparison(compared))
 
     @_confined
     def triage(self, recording: str) -> Told:
@@ -272,16 +293,16 @@ class Answers:
         Args:
             recording: A torch.profiler trace, an nsys SQLite export, or a .triage folder.
         """
-        from profkit.show.text.terminal import console, to_text
-
-        answer, counts = judge_recordings([self._path(recording)])
+        path = self._there(recording)
+        self._refuse_other(str(path), "triage")
+        answer, counts = judge_recordings([path])
         content = triage_document(answer, counts)
         if counts and counts.report:
             call = f"call diagnose(reports={self._relative(counts.report)!r})"
             for kernel in content["kernels"]:
                 kernel["next"] = call if kernel["counted"] else kernel["next"]
-        shown = triaged(content, "the structured answer has them")
-        return _told(to_text(shown, console(width=100)), content)
+        blocks = [ask_user(block) for block in triaged(content, "profkit triage --json")]
+        return self._told(to_text(blocks, console(width=100)), select_triage(content))
 
     @_confined
     def explain(self, name: str) -> Told:
@@ -290,7 +311,7 @@ class Answers:
         Args:
             name: As diagnose gives it: shared-bank-conflicts, l2_hit, long_scoreboard, latency.
         """
-        return _told(str(explain(name)))
+        return self._told(str(explain(name)))
 
     @_confined
     def lines(self, report: str, launch: int = 0, count: int = 5) -> Told:
@@ -306,16 +327,18 @@ class Answers:
             hint = f"name one of them, for example {self._relative(path)}"
             raise ProfkitError(f"{report}: holds {len(others) + 1} reports", hint)
         frame = launch_lines(path, launch, min(count, LINES)).head(LINES)
+        frame = frame[frame["file"].notna()]
         if not len(frame):
-            return Told("the report has no source lines")
+            return Told(f"no source lines in this report. {ASK}{LINES_HINT}")
         frame = frame[["rule", "file", "line", "share", "source"]].astype(object)
         rows = frame.where(frame.notna(), None).to_dict("records")
         text = []
         for row in rows:
-            row["source"] = (row["source"] or "").strip()
-            where = f"{row['file'] or 'no file'}:{row['line'] or '?'}"
-            text.append(f"{row['rule']}: {where} {row['share']:.1%}: {row['source']}")
-        return _told("\n".join(text), {"lines": rows})
+            source = (row.pop("source") or "").strip()
+            row["share"] = round(row["share"], 4)
+            where = f"{row['file']}:{row['line'] or '?'}"
+            text.append(f"{row['rule']}: {where} {row['share']:.1%}: {source}")
+        return self._told("\n".join(text), {"lines": rows})
 
     @_confined
     def roofline(self, reports: str | list[str]) -> bytes:
@@ -332,6 +355,8 @@ class Answers:
     def inside(self, patterns: str | list[str]) -> tuple[str, ...]:
         """The reports that paths or globs name; a ProfkitError where one is outside."""
         named = [patterns] if isinstance(patterns, str) else patterns
+        if len(named) == 1 and not has_magic(named[0]):
+            self._there(named[0])
         paths = expand([str(self._path(pattern)) for pattern in named])
         return tuple(str(self._path(path)) for path in paths)
 
@@ -343,6 +368,40 @@ class Answers:
 
     def _relative(self, path: str) -> str:
         return os.path.relpath(path, self.root)
+
+    def drop_root(self, text: str) -> str:
+        """Return a text in which paths are what an agent calls them: relative to the folder."""
+        return text.replace(f"{self.root}{os.sep}", "").replace(str(self.root), "the folder")
+
+    def _told(self, text: str, content: Mapping[str, Any] | None = None) -> Told:
+        return told(self.drop_root(text), content)
+
+    def _refuse_other(self, path: str, tool: str) -> None:
+        """Raise a ProfkitError that names the tool for a file which this tool does not read."""
+        if other := wrong_verb(path, tool):
+            name = self._relative(path)
+            raise ProfkitError(f"{name}: is {other[0]}", self.drop_root(other[1]))
+
+    def _choose(self, read: Reports, kernel: str, where: str) -> list[Judged]:
+        """Judge the launches; return those that an agent asks for."""
+        launches = judged(read)
+        kept = [n for n, run in enumerate(launches) if kernel.lower() in run.kernel.lower()]
+        if where and kept:
+            kept = list(map(int, select_rows(judged_table(read, launches).iloc[kept], where).index))
+        if launches and not kept:
+            raise explain_no_match(launches, kernel, where)
+        return [launches[n] for n in kept]
+
+    def _there(self, name: str) -> Path:
+        """Return a path in the folder; a ProfkitError that names near ones where there is none."""
+        path = self._path(name)
+        if not is_there(path):
+            found = list_folder(path.parent) if is_folder(path.parent) else []
+            names = [other.name for other in found]
+            raise ProfkitError(
+                f"{name[:WIDTH]}: no such file", did_you_mean(path.name, names, ASK_NAME)
+            )
+        return path
 
     def _side(self, side: str) -> str:
         path = self._path(side)
@@ -371,10 +430,20 @@ class Answers:
 def told_error(error: ProfkitError) -> str:
     """What is wrong and what to do about it, for an agent: a tool where the hint has a command."""
     hint = _COMMAND.sub(r"call \1(\2)", error.hint)
-    return _short("\n".join(filter(None, [error.message, hint])))
+    hint = ASK + hint if _SHELL.search(hint) else hint
+    text = "\n".join(filter(None, [error.message, hint]))
+    return _short(_OPTION.sub(r"\1=", text))
 
 
-def _told(text: str, content: Mapping[str, Any] | None = None) -> Told:
+def ask_user(block: Block) -> Block:
+    """Return a line of a screen; one that has a command of a shell is for the user."""
+    if isinstance(block, TextLine) and isinstance(block.text, str) and _SHELL.search(block.text):
+        return replace(block, text=ASK + block.text)
+    return block
+
+
+def told(text: str, content: Mapping[str, Any] | None = None) -> Told:
+    """Return an answer that is no longer than anyone reads."""
     return Told(_short(text.rstrip("\n")), _fitting(content) if content else None)
 
 

@@ -217,7 +217,8 @@ def brief_comparison(compared: Compared) -> str:
         sentence, answer = time_line(change)
         lines.append(f"{name}: {answer}: {sentence}")
         for launch in change.launches:
-            lines.append(f"bound: {join_sides(launch.bound.before, launch.bound.after)}")
+            name = f"{short(launch.kernel.after, NAME)}, " if len(change.launches) > 1 else ""
+            lines.append(f"{name}bound: {join_sides(launch.bound.before, launch.bound.after)}")
             lines += [f"{x.mark}: {plain_words(x.text)}" for x in changed_rules([launch])]
             for metric, before, after, _ in map(
                 list_move_cells, choose_metrics(launch, BRIEF_METRICS)

@@ -1,0 +1,46 @@
+"""Two sides of a comparison  ->  what became of each finding, where both are recordings of programs."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from profkit.errors import ProfkitError
+from profkit.files import is_file, is_folder
+from profkit.program.change import TriagesDocument, change
+from profkit.program.document import TriageDocument, read_document, triage_document
+from profkit.program.recorded import judge_recordings
+from profkit.records.paths import kind_of, wrong_verb
+
+
+def compare_recordings(before: str, after: str) -> TriagesDocument | None:
+    """Compare two recordings of programs; None where neither side is one.
+
+    Raises:
+        ProfkitError: Only one of them is, or a side is something that is not compared at all.
+    """
+    if is_recording(before) and is_recording(after):
+        return change(judge_side(before), judge_side(after))
+    for side, other in ((before, after), (after, before)):
+        if is_recording(side):
+            hint = "compare two variants, two reports, two recordings or two folders"
+            raise ProfkitError(f"{side}: is a recording of a program, {other} is not", hint)
+        if wrong := wrong_verb(side, "compare"):
+            raise ProfkitError(f"{side}: is {wrong[0]}", wrong[1])
+    return None
+
+
+def is_recording(side: str | Path) -> bool:
+    """Return whether it is a recording of a program, or what `triage -o` keeps of one."""
+    with suppress(ProfkitError):
+        return is_file(Path(side) / "triage.json") or kind_of(side) == "trace"
+    return False
+
+
+def judge_side(side: str) -> TriageDocument:
+    """Return the document of a recording: the one that was kept, or of what is judged now."""
+    path = Path(side)
+    if is_folder(path):
+        return read_document(path)
+    answer, counts = judge_recordings([path])
+    return triage_document(answer, counts)

@@ -1,0 +1,192 @@
+"""An answer  ->  the same as data for an agent: what its text says, about as short as the text.
+
+Some clients show a model the data, some the text, some both. So the data has the keys of the document
+that the command line prints, and of these only what an agent goes on with: no counters, no source
+text, figures of four digits, short names of kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from profkit.diagnosis.launches import Judged
+from profkit.diagnosis.rule import Finding
+from profkit.evidence.compare import Compared, RunComparison
+from profkit.evidence.counters import LaunchChange
+from profkit.program.steps.places import shorten_line
+from profkit.show.text.escape import short
+from profkit.show.views.comparison import BRIEF_METRICS, choose_metrics
+from profkit.show.views.diagnosis import FINDINGS
+from profkit.show.views.triage import FIRST, GROUPS
+
+DIGITS = 4  # of a figure: nobody has measured more
+NAME = 60  # characters of a kernel's name
+PLACES = 2  # source lines of a finding
+Entry = dict[str, Any]
+
+
+def select_launches(
+    runs: Sequence[Judged], names: Sequence[str], rows: int, problems: Sequence[str]
+) -> Entry:
+    """Return launches, worst first, of so many rows; `names`: what the agent calls their reports."""
+    kernels: list[Entry] = []
+    for run, name in zip(runs, names, strict=True):
+        kernels.append(select_launch(run, name, 1 if kernels else FINDINGS))
+    more = rows - len(runs)
+    return drop_unknown(
+        {"kernels": kernels, "more_kernels": more or None, "problems": list(problems)}
+    )
+
+
+def select_launch(run: Judged, report: str, findings: int) -> Entry:
+    """Return a launch with the first of its findings; `report` is what the agent calls its file."""
+    diagnosis = run.diagnosis
+    fires = [finding for finding in diagnosis.findings if finding.status == "fires"]
+    chosen = [select_finding(finding) for finding in fires[: min(findings, FINDINGS)]]
+    if chosen:
+        chosen[0]["try"] = fires[0].advice
+    entry = {
+        "report": report,
+        "index": run.index,
+        "kernel": short(run.kernel, NAME),
+        "time_s": run.time,
+        "bound": diagnosis.bound,
+        "limiter": diagnosis.limiter,
+        "saves_s": diagnosis.saves(run.time),
+        "findings": chosen,
+    }
+    if not chosen:
+        entry["because"] = diagnosis.because
+    return drop_unknown(entry)
+
+
+def select_finding(finding: Finding) -> Entry:
+    """Return what a rule says, with the source lines that have most of its cause."""
+    expect = finding.expect
+    places = [f"{line.file}:{line.line}" for line in finding.where[:PLACES]]
+    interval = {}
+    if expect:
+        interval = {"gain": expect.gain, "low": expect.low, "high": expect.high}
+    entry = {
+        "rule": finding.rule,
+        "cause": finding.cause,
+        "gain": finding.gain,
+        "expect": drop_unknown(interval),
+        "where": places,
+    }
+    return drop_unknown(entry)
+
+
+def select_comparison(compared: Compared) -> Entry:
+    """Return what became of the time, the findings and the counters that say why."""
+    changes = [select_change(change) for change in compared.changes]
+    problems = [problem.message for problem in compared.problems]
+    return drop_unknown({"changes": changes, "problems": problems})
+
+
+def select_change(change: RunComparison) -> Entry:
+    """Return the comparison of two runs."""
+    time: Entry = {"answer": "cannot tell", "sentence": change.time_note}
+    if change.time:
+        speedup = change.time.speedup
+        time = {"answer": change.time.answer, "sentence": change.time.sentence}
+        if speedup:
+            time["speedup"] = select_sides(speedup, ("median", "low", "high"))
+        time["before"] = round_figure(change.time.before.median)
+        time["after"] = round_figure(change.time.after.median)
+    entry = {
+        "before": change.before,
+        "after": change.after,
+        "refusals": [refusal.sentence for refusal in change.refusals],
+        "time": time,
+        "launches": [select_launch_change(launch) for launch in change.launches],
+    }
+    return drop_unknown(entry)
+
+
+def select_launch_change(launch: LaunchChange) -> Entry:
+    """Return what became of a launch: its bound, its findings, the metrics that say why."""
+    moved = []
+    for metric in choose_metrics(launch, BRIEF_METRICS):
+        moved.append({"metric": metric.metric, **select_sides(metric, ("before", "after"))})
+    gone = [finding.rule for finding in launch.findings if finding.what == "gone"]
+    new = [finding.rule for finding in launch.findings if finding.what == "new"]
+    entry = {
+        "kernel": short(launch.kernel.after, NAME),
+        "bound": {"before": launch.bound.before, "after": launch.bound.after},
+        "profiled_time_s": select_sides(launch.profiled_time, ("before", "after")),
+        "gone": gone,
+        "new": new,
+        "moved": moved,
+    }
+    return drop_unknown(entry)
+
+
+def select_sides(of: object, names: Sequence[str]) -> Entry:
+    """Return the figures of these names."""
+    return drop_unknown({name: getattr(of, name) for name in names})
+
+
+def select_programs(comparison: Mapping[str, Any]) -> Entry:
+    """Return what became of the findings of a program."""
+    names = ("answer", "before_ms", "after_ms", "saved_ms", "kept", "new", "notes")
+    entry = {name: comparison[name] for name in names}
+    entry["promises"] = []
+    for row in comparison["promises"]:
+        expect, low, high = row["said"]
+        promise = {"category": row["category"], "state": row["state"], "left": row["left"]}
+        promise["said"] = drop_unknown({"expect": expect, "low": low, "high": high})
+        entry["promises"].append(drop_unknown(promise))
+    return drop_unknown(entry)
+
+
+def select_triage(document: Mapping[str, Any]) -> Entry:
+    """Return the step, its findings and the kernels that take longest."""
+    step, first = document["step"], document["first"]
+    idle = [drop_unknown({"cause": row["cause"], "ms": row["ms"]}) for row in step["idle"]]
+    says_more = not document["findings"]
+    entry = {
+        "device": document["program"]["device"],
+        "step": drop_unknown({"ms": step["ms"], "gpu_busy_ms": step["gpu_busy_ms"], "idle": idle}),
+        "first": {"category": first["category"], "say": first["say"] if says_more else None},
+        "findings": [select_step_finding(row) for row in document["findings"][:FIRST]],
+        "more_findings": max(0, len(document["findings"]) - FIRST) or None,
+        "kernels": [select_kernel(row) for row in document["kernels"][:GROUPS]],
+        "notes": list(document["notes"]),
+    }
+    entry["first"] = drop_unknown(entry["first"])
+    return drop_unknown(entry)
+
+
+def select_step_finding(row: Mapping[str, Any]) -> Entry:
+    """Return a finding of a step."""
+    names = ("category", "say", "saves_ms", "try", "where")
+    entry = {name: row[name] for name in names}
+    entry["saves_ms"] = drop_unknown(row["saves_ms"])
+    return drop_unknown(entry)
+
+
+def select_kernel(row: Mapping[str, Any]) -> Entry:
+    """Return one kernel of a step."""
+    names = ("id", "category", "calls", "ms", "limiter")
+    entry = {name: row[name] for name in names}
+    entry["name"] = short(row["name"], NAME)
+    entry["line"] = shorten_line(row["line"] or "")
+    return drop_unknown(entry)
+
+
+def drop_unknown(entry: Mapping[str, Any]) -> Entry:
+    """Return an entry without what is not known or empty; a figure has the digits that are said."""
+    kept = {}
+    for key, given in entry.items():
+        value = round_figure(given) if isinstance(given, float) else given
+        if value is not None and value not in ("", [], {}):
+            kept[key] = value
+    return kept
+
+
+def round_figure(value: float) -> float | None:
+    """Return a figure with the digits that are said; None where it is not known."""
+    return float(f"{value:.{DIGITS}g}") if isfinite(value) else None
