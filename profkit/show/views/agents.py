@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any
 
 from profkit.diagnosis.launches import Judged
-from profkit.diagnosis.rule import Finding
+from profkit.diagnosis.rule import LaunchFinding
 from profkit.evidence.compare import Compared, RunComparison
 from profkit.evidence.counters import LaunchChange
 from profkit.program.steps.places import shorten_line
@@ -62,7 +62,7 @@ def select_launch(run: Judged, report: str, findings: int) -> Entry:
     return drop_unknown(entry)
 
 
-def select_finding(finding: Finding) -> Entry:
+def select_finding(finding: LaunchFinding) -> Entry:
     """Return what a rule says, with the source lines that have most of its cause."""
     expect = finding.expect
     places = [f"{line.file}:{line.line}" for line in finding.where[:PLACES]]
