@@ -152,7 +152,6 @@ REFUSED = [
     ("diagnose", {"reports": REPORT, "where": "tme > 1"}, "did you mean time?"),
     ("diagnose", {"reports": REPORT, "where": "open('x')"}, "only comparisons of columns"),
     ("compare", {"before": "t.json.gz", "after": REPORT}, "is a recording of a program"),
-    ("compare", {"before": "stage2", "after": "nosuch"}, "ask the user: "),
 ]
 
 
