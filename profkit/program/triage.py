@@ -16,9 +16,16 @@ from profkit.program.ranks import Ranks, compare_ranks
 from profkit.program.replay.play import LONG, Model
 from profkit.program.replay.scenario import EXPECT, SPREAD, Change, Hosts, hosts
 from profkit.program.steps.cut import KernelGroup, Steps, find_steps, group
-from profkit.program.steps.idle import Split, split_period
+from profkit.program.steps.idle import (
+    CAPTURING,
+    IN_GRAPH,
+    LATE,
+    Split,
+    busy_of_devices,
+    split_period,
+)
 from profkit.program.timeline import Process, Timeline
-from profkit.program.verdict import Verdict, judge_step
+from profkit.program.verdict import NO_REASON, WORTH, Verdict, judge_step, say_devices
 
 LEAST = 0.02  # of the step: a finding that saves less is not worth a line
 DOUBT = 0.05  # of the step, from which on time that is no finding is worth a note
@@ -27,6 +34,7 @@ IDLE_CAUSES = ("host-launch", "host-sync", "copy", "collective")
 HALF = 0.5  # of what the largest saves: what saves less is not named before it
 AFTER_WAITS = "; what a graph saves is counted after the waits are gone, which no graph can hold"
 OTHER_KIND = 0.02  # of the time of all steps: what takes less is not worth a line
+PLACE_MOST = 80  # characters of a place in a note: a longer one is a kernel's name with arguments
 SHORTEST, LONGEST = 1e-6, 1e9  # milliseconds that a step may be said to take: 1 ns, 11 days
 
 
@@ -321,11 +329,38 @@ def _list_doubts_of_step(case: Case, found: Sequence[StepFinding]) -> Iterator[s
             f"{cold / 1e6:.3g} ms of the step are launches that load code or allocate before they run, "
             "as first ones do: record steps after a warm-up"
         )
+    yield from _say_unexplained(case, found)
+    devices = busy_of_devices(case.step)
+    if len(devices) > 1:
+        yield (
+            f"the step runs on {len(devices)} GPUs, which compute in parts of it: "
+            f"{say_devices(case, devices)}; what is said is of all of them together"
+        )
     exposed = case.sum_idle("collective")
     if exposed >= DOUBT * whole and not any(row.rule == "collective" for row in found):
         yield (
             f"for {exposed / 1e6:.3g} ms of the step only collectives run: whether they transfer or "
             "wait for another rank is not known; record every rank"
+        )
+
+
+def _say_unexplained(case: Case, found: Sequence[StepFinding]) -> Iterator[str]:
+    """Says so where much of the step is idle for no recorded reason, and a finding stands first."""
+    if not found or found[0].saving.expected < WORTH * case.hosts.plain.expect:
+        return
+    places = {row.cause: row.where for row in case.split.idle}
+    place = places.get("other", "")
+    if place in {IN_GRAPH, CAPTURING}:  # these have notes of their own
+        return
+    unexplained = 0
+    for low, high, cause in case.split.gaps:
+        if cause == "other" and high - low > LATE:  # a shorter one is what a launch takes to arrive
+            unexplained += high - low
+    if unexplained >= DOUBT * case.split.period:
+        where = f" ({place})" if 0 < len(place) <= PLACE_MOST else ""
+        yield (
+            f"{unexplained / case.split.period:.0%} of the step {NO_REASON}{where}: no finding counts "
+            "it as saved; record all streams, ranks and graph nodes"
         )
 
 

@@ -5,12 +5,13 @@ Healthy needs knowledge: nothing found is no proof that nothing is there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from profkit.program.findings.case import Case, StepFinding
 from profkit.program.findings.kernels import is_near_floor
 from profkit.program.steps.cut import KernelGroup
+from profkit.program.steps.idle import busy_of_devices, find_lost_launches
 from profkit.reports.figures import base_name
 
 WORTH = 0.05  # of the step: if nothing is expected to save as much, there is no problem to name
@@ -50,9 +51,14 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
         return Verdict("unknown", f"{_say_missed(case)}{_say_unknown(case)}")
     if found and found[0].saving.expected >= WORTH * plain:
         return FOUND
-    computing = min(1.0, case.split.busy / 1e6 / plain)
+    # Of several GPUs in one process the idlest: they may take turns.
+    busy = min(busy_of_devices(case.step).values(), default=0)
+    computing = min(1.0, busy / 1e6 / plain)
     near = sum(group.time for group in case.groups if is_near_floor(case, group))
     whole = sum(group.time for group in case.groups if _computes(group))
+    lost = len(find_lost_launches(case.step))
+    if lost > LARGE * (lost + len(case.works)):
+        return Verdict("unknown", f"nothing found; {_say_lost(lost)}")
     if computing < BUSY or near < KNOWN * whole:
         return Verdict("unknown", f"nothing found; {_say_unknown(case)}")
     said = (
@@ -76,6 +82,14 @@ def _say_missed(case: Case) -> str:
     )
 
 
+def _say_lost(lost: int) -> str:
+    """Why nothing is known of a step whose kernels are not all there."""
+    return (
+        f"not known: what {lost:,} launches of the step ran, whose kernels are not in the recording; "
+        "record it again, with nothing else that profiles the GPU"
+    )
+
+
 def _say_most(case: Case) -> str:
     """The kind of kernels that takes most of the GPU's time, as a share of the step."""
     times: dict[str, int] = {}
@@ -90,6 +104,13 @@ def _say_most(case: Case) -> str:
 
 def _say_unknown(case: Case) -> str:
     """The largest of what is not known: an idle cause or a kernel, and what to record."""
+    devices = busy_of_devices(case.step)
+    if len(devices) > 1 and min(devices.values()) < BUSY * case.split.busy:
+        return (
+            "not known: why the GPUs of this process compute only in parts of the step: "
+            f"{say_devices(case, devices)}; where one waits for another, let each have work of "
+            "another batch, or a process of its own"
+        )
     idle = max(case.split.idle, key=lambda row: row.time, default=None)
     kernels = [g for g in case.groups if _computes(g) and not is_near_floor(case, g)]
     kernel = max(kernels, key=lambda group: group.time, default=None)
@@ -101,10 +122,20 @@ def _say_unknown(case: Case) -> str:
         return f"not known: {_say_idle(case)}"
     if kernel and kernel.time >= LARGE * case.split.period:
         return f"not known: {_say_kernel(case, kernel)}"
+    if not kernels:
+        return "not known: what runs in it; record it again"
     named = sum(group.time for group in kernels) / case.split.period
     how = "rocprof counts them" if case.is_amd else "profkit triage -- COMMAND counts them"
     together = f"{len(kernels)} kernels that take {named:.0%} of the step together"
     return f"not known: what limits {together}; {how}"
+
+
+def say_devices(case: Case, devices: Mapping[int, int]) -> str:
+    """In how much of the step each GPU computes."""
+    shares = []
+    for number, time in devices.items():
+        shares.append(f"GPU {number} in {time / case.split.period:.0%}")
+    return ", ".join(shares)
 
 
 def _say_idle(case: Case) -> str:

@@ -101,7 +101,7 @@ OWN_WORK = Words(
     rule="host-launch",
     says=(
         "the host launches nothing for {total:.3g} ms per step: between its launches it works "
-        "on something of its own, or waits for something"
+        "on something of its own, or waits for something{after}"
     ),
     advice=Advice(
         others="do it ahead, in another thread or process while the GPU works, or on the GPU"
@@ -111,6 +111,12 @@ OWN_WORK = Words(
             others=(
                 "load ahead in other processes (DataLoader's num_workers, prefetching), or on the "
                 "GPU"
+            )
+        ),
+        "waited": Advice(
+            others=(
+                "do it ahead, in another thread or process while the GPU works, or on the GPU; or "
+                "launch what follows before that wait"
             )
         ),
     },
@@ -133,9 +139,32 @@ def find_own_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     inside = name_span(case.spans, low, high)
     before = of_maker(case.step, longest) if longest < len(calls) else ""
     where = inside or (f"before {before}" if before else "between steps")
-    advice = "loader" if "DataLoader" in inside else ""
+    wait = _find_wait_before(case, longest or len(calls))  # before the first is the step before
+    after = f"; before that, {wait} lets the GPU run empty" if wait else ""
+    advice = _choose_for_pause(inside, wait)
     change = Change(pauses=REACH["pauses done ahead"])
-    yield case.finding(OWN_WORK, (), change, where, advice, total=total / 1e6)
+    yield case.finding(OWN_WORK, (), change, where, advice, total=total / 1e6, after=after)
+
+
+def _choose_for_pause(inside: str, wait: str) -> str:
+    """Return the key of what takes the place of the host's own work."""
+    if "DataLoader" in inside:
+        return "loader"
+    return "waited" if wait else ""
+
+
+def _find_wait_before(case: Case, call: int) -> str:
+    """Return the wait that returns before a call, with no launch between them; empty without one.
+
+    Until it returns nothing can be launched: the GPU has nothing left to do while the host then works.
+    """
+    calls = case.step.calls
+    for earlier in reversed(range(call)):
+        if calls[earlier].waits and not calls[earlier].allocates:
+            return calls[earlier].name
+        if calls[earlier].launches_kernels:
+            return ""
+    return ""
 
 
 def name_span(spans: Sequence[HostSpan], low: int, high: int) -> str:

@@ -15,7 +15,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -234,15 +234,11 @@ def _selected(table: _Table, columns: Sequence[str]) -> str:
 
 
 def _read_timeline(export: _Export) -> Timeline:
-    if "STRINGIDS" not in export.tables:
+    if "STRINGIDS" not in {name.upper() for name in _table_names(export)}:
         raise _no_export(export)
     said = _recorder_said(export)
     calls = _read_calls(export)
-    lone = max(calls, key=lambda pid: len(calls[pid]), default=0)
-    activities: dict[int, list[Activity]] = {}
-    for pid, activity in _read_activities(export):
-        # The first schemas name no process: then it is the one that calls most.
-        activities.setdefault(pid if pid is not None else lone, []).append(activity)
+    activities = _activities_by_process(export, calls)
     if not activities:
         raise _no_kernels(export, said, calls)
     ranges = _read_ranges(export)
@@ -327,6 +323,20 @@ def _read_activities(export: _Export) -> Iterator[tuple[int | None, Activity]]:
     yield from _read_graphs(export)
 
 
+def _activities_by_process(
+    export: _Export, calls: Mapping[int, Sequence[Call]]
+) -> dict[int, list[Activity]]:
+    """What the GPU did for each process."""
+    lone = max(calls, key=lambda pid: len(calls[pid]), default=0)
+    activities: dict[int, list[Activity]] = {}
+    for pid, activity in _read_activities(export):
+        # The first schemas name no process: then it is the one that calls most.
+        activities.setdefault(pid if pid is not None else lone, []).append(activity)
+    for pid, own in activities.items():
+        activities[pid] = _join_graphs(own, calls.get(pid, []))
+    return activities
+
+
 def _read_kernels(export: _Export) -> Iterator[tuple[int | None, Activity]]:
     table = export.tables.get(_CUPTI + "KERNEL")
     if table is None:
@@ -401,6 +411,19 @@ def _read_graphs(export: _Export) -> Iterator[tuple[int | None, Activity]]:
         place, pid = _place_of(row)
         name = f"CUDA graph {_whole(row[6])}" if numbered else "CUDA graph"
         yield pid, placed(GRAPH, name, place, graph=True)
+
+
+def _join_graphs(activities: list[Activity], calls: Sequence[Call]) -> list[Activity]:
+    """Give graphs that name no launch theirs: as many launches of graphs come in the same order."""
+    nameless = [a for a in activities if a.kind == GRAPH and not a.correlation]
+    launches = [call for call in calls if call.launches_graph]
+    if not nameless or len(nameless) != len(launches):
+        return activities
+    rest = [a for a in activities if a.kind != GRAPH or a.correlation]
+    nameless.sort(key=lambda a: a.start)
+    for graph, launch in zip(nameless, launches, strict=True):
+        rest.append(replace(graph, correlation=launch.correlation))
+    return rest
 
 
 def _place_of(row: Sequence[object]) -> tuple[list[int], int | None]:

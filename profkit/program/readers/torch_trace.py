@@ -126,7 +126,7 @@ class _Taken:
         self.spans: list[HostSpan] = []
         self.count = 0  # of all of them
         self.hip = False
-        self.timeless: list[Activity] = []  # at a time of 0, which is none in a running clock
+        self.timeless: list[Activity] = []  # at 0 or before, which is no time of a running clock
         self.untimed = 0  # kernels and copies that have no time at all
         self.categories: set[str] = set()  # of events that are not read
         self.processes: set[str] = set()  # names of processes and of groups of tracks
@@ -151,7 +151,7 @@ class _Taken:
         kind = _OLD.get(kind.lower(), kind.lower())
         name = self._trace.budget.share(_text(event.get("name", "")))
         if kind in _ACTIVITIES:
-            own = self.timeless if start == 0 else self.activities
+            own = self.timeless if start <= 0 else self.activities
             own.append(_activity(_ACTIVITIES[kind], name, args, start, end))
         elif kind in _CALLS:
             self.hip |= name.startswith("hip")

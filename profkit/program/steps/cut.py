@@ -64,6 +64,8 @@ UNLAUNCHED = 0.02  # of the GPU's work: what less has no launch is not worth a w
 # Of the GPU's time in the same kernels: less is another kind of step. And times the work, from which
 # on it is one though its kernels are the same.
 SAME_WORK, MORE_WORK = 0.5, 2.0
+# Of the GPU's work: what repeats and takes less is no step, but a part of one that came once.
+LEAST_REPEATED = 0.1
 ODD = 1.5  # a step that takes so many times the median is another kind of step, or was disturbed
 
 
@@ -330,6 +332,8 @@ def _find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | N
         return None
     first, length, count = found
     callers = [index for index, _ in by_call]
+    if not _are_steps(by_call, found):
+        return None
     phase = _phase(calls, callers, found)
     heads = range(first + phase, min(len(callers), first + length * count + 1), length)
     begins = [calls[callers[i]].start for i in heads]
@@ -337,6 +341,28 @@ def _find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | N
         begins.append(_end_of_work(calls, order))
     warm_up = callers[first + phase] if first else 0
     return Period(f"{length:,} launches that repeat {count} times", begins, warm_up)
+
+
+def _are_steps(by_call: Sequence[tuple[int, list[Activity]]], found: tuple[int, int, int]) -> bool:
+    """Whether launches that repeat do more than next to nothing, and than any single launch beside them.
+
+    One launch of a graph may be the whole step: what repeats before and after it is none.
+    """
+    first, length, count = found
+    repeated = beside = largest = 0
+    for number, (_, launched) in enumerate(by_call):
+        work = _sum_work(launched)
+        if first <= number < first + length * count:
+            repeated += work
+        else:
+            beside += work
+            largest = max(largest, work)
+    return repeated >= max(largest, LEAST_REPEATED * (repeated + beside))
+
+
+def _sum_work(launched: Iterable[Activity]) -> int:
+    """Nanoseconds of the GPU's work of a launch."""
+    return sum(activity.duration for activity in launched)
 
 
 def _by_call(order: Sequence[Launched]) -> list[tuple[int, list[Activity]]]:

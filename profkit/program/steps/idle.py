@@ -22,6 +22,7 @@ LATE = 20_000  # nanoseconds after its launch: work that begins later waits for 
 FULL = 20_000  # nanoseconds: a step whose quickest launch takes longer has a full queue
 # Nanoseconds, and of the step, from which on the host's own time after a wait is no part of it.
 PAUSE, PAUSE_SHARE = 500_000, 0.05
+DEVICE_LEAST = 0.02  # of the computing of all GPUs: one that does less is no part of the step
 Interval = tuple[int, int]
 Spent = tuple[int, int, str, str]  # from, to, cause, where
 CAPTURING = "while a graph is captured"
@@ -72,6 +73,26 @@ def split_period(step: Step) -> Split:
     return Split(step.period, sum(b - a for a, b in computing), _rows(spent), gaps_in_time)
 
 
+def busy_of_devices(step: Step) -> dict[int, int]:
+    """Nanoseconds of the step in which each GPU computes, of those that do a part worth a word."""
+    works: dict[int, list[StepWork]] = {}
+    for work in step.works:
+        if work.kind not in {"copy", "collective"}:
+            works.setdefault(work.activity.device, []).append(work)
+    busy = {}
+    for device in sorted(works):
+        own = [work.activity for work in works[device]]
+        # One GPU may be at this step while another is still at the one before.
+        span = min(a.start for a in own), max(a.end for a in own)
+        time = sum(end - start for start, end in _union(works[device], span))
+        busy[device] = min(step.period, time)
+    least = DEVICE_LEAST * sum(busy.values())
+    for device, time in tuple(busy.items()):
+        if time < least:
+            del busy[device]
+    return busy
+
+
 def _rows(spent: Sequence[Spent]) -> tuple[Idle, ...]:
     places: dict[str, Counter[str]] = {cause: Counter() for cause in CAUSES}
     for low, high, cause, where in spent:
@@ -88,7 +109,7 @@ def _waits_for_host(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
     waits = [i for i, call in enumerate(step.calls) if call.waits]
     ends = [step.calls[i].end for i in waits]
     at_once = _soonest(step)
-    lost = _launches_without_work(step)
+    lost = find_lost_launches(step)
     captures = [i for i, call in enumerate(step.calls) if call.capture_phase]
     for low, end in gaps:
         high = end
@@ -161,7 +182,7 @@ def _is_between(indices: Sequence[int], before: int, after: int) -> bool:
     return bisect_left(indices, after) > bisect_right(indices, before)
 
 
-def _launches_without_work(step: Step) -> list[int]:
+def find_lost_launches(step: Step) -> list[int]:
     """Indices of the launches of which nothing that they ran was recorded, in order."""
     launching = {work.call for work in step.works}
     captures = find_captures(step.calls)

@@ -86,6 +86,15 @@ _EXCHANGES = (
     "all to all",
     "cross device reduce",
 )
+# No block and no cluster does these with itself: the words alone say that it is between GPUs.
+_ONLY_BETWEEN = (
+    "all gather",
+    "reduce scatter",
+    "all to all",
+    "all 2 all",
+    "a 2 a",
+    "cross device reduce",
+)
 # A block or a cluster can reduce too: these say that it is done between GPUs. By one or two passes
 # over what peers wrote (Lamport's flags), through symmetric memory, or fused with what follows.
 _ACROSS = frozenset(
@@ -93,6 +102,7 @@ _ACROSS = frozenset(
     "flashinfer aiter".split()
 )
 _EXPERT_PARALLEL = frozenset("dispatch combine notify barrier".split())
+_OF_EXPERTS = frozenset("ep pplx".split())  # libraries that send tokens to experts: DeepEP, pplx
 
 # What the words of a name of nobody's are about.
 _PRODUCTS = frozenset("gemm gemms sgemm hgemm dgemm igemm gemv gemvx matmul bmm mm marlin".split())
@@ -131,6 +141,7 @@ _OPERATORS = {
         "miopen_batch_norm miopen_batch_norm_backward _fused_rms_norm _fused_rms_norm_backward"
     ),
 }
+_ATEN_PRODUCTS = frozenset("mm bmm addmm baddbmm".split())  # as Inductor names what it has fused
 _BY_OPERATOR = {
     f"aten::{name}": kind for kind, names in _OPERATORS.items() for name in names.split()
 }
@@ -167,11 +178,12 @@ def _kind_of_operator(op: str) -> str:
 @lru_cache(maxsize=65536)
 def kind_of(name: str) -> str:
     """What a kernel does, by its name: a word of _NAMES, collective, convert, other, or unknown."""
+    words = words_of(name)
     if compiled := _INDUCTOR.match(name):
         kinds, otherwise = _TEMPLATES[compiled[1]]
         named = (k for k, pattern in _BY_NAME if k in kinds and pattern.search(compiled["ops"]))
-        return next(named, otherwise)
-    words = words_of(name)
+        is_product = "gemm" in kinds and not _ATEN_PRODUCTS.isdisjoint(words)
+        return next(named, "gemm" if is_product else otherwise)
     if _is_between_gpus(words):
         return "collective"
     if not is_librarys(name):
@@ -195,11 +207,11 @@ def _is_between_gpus(words: tuple[str, ...]) -> bool:
     """Whether a kernel exchanges data with other GPUs, by the words of its name."""
     if not _BETWEEN_GPUS.isdisjoint(words):
         return True
-    joined = "_".join(words)
-    if "deep_ep" in joined:
-        return not _EXPERT_PARALLEL.isdisjoint(words) and "layout" not in words
-    if "cross_device_reduce" in joined:
+    if not _OF_EXPERTS.isdisjoint(words) and not _EXPERT_PARALLEL.isdisjoint(words):
+        return "layout" not in words
+    if _follows(words, _ONLY_BETWEEN):
         return True
+    joined = "_".join(words)
     across = not _ACROSS.isdisjoint(words) or "one_shot" in joined or "two_shot" in joined
     return across and _follows(words, _EXCHANGES)
 
@@ -207,8 +219,12 @@ def _is_between_gpus(words: tuple[str, ...]) -> bool:
 def _follows(words: tuple[str, ...], phrases: tuple[str, ...]) -> bool:
     """Whether words hold a phrase: its words one after another, or written as one."""
     text = f" {' '.join(words)} "
-    spellings = [*phrases, *(phrase.replace(" ", "") for phrase in phrases)]
-    return any(f" {spelling} " in text for spelling in spellings)
+    for phrase in phrases:
+        # AlltoAll is the words allto and all: any of the blanks may be missing.
+        pattern = phrase.replace(" ", " ?")
+        if re.search(f" {pattern} ", text):
+            return True
+    return False
 
 
 def _about(words: tuple[str, ...]) -> str:
