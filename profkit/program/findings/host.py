@@ -134,9 +134,7 @@ def find_own_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
 
     calls = case.step.calls
     longest = max(gaps, default=(0.0, len(calls)))[1]
-    low = calls[longest - 1].end if longest else case.step.begin
-    high = calls[longest].start if longest < len(calls) else case.step.end
-    inside = name_span(case.spans, low, high)
+    inside = _name_pause(case, longest)
     before = of_maker(case.step, longest) if longest < len(calls) else ""
     where = inside or (f"before {before}" if before else "between steps")
     wait = _find_wait_before(case, longest or len(calls))  # before the first is the step before
@@ -144,6 +142,14 @@ def find_own_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     advice = _choose_for_pause(inside, wait)
     change = Change(pauses=REACH["pauses done ahead"])
     yield case.finding(OWN_WORK, (), change, where, advice, total=total / 1e6, after=after)
+
+
+def _name_pause(case: Case, call: int) -> str:
+    """What the host does before a call, or behind the last one; empty where nothing names it."""
+    calls = case.step.calls
+    low = calls[call - 1].end if call else case.step.begin
+    high = calls[call].start if call < len(calls) else case.step.end
+    return name_span(case.spans, low, high)
 
 
 def _choose_for_pause(inside: str, wait: str) -> str:
