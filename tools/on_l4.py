@@ -27,15 +27,16 @@ KERNELS, BUILT = ROOT / "kernels", ROOT / "artifacts" / "l4.json"
 
 def built(case: str, made: Sequence[Build] | None = None) -> dict[str, Any]:
     """What each launcher would start on an L4 at a case, by a build for sm_89: that which is given."""
+    from profkit.collect import tools
     from profkit.lab.measure.cuda import resources
     from profkit.lab.measure.cuda.resources import blocks_that_fit, waves
-    from profkit.lab.measure.variants import build, dry, toolchain, variants
+    from profkit.lab.measure.variants import build, dry, variants
 
     known = variants.find_variants(KERNELS, "attention")
     if made is None:
         made = build.compile_variants(known, ["89"], build.build_dir(KERNELS))
     sms = resources.CARDS["89"].sms
-    nvcc = toolchain.tool("nvcc", build.build_dir(KERNELS))
+    nvcc = tools.tool("nvcc", build.build_dir(KERNELS))
     found: dict[str, Any] = {v.id: {"source": v.source_hash, "launches": None} for v in known}
     for one in made:
         build.need_library(one)

@@ -24,6 +24,7 @@ import msgspec
 import problem
 from driver import Buffers
 
+from profkit.collect import process, tools
 from profkit.errors import ProfkitError
 from profkit.files import write_bytes
 from profkit.lab.ablation import assemble
@@ -31,9 +32,8 @@ from profkit.lab.ablation.classes import list_ablations
 from profkit.lab.ablation.lab import Conditions
 from profkit.lab.ablation.launches import Hung
 from profkit.lab.ablation.measurement import measure_call
-from profkit.lab.measure import process
 from profkit.lab.measure.cuda import device, library
-from profkit.lab.measure.variants import build, toolchain, variants
+from profkit.lab.measure.variants import build, variants
 from profkit.lab.measure.variants.build import SUPPORT
 
 ROUNDS = 16, 16
@@ -223,7 +223,7 @@ def main() -> int:
     name, prefix = "ablations", []
     if given.sanitize:
         name, task = "sanitized", replace(task, rounds=(1, 1))
-        prefix = [toolchain.need_tool("compute-sanitizer"), "--error-exitcode", "9"]
+        prefix = [tools.need_tool("compute-sanitizer"), "--error-exitcode", "9"]
     records = ablate_all(task, out, prefix)
     write_bytes(out / f"{name}.json", json.dumps(records, indent=0).encode())
     for probe, record in records.items():

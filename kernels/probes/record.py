@@ -26,12 +26,12 @@ from typing import Any
 import problem
 from driver import Item, Task
 
+from profkit.collect import process, profiler, tools
+from profkit.collect.profiler import CollectOptions
 from profkit.errors import ProfkitError
 from profkit.files import read_json, write_bytes, write_text
-from profkit.lab.measure import collect, process
-from profkit.lab.measure.collect import CollectOptions
 from profkit.lab.measure.cuda import device
-from profkit.lab.measure.variants import build, toolchain, variants
+from profkit.lab.measure.variants import build, variants
 from profkit.lab.measure.variants.build import SUPPORT
 
 SECTIONS = (
@@ -145,12 +145,12 @@ def alone(program: list[str], _number: int, timeout: float) -> None:
 
 def under_ncu(out: Path, first: int) -> Child:
     """Run a child under ncu; its report is the first free probes-N.ncu-rep."""
-    ncu = toolchain.need_tool("ncu")
+    ncu = tools.need_tool("ncu")
 
     def run(program: list[str], number: int, timeout: float) -> None:
         marked = ("--profile-from-start", "off")
         options = CollectOptions(timeout=timeout, filters=marked, sections=SECTIONS)
-        collect.wrap(program, out / f"probes-{first + number}.ncu-rep", ncu, options)
+        profiler.wrap(program, out / f"probes-{first + number}.ncu-rep", ncu, options)
 
     return run
 

@@ -2,8 +2,8 @@
 
 0: done. 1: the answer is bad (a check failed, a gate was not met, slower). 2: profkit could not do
 it, or not write the answer. 130: interrupted. 141: the reader of stdout went away. A mistake that
-the user can mend is two lines on stderr; a bug keeps its traceback. A verb is a file in verbs/, found
-by its name: there is no other list.
+the user can mend is two lines on stderr; a bug keeps its traceback. A verb is a file in verbs/, of the
+command line or of the lab, found by its name: there is no other list.
 
 Until a verb runs, and after it, a signal ends the process as it always does, silently. While it
 runs, each of SIGINT, SIGTERM and SIGHUP is what Ctrl-C is: everything that was started is ended.
@@ -36,8 +36,13 @@ from profkit.files import (
     memory_left,
     refuse_too_little_memory,
 )
-from profkit.records.paths import SUFFIXES
 
+# The packages of verbs, and their folders.
+_ROOT = Path(__file__).parents[1]
+VERB_PACKAGES = {
+    "profkit.cli.verbs": _ROOT / "cli" / "verbs",
+    "profkit.lab.verbs": _ROOT / "lab" / "verbs",
+}
 PIPE_CLOSED = 141  # what a shell shows for a program that ends because its reader went away
 _UNITS = {"M": 1 << 20, "G": 1 << 30}
 # The questions by which the help groups the verbs, in its order.
@@ -92,6 +97,8 @@ GONE = {
 
 
 def _is_report_name(word: str) -> bool:
+    from profkit.records.paths import SUFFIXES
+
     return word.endswith(SUFFIXES) or os.sep in word or is_folder(Path(word))
 
 
@@ -130,14 +137,23 @@ def refuse_what_is_gone(args: list[str]) -> None:
 
 def list_verbs() -> list[str]:
     """Return the names of all verbs, and import none."""
-    return sorted(file.stem for file in (Path(__file__).parent / "verbs").glob("[a-z]*.py"))
+    return sorted(_find_verbs())
+
+
+def _find_verbs() -> dict[str, tuple[str, Path]]:
+    """Return verb -> its module and its file."""
+    verbs = {}
+    for package, folder in VERB_PACKAGES.items():
+        for file in folder.glob("[a-z]*.py"):
+            verbs[file.stem] = (f"{package}.{file.stem}", file)
+    return verbs
 
 
 def group_verbs() -> dict[str, list[tuple[str, str]]]:
     """Return group -> its verbs with their summaries, read from the files: no verb is imported."""
     groups: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
-    for name in list_verbs():
-        constants = _read_constants(Path(__file__).parent / "verbs" / f"{name}.py")
+    for name, (_, file) in sorted(_find_verbs().items()):
+        constants = _read_constants(file)
         groups[constants["GROUP"]].append((name, constants["SUMMARY"]))
     return groups
 
@@ -166,9 +182,10 @@ class Verbs(TyperGroup):
         return list_verbs()
 
     def get_command(self, ctx: Any, name: str) -> Any:  # noqa: ARG002
-        if name not in list_verbs():
+        verbs = _find_verbs()
+        if name not in verbs:
             return None
-        module = import_module(f"profkit.cli.verbs.{name}")
+        module = import_module(verbs[name][0])
         return next(x for x in vars(module).values() if isinstance(x, Verb)).command(name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -14,7 +14,6 @@ from typer.core import TyperCommand, TyperOption
 
 from profkit.errors import ProfkitError
 from profkit.files import is_folder, list_folder
-from profkit.records.paths import run_files
 
 DONE, BAD, COULD_NOT, INTERRUPTED = 0, 1, 2, 130
 ARTIFACTS = Path("artifacts")  # where the verbs that judge look
@@ -27,11 +26,10 @@ _SIDES = {".json", ".ncu-rep", ".ncu-repz"}
 
 def list_known_variants(ctx: typer.Context) -> Described:
     """Return the variants of the folder of problems, and whatever was recorded, references too."""
-    from profkit.lab.measure.variants.variants import kernels_dir, survey
+    from profkit.cli.lab import find_kernels, list_titles
 
     try:
-        known, _ = survey(kernels_dir(ctx.params.get("kernels")))
-        titles = {v.id: v.header.title for v in known}
+        titles = list_titles(find_kernels(ctx.params.get("kernels")))
     except ProfkitError:
         titles = {}
     return [*(dict.fromkeys(list_known_recorded(ctx), "recorded") | titles).items()]
@@ -69,6 +67,8 @@ def one_of(*words: str) -> Callable[[], list[str]]:
 
 
 def _list_recorded_part(ctx: typer.Context, part: int) -> list[str]:
+    from profkit.records.paths import run_files
+
     folder = Path(ctx.params.get("artifacts") or "artifacts")
     return list(dict.fromkeys(name[part] for name in run_files(folder, problems=[])))
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from profkit.cli.options import FORM, FORMATS
 from profkit.errors import ProfkitError, needing
 from profkit.files import check_output, is_file, is_there, part_of, resolve_path
-from profkit.records.paths import expand, name_evidence
 from profkit.show.text.escape import csv_text, escaped
 
 if TYPE_CHECKING:
@@ -158,6 +157,8 @@ def write_to(path: Path, reads: Sequence[str] = ()) -> Path:
 
     Evidence is never written over, whether it is read now or not: a record beside a report, say.
     """
+    from profkit.records.paths import expand
+
     check_output(path, expand(reads) if reads else ())
     refuse_evidence(path)
     return path
@@ -165,6 +166,8 @@ def write_to(path: Path, reads: Sequence[str] = ()) -> Path:
 
 def refuse_evidence(path: Path) -> None:
     """Raise a ProfkitError where a file is there that is evidence: nothing else is to stand there."""
+    from profkit.records.paths import name_evidence
+
     kind = name_evidence(path)
     if kind:
         raise ProfkitError(f"{path}: is {kind}, which would be lost", "name another file to write")

@@ -23,16 +23,16 @@ def open_evidence(artifacts: Path) -> Evidence:
 
     They say nothing where no readable kernels lie beside the artifacts.
     """
+    from profkit.cli.lab import find_kernels, read_headers
     from profkit.evidence.runs import Evidence
-    from profkit.lab.measure.variants.variants import kernels_dir
 
     headers: dict[str, SourceFile] = {}
     with suppress(ProfkitError):
-        kernels = kernels_dir()
+        kernels = find_kernels()
         # Those of somebody else may have the same names.
         if kernels.parent in resolve_path(artifacts).parents:
             try:
-                headers = _read_headers(kernels)
+                headers = read_headers(kernels)
             except ProfkitError as error:
                 say(error)  # what the records say goes on
     return Evidence(artifacts, headers=headers)
@@ -85,21 +85,10 @@ def stale(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
 
 def find_headers(artifacts: Path) -> dict[str, SourceFile]:
     """Return problem/variant -> its file in the kernels folder beside artifacts; none without one."""
+    from profkit.cli.lab import read_headers
+
     kernels = resolve_path(artifacts).parent / "kernels"
-    return _read_headers(kernels) if is_file(kernels / "common" / "variant.cuh") else {}
-
-
-def _read_headers(kernels: Path) -> dict[str, SourceFile]:
-    from profkit.lab.measure.variants.variants import find_variants
-    from profkit.records.record import SourceFile
-
-    found = {}
-    for variant in find_variants(kernels):
-        file = variant.path.relative_to(resolve_path(kernels)).as_posix()
-        found[f"{variant.problem}/{variant.id}"] = SourceFile(
-            variant.header, variant.source_hash, file
-        )
-    return found
+    return read_headers(kernels) if is_file(kernels / "common" / "variant.cuh") else {}
 
 
 def read_steps(

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from profkit.cli import options
+from profkit.cli.ncu_words import show_ncu_words
 from profkit.cli.output import note, say, spinner
-from profkit.cli.targets import show_ncu_words
+from profkit.collect import timeline as recorder
 from profkit.errors import ProfkitError
 from profkit.files import temporary_folder
-from profkit.lab.measure import timeline as recorder
 from profkit.program import counts as counting
 from profkit.program.counts import Counts
 from profkit.program.ranks import gpu_of

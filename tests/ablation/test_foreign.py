@@ -7,11 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 from profkit.cli.app import app
+from profkit.collect.tools import find_tool
 from profkit.errors import ProfkitError
 from profkit.lab.ablation.foreign import CASE, make_problem, read_launch
 from profkit.lab.measure.data import prepare_data
 from profkit.lab.measure.targets import Places, choose_target
-from profkit.lab.measure.variants.toolchain import find_tool
 
 SOURCE = """
 template <class T> __global__ void scale(const T* x, T* y, const int* order, float by, int n) {

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from profkit.collect.tools import find_tool
 from profkit.lab.ablation import survey, timeline
 from profkit.lab.ablation.accesses import find_accesses
 from profkit.lab.ablation.change import Change, Code, Refused
@@ -18,7 +19,6 @@ from profkit.lab.ablation.classes import list_ablations
 from profkit.lab.ablation.ptx import Changes, Module, read_module
 from profkit.lab.ablation.rows import find_rows
 from profkit.lab.ablation.streams import ROW, find_streams
-from profkit.lab.measure.variants.toolchain import find_tool
 from tests.found import find_files
 from tests.sweeps import take_part
 

@@ -41,9 +41,9 @@ def test_the_list_of_verbs_has_each_in_its_group() -> None:
 
 
 def test_every_file_with_a_verb_is_one() -> None:
-    package = ROOT / "profkit" / "cli"
-    files = [p.stem for p in sorted(package.rglob("*.py")) if "\n@options.verb(" in p.read_text()]
-    assert files == list_verbs(), "a folder of verbs holds nothing else"
+    files = find_files(ROOT / "profkit", "**/*.py")
+    names = sorted(file.stem for file in files if "\n@options.verb(" in file.read_text())
+    assert names == list_verbs(), "a folder of verbs holds nothing else"
 
 
 @each_verb

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from profkit.collect import timeline
 from profkit.errors import ProfkitError
-from profkit.lab.measure import timeline
 from profkit.program.readers import injected
 from tests.conftest import ROOT
 

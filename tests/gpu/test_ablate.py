@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.lab.measure.variants.toolchain import find_tool
+from profkit.collect.tools import find_tool
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.gpu

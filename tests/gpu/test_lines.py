@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.lab.measure import timeline
+from profkit.collect import timeline
 from profkit.program.readers import read_timeline
 from profkit.program.timeline import Timeline
 from tests.conftest import ROOT
@@ -100,7 +100,7 @@ def test_lines_cost_little(tmp_path: Path) -> None:
     own = {
         "CUDA_INJECTION64_PATH": injection,
         "PROFKIT_TIMELINE": str(folder),
-        "PYTHONPATH": str(timeline._INJECTED),
+        "PYTHONPATH": str(timeline.INJECTED),
     }
     done = subprocess.run(
         [sys.executable, str(PROGRAMS / "cost.py"), "30"],

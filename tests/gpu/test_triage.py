@@ -98,7 +98,7 @@ def test_watching_costs_what_was_measured(tmp_path: Path) -> None:
 
     1.15x on an H200; the goal was 1.05x, and is not met.
     """
-    from profkit.lab.measure import timeline
+    from profkit.collect import timeline
 
     injection = str(timeline.build_injection(tmp_path / "lib"))
     times: dict[bool, list[float]] = {True: [], False: []}

@@ -18,10 +18,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from profkit.collect import tools
 from profkit.lab.measure import ladder
 from profkit.lab.measure.cuda.resources import CARDS
 from profkit.lab.measure.targets import Places
-from profkit.lab.measure.variants import dry, toolchain, variants
+from profkit.lab.measure.variants import dry, variants
 from profkit.lab.measure.variants.variants import Variant
 from tests.conftest import ROOT
 
@@ -36,14 +37,14 @@ HELD = [*product(LADDER, ("80", "89", "90")), *product(OTHERS, ("90",))]
 def made_of(variant: Variant, arch: str) -> str:
     """A hash of all that decides what nvcc and the launcher give."""
     folder = Places(KERNELS).build_dir()
-    tools = [toolchain.tool(name, folder).version for name in variant.language.programs]
+    versions = [tools.tool(name, folder).version for name in variant.language.programs]
     problem = ast.parse((KERNELS / variant.problem / "problem.py").read_text("utf-8"))
     asked = ast.dump(problem), dry.STUB.read_text()  # the tree: how it is laid out does not count
     flags = (*variant.language.own_flags(arch), *variant.flags)
     around = [
         os.environ[k] for k in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS") if os.environ.get(k)
     ]
-    parts = [variant.source_hash, *flags, *around, *tools, *asked, CARDS[arch]]
+    parts = [variant.source_hash, *flags, *around, *versions, *asked, CARDS[arch]]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
@@ -59,7 +60,7 @@ def kept() -> dict[str, dict[str, Any]]:
 
 
 def nvcc_version() -> str:
-    return toolchain.tool("nvcc", Places(KERNELS).build_dir()).version
+    return tools.tool("nvcc", Places(KERNELS).build_dir()).version
 
 
 def name_of(variant: Variant, arch: str) -> str:

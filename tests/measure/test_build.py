@@ -109,7 +109,7 @@ def test_where_builds_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_without_nvcc_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("profkit.lab.measure.variants.toolchain.find_tool", lambda _: None)
+    monkeypatch.setattr("profkit.collect.tools.find_tool", lambda _: None)
     with pytest.raises(ProfkitError, match="nvcc was not found"):
         build.compile_variants([], ["90"], tmp_path)
 

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from profkit.collect import timeline
+from profkit.collect.inject.profkit_capture_launch import CannotCapture, standalone
 from profkit.errors import ProfkitError
 from profkit.lab.measure import capture, data
 from profkit.lab.measure.capture import folder_name, write_problem
-from profkit.lab.measure.inject.profkit_capture_launch import CannotCapture, standalone
 from profkit.lab.measure.variants import problem, variants
 
-INJECT = Path(capture.__file__).with_name("inject")
+INJECT = timeline.INJECTED
 N = 300
 
 
@@ -118,7 +119,7 @@ def test_a_block_of_no_size_is_no_tunable(tmp_path: Path) -> None:
 
 def test_two_launches_differ_by_finite_values_only() -> None:
     torch = pytest.importorskip("torch")
-    from profkit.lab.measure.inject.profkit_capture_launch import _apart
+    from profkit.collect.inject.profkit_capture_launch import _apart
 
     nan, inf = float("nan"), float("inf")
     one = torch.tensor([1.0, inf, -inf, nan])

@@ -21,7 +21,7 @@ def test_on_a_machine_with_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for cached in (device.gpu, device.open_gpu, device._init_driver):
         cached.cache_clear()
     monkeypatch.setattr(device, "_load_driver", nothing)
-    monkeypatch.setattr("profkit.lab.measure.variants.toolchain.find_tool", lambda _: None)
+    monkeypatch.setattr("profkit.collect.tools.find_tool", lambda _: None)
     monkeypatch.setattr(doctor, "PARAMETERS", tmp_path / "params")
     found = by_name()
     for name in ("GPU", "nvcc", "ninja", "ncu", "compute-sanitizer"):

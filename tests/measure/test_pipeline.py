@@ -148,11 +148,15 @@ def test_a_variant_that_does_not_compile_is_left_out(machine: Machine) -> None:
 
 
 def profile(machine: Machine, *names: str, **options: object) -> list[pipeline.Profiled]:
-    from profkit.lab.measure import collect
+    from profkit.collect import profiler
 
     target = targets.choose_target(targets.Places(machine.kernels), names, False, ("B",), False)
     return pipeline.profile(
-        target, machine.artifacts, collect.CollectOptions(**options), lambda _: None, lambda _: None
+        target,
+        machine.artifacts,
+        profiler.CollectOptions(**options),
+        lambda _: None,
+        lambda _: None,
     ).results
 
 

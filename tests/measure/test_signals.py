@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.lab.measure import process
+from profkit.collect import process
 
 from .conftest import Machine
 
@@ -77,7 +77,7 @@ def test_a_parent_killed_before_it_knew_what_it_ran_leaves_nothing(
     """Between the start of a command and the word to its guard, which makes no difference."""
     code = """
 import os, signal, sys
-from profkit.lab.measure import process
+from profkit.collect import process
 def die(guard, session):
     while not (words := open(f"/proc/{session}/cmdline").read()):
         pass  # it is being replaced by the command
@@ -97,7 +97,7 @@ def test_a_killed_parent_takes_what_it_ran_with_it(
     tmp_path: Path, processes: Callable[[str], list[int]]
 ) -> None:
     code = (
-        "import sys; from profkit.lab.measure import process; "
+        "import sys; from profkit.collect import process; "
         "process.run_command(['sleep', sys.argv[1]])"
     )
     mark = f"1234.{os.getpid()}"
@@ -140,7 +140,7 @@ def test_ranks_in_sessions_of_their_own_end_with_what_started_them() -> None:
 def test_ranks_end_where_we_are_killed() -> None:
     ours = f"""
 import sys
-from profkit.lab.measure import process
+from profkit.collect import process
 process.run_command([sys.executable, "-c", {RANKS!r}], echo=sys.stdout.buffer)
 """
     running = subprocess.Popen([sys.executable, "-c", ours], stdout=subprocess.PIPE)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from profkit.collect import profiler
+from profkit.collect.ncu_output import NcuWords, any_case
 from profkit.errors import ProfkitError
-from profkit.lab.measure import collect
-from profkit.lab.measure.ncu_output import NcuWords, any_case
 
 PRINTED = (
     b"==PROF== Connected to process 7\nepoch 1: == loss ==\n"
@@ -63,7 +63,7 @@ def test_letters_match_in_either_case(pattern: str, name: str) -> None:
 
 
 def test_a_range_is_given_to_ncu_in_both_of_its_forms() -> None:
-    asked = collect.launch_filters(None, 0, 5, "step/1 [a]")
+    asked = profiler.launch_filters(None, 0, 5, "step/1 [a]")
     assert asked == (
         "--launch-count",
         "5",

@@ -17,7 +17,7 @@ NO_NODE = places.NO_NODE
 
 
 class LinesRecording:
-    """Files of one process, as profkit/lab/measure/injection writes them."""
+    """Files of one process, as profkit/collect/injection writes them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -55,7 +55,7 @@ def test_what_a_kernel_of_no_library_saves_is_said_with_counters_only() -> None:
 
 
 def test_the_layouts_are_those_of_the_library() -> None:
-    source = (ROOT / "profkit" / "lab" / "measure" / "injection.cpp").read_text()
+    source = (ROOT / "profkit" / "collect" / "injection.cpp").read_text()
     width = {"uint64_t": 8, "uint32_t": 4, "int32_t": 4, "uint8_t": 1}
     for kind, struct in (
         ("kernels", "Kernel"),

@@ -70,10 +70,11 @@ def show_history(
 
 
 def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
+    from profkit.cli.lab import read_hashes
     from profkit.cli.output import note
-    from profkit.lab.measure.commits import committed_runs
+    from profkit.evidence.commits import committed_runs
 
-    runs, problems = committed_runs(artifacts)
+    runs, problems = committed_runs(artifacts, read_hashes)
     new = kept.unknown(runs)
     kept.append(new)
     note(f"{kept.root}: {len(new)} of {len(runs)} committed records added")
@@ -83,8 +84,8 @@ def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
 def _from_artifacts(kept: History, artifacts: Path, commit: str | None) -> Iterable[ProfkitError]:
     from profkit.cli import sources
     from profkit.cli.output import note
+    from profkit.evidence.commits import commit_at_hand, commit_named
     from profkit.evidence.history import add_artifacts
-    from profkit.lab.measure.commits import commit_at_hand, commit_named
 
     named = commit_named(artifacts, commit) if commit else commit_at_hand(dict(os.environ))
     origin = "option" if commit else "environment"

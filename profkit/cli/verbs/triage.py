@@ -62,7 +62,7 @@ from profkit.show.text.blocks import TextLine
 from profkit.show.views.triage import ORIGINS, triaged
 
 if TYPE_CHECKING:
-    from profkit.lab.measure.timeline import Window
+    from profkit.collect.timeline import Window
     from profkit.program.timeline import Timeline
 
 BY = (*ORIGINS, "kernel")
@@ -142,7 +142,7 @@ def triage_program(
         raise ProfkitError(
             "--format: is for a recording", "keep it first: profkit triage -o NAME.triage -- ..."
         )
-    from profkit.lab.measure.timeline import Window
+    from profkit.collect.timeline import Window
 
     asked = _Asked(ranks, range_, step_ms, budget, by)
     return _triage_command(

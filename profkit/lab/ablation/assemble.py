@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from profkit.collect import process, tools
 from profkit.errors import ProfkitError
 from profkit.files import (
     is_file,
@@ -17,9 +18,7 @@ from profkit.files import (
     write_bytes,
     write_text,
 )
-from profkit.lab.measure import process
 from profkit.lab.measure.languages.cuda import LANGUAGE as CUDA
-from profkit.lab.measure.variants import toolchain
 from profkit.lab.measure.variants.build import Build
 
 PTX_LIMIT = 64 << 20  # bytes: unrolled kernels are long
@@ -34,7 +33,7 @@ def write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> str:
         return _find_ptx(built)
     kept = ptx_file(built, folder, more)
     if not is_file(kept):
-        nvcc = toolchain.need_tool("nvcc")
+        nvcc = tools.need_tool("nvcc")
         with temporary_folder(folder) as place:
             made = place / "kernel.ptx"
             flags = [_make_virtual(flag) for flag in built.flags if flag not in _NOT_FOR_PTX]
@@ -116,7 +115,7 @@ def assemble(text: str, arch: str, flags: Sequence[str], folder: Path) -> bytes:
     key = hashlib.sha256(repr((text, arch, tuple(flags))).encode()).hexdigest()[:24]
     kept = folder / "cubin" / f"{key}.cubin"
     if not is_file(kept):
-        ptxas = toolchain.find_tool("ptxas")
+        ptxas = tools.find_tool("ptxas")
         if ptxas is None:
             raise ProfkitError(
                 "ptxas was not found", "it comes with the CUDA toolkit, in the folder of nvcc"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from profkit.collect import process
 from profkit.errors import ProfkitError
 from profkit.files import (
     is_file,
@@ -22,7 +23,6 @@ from profkit.interpreter import make_command
 from profkit.lab.ablation import assemble
 from profkit.lab.ablation.classes import list_ablations
 from profkit.lab.ablation.task import Answer, Task, answer_of, log_of
-from profkit.lab.measure import process
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.languages.cuda import LANGUAGE as CUDA
 from profkit.lab.measure.targets import Target, TargetRun, build_target, record_of

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from profkit.collect.process import end_with_parent
 from profkit.errors import ProfkitError
 from profkit.files import open_log, read_bytes, read_text, write_bytes
 from profkit.lab.ablation.assemble import PTX_LIMIT
@@ -23,7 +24,6 @@ from profkit.lab.ablation.measurement import measure_call
 from profkit.lab.ablation.task import Answer, Task, answer_of, log_of
 from profkit.lab.measure import bench, data
 from profkit.lab.measure.cuda import device, library
-from profkit.lab.measure.process import end_with_parent
 from profkit.lab.measure.variants import problem
 
 LOST = 3  # exit status: the GPU's context is gone, or a kernel hangs

@@ -19,13 +19,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from profkit.collect.process import end_with_parent
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda.resources import LIMITS
 from profkit.lab.measure.languages import plan as plans
 from profkit.lab.measure.languages.language import CompileJob
 from profkit.lab.measure.languages.plan import CallPlan, CasePlan, KernelStart, LaunchArgs, array_of
 from profkit.lab.measure.languages.triton import CASE, LAUNCH
-from profkit.lab.measure.process import end_with_parent
 from profkit.lab.measure.variants import problem
 
 Types = Sequence[tuple[Sequence[int], Any]]

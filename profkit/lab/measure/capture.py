@@ -16,10 +16,11 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import structs
 
+from profkit.collect import process
+from profkit.collect.profiler import check_regex
+from profkit.collect.timeline import INJECTED
 from profkit.errors import ProfkitError
 from profkit.files import list_folder, read_json, temporary_folder, write_text
-from profkit.lab.measure import process
-from profkit.lab.measure.collect import check_regex
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.pipeline import measure_target, why_not
 from profkit.lab.measure.session import Progress
@@ -28,7 +29,6 @@ from profkit.lab.measure.variants import build, problem, variants
 from profkit.records.store import Document, JsonObject
 
 CASE, VARIANT = "captured", "captured"
-_INJECTED = Path(__file__).with_name("inject")
 # Units in the last place of what an output is stored in: two of them, and of its own spread.
 _EPSILON = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-22, "float64": 2**-22}
 _KEPT = ("kernel", "grid", "options", "inputs", "outputs", "seconds", "bit_equal", "notes")
@@ -42,7 +42,7 @@ def write_problem(left: Path, folder: Path, program: str, launches: int) -> Path
     folder.mkdir(parents=True)
     for array in sorted(left.glob("*.bin")):
         shutil.move(array, folder / array.name)
-    shutil.copy(_INJECTED / "captured_problem.py", folder / "problem.py")
+    shutil.copy(INJECTED / "captured_problem.py", folder / "problem.py")
     document = {**_choose_tolerance(about), **{key: about[key] for key in _KEPT}}
     write_text(folder / "captured.json", json.dumps(document, indent=1) + "\n")
     path = folder / f"{VARIANT}_{_make_word(about['kernel'])}.py"
@@ -237,7 +237,7 @@ def _build_environment(folder: Path, options: CaptureOptions) -> dict[str, str]:
     del request["timeout"]  # not the hook's business
     request_file = folder / "request.json"
     request_file.write_text(json.dumps(request), encoding="utf-8")
-    paths = [str(_INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
     own = {"PYTHONPATH": os.pathsep.join(paths), "PROFKIT_CAPTURE": str(request_file)}
     return {**os.environ, **own}
 

@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from profkit.collect.process import end_with_parent
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device, library
-from profkit.lab.measure.process import end_with_parent
 
 
 def _launch_main(arguments: list[str]) -> int:

@@ -28,13 +28,14 @@ from typing import Any
 
 from msgspec import structs
 
+from profkit.collect import profiler, tools
+from profkit.collect.ncu_output import NoCounters
+from profkit.collect.process import Tool
 from profkit.errors import ProfkitError, needing
+from profkit.evidence.commits import git_commit
 from profkit.evidence.tables import HistoryTwin
 from profkit.files import is_there
-from profkit.lab.measure import collect, targets
-from profkit.lab.measure.commits import git_commit
-from profkit.lab.measure.ncu_output import NoCounters
-from profkit.lab.measure.process import Tool
+from profkit.lab.measure import targets
 from profkit.lab.measure.session import GpuPool, Progress, entry_of, measure_run
 from profkit.lab.measure.targets import (
     Target,
@@ -44,7 +45,6 @@ from profkit.lab.measure.targets import (
     record_of,
     with_timing,
 )
-from profkit.lab.measure.variants import toolchain
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.worker import TIMEOUT, Setup, Worker
 from profkit.records.parts import Commit, NcuRun, RecordedReport
@@ -87,14 +87,14 @@ class Profiling:
 def profile(
     target: Target,
     artifacts: Path,
-    options: collect.CollectOptions,
+    options: profiler.CollectOptions,
     progress: Progress,
     finished: Callable[[Profiled], None],
 ) -> Profiling:
     """Check, time, then collect a report of everything that is right; each is kept when it is done."""
     ncu: Tool | ProfkitError
     try:
-        ncu = toolchain.tool("ncu", target.folder)
+        ncu = tools.tool("ncu", target.folder)
     except ProfkitError as error:
         ncu = error
     run = measure_target(target, progress)
@@ -139,7 +139,7 @@ class _Profiler:
 
     run: TargetRun
     artifacts: Path
-    options: collect.CollectOptions
+    options: profiler.CollectOptions
     ncu: Tool | ProfkitError  # an error: why there are no reports
     commit: Commit | None
 
@@ -179,7 +179,7 @@ class _Profiler:
             options = replace(options, env={**os.environ, "CUDA_VISIBLE_DEVICES": visible})
         try:
             plan = plan_of(self.run, *at)
-            collected = collect.start_ncu(plan, kernels, report, ncu.path, options)
+            collected = profiler.start_ncu(plan, kernels, report, ncu.path, options)
         except NoCounters as error:
             self.ncu = error  # the answer is the same for every variant
             return None
@@ -189,7 +189,7 @@ class _Profiler:
             ncu=NcuRun(
                 command=tuple(collected.command),
                 seconds=collected.seconds,
-                clock_control=collect.CLOCKS,
+                clock_control=profiler.CLOCKS,
                 cache_control=options.cache,
                 set=options.set,
                 visible=visible,

@@ -8,14 +8,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from profkit.collect import process, tools
 from profkit.errors import ProfkitError
 from profkit.files import temporary_folder, write_text
-from profkit.lab.measure import process
 from profkit.lab.measure.check import CaseCheck, Check
 from profkit.lab.measure.cuda.library import Plan
 from profkit.lab.measure.session import Progress
 from profkit.lab.measure.targets import TargetRun, plan_of
-from profkit.lab.measure.variants import toolchain
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _FOUND = 86  # an exit status that nothing else uses
@@ -87,7 +86,7 @@ def sanitized(run: TargetRun, progress: Progress) -> None:
     They are kept next to the build, so that the records of this very binary have them. A tool that
     gives no verdict is a fault of that variant; the others go on.
     """
-    sanitizer = toolchain.need_tool("compute-sanitizer")
+    sanitizer = tools.need_tool("compute-sanitizer")
     pool = ThreadPoolExecutor(_AT_ONCE)
     try:
         waiting = []
@@ -96,10 +95,10 @@ def sanitized(run: TargetRun, progress: Progress) -> None:
             if check is None or built.library is None:
                 continue
             plan = plan_of(run, name, _choose_small_case(run, check))
-            tools = {tool: pool.submit(sanitize, sanitizer, plan, tool) for tool in TOOLS}
-            waiting.append((name, built.library, plan.case, tools))
-        for name, library, case, tools in waiting:
-            for tool, verdict in tools.items():
+            verdicts = {tool: pool.submit(sanitize, sanitizer, plan, tool) for tool in TOOLS}
+            waiting.append((name, built.library, plan.case, verdicts))
+        for name, library, case, verdicts in waiting:
+            for tool, verdict in verdicts.items():
                 progress(f"{tool} {name} {case}")
                 check = run.measured.checks[name]
                 run.measured.checks[name] = _with_verdict(check, case, tool, verdict)

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from uuid import uuid4
 
+from profkit.collect.process import end_with_parent
 from profkit.errors import ProfkitError
 from profkit.lab.measure import bench, check, data, subjects, worker
 from profkit.lab.measure.cuda import device, library
-from profkit.lab.measure.process import end_with_parent
 from profkit.lab.measure.variants import problem
 from profkit.lab.measure.worker import Begun, Entry, Reply
 

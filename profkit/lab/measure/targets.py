@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
+from profkit.collect.tools import kept_json
 from profkit.errors import ProfkitError
 from profkit.files import list_folder
 from profkit.lab.measure import data
@@ -28,7 +29,6 @@ from profkit.lab.measure.languages.language import package_version
 from profkit.lab.measure.variants import build, problem, variants
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.variants.problem import Problem
-from profkit.lab.measure.variants.toolchain import kept_json
 from profkit.lab.measure.variants.variants import Variant
 from profkit.records.parts import LaunchShape, Timing
 from profkit.records.record import Record, parse_record

@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
+from profkit.collect import process
 from profkit.errors import ProfkitError
-from profkit.lab.measure import process
 from profkit.lab.measure.bench import Times
 from profkit.lab.measure.check import Check
 from profkit.lab.measure.cuda import device

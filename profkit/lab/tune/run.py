@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import structs
 
+from profkit.collect import tools
 from profkit.errors import ProfkitError
+from profkit.evidence.commits import git_commit
 from profkit.files import copy_file, is_file
 from profkit.lab.measure import targets
 from profkit.lab.measure.bench import Times
 from profkit.lab.measure.check import Check
-from profkit.lab.measure.commits import git_commit
 from profkit.lab.measure.cuda.library import GraphLaunch
-from profkit.lab.measure.variants import toolchain
 from profkit.lab.tune.result import Basis, FinalMeasurement
 from profkit.lab.tune.search import Search, SearchOutcome, open_study
 from profkit.lab.tune.steer import check_metrics, read_directions
@@ -305,7 +305,7 @@ def write_champion(result: SearchResult, folder: Path) -> Path:
     if verdict and verdict.report and is_file(verdict.report):
         report = folder / f"{name}.{task.case}.ncu-rep"
         copy_file(verdict.report, report)
-        ncu = toolchain.tool("ncu", task.folder).version
+        ncu = tools.tool("ncu", task.folder).version
         kept = RecordedReport(file=report.name, sha256=digest(report))
         record = structs.replace(
             record, report=kept, versions=structs.replace(record.versions, ncu=ncu)

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
+from profkit.collect.process import cores
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device
-from profkit.lab.measure.process import cores
 from profkit.lab.measure.worker import Setup, Worker, WorkerClosed, WorkerLost
 from profkit.lab.tune.result import TrialResult
 from profkit.lab.tune.study import Study, Trial

@@ -25,7 +25,7 @@ from optuna.distributions import IntDistribution
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
-from profkit.lab.measure.process import is_alive
+from profkit.collect.process import is_alive
 from profkit.lab.measure.variants.tunables import Config, Space
 from profkit.lab.tune.result import TrialResult
 from profkit.lab.tune.storage import explain_unreachable, name_owner, open_storage

@@ -15,12 +15,12 @@ from functools import cached_property
 from math import ceil, prod
 from pathlib import Path
 
+from profkit.collect.process import cores
 from profkit.errors import ProfkitError
 from profkit.lab.measure.check import Check
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.cuda.library import GraphLaunch
 from profkit.lab.measure.cuda.resources import LIMITS
-from profkit.lab.measure.process import cores
 from profkit.lab.measure.targets import Measurements, Target, TargetRun, build_target
 from profkit.lab.measure.variants import build, dry, tunables
 from profkit.lab.measure.variants.build import Build, over_budget

@@ -16,12 +16,12 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from profkit.collect import profiler, tools
 from profkit.errors import ProfkitError
-from profkit.lab.measure import collect, targets
+from profkit.lab.measure import targets
 from profkit.lab.measure.bench import Times
 from profkit.lab.measure.check import Check
 from profkit.lab.measure.cuda.library import GraphLaunch
-from profkit.lab.measure.variants import toolchain
 from profkit.lab.measure.variants.tunables import Config, InvalidConfig
 from profkit.lab.measure.worker import Entry, Reply, Worker, WorkerLost
 from profkit.lab.tune import task as gates
@@ -91,7 +91,9 @@ class Profiler:
             changes.append(direction.way * (now - was) / max(abs(was), 1e-12))
         return bool(max(changes) >= MOVED and min(changes) > -MOVED)
 
-    def _collect_report(self, config: Config, launches: Sequence[GraphLaunch]) -> collect.Collected:
+    def _collect_report(
+        self, config: Config, launches: Sequence[GraphLaunch]
+    ) -> profiler.Collected:
         name = self.task.tuned
         seen = {(name, self.task.case): tuple(launches)}
         run = self.task.make_run(config, targets.Measurements(gpu=self.worker.gpu, launches=seen))
@@ -100,12 +102,12 @@ class Profiler:
         report = place / f"{self.task.name_config(config)}.{self.task.case}.ncu-rep"
         kernels = [launch.kernel for launch in launches]
         plan = targets.plan_of(run, name, self.task.case)
-        ncu = toolchain.need_tool("ncu")
+        ncu = tools.need_tool("ncu")
         # The worker's GPU, and its own folder for temporary files: ncu locks others out of one.
         own = report.with_name(f"tmp-{self.worker.visible or 0}")
         own.mkdir(parents=True, exist_ok=True)
-        options = collect.CollectOptions(env={**self.worker.env, "TMPDIR": str(own)})
-        collected = collect.start_ncu(plan, kernels, report, ncu, options)
+        options = profiler.CollectOptions(env={**self.worker.env, "TMPDIR": str(own)})
+        collected = profiler.start_ncu(plan, kernels, report, ncu, options)
         write_record(report.with_suffix(".json"), targets.record_of(run, name, self.task.case))
         return collected
 

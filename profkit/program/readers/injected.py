@@ -1,6 +1,6 @@
 """The files that the injection library wrote  ->  a Timeline.
 
-Their structs stand in profkit/lab/measure/injection.cpp; a file that ends in the middle of one
+Their structs stand in profkit/collect/injection.cpp; a file that ends in the middle of one
 (a killed program) is read up to there.
 """
 

@@ -26,7 +26,7 @@ from profkit.program.timeline import Place
 if TYPE_CHECKING:
     import numpy as np
 
-# Of each kind of file: the fields of its rows, little-endian (profkit/lab/measure/injection), and the
+# Of each kind of file: the fields of its rows, little-endian (profkit/collect/injection), and the
 # one that is zero only in rows that were never written.
 _LAUNCH = "sequence:u8 correlation:u4 stack:u4 forward:u4 how:u4"
 LAYOUTS = {

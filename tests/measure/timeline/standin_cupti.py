@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from profkit.lab.measure import timeline
+from profkit.collect import timeline
 
 STANDIN = Path(__file__).parents[1] / "standin" / "libcupti.cpp"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from profkit.collect import timeline
 from profkit.errors import ProfkitError
-from profkit.lab.measure import timeline
 
 
 def _there() -> bool:
@@ -151,8 +151,8 @@ def test_ncu_is_asked_for_one_launch_of_each_kernel(
         seen.update(program=program, options=options)
         return "collected"
 
-    monkeypatch.setattr(timeline.toolchain, "need_tool", lambda name: Path("/opt") / name)
-    monkeypatch.setattr(timeline.collect, "wrap", wrap)
+    monkeypatch.setattr(timeline.tools, "need_tool", lambda name: Path("/opt") / name)
+    monkeypatch.setattr(timeline.profiler, "wrap", wrap)
     timeline.count_kernels(["./train"], ["mm", "f.g[x]", "mm"], tmp_path / "c.ncu-rep", 60.0)
     options = seen["options"]
     assert options.timeout == 60.0

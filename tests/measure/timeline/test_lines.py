@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.lab.measure import timeline
+from profkit.collect import timeline
 from profkit.program.readers import injected
 from profkit.program.timeline import Place, Process
 from tests.measure.timeline.standin_cupti import build_over_standin, is_cupti_here
@@ -93,7 +93,7 @@ class Recording:
         start = START.format(standin=standin, lib=str(library))
         (folder / "profkit_recorder_started.py").write_text(start)
         self.program.write_text(code)
-        path = os.pathsep.join([str(timeline._INJECTED), str(folder)])
+        path = os.pathsep.join([str(timeline.INJECTED), str(folder)])
         own = {"PROFKIT_TIMELINE": str(self.out), "PYTHONPATH": path, **env}
         done = subprocess.run(
             [python, str(self.program)],
@@ -293,7 +293,7 @@ def test_what_a_killed_program_launched_has_its_line(library: Path, tmp_path: Pa
         START.format(standin=standin, lib=str(library))
     )
     program.write_text(code)
-    path = os.pathsep.join([str(timeline._INJECTED), str(folder)])
+    path = os.pathsep.join([str(timeline.INJECTED), str(folder)])
     env = {**os.environ, "PROFKIT_TIMELINE": str(out), "PYTHONPATH": path}
     subprocess.run([sys.executable, str(program)], env=env, check=True, capture_output=True)
     of = injected.read_injected(out)

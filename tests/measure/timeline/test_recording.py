@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.lab.measure import timeline
+from profkit.collect import timeline
 from profkit.program.readers import injected
 from tests.measure.timeline.standin_cupti import build_over_standin, is_cupti_here
 
@@ -103,7 +103,7 @@ def test_a_program_s_own_profiler_is_seen_by_its_import(tmp_path: Path, device: 
     out = tmp_path / "out"
     out.mkdir()
     code = "from torch.autograd.profiler import profile; print(profile()._start_trace())"
-    path = os.pathsep.join([str(timeline._INJECTED), str(tmp_path)])
+    path = os.pathsep.join([str(timeline.INJECTED), str(tmp_path)])
     env = {**os.environ, "PROFKIT_TIMELINE": str(out), "PYTHONPATH": path}
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True

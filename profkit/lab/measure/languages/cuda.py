@@ -13,9 +13,9 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from profkit.collect.process import run_command
 from profkit.errors import ProfkitError
 from profkit.lab.measure.languages.language import CompileJob, Language, Programs
-from profkit.lab.measure.process import run_command
 from profkit.records.header import code_hash, parse_header, text_hash
 
 _BUILD_SECONDS = (

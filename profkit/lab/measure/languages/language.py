@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from profkit.collect.process import Tool
 from profkit.errors import ProfkitError
 from profkit.files import is_file, list_folder, read_text, walk_folder
 from profkit.lab.measure import languages as folder
-from profkit.lab.measure.process import Tool
 from profkit.records.header import Header
 
 
@@ -65,7 +65,7 @@ class Language:
     check_flags: Callable[[Header, str], None] = lambda _header, _name: None
     # every file's, of an architecture
     own_flags: Callable[[str], tuple[str, ...]] = lambda _arch: ()
-    programs: tuple[str, ...] = ()  # what compiling it starts: names that toolchain.tool knows
+    programs: tuple[str, ...] = ()  # what compiling it starts: names that tools.tool knows
     needs_sms: bool = False  # whether what is compiled depends on how many SMs the GPU has
     # whether a file with the suffix is a kernel of this language; None: the suffix says it all
     owns: Callable[[Path, str], bool] | None = None

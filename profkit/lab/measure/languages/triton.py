@@ -28,9 +28,9 @@ from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 
+from profkit.collect import process
 from profkit.errors import ProfkitError
 from profkit.files import is_file, is_there, match_pattern, read_bytes
-from profkit.lab.measure import process
 from profkit.lab.measure.languages import language
 from profkit.lab.measure.languages.language import CompileJob, Language, Programs
 from profkit.records import header

@@ -18,6 +18,8 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
+from profkit.collect import tools
+from profkit.collect.process import Tool
 from profkit.errors import ProfkitError
 from profkit.files import (
     get_home_folder,
@@ -35,8 +37,6 @@ from profkit.lab.measure.cuda import device
 from profkit.lab.measure.cuda.code_hash import host_hash, sass_hash
 from profkit.lab.measure.cuda.resources import CARDS, KernelResources, parse_ptxas
 from profkit.lab.measure.languages.language import CompileJob, Language
-from profkit.lab.measure.process import Tool
-from profkit.lab.measure.variants import toolchain
 from profkit.lab.measure.variants.variants import Variant, problem_of
 from profkit.records.header import Budget
 from profkit.records.record import MachineCode
@@ -107,7 +107,7 @@ def compile_variants(
 
     Look at `error` of each. None for `jobs` leaves their number to ninja.
     """
-    toolchain.tool("nvcc", folder)  # support.cu is built with every variant: without it, say so now
+    tools.tool("nvcc", folder)  # support.cu is built with every variant: without it, say so now
     plans = []
     for variant, arch in product(variants, archs):
         target = variant.target(arch)
@@ -130,7 +130,7 @@ def is_built(variant: Variant, folder: Path) -> bool:
     text = variant.language.text_hash(variant.path)
     places = list_folder(folder / variant.problem)
     own = [place for place in places if place.name.startswith(f"{variant.id}-sm_")]
-    return any(toolchain.kept_json(place / "build.json").get("text") == text for place in own)
+    return any(tools.kept_json(place / "build.json").get("text") == text for place in own)
 
 
 def need_library(built: Build) -> Path:
@@ -163,7 +163,7 @@ def _prepare_build(variant: Variant, arch: str, folder: Path) -> Build:
 
 
 def _find_programs(language: Language, folder: Path) -> dict[str, Tool]:
-    return {name: toolchain.tool(name, folder) for name in language.programs}
+    return {name: tools.tool(name, folder) for name in language.programs}
 
 
 def _make_job(variant: Variant, arch: str, flags: tuple[str, ...]) -> CompileJob:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import msgspec
 
+from profkit.collect import tools
+from profkit.collect.process import run_command
 from profkit.files import is_file, move_file, read_bytes, read_json, temporary_folder, write_text
 from profkit.lab.measure.cuda.library import GraphLaunch, Numbers
 from profkit.lab.measure.cuda.resources import CARDS, LIMITS, Card, KernelResources, blocks_that_fit
-from profkit.lab.measure.process import run_command
-from profkit.lab.measure.variants import toolchain
 from profkit.lab.measure.variants.build import OBJECT, Build
 from profkit.lab.measure.variants.problem import Problem, is_complete, load_problem
 from profkit.records.store import JsonObject
@@ -60,7 +60,7 @@ def dry_shapes(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] | Non
     source = folder / "problem.py"
     memory = built.library.with_name("shapes.json")
     key = hashlib.sha256(read_bytes(source) + _hash_stub().encode()).hexdigest()
-    kept = toolchain.kept_json(memory)
+    kept = tools.kept_json(memory)
     if kept.get("key") != key or "shapes" not in kept:
         loaded = load_problem(folder)
         by_case = {c: dry_launches(built, loaded, c) for c in loaded.cases}
@@ -80,7 +80,7 @@ def _make_file(target: Path, words: Sequence[str | Path]) -> Path | None:
     if not is_file(target):
         with temporary_folder(target.parent) as folder:
             made = folder / target.name
-            command = [toolchain.need_tool("nvcc"), *words, "-o", made]
+            command = [tools.need_tool("nvcc"), *words, "-o", made]
             if run_command(command, timeout=_COMPILE_SECONDS).status != 0:
                 return None
             move_file(made, target)

@@ -1,113 +1,26 @@
-"""A machine  ->  where nvcc, ninja, ncu and compute-sanitizer are, what is missing, and what to do then.
-
-Asking a tool for its version starts a process; the answer is kept under the build folder and
-holds as long as the tool's path, size and modification time do.
-"""
+"""A machine  ->  what is there to build, time and profile kernels, what is missing, and what to do."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import json
 import os
 import re
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from profkit.collect import ncu_output, tools
 from profkit.errors import ProfkitError
 from profkit.files import (
-    is_executable,
     is_there,
     is_writable,
-    list_folder,
-    look_at,
-    read_json,
     read_text,
-    resolve_path,
-    write_text,
 )
-from profkit.lab.measure import ncu_output
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.languages.language import known_languages, package_version
-from profkit.lab.measure.process import Tool
 from profkit.records.store import Document
-
-_VERSION = {
-    "nvcc": re.compile(r"release [\d.]+, V(\d+(?:\.\d+)+)"),
-    "ncu": re.compile(r"Version (\d{4}(?:\.\d+)+)"),
-    "compute-sanitizer": re.compile(r"Version (\d{4}(?:\.\d+)+)"),
-}
-_HINTS = {
-    "nvcc": "install the CUDA toolkit, or put its bin folder on PATH",
-    "ninja": "install it with: pip install ninja",
-    "ncu": "install Nsight Compute (it comes with the CUDA toolkit), or put ncu on PATH",
-    "compute-sanitizer": "it comes with the CUDA toolkit; put its folder on PATH",
-}
-
-
-def find_tool(name: str) -> Path | None:
-    """Return where a tool is: PATH first, then where CUDA is usually installed."""
-    if on_path := shutil.which(name):
-        return Path(on_path)
-    homes = [os.environ.get(k) for k in ("CUDA_HOME", "CUDA_PATH")]
-    folders = [Path(h) / "bin" for h in homes if h] + [Path("/usr/local/cuda/bin")]
-    if name == "ncu":
-        folders += list_folder("/opt/nvidia/nsight-compute")[::-1]
-    if name == "ninja":  # the folder of its PyPI package need not be on PATH
-        with contextlib.suppress(ImportError):
-            import ninja
-
-            folders = [Path(ninja.BIN_DIR)]
-    return next((f / name for f in folders if is_executable(f / name)), None)
-
-
-def need_tool(name: str) -> Path:
-    path = find_tool(name)
-    if path is None:
-        raise ProfkitError(f"{name} was not found", _HINTS[name])
-    return path
-
-
-def tool(name: str, cache: Path) -> Tool:
-    """Return a tool that must be there; its version, kept in the folder `cache`, but of ninja."""
-    path = need_tool(name)
-    if name not in _VERSION:
-        return Tool(path, None)
-    state = look_at(path)
-    changed = f"{state.st_size}:{state.st_mtime_ns}" if state else ""
-    key = f"{resolve_path(path)}:{changed}"
-    memory = cache / "tools.json"
-    known = kept_json(memory)
-    if key not in known:
-        known[key] = version(name, path)
-        write_text(memory, json.dumps(known, indent=1))
-    return Tool(path, known[key])
-
-
-def version(name: str, path: Path) -> str | None:
-    try:
-        done = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=60, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = _VERSION[name].search(done.stdout + done.stderr)
-    return match[1] if match else None
-
-
-def kept_json(path: Path) -> dict[str, Any]:
-    """Return what was kept in a file; empty where there is none, or it is no object."""
-    try:
-        known = read_json(path)
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
-
 
 PARAMETERS = Path("/proc/driver/nvidia/params")
 
@@ -168,13 +81,13 @@ def _examine_gpu() -> Iterator[Inspection]:
 
 def _examine_tool(name: str, use: str) -> Iterator[Inspection]:
     try:
-        path = need_tool(name)
+        path = tools.need_tool(name)
     except ProfkitError as error:
         yield Inspection(name, "missing", f"not found; needed for {use}", error.hint)
         return
     if name == "ninja":  # any will do
         yield Inspection(name, "ok", str(path))
-    elif (said := version(name, path)) is None:
+    elif (said := tools.version(name, path)) is None:
         yield Inspection(name, "warning", f"{path} does not say its version", "does it start?")
     else:
         yield Inspection(name, "ok", f"{said} at {path}")

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import Protocol
 
+from profkit.collect import ncu_output, process
 from profkit.errors import ProfkitError
 from profkit.files import get_size, is_file, move_file, temporary_folder
-from profkit.lab.measure import ncu_output, process
-from profkit.lab.measure.cuda.library import Plan
 from profkit.reports.figures import base_name
 
 CLOCKS = "none"  # ncu's default locks them to base: durations would be of another machine
@@ -36,6 +36,16 @@ class CollectOptions:
     filters: tuple[str, ...] = ()
     env: Mapping[str, str] | None = None  # the environment of ncu and its program; None inherits
     sections: tuple[str, ...] = ()  # ncu's --section, instead of a set
+
+
+class Call(Protocol):
+    """One call of a variant or a reference, which a program makes."""
+
+    @property
+    def label(self) -> str: ...
+
+    def program(self, folder: Path) -> list[str]:
+        """Return the program that makes this call, told by a file that is written into the folder."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +67,7 @@ def common(ncu: Path, options: CollectOptions) -> list[str]:
 
 
 def start_ncu(
-    plan: Plan,
+    call: Call,
     expected: Sequence[str],
     report: Path,
     ncu: Path,
@@ -68,7 +78,7 @@ def start_ncu(
     Whatever goes wrong, no file is left; another kernel in the report is an error too.
     """
     with _make_workplace(report) as folder:
-        program = plan.program(folder)
+        program = call.program(folder)
         # Profiling starts where the program says so, never by the name of a kernel.
         limits = ["--profile-from-start", "off", "--target-processes", "application-only"]
         command = [*common(ncu, options), *limits]
@@ -76,7 +86,7 @@ def start_ncu(
         if ended := ncu_output.program_failed(done.output):
             raise _explain_failure(ended, done)
         kernels = kernels_in(draft)
-        verify_captured(expected, kernels, plan.label)
+        verify_captured(expected, kernels, call.label)
         return _keep_report(draft, report, command + program, done, kernels)
 
 

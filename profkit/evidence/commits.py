@@ -8,14 +8,13 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.evidence.tables import HistoryRun, run_row
 from profkit.files import temporary_folder
-from profkit.lab.measure.variants import variants
 from profkit.records.parts import Commit
 from profkit.records.record import SCHEMA, parse_record
 
@@ -54,12 +53,18 @@ def commit_named(folder: Path, name: str) -> str:
         raise ProfkitError(why, "give its hash") from error
 
 
-def committed_runs(folder: Path) -> tuple[list[HistoryRun], list[ProfkitError]]:
+ReadHashes = Callable[[Path], Mapping[str, str]]
+
+
+def committed_runs(
+    folder: Path, read_hashes: ReadHashes
+) -> tuple[list[HistoryRun], list[ProfkitError]]:
     """Return every version of every run record in the log of a folder of artifacts, oldest first.
 
     Of a record that does not say which code was measured, the commit is that of the code with the
     record's source hash, as the kernels were when the record was brought in; where they were others
-    by then, the commit that brought it in, the nearest that is known.
+    by then, the commit that brought it in, the nearest that is known. `read_hashes` knows of a folder
+    of kernels the hash of each variant's source, by problem/variant.
     """
     runs: dict[str, HistoryRun] = {}
     problems = []
@@ -73,7 +78,9 @@ def committed_runs(folder: Path) -> tuple[list[HistoryRun], list[ProfkitError]]:
             continue
         try:
             record = parse_record(json.loads(content), Path(path))
-            known = _read_code_at(folder, commit).get(f"{record.problem}/{record.variant}")
+            known = _read_code_at(folder, commit, read_hashes).get(
+                f"{record.problem}/{record.variant}"
+            )
             if known and known[0] == record.source_hash:
                 runs[sha256] = run_row(record, sha256, known[1], "source")
             else:
@@ -84,7 +91,7 @@ def committed_runs(folder: Path) -> tuple[list[HistoryRun], list[ProfkitError]]:
 
 
 @functools.lru_cache(maxsize=4)  # records come commit by commit
-def _read_code_at(folder: Path, commit: str) -> dict[str, tuple[str, str]]:
+def _read_code_at(folder: Path, commit: str, read_hashes: ReadHashes) -> dict[str, tuple[str, str]]:
     """problem/variant -> hash of its code at a commit, and the last commit that touched kernels."""
     top = Path(_run_git(folder, "rev-parse", "--show-toplevel").decode().strip())
     last = _run_git(top, "log", "-1", "--format=%H", commit, "--", KERNELS).decode().strip()
@@ -93,8 +100,8 @@ def _read_code_at(folder: Path, commit: str) -> dict[str, tuple[str, str]]:
     with temporary_folder() as place:
         _write_tree(top, last, Path(place))
         try:
-            known, _ = variants.survey(Path(place) / KERNELS)
-            return {f"{v.problem}/{v.id}": (v.source_hash, last) for v in known}
+            hashes = read_hashes(Path(place) / KERNELS)
+            return {name: (source_hash, last) for name, source_hash in hashes.items()}
         except (ProfkitError, OSError):  # of a layout that nobody reads today
             return {}
 

@@ -55,7 +55,7 @@ def check_variants(
     gpus: options.Gpus = None,
 ) -> int:
     from profkit.cli.output import print_blocks, refuse, spinner
-    from profkit.cli.targets import choose_names, on_gpus, say_faults, say_gpus
+    from profkit.lab.flags import choose_names, on_gpus, say_faults, say_gpus
     from profkit.lab.measure import pipeline, targets
     from profkit.lab.measure.check import CheckDocument
     from profkit.lab.measure.sanitize import sanitized

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from profkit.cli.options import BAD, COULD_NOT, DONE, FORM
+from profkit.cli.options import BAD, COULD_NOT, DONE
 from profkit.cli.output import note, say, say_all, say_each
 from profkit.errors import ProfkitError
-from profkit.lab.measure.ncu_output import NcuWords
 from profkit.lab.measure.targets import Measurements, Target, TargetRun
 from profkit.lab.measure.worker import visible_devices
-from profkit.show.text.escape import escaped
 from profkit.show.views import measured as views
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def on_gpus(target: Target, gpus: str | None) -> Target:
@@ -63,53 +55,3 @@ def say_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> int:
     if broken:
         return COULD_NOT
     return BAD if any(c["status"] in ("wrong", "failed") for c in checks) else DONE
-
-
-@contextmanager
-def show_ncu_words(log: Path, program: bool = True) -> Iterator[NcuWords]:
-    """Show ncu's output while it runs, all of which goes to `log`.
-
-    `program`: whether the program's own words are passed on.
-    """
-    aloud = program and not FORM.quiet
-    with ExitStack() as stack:
-        if FORM.quiet or not sys.stderr.isatty():
-            sink = NcuWords(log, sys.stderr.buffer if aloud else None)
-        else:
-            from rich.progress import BarColumn, Progress, TextColumn
-
-            from profkit.show.text.terminal import console
-
-            columns = (TextColumn("{task.description}", markup=False), BarColumn())
-            bar = Progress(*columns, console=(on := console(stderr=True)), transient=True)
-            stack.enter_context(bar)
-            task = bar.add_task("ncu starts the program", total=None)
-
-            def at(number: int, of: int | None, name: str) -> None:
-                where = f"[{number}/{of}]" if of else f"[{number}]"
-                bar.update(task, description=f"{where} {escaped(name)}", completed=number, total=of)
-
-            sink = NcuWords(log, _Above(on) if aloud else None, at)
-        try:
-            yield sink
-        except ProfkitError:
-            note(f"{log}: all that ncu said")
-            raise
-        finally:
-            sink.close()
-
-
-class _Above:
-    """The program's words above the bar, line by line."""
-
-    def __init__(self, on: Console) -> None:
-        self._on, self._left = on, b""
-
-    def write(self, content: bytes) -> int:
-        *lines, self._left = (self._left + content).replace(b"\r", b"\n").split(b"\n")
-        for line in lines:
-            self._on.print(escaped(line.decode("utf-8", "replace")))
-        return len(content)
-
-    def flush(self) -> None:
-        """Do nothing: lines are shown as soon as they are whole."""

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from profkit.collect.process import Sink
 from profkit.errors import ProfkitError
 from profkit.files import open_log
-from profkit.lab.measure.process import Sink
 from profkit.reports.figures import base_name
 
 

@@ -42,7 +42,7 @@ def time_variants(
     ),
 ) -> int:
     from profkit.cli.output import print_blocks, print_json, spinner
-    from profkit.cli.targets import choose_names, on_gpus, say_faults, say_gpus
+    from profkit.lab.flags import choose_names, on_gpus, say_faults, say_gpus
     from profkit.lab.measure import pipeline, targets
     from profkit.lab.measure.targets import BenchDocument, timed_rows
     from profkit.show.views import measured

@@ -25,7 +25,7 @@ from profkit.errors import ProfkitError
 from profkit.files import is_there, resolve_path
 
 if TYPE_CHECKING:
-    from profkit.lab.measure import collect
+    from profkit.collect import profiler
     from profkit.lab.measure.pipeline import Profiled
     from profkit.lab.measure.targets import Places, Target
 
@@ -86,11 +86,12 @@ def profile_variants(
     on: On = None,
 ) -> int:
     from profkit.cli import output as out
-    from profkit.cli.targets import choose_names, on_gpus, say_gpus
-    from profkit.lab.measure import collect, pipeline, targets
+    from profkit.collect import profiler
+    from profkit.lab.flags import choose_names, on_gpus, say_gpus
+    from profkit.lab.measure import pipeline, targets
 
-    filters = collect.launch_filters(kernel, skip, count, nvtx)
-    settings = collect.CollectOptions(set_, cache, timeout, filters if command else ())
+    filters = profiler.launch_filters(kernel, skip, count, nvtx)
+    settings = profiler.CollectOptions(set_, cache, timeout, filters if command else ())
     if command:
         if variant or every:
             raise ProfkitError("a COMMAND and --variant are two things", "give one of them")
@@ -176,23 +177,22 @@ def _show_results(results: Sequence[Profiled]) -> int:
 
 
 def _profile_command(
-    command: Sequence[str], output: Path | None, settings: collect.CollectOptions
+    command: Sequence[str], output: Path | None, settings: profiler.CollectOptions
 ) -> int:
     from profkit.cli import output as out
-    from profkit.cli.targets import show_ncu_words
+    from profkit.cli.ncu_words import show_ncu_words
     from profkit.cli.verbs.diagnose import show_reports
-    from profkit.lab.measure import collect
-    from profkit.lab.measure.ncu_output import LOG
-    from profkit.lab.measure.variants import toolchain
+    from profkit.collect import profiler, tools
+    from profkit.collect.ncu_output import LOG
 
     report = output or Path(f"{Path(command[0]).stem}.ncu-rep")
     if report.suffix != ".ncu-rep":
         raise ProfkitError(f"-o {report}: a report ends in .ncu-rep")
     if is_there(report) and output is None:
         raise ProfkitError(f"{report} is there already", "say -o NAME.ncu-rep, also to replace it")
-    ncu = toolchain.need_tool("ncu")
+    ncu = tools.need_tool("ncu")
     with show_ncu_words(out.write_to(report.with_suffix(LOG))) as words:
-        done = collect.wrap(command, report, ncu, settings, words)
+        done = profiler.wrap(command, report, ncu, settings, words)
     if done.note:
         out.say(ProfkitError(f"{command[0]} failed after its kernels were profiled: {done.note}"))
     out.note(f"{report}: {len(done.kernels)} launches, {done.seconds:.1f} s")

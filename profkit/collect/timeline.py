@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from itertools import product, starmap
 from pathlib import Path
 
+from profkit.collect import process, profiler, tools
 from profkit.errors import ProfkitError
 from profkit.files import get_home_folder, is_file, open_log, open_regular, part_of, resolve_path
-from profkit.lab.measure import collect, process
-from profkit.lab.measure.variants import toolchain
 
 SOURCE = Path(__file__).parent / "injection.cpp"
 _LIBRARIES = (
@@ -97,7 +96,7 @@ def _list_places() -> Iterator[Path]:
     for key in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(key):
             yield Path(os.environ[key])
-    if nvcc := toolchain.find_tool("nvcc"):
+    if nvcc := tools.find_tool("nvcc"):
         yield resolve_path(nvcc).parent.parent
     yield Path("/usr/local/cuda")
     spec = importlib.util.find_spec("nvidia")
@@ -116,7 +115,7 @@ def _find_first(what: str, places: list[Path], names: tuple[str, ...]) -> Path:
 
 TIMEOUT = 600.0  # seconds; --timeout changes it
 SIGNALLED = 128  # a shell's status of a command that a signal ended: this and its number
-_INJECTED = Path(__file__).with_name("inject")
+INJECTED = Path(__file__).with_name("inject")
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ def record_timeline(
 
 def _build_environment(folder: Path, window: Window) -> dict[str, str]:
     injection = build_injection()
-    paths = [str(_INJECTED)]
+    paths = [str(INJECTED)]
     if own := os.environ.get("PYTHONPATH"):
         paths.append(own)
     env = dict(os.environ)
@@ -229,7 +228,7 @@ def count_kernels(
     budget: float = BUDGET,
     echo: process.Sink | None = None,
     device: int | None = None,
-) -> collect.Collected:
+) -> profiler.Collected:
     """Profile the second launch of each kernel in each grid and block, all counters.
 
     `kernels`: names of functions without template arguments; others run without a replay. `device`: the
@@ -240,8 +239,8 @@ def count_kernels(
     once = "--filter-mode", "per-launch-config", "--launch-skip", "1", "--launch-count", "1"
     named = "--kernel-name-base", "function", "--kernel-name", f"regex:^({names})$"
     there = ("--devices", str(device)) if device is not None else ()
-    options = collect.CollectOptions("full", "all", budget, (*once, *named, *there))
-    return collect.wrap(command, report, toolchain.need_tool("ncu"), options, echo)
+    options = profiler.CollectOptions("full", "all", budget, (*once, *named, *there))
+    return profiler.wrap(command, report, tools.need_tool("ncu"), options, echo)
 
 
 def packed_report(report: Path) -> Path:

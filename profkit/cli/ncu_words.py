@@ -1,0 +1,68 @@
+"""ncu's output while it runs  ->  the program's own words, and a bar of the kernels."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profkit.cli.options import FORM
+from profkit.cli.output import note
+from profkit.collect.ncu_output import NcuWords
+from profkit.errors import ProfkitError
+from profkit.show.text.escape import escaped
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@contextmanager
+def show_ncu_words(log: Path, program: bool = True) -> Iterator[NcuWords]:
+    """Show ncu's output while it runs, all of which goes to `log`.
+
+    `program`: whether the program's own words are passed on.
+    """
+    aloud = program and not FORM.quiet
+    with ExitStack() as stack:
+        if FORM.quiet or not sys.stderr.isatty():
+            sink = NcuWords(log, sys.stderr.buffer if aloud else None)
+        else:
+            from rich.progress import BarColumn, Progress, TextColumn
+
+            from profkit.show.text.terminal import console
+
+            columns = (TextColumn("{task.description}", markup=False), BarColumn())
+            bar = Progress(*columns, console=(on := console(stderr=True)), transient=True)
+            stack.enter_context(bar)
+            task = bar.add_task("ncu starts the program", total=None)
+
+            def at(number: int, of: int | None, name: str) -> None:
+                where = f"[{number}/{of}]" if of else f"[{number}]"
+                bar.update(task, description=f"{where} {escaped(name)}", completed=number, total=of)
+
+            sink = NcuWords(log, _Above(on) if aloud else None, at)
+        try:
+            yield sink
+        except ProfkitError:
+            note(f"{log}: all that ncu said")
+            raise
+        finally:
+            sink.close()
+
+
+class _Above:
+    """The program's words above the bar, line by line."""
+
+    def __init__(self, on: Console) -> None:
+        self._on, self._left = on, b""
+
+    def write(self, content: bytes) -> int:
+        *lines, self._left = (self._left + content).replace(b"\r", b"\n").split(b"\n")
+        for line in lines:
+            self._on.print(escaped(line.decode("utf-8", "replace")))
+        return len(content)
+
+    def flush(self) -> None:
+        """Do nothing: lines are shown as soon as they are whole."""

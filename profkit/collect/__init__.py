@@ -1,0 +1,1 @@
+"""A command  ->  what it does on the GPU: programs are started, ncu and our recorder around them."""
