@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from profkit.diagnosis.document import diagnosis_document
-from profkit.diagnosis.launches import judged, with_lines
+from profkit.diagnosis.launches import judge_reports, with_lines
 from profkit.records.store import json_safe
 from profkit.reports.reader import read_report
 from tests.conftest import ROOT, committed
@@ -74,7 +74,7 @@ def test_the_triage_of_every_recording_keeps_to_its_schema(path: Path) -> None:
 @pytest.mark.slow
 def test_the_diagnosis_of_every_report_keeps_to_its_schema() -> None:
     reports = read_report(committed())
-    runs = judged(reports)
+    runs = judge_reports(reports)
     assert len(runs) > 100
     for run in [*with_lines(runs[:20], 5, 5), *runs]:
         held(json_safe(diagnosis_document((), [run])))

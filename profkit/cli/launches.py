@@ -18,7 +18,7 @@ import typer
 
 from profkit.cli.options import COULD_NOT, DONE
 from profkit.cli.output import progress, say
-from profkit.diagnosis.launches import Judged, judged, table
+from profkit.diagnosis.launches import Judged, judge_reports, make_table
 from profkit.errors import ProfkitError
 from profkit.files import is_there, list_folder, shorten_path
 from profkit.records.paths import FULL, SUFFIXES, expand, wrong_verb
@@ -64,7 +64,7 @@ class Chosen:
     @property
     def frame(self) -> DataFrame:
         """Return the rows of the frame with the judgement in it."""
-        return table(self.reports, self.everything).iloc[self.kept]
+        return make_table(self.reports, self.everything).iloc[self.kept]
 
 
 def read_launches(
@@ -87,7 +87,7 @@ def read_launches(
                 paths, progress=step, client=client, lines_follow=lines_follow
             )
     complete = _say_unread(reports) and complete
-    launches = judged(reports)
+    launches = judge_reports(reports)
     chosen = Chosen(reports, complete, launches, list(range(len(launches))))
     if kernel is not None:
         matches = match_kernels([run.kernel for run in launches], kernel)

@@ -137,7 +137,7 @@ class Row:
         return Row(tuple(new if run is old else run for run in self.launches))
 
 
-def _code(run: Judged) -> tuple[float | None, ...]:
+def _identify_build(run: Judged) -> tuple[float | None, ...]:
     """What tells builds of one name apart: a Triton kernel is built anew for each constant and type."""
     known = (run.values.get(name, nan) for name in ("registers", "shared_block"))
     return tuple(None if isnan(value) else value for value in known)
@@ -147,12 +147,12 @@ def _or_zero(seconds: float) -> float:
     return 0.0 if isnan(seconds) else seconds
 
 
-def judged(reports: Reports) -> list[Judged]:
+def judge_reports(reports: Reports) -> list[Judged]:
     """Return the verdict on every launch, in the order of the files; makes no frame."""
-    return list(chain.from_iterable(map(_of_part, reports.parts)))
+    return list(chain.from_iterable(map(_judge_part, reports.parts)))
 
 
-def _of_part(part: Part) -> Iterator[Judged]:
+def _judge_part(part: Part) -> Iterator[Judged]:
     rules: dict[int, list[NvidiaRule]] = {}
     for _, launch, rule, title, message, speedup, scope in part.rules:
         known = speedup if isfinite(speedup) else None
@@ -163,7 +163,7 @@ def _of_part(part: Part) -> Iterator[Judged]:
         diagnosis = judge_launch(run)
         if record and record.ablation:
             diagnosis = _add_measured(diagnosis, record, run.get("device"))
-        yield _judged(run, values, diagnosis, nvidia)
+        yield _make_judged(run, values, diagnosis, nvidia)
 
 
 def _add_measured(diagnosis: Diagnosis, record: Record, device: str | None) -> Diagnosis:
@@ -173,7 +173,7 @@ def _add_measured(diagnosis: Diagnosis, record: Record, device: str | None) -> D
     return add_measured(diagnosis, found) if found else diagnosis
 
 
-def _judged(
+def _make_judged(
     run: Mapping[str, Any],
     values: Mapping[str, float],
     diagnosis: Diagnosis,
@@ -197,7 +197,7 @@ def judged_rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]
     """
     alike: dict[tuple[Any, ...], list[Judged]] = {}
     for n, run in enumerate(launches):
-        key = (run.report, run.kernel, run.grid, run.block, run.status, *_code(run))
+        key = (run.report, run.kernel, run.grid, run.block, run.status, *_identify_build(run))
         alike.setdefault((*key, n) if every else key, []).append(run)
     rows = [Row(tuple(group)) for group in alike.values()]
     total = sum(row.total for row in rows)
@@ -212,12 +212,12 @@ _IDENTIFIED = ("report", "launch", "kernel", "variant", "case", "time")
 _SAID = ("rule", "status", "cause", *_GAINS, "evidence", "where", "try")
 
 
-def _verdict(run: Judged) -> tuple[Any, ...]:
+def _list_verdict(run: Judged) -> tuple[Any, ...]:
     said = run.diagnosis
     return said.bound, said.limiter, said.because, _or_nan(said.headroom), said.saves(run.time)
 
 
-def _gains(finding: LaunchFinding | None) -> tuple[float, ...]:
+def _list_gains(finding: LaunchFinding | None) -> tuple[float, ...]:
     if finding is None:
         return nan, nan, nan, nan
     hope = finding.expect
@@ -238,20 +238,20 @@ def diagnose_frame(runs: DataFrame, rules: Sequence[LaunchRule] = ()) -> DataFra
         also = OwnColumns(row) if rules else None
         diagnosis = judge_launch(row, rules, also)
         values = {name: number_or_nan(row.get(name)) for name in CATALOGUE}
-        launches.append(_judged(row, values, diagnosis))
+        launches.append(_make_judged(row, values, diagnosis))
     there = [is_file(str(run.report)) for run in launches]
     lined = iter(with_known_lines(list(compress(launches, there)))[0])
     table = []
     for run in (next(lined) if known else run for run, known in zip(launches, there, strict=True)):
         identity = run.report, run.index, run.kernel, run.variant, run.case, run.time
-        verdict = _verdict(run)
+        verdict = _list_verdict(run)
         for f in run.diagnosis.findings:
-            said = f.rule, f.status, f.cause, *_gains(f), dict(f.evidence), f.where, f.advice
+            said = f.rule, f.status, f.cause, *_list_gains(f), dict(f.evidence), f.where, f.advice
             table.append((*identity, *verdict, *said))
     return pd.DataFrame(table, columns=[*_IDENTIFIED, *_VERDICT, *_SAID])
 
 
-def table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
+def make_table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
     """Return a copy of the frame with what was judged behind its identity columns.
 
     That is bound, limiter, because, headroom, saves (s), finding (the leading one) and its gain,
@@ -262,7 +262,7 @@ def table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
     at = list(frame.columns).index(next(iter(CATALOGUE)))
     rows = []
     for run in launches:
-        rows.append((*_verdict(run), run.top.rule if run.top else None, *_gains(run.top)))
+        rows.append((*_list_verdict(run), run.top.rule if run.top else None, *_list_gains(run.top)))
     for offset, name in enumerate((*_VERDICT, "finding", *_GAINS)):
         frame.insert(at + offset, name, [row[offset] for row in rows])
     return frame
@@ -326,11 +326,11 @@ def with_lines(
     from profkit.reports.hotlines import lines_of
 
     most = LINES if count is None else count
-    requests = [_request(run, most, listed, around) for run in runs]
+    requests = [_request_lines(run, most, listed, around) for run in runs]
     asked = [request for request in requests if request.counters or request.sampled]
     answers = iter(lines_of(asked, strict=count is not None))
     return [
-        _lined(run, next(answers)) if request.counters or request.sampled else run
+        _add_lines(run, next(answers)) if request.counters or request.sampled else run
         for run, request in zip(runs, requests, strict=True)
     ]
 
@@ -346,7 +346,7 @@ def with_known_lines(runs: Sequence[Judged], *how: Any) -> tuple[list[Judged], l
     return [run for (run,), _ in each], list(chain.from_iterable(why for _, why in each))
 
 
-def _request(run: Judged, count: int, listed: int, around: int) -> LinesRequest:
+def _request_lines(run: Judged, count: int, listed: int, around: int) -> LinesRequest:
     from profkit.reports.hotlines import LinesRequest
 
     firing = [f.rule for f in run.diagnosis.findings if f.status == "fires"]
@@ -358,13 +358,15 @@ def _request(run: Judged, count: int, listed: int, around: int) -> LinesRequest:
     return LinesRequest(run.report, run.index, chosen, count, listed, around)
 
 
-def _lined(run: Judged, answer: HotLines) -> Judged:
+def _add_lines(run: Judged, answer: HotLines) -> Judged:
     listed = tuple(
         HotLine(x.file, x.line, x.source or x.opcode, int(x.value), x.share, x.stall, x.stall_share)
         for x in answer.sampled
     )
     findings = tuple(
-        replace(f, where=tuple(_where(lines))) if (lines := answer.counters.get(f.rule)) else f
+        replace(f, where=tuple(_list_places(lines)))
+        if (lines := answer.counters.get(f.rule))
+        else f
         for f in run.diagnosis.findings
     )
     findings = tuple(
@@ -413,7 +415,7 @@ def _in_triton_words(finding: LaunchFinding) -> LaunchFinding:
     return finding
 
 
-def _where(lines: Iterable[CounterLine]) -> Iterator[SourceShare]:
+def _list_places(lines: Iterable[CounterLine]) -> Iterator[SourceShare]:
     """Yield the lines of source; an instruction without one says nothing to a reader."""
     for x in lines:
         if x.file is None or x.line is None:
@@ -434,11 +436,11 @@ def launch_lines(report: str | Path, launch: int = 0, count: int = 10) -> DataFr
     from profkit.reports.reader import read_report
 
     path = os.fspath(expand_home(report))
-    runs = judged(read_report([path], lines_follow=True))
+    runs = judge_reports(read_report([path], lines_follow=True))
     # The reader of lines says which of them cannot be read or is not there.
     there = 0 <= launch < len(runs)
     if there:
-        asked = _request(runs[launch], count, 0, 0)
+        asked = _request_lines(runs[launch], count, 0, 0)
     else:
         asked = LinesRequest(path, launch)
     answer = lines_of([asked])[0].counters

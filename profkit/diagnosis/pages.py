@@ -74,14 +74,14 @@ class Decides:
     reason: str
 
 
-def decides(rule: LaunchRule) -> tuple[Decides, ...]:
+def list_thresholds(rule: LaunchRule) -> tuple[Decides, ...]:
     """Return the thresholds that a rule's question names, in functions of the rules' files."""
     found: dict[str, Decides] = {}
-    _decides(rule.check, found, set())
+    _collect_thresholds(rule.check, found, set())
     return tuple(found.values())
 
 
-def _decides(function: Any, found: dict[str, Decides], done: set[int]) -> None:
+def _collect_thresholds(function: Any, found: dict[str, Decides], done: set[int]) -> None:
     function = getattr(function, "check", function)  # of a rule that another asks
     ours = isinstance(function, FunctionType) and function.__module__.startswith(_RULES)
     if not ours or id(function) in done:
@@ -91,12 +91,12 @@ def _decides(function: Any, found: dict[str, Decides], done: set[int]) -> None:
         inside = cell.cell_contents
         if isinstance(inside, str) and inside in BY_LIMITER:
             found.setdefault(inside, near_its_peak(inside))
-        _decides(inside, found, done)
+        _collect_thresholds(inside, found, done)
     for name in function.__code__.co_names:
         used = function.__globals__.get(name)
         if isinstance(used, Threshold):
             found.setdefault(name, Decides(name, f"{used:g}", used.reason))
-        _decides(used, found, done)
+        _collect_thresholds(used, found, done)
 
 
 def near_its_peak(limiter: str) -> Decides:
@@ -132,18 +132,18 @@ def read_page(file: Path) -> WrittenPage:
     return WrittenPage(
         hardware=" ".join(hardware.split()),
         official=parts.get("Official page", "").strip().strip("<>"),
-        before=_snippet(parts.get("Before", "")),
-        after=_snippet(parts.get("After", "")),
-        false_alarms=_bullets(parts.get("False alarms", "")),
-        thresholds=_bullets(parts.get("Thresholds", "")),
+        before=_read_snippet(parts.get("Before", "")),
+        after=_read_snippet(parts.get("After", "")),
+        false_alarms=_list_bullets(parts.get("False alarms", "")),
+        thresholds=_list_bullets(parts.get("Thresholds", "")),
     )
 
 
-def _bullets(text: str) -> tuple[str, ...]:
+def _list_bullets(text: str) -> tuple[str, ...]:
     return tuple(re.findall(r"^- (.+)$", text, re.M))
 
 
-def _snippet(text: str) -> Snippet | None:
+def _read_snippet(text: str) -> Snippet | None:
     match = _CODE.search(text)
     if match:
         return Snippet(match[1], match[2])
@@ -151,20 +151,20 @@ def _snippet(text: str) -> Snippet | None:
 
 
 @cache
-def _measured() -> dict[str, Any]:
+def _read_measured() -> dict[str, Any]:
     return dict(json.loads((FOLDER / "measured.json").read_text("utf-8")))
 
 
 def measured_on() -> str:
-    return str(_measured()["gpu"])
+    return str(_read_measured()["gpu"])
 
 
 def measured_pairs(rule: str) -> tuple[MeasuredPair, ...]:
     """Return the probes with a twin that a rule must name first, the largest gain first."""
-    return tuple(MeasuredPair(**pair) for pair in _measured()["rules"].get(rule, ()))
+    return tuple(MeasuredPair(**pair) for pair in _read_measured()["rules"].get(rule, ()))
 
 
-def seen(metric: str) -> ProbeRange | None:
+def find_range(metric: str) -> ProbeRange | None:
     """Return where a metric goes on the probes; None where none of them has it."""
-    ends = _measured()["metrics"].get(metric)
+    ends = _read_measured()["metrics"].get(metric)
     return ends and ProbeRange(*((str(name), float(value)) for name, value in ends))

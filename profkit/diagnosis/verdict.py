@@ -51,24 +51,24 @@ class _Facts:
 
 def decide_bound(launch: Launch) -> Diagnosis:
     """Return the verdict on a launch that ncu could measure, without findings."""
-    shape, worth = _shape(launch)
-    waste = _waste(launch) if shape else 1.0
+    shape, worth = _judge_shape(launch)
+    waste = _find_waste(launch) if shape else 1.0
     facts = _Facts(tuple(uses(launch)), shape, worth, waste)
-    verdict = _choose(facts, launch)
-    border = _border(verdict, facts, launch)
+    verdict = _choose_bound(facts, launch)
+    border = _find_border(verdict, facts, launch)
     if border is None:
         return verdict
     because = f"{verdict.because}; near {border.other}: {border.why}"
     return replace(verdict, because=because, near_border=border)
 
 
-def _choose(facts: _Facts, launch: Launch) -> Diagnosis:
+def _choose_bound(facts: _Facts, launch: Launch) -> Diagnosis:
     near = [u for u in facts.usages if u.near]
     sure = any(u.share >= u.resource.peak.sure for u in near)
     if facts.shape and facts.worth >= max(WORTH, facts.waste) and not sure:
         return facts.shape
     if near:
-        return _full(near)
+        return _judge_full(near)
     with suppress(NotCollected):
         hot = BY_ID["atomics-contention"].check(launch)
         if hot and launch.get("l2_atomic_sectors", 0) > 0:
@@ -77,11 +77,11 @@ def _choose(facts: _Facts, launch: Launch) -> Diagnosis:
     # Without both halves of the machine a full unit may go unseen.
     units = launch.known("dram_busy", "l2_cache_busy", "l1_busy", "issue_busy")
     if not (units or launch.known("memory_busy")):
-        return _partial(launch, facts.usages)
-    return _latency(launch, facts.usages)
+        return _judge_partial(launch, facts.usages)
+    return _judge_latency(launch, facts.usages)
 
 
-def _waste(launch: Launch) -> float:
+def _find_waste(launch: Launch) -> float:
     """The most that is to be expected of work that need not be done, 1 where there is none.
 
     A wait of an empty machine is another name of its shape; wasted work is not: it takes its time on
@@ -98,7 +98,7 @@ def _waste(launch: Launch) -> float:
     return worth
 
 
-def _partial(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
+def _judge_partial(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
     """A bound from a few throughputs, or none; what else to collect for a sure one."""
     lack = (Missing("SpeedOfLight", "throughput of SM, L1, L2 and DRAM decide the bound"),)
     halves: tuple[tuple[Bound, str], ...] = (("memory", "memory_busy"), ("compute", "sm_busy"))
@@ -109,7 +109,7 @@ def _partial(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
     if not usages:
         text = "no throughput was collected, so nothing says how busy the machine was"
         return Diagnosis("unknown", None, text, missing=lack)
-    latency = _latency(launch, usages)
+    latency = _judge_latency(launch, usages)
     return replace(
         latency,
         because=f"of what was collected {latency.because}; other units may be full",
@@ -117,7 +117,7 @@ def _partial(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
     )
 
 
-def _shape(launch: Launch) -> tuple[Diagnosis | None, float]:
+def _judge_shape(launch: Launch) -> tuple[Diagnosis | None, float]:
     """The verdict that the shape is the cause, and what a launch of ideal shape would gain."""
     gains, causes = {}, {}
     for rule in ALL:
@@ -138,7 +138,7 @@ def _shape(launch: Launch) -> tuple[Diagnosis | None, float]:
     return Diagnosis("launch", first, causes[first]), max(whole, *gains.values())
 
 
-def _full(near: list[Use]) -> Diagnosis:
+def _judge_full(near: list[Use]) -> Diagnosis:
     first = near[0]
     # Issue slots are full of the instructions that fill the pipe: the pipe is the cause.
     if first.resource.limiter == "issue":
@@ -164,7 +164,7 @@ def _full(near: list[Use]) -> Diagnosis:
     return Diagnosis(first.resource.group, first.resource.limiter, text + more)
 
 
-def _latency(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
+def _judge_latency(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
     busiest = sorted(usages, key=lambda u: -u.elapsed)[:2]
     full = " and ".join(f"{u.resource.limiter} {share(u.elapsed)}" for u in busiest)
     text = f"nothing is near its peak (busiest: {full})"
@@ -182,13 +182,13 @@ def _latency(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
     return Diagnosis("latency", state, text)
 
 
-def _border(verdict: Diagnosis, facts: _Facts, launch: Launch) -> NearBorder | None:
+def _find_border(verdict: Diagnosis, facts: _Facts, launch: Launch) -> NearBorder | None:
     """Return the bound on the other side of a border that one figure is within 3 % of."""
     if verdict.bound == "unknown":
         return None
 
     def bound(figure: int, factor: float) -> Bound:
-        return _choose(_moved(facts, figure, factor, launch), launch).bound
+        return _choose_bound(_move_figure(facts, figure, factor, launch), launch).bound
 
     def turning(figure: int, end: float) -> float:
         """Return the factor nearest to 1 that turns the bound, between 1 and one that does."""
@@ -215,7 +215,7 @@ def _border(verdict: Diagnosis, facts: _Facts, launch: Launch) -> NearBorder | N
     return NearBorder(bound(figure, factor), abs(factor - 1), why)
 
 
-def _moved(facts: _Facts, figure: int, factor: float, launch: Launch) -> _Facts:
+def _move_figure(facts: _Facts, figure: int, factor: float, launch: Launch) -> _Facts:
     """Return the facts with one figure that many times as large: a usage, or for -1 the shape's cost."""
     if figure < 0:
         return replace(facts, worth=facts.worth * factor)
@@ -288,12 +288,14 @@ def _judge_collected(
     wider = Launch(ChainMap(metrics, also)) if also else launch  # type: ignore[arg-type]
     asked: list[Asked] = []
     for rule in (*ALL, *more):
-        found = _ask(rule, launch if rule.id in BY_ID else wider, counted, ncu)
+        found = _ask_rule(rule, launch if rule.id in BY_ID else wider, counted, ncu)
         if rule.otherwise and any(f.status == "fires" and not f.note for _, f in asked):
-            found = found if found.status == "unknown" else _clear(rule.id, rule.note, rule.title)
+            found = (
+                found if found.status == "unknown" else _make_clear(rule.id, rule.note, rule.title)
+            )
         asked.append((rule, found))
     asked = _at_roof(asked, room)
-    lead = _leads(verdict, asked)
+    lead = _choose_leading(verdict, asked)
     asked = [(rule, _worth_a_line(rule, found, lead)) for rule, found in asked]
     order = {"fires": 0, "unknown": 1, "clear": 2}
 
@@ -377,7 +379,7 @@ def _name_impossible(verdict: Diagnosis, launch: Launch) -> Diagnosis:
     return replace(verdict, because=f"{verdict.because}; {why}", missing=missing)
 
 
-def _ask(rule: LaunchRule, launch: Launch, counted: frozenset[str], ncu: str) -> LaunchFinding:
+def _ask_rule(rule: LaunchRule, launch: Launch, counted: frozenset[str], ncu: str) -> LaunchFinding:
     try:
         asked = rule.ask(launch)
     except NotCollected as absent:
@@ -392,12 +394,12 @@ def _ask(rule: LaunchRule, launch: Launch, counted: frozenset[str], ncu: str) ->
             )
         metric = CATALOGUE.get(absent.metric)
         among = metric is not None and metric.section in counted
-        return _unknown(rule.id, rule.note, absent.metric, ncu, among)
+        return _make_unknown(rule.id, rule.note, absent.metric, ncu, among)
     except ArithmeticError as error:
         why = f"{rule.title}: the counters that it looks at contradict each other ({error})"
         return LaunchFinding(rule=rule.id, status="unknown", cause=why, note=rule.note)
     if asked is None:
-        return _clear(rule.id, rule.note, rule.title)
+        return _make_clear(rule.id, rule.note, rule.title)
     hit, saving = asked
     evidence = {name: launch.get(name) for name in hit.looked}
     advice = hit.advice or rule.advice
@@ -415,14 +417,14 @@ def _ask(rule: LaunchRule, launch: Launch, counted: frozenset[str], ncu: str) ->
 
 # One object for all launches: a report may have a hundred thousand, and most rules say the same of each.
 @lru_cache(4096)
-def _clear(rule: str, note: bool, title: str) -> LaunchFinding:
+def _make_clear(rule: str, note: bool, title: str) -> LaunchFinding:
     return LaunchFinding(rule=rule, status="clear", cause=title, note=note)
 
 
 @lru_cache(4096)
-def _unknown(rule: str, note: bool, name: str, ncu: str, among: bool) -> LaunchFinding:
+def _make_unknown(rule: str, note: bool, name: str, ncu: str, among: bool) -> LaunchFinding:
     """Return a finding that lacks a metric; `among` others of its section, which were counted."""
-    why, advice = _lack(name, ncu, among)
+    why, advice = _say_lack(name, ncu, among)
     return LaunchFinding(
         rule=rule,
         status="unknown",
@@ -433,7 +435,7 @@ def _unknown(rule: str, note: bool, name: str, ncu: str, among: bool) -> LaunchF
     )
 
 
-def _lack(name: str, ncu: str, among: bool) -> tuple[str, str]:
+def _say_lack(name: str, ncu: str, among: bool) -> tuple[str, str]:
     """Return why a metric is not there, and what collects it; "" where nothing would."""
     metric = CATALOGUE.get(name)
     if metric is None:
@@ -443,7 +445,7 @@ def _lack(name: str, ncu: str, among: bool) -> tuple[str, str]:
     wrote = re.match(r"\d+\.\d+", ncu)
     version = wrote[0] if wrote else ""
     since = metric.since
-    if version and since and _number(version) < _number(since):
+    if version and since and _parse_version(version) < _parse_version(since):
         why = f"needs {name}: this ncu ({version}) did not count it; from {since} on"
         return why, f"profile with ncu {since} or newer"
     if among:
@@ -452,7 +454,7 @@ def _lack(name: str, ncu: str, among: bool) -> tuple[str, str]:
     return f"needs {name}: collect {metric.section}", f"--section {metric.section}"
 
 
-def _number(version: str) -> tuple[int, ...]:
+def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
@@ -484,10 +486,10 @@ def _worth_a_line(rule: LaunchRule, found: LaunchFinding, lead: list[str]) -> La
         return found
     if expected.gain >= LITTLE_TO_WIN or (expected.gain >= NOTHING_TO_WIN and expected.low >= 1):
         return found
-    return _clear(found.rule, found.note, rule.title)
+    return _make_clear(found.rule, found.note, rule.title)
 
 
-def _leads(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
+def _choose_leading(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
     """Return the rules that name the verdict's cause, the first one first.
 
     A rule explains a limiter when it can be behind it. A special cause with something to gain
@@ -511,11 +513,11 @@ def _leads(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
     # One that no counter bounds (contended atomics) comes first: nothing says that it is small.
     special.sort(key=lambda f: (f.gain is not None, -f.worth))
     first = [f for rule, f in fires if rule.leads]
-    first += _before(verdict, fires, [*special, *plain])
+    first += _find_before(verdict, fires, [*special, *plain])
     return [f.rule for f in (*first, *special, *plain)]
 
 
-def _before(
+def _find_before(
     verdict: Diagnosis, fires: list[Asked], lead: list[LaunchFinding]
 ) -> list[LaunchFinding]:
     """Return what comes before the findings of the verdict's limiter, as it is worth more.

@@ -181,7 +181,7 @@ def idleness(launch: Launch) -> Idleness:
         return Idleness(min(busiest, launch.get("sm_active", busiest)), busiest, assumed=False)
     if "sm_active" in launch:
         average = min(1.0, launch["sm_active"])
-        return Idleness(average, _busiest(launch, average), assumed=True)
+        return Idleness(average, _estimate_busiest(launch, average), assumed=True)
     launch.need("time")
     busiest = 1.0
     if launch["time"] > 0:
@@ -189,7 +189,7 @@ def idleness(launch: Launch) -> Idleness:
     return Idleness(busiest, busiest, assumed=True)
 
 
-def _busiest(launch: Launch, average: float) -> float:
+def _estimate_busiest(launch: Launch, average: float) -> float:
     """The busiest SM where only the average one was counted."""
     if launch.known("grid_size", "sm_count") and launch["grid_size"] < launch["sm_count"]:
         return min(1.0, average * launch["sm_count"] / launch["grid_size"])  # the others had none
@@ -234,7 +234,7 @@ def tensor(launch: Launch) -> float:
     return launch["tensor_busy"]
 
 
-def _mix(launch: Launch) -> tuple[float, float, float]:
+def _split_fma(launch: Launch) -> tuple[float, float, float]:
     """FP32, half and integer-multiply warp instructions on the FMA pipe, as shares of the three."""
     counts = [launch[f"inst_{kind}"] for kind in ("fp32", "half", "imad")]
     whole = sum(counts)
@@ -250,7 +250,7 @@ def _fma_heavy(launch: Launch) -> float:
 def fp32_busy(launch: Launch) -> float:
     """FMA pipe when FP32 arithmetic is most of what runs on it."""
     if launch.known("inst_fp32", "inst_half", "inst_imad"):
-        single, half, imad = _mix(launch)
+        single, half, imad = _split_fma(launch)
         if single >= max(half, imad):
             return launch["fma_busy"]
         return 0.0
@@ -269,7 +269,7 @@ def integer(launch: Launch) -> float:
         return alu
     heavy = _fma_heavy(launch)
     if launch.known("inst_fp32", "inst_half", "inst_imad"):
-        single, half, imad = _mix(launch)
+        single, half, imad = _split_fma(launch)
         if imad > max(single, half):
             return max(alu, heavy)
         return alu
@@ -282,7 +282,7 @@ def fp16(launch: Launch) -> float:
     """half2 arithmetic: its own pipe before 8.6, the FMA pipe from 8.6 on."""
     if not launch.known("inst_fp32", "inst_half", "inst_imad"):
         return launch["fp16_busy"]
-    single, half, imad = _mix(launch)
+    single, half, imad = _split_fma(launch)
     if half > max(single, imad):
         return max(launch.get("fp16_busy", 0.0), launch["fma_busy"])
     # Not counted on some GPUs (8.6 and 9.0 of some versions): the opcodes say that it is not full.
@@ -539,7 +539,7 @@ def _past_l1(launch: Launch, waste: float) -> float:
     return waste
 
 
-def _scatter(launch: Launch) -> tuple[float, float]:
+def _price_scatter(launch: Launch) -> tuple[float, float]:
     """What scattered sectors cost beyond themselves: at DRAM (1 to 2), at the L2 tags (1 to 4).
 
     DRAM fetches 64 bytes at a time, and L2 looks up a line of 4 sectors at once.
@@ -550,7 +550,7 @@ def _scatter(launch: Launch) -> tuple[float, float]:
     return fetched(launch), lines
 
 
-def _lines(launch: Launch, keep: float) -> float:
+def _share_lines(launch: Launch, keep: float) -> float:
     """Share of L1's work that stays: it looks up and serves a line at a time, not a sector."""
     if not launch.known("global_tag_requests", *_REQUESTS, *_SECTORS):
         return keep
@@ -559,7 +559,7 @@ def _lines(launch: Launch, keep: float) -> float:
     return min(keep, needed / max(launch["global_tag_requests"], needed, 1.0))
 
 
-def _stores(launch: Launch, keep: float) -> float:
+def _share_stores(launch: Launch, keep: float) -> float:
     """Share of the stored sectors that stays if as much of the waste as can be is the stores'."""
     if not launch.known("global_load_sectors", "global_store_sectors_per_request"):
         return keep
@@ -570,7 +570,7 @@ def _stores(launch: Launch, keep: float) -> float:
     return packets * max((keep * (loads + stores) - loads) / max(stores, 1.0), least)
 
 
-def _useful(launch: Launch, keep: float) -> float:
+def _share_useful(launch: Launch, keep: float) -> float:
     """Share of DRAM's bytes that is useful whatever the accesses look like; 0 when not known.
 
     What the warps asked for crosses DRAM at least once as far as DRAM moved it: sectors whose parts
@@ -585,12 +585,12 @@ def _useful(launch: Launch, keep: float) -> float:
 def coalesced(launch: Launch, waste: float) -> dict[str, float]:
     """Share of peak that each level would need in today's time if no sector were wasted."""
     keep, behind = 1 - waste, 1 - _past_l1(launch, waste)
-    pairs, lines = _scatter(launch)
+    pairs, lines = _price_scatter(launch)
     l2 = {"l2_tag_busy": behind / lines, "l2_to_xbar_busy": behind}
     parts = {
-        "dram": {"dram_busy": max(behind / pairs, _useful(launch, keep))},
-        "l2": {**l2, "xbar_to_l2_busy": min(behind, _stores(launch, keep))},
-        "l1": {"l1_busy": _lines(launch, keep)},
+        "dram": {"dram_busy": max(behind / pairs, _share_useful(launch, keep))},
+        "l2": {**l2, "xbar_to_l2_busy": min(behind, _share_stores(launch, keep))},
+        "l1": {"l1_busy": _share_lines(launch, keep)},
     }
     known = {level: stages for level, stages in parts.items() if launch.known(*stages)}
     return {level: max(launch[m] * part for m, part in known[level].items()) for level in known}

@@ -140,7 +140,7 @@ class Use:
     def scaled(self, factor: float, launch: Launch) -> Use:
         """Return the same with a share of peak that many times as large: would it be near?"""
         part = self.share * factor
-        return replace(self, share=part, near=_near(self.resource, part, launch))
+        return replace(self, share=part, near=_is_near(self.resource, part, launch))
 
 
 _LOADS = ("long_scoreboard", "lg_throttle", "drain")
@@ -315,16 +315,16 @@ def resource_use(resource: Resource, launch: Launch) -> Use | None:
         part = min(elapsed / at_work(launch), 1.0)
     else:
         part = elapsed
-    return Use(resource, elapsed, part, _near(resource, part, launch))
+    return Use(resource, elapsed, part, _is_near(resource, part, launch))
 
 
-def _near(resource: Resource, part: float, launch: Launch) -> bool:
+def _is_near(resource: Resource, part: float, launch: Launch) -> bool:
     peak = resource.peak
     if part >= peak.sure or part < peak.likely:
         return part >= peak.sure
     if not launch.present("stall_"):
         return part >= (peak.sure + peak.likely) / 2  # nothing says whether warps queue
-    return _queues(resource, launch)
+    return _is_queued(resource, launch)
 
 
 def uses(launch: Launch) -> list[Use]:
@@ -399,7 +399,7 @@ def streamed(launch: Launch) -> float:
     return STREAMS[-1][1]
 
 
-def _queues(resource: Resource, launch: Launch) -> bool:
+def _is_queued(resource: Resource, launch: Launch) -> bool:
     """Return whether the warps queue for this resource rather than wait for something else."""
     states = [name.removeprefix("stall_") for name in launch.present("stall_")]
     waiting = sum(launch[f"stall_{s}"] for s in states if s in resource.queue)
@@ -414,7 +414,7 @@ def _queues(resource: Resource, launch: Launch) -> bool:
     return waiting >= FOREMOST * max(others, default=0.0)
 
 
-def _crowded(launch: Launch) -> bool:
+def _is_crowded(launch: Launch) -> bool:
     """Whether as many requests are in flight as an SM can have, and wide ones."""
     if launch["dram_busy"] < CROWDED_DRAM or launch.get("occupancy", 0.0) < CROWDED:
         return False
@@ -428,7 +428,7 @@ def _loads_queue(resource: Resource, launch: Launch) -> bool:
         return False  # the stream that L2 passes on queues for DRAM
     if launch.get("stall_lg_throttle", 0.0) + launch.get("stall_drain", 0.0) >= THROTTLED:
         return True
-    if resource.limiter == "dram" and _crowded(launch):
+    if resource.limiter == "dram" and _is_crowded(launch):
         return True
     try:
         return load_wait(launch) >= QUEUED_LOAD_CYCLES

@@ -111,7 +111,7 @@ def families(launch: Row) -> tuple[str, ...]:
     operations).
     """
     row = collected_metrics(launch)
-    rates = {f: rate for f in FAMILIES if (rate := _rate(row, f)) > 0}
+    rates = {f: rate for f in FAMILIES if (rate := _measure_rate(row, f)) > 0}
     matrix = sum(rate for f, rate in rates.items() if f not in SCALAR)
     led = matrix >= 0.5 * sum(rates.values())
 
@@ -138,20 +138,20 @@ def points(
     ran = families(launch)
     family = ran[0] if ran else ""
     placed = []
-    if not _uncounted(row):
-        rate = _rate(row, family) if family else 0.0
+    if not _find_uncounted(row):
+        rate = _measure_rate(row, family) if family else 0.0
         for level in LEVELS:
             moved = _bytes_rate(row, level)
             if moved > 0:
-                point = _point(level, family, rate, moved, roof)
+                point = _make_point(level, family, rate, moved, roof)
                 placed.append(replace(point, note=_no_position(row, level, compulsory)))
     if operations > 0 and compulsory > 0 and row.get("time", 0) > 0:
         rate, moved = operations / row["time"], compulsory / row["time"]
-        placed.append(_point("workload", family, rate, moved, roof))
+        placed.append(_make_point("workload", family, rate, moved, roof))
     return tuple(placed)
 
 
-def _point(
+def _make_point(
     level: Place, family: str, rate: float, moved: float, roof: Mapping[str, float]
 ) -> Point:
     bandwidth, peak = roof.get("dram" if level == "workload" else level, nan), roof.get(family, nan)
@@ -193,7 +193,7 @@ def missing(launch: Row) -> tuple[Missing, ...]:
         return (Missing("", "the launch failed under ncu"),)
     if "time" not in row:
         return (Missing(CATALOGUE["time"].section, "its duration was not collected"),)
-    if (lack := _uncounted(row)) is not None:
+    if (lack := _find_uncounted(row)) is not None:
         return (lack,)
     sections: dict[str, list[str]] = {}
     for level in LEVELS:
@@ -203,7 +203,7 @@ def missing(launch: Row) -> tuple[Missing, ...]:
     return tuple(Missing(s, f"no {', '.join(what)}") for s, what in sections.items())
 
 
-def _uncounted(row: Values) -> Missing | None:
+def _find_uncounted(row: Values) -> Missing | None:
     """Arithmetic that ran but was not counted: a point without it would be a wrong one."""
     matrix = row.get("inst_matrix", nan)
     # Without the opcodes 5 % of the pipe decide: HFMA2.MMA alone shows up to 3.7 %.
@@ -215,12 +215,12 @@ def _uncounted(row: Values) -> Missing | None:
     scalar = max(row.get("inst_fp32", 0), 0.01 * row.get("instructions", 0))
     if "fp16_rate" not in row and row.get("inst_half", 0) > scalar:
         return Missing(CATALOGUE["fp16_rate"].section, "half-precision operations not counted")
-    if all(isnan(_rate(row, family)) for family in FAMILIES):
+    if all(isnan(_measure_rate(row, family)) for family in FAMILIES):
         return Missing(CATALOGUE["fp32_rate"].section, "floating-point operations not counted")
     return None
 
 
-def _rate(row: Values, family: str) -> float:
+def _measure_rate(row: Values, family: str) -> float:
     """Operations per second in one precision; NaN when not counted."""
     if family in SCALAR:
         return row.get(f"{family}_rate", nan)

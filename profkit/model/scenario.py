@@ -69,22 +69,22 @@ class Scenario:
     same_places: bool = False  # less is accessed as before, so DRAM gets no nearer to its full rate
 
 
-def joint(scenarios: Iterable[Scenario]) -> Scenario:
+def join_scenarios(scenarios: Iterable[Scenario]) -> Scenario:
     """All of them at once: a wait or a unit's work goes as far as the scenario that takes most of it.
 
     More blocks and more warps per SM multiply: each block brings its warps.
     """
     parts = tuple(scenarios)
     return Scenario(
-        _least([m.units for m in parts]),
-        _least([m.waits for m in parts]),
+        _take_least([m.units for m in parts]),
+        _take_least([m.waits for m in parts]),
         prod(m.places for m in parts),
         max((m.ends for m in parts), default=0.0),
         1 - prod(1 - m.gone for m in parts),
     )
 
 
-def _least(shares: list[Mapping[str, float]]) -> dict[str, float]:
+def _take_least(shares: list[Mapping[str, float]]) -> dict[str, float]:
     names = set().union(*shares)
     least = {}
     for name in sorted(names):
@@ -257,14 +257,14 @@ def price_fixes(launch: Launch, *fixes: Fix) -> Estimate:
         return NOT_PRICED
     bound = None
     if len(best) == len(fixes):
-        most = limit(launch, joint(best))
+        most = limit(launch, join_scenarios(best))
         bound = None if most == inf else most
     counted = [scenario for scenario in typical if scenario is not None]
     kinds = [fix.kind for fix in fixes if fix.kind]
     # Where no unit was counted, nothing says what would bind after it.
     if len(counted) < len(fixes) or not kinds or not loads(launch):
         return Estimate(bound=bound)
-    gain = modelled_gain(launch, joint(counted))
+    gain = modelled_gain(launch, join_scenarios(counted))
     commonest = max(kinds, key=kinds.count)
     expected = expectation(gain, SPREAD[commonest], bound)
     return Estimate(expected.low, expected.gain, expected.high, bound)

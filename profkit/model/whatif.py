@@ -124,13 +124,13 @@ def parse_changes(text: str) -> tuple[CounterChange, ...]:
     parts = [part.strip() for part in re.split(r"[,;]+", text) if part.strip()]
     if not parts:
         raise ProfkitError("no change was given", _HOW)
-    return tuple(_change(part) for part in parts)
+    return tuple(_parse_change(part) for part in parts)
 
 
 _HOW = 'write e.g. "inst_exp/32, shared_wavefronts*0.25, blocks*4"'
 
 
-def _change(part: str) -> CounterChange:
+def _parse_change(part: str) -> CounterChange:
     read = _CHANGE.fullmatch(part)
     if not read:
         raise ProfkitError(f"cannot read the change '{part}'", _HOW)
@@ -160,7 +160,7 @@ def whatif_launch(launch: Launch, changes: Iterable[CounterChange]) -> Expectati
         launch.need("instructions")
         if not loads(launch):
             launch.need("issue_busy")
-        gain = modelled_speedup(launch, _scenario(launch, changed(launch, changes)))
+        gain = modelled_speedup(launch, _make_scenario(launch, apply_changes(launch, changes)))
         return expectation(gain, SPREAD, offset=OFFSET)
     except NotCollected as absent:
         section = CATALOGUE[absent.metric].section or "every report"
@@ -168,19 +168,21 @@ def whatif_launch(launch: Launch, changes: Iterable[CounterChange]) -> Expectati
         raise ProfkitError(message, f"--section {section}") from absent
 
 
-def _scenario(launch: Launch, after: Launch) -> Scenario:
+def _make_scenario(launch: Launch, after: Launch) -> Scenario:
     """What becomes of the units' work, of the warps' waits, and of the warps at work at once."""
     waits = {}
     for state in STATES:
         groups = _EVENTS.get(state, (("instructions",),))
-        waits[state] = prod(_left(names, launch, after) for names in groups) ** (1 / len(groups))
+        waits[state] = prod(_share_left(names, launch, after) for names in groups) ** (
+            1 / len(groups)
+        )
     if mostly_atomics(launch):
-        waits |= dict.fromkeys(MEMORY, _left(("l2_atomic_sectors",), launch, after))
-    units = {unit: _left(_WORK[unit], launch, after) for unit in loads(launch)}
-    return Scenario(units, waits, _places(launch, after), same_places=True)
+        waits |= dict.fromkeys(MEMORY, _share_left(("l2_atomic_sectors",), launch, after))
+    units = {unit: _share_left(_WORK[unit], launch, after) for unit in loads(launch)}
+    return Scenario(units, waits, _scale_places(launch, after), same_places=True)
 
 
-def changed(launch: Launch, changes: Iterable[CounterChange]) -> Launch:
+def apply_changes(launch: Launch, changes: Iterable[CounterChange]) -> Launch:
     """The launch with its counts changed, and those that change with them."""
     values = {name: launch[name] for name in launch if name in launch}
     given = set()
@@ -196,7 +198,7 @@ def changed(launch: Launch, changes: Iterable[CounterChange]) -> Launch:
     return Launch(values)
 
 
-def _places(launch: Launch, after: Launch) -> float:
+def _scale_places(launch: Launch, after: Launch) -> float:
     """How many times more warps are at work: more blocks fill places, more warps a block bring."""
     waves = launch.get("waves", 1.0)
     blocks = after["grid_size"] / launch["grid_size"]
@@ -205,6 +207,6 @@ def _places(launch: Launch, after: Launch) -> float:
     return min(filled * after["warps_per_sm"] / launch["warps_per_sm"], max(most, filled))
 
 
-def _left(names: tuple[str, ...], before: Launch, after: Launch) -> float:
+def _share_left(names: tuple[str, ...], before: Launch, after: Launch) -> float:
     was, now = (sum(side.get(name, 0.0) for name in names) for side in (before, after))
     return now / was if was > 0 else 1.0

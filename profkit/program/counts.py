@@ -52,10 +52,10 @@ def read_counts(report: Path, groups: Sequence[KernelGroup]) -> Counts:
     Raises:
         ProfkitError: The report cannot be read.
     """
-    from profkit.diagnosis.launches import judged
+    from profkit.diagnosis.launches import judge_reports
     from profkit.reports.reader import read_report as read_reports
 
-    ran = [run for run in reversed(judged(read_reports([report]))) if run.status == "ok"]
+    ran = [run for run in reversed(judge_reports(read_reports([report]))) if run.status == "ok"]
     launches = {_key(run.kernel, run.grid, run.block): run.diagnosis for run in ran}
     keys = {group.id: _key(group.name, group.grid, group.block) for group in groups}
     counted = {name: launches[key] for name, key in keys.items() if key in launches}

@@ -19,7 +19,7 @@ from itertools import product
 from tokenize import COMMENT, DEDENT, ENDMARKER, INDENT, NEWLINE, NL, TokenError, generate_tokens
 from typing import Any
 
-from profkit.reports.cubin import Function, launched
+from profkit.reports.cubin import Function, find_launched
 from profkit.reports.frame import clean
 from profkit.reports.instruction import (
     BYTES,
@@ -80,7 +80,7 @@ _BEHIND = {
 _WARPGROUP = "WARPGROUP"  # .ARRIVE before wgmma, .DEPBAR until its results are there
 
 
-def producers(program: Program, pc: int, state: str = "") -> list[Instruction]:
+def find_producers(program: Program, pc: int, state: str = "") -> list[Instruction]:
     """Return the instructions that the one at an address waits for, in the order of their addresses.
 
     Of several, those answered by the warp state's unit (L1TEX for long_scoreboard, MIO for
@@ -91,13 +91,13 @@ def producers(program: Program, pc: int, state: str = "") -> list[Instruction]:
     if at is None:
         return []
     if state == "drain":
-        sources = _stores(program, at)
+        sources = _find_stores(program, at)
     elif state in _BEHIND:
-        sources = _before(program, at, _BEHIND[state])
+        sources = _find_before(program, at, _BEHIND[state])
     elif state == "wait":
         sources = set(program.before[at])
     else:
-        sources = _of_groups(program, _awaited(program, at))
+        sources = _of_groups(program, _find_awaited(program, at))
     if state in _UNITS:
         sources = {n for n in sources if program.instructions[n].opcode in _UNITS[state]} or sources
     return [program.instructions[n] for n in sorted(sources)]
@@ -120,25 +120,25 @@ def is_gather(program: Program, pc: int) -> bool:
         if (behind, register) in seen:
             continue
         seen.add((behind, register))
-        for n in _writers(program, behind, register):
+        for n in _find_writers(program, behind, register):
             instruction = program.instructions[n]
             if instruction.opcode in LOADED:
                 made.add("loaded")
-            elif n in _writers(program, n, register):
+            elif n in _find_writers(program, n, register):
                 made.add("stepped")
             else:
                 open_ += [(n, source) for source in instruction.reads]
     return made == {"loaded"}
 
 
-def _writers(program: Program, at: int, register: int) -> set[int]:
+def _find_writers(program: Program, at: int, register: int) -> set[int]:
     """Return the instructions that a register's value at a place may be of, the nearest on each path."""
     code = program.instructions
-    walk = _walk(program, at, lambda n: register in code[n].writes and code[n].guard is None)
+    walk = _walk_back(program, at, lambda n: register in code[n].writes and code[n].guard is None)
     return {n for n in walk if register in code[n].writes}
 
 
-def _walk(program: Program, at: int, stop: Callable[[int], bool]) -> Iterator[int]:
+def _walk_back(program: Program, at: int, stop: Callable[[int], bool]) -> Iterator[int]:
     """Yield positions before one, nearest first; not beyond one at which stop holds."""
     seen: set[int] = set()
     front = list(program.before[at])
@@ -153,17 +153,17 @@ def _walk(program: Program, at: int, stop: Callable[[int], bool]) -> Iterator[in
         front = behind
 
 
-def _awaited(program: Program, at: int) -> set[int]:
+def _find_awaited(program: Program, at: int) -> set[int]:
     """Return who an instruction waits for; behind a DEPBAR, whom that does."""
-    sources = _holders(program, at)
+    sources = _find_holders(program, at)
     if not sources:
         for n in program.before[at]:
             if program.instructions[n].opcode == "DEPBAR":
-                sources |= _holders(program, n)
+                sources |= _find_holders(program, n)
     return sources
 
 
-def _before(program: Program, at: int, opcodes: frozenset[str]) -> set[int]:
+def _find_before(program: Program, at: int, opcodes: frozenset[str]) -> set[int]:
     """Return the nearest of some opcodes on each path, or the instruction itself when it is of wgmma's.
 
     A wait for the results of wgmma is a wait for the products before it.
@@ -171,7 +171,7 @@ def _before(program: Program, at: int, opcodes: frozenset[str]) -> set[int]:
     code = program.instructions
 
     def nearest(start: int, names: Set[str]) -> set[int]:
-        walk = _walk(program, start, lambda n: code[n].opcode in names)
+        walk = _walk_back(program, start, lambda n: code[n].opcode in names)
         return {n for n in walk if code[n].opcode in names}
 
     if code[at].opcode == _WARPGROUP:
@@ -187,7 +187,7 @@ def _before(program: Program, at: int, opcodes: frozenset[str]) -> set[int]:
     return holders
 
 
-def _holders(program: Program, at: int) -> set[int]:
+def _find_holders(program: Program, at: int) -> set[int]:
     """Return who holds the scoreboards that this instruction waits for."""
     instruction = program.instructions[at]
     mask, open_ = instruction.control.wait, 0
@@ -195,28 +195,28 @@ def _holders(program: Program, at: int) -> set[int]:
         mask, open_ = 1 << instruction.scoreboard[0], instruction.scoreboard[1]
     holders: set[int] = set()
     for scoreboard in (n for n in range(6) if mask >> n & 1):
-        holders |= _held(program, at, scoreboard, open_)
+        holders |= _find_held(program, at, scoreboard, open_)
     return holders
 
 
-def _held(program: Program, at: int, scoreboard: int, open_: int) -> set[int]:
+def _find_held(program: Program, at: int, scoreboard: int, open_: int) -> set[int]:
     """Return who holds one scoreboard, without the newest `open_` of them.
 
     Whoever waited for it before has found it free: nothing older can still hold it.
     """
     code = program.instructions
 
-    walk = _walk(program, at, lambda n: bool(code[n].control.wait >> scoreboard & 1))
+    walk = _walk_back(program, at, lambda n: bool(code[n].control.wait >> scoreboard & 1))
     holders = [n for n in walk if code[n].control.sets(scoreboard)]
     return set(holders[open_:] or holders)
 
 
-def _stores(program: Program, at: int) -> set[int]:
+def _find_stores(program: Program, at: int) -> set[int]:
     """Return the stores before an exit, back to a fence; a warp at its exit is sampled behind it."""
     code = program.instructions
     if at and code[at - 1].opcode == "EXIT":
         at -= 1
-    walk = _walk(program, at, lambda n: code[n].opcode in ("MEMBAR", "ERRBAR"))
+    walk = _walk_back(program, at, lambda n: code[n].opcode in ("MEMBAR", "ERRBAR"))
     return {n for n in walk if code[n].opcode in STORES}
 
 
@@ -226,7 +226,7 @@ def _of_groups(program: Program, sources: set[int]) -> set[int]:
     closing = {n for n in sources if code[n].opcode == _GROUP}
     copies: set[int] = set()
     for n in closing:
-        walk = _walk(program, n, lambda m: code[m].opcode == _GROUP)
+        walk = _walk_back(program, n, lambda m: code[m].opcode == _GROUP)
         copies |= {m for m in walk if code[m].opcode in GROUPED}
     if copies:
         return sources - closing | copies
@@ -263,11 +263,11 @@ class LaunchedCode:
         self._action = action
         self._functions = functions  # gives the machine code in the report
         self._has_bounded_lines = has_bounded_lines  # whether the library may be asked for lines
-        self._metric = cache(partial(_instances, action))
+        self._metric = cache(partial(_read_instances, action))
         self.place: Callable[[int], Place] = cache(self._place_or_caller)
-        self.producers: Callable[[int, str], list[int]] = cache(self._producers)
-        self._function_code = cache(self._decoded)
-        self._word = cache(self._disassembled)
+        self.producers: Callable[[int, str], list[int]] = cache(self._list_producers)
+        self._function_code = cache(self._decode_function)
+        self._word = cache(self._disassemble_at)
         self._statements = cache(lambda file: python_statements(self.sources[file]))
 
     def values(self, terms: Mapping[str, float]) -> dict[int, float] | None:
@@ -283,10 +283,10 @@ class LaunchedCode:
 
     def _place_or_caller(self, pc: int) -> Place:
         """Return file and line of an instruction; a toolkit header's is that of its caller."""
-        place = self._place(pc)
+        place = self._find_place(pc)
         if place[0] is None or not _TOOLKIT.search(place[0]):
             return place
-        start = self._start(pc)
+        start = self._find_start(pc)
         function = self._spans[start] if start is not None else None
         table = None
         if function:
@@ -294,7 +294,7 @@ class LaunchedCode:
         for file, line in table.stack(pc - (start or 0)) if table else ():
             if not _TOOLKIT.search(file):
                 return _cleaned(file), line
-        near = self._neighbour(pc)
+        near = self._find_neighbour(pc)
         return (near and self._call_near(place, near)) or near or place
 
     def _call_near(self, inside: Place, near: Place) -> Place | None:
@@ -319,16 +319,16 @@ class LaunchedCode:
             return (file, min(calls, key=lambda at: abs(at - line)))
         return None
 
-    def _neighbour(self, pc: int) -> Place | None:
+    def _find_neighbour(self, pc: int) -> Place | None:
         """Return the line of an instruction near by; its operands are made before it."""
         for step in (-BYTES, BYTES):
             for near in range(pc + step, pc + step * (_NEAR + 1), step):
-                file, line = self._place(near)
+                file, line = self._find_place(near)
                 if file is not None and not _TOOLKIT.search(file):
                     return file, line
         return None
 
-    def _place(self, pc: int) -> Place:
+    def _find_place(self, pc: int) -> Place:
         if not self._has_bounded_lines():
             return None, pc
         info = self._action.source_info(pc)
@@ -362,7 +362,7 @@ class LaunchedCode:
 
     def opcode(self, pc: int) -> str:
         """Return the opcode at an address; "" when unknown."""
-        program = self._program(pc)
+        program = self._find_program(pc)
         at = program.index.get(pc) if program else None
         if program is None or at is None:
             return self._word(pc)
@@ -370,34 +370,34 @@ class LaunchedCode:
 
     def is_gather(self, pc: int) -> bool:
         """Whether a load's index was loaded just for it; False where the machine code is not known."""
-        program = self._program(pc)
+        program = self._find_program(pc)
         return program is not None and is_gather(program, pc)
 
-    def _producers(self, pc: int, state: str) -> list[int]:
+    def _list_producers(self, pc: int, state: str) -> list[int]:
         """Return the addresses of what an instruction in a warp state waits for; see producers."""
-        program = self._program(pc)
+        program = self._find_program(pc)
         if program:
-            return [x.pc for x in producers(program, pc, state)]
+            return [x.pc for x in find_producers(program, pc, state)]
         return []
 
-    def _program(self, pc: int) -> Program | None:
-        start = self._start(pc)
+    def _find_program(self, pc: int) -> Program | None:
+        start = self._find_start(pc)
         if start is None:
             return None
         return self._function_code(start)
 
-    def _decoded(self, start: int) -> Program | None:
+    def _decode_function(self, start: int) -> Program | None:
         code = decode(self._spans[start].code, start, self._capability, self._word)
         return None if code is None else Program(code)
 
-    def _disassembled(self, pc: int) -> str:
+    def _disassemble_at(self, pc: int) -> str:
         """Return the opcode as the library gives it, which is slow; "" where it gives none."""
         if not self._has_bounded_lines():
             return ""
         word = _OPCODE.match(clean(self._action.sass_by_pc(pc) or ""))
         return word[1] if word else ""
 
-    def _start(self, pc: int) -> int | None:
+    def _find_start(self, pc: int) -> int | None:
         spans = self._spans.items()
         return next((start for start, f in spans if start <= pc < start + len(f.code)), None)
 
@@ -411,13 +411,13 @@ class LaunchedCode:
             starts = {metric.as_uint64(i) for i in range(metric.num_instances())}
             if len(starts) > 1:
                 unplaced = product((f for f in known if f.start is None), starts)
-                spans |= {s: replace(f, start=s) for f, s in unplaced if self._begins(f, s)}
-            kernel = launched(known, self._action.name(self._action.NameBase_MANGLED), starts)
+                spans |= {s: replace(f, start=s) for f, s in unplaced if self._does_begin(f, s)}
+            kernel = find_launched(known, self._action.name(self._action.NameBase_MANGLED), starts)
             if kernel is not None and kernel.start is not None:
                 spans[kernel.start] = kernel  # another process may have had another there
         return spans
 
-    def _begins(self, function: Function, start: int) -> bool:
+    def _does_begin(self, function: Function, start: int) -> bool:
         """Whether a function is here by the library's text: before 2023.2 a report says no address."""
         code = decode(function.code[: _FIRST * BYTES], start, self._capability, self._word) or []
         return bool(code) and all(self._word(x.pc) == x.opcode for x in code)
@@ -442,13 +442,13 @@ def enclosing_function(texts: Sequence[str], line: int | None) -> tuple[str, tup
         if found:
             inside = []
             for n, text in enumerate(texts[at:], at + 1):
-                if text.strip() and _indent(text) <= len(found[1]):
+                if text.strip() and _measure_indent(text) <= len(found[1]):
                     inside.append(n)
             return found[2], (at, inside[0] - 1 if inside else len(texts))
     return "", (0, 0)
 
 
-def _indent(text: str) -> int:
+def _measure_indent(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
@@ -471,7 +471,7 @@ def python_statements(texts: Sequence[str]) -> dict[int, tuple[int, int]]:
     return spans
 
 
-def _instances(action: Any, name: str) -> dict[int, float] | None:
+def _read_instances(action: Any, name: str) -> dict[int, float] | None:
     """Return address -> value, where it is not zero; None when it was not collected."""
     metric = action.metric_by_name(name)
     if metric is None or not metric.has_correlation_ids():

@@ -65,13 +65,13 @@ def each_report(
             for _, path, result in done:
                 yield path, result
         return
-    executor, workers = executor_of(client), _workers(client)
+    executor, workers = executor_of(client), _count_workers(client)
     chunks = iter(lambda: list(islice(todo, CHUNK)), [])
     window = max(8, _AHEAD * workers)
     open_: dict[Future[Any], tuple[list[str], int]] = {}
     while True:
         for chunk in islice(chunks, window - len(open_)):
-            open_[_submit(executor, function, chunk, died)] = chunk, 1
+            open_[_submit_chunk(executor, function, chunk, died)] = chunk, 1
         if not open_:
             return
         for call in wait(open_, return_when=FIRST_COMPLETED).done:
@@ -82,13 +82,13 @@ def each_report(
             if error is None:
                 yield from call.result()
             elif tried < _TRIES:
-                open_[_submit(executor, function, chunk, died)] = chunk, tried + 1
+                open_[_submit_chunk(executor, function, chunk, died)] = chunk, tried + 1
             else:  # its worker was lost twice, or the pool is broken: no file is lost for that
                 read = isolated(function, chunk, processors(), named(died))
                 yield from zip(chunk, read, strict=True)
 
 
-def _submit(executor: Any, function: str, chunk: list[str], died: str) -> Future[Any]:
+def _submit_chunk(executor: Any, function: str, chunk: list[str], died: str) -> Future[Any]:
     """Return a task; one that a broken pool does not take has failed."""
     try:
         task: Future[Any] = executor.submit(read_chunk, function, chunk, died)
@@ -103,7 +103,7 @@ def read_chunk(function: str, paths: Sequence[str], died: str) -> list[tuple[str
     return list(zip(paths, isolated(function, paths, 1, named(died)), strict=True))
 
 
-def _workers(client: Any) -> int:
+def _count_workers(client: Any) -> int:
     """Return how many tasks the executor does at once, as far as it says."""
     if hasattr(client, "nthreads"):
         return sum(client.nthreads().values())

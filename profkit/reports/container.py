@@ -31,7 +31,7 @@ from profkit.reports.contents import (
     BlockHeader,
     Copies,
     Result,
-    nameless,
+    is_nameless,
     read_header,
     read_result,
     repair_frame,
@@ -86,9 +86,9 @@ _walked: dict[_Key, Frames] = {}
 def check(path: str | Path) -> Frames:
     """Return what the bytes of a file say, of any file; it is walked once in this process."""
     try:
-        key = _identity(path)
+        key = _identify_file(path)
         if key not in _walked:
-            _remember(key, _whole_walk(path, _Walk(path)))
+            _remember_walk(key, _whole_walk(path, _Walk(path)))
     except OSError as error:
         return Frames("unreadable", (error.strerror or str(error)).lower())
     except ValueError:  # a NUL, or what is no character
@@ -96,14 +96,14 @@ def check(path: str | Path) -> Frames:
     return _walked[key]
 
 
-def _identity(path: str | Path) -> _Key:
+def _identify_file(path: str | Path) -> _Key:
     """Return what identifies a file until it is written to."""
     state = os.stat(path)
     where = os.path.abspath(path)
     return where, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
 
 
-def _remember(key: _Key, walk: _Walk) -> Frames:
+def _remember_walk(key: _Key, walk: _Walk) -> Frames:
     """Return what a walk that has come to its end says of a file."""
     frames = walk.verdict()
     if len(_walked) >= REMEMBERED:
@@ -143,21 +143,21 @@ def split(
     kernels in each; else with none. Returns what the bytes say, as check.
     """
     copies, names = Copies(wanted, code=code), (Path(folder, f"{n}.ncu-rep") for n in count())
-    key, walk = _identity(path), _Walk(path, copies, metrics_only)
-    for _ in _steps(path, walk):
+    key, walk = _identify_file(path), _Walk(path, copies, metrics_only)
+    for _ in _walk_steps(path, walk):
         if copies.size >= PART:
             yield copies.write(next(names))
     if copies.size:
         yield copies.write(next(names))
-    return _remember(key, walk)
+    return _remember_walk(key, walk)
 
 
 def _whole_walk(path: str | Path, walk: _Walk) -> _Walk:
-    deque(_steps(path, walk), maxlen=0)
+    deque(_walk_steps(path, walk), maxlen=0)
     return walk
 
 
-def _steps(path: str | Path, walk: _Walk) -> Iterator[None]:
+def _walk_steps(path: str | Path, walk: _Walk) -> Iterator[None]:
     """Walk a file, compressed or not, a frame at a time."""
     digest = hashlib.sha256()
     with open_regular(path) as file:
@@ -254,17 +254,17 @@ class _Walk:
             if self._out is not None:
                 self._out.start(frame)
         elif not self._left:
-            self._begin(read_header(frame, odd), odd)
+            self._begin_block(read_header(frame, odd), odd)
         else:
             field, count = self._left.pop()
             if count > 1:
                 self._left.append((field, count - 1))
             self._size -= 4 + len(frame)
-            self._measure()
-            whole = self._whole(field, frame, odd)
+            self._check_size()
+            whole = self._is_whole(field, frame, odd)
             if odd.first and self._out is not None:
                 whole = whole and self._is_from_newer()
-            self._keep(field, frame, whole)
+            self._keep_frame(field, frame, whole)
         self._odd = self._odd or odd.first
 
     def _is_from_newer(self) -> bool:
@@ -272,7 +272,7 @@ class _Walk:
         version = self._version or check(self._path).ncu_version
         return is_newer(version)
 
-    def _begin(self, block: BlockHeader, odd: Oddities) -> None:
+    def _begin_block(self, block: BlockHeader, odd: Oddities) -> None:
         announced = [(field, count) for field, count in block.counts.items() if count > 0]
         self._hollow += not announced
         if self._hollow > HOLLOW:
@@ -281,7 +281,7 @@ class _Walk:
             raise Malformed("a block is not as long as its header says")
         self._details |= bool(self._launches and not announced)
         self._left, self._size = announced[::-1], block.size
-        self._measure()
+        self._check_size()
         if block.names is None:
             self._is_named = False
             self.problems.append("the names of metrics are damaged")
@@ -300,14 +300,14 @@ class _Walk:
             odd.add(f"field {min(twice)} of SessionDetails twice, as in two reports in one file")
         self._session.update(numbers)
 
-    def _measure(self) -> None:
+    def _check_size(self) -> None:
         """Check that the frames of a block have the size that its header says."""
         if self._size < 0 or (self._size and not self._left):
             raise Malformed("a block is not as long as its header says")
         if not self._size and [field for field, _ in self._left] == [wire.GRAPH_DATA]:
             self._left.clear()  # a count of what may be elsewhere: no report with it was seen
 
-    def _whole(self, field: int, frame: bytes, odd: Oddities) -> bool:
+    def _is_whole(self, field: int, frame: bytes, odd: Oddities) -> bool:
         if field not in _KINDS:
             try:
                 if field == SOURCES:
@@ -336,9 +336,9 @@ class _Walk:
         """Nothing behind this can be read."""
         self.problems.append(str(error))
         if isinstance(error, Cut) and self._left:
-            self._keep(self._left[-1][0], error.left, whole=False)
+            self._keep_frame(self._left[-1][0], error.left, whole=False)
 
-    def _keep(self, field: int, frame: bytes, whole: bool) -> None:
+    def _keep_frame(self, field: int, frame: bytes, whole: bool) -> None:
         if self._out is None or not self._is_named:
             return
         left: bytes | None = frame if whole else None
@@ -367,7 +367,7 @@ class _Walk:
                 more = f" (and {len(self.problems) - 1} more)"
             frames = Frames("damaged", self.problems[0] + more, *counted)
         elif self._launches:
-            frames = Frames("ok", "; ".join(self._notes()), *counted)
+            frames = Frames("ok", "; ".join(self._list_notes()), *counted)
         else:
             frames = Frames("empty", "it holds no launch", *counted)
         return replace(frames, metrics=self._metrics.tobytes(), is_named=self._is_named)
@@ -379,21 +379,21 @@ class _Walk:
         if len(set(self._names)) < len(self._names):
             self._is_named = False
             self.problems.append("two of its blocks name a metric, as in two reports in one file")
-        if nameless(self._sequences, len(self._names)) and not self.problems:
+        if is_nameless(self._sequences, len(self._names)) and not self.problems:
             self.problems.append("a metric has no name")
         if self._odd and not is_newer(self._version):
-            self.problems.append(f"{self._writer()} does not write {self._odd}")
+            self.problems.append(f"{self._name_writer()} does not write {self._odd}")
 
-    def _writer(self) -> str:
+    def _name_writer(self) -> str:
         return f"ncu {self._version}" if self._version else "ncu"
 
-    def _notes(self) -> Iterator[str]:
+    def _list_notes(self) -> Iterator[str]:
         """Yield what is to be said of a report in which nothing is damaged."""
         if self._version is None:
             yield NO_SESSION  # whole to the last frame, and no launch lacks anything
         if self._odd:
             yield f"it holds what ncu up to {NEWEST_KNOWN} does not write: {self._odd}"
-        lacking = self._lacking()
+        lacking = self._find_lacking()
         if lacking:
             launch, names = lacking
             more = ""
@@ -401,7 +401,7 @@ class _Walk:
                 more = f" (and {len(names) - 1} more)"
             yield f"launch {launch} has no {names[0]}{more}, which the report names"
 
-    def _lacking(self) -> tuple[int, list[str]] | None:
+    def _find_lacking(self) -> tuple[int, list[str]] | None:
         """Return the first launch without a metric that the report names and profkit reads.
 
         It may not have been measured there, or its number in the table of names is damaged.

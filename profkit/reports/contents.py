@@ -80,7 +80,7 @@ def read_header(data: bytes, odd: Oddities) -> BlockHeader:
                 names.extend(table)
         elif number == SESSION:
             session += [field for field, *_ in fields(data, start, stop)]
-            version = _version(data, start, stop)
+            version = _read_version(data, start, stop)
         elif number == PROCESS:
             process = whole
     return BlockHeader(counts, size, names, session, version, b"".join(about), process)
@@ -236,7 +236,7 @@ def repair_frame(data: bytes, kind: Kind) -> bytes | None:
     kept: dict[int, bytes] = {}
     metrics = _KeptMetrics()
     try:
-        for number, wire_type, start, stop, begin, at in _spans(data):
+        for number, wire_type, start, stop, begin, at in _list_spans(data):
             if number == kind.metrics and wire_type == BYTES:
                 if _is_whole_metric(data, start, stop):
                     metrics.add(_metric_id(data, start), data[begin:at])
@@ -274,7 +274,7 @@ class _KeptMetrics:
         return b"".join(self._bodies.values())
 
 
-def _spans(data: bytes) -> Iterator[tuple[int, int, int, int, int, int]]:
+def _list_spans(data: bytes) -> Iterator[tuple[int, int, int, int, int, int]]:
     """Yield the fields of a message, each also with where it begins and ends."""
     at = 0
     while at < len(data):
@@ -441,7 +441,7 @@ def _read_metrics(
     return at
 
 
-def nameless(launch_ids: Iterable[tuple[bytes, ...]], names: int) -> bool:
+def is_nameless(launch_ids: Iterable[tuple[bytes, ...]], names: int) -> bool:
     """Return whether one of the metrics' ids is beyond the string table."""
     ids = set[bytes]().union(*launch_ids)
     longest = max(map(len, ids), default=0)
@@ -472,7 +472,7 @@ def _in_order(data: bytes, start: int, end: int) -> bool:
 
 def read_names(data: bytes, at: int, end: int) -> list[bytes] | None:
     """Return the string table at [at, end), None when it cannot be right."""
-    names = _split(data[at:end])
+    names = _split_table(data[at:end])
     try:
         if names is None:
             names = []
@@ -488,7 +488,7 @@ def read_names(data: bytes, at: int, end: int) -> list[bytes] | None:
     return names
 
 
-def _split(table: bytes) -> list[bytes] | None:
+def _split_table(table: bytes) -> list[bytes] | None:
     """Return the strings of a table whose names are short and have no newline (the tag of a string)."""
     first, *parts = table.split(b"\n")
     if first or any(len(part) - 1 != part[0] if part else True for part in parts):
@@ -499,7 +499,7 @@ def _split(table: bytes) -> list[bytes] | None:
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def _version(data: bytes, at: int, end: int) -> str | None:
+def _read_version(data: bytes, at: int, end: int) -> str | None:
     """Return the writer's version out of session details, like 2025.3.1.0; as in Header."""
     version = None
     for number, _, start, stop in fields(data, at, end):
@@ -555,24 +555,24 @@ class Copies:
         self.size = 0  # bytes of launches that are in no file yet
 
     def start(self, frame: bytes) -> None:
-        self._head += MAGIC + _sized(frame)
+        self._head += MAGIC + _add_size(frame)
 
     def about(self, frame: bytes) -> None:
         """Take a block's header without its counts: names, session, process."""
-        self._head += _sized(frame) if frame else b""
+        self._head += _add_size(frame) if frame else b""
 
     def frame(self, field: int, process: bytes, frame: bytes) -> None:
         """Take a launch or a source, with the field of its block that says which process."""
-        block = _sized(block_of_one(field, frame, process))
+        block = _add_size(block_of_one(field, frame, process))
         if field == SOURCES and self._code:
-            same = self._sources.setdefault((process, _number(frame)), {})
-            same.setdefault(hashlib.sha256(frame).digest(), block + _sized(frame))
+            same = self._sources.setdefault((process, _read_number(frame)), {})
+            same.setdefault(hashlib.sha256(frame).digest(), block + _add_size(frame))
         elif field in _LAUNCHES:
             index, self._seen = self._seen, self._seen + 1
             if self._wanted is None or index in self._wanted:
-                self._used.add((process, _used(frame)))
+                self._used.add((process, _find_used(frame)))
                 self._indices.append(index)
-                self._launches.append(block + _sized(frame))
+                self._launches.append(block + _add_size(frame))
                 self.size += len(self._launches[-1])
 
     def write(self, path: Path) -> tuple[Path, tuple[int, ...]]:
@@ -591,7 +591,7 @@ class Copies:
         return path, indices
 
 
-def _number(source: bytes, at: int = 0, end: int | None = None) -> int | None:
+def _read_number(source: bytes, at: int = 0, end: int | None = None) -> int | None:
     """Return the id of a source, None when unknown."""
     try:
         for field, _, number, _ in fields(source, at, end or len(source)):
@@ -602,7 +602,7 @@ def _number(source: bytes, at: int = 0, end: int | None = None) -> int | None:
     return None
 
 
-def _used(launch: bytes) -> int | None:
+def _find_used(launch: bytes) -> int | None:
     """Return the id of the source that a launch ran, None when it may be any."""
     try:
         parts = []
@@ -612,9 +612,9 @@ def _used(launch: bytes) -> int | None:
     except Malformed:
         return None
     if len(parts) == 1:
-        return _number(launch, *parts[0][2:])
+        return _read_number(launch, *parts[0][2:])
     return None
 
 
-def _sized(frame: bytes) -> bytes:
+def _add_size(frame: bytes) -> bytes:
     return struct.pack("<I", len(frame)) + frame

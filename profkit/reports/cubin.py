@@ -87,33 +87,33 @@ class Cubin:
             if section.name.startswith(_CODE)
         }
 
-    def _content(self, name: str) -> bytes:
+    def _read_content(self, name: str) -> bytes:
         return next((section.content for section in self.sections if section.name == name), b"")
 
     @cached_property
     def lines(self) -> dict[str, LineTable]:
         """Function -> its line table; empty when it was built without -lineinfo."""
         try:
-            functions = dict(self._relocated())
+            functions = dict(self._list_relocated())
         except struct.error:
             return {}
-        return line_tables(self._content(".debug_line"), functions, self._budget)
+        return line_tables(self._read_content(".debug_line"), functions, self._budget)
 
     @property
     def lines_size(self) -> int:
         """Bytes of its line table."""
-        return len(self._content(".debug_line"))
+        return len(self._read_content(".debug_line"))
 
     def has_bounded_lines(self) -> bool:
         """Return whether its line table, after those before it, is within the budget."""
         _ = self.lines
         return self._budget.left >= 0
 
-    def _relocated(self) -> Iterator[tuple[int, str]]:
+    def _list_relocated(self) -> Iterator[tuple[int, str]]:
         """Yield offset in .debug_line of a function's address, and which function it is."""
-        symbols = self._content(".symtab")
+        symbols = self._read_content(".symtab")
         for kind, size in ((".rela.debug_line", 24), (".rel.debug_line", 16)):
-            table = self._content(kind)
+            table = self._read_content(kind)
             for at in range(0, len(table) - size + 1, size):
                 offset, about = struct.unpack_from("<QQ", table, at)
                 *_, number = struct.unpack_from("<IBBH", symbols, 24 * (about >> 32))
@@ -195,11 +195,11 @@ class _Unit:
 
     def _read_files(self) -> list[str]:
         folders = []
-        while name := self._text():
+        while name := self._read_text():
             folders.append(name)
         files = []
-        while name := self._text():
-            folder, _, _ = self._number(), self._number(), self._number()
+        while name := self._read_text():
+            folder, _, _ = self._read_number(), self._read_number(), self._read_number()
             if 0 < folder <= len(folders):
                 path = f"{folders[folder - 1]}/{name}"
             else:
@@ -208,12 +208,12 @@ class _Unit:
             files.append(path)
         return files
 
-    def _text(self) -> str:
+    def _read_text(self) -> str:
         end = self._data.index(b"\0", self._at)
         start, self._at = self._at, end + 1
         return self._data[start:end].decode("utf-8", "replace")
 
-    def _number(self, *, signed: bool = False) -> int:
+    def _read_number(self, *, signed: bool = False) -> int:
         start = self._at
         value, self._at = varint(self._data, start)
         bits = 7 * (self._at - start)
@@ -224,42 +224,42 @@ class _Unit:
     def run(self, functions: dict[int, str]) -> dict[str, LineTable]:
         """Run the program; rows are numbered from the beginning of their function."""
         tables: dict[str, LineTable] = {}
-        self._reset()
+        self._reset_row()
         while self._at < self._stop:
             opcode = self._data[self._at]
             self._at += 1
             if opcode >= self._first:
                 self._address += (opcode - self._first) // self._range * self._step
                 self._line += self._base + (opcode - self._first) % self._range
-                self._row()
+                self._add_row()
             elif opcode:
-                self._standard(opcode)
-            elif self._extended(functions) and self._function:
+                self._run_standard(opcode)
+            elif self._run_extended(functions) and self._function:
                 tables[self._function] = LineTable(tuple(self._rows))
-                self._reset()
+                self._reset_row()
         return tables
 
-    def _reset(self) -> None:
+    def _reset_row(self) -> None:
         self._address, self._line, self._file, self._caller = 0, 1, 1, 0
         self._rows: list[LineRow] = []
         self._function = ""
 
-    def _row(self) -> None:
+    def _add_row(self) -> None:
         file = ""
         if 0 < self._file <= len(self._files):
             file = self._files[self._file - 1]
         self._budget.draw(_ROW)
         self._rows.append(LineRow(self._address, file, self._line, self._caller))
 
-    def _standard(self, opcode: int) -> None:
+    def _run_standard(self, opcode: int) -> None:
         if opcode == _COPY:
-            self._row()
+            self._add_row()
         elif opcode == _ADVANCE_PC:
-            self._address += self._number() * self._step
+            self._address += self._read_number() * self._step
         elif opcode == _ADVANCE_LINE:
-            self._line += self._number(signed=True)
+            self._line += self._read_number(signed=True)
         elif opcode == _SET_FILE:
-            self._file = self._number()
+            self._file = self._read_number()
         elif opcode == _CONST_ADD_PC:
             self._address += (255 - self._first) // self._range * self._step
         elif opcode == _FIXED_ADVANCE_PC:
@@ -267,11 +267,11 @@ class _Unit:
             self._at += 2
         else:
             for _ in range(self._lengths[opcode - 1]):
-                self._number()
+                self._read_number()
 
-    def _extended(self, functions: dict[int, str]) -> bool:
+    def _run_extended(self, functions: dict[int, str]) -> bool:
         """Run an extended opcode; whether it ends a sequence."""
-        size = self._number()
+        size = self._read_number()
         start = self._at
         opcode: int = self._data[start]
         self._at += 1
@@ -279,7 +279,7 @@ class _Unit:
             self._function = functions.get(self._at, "")
             self._address = 0
         elif opcode == _INLINED:
-            self._caller = self._number()
+            self._caller = self._read_number()
         self._at = start + size
         return opcode == _END
 
@@ -326,11 +326,11 @@ def read_code(path: str | Path) -> ReportCode:
     known: list[Function] = []
     budget = ReadBudget(0)
     is_bounded = True
-    for frame in _sources(path):
+    for frame in _read_sources(path):
         budget.grow(len(frame))
         left = budget.left
         try:
-            known += list(_functions(frame, budget))
+            known += list(_read_functions(frame, budget))
         except (Malformed, struct.error, ValueError, IndexError, OverflowError) as error:
             # Nothing is kept of it: the frame check says that it is damaged, if it is.
             budget.left = left
@@ -338,7 +338,7 @@ def read_code(path: str | Path) -> ReportCode:
     return ReportCode(known, is_bounded)
 
 
-def launched(functions: list[Function], name: str, starts: Collection[int]) -> Function | None:
+def find_launched(functions: list[Function], name: str, starts: Collection[int]) -> Function | None:
     """Return a kernel, with its start, by its mangled name and the addresses of all that it calls.
 
     None when the report has no code of it, or cannot tell which it ran.
@@ -352,19 +352,19 @@ def launched(functions: list[Function], name: str, starts: Collection[int]) -> F
     return None
 
 
-def _sources(path: str | Path) -> Iterator[bytes]:
+def _read_sources(path: str | Path) -> Iterator[bytes]:
     with suppress(OSError, Malformed), open_regular(path) as file, unpacked(file) as plain:
         if plain.read(len(MAGIC)) == MAGIC:
             yield from (x for x in frames_of(plain, _LIMIT) if ELF[:4] in x[:64])
 
 
-def _functions(frame: bytes, budget: ReadBudget) -> Iterator[Function]:
+def _read_functions(frame: bytes, budget: ReadBudget) -> Iterator[Function]:
     image, places = b"", {}
     for number, wire, start, stop in fields(frame, 0, len(frame)):
         if wire == BYTES and number == _IMAGE:
             image = frame[start:stop]
         elif wire == BYTES and number == _PLACES:
-            places = dict(_places(frame, start, stop))
+            places = dict(_list_places(frame, start, stop))
     if not image.startswith(ELF):
         return
     cubin = Cubin(image, budget)
@@ -373,7 +373,7 @@ def _functions(frame: bytes, budget: ReadBudget) -> Iterator[Function]:
         yield Function(name, places.get(name), cubin.sections[number].content, cubin)
 
 
-def _places(frame: bytes, start: int, stop: int) -> Iterator[tuple[str, int]]:
+def _list_places(frame: bytes, start: int, stop: int) -> Iterator[tuple[str, int]]:
     for _, wire, begin, end in fields(frame, start, stop):
         if wire != BYTES:
             continue

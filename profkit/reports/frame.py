@@ -53,12 +53,12 @@ def raw_of_launch(action: Any, names: Iterable[str]) -> dict[str, float]:
     return values
 
 
-def scalars(action: Any) -> dict[str, float | str]:
+def read_scalars(action: Any) -> dict[str, float | str]:
     """Return raw name -> value of every metric of a launch that has one of its own."""
     values = {}
     for name in action.metric_names():
         if clean(name) == name:
-            values[name] = _value(action, name)
+            values[name] = _read_value(action, name)
     plain = {}
     for k, v in values.items():
         if v is not None:
@@ -68,13 +68,13 @@ def scalars(action: Any) -> dict[str, float | str]:
 
 def launch_identity(action: Any, record: Record | None, time: float) -> Identified:
     """Return IDENTIFIED of an IAction, the run record next to its report, its duration in s or NaN."""
-    ranges = _nvtx(action)
+    ranges = _read_ranges(action)
     kernel = action.name(action.NameBase_DEMANGLED) or action.name()
     return identify(
         kernel and clean(kernel),
         _WORKLOADS.get(action.workload_type(), "unknown"),
-        {name: _value(action, name) for name in IDENTITY},
-        _marked(ranges) or ((record.variant, record.case) if record else (None, None)),
+        {name: _read_value(action, name) for name in IDENTITY},
+        _find_marked(ranges) or ((record.variant, record.case) if record else (None, None)),
         ranges,
         time,
     )
@@ -91,12 +91,12 @@ def identify(
     """Return IDENTIFIED from the raw values of IDENTITY, variant and case, NVTX ranges."""
     device, major, minor, *dims = (values.get(name) for name in IDENTITY)
     device = device if isinstance(device, str) else None
-    version = _whole(major, _MOST_VERSION), _whole(minor, _MOST_VERSION)
+    version = _read_whole(major, _MOST_VERSION), _read_whole(minor, _MOST_VERSION)
     if None in version:
         cc = None
     else:
         cc = f"{version[0]}.{version[1]}"
-    grid, block = _triple(dims[:3]), _triple(dims[3:])
+    grid, block = _read_triple(dims[:3]), _read_triple(dims[3:])
     # A launch that ncu gave up on has no launch__* metrics, and a duration that is NaN or absent.
     failed = isnan(time) and (grid is None or workload != "kernel")
     status = "failed" if failed else "ok"
@@ -117,11 +117,11 @@ def rules_of(results: Iterable[Any]) -> Iterator[tuple[str, str, str, float, str
         if rule.has_speedup_estimation():
             estimate = rule.speedup_estimation()
             speedup, scope = estimate["speedup"] / 100, _SCOPES.get(estimate["type"], "")
-        title, message = text["title"] or rule.name(), _LINK.sub(_plain, text["message"])
+        title, message = text["title"] or rule.name(), _LINK.sub(_strip_link, text["message"])
         yield rule.rule_identifier(), clean(title), clean(message), speedup, scope
 
 
-def _plain(link: re.Match[str]) -> str:
+def _strip_link(link: re.Match[str]) -> str:
     """@section:Id:text@, @url:text:address@, @sass:pc:text@ and @source:file:line:text@ -> text."""
     kind, *parts = link[0].strip("@").split(":")
     if kind == "url":
@@ -129,7 +129,7 @@ def _plain(link: re.Match[str]) -> str:
     return parts[-1]
 
 
-def _value(action: Any, name: str) -> Any:
+def _read_value(action: Any, name: str) -> Any:
     metric = action.metric_by_name(name)
     value = None
     if metric is not None and metric.has_value():
@@ -150,18 +150,18 @@ _MOST_VERSION = 999  # of a part of a compute capability
 _MOST_BLOCKS = (1 << 31) - 1  # along a dimension of a grid: CUDA's limit
 
 
-def _triple(dims: Sequence[Any]) -> Dims | None:
+def _read_triple(dims: Sequence[Any]) -> Dims | None:
     """Return three launch dimensions as int: they are floats in reports of ncu up to 2024.2.
 
     None where one is none that CUDA launches: a text, 0, infinity.
     """
-    x, y, z = (_whole(size, _MOST_BLOCKS) for size in dims)
+    x, y, z = (_read_whole(size, _MOST_BLOCKS) for size in dims)
     if x is None or y is None or z is None or 0 in (x, y, z):
         return None
     return x, y, z
 
 
-def _whole(value: Any, most: int) -> int | None:
+def _read_whole(value: Any, most: int) -> int | None:
     """Return a number as int; None for anything but a whole number from 0 to the most."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 <= value <= most or value != int(value):
@@ -169,7 +169,7 @@ def _whole(value: Any, most: int) -> int | None:
     return int(value)
 
 
-def _nvtx(action: Any) -> list[str]:
+def _read_ranges(action: Any) -> list[str]:
     """Return the push/pop ranges round a launch, outer to inner, of all domains."""
     state = action.nvtx_state()
     if state is None:
@@ -178,7 +178,7 @@ def _nvtx(action: Any) -> list[str]:
     return [clean(name) for name in chain.from_iterable(ranges)]
 
 
-def _marked(ranges: Sequence[str]) -> tuple[str, str | None] | None:
+def _find_marked(ranges: Sequence[str]) -> tuple[str, str | None] | None:
     """Return variant and case from a range named profkit:<variant>:<case>, the innermost one."""
     for name in reversed(ranges):
         mark, _, rest = name.partition(":")

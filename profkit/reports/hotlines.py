@@ -120,7 +120,7 @@ def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[H
             by_report[os.fspath(expand_home(request.report))].append(n)
     items = [[path, [vars(requests[n]) for n in numbers]] for path, numbers in by_report.items()]
     # Debug information that was overwritten passes the frame check and crashes the library.
-    died = _died if strict else _without
+    died = _raise_died if strict else _skip_lines
     inside = [_read_inside(item, died) for item in items]
     others = [item for item, answer in zip(items, inside, strict=True) if answer is None]
     outside = iter(isolated(f"{__name__}:read_lines", others, processors(), died) if others else ())
@@ -153,7 +153,7 @@ def read_lines(item: Sequence[Any]) -> list[HotLines]:
                 lambda: code().functions,
                 lambda: code().has_bounded_lines,
             )
-            answer = _answer(kernel, LinesRequest(**fields))
+            answer = _answer_request(kernel, LinesRequest(**fields))
             if not code().has_bounded_lines:
                 answer = replace(answer, refused=_TOO_MUCH)
             answers.append(answer)
@@ -214,32 +214,32 @@ def lines_frame(lines: Sequence[CounterLine]) -> pd.DataFrame:
     return pd.DataFrame(data, columns=list(COLUMNS), dtype=object).astype(kinds)
 
 
-def _died(item: Sequence[Any], why: str) -> None:
+def _raise_died(item: Sequence[Any], why: str) -> None:
     hint = KILLED_HINT if was_killed(why) else "its machine code is damaged: record it again"
     raise ProfkitError(f"{item[0]}: {why}", hint)
 
 
-def _without(item: Sequence[Any], _why: str) -> list[HotLines]:
+def _skip_lines(item: Sequence[Any], _why: str) -> list[HotLines]:
     return [_no_lines() for _ in item[1]]
 
 
-def _answer(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
+def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
     @cache
     def first(names: tuple[str, ...]) -> tuple[CounterLine, ...]:
-        return tuple(_sourced(kernel, x) for x in _first(kernel, names, request.count))
+        return tuple(_add_source(kernel, x) for x in _list_first(kernel, names, request.count))
 
     listed = []
     if request.sampled:
         listed = _by_samples(kernel)[: request.sampled]
-    rows = [*listed, *_between(kernel, listed, request.around)]
+    rows = [*listed, *_list_between(kernel, listed, request.around)]
     # A listing needs its indentation; a line alone does not.
-    sampled = tuple(_sourced(kernel, x, strip=not request.around) for x in rows)
+    sampled = tuple(_add_source(kernel, x, strip=not request.around) for x in rows)
     counters = {key: first(tuple(names)) for key, names in request.counters.items()}
     beyond = [key for key, names in request.counters.items() if _EXCESS in names]
-    return HotLines(counters, sampled, {key: _gathered(kernel) for key in beyond})
+    return HotLines(counters, sampled, {key: _share_gathered(kernel) for key in beyond})
 
 
-def _gathered(kernel: LaunchedCode) -> float:
+def _share_gathered(kernel: LaunchedCode) -> float:
     """Return the share of the sectors beyond the ideal that gathers have; 0 where nothing is known."""
     for terms in COUNTERS[_EXCESS].alternatives:
         values = kernel.values(terms)
@@ -252,16 +252,16 @@ def _gathered(kernel: LaunchedCode) -> float:
     return 0.0
 
 
-def _first(kernel: LaunchedCode, names: Sequence[str], count: int) -> list[CounterLine]:
+def _list_first(kernel: LaunchedCode, names: Sequence[str], count: int) -> list[CounterLine]:
     """Return the lines of the first counter that was collected and is not zero."""
     for name in names:
         counter = COUNTERS[name]
         if counter.states:
-            sums = _stalled(kernel, counter)
+            sums = _sum_stalled(kernel, counter)
         else:
-            sums = _counted(kernel, counter)
+            sums = _sum_counted(kernel, counter)
         if sums:
-            return _lines(kernel, name, sums)[:count]
+            return _list_lines(kernel, name, sums)[:count]
     return []
 
 
@@ -283,7 +283,7 @@ class _Sum:
             self.most, self.pc, self.producer = value, pc, producer
 
 
-def _counted(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
+def _sum_counted(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
     sums: dict[Place, _Sum] = defaultdict(_Sum)
     collected = (kernel.values(terms) for terms in counter.alternatives)
     for pc, value in (next((v for v in collected if v is not None), None) or {}).items():
@@ -292,7 +292,7 @@ def _counted(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
     return sums
 
 
-def _stalled(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
+def _sum_stalled(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
     """Return samples by the line that is waited for; by where the warps are when that is not known.
 
     One sample that waits for several lines is divided among them. A fixed latency is waited for
@@ -320,22 +320,22 @@ def _by_samples(kernel: LaunchedCode) -> list[CounterLine]:
         place = kernel.place(pc)
         sums[place].add(states.total(), pc)
         sums[place].states.update(states)
-    return _lines(kernel, "samples", sums)
+    return _list_lines(kernel, "samples", sums)
 
 
-def _lines(kernel: LaunchedCode, name: str, sums: Mapping[Place, _Sum]) -> list[CounterLine]:
+def _list_lines(kernel: LaunchedCode, name: str, sums: Mapping[Place, _Sum]) -> list[CounterLine]:
     """Return sums as lines, the largest first."""
     total, lines = sum(x.value for x in sums.values()), []
     for x in sums.values():
         waiting = Tally({state: n for state, n in x.states.items() if state != _ISSUING})
         stall, samples_there = next(iter((waiting or x.states).most_common(1)), ("", 0))
         stalled = x.value / total, x.value, stall, samples_there / x.value
-        producer = _instruction(kernel, x.producer)
-        lines.append(CounterLine(name, *_instruction(kernel, x.pc), *stalled, *producer))
+        producer = _find_instruction(kernel, x.producer)
+        lines.append(CounterLine(name, *_find_instruction(kernel, x.pc), *stalled, *producer))
     return sorted(lines, key=lambda x: (-x.value, x.file or "", x.line or 0, x.pc or 0))
 
 
-def _instruction(
+def _find_instruction(
     kernel: LaunchedCode, pc: int | None
 ) -> tuple[str | None, int | None, int | None, str]:
     """Return file, line, address and opcode; of none, that nothing is known."""
@@ -345,14 +345,14 @@ def _instruction(
     return file, line if file else None, pc, kernel.opcode(pc)
 
 
-def _sourced(kernel: LaunchedCode, line: CounterLine, *, strip: bool = True) -> CounterLine:
+def _add_source(kernel: LaunchedCode, line: CounterLine, *, strip: bool = True) -> CounterLine:
     text = kernel.source(line.file, line.line, whole=strip)
     if text is None:
         return line
     return replace(line, source=text.strip() if strip else text.rstrip())
 
 
-def _between(
+def _list_between(
     kernel: LaunchedCode, hot: Sequence[CounterLine], around: int
 ) -> Iterator[CounterLine]:
     """Yield the lines of code near hot ones, in order; nothing was sampled in them."""

@@ -161,12 +161,12 @@ def decode(
             Instruction(
                 pc=pc,
                 opcode=opcode,
-                guard=_guard(low),
-                target=_target(low, high, pc, capability) if low & 0xFFF in _JUMPS else None,
+                guard=_read_guard(low),
+                target=_read_target(low, high, pc, capability) if low & 0xFFF in _JUMPS else None,
                 scoreboard=(low >> 44 & 7, low >> 38 & 0x3F) if opcode == "DEPBAR" else None,
                 control=control(high),
-                writes=_written(low, high, opcode),
-                reads=_read(low, high, opcode),
+                writes=_list_written(low, high, opcode),
+                reads=_list_read(low, high, opcode),
             )
         )
     return instructions
@@ -182,7 +182,7 @@ _ALL_REGISTERS = 1  # the form of operands in which the second is a register, to
 _WORDS = {5: 2, 6: 4}  # size field of a load -> registers that it writes, else one
 
 
-def _written(low: int, high: int, opcode: str) -> tuple[int, ...]:
+def _list_written(low: int, high: int, opcode: str) -> tuple[int, ...]:
     """Return the registers that a load or an instruction of integers writes."""
     first = low >> 16 & 0xFF
     if first == _ZERO:
@@ -196,7 +196,7 @@ def _written(low: int, high: int, opcode: str) -> tuple[int, ...]:
     return (first,)
 
 
-def _read(low: int, high: int, opcode: str) -> tuple[int, ...]:
+def _list_read(low: int, high: int, opcode: str) -> tuple[int, ...]:
     """Return the registers of a load's address, or of the operands of an instruction of integers."""
     first = low >> 24 & 0xFF
     if opcode in LOADED:
@@ -220,14 +220,14 @@ def name(low: int, capability: int) -> str | None:
     return OPCODES.get(form & 0x1FF)
 
 
-def _guard(low: int) -> str | None:
+def _read_guard(low: int) -> str | None:
     predicate = low >> 12 & 7
     if predicate == _ALWAYS:
         return "!PT" if low >> 15 & 1 else None
     return f"{'!' if low >> 15 & 1 else ''}P{predicate}"
 
 
-def _target(low: int, high: int, pc: int, capability: int) -> int:
+def _read_target(low: int, high: int, pc: int, capability: int) -> int:
     offset = (low >> 34 | high << 30) & (1 << 48) - 1
     if offset >> 47:
         offset -= 1 << 48
@@ -256,11 +256,11 @@ class Counter:
     states: tuple[str, ...] = ()
 
 
-def _any(*names: str) -> tuple[Terms, ...]:
+def _list_alternatives(*names: str) -> tuple[Terms, ...]:
     return tuple({name: 1.0} for name in names)
 
 
-def _excess(new: str, old: str) -> tuple[Terms, ...]:
+def _list_excess(new: str, old: str) -> tuple[Terms, ...]:
     """Return something beyond the ideal: as derived by ncu, or the difference, under both names."""
     derived = [{f"derived__{name}_excessive": 1.0} for name in (new, old)]
     differences: list[Terms] = [{name: 1.0, f"{name}_ideal": -1.0} for name in (new, old)]
@@ -274,22 +274,23 @@ _LANES = tuple({_EXECUTED: _WARP, f"thread_{_EXECUTED}{kind}": -1.0} for kind in
 _WAITING = tuple(s for s in STATES if s not in ACTIVE)
 
 COUNTERS: dict[str, Counter] = {
-    "sectors": Counter("L2 sectors of global memory", _any(*_SECTORS)),
-    "excess-sectors": Counter("L2 sectors beyond the ideal", _excess(*_SECTORS)),
-    "l1-requests": Counter("L1 tag requests", _any("memory_l1_tag_requests_global")),
-    "wavefronts": Counter("shared-memory wavefronts", _any(*_WAVEFRONTS)),
+    "sectors": Counter("L2 sectors of global memory", _list_alternatives(*_SECTORS)),
+    "excess-sectors": Counter("L2 sectors beyond the ideal", _list_excess(*_SECTORS)),
+    "l1-requests": Counter("L1 tag requests", _list_alternatives("memory_l1_tag_requests_global")),
+    "wavefronts": Counter("shared-memory wavefronts", _list_alternatives(*_WAVEFRONTS)),
     "excess-wavefronts": Counter(
-        "shared-memory wavefronts beyond the ideal", _excess(*_WAVEFRONTS)
+        "shared-memory wavefronts beyond the ideal", _list_excess(*_WAVEFRONTS)
     ),
-    "local-sectors": Counter("L2 sectors of local memory", _any(*_LOCAL)),
+    "local-sectors": Counter("L2 sectors of local memory", _list_alternatives(*_LOCAL)),
     "divergent-branches": Counter(
-        "branches at which threads part", _any("smsp__branch_targets_threads_divergent")
+        "branches at which threads part",
+        _list_alternatives("smsp__branch_targets_threads_divergent"),
     ),
     "lost-lanes": Counter("lanes without work", _LANES),
-    "instructions": Counter("executed instructions", _any(_EXECUTED)),
+    "instructions": Counter("executed instructions", _list_alternatives(_EXECUTED)),
     **{
         f"instructions {family}": Counter(
-            f"executed {family} instructions", _any(_EXECUTED), opcodes=names
+            f"executed {family} instructions", _list_alternatives(_EXECUTED), opcodes=names
         )
         for family, names in FAMILIES.items()
     },

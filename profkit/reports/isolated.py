@@ -112,7 +112,7 @@ def each_isolated(
 
     free: queue.SimpleQueue[_Child | None] = queue.SimpleQueue()
     children = [_Child(function) for _ in range(max(1, jobs))]
-    _start(function, children)  # so that they have imported when the first item is made
+    _start_children(function, children)  # so that they have imported when the first item is made
     for child in children:
         free.put(child)
 
@@ -145,7 +145,7 @@ def each_isolated(
         finally:  # also for Ctrl-C: what runs is finished (a file takes milliseconds), no more begun
             pool.shutdown(cancel_futures=True)
             # Ctrl-C while a pool starts a thread hides it from the pool: wait for it too.
-            _end([left for _ in children if (left := free.get())])
+            _end_children([left for _ in children if (left := free.get())])
             for _ in children:
                 free.put(None)
 
@@ -168,12 +168,12 @@ class _Child:
 
     def call(self, item: Any, died: Callable[[Any, str], Any], again: bool = True) -> Any:
         if not self.ends:
-            _start(self._function, [self])
+            _start_children(self._function, [self])
         items, answers, ended = self.ends
         try:
             items.write(json.dumps(item).encode() + b"\n")
             items.flush()
-            result = _received(answers, self._function)
+            result = _receive_answer(answers, self._function)
         except _NotAnAnswer as error:
             self.groups[-1].kill()
             self.close()
@@ -181,7 +181,7 @@ class _Child:
         except (EOFError, BrokenPipeError):
             # Nothing where those who would tell were killed too, or stopped.
             told = b""
-            if _ready(ended.fileno(), _PATIENCE):
+            if _is_ready(ended.fileno(), _PATIENCE):
                 told = ended.read()
             if told:
                 code = int(told)
@@ -194,7 +194,7 @@ class _Child:
                 raise _cannot_start("no more processes may be started") from None
             is_of_the_file = bool(told) and (code >= 0 or code in _CRASHES)
             if is_of_the_file:
-                return died(item, _how(code))
+                return died(item, _say_end(code))
             if again:
                 return self.call(item, died, again=False)
             return died(item, _say_killed(code))
@@ -246,7 +246,7 @@ class _Server:
     def find_status(self) -> int:
         """Return how it ended; as killed where it lives, and so only a fork of it was."""
         with _GUARD:
-            has_ended = self.wire.fileno() < 0 or _ready(self.wire.fileno(), 0)
+            has_ended = self.wire.fileno() < 0 or _is_ready(self.wire.fileno(), 0)
             if not has_ended:
                 return -signal.SIGKILL
             try:
@@ -266,7 +266,7 @@ class _Group:
 
     def kill(self) -> None:
         # Killed before, and one hides: then there is nothing to read, and no end either.
-        if not self.leader and _ready(self.alive, _PATIENCE):
+        if not self.leader and _is_ready(self.alive, _PATIENCE):
             self.leader = int(os.read(self.alive, 20) or 0)
         if self.leader:
             with contextlib.suppress(ProcessLookupError):
@@ -274,7 +274,7 @@ class _Group:
 
     def wait(self) -> None:
         """Wait until all of it has ended; what has not, though it has no more to do, is killed."""
-        while _ready(self.alive, _PATIENCE):
+        while _is_ready(self.alive, _PATIENCE):
             came = os.read(self.alive, 20)
             if not came:
                 break
@@ -284,14 +284,14 @@ class _Group:
         os.close(self.alive)
 
 
-def _ready(file: int, seconds: float) -> bool:
+def _is_ready(file: int, seconds: float) -> bool:
     """Return whether there is something to read, or nobody left who could write."""
     asked = select.poll()
     asked.register(file, select.POLLIN)
     return bool(asked.poll(1000 * seconds))
 
 
-def _start(function: str, children: Sequence[_Child]) -> None:
+def _start_children(function: str, children: Sequence[_Child]) -> None:
     """Let forks of the server become these children."""
     try:
         _start_some(function, children)
@@ -326,7 +326,7 @@ def _asked(function: str, passed: list[int]) -> _Server:
     key = os.getpid(), describe_packages(), *map(resource.getrlimit, _MEMORY)
     request = json.dumps([function, dict(os.environ)]).encode()
     with _GUARD:
-        if key in _SERVERS and _ready(_SERVERS[key].wire.fileno(), 0):  # somebody killed it
+        if key in _SERVERS and _is_ready(_SERVERS[key].wire.fileno(), 0):  # somebody killed it
             _SERVERS.pop(key).end()
         if key not in _SERVERS:
             _SERVERS[key] = _Server()
@@ -345,7 +345,7 @@ def end_servers() -> None:
             _SERVERS.pop(key).end()
 
 
-def _end(children: Iterable[_Child]) -> None:
+def _end_children(children: Iterable[_Child]) -> None:
     groups: dict[int, _Group] = {}
     for child in children:
         groups |= {group.alive: group for group in child.groups}
@@ -396,7 +396,7 @@ def sent(result: Any, kinds: tuple[Any, ...]) -> bytes:
     return _HEAD.pack(kind, form, len(body)) + body
 
 
-def _received(stdout: BinaryIO, function: str) -> Any:
+def _receive_answer(stdout: BinaryIO, function: str) -> Any:
     """Return the next answer of a child, checked.
 
     EOFError where the child ended before its answer did; _NotAnAnswer of what is too long, or not of a
@@ -430,7 +430,7 @@ def _read_until(stdout: BinaryIO, size: int, until: float) -> bytes:
     """
     came = bytearray()
     while len(came) < size:
-        if not _ready(stdout.fileno(), max(0.0, until - time.monotonic())):
+        if not _is_ready(stdout.fileno(), max(0.0, until - time.monotonic())):
             raise _NotAnAnswer(f"it was still at it after {ANSWER_PATIENCE:.0f} s")
         some = stdout.read(size - len(came))
         if not some:
@@ -530,7 +530,7 @@ def _name_file(item: Any) -> str:
     return str(texts[min(1, len(texts) - 1)])
 
 
-def _how(returncode: int) -> str:
+def _say_end(returncode: int) -> str:
     if returncode < 0:
         return f"Nsight Compute's library crashed on it: {signal.Signals(-returncode).name}"
     return f"the process that read it ended with exit status {returncode}"

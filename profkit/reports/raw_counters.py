@@ -48,7 +48,7 @@ def frame_from_raw(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """
     launches = list(rows)
     part = part_from_raw(launches, ReportFile("", None, "ok", "", len(launches), None))
-    if launches and not any(_counters(row, n) for n, row in enumerate(launches)):
+    if launches and not any(_read_counters(row, n) for n, row in enumerate(launches)):
         raise ProfkitError(
             "from_raw: none of the rows has a counter that profkit reads",
             "give Nsight Compute's own names, for example gpu__time_duration.sum",
@@ -61,9 +61,9 @@ def part_from_raw(rows: Iterable[Mapping[str, Any]], file: ReportFile) -> Part:
     identity: list[Identity] = []
     values: array[float] = array("d")
     for index, row in enumerate(rows):
-        metrics = evaluate(_counters(row, index))
-        kernel, variant, case = (_text(row, key, index) for key in NAMES)
-        _text(row, IDENTITY[0], index)
+        metrics = evaluate(_read_counters(row, index))
+        kernel, variant, case = (_read_text(row, key, index) for key in NAMES)
+        _read_text(row, IDENTITY[0], index)
         known = {}
         for name in IDENTITY:
             if row.get(name) not in (None, ""):
@@ -74,7 +74,7 @@ def part_from_raw(rows: Iterable[Mapping[str, Any]], file: ReportFile) -> Part:
     return Part(tuple(identity), values.tobytes(), file=file)
 
 
-def _counters(row: Mapping[str, Any], index: int) -> dict[str, float]:
+def _read_counters(row: Mapping[str, Any], index: int) -> dict[str, float]:
     if not isinstance(row, Mapping):
         raise ProfkitError(
             f"from_raw: row {index} is a {type(row).__name__}, not a mapping",
@@ -101,7 +101,7 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
-def _text(row: Mapping[str, Any], key: str, index: int) -> str | None:
+def _read_text(row: Mapping[str, Any], key: str, index: int) -> str | None:
     value = row.get(key)
     if value is None or value == "":
         return None
@@ -150,18 +150,18 @@ def read_printed(text: str, name: str) -> tuple[list[dict[str, Any]], str]:
     locale of the machine, and other programs' lines in between. `name` is the table's in an error: it is
     no such table, or a page without metric names.
     """
-    head, rows, lost = _rows(text, name)
+    head, rows, lost = _read_rows(text, name)
     if set(_LONG) <= set(head):
-        return list(_long(head, rows, name)), lost
+        return list(_read_long(head, rows, name)), lost
     if not any(_is_metric(column) for column in head):
         raise ProfkitError(f"{name}: no column is a metric", _HOW)
-    return list(_wide(head, rows)), lost
+    return list(_read_wide(head, rows)), lost
 
 
 _HOW = "print it with: ncu --import REPORT --csv --page raw > FILE.csv"
 
 
-def _rows(text: str, name: str) -> tuple[list[str], list[list[str]], str]:
+def _read_rows(text: str, name: str) -> tuple[list[str], list[list[str]], str]:
     """Return header, rows and what is lost, without the lines of ncu and the program round them."""
     lines = [line for line in text.splitlines() if not line.startswith("==")]
     try:
@@ -214,7 +214,7 @@ def _verify_columns(head: Sequence[str], rows: Sequence[Sequence[str]], name: st
                 raise ProfkitError(f"{name}: has two columns {clean(column)}", _HOW)
 
 
-def _wide(head: Sequence[str], rows: list[list[str]]) -> Iterator[dict[str, Any]]:
+def _read_wide(head: Sequence[str], rows: list[list[str]]) -> Iterator[dict[str, Any]]:
     first = rows[0] if rows else []
     with_units = bool(first) and not first[0].strip()
     units = dict(zip(head, first, strict=True)) if with_units else {}
@@ -223,13 +223,13 @@ def _wide(head: Sequence[str], rows: list[list[str]]) -> Iterator[dict[str, Any]
     comma = _decimal_comma(chain.from_iterable(map(row.__getitem__, metrics) for row in body))
     for row in body:
         cells = dict(zip(head, row, strict=True))
-        launch = _identity(cells)
+        launch = _read_identity(cells)
         for n in metrics:
-            launch |= _values(head[n], row[n], units.get(head[n], ""), comma)
+            launch |= _read_values(head[n], row[n], units.get(head[n], ""), comma)
         yield launch
 
 
-def _long(head: Sequence[str], rows: list[list[str]], name: str) -> Iterator[dict[str, Any]]:
+def _read_long(head: Sequence[str], rows: list[list[str]], name: str) -> Iterator[dict[str, Any]]:
     cells = [dict(zip(head, row, strict=True)) for row in rows]
     metrics = [c for c in cells if _is_metric(c["Metric Name"])]
     if not metrics:
@@ -241,8 +241,8 @@ def _long(head: Sequence[str], rows: list[list[str]], name: str) -> Iterator[dic
     for c in metrics:
         key = (c.get("Process ID", ""), c[_LAUNCH])
         metric, unit, value = (c[column] for column in _LONG)
-        launch = launches.setdefault(key, _identity(c))
-        for read, number in _values(metric, value, unit, comma).items():
+        launch = launches.setdefault(key, _read_identity(c))
+        for read, number in _read_values(metric, value, unit, comma).items():
             if launch.setdefault(read, number) != number:
                 twice = f"{name}: has two values of {clean(read)} for the launch {clean(key[1])}"
                 raise ProfkitError(twice, "give each table as a file of its own")
@@ -254,7 +254,7 @@ def _is_metric(column: str) -> bool:
     return "__" in column or column in RAW_NAMES
 
 
-def _identity(cells: Mapping[str, str]) -> dict[str, Any]:
+def _read_identity(cells: Mapping[str, str]) -> dict[str, Any]:
     """Return what the columns in front say of a launch, under the raw names that reports have it by."""
     launch: dict[str, Any] = {"kernel": cells[_KERNEL]}
     for column, names in _SHAPES.items():
@@ -268,18 +268,18 @@ def _identity(cells: Mapping[str, str]) -> dict[str, Any]:
     return launch
 
 
-def _values(metric: str, text: str, unit: str, comma: bool) -> dict[str, Any]:
+def _read_values(metric: str, text: str, unit: str, comma: bool) -> dict[str, Any]:
     """Return a cell as raw values: its number, and the instances that follow it in parentheses."""
     if metric == DEVICE:
         return {metric: text} if text else {}
     whole, _, inner = text.partition("(")
     # Of times and frequencies ncu stores another unit than SI.
-    is_scaled = "/" not in unit and _word(unit)[0] in ("second", "s", "hz")
-    factor = _factor(unit) / (scale(metric) if is_scaled else 1.0)
-    value = _number(whole, comma)
+    is_scaled = "/" not in unit and _split_prefix(unit)[0] in ("second", "s", "hz")
+    factor = _scale_unit(unit) / (scale(metric) if is_scaled else 1.0)
+    value = _read_number(whole, comma)
     out = {} if value is None else {metric: value * factor}
     for key, instance in _INSTANCE.findall(inner.rstrip(") ")):
-        if (part := _number(instance, comma)) is not None:
+        if (part := _read_number(instance, comma)) is not None:
             out[f"{metric}[{key.strip()}]"] = part * factor
     return out
 
@@ -289,7 +289,7 @@ def _decimal_comma(cells: Iterable[str]) -> bool:
     return any(_EUROPEAN.fullmatch(cell.partition("(")[0].strip()) for cell in cells)
 
 
-def _number(text: str, comma: bool) -> float | None:
+def _read_number(text: str, comma: bool) -> float | None:
     """Return a number by the table's locale; None for "n/a", a text or nothing."""
     text = text.strip().replace("\u202f", "").replace("\xa0", "")
     if not _NUMBER.fullmatch(text):
@@ -304,13 +304,13 @@ def _number(text: str, comma: bool) -> float | None:
         return None
 
 
-def _factor(unit: str) -> float:
+def _scale_unit(unit: str) -> float:
     """From a printed unit to SI: Gbyte/second is 1e9, usecond 1e-6, cycle/nsecond 1e9, % is 1."""
     above, _, below = unit.partition("/")
-    return _word(above)[1] / (_word(below)[1] if below else 1.0)
+    return _split_prefix(above)[1] / (_split_prefix(below)[1] if below else 1.0)
 
 
-def _word(unit: str) -> tuple[str, float]:
+def _split_prefix(unit: str) -> tuple[str, float]:
     """Return a unit without its prefix, and the prefix as a factor."""
     unit = unit.strip()
     lower = unit.lower()

@@ -40,8 +40,8 @@ from profkit.reports.frame import (
     RuleRow,
     launch_identity,
     raw_of_launch,
+    read_scalars,
     rules_of,
-    scalars,
 )
 from profkit.reports.isolated import (
     KILLED_HINT,
@@ -154,7 +154,7 @@ def metric_rows(item: Sequence[Any]) -> Rows:
     """Return the launches of a report from only the metrics in a copy: see read_rows."""
     copy, path, first = item
     with openable(copy, metrics_only=True) as bare:
-        return _rows(bare, path, first)
+        return _collect_rows(bare, path, first)
 
 
 def read_rows(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
@@ -163,7 +163,7 @@ def read_rows(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
     The version of ncu is missing. The library gives nothing of a launch when a part of it is damaged,
     though not its names: then only the metrics are read.
     """
-    rows = _rows(*item)
+    rows = _collect_rows(*item)
     kernels = [row[2] for row in rows.identity]
     if None in kernels:
         check_memory(item[0])
@@ -171,7 +171,7 @@ def read_rows(item: Sequence[Any]) -> tuple[Rows, list[str | None]]:
     return rows, kernels
 
 
-def _rows(copy: str, path: str, first: int) -> Rows:
+def _collect_rows(copy: str, path: str, first: int) -> Rows:
     record = record_beside(path)
     identity: list[Identity] = []
     values: array[float] = array("d")
@@ -202,7 +202,7 @@ def part_from(
     for metric, number in declared(record, frames.launches).items() if identity else ():
         values[PLACES[metric]] = number
     rules = tuple(chain.from_iterable(some.rules for some in rows))
-    status, message = _verdict(frames, kernels, counts, record)
+    status, message = _judge_file(frames, kernels, counts, record)
     file = ReportFile(path, frames.sha256, status, message, len(identity), frames.ncu_version)
     return Part(identity, values.tobytes(), rules, file=file)
 
@@ -244,7 +244,7 @@ def read_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list
     read = []
     for path, frames, own in zip(paths, checked, by_report, strict=True):
         if path in killed:
-            read.append(_lost(path, killed[path]))
+            read.append(_make_lost(path, killed[path]))
         else:
             read.append(_join_pieces(path, frames, own))
     return read
@@ -269,7 +269,7 @@ def remove_copy(item: Sequence[Any]) -> None:
 
 def raw_rows(item: Sequence[str]) -> list[dict[str, float | str]]:
     """Return raw name -> value of each launch of (a file that the library reads,)."""
-    return [scalars(action) for action in actions(item[0])]
+    return [read_scalars(action) for action in actions(item[0])]
 
 
 def children_for(size: int, jobs: int | None = None) -> int:
@@ -277,7 +277,7 @@ def children_for(size: int, jobs: int | None = None) -> int:
     return max(1, min(jobs or processors(), size // _OF_A_PROCESS))
 
 
-def _verdict(
+def _judge_file(
     frames: Frames, kernels: Sequence[str | None], counts: bytes, record: Record | None
 ) -> tuple[Status, str]:
     """Return the status of a file from its bytes, from what the library gave, and from its record."""
@@ -517,14 +517,14 @@ def _take_room(frames: Frames) -> bool:
 def read_what_is_left(path: str, why: str) -> Part:
     """Read only the metrics of a file that a child died of, and say so."""
     if was_killed(why):
-        return _lost(path, why)
-    part: Part = isolated(f"{__name__}:read_metrics_only", [path], 1, _lost)[0]
+        return _make_lost(path, why)
+    part: Part = isolated(f"{__name__}:read_metrics_only", [path], 1, _make_lost)[0]
     if part.file.status == "damaged":
         return part
     return replace(part, file=replace(part.file, status="damaged", message=why))
 
 
-def _lost(path: str, why: str) -> Part:
+def _make_lost(path: str, why: str) -> Part:
     frames = check(path)
     status: Status = "unreadable" if was_killed(why) else "damaged"
     return Part(file=ReportFile(path, frames.sha256, status, why, 0, frames.ncu_version))

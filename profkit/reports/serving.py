@@ -69,7 +69,7 @@ def serve(wire: int) -> None:
             break
         function, environment = json.loads(request)
         call = _find_function(function)
-        child = _fork()
+        child = _fork_child()
         if child is None:
             _tell_cannot_fork(passed[2:])
         if child == 0:
@@ -94,12 +94,12 @@ def _find_function(function: str) -> Callable[[Any], Any]:
     call = named(function)
     kinds_of(function)
     prepare = getattr(sys.modules[function.partition(":")[0]], "prepare_child", None)
-    failure = _prepare(prepare) if prepare else None
+    failure = _prepare_once(prepare) if prepare else None
     return _refuse_with(failure) if failure else call
 
 
 @cache
-def _prepare(prepare: Callable[[], object]) -> ProfkitError | None:
+def _prepare_once(prepare: Callable[[], object]) -> ProfkitError | None:
     """Do what a module's forks need first, once for all modules; why it could not be done."""
     try:
         prepare()
@@ -117,7 +117,7 @@ def _refuse_with(failure: ProfkitError) -> Callable[[Any], Any]:
     return refuse
 
 
-def _fork() -> int | None:
+def _fork_child() -> int | None:
     """Fork as os.fork does; None where there may be no more processes."""
     try:
         return os.fork()
@@ -151,7 +151,7 @@ def _serve_group(call: Callable[[Any], Any], kinds: tuple[Any, ...], passed: lis
     while waiting or running:
         while waiting:
             own = waiting.pop()
-            pid = _fork()
+            pid = _fork_child()
             if pid is None:
                 _tell_cannot_fork(own)
                 for end in own:
@@ -160,7 +160,7 @@ def _serve_group(call: Callable[[Any], Any], kinds: tuple[Any, ...], passed: lis
             if pid == 0:
                 for end in (own[2], *chain.from_iterable((*waiting, *running.values()))):
                     os.close(end)
-                os._exit(_AGAIN if _answer(call, kinds, *own[:2]) else 0)
+                os._exit(_AGAIN if _answer_items(call, kinds, *own[:2]) else 0)
             running[pid] = own
         if not running:
             break
@@ -176,9 +176,11 @@ def _serve_group(call: Callable[[Any], Any], kinds: tuple[Any, ...], passed: lis
     os._exit(0)
 
 
-def _answer(call: Callable[[Any], Any], kinds: tuple[Any, ...], source: int, target: int) -> bool:
+def _answer_items(
+    call: Callable[[Any], Any], kinds: tuple[Any, ...], source: int, target: int
+) -> bool:
     """Answer items until this process has grown; whether there may be more."""
-    before = _taken()
+    before = _measure_taken()
     answers = os.fdopen(target, "wb")
     for line in os.fdopen(source, "rb"):
         try:
@@ -190,23 +192,23 @@ def _answer(call: Callable[[Any], Any], kinds: tuple[Any, ...], source: int, tar
         except OSError as error:
             if error.errno not in _OF_THE_MACHINE:
                 raise
-            result = _explain(error)
+            result = _explain_error(error)
         try:
             answers.write(sent(result, kinds))
             answers.flush()
         except BrokenPipeError:  # the parent was killed
             return False
-        if _taken() - before > _GROWN:
+        if _measure_taken() - before > _GROWN:
             return True
     return False
 
 
-def _explain(error: OSError) -> ProfkitError:
+def _explain_error(error: OSError) -> ProfkitError:
     """Return what is said of an item that could not be read for a reason that is none of its own."""
     return explain_limit(error) or cannot_write(error.filename or "a temporary file", error)
 
 
-def _taken() -> float:
+def _measure_taken() -> float:
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

@@ -101,7 +101,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
             raise Malformed("a number of more than 64 bits")
 
 
-def _shortest(data: bytes, at: int) -> tuple[int, int]:
+def _read_shortest(data: bytes, at: int) -> tuple[int, int]:
     """Return a varint that is as short as it can be; as varint."""
     value, end = varint(data, at)
     if not data[end - 1] and end - at > 1:
@@ -119,17 +119,17 @@ def one(data: bytes, at: int, end: int) -> tuple[int, int, int, int, int]:
     try:
         key, at = data[at], at + 1
         if key > 0x7F:  # most keys and sizes are one byte
-            key, at = _shortest(data, at - 1)
+            key, at = _read_shortest(data, at - 1)
         number, wire = key >> 3, key & 7
         if wire == BYTES:
             size, start = data[at], at + 1
             if size > 0x7F:
-                size, start = _shortest(data, at)
+                size, start = _read_shortest(data, at)
             at = stop = start + size
         elif wire == VARINT:
             start, at = data[at], at + 1
             if start > 0x7F:
-                start, at = _shortest(data, at - 1)
+                start, at = _read_shortest(data, at - 1)
             stop = 0
         else:
             start = at
@@ -306,7 +306,7 @@ RuleTable: 1bytes 2*bytes
 
 
 @cache
-def _lines() -> dict[str, list[str]]:
+def _list_lines() -> dict[str, list[str]]:
     """Return the fields of each message, as they are written above."""
     lines = {}
     for line in _MESSAGES.replace("\n  ", " ").split("\n"):
@@ -319,7 +319,7 @@ def _lines() -> dict[str, list[str]]:
 @cache
 def message_shape(name: str) -> MessageShape:
     """Return what a message may hold, with all the messages in it."""
-    lines = _lines()
+    lines = _list_lines()
     shape = MessageShape(name, has_one=f"{name}|" in lines)
     for described in lines[f"{name}|" if shape.has_one else name]:
         kind = described.lstrip("0123456789!*")

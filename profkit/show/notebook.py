@@ -331,7 +331,9 @@ def report(
 
     files, chosen = given_reports(runs, artifacts)
     reports = reader.read_report(files, lines_follow=True)
-    shown = [j for j in launches.judged(reports) if not chosen or (j.report, j.index) in chosen]
+    shown = [
+        j for j in launches.judge_reports(reports) if not chosen or (j.report, j.index) in chosen
+    ]
     write_text(file, page.render(reports, shown, title or page.TITLE).html)
     return Path(file)
 

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profkit.diagnosis.document import diagnosis_document
-from profkit.diagnosis.launches import judged, judged_rows
+from profkit.diagnosis.launches import judge_reports, judged_rows
 from profkit.diagnosis.verdict import judge_launch
 from profkit.evidence.compare import compare_sides
 from profkit.evidence.runs import Evidence, Run
@@ -72,7 +72,7 @@ def judge_part(rows: list[dict[str, Any]]) -> Reports:
 
 def show_everywhere(reports: Reports) -> dict[str, Any]:
     """Every form of the answer that needs no picture; the JSON document."""
-    launches = judged(reports)
+    launches = judge_reports(reports)
     rows = judged_rows(launches)
     blocks = list(diagnosis_blocks(rows, rows[:3], full=True))
     to_text(blocks, console(width=100))
@@ -134,7 +134,7 @@ def test_a_bad_launch_costs_no_other(raw: dict[str, Any]) -> None:
 def test_a_bad_launch_is_drawn_and_compared(raw: dict[str, Any]) -> None:
     odd = [launch for _, value, launch in list_odd_launches(raw) if value in (0, 1e300, math.inf)]
     reports = judge_part([*odd[::7], raw])
-    html = pages.render(reports, judged(reports), "odd", 500).html
+    html = pages.render(reports, judge_reports(reports), "odd", 500).html
     assert "whole" in html
     assert plots.png(plots.roofline(reports.launches)).startswith(b"\x89PNG")
     evidence = Evidence(Path("nowhere"))

@@ -12,10 +12,10 @@ import pytest
 
 from profkit.diagnosis.pages import (
     FOLDER,
-    decides,
+    find_range,
+    list_thresholds,
     measured_pairs,
     rule_page,
-    seen,
     written_page,
 )
 from profkit.diagnosis.rules import ALL, BY_ID
@@ -34,7 +34,7 @@ def test_a_rule_has_its_page(rule: str) -> None:
     assert page.before != page.after
     assert page.before.language == page.after.language
     assert all(alarm.endswith((".", "!")) for alarm in page.false_alarms)
-    assert page.thresholds or decides(BY_ID[rule]), "say what decides"
+    assert page.thresholds or list_thresholds(BY_ID[rule]), "say what decides"
     _holds_for_all(page.hardware, page.official)
 
 
@@ -70,17 +70,17 @@ def test_a_page_that_is_missing_is_named() -> None:
 
 
 def test_thresholds_stand_with_their_reasons() -> None:
-    found = {t.name: t for t in decides(BY_ID["atomics-contention"])}
+    found = {t.name: t for t in list_thresholds(BY_ID["atomics-contention"])}
     assert found["HOT_SLICE"].value == "0.25"
     assert "every 3 to 4 cycles" in found["HOT_SLICE"].reason
     assert "arXiv" in found["QUEUED_LOAD_CYCLES"].reason
-    (peak,) = decides(BY_ID["issue-slots"])
+    (peak,) = list_thresholds(BY_ID["issue-slots"])
     assert peak.value.startswith("near its peak from 70 % of it on; from 55 % on where 20 %")
-    assert all(t.reason for rule in ALL for t in decides(rule))
+    assert all(t.reason for rule in ALL for t in list_thresholds(rule))
 
 
 def test_only_rules_of_barriers_name_the_threshold_of_wgmma() -> None:
-    name_it = {r.id for r in ALL if "PER_PRODUCT" in {t.name for t in decides(r)}}
+    name_it = {r.id for r in ALL if "PER_PRODUCT" in {t.name for t in list_thresholds(r)}}
     assert name_it == {"barrier-wait", "wgmma-wait"}
 
 
@@ -88,7 +88,7 @@ def test_pairs_are_the_rule_s_own() -> None:
     pairs = measured_pairs("uncoalesced-access")
     assert pairs[0].gain == max(pair.gain for pair in pairs)
     assert measured_pairs("clocks-unsteady") == ()
-    ends = seen("shared_busy")
+    ends = find_range("shared_busy")
     assert ends is not None
     assert ends.low[1] < ends.high[1] <= 1.0
 

@@ -197,7 +197,7 @@ class Probes:
 
         Not asked how near the next bound is, which is thirty verdicts more.
         """
-        with patch.object(verdict, "_border", return_value=None):
+        with patch.object(verdict, "_find_border", return_value=None):
             said = verdict.decide_bound(self.launches[name])
         return (said.bound, sorted((said.limiter or "").split("+"))) == self.truth[name]
 

@@ -6,7 +6,7 @@ import pytest
 
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.rules.waits import LOADS_WAIT
-from profkit.diagnosis.rules.waste import conflicts
+from profkit.diagnosis.rules.waste import share_conflicts
 from profkit.model.launch import Launch, widened
 from profkit.model.resources import streamed
 from profkit.model.scenario import NOTHING, Scenario, limit, modelled_gain
@@ -143,7 +143,7 @@ def test_wider_accesses_take_what_is_around_them_along(sectors, excess, stays):
     ],
 )
 def test_wavefronts_that_no_conflict_would_need(values, waste):
-    assert conflicts(Launch(values)) == pytest.approx(waste)
+    assert share_conflicts(Launch(values)) == pytest.approx(waste)
     mend = typical("shared-bank-conflicts", **values)
     assert mend.units == pytest.approx(
         {"shared": 1 - waste, "l1": 1 - waste}

@@ -17,7 +17,7 @@ from profkit.model.scenario import (
     expectation,
     fullest,
     headroom,
-    joint,
+    join_scenarios,
     latency,
     limit,
     modelled_gain,
@@ -149,7 +149,7 @@ def test_a_full_unit_is_all_throughput_and_an_idle_one_all_latency():
 def test_causes_mended_at_once_are_joined_not_added():
     one = Scenario({"l1": 0.5, "issue": 0.8}, {"wait": 0.0}, places=2.0, ends=0.1)
     other = Scenario({"l1": 0.3}, {"barrier": 0.2}, places=3.0, ends=0.05)
-    both = joint([one, other])
+    both = join_scenarios([one, other])
     assert both == Scenario({"issue": 0.8, "l1": 0.3}, {"barrier": 0.2, "wait": 0.0}, 6.0, 0.1)
     waits = [BY_ID[rule].fix for rule in ("shared-bank-conflicts", "short-scoreboard")]
     single = [price_fixes(launch(), fix) for fix in waits if fix]

@@ -7,7 +7,7 @@ import pytest
 import profkit as pk
 from profkit.errors import ProfkitError
 from profkit.model.launch import Launch
-from profkit.model.whatif import CounterChange, changed, parse_changes, whatif_launch
+from profkit.model.whatif import CounterChange, apply_changes, parse_changes, whatif_launch
 
 LAUNCH = {
     "cycles": 1e5,
@@ -60,11 +60,11 @@ def test_a_mistake_says_what_could_be_meant(text, said):
 
 
 def test_a_kind_of_instruction_takes_the_total_with_it():
-    after = changed(Launch(LAUNCH), parse_changes("inst_exp/2, inst_shared_load*0.5"))
+    after = apply_changes(Launch(LAUNCH), parse_changes("inst_exp/2, inst_shared_load*0.5"))
     assert after["inst_xu"] == 5e5
     assert after["instructions"] == 1e7 - 5e5 - 1e6
     assert after["shared_wavefronts"] == 4e6
-    kept = changed(Launch(LAUNCH), parse_changes("inst_shared_load*0.5, shared_wavefronts*1"))
+    kept = apply_changes(Launch(LAUNCH), parse_changes("inst_shared_load*0.5, shared_wavefronts*1"))
     assert kept["shared_wavefronts"] == 8e6
 
 

@@ -13,7 +13,7 @@ from profkit.reports import frame, reader
 
 @cache
 def _whole(path: str) -> list[dict[str, Any]]:
-    return [frame.scalars(action) for action in reader.actions(path)]
+    return [frame.read_scalars(action) for action in reader.actions(path)]
 
 
 def verdict(item: tuple[str, str, int]) -> tuple[str, str, list[str]]:
@@ -37,7 +37,11 @@ def verdict(item: tuple[str, str, int]) -> tuple[str, str, list[str]]:
         part = reader.read_part(str(copy))
         if part.file.status != "ok":
             return part.file.status, part.file.message, []
-        return "ok", "", _lost(_whole(path), [frame.scalars(a) for a in reader.actions(str(copy))])
+        return (
+            "ok",
+            "",
+            _lost(_whole(path), [frame.read_scalars(a) for a in reader.actions(str(copy))]),
+        )
 
 
 def _lost(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[str]:

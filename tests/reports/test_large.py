@@ -71,8 +71,8 @@ def test_a_large_one_is_walked_once(
     whole = reader.read_report([several])
     container._walked.clear()
     walked = []
-    steps = container._steps
-    monkeypatch.setattr(container, "_steps", lambda *of: walked.append(of[0]) or steps(*of))
+    steps = container._walk_steps
+    monkeypatch.setattr(container, "_walk_steps", lambda *of: walked.append(of[0]) or steps(*of))
     monkeypatch.setattr(reader, "LARGE", 1)
     again = reader.read_report([several])
     assert (again.files, again.launches.equals(whole.launches)) == (whole.files, True)

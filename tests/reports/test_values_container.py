@@ -18,7 +18,7 @@ from profkit.reports.contents import (
     _verify_metric,
     block_of_one,
     find_misplaced,
-    nameless,
+    is_nameless,
     read_header,
     read_result,
     repair_frame,
@@ -47,7 +47,7 @@ def test_a_message_is_described_by_its_fields_in_their_order() -> None:
     known = set()
     for name in ("FileHeader", "BlockHeader", "Source", *(kind.name for kind in wire.KINDS)):
         _collect(message_shape(name), known)
-    lines = wire._lines()
+    lines = wire._list_lines()
     assert known == {name.removesuffix("|") for name in lines}
     for described in lines.values():
         numbers = [int(re.match(r"\d+", field)[0]) for field in described]
@@ -271,7 +271,7 @@ def test_ranges_are_of_a_domain_that_is_there() -> None:
     ],
 )
 def test_an_id_beyond_the_string_table(ids: list[int], names: int, lacking: bool) -> None:
-    assert nameless([tuple(made.varint(n) for n in ids)], names) is lacking
+    assert is_nameless([tuple(made.varint(n) for n in ids)], names) is lacking
 
 
 # --- warp samples

@@ -383,7 +383,7 @@ def _answered(name: str, metrics: dict[str, Any], count: int = 9, **more: int) -
     code = (_function("_Zk", 0, SASS),)
     kernel = _kernel(code, metrics={**RAN, **metrics}, lines=LINES, sources=SOURCES)
     counters = {"rule": (name,)} if name else {}
-    return hotlines._answer(kernel, hotlines.LinesRequest("", 0, counters, count, **more))
+    return hotlines._answer_request(kernel, hotlines.LinesRequest("", 0, counters, count, **more))
 
 
 def _first(name: str, **metrics: Any) -> list[tuple[int | None, int | None, float, float]]:

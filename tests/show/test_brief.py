@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profkit.diagnosis.launches import Judged, judged, judged_rows, with_lines
+from profkit.diagnosis.launches import Judged, judge_reports, judged_rows, with_lines
 from profkit.reports.reader import read_report
 from profkit.show.text.words import BRIEF
 from profkit.show.views.diagnosis import brief_diagnosis
@@ -53,7 +53,7 @@ PROBES = {
 @pytest.fixture(scope="module")
 def probes() -> dict[str, Judged]:
     files = sorted(map(str, find_files(ROOT / "artifacts" / "probes", "*.ncu-rep*")))
-    runs = [run for run in judged(read_report(files)) if run.variant in PROBES]
+    runs = [run for run in judge_reports(read_report(files)) if run.variant in PROBES]
     first = {run.variant: run for run in reversed(runs) if run.variant}
     return dict(zip(first, with_lines(list(first.values()), None, 0), strict=True))
 

@@ -6,7 +6,7 @@ from math import isnan, nan
 
 import pytest
 
-from profkit.diagnosis.launches import Judged, judged, judged_rows, table
+from profkit.diagnosis.launches import Judged, judge_reports, judged_rows, make_table
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import read_report
 from tests.conftest import committed
@@ -71,7 +71,7 @@ def test_worst_first_is_by_time_saved_then_by_time(made: Made) -> None:
 @pytest.fixture(scope="module")
 def own() -> tuple[object, list[Judged]]:
     found = read_report([p for p in committed() if p.name == "copy.1GiB.ncu-rep"])
-    return found, judged(found)
+    return found, judge_reports(found)
 
 
 def test_a_real_copy_is_bound_by_dram(own: tuple[object, list[Judged]]) -> None:
@@ -85,7 +85,7 @@ def test_a_real_copy_is_bound_by_dram(own: tuple[object, list[Judged]]) -> None:
 
 
 def test_the_table_has_the_verdict_beside_the_metrics(own: tuple[object, list[Judged]]) -> None:
-    frame = table(*own)  # type: ignore[arg-type]
+    frame = make_table(*own)  # type: ignore[arg-type]
     assert frame.loc[0, ["bound", "limiter", "finding"]].tolist() == [
         "memory",
         "dram",

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from profkit.diagnosis.document import diagnosis_document
-from profkit.diagnosis.launches import Judged, judged, judged_rows
+from profkit.diagnosis.launches import Judged, judge_reports, judged_rows
 from profkit.evidence.counters import compare_launches
 from profkit.files import write_text
 from profkit.program.document import triage_document
@@ -57,7 +57,7 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def runs() -> list[Judged]:
     """The launches in the order of the page's rows."""
-    found = judged(read_report([ROOT / "artifacts" / name for name in REPORTS]))
+    found = judge_reports(read_report([ROOT / "artifacts" / name for name in REPORTS]))
     return [row.shown for row in judged_rows(found)]
 
 
@@ -65,7 +65,7 @@ def runs() -> list[Judged]:
 def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     reports = read_report([ROOT / "artifacts" / name for name in REPORTS])
     path = tmp_path_factory.mktemp("real") / "page.html"
-    write_text(path, pages.render(reports, judged(reports)).html)
+    write_text(path, pages.render(reports, judge_reports(reports)).html)
     return path
 
 

@@ -9,7 +9,7 @@ from math import inf, isnan, nan
 import pytest
 
 from profkit.diagnosis.document import diagnosis_document
-from profkit.diagnosis.launches import Judged, Row, judged, judged_rows
+from profkit.diagnosis.launches import Judged, Row, judge_reports, judged_rows
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding, Together
 from profkit.diagnosis.rules import ALL
 from profkit.diagnosis.verdict import judge_launch
@@ -31,7 +31,7 @@ from .conftest import Made
 def all_runs() -> list[Judged]:
     """Every launch at hand, and the launches that the rules' own examples are."""
     reports = [read_report(committed())] + ([read_report(others())] if others() else [])
-    return [run for several in reports for run in judged(several)]
+    return [run for several in reports for run in judge_reports(several)]
 
 
 def most(finding: LaunchFinding) -> float:

@@ -28,8 +28,8 @@ import typer
 from profkit.cli import options, sources
 from profkit.cli.launches import explain_no_match, select_rows
 from profkit.cli.pictures import import_plots
-from profkit.diagnosis.launches import Judged, judged, judged_rows, launch_lines, with_lines
-from profkit.diagnosis.launches import table as judged_table
+from profkit.diagnosis.launches import Judged, judge_reports, judged_rows, launch_lines, with_lines
+from profkit.diagnosis.launches import make_table as judged_table
 from profkit.errors import ProfkitError, did_you_mean, needing
 from profkit.files import is_folder, is_there, list_folder, read_text, reading_only, resolve_path
 from profkit.program.document import triage_document
@@ -384,7 +384,7 @@ class Answers:
 
     def _choose(self, read: Reports, kernel: str, where: str) -> list[Judged]:
         """Judge the launches; return those that an agent asks for."""
-        launches = judged(read)
+        launches = judge_reports(read)
         kept = [n for n, run in enumerate(launches) if kernel.lower() in run.kernel.lower()]
         if where and kept:
             kept = list(map(int, select_rows(judged_table(read, launches).iloc[kept], where).index))

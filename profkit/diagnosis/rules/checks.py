@@ -10,7 +10,7 @@ from profkit.reports import figures
 from profkit.reports.figures import share
 
 
-def _nothing(values: Launch) -> Hit | None:
+def _check_nothing(values: Launch) -> Hit | None:
     usages = sorted(uses(values), key=lambda u: -u.elapsed)
     if not usages:
         values.need("issue_busy")
@@ -34,7 +34,7 @@ STEADY = Threshold(
 MISMATCH = Threshold(1.1, "counted over declared operations: padding and tails remain below")
 
 
-def _operations(launch: Launch) -> Hit | None:
+def _check_operations(launch: Launch) -> Hit | None:
     declared, counted = launch["declared_operations"], launch["tensor_ops"]
     scalar = launch["fp32_rate"] * launch["time"]
     if counted > MISMATCH * declared and declared > 0:
@@ -49,7 +49,7 @@ def _operations(launch: Launch) -> Hit | None:
     return None
 
 
-def _clocks(launch: Launch) -> Hit | None:
+def _check_clocks(launch: Launch) -> Hit | None:
     sm, memory = (launch[f"{u}_clock"] / launch[f"{u}_clock_max"] for u in ("sm", "dram"))
     if "time" in launch and launch["time"] < 5e-6:
         return None  # a few thousand cycles do not measure a clock
@@ -63,7 +63,7 @@ def _clocks(launch: Launch) -> Hit | None:
     )
 
 
-def _replay(launch: Launch) -> Hit | None:
+def _check_replay(launch: Launch) -> Hit | None:
     launch.need("time")
     bad = []
     for name in ("l2_hit", "l1_hit", "occupancy", "sm_active_max", "sm_active"):
@@ -94,7 +94,7 @@ RULES = (
         advice="Profile again with ncu --set full (or --section WarpStateStats --section "
         "SourceCounters --section MemoryWorkloadAnalysis_Tables); until then: more loads in flight "
         "per warp, and fewer bytes through the busiest unit.",
-        check=_nothing,
+        check=_check_nothing,
         otherwise=True,
         fix=Fix(best=lambda _: Scenario(waits=NOTHING)),
         fires=(
@@ -112,7 +112,7 @@ RULES = (
         meaning="The problem says how many operations it needs. Far more means redundant or "
         "padded work; far fewer means that this launch is not the whole workload.",
         advice="Look for masked tiles computed in full, recomputation, or other launches.",
-        check=_operations,
+        check=_check_operations,
         looks=("declared_operations", "tensor_ops", "fp32_rate", "time"),
         fires=(launch(declared_operations=1e9, tensor_ops=2e9, fp32_rate=0.0, time=1e-5),),
         clear=(launch(declared_operations=1e9, tensor_ops=1.05e9, fp32_rate=0.0, time=1e-5),),
@@ -125,7 +125,7 @@ RULES = (
         advice="Compare durations only within one report; profile with --clock-control none and "
         "warm up for times that hold outside.",
         note=True,
-        check=_clocks,
+        check=_check_clocks,
         looks=("sm_clock", "sm_clock_max", "dram_clock", "dram_clock_max"),
         fires=(
             launch(
@@ -153,7 +153,7 @@ RULES = (
         "leaves its range, the runs differed: short launches, data-dependent work, contention.",
         advice="Measure a longer launch; use fewer metrics (fewer passes); fix random seeds.",
         note=True,
-        check=_replay,
+        check=_check_replay,
         looks=(
             "l2_hit",
             "l1_hit",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profkit.diagnosis.rule import Hit, LaunchRule, launch
-from profkit.diagnosis.rules.memory import FEWER, redundant, relieved, unit_rule
+from profkit.diagnosis.rules.memory import FEWER, relieve_unit, remove_redundant, unit_rule
 from profkit.diagnosis.rules.occupancy import full_warps
 from profkit.diagnosis.rules.waits import instruction_share
 from profkit.model.launch import Launch, Threshold, arithmetic, is_tree, tensor, working_lanes
@@ -43,7 +43,7 @@ MATRIX = 0.125  # instructions left of a scalar product on tensor cores, and the
 _ASKED = (*ONCHIP, *(limiter for limiter in COMPUTE if limiter != "tensor"))
 
 
-def _fewer(limiter: str, stays: float) -> Fix:
+def _remove_instructions(limiter: str, stays: float) -> Fix:
     """Too many instructions: each takes its waits with it, and the work it asks of units on chip."""
     units = {**dict.fromkeys(_ASKED, FEWER), limiter: stays}
     typical = Scenario(units, dict.fromkeys(STATES, stays))
@@ -69,14 +69,14 @@ def _fewer(limiter: str, stays: float) -> Fix:
 _STEPS = ("wait", "branch_resolving", "math_pipe_throttle")
 
 
-def _full(launch: Launch) -> float:
+def _count_full_lanes(launch: Launch) -> float:
     return full_warps(launch) if "block_size" in launch else 32.0
 
 
-def _divergence(launch: Launch) -> Hit | None:
+def _check_divergence(launch: Launch) -> Hit | None:
     threads = launch["threads_per_warp"]
     if threads < DIVERGED:
-        if threads >= BLOCKS_OWN * _full(launch):
+        if threads >= BLOCKS_OWN * _count_full_lanes(launch):
             return None  # lanes that never had a thread are another rule's
         return Hit(f"{threads:.3g} of 32 threads are active per instruction")
     if not is_tree(launch):
@@ -88,13 +88,13 @@ def _divergence(launch: Launch) -> Hit | None:
     )
 
 
-def _active(launch: Launch) -> float:
+def _count_active_lanes(launch: Launch) -> float:
     if is_tree(launch):
         return working_lanes(launch)
     return launch["threads_per_warp"]
 
 
-def _unfused(launch: Launch) -> Hit | None:
+def _check_unfused(launch: Launch) -> Hit | None:
     fused = launch["fp32_fused"]
     found = resource_use(BY_LIMITER["fp32"], launch)
     busy = max(found.share if found else 0.0, launch["issue_busy"])
@@ -130,14 +130,14 @@ def _tensor_idle(launch: Launch) -> Hit | None:
     return None
 
 
-def _redundant(launch: Launch) -> Hit | None:
-    again = _again(launch)
+def _check_redundant(launch: Launch) -> Hit | None:
+    again = _count_repetitions(launch)
     if again < 2:
         return None
     return Hit(f"{again:.3g} exponentials are computed where one is useful")
 
 
-def _turns(launch: Launch) -> Hit | None:
+def _check_turns(launch: Launch) -> Hit | None:
     launch.need("xu_busy", "tensor_busy")
     xu, matrix = launch["xu_busy"], tensor(launch)
     if min(xu, matrix) < 0.25 or xu + matrix < TAKE_TURNS:
@@ -151,7 +151,7 @@ def _turns(launch: Launch) -> Hit | None:
 # What fixing it brings.
 
 
-def _fused(launch: Launch) -> float:
+def _share_fused(launch: Launch) -> float:
     """At best every single add finds a single multiply, and one instruction of each pair goes."""
     part = launch["inst_fp32"] / max(launch["instructions"], 1)
     pairs = min(0.5 * (1 - launch["fp32_fused"]), launch.get("fp32_fusable", 1.0))
@@ -165,7 +165,7 @@ def _on_tensor_cores(launch: Launch) -> Scenario:
     return Scenario(units, dict.fromkeys((*ISSUING, *MATH), stays))
 
 
-def _again(launch: Launch) -> float:
+def _count_repetitions(launch: Launch) -> float:
     useful = launch["declared_exps"]
     if useful > 0:
         return 32 * launch["inst_exp"] / useful
@@ -198,7 +198,7 @@ RULES = (
         title="FMA pipe near its peak on FP32",
         meaning="FP32 arithmetic is issued on nearly every cycle that the pipe can take.",
         advice="Fewer operations, fused ones, half2 or tensor cores where the precision allows.",
-        fix=relieved("fp32", RELIEVED, "issue"),
+        fix=relieve_unit("fp32", RELIEVED, "issue"),
         own_work=True,
     ),
     unit_rule(
@@ -217,7 +217,7 @@ RULES = (
         title="Half-precision pipe near its peak",
         meaning="half2 arithmetic is issued on nearly every cycle that its pipe can take.",
         advice="Tensor cores for matrix work; fewer conversions.",
-        fix=relieved("fp16", RELIEVED, "issue"),
+        fix=relieve_unit("fp16", RELIEVED, "issue"),
     ),
     unit_rule(
         unit="Integer pipe",
@@ -228,7 +228,7 @@ RULES = (
         "heavy half of FMA) are issued whenever their pipe can take them.",
         advice="Hoist address arithmetic, use 32-bit indices, replace division by shifts or magic "
         "multiplication, unroll.",
-        fix=_fewer("int", FEWER),
+        fix=_remove_instructions("int", FEWER),
     ),
     unit_rule(
         unit="XU pipe",
@@ -253,7 +253,7 @@ RULES = (
         triton="Fewer instructions for each element: wider loads, index arithmetic out of the "
         "loop, tl.exp2 with the scale folded in, a BLOCK as a constexpr so that loops unroll.",
         lines=("instructions",),
-        fix=_fewer("issue", FEWER),
+        fix=_remove_instructions("issue", FEWER),
         clear=(launch(issue_busy=0.3, sm_active=0.98),),
     ),
     LaunchRule(
@@ -294,10 +294,10 @@ RULES = (
         meaning="A fused multiply-add does both in one instruction; separate ones take two.",
         advice="Write a * b + c so that the compiler may contract it, fold scales into FMAs, "
         "check -fmad and __fmul_rn.",
-        check=_unfused,
+        check=_check_unfused,
         looks=("fp32_fused", "fp32_fusable", "inst_fp32", "instructions", "fma_busy", "issue_busy"),
         lines=("instructions unfused",),
-        fix=redundant(_fused, *EVERY),
+        fix=remove_redundant(_share_fused, *EVERY),
         less_work=True,
         fires=(
             launch(fp32_fused=0.0, inst_fp32=8e6, instructions=1e7, fma_busy=0.9, issue_busy=0.9),
@@ -325,12 +325,14 @@ RULES = (
         "branching; give idle lanes other elements.",
         triton="A BLOCK that the row fills: a mask that is mostly false, and a BLOCK rounded far "
         "up to a power of two, leave lanes without work.",
-        check=_divergence,
+        check=_check_divergence,
         looks=("threads_per_warp", "threads_per_warp_predicated", "branch_uniform"),
         lines=("divergent-branches", "lost-lanes"),
         least=LINE,
         # All lanes active do the same in fewer instructions, and ask for the same bytes.
-        fix=redundant(lambda launch: _full(launch) / _active(launch), *_NOT_BYTES),
+        fix=remove_redundant(
+            lambda launch: _count_full_lanes(launch) / _count_active_lanes(launch), *_NOT_BYTES
+        ),
         less_work=True,
         fires=(launch(threads_per_warp=4.0, issue_busy=0.8, sm_active=0.98),),
         clear=(launch(threads_per_warp=31.9, issue_busy=0.8, sm_active=0.98),),
@@ -351,10 +353,12 @@ RULES = (
         meaning="The problem says how many exponentials it needs; the launch executed several "
         "times that, for example every lane of a warp the same row.",
         advice="Spread a row over the lanes of a warp and combine with shuffles.",
-        check=_redundant,
+        check=_check_redundant,
         looks=("inst_exp", "declared_exps", "xu_busy"),
         lines=("instructions exponential",),
-        fix=redundant(_again, *COMPUTE),  # work done again is done on every pipe again
+        fix=remove_redundant(
+            _count_repetitions, *COMPUTE
+        ),  # work done again is done on every pipe again
         less_work=True,
         fires=(launch(declared_exps=2.1e6, inst_exp=2.1e6, xu_busy=0.3),),
         clear=(launch(declared_exps=2.1e6, inst_exp=7e4, xu_busy=0.3),),
@@ -368,10 +372,10 @@ RULES = (
         advice="Two warpgroups in opposite phase (ping-pong), or the exponentials of one block "
         "overlapping the products of the next; part of the exponentials as polynomials on the FMA "
         "pipe.",
-        check=_turns,
+        check=_check_turns,
         looks=("tensor_busy", "xu_busy", "inst_exp", "inst_matrix"),
         lines=("stalls",),
-        fix=redundant(_at_once, "tensor", "xu"),
+        fix=remove_redundant(_at_once, "tensor", "xu"),
         fires=(launch(tensor_busy=0.47, xu_busy=0.49, inst_matrix=1.5e6),),
         clear=(launch(tensor_busy=0.90, xu_busy=0.02, inst_matrix=1.5e6),),
         explains=("wait", "barrier", "math_pipe_throttle", "gmma", "short_scoreboard"),

@@ -33,7 +33,7 @@ GENERIC = Threshold(
 )
 
 
-def _debug(launch: Launch) -> Hit | None:
+def _check_debug(launch: Launch) -> Hit | None:
     launch.need("inst_mov", "inst_generic", "instructions")
     instructions = max(launch["instructions"], 1.0)
     moves, generic = launch["inst_mov"] / instructions, launch["inst_generic"] / instructions
@@ -71,11 +71,11 @@ WAITED = Threshold(
 SHARE_OF_ENDS = 4e-6
 
 
-def _grid(launch: Launch) -> Hit | None:
+def _check_grid(launch: Launch) -> Hit | None:
     blocks, sms = launch["grid_size"], launch["sm_count"]
-    warps, fill = ceil(launch["block_size"] / 32), _fill(launch)
+    warps, fill = ceil(launch["block_size"] / 32), _share_filled(launch)
     enough = blocks >= sms and launch.get("waves", 0.0) >= 1
-    if enough or fill >= 1 or _empty(launch, fill) < LINE:
+    if enough or fill >= 1 or _price_empty(launch, fill) < LINE:
         return None if enough else _one_each(launch)
     what = f"{counted(blocks, 'block')} for {counted(sms, 'SM')}"
     if fill < blocks / sms:
@@ -84,7 +84,7 @@ def _grid(launch: Launch) -> Hit | None:
 
 
 def _one_each(launch: Launch) -> Hit | None:
-    if not _thin(launch):
+    if not _is_thin(launch):
         return None
     blocks, room = launch["grid_size"], launch["grid_size"] / launch["waves"]
     return Hit(
@@ -94,7 +94,7 @@ def _one_each(launch: Launch) -> Hit | None:
     )
 
 
-def _thin(launch: Launch) -> bool:
+def _is_thin(launch: Launch) -> bool:
     """Whether every scheduler has a warp or two, which wait, and there is room for more blocks.
 
     One warp hides no latency; what keeps others away is neither registers nor shared memory but that
@@ -108,7 +108,7 @@ def _thin(launch: Launch) -> bool:
     return idle >= IDLE_SCHEDULER and not any(use.near for use in uses(launch))
 
 
-def _fill(launch: Launch) -> float:
+def _share_filled(launch: Launch) -> float:
     """Share of the SMs with a block; where its warps are too few for them, of the schedulers."""
     fill, warps = launch["grid_size"] / launch["sm_count"], ceil(launch["block_size"] / 32)
     # Every SM may have a block; a scheduler without a warp is idle all the same.
@@ -117,7 +117,7 @@ def _fill(launch: Launch) -> float:
     return fill
 
 
-def _empty(launch: Launch, fill: float) -> float:
+def _price_empty(launch: Launch, fill: float) -> float:
     """What SMs and schedulers without work cost, next to what binds when all have some."""
     # Beginning and end of the launch stay, however many blocks there are.
     ends = 0.0
@@ -133,7 +133,7 @@ def _empty(launch: Launch, fill: float) -> float:
     return 1 / min(1.0, ends + max((1 - ends) * filled, full))
 
 
-def _average(idle: Idleness) -> str:
+def _say_average(idle: Idleness) -> str:
     """Average against busiest SM; what is assumed is said to be."""
     if idle.assumed:
         return (
@@ -144,18 +144,18 @@ def _average(idle: Idleness) -> str:
     )
 
 
-def _tail(launch: Launch) -> Hit | None:
+def _check_tail(launch: Launch) -> Hit | None:
     launch.need("waves", "sm_active")
     waves, idle = launch["waves"], idleness(launch)
     if waves <= 1 or waves / ceil(waves) >= TAIL or idle.average <= 0:
         return None
     last = waves - ceil(waves) + 1
     return Hit(
-        f"{waves:.4g} waves: the last one fills {share(last)} of the machine, and {_average(idle)}"
+        f"{waves:.4g} waves: the last one fills {share(last)} of the machine, and {_say_average(idle)}"
     )
 
 
-def _uneven(launch: Launch, least: float) -> Idleness | None:
+def _find_uneven(launch: Launch, least: float) -> Idleness | None:
     """How idle the SMs are if they finish at times that differ by more than launches begin and end."""
     launch.need("sm_active")
     idle = idleness(launch)
@@ -166,10 +166,10 @@ def _uneven(launch: Launch, least: float) -> Idleness | None:
     return None
 
 
-def _hidden(launch: Launch) -> Hit | None:
+def _check_hidden_tail(launch: Launch) -> Hit | None:
     launch.need("waves", "grid_size", "sm_count", "sm_active_max")
     blocks, sms = launch["grid_size"], launch["sm_count"]
-    idle = _uneven(launch, HIDDEN)
+    idle = _find_uneven(launch, HIDDEN)
     if idle is None or launch["waves"] > 1 or blocks < sms:
         return None
     idlest = launch.get("sm_active_min", idle.average)
@@ -178,29 +178,29 @@ def _hidden(launch: Launch) -> Hit | None:
     if (each := blocks / sms) != int(each):
         return Hit(
             f"{each:.3g} blocks per SM: some SMs have {ceil(each)}, others {int(each)}, and "
-            f"{_average(idle)}",
+            f"{_say_average(idle)}",
             advice="A number of blocks that is a multiple of the SMs: another tile size, or a "
             "persistent grid that hands out tiles.",
         )
-    text = f"all blocks are on the SMs from the start, yet {_average(idle)}"
+    text = f"all blocks are on the SMs from the start, yet {_say_average(idle)}"
     if idle.busiest > idlest:
         late = (idle.average - idlest) / (idle.busiest - idlest)
         text += f": work as of a last round on {share(late)} of the SMs"
     return Hit(text)
 
 
-def _imbalance(launch: Launch) -> Hit | None:
+def _check_imbalance(launch: Launch) -> Hit | None:
     launch.need("grid_size", "sm_count")
-    idle = _uneven(launch, LINE)
+    idle = _find_uneven(launch, LINE)
     if idle is None or launch["grid_size"] < launch["sm_count"]:
         return None  # idle SMs for want of blocks are another rule's
     if "waves" in launch:
         counted = "sm_active_max" in launch
-        if _TAIL.ask(launch) or (counted and _hidden(launch)):
+        if _TAIL.ask(launch) or (counted and _check_hidden_tail(launch)):
             return None
     queued = launch.get("waves", 2.0) > 1
     how = "blocks take different times" + (" or land unevenly" if queued else "")
-    return Hit(f"{_average(idle)}: {how}", advice="" if queued else _ALL_AT_ONCE)
+    return Hit(f"{_say_average(idle)}: {how}", advice="" if queued else _ALL_AT_ONCE)
 
 
 # Where all blocks begin together no order helps.
@@ -218,7 +218,7 @@ def _no_work(launch: Launch) -> float:
     return 0.0
 
 
-def _short(launch: Launch) -> Hit | None:
+def _check_short(launch: Launch) -> Hit | None:
     launch.need("time")
     time, idle, part = launch["time"], idleness(launch), _no_work(launch)
     if part < WAITED:
@@ -234,7 +234,7 @@ def _short(launch: Launch) -> Hit | None:
 # What fixing it brings.
 
 
-def _filled(launch: Launch, ends: float) -> Scenario:
+def _fill_places(launch: Launch, ends: float) -> Scenario:
     """Blocks enough for every place: of the SMs, and of the warps on each."""
     fill = launch["grid_size"] / launch["sm_count"]
     fill = min(1.0, fill, launch.get("waves", fill))
@@ -244,7 +244,7 @@ def _filled(launch: Launch, ends: float) -> Scenario:
     return Scenario(places=1 / fill, ends=min(1.0, idle))
 
 
-def _evened(launch: Launch) -> Scenario:
+def _even_out(launch: Launch) -> Scenario:
     """All SMs at work as long as the busiest is now."""
     idle = idleness(launch)
     return Scenario(gone=1 - idle.average / idle.busiest)
@@ -252,7 +252,7 @@ def _evened(launch: Launch) -> Scenario:
 
 def _last_wave(launch: Launch) -> Scenario:
     full = Scenario(gone=1 - launch["waves"] / ceil(launch["waves"]))
-    return min(full, _evened(launch), key=lambda scenario: scenario.gone)
+    return min(full, _even_out(launch), key=lambda scenario: scenario.gone)
 
 
 def _without_ends(launch: Launch) -> Scenario:
@@ -263,10 +263,10 @@ def _without_ends(launch: Launch) -> Scenario:
 
 
 _GIVEN_BACK = "bound and expected: the time in which SMs had no work, given back"
-_EVEN = Fix("shape", _GIVEN_BACK, _evened, _evened)
+_EVEN = Fix("shape", _GIVEN_BACK, _even_out, _even_out)
 
 
-def _shares(average: float, idlest: float, waves: float) -> dict[str, float]:
+def _make_launch(average: float, idlest: float, waves: float) -> dict[str, float]:
     """Return a launch of 100 µs whose busiest of 132 SMs works 99 % of the time."""
     return launch(
         sm_active=average,
@@ -288,7 +288,7 @@ _TAIL = LaunchRule(
     "more blocks fit (see the occupancy limiters), or loop over tiles in a persistent grid.",
     triton="Another BLOCK size, or a persistent kernel: as many programs as SMs, each in a loop "
     "over tiles.",
-    check=_tail,
+    check=_check_tail,
     looks=("waves", "grid_size", "blocks_per_sm", "sm_active", "sm_active_max"),
     least=1 / TAIL,  # short blocks, or blocks that run faster when alone: the tail was no loss
     shape="tail",
@@ -314,7 +314,7 @@ RULES = (
         "say of such a build says nothing of the kernel.",
         advice="Compile without -G (CMake: Release; -lineinfo keeps the source lines) and measure "
         "again before anything else: 10 to 200 times faster has been seen.",
-        check=_debug,
+        check=_check_debug,
         looks=("inst_mov", "inst_generic", "instructions", "local_instructions"),
         fires=(
             launch(inst_mov=4.4e6, inst_generic=2.3e5, instructions=1e7),
@@ -337,16 +337,16 @@ RULES = (
         "(split-K, keys across blocks), several problems in one launch.",
         triton="Smaller BLOCK sizes, or split the reduction over more programs (split-K, a part "
         "of the row each) and add up with tl.atomic_add or a second kernel.",
-        check=_grid,
+        check=_check_grid,
         looks=("grid_size", "sm_count", "block_size", "waves", "sm_active", "sm_active_max"),
         shape="grid_too_small",
-        costs=lambda launch: _empty(launch, _fill(launch)),
+        costs=lambda launch: _price_empty(launch, _share_filled(launch)),
         fix=Fix(
             "shape",
             "bound: every place of the machine filled, but for the launch's ends, up to the fullest "
             "unit. expected: the same, with the ends that each block pays",
-            lambda launch: _filled(launch, EMPTY_LAUNCH),
-            lambda launch: _filled(launch, SHARE_OF_ENDS),
+            lambda launch: _fill_places(launch, EMPTY_LAUNCH),
+            lambda launch: _fill_places(launch, SHARE_OF_ENDS),
         ),
         fires=(
             launch(grid_size=32, sm_count=132, block_size=384, waves=0.24, sm_active=0.2),
@@ -390,21 +390,21 @@ RULES = (
         "as long as the busiest SM.",
         advice="Give blocks equal work, launch the longest first, split the long ones, or hand "
         "out tiles from an atomic counter.",
-        check=_imbalance,
+        check=_check_imbalance,
         looks=("sm_active", "sm_active_max", "sm_active_min", "waves"),
         shape="imbalance",
         fix=_EVEN,
         fires=(
-            _shares(0.4, 0.3, waves=8.0),
-            _shares(0.8, 0.7, waves=8.0),
-            _shares(0.2, 0.15, waves=1.0),
+            _make_launch(0.4, 0.3, waves=8.0),
+            _make_launch(0.8, 0.7, waves=8.0),
+            _make_launch(0.2, 0.15, waves=1.0),
             {"sm_active": 0.4, "grid_size": 1056, "sm_count": 132, "waves": 8.0, "time": 1e-4},
         ),
         clear=(
-            _shares(0.93, 0.9, waves=8.0),
-            _shares(0.8, 0.75, waves=1.0),
-            {**_shares(0.4, 0.3, waves=8.0), "time": 2e-6},
-            {**_shares(0.4, 0.3, waves=0.5), "grid_size": 66},
+            _make_launch(0.93, 0.9, waves=8.0),
+            _make_launch(0.8, 0.75, waves=1.0),
+            {**_make_launch(0.4, 0.3, waves=8.0), "time": 2e-6},
+            {**_make_launch(0.4, 0.3, waves=0.5), "grid_size": 66},
         ),
         explains=("imbalance",),
     ),
@@ -416,19 +416,19 @@ RULES = (
         "wait for the others.",
         advice="Choose tiles so that they are a multiple of the blocks, split those of the last "
         "round (split-K, stream-K), or hand out smaller ones from an atomic counter.",
-        check=_hidden,
+        check=_check_hidden_tail,
         looks=("sm_active", "sm_active_max", "sm_active_min", "waves", "grid_size", "sm_count"),
         fix=_EVEN,
         fires=(
-            _shares(0.85, 0.79, waves=1.0),
-            {**_shares(0.88, 0.82, waves=0.9), "grid_size": 704},
+            _make_launch(0.85, 0.79, waves=1.0),
+            {**_make_launch(0.88, 0.82, waves=0.9), "grid_size": 704},
         ),
         clear=(
-            _shares(0.95, 0.9, waves=1.0),
-            _shares(0.85, 0.79, waves=2.0),
-            _shares(0.2, 0.15, waves=1.0),
-            {**_shares(0.85, 0.79, waves=1.0), "time": 4e-6},
-            {**_shares(0.85, 0.79, waves=0.5), "grid_size": 66},
+            _make_launch(0.95, 0.9, waves=1.0),
+            _make_launch(0.85, 0.79, waves=2.0),
+            _make_launch(0.2, 0.15, waves=1.0),
+            {**_make_launch(0.85, 0.79, waves=1.0), "time": 4e-6},
+            {**_make_launch(0.85, 0.79, waves=0.5), "grid_size": 66},
         ),
         explains=("imbalance", "tail"),
     ),
@@ -439,7 +439,7 @@ RULES = (
         "kernel of that length measures the launch, not the code.",
         advice="Fuse it with its neighbours, give it more work per launch, or put the launches "
         "into a CUDA graph.",
-        check=_short,
+        check=_check_short,
         looks=("time", "sm_active", "sm_active_max"),
         shape="too_short",
         fix=Fix(best=_without_ends),

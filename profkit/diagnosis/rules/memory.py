@@ -18,7 +18,7 @@ FEWER = 0.8  # of the instructions, when people cut those of a kernel that is fu
 LINES = ("sectors", "stalls memory")  # who asks for most of it
 
 
-def _full(limiter: str, what: str, metric: str) -> Callable[[Launch], Hit | None]:
+def _make_unit_check(limiter: str, what: str, metric: str) -> Callable[[Launch], Hit | None]:
     """Return a check that fires when a unit is near its peak; unknown when the metric is missing."""
     computes = BY_LIMITER[limiter].group == "compute"
     # Fewer bytes through shared memory or L1TEX are fewer instructions that ask for them.
@@ -41,7 +41,7 @@ def _full(limiter: str, what: str, metric: str) -> Callable[[Launch], Hit | None
     return check
 
 
-def relieved(limiter: str, stays: float, *with_it: str) -> Fix:
+def relieve_unit(limiter: str, stays: float, *with_it: str) -> Fix:
     """What fixing a full unit brings: its work shrinks, and its queue goes."""
     units = {limiter: stays, **{u: FEWER if u == "issue" else stays for u in with_it}}
     best = Scenario(dict.fromkeys((limiter, *with_it), 0.0), NOTHING)
@@ -76,20 +76,20 @@ def unit_rule(
     """Return the rule of a unit near its peak: `metric` says how busy it is, `looks` adds to that."""
     usual = {
         "lines": (f"instructions {limiter}",),
-        "fix": relieved(limiter, RELIEVED),
+        "fix": relieve_unit(limiter, RELIEVED),
         "fires": ({metric: 0.95, "sm_active": 0.98},),
         "clear": ({metric: 0.2, "sm_active": 0.98},),
     }
     return LaunchRule(
         id=BY_LIMITER[limiter].rule,
-        check=_full(limiter, unit, metric),
+        check=_make_unit_check(limiter, unit, metric),
         looks=(metric, *looks),
         explains=(limiter,),
         **{**usual, **fields},
     )
 
 
-def redundant(times: Callable[[Launch], float], *without: str) -> Fix:
+def remove_redundant(times: Callable[[Launch], float], *without: str) -> Fix:
     """What leaving out redundant work brings, so many times less of it."""
     behind = {"l2": LINKS, "l1": ENTRY}
     units = (*without, *(behind[unit] for unit in without if unit in behind))
@@ -111,15 +111,15 @@ def redundant(times: Callable[[Launch], float], *without: str) -> Fix:
     )
 
 
-def _refetched(launch: Launch) -> float:
+def _count_fetches(launch: Launch) -> float:
     declared = launch["declared_bytes"]
     if declared <= 0:
         raise NotCollected("declared_bytes")
     return launch["dram_bytes"] / declared
 
 
-def _low_hit(launch: Launch) -> Hit | None:
-    hit, again = launch["l2_hit"], _refetched(launch)
+def _check_low_hit(launch: Launch) -> Hit | None:
+    hit, again = launch["l2_hit"], _count_fetches(launch)
     launch.need("dram_busy")
     found = resource_use(BY_LIMITER["dram"], launch)
     if found is None or not found.near or again < REFETCHED:
@@ -127,7 +127,7 @@ def _low_hit(launch: Launch) -> Hit | None:
     return Hit(f"L2 hits {share(hit)}; DRAM moves {again:.3g} times the compulsory bytes")
 
 
-def _resident(launch: Launch) -> Hit | None:
+def _check_resident(launch: Launch) -> Hit | None:
     launch.need("dram_bytes")
     if "declared_bytes" not in launch:
         launch.need("l2_hit")
@@ -167,7 +167,7 @@ RULES = (
         advice="Reuse data in shared memory and registers (larger tiles), share it within a "
         "cluster, coalesce accesses.",
         lines=LINES,
-        fix=relieved("l2", RELIEVED, LINKS),
+        fix=relieve_unit("l2", RELIEVED, LINKS),
         fires=(launch(l2_cache_busy=0.9, sm_active=0.95),),
         clear=(launch(l2_cache_busy=0.3, sm_active=0.95),),
     ),
@@ -182,7 +182,7 @@ RULES = (
         advice="Fewer, wider accesses: 16 bytes per thread, coalesced; keep reused values in "
         "registers.",
         lines=("l1-requests", "wavefronts"),
-        fix=relieved("l1", RELIEVED, "shared", ENTRY, "issue"),
+        fix=relieve_unit("l1", RELIEVED, "shared", ENTRY, "issue"),
         fires=(launch(l1_busy=0.97, sm_active=0.98),),
         clear=(launch(l1_busy=0.3, sm_active=0.98),),
     ),
@@ -197,7 +197,7 @@ RULES = (
         advice="Keep fragments in registers, read 16 bytes per thread or with ldmatrix, let "
         "tensor cores read shared memory themselves (wgmma).",
         lines=("wavefronts", "stalls shared"),
-        fix=relieved("shared", RELIEVED, "l1", ENTRY, "issue"),
+        fix=relieve_unit("shared", RELIEVED, "l1", ENTRY, "issue"),
     ),
     unit_rule(
         unit="Texture stages",
@@ -207,7 +207,7 @@ RULES = (
         meaning="The texture stages deliver a fixed number of samples per cycle, and they do so "
         "most of the time.",
         advice="Use plain loads where no filtering is needed; fetch wider texels.",
-        fix=relieved("texture", 0.1, "l1", "issue"),
+        fix=relieve_unit("texture", 0.1, "l1", "issue"),
         clear=(launch(texture_busy=0.0, sm_active=0.98),),
     ),
     LaunchRule(
@@ -219,10 +219,10 @@ RULES = (
         "window.",
         triton="Group the programs so that neighbours share tiles (GROUP_M), "
         'eviction_policy="evict_first" on what is read once, "evict_last" on what is reused.',
-        check=_low_hit,
+        check=_check_low_hit,
         looks=("l2_hit", "dram_bytes", "declared_bytes", "l2_size"),
         lines=LINES,
-        fix=redundant(_refetched, "dram", "l2"),
+        fix=remove_redundant(_count_fetches, "dram", "l2"),
         less_work=True,
         fires=(
             launch(l2_hit=0.3, dram_busy=0.85, dram_bytes=3e9, declared_bytes=1e9, sm_active=0.95),
@@ -239,7 +239,7 @@ RULES = (
         advice="Nothing to fix: read the L2 point of the roofline; to measure from DRAM, flush "
         "the caches (ncu --cache-control all).",
         note=True,
-        check=_resident,
+        check=_check_resident,
         looks=("dram_bytes", "declared_bytes", "l2_hit", "threads"),
         fires=(launch(dram_bytes=1e7, declared_bytes=2e9),),
         clear=(launch(dram_bytes=2.1e9, declared_bytes=2e9),),

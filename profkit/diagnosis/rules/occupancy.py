@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import ceil, sqrt
 
 from profkit.diagnosis.rule import Hit, LaunchRule, launch
-from profkit.diagnosis.rules.memory import redundant
-from profkit.diagnosis.rules.waits import stalled
+from profkit.diagnosis.rules.memory import remove_redundant
+from profkit.diagnosis.rules.waits import sum_stalls
 from profkit.model.launch import Launch, Threshold, arithmetic
 from profkit.model.resources import COMPUTE, uses
 from profkit.model.scenario import NOTHING, ONCHIP, PER_INSTRUCTION, Fix, Scenario, amdahl
@@ -35,7 +35,7 @@ _LIMITS = ("limit_registers", "limit_shared", "limit_warps", "limit_blocks")
 _EMPTY_BLOCKS = ("limit_shared", "limit_blocks")
 
 
-def _issuing(launch: Launch) -> float:
+def _share_issuing(launch: Launch) -> float:
     """Share of the SMs' active cycles in which a scheduler issued; basic sets have it of all cycles."""
     if "issue_busy_active" in launch:
         return launch["issue_busy_active"]
@@ -56,7 +56,9 @@ def _no_limit(other: str, metric: str, launch: Launch) -> bool:
     return (other, metric) == _EMPTY_BLOCKS or (other == "limit_shared" and _carved_out(launch))
 
 
-def _occupancy(metric: str, what: str, step: str | None) -> Callable[[Launch], Hit | None]:
+def _make_occupancy_check(
+    metric: str, what: str, step: str | None
+) -> Callable[[Launch], Hit | None]:
     def check(launch: Launch) -> Hit | None:
         blocks, limit = launch["blocks_per_sm"], launch[metric]
         others = []
@@ -68,10 +70,10 @@ def _occupancy(metric: str, what: str, step: str | None) -> Callable[[Launch], H
         occupancy = launch["occupancy_limit"]
         if occupancy >= CROWDED or launch["waves"] < 1:
             return None  # warps enough, or not enough blocks to fill even these places
-        waiting = 1 - _issuing(launch)
+        waiting = 1 - _share_issuing(launch)
         if waiting < IDLE_SCHEDULER or any(u.near for u in uses(launch)):
             return None
-        if "stall_selected" in launch and stalled(launch, *HIDES) < HIDDEN:
+        if "stall_selected" in launch and sum_stalls(launch, *HIDES) < HIDDEN:
             return None  # more warps would wait in the same queue
         text = f"{what}: {counted(blocks, 'block')} per SM, "
         text += f"{share(occupancy)} occupancy"
@@ -162,7 +164,7 @@ def _occupancy_rule(
         f"{what} leave so few warps per SM that often none is ready.",
         advice=advice,
         triton=_TRITON[name],
-        check=_occupancy(metric, what.capitalize(), step),
+        check=_make_occupancy_check(metric, what.capitalize(), step),
         looks=looks,
         fires=({**_FEW, metric: 2},),
         clear=({**_FEW, metric: 2, "occupancy_limit": 0.94},),
@@ -198,7 +200,7 @@ def full_warps(launch: Launch) -> float:
     return size / ceil(size / WARP)
 
 
-def _partial(launch: Launch) -> Hit | None:
+def _check_partial(launch: Launch) -> Hit | None:
     size = launch["block_size"]
     lanes = WARP * ceil(size / WARP)
     idle = 1 - size / lanes
@@ -210,7 +212,7 @@ def _partial(launch: Launch) -> Hit | None:
     )
 
 
-def _life(launch: Launch) -> float | None:
+def _estimate_life(launch: Launch) -> float | None:
     """Seconds that a block lives on average; None when not known."""
     needed = ("time", "sm_active", "sm_count", "grid_size", "block_size", "max_warps", "occupancy")
     if not launch.known(*needed):
@@ -220,14 +222,14 @@ def _life(launch: Launch) -> float | None:
     return launch["time"] * min(1.0, launch["sm_active"]) * resident / launch["grid_size"]
 
 
-def _short(launch: Launch) -> Hit | None:
+def _check_short_blocks(launch: Launch) -> Hit | None:
     launch.need("occupancy", "occupancy_limit", "waves")
     achieved, limit = launch["occupancy"], launch["occupancy_limit"]
     if launch["waves"] < SEVERAL or not 0 < achieved < EMPTY * limit:
         return None
     if any(u.near for u in uses(launch)):
         return None
-    life = _life(launch)
+    life = _estimate_life(launch)
     text = f"occupancy is {share(achieved)}, where {share(limit)} would fit"
     if life is not None and life >= SHORT_LIFE:
         text += (
@@ -242,7 +244,7 @@ def _short(launch: Launch) -> Hit | None:
 def _all_places(launch: Launch) -> Scenario:
     places = launch["occupancy_limit"] / launch["occupancy"]
     if "stall_selected" in launch:  # more warps hide no other wait
-        places = min(places, amdahl(stalled(launch, *HIDES)))
+        places = min(places, amdahl(sum_stalls(launch, *HIDES)))
     return Scenario(places=places)
 
 
@@ -290,10 +292,10 @@ RULES = (
         "32 idles in every instruction of its last warp, and holds its registers all the same.",
         advice="A block size that is a multiple of 32, 128 to 256 to begin with; several small "
         "problems in one block.",
-        check=_partial,
+        check=_check_partial,
         looks=("block_size", "threads_per_warp", "grid_size"),
         # Full warps do the same with fewer instructions, and ask for the same bytes.
-        fix=redundant(lambda launch: WARP / full_warps(launch), *COMPUTE),
+        fix=remove_redundant(lambda launch: WARP / full_warps(launch), *COMPUTE),
         fires=(
             launch(block_size=10, dram_busy=0.1),
             launch(block_size=33, dram_busy=0.1),
@@ -316,7 +318,7 @@ RULES = (
         "lives longer than it takes to begin and end.",
         triton="Several rows per program: a two-dimensional block (BLOCK_ROWS x BLOCK), or a "
         "loop over rows with as many programs as fit at once.",
-        check=_short,
+        check=_check_short_blocks,
         looks=("occupancy", "occupancy_limit", "waves", "block_size", "sm_active"),
         fix=Fix(
             "places",

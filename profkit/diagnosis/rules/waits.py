@@ -240,7 +240,7 @@ def stall_shares(launch: Launch) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def stalled(launch: Launch, *states: str) -> float:
+def sum_stalls(launch: Launch, *states: str) -> float:
     """Share of the warps' time in these states; 0 for one that this architecture does not have."""
     launch.need("stall_selected")
     return sum(launch[f"stall_{s}"] for s in states if f"stall_{s}" in launch)
@@ -263,7 +263,7 @@ def waits_for(state: str, launch: Launch) -> str:
     return WAITS[state]
 
 
-def _queues(state: str, launch: Launch) -> bool:
+def _is_queue(state: str, launch: Launch) -> bool:
     """Whether this wait is the queue of a unit near its peak."""
     full = [u for u in uses(launch) if u.near and state in u.resource.queue]
     return any(not _has_room(u, launch) for u in full)
@@ -279,7 +279,7 @@ def _has_room(use: Use, launch: Launch) -> bool:
     return limiter == "dram" and reach(limiter, launch) >= ROOM * use.elapsed
 
 
-def _check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | None]:
+def _make_wait_check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | None]:
     """Return the question of one state; what decides in another's is in none of its functions."""
     what = _BOOKED if wgmma else WAITS[state]
 
@@ -287,7 +287,7 @@ def _check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | None]:
         found = stall_shares(launch)
         part = found.get(state, 0.0)
         leads = part > 0 and next(iter(found)) == state
-        if (part < STALLED and not leads) or _queues(state, launch):
+        if (part < STALLED and not leads) or _is_queue(state, launch):
             return None
         return Hit(f"{share(part)} of the warps' time goes to waiting for {what}")
 
@@ -327,7 +327,7 @@ def instruction_share(launch: Launch, *counts: str) -> float:
     return min(1.0, own / max(launch.get("instructions", 0.0), 1.0))
 
 
-def _typical(state: str, family: Family) -> Build:
+def _make_typical(state: str, family: Family) -> Build:
     units = dict.fromkeys(ONCHIP, FEWER_TRIPS) if family == "mio" else {}
     instructions = WARP_STATE[state].instructions
 
@@ -361,7 +361,7 @@ def _loads_in_flight(launch: Launch) -> Scenario:
     with suppress(NotCollected):
         if is_narrow_stream(launch):
             return with_wider_accesses(launch)
-    plain = _typical("long_scoreboard", "loads")(launch)
+    plain = _make_typical("long_scoreboard", "loads")(launch)
     return replace(plain, waits={**plain.waits, "long_scoreboard": LOADS_WAIT})
 
 
@@ -375,7 +375,7 @@ def with_wider_accesses(launch: Launch) -> Scenario:
     return Scenario({ENTRY: fewer, **dict.fromkeys(PER_INSTRUCTION, stays)}, waits)
 
 
-def _fix(state: str, family: Family) -> Fix:
+def _make_fix(state: str, family: Family) -> Fix:
     states, units = _FAMILIES[family]
     waits = dict.fromkeys((state, *states), 0.0)
 
@@ -396,10 +396,10 @@ def _fix(state: str, family: Family) -> Fix:
         )
         return Fix("wait", f"{left}. expected: {expected}", best, _loads_in_flight)
     expected = "this wait, its queue and its own instructions go, and barriers wait as much less"
-    return Fix("wait", f"{left}. expected: {expected}", best, _typical(state, family))
+    return Fix("wait", f"{left}. expected: {expected}", best, _make_typical(state, family))
 
 
-def _rule(wait: Wait) -> LaunchRule:
+def _make_rule(wait: Wait) -> LaunchRule:
     """Return the rule of a wait, with a launch that is in the state and one that is not."""
     state = wait.state
     mine, other = f"stall_{state}", "stall_barrier" if state == "wait" else "stall_wait"
@@ -416,13 +416,13 @@ def _rule(wait: Wait) -> LaunchRule:
         meaning=wait.meaning,
         advice=wait.advice,
         triton=wait.triton,
-        check=_check(state, wgmma=wait.of_wgmma),
+        check=_make_wait_check(state, wgmma=wait.of_wgmma),
         looks=looks,
         fires=(fires,),
         clear=(clear,),
         explains=(state,),
         lines=(f"stall {state}",),
-        fix=_fix(state, wait.family),
+        fix=_make_fix(state, wait.family),
     )
 
 
@@ -433,7 +433,7 @@ _WIDER = (
     "elements a thread. "
 )
 _MORE_LOADS = next(wait.advice for wait in WAITS_OF_WARPS if wait.state == "long_scoreboard")
-_for_loads = _check("long_scoreboard", wgmma=False)
+_for_loads = _make_wait_check("long_scoreboard", wgmma=False)
 
 
 def _check_loads(launch: Launch) -> Hit | None:
@@ -458,7 +458,7 @@ TREE_ADVICE = (
 )
 # A tree's steps are all that a warp does between barriers: what it waits for there is the tree's.
 _TREE_EXPLAINS = ("barrier", "shared", "wait", *MIO, "long_scoreboard")
-_at_barrier = _check("barrier", wgmma=False)
+_at_barrier = _make_wait_check("barrier", wgmma=False)
 
 
 def _check_barriers(launch: Launch) -> Hit | None:
@@ -466,7 +466,7 @@ def _check_barriers(launch: Launch) -> Hit | None:
     if not is_tree(launch):
         return waiting
     each = launch["instructions"] / launch["inst_barrier"]
-    waits = stalled(launch, "barrier", *MIO)
+    waits = sum_stalls(launch, "barrier", *MIO)
     return Hit(
         f"a barrier after every {each:.2g} instructions of a warp, and {working_lanes(launch):.3g} of "
         f"32 lanes at work: the steps of a tree in shared memory, {share(tree_share(launch))} of the "
@@ -488,7 +488,7 @@ def _without_tree(launch: Launch) -> Scenario:
 def _with_shuffles(launch: Launch) -> Scenario:
     """Two steps of five are left of a tree; bank conflicts are another rule's."""
     if not is_tree(launch):
-        return _typical("barrier", "barrier")(launch)
+        return _make_typical("barrier", "barrier")(launch)
     conflicts = launch.get("excess_shared_wavefronts", 0.0)
     accesses = conflicts + (1 - conflicts) * RELIEVED
     instructions = 1 - tree_share(launch) * (1 - RELIEVED)
@@ -527,7 +527,7 @@ def _rule_of_barriers(plain: LaunchRule) -> LaunchRule:
 
 def _all_rules() -> Iterator[LaunchRule]:
     for wait in WAITS_OF_WARPS:
-        rule = _rule(wait)
+        rule = _make_rule(wait)
         if rule.id == "barrier-wait":
             yield _rule_of_barriers(rule)
         elif rule.id == "long-scoreboard":

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from profkit.diagnosis.rule import Hit, LaunchRule, launch
-from profkit.diagnosis.rules.memory import redundant, relieved, unit_rule
-from profkit.diagnosis.rules.waits import stalled, with_wider_accesses
+from profkit.diagnosis.rules.memory import relieve_unit, remove_redundant, unit_rule
+from profkit.diagnosis.rules.waits import sum_stalls, with_wider_accesses
 from profkit.model.launch import (
     LANE_BYTES,
     Launch,
@@ -63,7 +63,7 @@ LINE = Threshold(1.05, "gain from which wasted accesses are worth a line")
 SECTORS = ("dram", "l2", "l1")  # resources that wasted sectors fill
 
 
-def _uncoalesced(launch: Launch) -> Hit | None:
+def _check_uncoalesced(launch: Launch) -> Hit | None:
     waste, text = sector_waste(launch)
     if not wastes_sectors(launch):
         return None
@@ -76,7 +76,7 @@ def _uncoalesced(launch: Launch) -> Hit | None:
     return Hit(text)
 
 
-def _near(launch: Launch, *limiters: str) -> bool:
+def _is_near(launch: Launch, *limiters: str) -> bool:
     """Whether one of these is near its peak: any wait may then be for it, whatever it is booked as."""
     return any(u.near and u.resource.limiter in limiters for u in uses(launch))
 
@@ -96,7 +96,7 @@ def _coalesced_units(launch: Launch) -> dict[str, float]:
 
 def _coalesced_best(launch: Launch) -> Scenario:
     gone = dict.fromkeys((*MEMORY, "not_selected"), 0.0)
-    waits = NOTHING if _near(launch, "dram", "l2", "l1") else gone
+    waits = NOTHING if _is_near(launch, "dram", "l2", "l1") else gone
     return Scenario(_coalesced_units(launch), waits)
 
 
@@ -107,39 +107,39 @@ def _coalesced_typical(launch: Launch) -> Scenario:
     return Scenario(_coalesced_units(launch), {**waits, "short_scoreboard": (1 + keep) / 2})
 
 
-def _excess(launch: Launch) -> float:
+def _share_excess(launch: Launch) -> float:
     if "excess_shared_wavefronts" in launch:
         return launch["excess_shared_wavefronts"]
     return max(launch["shared_ld_conflicts"], launch["shared_st_conflicts"])
 
 
-def conflicts(launch: Launch) -> float:
+def share_conflicts(launch: Launch) -> float:
     """Share of the shared-memory wavefronts that conflict-free accesses would not need."""
-    return min(_excess(launch), 31 / 32)
+    return min(_share_excess(launch), 31 / 32)
 
 
-def _conflicts(launch: Launch) -> Hit | None:
-    waste = _excess(launch)
+def _check_conflicts(launch: Launch) -> Hit | None:
+    waste = _share_excess(launch)
     if waste < WASTE:
         return None
     return Hit(
         f"{share(waste)} of the shared-memory wavefronts are bank conflicts "
-        f"({1 / (1 - conflicts(launch)):.2g} wavefronts where 1 would do)"
+        f"({1 / (1 - share_conflicts(launch)):.2g} wavefronts where 1 would do)"
     )
 
 
 def _conflict_free(launch: Launch) -> dict[str, float]:
     # The entry takes a request however many wavefronts it becomes: it keeps its work.
-    return dict.fromkeys(("shared", "l1"), 1 - conflicts(launch))
+    return dict.fromkeys(("shared", "l1"), 1 - share_conflicts(launch))
 
 
 def _conflicts_best(launch: Launch) -> Scenario:
     gone = dict.fromkeys((*MIO, "lg_throttle", "barrier"), 0.0)
-    return Scenario(_conflict_free(launch), NOTHING if _near(launch, "shared", "l1") else gone)
+    return Scenario(_conflict_free(launch), NOTHING if _is_near(launch, "shared", "l1") else gone)
 
 
 def _conflicts_typical(launch: Launch) -> Scenario:
-    return Scenario(_conflict_free(launch), dict.fromkeys(MIO, 1 - conflicts(launch)))
+    return Scenario(_conflict_free(launch), dict.fromkeys(MIO, 1 - share_conflicts(launch)))
 
 
 def _fills_a_slice(launch: Launch, sectors: float) -> bool:
@@ -182,13 +182,13 @@ def _loads_wait(launch: Launch) -> bool:
 _BEHIND = ("long_scoreboard", "lg_throttle", "drain", "membar", "mio_throttle", "short_scoreboard")
 
 
-def _atomics(launch: Launch) -> Hit | None:
+def _check_atomics(launch: Launch) -> Hit | None:
     found = resource_use(BY_LIMITER["atomics"], launch)
     link = resource_use(BY_LIMITER["l2"], launch)
     if found is not None and found.near and (link is None or found.elapsed >= link.elapsed):
         return Hit(f"L2 atomic units at {share(found.elapsed)} of their peak")
     sectors = launch["l2_atomic_sectors"]
-    if launch.present("stall_") and stalled(launch, *_BEHIND) < WAITING:
+    if launch.present("stall_") and sum_stalls(launch, *_BEHIND) < WAITING:
         return None  # without warp states a hot slice alone must do
     if _fills_a_slice(launch, sectors) and _one_slice(launch, sectors):
         return Hit(
@@ -198,7 +198,7 @@ def _atomics(launch: Launch) -> Hit | None:
     shared = launch["shared_atomics"]
     if (
         shared >= SHARED_ATOMIC * launch["instructions"]
-        and stalled(launch, "short_scoreboard", "mio_throttle", "lg_throttle") >= WAITING
+        and sum_stalls(launch, "short_scoreboard", "mio_throttle", "lg_throttle") >= WAITING
     ):
         return Hit(
             f"{shared:.3g} shared-memory atomics, {share(shared / launch['instructions'])} of all "
@@ -225,9 +225,9 @@ EXPLAINS = ("dram", "l2", "l1", "long_scoreboard", "lg_throttle", "drain")
 LOCAL = Threshold(0.02, "share of instructions on local memory below which it is a prologue")
 
 
-def _without(launch: Launch, instructions: float) -> float:
+def _price_local(launch: Launch, instructions: float) -> float:
     """Without local-memory instructions, neither their issue nor their waits."""
-    waits = memory = stalled(launch, "long_scoreboard", "lg_throttle", "drain")
+    waits = memory = sum_stalls(launch, "long_scoreboard", "lg_throttle", "drain")
     if launch.known("l1_busy"):
         levels = [resource_use(BY_LIMITER[limiter], launch) for limiter in SECTORS]
         memory = min(1.0, max((u.share / u.resource.peak.sure for u in levels if u), default=0.0))
@@ -235,25 +235,25 @@ def _without(launch: Launch, instructions: float) -> float:
     return amdahl(min(0.97, instructions + accesses * max(waits, memory)))
 
 
-def _spilled(launch: Launch) -> float:
+def _share_spilled(launch: Launch) -> float:
     return launch["spill_instructions"] / max(launch["instructions"], 1)
 
 
-def _spills(launch: Launch) -> Hit | None:
-    part = _spilled(launch)
+def _check_spills(launch: Launch) -> Hit | None:
+    part = _share_spilled(launch)
     if part < LOCAL:
         return None
     launch.need("stall_selected")
     return Hit(f"{share(part)} of the instructions spill or reload registers")
 
 
-def _indexed(launch: Launch) -> float:
+def _share_indexed(launch: Launch) -> float:
     spilled = launch.get("spill_instructions", 0.0)
     return (launch["local_instructions"] - spilled) / max(launch["instructions"], 1)
 
 
-def _local(launch: Launch) -> Hit | None:
-    part = _indexed(launch)
+def _check_local(launch: Launch) -> Hit | None:
+    part = _share_indexed(launch)
     if part < LOCAL:
         return None
     launch.need("stall_selected")
@@ -263,11 +263,11 @@ def _local(launch: Launch) -> Hit | None:
     )
 
 
-def _narrow(launch: Launch) -> Hit | None:
+def _check_narrow(launch: Launch) -> Hit | None:
     if not is_narrow(launch):
         return None
     asking = any(use.near and use.resource.limiter in ("issue", "l1") for use in uses(launch))
-    queueing = stalled(launch, "lg_throttle") >= WAITING and is_narrow_stream(launch)
+    queueing = sum_stalls(launch, "lg_throttle") >= WAITING and is_narrow_stream(launch)
     if not asking and not queueing:
         return (
             None  # a wait for the loads' values is long-scoreboard's, which says how wide they are
@@ -279,7 +279,7 @@ def _narrow(launch: Launch) -> Hit | None:
     )
 
 
-def _widest(launch: Launch) -> Scenario:
+def _widen_most(launch: Launch) -> Scenario:
     stays = dict.fromkeys(PER_INSTRUCTION, widened(launch))
     return Scenario(stays | dict.fromkeys(ONCHIP, 0.0), NOTHING)
 
@@ -296,7 +296,7 @@ RULES = (
         triton="The fastest dimension of the pointers last in the block and contiguous "
         "(tl.arange times a stride of 1); load a tile with a tensor descriptor and tl.trans it "
         "instead of loading down a column.",
-        check=_uncoalesced,
+        check=_check_uncoalesced,
         looks=(
             "excess_sectors",
             "global_load_sectors_per_request",
@@ -331,7 +331,7 @@ RULES = (
         triton="More elements per thread along the contiguous dimension (BLOCK of 4 to 8 times "
         "32 num_warps), and strides that Triton knows to be multiples of 16: pass them as "
         "integers, or say tl.multiple_of and tl.max_contiguous.",
-        check=_narrow,
+        check=_check_narrow,
         looks=(
             "global_load_sectors_per_request",
             "excess_sectors",
@@ -345,7 +345,7 @@ RULES = (
             "bound: the arithmetic's issue slots, or the fullest unit behind. expected: of the "
             "waits for loads the share of the loads remains, of the instructions those that "
             "compute and that share of the others",
-            _widest,
+            _widen_most,
             with_wider_accesses,
         ),
         fires=(
@@ -437,7 +437,7 @@ RULES = (
         "ldmatrix on a conflict-free layout.",
         triton="The compiler chooses the layout: another BLOCK or num_warps, tl.dot operands in "
         "16 bits, no tl.trans or reduction between two tl.dot.",
-        check=_conflicts,
+        check=_check_conflicts,
         looks=(
             "excess_shared_wavefronts",
             "shared_ld_conflicts",
@@ -467,7 +467,7 @@ RULES = (
         triton='tl.sum in the program before tl.atomic_add; sem="relaxed" where no order is '
         "needed (the default is acquire and release, with fences); partial sums in a buffer of a "
         "row per program, added up at the end.",
-        check=_atomics,
+        check=_check_atomics,
         looks=("l2_atomics_busy", "l2_busy_max", "l2_atomic_sectors", "shared_atomics", "cycles"),
         lines=("instructions atomics",),
         fix=Fix(
@@ -513,7 +513,7 @@ RULES = (
         "words of constant memory takes 32 turns.",
         advice="Index constants uniformly over the warp; put tables that threads index "
         "differently into shared or global memory.",
-        fix=relieved("constant", 1 / 32),
+        fix=relieve_unit("constant", 1 / 32),
         fires=(launch(constant_busy=0.9, sm_active=0.95),),
         clear=(launch(constant_busy=0.05, sm_active=0.95),),
     ),
@@ -525,10 +525,12 @@ RULES = (
         advice="Raise the register limit (launch bounds, -maxrregcount), shorten live ranges, "
         "split the kernel, or spill to shared memory.",
         triton="More num_warps, smaller BLOCK, fewer num_stages, or less that is live at once.",
-        check=_spills,
+        check=_check_spills,
         looks=("spill_instructions", "instructions", "local_share", "registers"),
         lines=("instructions local", "local-sectors"),
-        fix=redundant(lambda launch: _without(launch, _spilled(launch)), *SECTORS, "issue"),
+        fix=remove_redundant(
+            lambda launch: _price_local(launch, _share_spilled(launch)), *SECTORS, "issue"
+        ),
         less_work=True,
         fires=(
             launch(
@@ -557,11 +559,13 @@ RULES = (
         "to local memory: global memory cached in L1.",
         advice="Index with compile-time constants (unrolled loops), or keep the array in shared "
         "memory.",
-        check=_local,
+        check=_check_local,
         looks=("local_instructions", "instructions", "local_share", "local_bytes"),
         lines=("instructions local", "local-sectors"),
         # Finding an element's place is integer work that goes with the array.
-        fix=redundant(lambda launch: _without(launch, _indexed(launch)), *SECTORS, "issue", "int"),
+        fix=remove_redundant(
+            lambda launch: _price_local(launch, _share_indexed(launch)), *SECTORS, "issue", "int"
+        ),
         less_work=True,
         fires=(
             launch(

@@ -8,7 +8,7 @@ from math import nan
 from profkit.reports.metrics.derive import Raw, Source, collected, metrics
 
 
-def _pipe(name: str, meaning: str, *units: str) -> str:
+def _write_pipe(name: str, meaning: str, *units: str) -> str:
     """Return a pipe's share of peak, of elapsed (the SpeedOfLight breakdown) and of active cycles."""
     several = "max of those collected: " if len(units) > 1 else ""
     elapsed, active = (
@@ -43,13 +43,13 @@ tensor_busy | share | Tensor pipe, share of peak, elapsed cycles; before 9.0 and
 [ComputeWorkloadAnalysis]
 tensor_busy_active | share | Tensor pipe, share of peak, active cycles
   sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active
-{_pipe("fma", "FMA pipe (FP32 and, on 8.6 and later, half2; IMAD)", "sm__pipe_fma_cycles_active")}
+{_write_pipe("fma", "FMA pipe (FP32 and, on 8.6 and later, half2; IMAD)", "sm__pipe_fma_cycles_active")}
 [SpeedOfLight]
 fmaheavy_busy | share | Heavy half of the FMA pipe (IMAD goes there), elapsed
   sm__pipe_fmaheavy_cycles_active.avg.pct_of_peak_sustained_elapsed
 # 12.0 splits ALU; basic sets there have its heavy half only.
-{_pipe("alu", "ALU pipe (integer, logic, compare)", *_ALU)}
-{_pipe("fp64", "FP64 pipe", "sm__pipe_fp64_cycles_active")}
+{_write_pipe("alu", "ALU pipe (integer, logic, compare)", *_ALU)}
+{_write_pipe("fp64", "FP64 pipe", "sm__pipe_fp64_cycles_active")}
 [SpeedOfLight]
 fp16_busy | share | FP16 (half2) instructions, share of their pipe's peak, elapsed
   max of those collected: sm__inst_executed_pipe_fp16.avg.pct_of_peak_sustained_elapsed, \
@@ -58,13 +58,13 @@ fp16_busy | share | FP16 (half2) instructions, share of their pipe's peak, elaps
 fp16_busy_active | share | The same, active cycles
   max of those collected: sm__inst_executed_pipe_fp16.avg.pct_of_peak_sustained_active, \
     sm__inst_executed_pipe_fma_type_fp16.avg.pct_of_peak_sustained_active
-{_pipe("xu", "XU pipe (exp, log, sin, rsqrt, int-float conversion)", "sm__inst_executed_pipe_xu")}
-{_pipe("uniform", "Uniform datapath", "sm__inst_executed_pipe_uniform")}
-{_pipe("lsu", "LSU pipe (load-store instructions)", "sm__inst_executed_pipe_lsu")}
-{_pipe("tex", "TEX pipe (texture instructions)", "sm__inst_executed_pipe_tex")}
-{_pipe("cbu", "CBU pipe (branches, barriers)", "sm__inst_executed_pipe_cbu")}
-{_pipe("adu", _ADU, "sm__inst_executed_pipe_adu")}
-{_pipe("tma", "TMA unit (9.0 and later)", "sm__pipe_tma_cycles_active")}
+{_write_pipe("xu", "XU pipe (exp, log, sin, rsqrt, int-float conversion)", "sm__inst_executed_pipe_xu")}
+{_write_pipe("uniform", "Uniform datapath", "sm__inst_executed_pipe_uniform")}
+{_write_pipe("lsu", "LSU pipe (load-store instructions)", "sm__inst_executed_pipe_lsu")}
+{_write_pipe("tex", "TEX pipe (texture instructions)", "sm__inst_executed_pipe_tex")}
+{_write_pipe("cbu", "CBU pipe (branches, barriers)", "sm__inst_executed_pipe_cbu")}
+{_write_pipe("adu", _ADU, "sm__inst_executed_pipe_adu")}
+{_write_pipe("tma", "TMA unit (9.0 and later)", "sm__pipe_tma_cycles_active")}
 [SpeedOfLight]
 mio_busy | share | MIO: instructions issued to memory, special and dynamic branches
   sm__mio_inst_issued.avg.pct_of_peak_sustained_elapsed
@@ -209,7 +209,7 @@ def _dense_peak(words: list[str]) -> Source:
     return Source((_SM_CLOCK,), value, text, (*split, *plain, narrow))
 
 
-def _counted(words: list[str]) -> list[str]:
+def _list_counters(words: list[str]) -> list[str]:
     """Return the counters: per operand type where ncu has it, else sparse and dense apart."""
     kinds = ("", "_sparsity_off", "_sparsity_on")
     counters = []
@@ -219,7 +219,7 @@ def _counted(words: list[str]) -> list[str]:
 
 
 _OPERATIONS = {
-    kind: collected(sum, _counted(words), f"sum of {_OPS}{words[0]}*.sum")
+    kind: collected(sum, _list_counters(words), f"sum of {_OPS}{words[0]}*.sum")
     for kind, words in _TYPES.items()
 }
 _PEAKS = {kind: _dense_peak(words) for kind, words in _TYPES.items()}
@@ -233,7 +233,7 @@ peak_tensor_{kind} | op/s | \
 """
     for kind in _TYPES
 )
-_ALL = sorted(chain.from_iterable(map(_counted, _TYPES.values())))
+_ALL = sorted(chain.from_iterable(map(_list_counters, _TYPES.values())))
 PEAKS = metrics(
     f"""
 [SpeedOfLight_RooflineChart]

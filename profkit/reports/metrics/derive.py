@@ -105,13 +105,13 @@ def read_from(text: str) -> Source:
     if several := re.fullmatch("(max|sum) of those collected: (.+)", text):
         return collected(max if several[1] == "max" else sum, several[2].split(", "), text)
     if executed := re.fullmatch(f"{OPCODES} of (.+)", text):
-        opcodes = [_opcode(word) for word in executed[1].split(", ")]
+        opcodes = [_name_opcode(word) for word in executed[1].split(", ")]
         return Source((OPCODES,), lambda raw: sum(raw.get(x, 0.0) for x in opcodes), text)
     if " " not in text:  # a raw name, as most are: it needs no parser
-        return _source((text,), _si_value(text), text)
+        return _make_source((text,), _si_value(text), text)
     formula, _, otherwise = text.partition(" else ")
     names_read: dict[str, None] = {}
-    value = _compiled(ast.parse(formula, mode="eval").body, names_read)
+    value = _compile_formula(ast.parse(formula, mode="eval").body, names_read)
     without = float(otherwise or nan)
 
     def value_or_else(raw: Raw) -> float:
@@ -120,7 +120,7 @@ def read_from(text: str) -> Source:
         except ZeroDivisionError:
             return without
 
-    return _source(tuple(names_read), value_or_else if "/" in formula else value, text)
+    return _make_source(tuple(names_read), value_or_else if "/" in formula else value, text)
 
 
 def collected(
@@ -133,10 +133,10 @@ def collected(
         present = [read(raw) for name, read in values.items() if name in raw]
         return choose(present) if present else nan
 
-    return _source((), value, text, tuple(values))
+    return _make_source((), value, text, tuple(values))
 
 
-def _source(
+def _make_source(
     names: tuple[str, ...], value: Value, text: str, optional: tuple[str, ...] = ()
 ) -> Source:
     """Return a source, with what is to say of raw names that are doubled in it."""
@@ -153,11 +153,11 @@ def by_opcode(raw: Raw) -> dict[str, float]:
     totals: dict[str, float] = defaultdict(float)
     for name, value in raw.items():
         if name.startswith(_INSTANCE) and name[-1] == "]":
-            totals[_opcode(name[len(_INSTANCE) : -1].partition(".")[0])] += value
+            totals[_name_opcode(name[len(_INSTANCE) : -1].partition(".")[0])] += value
     return totals
 
 
-def _opcode(word: str) -> str:
+def _name_opcode(word: str) -> str:
     return f"{OPCODES} of {word}"
 
 
@@ -168,33 +168,37 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 }
 
 
-def _compiled(node: ast.expr, names: dict[str, None]) -> Value:
+def _compile_formula(node: ast.expr, names: dict[str, None]) -> Value:
     """Return the value of a formula; `names` gets the raw names in it."""
     match node:
         case ast.Constant(value=int() | float() as number):
             return lambda _: number
         case ast.Name() | ast.Attribute():
-            name = _dotted(node)
+            name = _join_dotted(node)
             names[name] = None
             return _si_value(name)
         case ast.BinOp(left=left, op=ast.Div(), right=right):
-            top, bottom = _compiled(left, names), _compiled(right, names)
+            top, bottom = _compile_formula(left, names), _compile_formula(right, names)
             # What is not positive divides like zero.
             return lambda raw: top(raw) / max(bottom(raw), 0.0)
         case ast.BinOp(left=left, op=op, right=right):
-            a, b, does = _compiled(left, names), _compiled(right, names), _OPERATORS[type(op)]
+            a, b, does = (
+                _compile_formula(left, names),
+                _compile_formula(right, names),
+                _OPERATORS[type(op)],
+            )
             return lambda raw: does(a(raw), b(raw))
         case ast.Call(func=ast.Name(id="max" | "min" as word), args=args):
-            parts = [_compiled(arg, names) for arg in args]
+            parts = [_compile_formula(arg, names) for arg in args]
             choose = max if word == "max" else min
             return lambda raw: choose(part(raw) for part in parts)
     raise ValueError(f"no formula: {ast.unparse(node)}")
 
 
-def _dotted(node: ast.expr) -> str:
+def _join_dotted(node: ast.expr) -> str:
     match node:
         case ast.Attribute(value=value, attr=last):
-            return f"{_dotted(value)}.{last}"
+            return f"{_join_dotted(value)}.{last}"
         case ast.Name(id=name):
             return name
     raise ValueError(f"no name: {ast.unparse(node)}")

@@ -142,7 +142,7 @@ _SAMPLED = tuple(SAMPLES)
 FEWEST = 100
 
 
-def _share(name: str, all_of: tuple[str, ...], text: str, fewest: float = 0) -> Source:
+def _make_share(name: str, all_of: tuple[str, ...], text: str, fewest: float = 0) -> Source:
     def value(r: Raw) -> float:
         whole = sum(max(r[n], 0.0) for n in all_of if n in r)
         if whole > 0 and whole >= fewest:
@@ -159,8 +159,8 @@ _STALLS = tuple(
         f"Share of a resident warp's time in this state: {MEANING[state]}",
         "WarpStateStats",
         (
-            _share(ratio, _RATIOS, f"{ratio} over the sum of all states"),
-            _share(
+            _make_share(ratio, _RATIOS, f"{ratio} over the sum of all states"),
+            _make_share(
                 sampled,
                 _SAMPLED,
                 f"{sampled} over all samples, of which {FEWEST} are needed",

@@ -202,7 +202,7 @@ def explain_rule(rule: LaunchRule) -> Parts:
         f"Measured on {pages.measured_on()}": explain_measured(rule),
         "What fixing it is worth": explain_worth(rule),
         "What measures it": explain_ablations(rule),
-        "What decides": (*map(explain_threshold, pages.decides(rule)), *page.thresholds),
+        "What decides": (*map(explain_threshold, pages.list_thresholds(rule)), *page.thresholds),
         "False alarms": page.false_alarms,
         "An example that fires": (
             f"{finding.cause} ({words.worth(finding)})",
@@ -278,7 +278,7 @@ def explain_worth(rule: LaunchRule) -> tuple[Words, ...]:
 def explain_metric(metric: Metric) -> Parts:
     page = pages.written_page(f"metrics/{FAMILIES[metric.name]}.md")
     users = [r for r in ALL if any(metric.name in values for values in (*r.fires, *r.clear))]
-    seen = pages.seen(metric.name)
+    seen = pages.find_range(metric.name)
     ends = (seen.low, seen.high) if seen else ()
     texts = [f"{words.metric(metric.name, value)} ({probe})" for probe, value in ends]
     sources = tuple(source.text for source in metric.sources)
@@ -324,7 +324,7 @@ def explain_limiter(word: str, behind: list[LaunchRule]) -> Parts:
         behind, key=lambda rule: len(rule.explains)
     )
     page = pages.rule_page(plain.id)
-    numbers = (pages.near_its_peak(word),) if limiter else pages.decides(plain)
+    numbers = (pages.near_its_peak(word),) if limiter else pages.list_thresholds(plain)
     return {
         "What happens in the hardware": (page.hardware,),
         "What decides": tuple(map(explain_threshold, numbers)) or page.thresholds,

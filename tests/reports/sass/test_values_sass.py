@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profkit.reports import instruction as machine
-from profkit.reports.addresses import Program, producers
+from profkit.reports.addresses import Program, find_producers
 from profkit.reports.instruction import BY_FORM, OPCODES, Control, Instruction, control
 
 # Twelve bits of an instruction (opcode and form of its operands) -> what the library's text says,
@@ -158,7 +158,7 @@ def test_an_indirect_jump_goes_where_nothing_else_leads() -> None:
 
 
 def _found(code: Program, at: int, state: str) -> list[int]:
-    return [x.pc // 16 for x in producers(code, 16 * at, state)]
+    return [x.pc // 16 for x in find_producers(code, 16 * at, state)]
 
 
 def test_barriers_and_wgmma() -> None:
