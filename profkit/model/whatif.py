@@ -26,7 +26,7 @@ from profkit.model.scenario import (
 )
 from profkit.records.store import Document
 from profkit.reports.metrics import CATALOGUE
-from profkit.reports.metrics.warps import STATES, WARP_STATES, WarpState
+from profkit.reports.metrics.warps import WARP_STATES, WarpState
 
 # 10th and 90th percentile of (ln came - ln predicted) / (OFFSET + |ln predicted|) over 164 steps of the
 # ladder and other people's fixes, each predicted from the counts of both sides.
@@ -40,13 +40,17 @@ _WORK: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _events_of(state: WarpState) -> tuple[tuple[str, ...], ...]:
-    """Return the counts that the time in a state goes with: as the geometric mean of these sums."""
-    counted = tuple(counts for counts in (state.instructions, state.data) if counts)
-    return counted or (("instructions",),)
+def _list_events(state: WarpState) -> tuple[tuple[str, ...], ...]:
+    """Return the counts that the time in a state goes with: as the geometric mean of these sums.
+
+    Where data moves, these are the state's own instructions and the data; elsewhere all instructions.
+    """
+    if not state.data:
+        return (("instructions",),)
+    return tuple(counts for counts in (state.instructions, state.data) if counts)
 
 
-_EVENTS = {state.name: _events_of(state) for state in WARP_STATES if state.name != "membar"}
+_EVENTS = {state.name: _list_events(state) for state in WARP_STATES}
 # Kinds of instructions whose number is a part of `instructions`, those in it of other kinds, and
 # accesses with what goes by the same factor.
 _KINDS = (
@@ -171,8 +175,7 @@ def whatif_launch(launch: Launch, changes: Iterable[CounterChange]) -> Expectati
 def _make_scenario(launch: Launch, after: Launch) -> Scenario:
     """What becomes of the units' work, of the warps' waits, and of the warps at work at once."""
     waits = {}
-    for state in STATES:
-        groups = _EVENTS.get(state, (("instructions",),))
+    for state, groups in _EVENTS.items():
         waits[state] = prod(_share_left(names, launch, after) for names in groups) ** (
             1 / len(groups)
         )
