@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from profkit.errors import ProfkitError
     from profkit.evidence.history import history
     from profkit.model.launch import Launch
-    from profkit.program.recorded import triage
     from profkit.show import plots
     from profkit.show.notebook import (
         claims,
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
         load,
         raw,
         report,
+        triage,
         whatif,
     )
     from profkit.show.notebook import claims as verify
@@ -87,7 +87,6 @@ _WHERE = {
     "ProfkitError": "profkit.errors",
     "explain": "profkit.show.views.explain",
     "history": "profkit.evidence.history",
-    "triage": "profkit.program.recorded",
 }
 _MODULE = "profkit.show.notebook"  # of every other name
 _CALLED = {"Rule": "LaunchRule", "verify": "claims"}  # what a name is called in its module

@@ -1,4 +1,4 @@
-"""The notebooks: short, stored without outputs, and every one of them runs on the artifacts."""
+"""The notebooks: short, and every one of them runs on the artifacts; two are stored with outputs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from profkit.diagnosis.rules import BY_ID
 from profkit.lab.measure.variants.variants import find_variants
 from tests.conftest import ROOT
 from tests.found import find_files
+from tools.notebooks import SHOWN
 
 pytestmark = pytest.mark.slow
 
@@ -37,10 +38,28 @@ def test_they_are_numbered_and_all_there() -> None:
 
 
 @each
-def test_it_is_a_valid_notebook_without_outputs(path: Path) -> None:
+def test_it_is_a_valid_notebook(path: Path) -> None:
+    """Those that are read on the web are stored with outputs, the others without."""
     nbformat.validate(nbformat.read(path, as_version=4))
-    for cell in _code(path):
-        assert (cell.outputs, cell.execution_count) == ([], None)
+    numbers = [cell.execution_count for cell in _code(path)]
+    if path.name in SHOWN:
+        assert numbers == list(range(1, len(numbers) + 1)), "python tools/notebooks.py"
+    else:
+        assert [cell.outputs for cell in _code(path)] == [[] for _ in numbers]
+        assert set(numbers) == {None}
+
+
+def _outline(cells: list[nbformat.NotebookNode]) -> list[list[tuple[str, int]]]:
+    """Return what each cell shows: the kinds of its outputs, and how many rows a table has."""
+    outline = []
+    for cell in cells:
+        shown = []
+        for output in cell.outputs:
+            data = output.get("data", {})
+            kinds = ", ".join(sorted(data)) or output.output_type
+            shown.append((kinds, str(data.get("text/html", "")).count("<tr")))
+        outline.append(shown)
+    return outline
 
 
 @each
@@ -55,7 +74,10 @@ def test_it_runs_and_shows_something(path: Path, monkeypatch: pytest.MonkeyPatch
     before = set(find_files(FOLDER, "**/*"))
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(FOLDER)}}).execute()
-    outputs = [o for cell in notebook.cells if cell.cell_type == "code" for o in cell.outputs]
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    if path.name in SHOWN:
+        assert _outline(cells) == _outline(_code(path)), "python tools/notebooks.py"
+    outputs = [o for cell in cells for o in cell.outputs]
     kinds = {kind for o in outputs for kind in o.get("data", ())}
     assert "text/html" in kinds or "stream" in {o.output_type for o in outputs}
     assert not [o for o in outputs if o.get("name") == "stderr"]

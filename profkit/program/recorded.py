@@ -96,25 +96,7 @@ def kept_report(folder: Path) -> Path | None:
 
 
 def triage(given: Recorded, step_ms: float | None = None, range: str = "") -> ProgramFrames:
-    """Judge a recording of a program: a torch trace, an nsys export or a kept .triage folder.
-
-    Args:
-        given: Where it is: a path; a pattern or a list for one recording a rank; or what this returned.
-        step_ms: Milliseconds of a step without the recorder, where somebody measured it.
-        range: The range that is a step; found when empty.
-
-    Returns:
-        Frames, times in milliseconds, shares from 0 to 1:
-        `findings`, one row a finding, the one that saves most first: category, say, expect, low,
-        high and on_top_ms (saved by itself and beside the one before), kernels (ids), try, where;
-        `idle`, one row a cause: cause, ms, where;
-        `kernels`, one row a kernel with one grid and block: id, name, category, calls, ms, share,
-        bound, limiter, headroom, counted, op, nvtx, source;
-        beside them `step`, `first` and the whole `document`.
-
-    Raises:
-        ProfkitError: It is no recording, cannot be read, or nothing in it ran on a GPU.
-    """
+    """Judge a recording of a program, or several of one; `profkit.triage` says what is in the frames."""
     if isinstance(given, ProgramFrames):
         return given
     import pandas as pd

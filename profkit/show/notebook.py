@@ -16,7 +16,7 @@ from msgspec import structs
 
 from profkit.diagnosis import launches
 from profkit.diagnosis.rule import LaunchRule, SourceShare
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, needing
 from profkit.evidence import ladder as ladders
 from profkit.evidence.claims import Verified, verify_claim_files
 from profkit.evidence.compare import Compared, Policy, compare_sides
@@ -25,6 +25,7 @@ from profkit.evidence.runs import Evidence, Run, named_runs
 from profkit.files import expand_home, is_folder, is_there, write_text
 from profkit.model import whatif as cost_model
 from profkit.model.launch import Launch
+from profkit.program import recorded
 from profkit.program.sides import compare_recordings
 from profkit.records.paths import SUFFIXES, expand
 from profkit.reports import figures, raw_counters, reader
@@ -35,7 +36,7 @@ from profkit.show.text.blocks import Block, Grid, TextLine, to_html
 from profkit.show.text.escape import short
 from profkit.show.text.terminal import ShowsItself
 from profkit.show.views import comparison as changes
-from profkit.show.views.triage import compared_triages
+from profkit.show.views.triage import compared_triages, triaged
 
 KERNEL = 48  # characters of a kernel name in a table, and in the head of a comparison
 LONGEST = 400  # characters of any other cell
@@ -117,6 +118,17 @@ class ComparedPrograms(ShowsItself, dict[str, Any]):
 
     def blocks(self) -> Iterable[Block]:
         return compared_triages(self)
+
+
+class ShownProgram(ShowsItself, recorded.ProgramFrames):
+    def blocks(self) -> Iterable[Block]:
+        return triaged(self.document, "findings has them")
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the step, and the kernels that take longest; return the Axes."""
+        with needing("matplotlib", "a picture"):
+            from profkit.show.plots.step import draw_step
+        return draw_step(self.document, ax)
 
 
 class ShownLadder(ShowsItself, ladders.Ladder, frozen=True):
@@ -336,6 +348,36 @@ def report(
     ]
     write_text(file, page.render(reports, shown, title or page.TITLE).html)
     return Path(file)
+
+
+def triage(
+    given: recorded.Recorded, step_ms: float | None = None, range: str = ""
+) -> recorded.ProgramFrames:
+    """Judge a recording of a program: a torch trace, an nsys export or a kept .triage folder.
+
+    Args:
+        given: Where it is: a path; a pattern or a list for one recording a rank; or what this returned.
+        step_ms: Milliseconds of a step without the recorder, where somebody measured it.
+        range: The range that is a step; found when empty.
+
+    Returns:
+        Frames, times in milliseconds, shares from 0 to 1:
+        `findings`, one row a finding, the one that saves most first: category, say, expect, low,
+        high and on_top_ms (saved by itself and beside the one before), kernels (ids), try, where;
+        `idle`, one row a cause: cause, ms, where;
+        `kernels`, one row a kernel with one grid and block: id, name, category, calls, ms, share,
+        bound, limiter, headroom, counted, op, nvtx, source, line, module;
+        beside them `step`, `first` and the whole `document`. It prints itself, and `plot()` draws it.
+
+    Raises:
+        ProfkitError: It is no recording, cannot be read, or nothing in it ran on a GPU.
+    """
+    if isinstance(given, recorded.ProgramFrames):
+        return given
+    frames = recorded.triage(given, step_ms, range)
+    return ShownProgram(
+        frames.step, frames.first, frames.findings, frames.idle, frames.kernels, frames.document
+    )
 
 
 def compare(

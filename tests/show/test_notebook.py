@@ -185,3 +185,23 @@ def test_two_recordings_are_compared_and_other_files_refused() -> None:
     assert "<table" in compared._repr_html_()
     with pytest.raises(ProfkitError, match="is a recording of a program"):
         pk.compare(before, ARTIFACTS / "stage2.B.ncu-rep")
+
+
+def test_a_triage_shows_itself_and_draws_its_step() -> None:
+    frames = pk.triage(ROOT / "tests/program/data/copy_pageable.planted.json.gz")
+    assert "What to do first" in repr(frames)
+    assert max(map(len, repr(frames).splitlines())) <= 100
+    assert "<table" in frames._repr_html_()
+    assert {"line", "module", "op"} <= set(frames.kernels)
+    ax = frames.plot()
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts[:2] == ["computing 33.0 %", "copies 62.4 %"]
+    assert ax.get_yticklabels()[1].get_text().replace("\n", " ").startswith("k1 Memcpy HtoD")
+
+
+def test_plots_take_paths() -> None:
+    of_path = pk.plots.stalls(ARTIFACTS / "stage2.B.ncu-rep")
+    of_frame = pk.plots.stalls(pk.load(ARTIFACTS / "stage2.B.ncu-rep"))
+    assert pk.plots.png(of_path) == pk.plots.png(of_frame)
+    with pytest.raises(ProfkitError, match="no such file"):
+        pk.plots.roofline("nowhere.ncu-rep")

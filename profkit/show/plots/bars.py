@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import ceil, isfinite, isnan, log2, nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize
@@ -23,7 +23,7 @@ from profkit.show.plots import base
 from profkit.show.plots.base import COLOURS, FAINT, INK, WIDTH, AlikeLaunches, clip
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from profkit.show.plots.base import Launches
 
 _MOST_STATES = 12  # named in a legend, three lines of it; the rest is one segment
 _MOST_ROWS = 40  # the longest-running kernels; a taller picture is not read
@@ -62,7 +62,7 @@ def percent(*values: float) -> str:
     return " | ".join("?" if isnan(v) else f"{100 * v:.0f}" for v in values)
 
 
-def chosen(runs: pd.DataFrame | pd.Series[Any]) -> tuple[list[AlikeLaunches], str]:
+def chosen(runs: Launches) -> tuple[list[AlikeLaunches], str]:
     """Return the kernels to draw in the frame's order, and what to say of those left out."""
     every = base.alike_groups(base.records(runs))
     longest = sorted(every, key=lambda g: base.time_of(g.rows[0]), reverse=True)[:_MOST_ROWS]
@@ -87,7 +87,7 @@ def rows_axes(ax: Axes | None, names: Sequence[str], row: float, around: float) 
     return ax
 
 
-def stalls(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
+def stalls(runs: Launches, ax: Axes | None = None) -> Axes:
     """Draw the states of the resident warps: left of zero issuing, right of it what they wait for."""
     kept, small_print = chosen(runs)
     rows = [collected_metrics(group.rows[0]) for group in kept]
@@ -159,7 +159,7 @@ def lacking(ax: Axes, y: int, group: AlikeLaunches, metric: str) -> None:
     ax.text(0.005, y, text, fontsize=10, color=FAINT, va="center", style="italic")
 
 
-def pipes(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
+def pipes(runs: Launches, ax: Axes | None = None) -> Axes:
     """Draw how busy each pipe was, of elapsed cycles (solid) and of active ones (light).
 
     Active far above elapsed means that the SMs were idle for a part of the launch.
@@ -220,7 +220,7 @@ def draw_cell(
     ax.text(x, y, text, fontsize=9.5, color="white" if inside else INK, va="center")
 
 
-def occupancy(runs: pd.DataFrame | pd.Series[Any], ax: Axes | None = None) -> Axes:
+def occupancy(runs: Launches, ax: Axes | None = None) -> Axes:
     """Draw achieved (solid) and theoretical (light) occupancy, and beside them the limiters.
 
     A limiter's figure is the blocks per SM that it allows; the smallest decides.

@@ -32,6 +32,9 @@ from profkit.show.text.escape import middle, short
 if TYPE_CHECKING:
     import pandas as pd
 
+    # Launches to draw: a frame, a row of one, or paths and patterns of reports.
+    Launches = pd.DataFrame | pd.Series[Any] | str | Path | Sequence[str | Path]
+
 LONGEST = 30  # characters of a kernel name that still reads beside a bar
 # Okabe and Ito's colours, told apart with every common colour blindness; without the yellow,
 # which is too light for lines and letters on white.
@@ -81,11 +84,22 @@ def clip(name: str, longest: int = LONGEST) -> str:
     return "".join(char if ord(char) in drawn else _NO_GLYPH for char in name)
 
 
-def records(runs: pd.DataFrame | pd.Series[Any]) -> list[Row]:
-    """Return the rows of a frame, or the one row of a Series; a ProfkitError where there is none."""
+def records(runs: Launches) -> list[Row]:
+    """Return the rows of a frame, the one of a Series, or those of reports that paths name.
+
+    Raises:
+        ProfkitError: There is none, or a report cannot be read.
+    """
     import pandas as pd
 
-    frame = runs.to_frame().T if isinstance(runs, pd.Series) else runs
+    if isinstance(runs, pd.Series):
+        frame = runs.to_frame().T
+    elif isinstance(runs, pd.DataFrame):
+        frame = runs
+    else:
+        from profkit.reports.reader import load_reports
+
+        frame = load_reports(runs)
     rows = frame_rows(frame)
     if not rows:
         raise ProfkitError("no launches to draw", "the frame is empty: look at the query before it")

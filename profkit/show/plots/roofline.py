@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, cycle, pairwise
 from math import atan2, degrees, isfinite, isnan, nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -24,7 +24,7 @@ from profkit.show.plots.base import COLOURS, FAINT, INK, clip
 from profkit.show.plots.labels import Boxes, Label, place_labels
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from profkit.show.plots.base import Launches
 
 _MARKERS = {"dram": "o", "l2": "s", "l1": "^", "workload": "*"}
 _SHAPES = ("D", "P", "X", "v")  # of a grid, by what tells its pictures apart
@@ -37,7 +37,7 @@ Points = Sequence[model.Point]
 
 
 def roofline(
-    runs: pd.DataFrame | pd.Series[Any],
+    runs: Launches,
     ax: Axes | None = None,
     labels: int = _MOST_LABELS,
     ceilings: Mapping[str, float] | None = None,
@@ -51,7 +51,7 @@ def roofline(
     diagonal as their bandwidth is below the peak. A star is the declared workload's own point.
 
     Args:
-        runs: Rows of the frame, of one device.
+        runs: Rows of the frame, or paths of reports, of one device.
         labels: At most so many launches are named, the longest-running first.
         ceilings: Roofs instead of the report's: dram, l2, l1 in byte/s; fp32, tensor_bf16, ... in op/s.
         grid: Shapes to draw beside them, small, each by its fastest and by the work that it needs.

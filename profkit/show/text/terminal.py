@@ -29,7 +29,14 @@ _STYLE = {"strong": "bold", "dim": "dim", "note": "italic", "rule": "bold", "met
 
 def console(*, width: int | None = None, stderr: bool = False) -> Console:
     """Return a console that obeys NO_COLOR and takes nothing in a text for markup."""
-    on = Console(width=width, stderr=stderr, markup=False, emoji=False, highlight=False)
+    on = Console(
+        width=width,
+        stderr=stderr,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        force_jupyter=False,  # in a notebook it would show an empty box per block, captured or not
+    )
     on.width = min(on.width, _WIDEST)  # COLUMNS may say anything, and rich fills a line up to it
     return on
 
@@ -137,7 +144,7 @@ _GAP = 2  # blanks between two columns
 TALLEST = 3  # lines of a row
 _SHORTEST = 36  # characters of a kernel's name where there is no room; else a part of it
 _UNDER = 4  # blanks before the further lines of a row, where the first column leaves no room
-_CONSOLE = Console(width=1000, markup=False, emoji=False, highlight=False)
+_CONSOLE = Console(width=1000, markup=False, emoji=False, highlight=False, force_jupyter=False)
 
 
 @dataclass

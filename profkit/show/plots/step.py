@@ -1,0 +1,60 @@
+"""A step of a program  ->  a picture: what the GPU does in it, and which kernels take the time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from profkit.reports.figures import figures
+from profkit.show.plots import base
+from profkit.show.plots.bars import rows_axes
+from profkit.show.plots.base import FAINT, INK
+from profkit.show.text.escape import short
+from profkit.show.views.triage import CAUSES, COMPUTING, ms, step_parts, step_title
+
+KERNELS = 12  # that take longest
+NAME = 40  # characters of a kernel's name
+# As the bar in a terminal: computing, and why the GPU has nothing to do.
+COLOURS = {
+    COMPUTING: "#0072B2",
+    "host-launch": "#D55E00",
+    "host-sync": "#E69F00",
+    "copy": "#009E73",
+    "collective": "#CC79A7",
+    "other": "#c4c4c4",
+}
+
+
+def draw_step(document: Mapping[str, Any], ax: Axes | None = None) -> Axes:
+    """Draw a step of a "profkit.triage/1" document: its parts, then the kernels that take longest."""
+    kernels = document["kernels"][:KERNELS]
+    names = ["step", *(f"{row['id']} {short(row['name'], NAME)}" for row in kernels)]
+    ax = rows_axes(ax, names, 0.4, 1.9)
+    ax.set_yticks(range(len(names)), names)
+    draw_parts(ax, document["step"])
+    for y, row in enumerate(kernels, 1):
+        ax.barh(y, row["ms"], 0.66, color=COLOURS[COMPUTING])
+        text = f"{ms(row['ms'])}, {row['category']}"
+        base.note(ax, text, (row["ms"], y), (5, 0), va="center")
+    longest = max(row["ms"] for row in kernels) if kernels else 0.0
+    ax.set_xlim(0, max(document["step"]["ms"], 1.25 * longest))
+    base.scales(ax, "ms per step")
+    left_out = len(document["kernels"]) - len(kernels)
+    small_print = f"{left_out} kernels that take less are not shown." if left_out else ""
+    return base.finished(ax, step_title(document), small_print, above=48)
+
+
+def draw_parts(ax: Axes, step: Mapping[str, Any]) -> None:
+    """Draw computing and the causes of idle time behind one another, with a legend."""
+    whole = step["ms"]
+    handles = []
+    for cause, begin, end, _ in step_parts(step):
+        label = f"{CAUSES[cause][1]} {figures(100 * (end - begin))} %"
+        bar = ax.barh(0, (end - begin) * whole, 0.66, begin * whole, color=COLOURS[cause])
+        bar.set_label(label)
+        handles.append(bar)
+    ax.axhline(0.5, color=FAINT, lw=0.6)
+    at = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderaxespad": 0.3}
+    base.legend(ax, handles, ncols=3, handlelength=1.0, columnspacing=1.2, labelcolor=INK, **at)
