@@ -25,7 +25,7 @@ from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.rules.waits import stall_shares, waits_for
 from profkit.judge import NOT_PRICED, Estimate
 from profkit.model.launch import Launch, Missing, NotCollected, idleness
-from profkit.model.resources import Use, next_limit, uses
+from profkit.model.resources import RESOURCES, Use, next_limit, uses
 from profkit.model.scenario import AT_ROOF, expected_of, headroom, price_fixes
 from profkit.reports.figures import share
 from profkit.reports.metrics import CATALOGUE
@@ -232,6 +232,7 @@ NOTHING_TO_WIN = (
 )
 LITTLE_TO_WIN = 1.1  # the same where the interval has 1 in it: it may as well be nothing
 WORTH_NAMING = 1.1  # gain from which a special cause is named before the plain one
+UNIT_RULES = frozenset(resource.rule for resource in RESOURCES)
 RECORD = "run record"  # the section of what profkit writes beside a report
 ROOF = "at the hardware limit: cannot go faster without doing less work"
 FAILED = "ncu gave up on this launch: the kernel or its replay died, and no counter is valid"
@@ -316,7 +317,8 @@ def _tell_as_one_story(
 ) -> tuple[LaunchFinding, ...]:
     """Return the findings, those that only name what the leading cause makes warps wait for as such.
 
-    They promise no more than it does; nothing where no counter prices it.
+    They promise no more than it does; nothing where no counter prices it. A unit that is full of the
+    leading cause's work comes after the other causes: it says the same again.
     """
     lead = findings[0]
     if lead.status != "fires" or lead.note or len(lead.explains) < 2:
@@ -325,6 +327,7 @@ def _tell_as_one_story(
     if lead.expect is not None:
         consequences &= set((verdict.limiter or "").split("+"))
     told = [lead]
+    repeated = []
     for finding in findings[1:]:
         named = set(finding.explains)
         if finding.status != "fires" or len(named) != 1 or not named <= consequences:
@@ -336,8 +339,15 @@ def _tell_as_one_story(
         elif saving.is_known and saving.expected > lead.saving.expected:
             saving = lead.saving
         cause = f"{finding.cause}; {lead.rule} is the cause of it"
+        if finding.rule in UNIT_RULES:
+            repeated.append(replace(finding, cause=cause, saving=saving))
+            continue
+        # A wait has fixes of its own; at best its cause goes.
+        if saving.bound is not None and lead.gain is not None:
+            saving = saving._replace(bound=max(saving.bound, lead.gain))
         told.append(replace(finding, cause=cause, saving=saving))
-    return tuple(told)
+    causes = sum(finding.status == "fires" and not finding.note for finding in told)
+    return (*told[:causes], *repeated, *told[causes:])
 
 
 def _price_together(launch: Launch, firing: Sequence[LaunchFinding]) -> Together | None:

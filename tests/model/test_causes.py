@@ -55,8 +55,11 @@ def expected(rule: str, **values: float) -> float:
 def test_a_full_unit_is_relieved_and_its_queue_goes(rule, left):
     mend = typical(rule)
     assert mend.units == pytest.approx(left)
-    assert mend.waits
-    assert set(mend.waits.values()) == {0.0}
+    waits = dict(mend.waits)
+    # A value that L1TEX holds has its latency however empty L1TEX is: half of that wait stays.
+    loads = waits.pop("long_scoreboard", 0.0) if rule == "l1-bandwidth" else 0.0
+    assert loads == (0.7 if rule == "l1-bandwidth" else 0.0)
+    assert set(waits.values()) == {0.0}
     most = best(rule)
     assert most.units == dict.fromkeys(left, 0.0)
     assert most.waits == NOTHING

@@ -45,7 +45,10 @@ def relieve_unit(limiter: str, stays: float, *with_it: str) -> Fix:
     """What fixing a full unit brings: its work shrinks, and its queue goes."""
     units = {limiter: stays, **{u: FEWER if u == "issue" else stays for u in with_it}}
     best = Scenario(dict.fromkeys((limiter, *with_it), 0.0), NOTHING)
-    typical = Scenario(units, dict.fromkeys(BY_LIMITER[limiter].queue, 0.0))
+    waits = dict.fromkeys(BY_LIMITER[limiter].queue, 0.0)
+    if limiter == "l1":
+        waits["long_scoreboard"] = (1 + stays) / 2  # half of it is its latency when it is empty
+    typical = Scenario(units, waits)
     return Fix(
         "throughput",
         f"bound: the next unit at its peak. expected: {stays:.0%} of the unit's work remains, the "

@@ -213,8 +213,8 @@ _FEWER_ATOMICS = Scenario(
 
 
 def _fewer_atomics(launch: Launch) -> Scenario | None:
-    """A full unit needs fewer atomics; how much faster others than a hot address are no counter says."""
-    if any(u.near for u in uses(launch)):
+    """A full L2 needs fewer atomics; what a hot address costs, in L2 or in shared memory, is not counted."""
+    if _near(launch, "atomics", "l2", "dram"):
         return _FEWER_ATOMICS
     return None
 
