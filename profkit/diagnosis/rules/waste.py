@@ -214,7 +214,7 @@ _FEWER_ATOMICS = Scenario(
 
 def _fewer_atomics(launch: Launch) -> Scenario | None:
     """A full L2 needs fewer atomics; no counter says what a hot address costs, there or on chip."""
-    if _near(launch, "atomics", "l2", "dram"):
+    if _is_near(launch, "atomics", "l2", "dram"):
         return _FEWER_ATOMICS
     return None
 
