@@ -56,9 +56,9 @@ class ReadBudget:
     PACKED = 40  # times the bytes of a packed file become its bytes: 30 is the most that was seen
     NAME_MOST = 1 << 20  # characters of a name: those of kernels have some thousands
 
-    def __init__(self, size: int, *, is_packed: bool = False) -> None:
-        """Allow what a file of so many bytes may take."""
-        self.left = self.SPARE
+    def __init__(self, size: int, *, is_packed: bool = False, spare: int | None = None) -> None:
+        """Allow what a file of so many bytes may take; `spare` is for small ones, SPARE when None."""
+        self.left = self.SPARE if spare is None else spare
         self.grow(self.PACKED * size if is_packed else size)
         self._texts: dict[str, str] = {}
 

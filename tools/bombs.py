@@ -231,7 +231,7 @@ def make_empty_texts(folder: Path) -> Path:
 def make_long_names(folder: Path) -> Path:
     path = folder / "x.json.gz"
     event = {"ph": "X", "cat": "kernel", "ts": 1, "dur": 1, "pid": 0, "tid": 7}
-    events = ({**event, "name": f"{n}{'n' * (1 << 20)}"} for n in range(390))
+    events = ({**event, "name": str(n) + "n" * 1_000_000} for n in range(390))
     with gzip.open(path, "wb") as file:
         file.write(b'{"traceEvents":[')
         for one in events:

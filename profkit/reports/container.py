@@ -15,9 +15,10 @@ import hashlib
 import os
 import re
 import struct
+import zlib
 from array import array
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -76,10 +77,22 @@ class Frames:
     # What the library must give of it, too: how many metrics each launch has (array of u32); and
     # whether their names can be believed: if not, no value can.
     metrics: bytes = field(default=b"", repr=False)
+    names: bytes = field(default=b"", repr=False)  # and what digest_names says of theirs (u32 too)
     is_named: bool = True
     size: int = field(default=0, compare=False)  # bytes, not compressed, as far as it was walked
 
 
+def digest_name(name: str) -> int:
+    """Return a number of 32 bits for the name of a metric; the sum of them stands for many."""
+    return zlib.crc32(name.encode("utf-8", "backslashreplace"))
+
+
+def digest_names(names: Iterable[str]) -> int:
+    """Return a number of 32 bits for some names of metrics, in whatever order they come."""
+    return sum(map(digest_name, names)) & _ALL_BITS
+
+
+_ALL_BITS = 0xFFFFFFFF
 _walked: dict[_Key, Frames] = {}
 
 
@@ -239,6 +252,7 @@ class _Walk:
         self._is_named = True
         self._sequences: dict[tuple[bytes, ...], int] = {}  # ids of metrics -> first launch
         self._metrics = array("I")
+        self._same = array("I")  # for each launch the first one with the same metrics
         # Of this block: the field of its header that says which process; the frames still to come,
         # the next ones last: field and how many (a lie may say 2**60); and the bytes of all.
         self._process = b""
@@ -318,6 +332,7 @@ class _Walk:
             return True
         self._launches += 1
         self._metrics.append(0)
+        self._same.append(self._launches - 1)
         try:
             self._take_result(read_result(frame, _KINDS[field], odd))
         except Malformed as error:
@@ -329,7 +344,8 @@ class _Walk:
         if result.strange:  # its name: the library takes it, and so do we
             self.problems.append(f"launch {self._launches - 1} has a name that is not UTF-8")
         self.risky |= result.risky
-        self._sequences.setdefault(result.ids, self._launches - 1)  # most launches have the same
+        # Most launches have the same.
+        self._same[-1] = self._sequences.setdefault(result.ids, self._launches - 1)
         self._metrics[-1] = len(result.ids)
 
     def stop(self, error: Malformed) -> None:
@@ -370,7 +386,19 @@ class _Walk:
             frames = Frames("ok", "; ".join(self._list_notes()), *counted)
         else:
             frames = Frames("empty", "it holds no launch", *counted)
-        return replace(frames, metrics=self._metrics.tobytes(), is_named=self._is_named)
+        metrics, names = self._metrics.tobytes(), self._digest_launches()
+        return replace(frames, metrics=metrics, names=names, is_named=self._is_named)
+
+    def _digest_launches(self) -> bytes:
+        """Return digest_names of each launch; nothing of a damaged report, whose names may be wrong."""
+        if self.problems:
+            return b""
+        known = [digest_name(name.decode()) for name in self._names]
+        digests: dict[int, int] = {}
+        for ids, launch in self._sequences.items():
+            numbers = (wire.varint(id_, 0)[0] for id_ in ids)
+            digests[launch] = sum(known[number] for number in numbers) & _ALL_BITS
+        return array("I", [digests[launch] for launch in self._same]).tobytes()
 
     def _judge_all(self) -> None:
         """Add what only all blocks together show."""

@@ -64,14 +64,14 @@ def read_header(data: bytes, odd: Oddities) -> BlockHeader:
     names: list[bytes] | None = []
     session: list[int] = []
     version, process = None, b""
-    about: list[bytes] = []
+    about = bytearray()
     for number, start, stop, whole in _header_fields(data, odd):
         if number in counts:
             counts[number] = start
         elif number == SIZE:
             size = start
         else:
-            about.append(whole)
+            about += whole  # in place: what is joined to bytes is copied each time
         if number == NAMES:
             table = read_names(data, start, stop)
             if table is None or names is None:
@@ -83,7 +83,7 @@ def read_header(data: bytes, odd: Oddities) -> BlockHeader:
             version = _read_version(data, start, stop)
         elif number == PROCESS:
             process = whole
-    return BlockHeader(counts, size, names, session, version, b"".join(about), process)
+    return BlockHeader(counts, size, names, session, version, bytes(about), process)
 
 
 def _header_fields(data: bytes, odd: Oddities) -> Iterator[tuple[int, int, int, bytes]]:
@@ -483,6 +483,8 @@ def read_names(data: bytes, at: int, end: int) -> list[bytes] | None:
         text = b" ".join(names).decode()  # a space ends any character that is cut short
     except (Malformed, UnicodeDecodeError):
         return None
+    if max(map(len, names), default=0) > _NAME_MOST:
+        return None
     if _CONTROL.search(text) or len(set(names)) < len(names):
         return None
     return names
@@ -496,6 +498,7 @@ def _split_table(table: bytes) -> list[bytes] | None:
     return [part[1:] for part in parts]
 
 
+_NAME_MOST = 1000  # bytes of a metric's name: each launch says it again; the longest seen has 110
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 

@@ -34,6 +34,9 @@ _OLDEST, _NEWEST = 2, 4  # versions of the table that are read
 
 
 _ROW = 160  # bytes that a row of a line table takes
+_SPARE = (
+    8 << 20
+)  # of the budget, however few bytes of code there are: the library takes much beside it
 # Bytes of line tables that are not looked into first. A row takes one of them, and 37 in the library.
 _FEW_LINES = 1 << 20
 
@@ -65,9 +68,12 @@ def elf_sections(image: bytes, budget: ReadBudget | None = None) -> list[ElfSect
     for n in range(count):
         rows.append(struct.unpack_from("<IIQQQQIIQQ", image, table + size * n))
     sections = []
+    texts: dict[int, str] = {}  # by where they stand: a name that sections share is one
     for name, kind, flags, _address, at, size, _link, info, _align, entry in rows:
-        text = elf_text(image, rows[names][4] + name)
-        budget.draw(len(text))
+        if name not in texts:
+            texts[name] = elf_text(image, rows[names][4] + name)
+            budget.draw(len(texts[name]))
+        text = texts[name]
         sections.append(ElfSection(text, kind, flags, at, size, info, entry, image))
     return sections
 
@@ -81,11 +87,16 @@ class Cubin:
         self._budget = budget or ReadBudget(len(image))
         self.sections = elf_sections(image, self._budget)
         # Number of a section of code -> the mangled name of the function in it.
-        self.functions = {
-            number: section.name.removeprefix(_CODE).encode("latin-1").decode(errors="replace")
-            for number, section in enumerate(self.sections)
-            if section.name.startswith(_CODE)
-        }
+        self.functions: dict[int, str] = {}
+        names: dict[
+            str, str
+        ] = {}  # of sections -> of functions: what sections share is one here too
+        for number, section in enumerate(self.sections):
+            if section.name.startswith(_CODE):
+                if section.name not in names:
+                    mangled = section.name.removeprefix(_CODE).encode("latin-1")
+                    names[section.name] = mangled.decode(errors="replace")
+                self.functions[number] = names[section.name]
 
     def _read_content(self, name: str) -> bytes:
         return next((section.content for section in self.sections if section.name == name), b"")
@@ -324,7 +335,7 @@ def functions(path: str | Path) -> list[Function]:
 def read_code(path: str | Path) -> ReportCode:
     """Read the machine code of a report, as far as it can be read; never an error."""
     known: list[Function] = []
-    budget = ReadBudget(0)
+    budget = ReadBudget(0, spare=_SPARE)
     is_bounded = True
     for frame in _read_sources(path):
         budget.grow(len(frame))

@@ -215,6 +215,7 @@ class Rows:
     values: bytes = b""  # float64, launches x catalogue, row by row
     rules: Sequence[RuleRow] = ()
     counts: bytes = b""  # array of u32: how many metrics the library gave of each launch
+    names: bytes = b""  # array of u32: what digest_names says of their names
 
     def __post_init__(self) -> None:
         """Refuse what no frame can be made of: a child's answer may be anything of these types."""

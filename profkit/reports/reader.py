@@ -29,7 +29,15 @@ from profkit.files import (
 )
 from profkit.records.paths import expand, is_table
 from profkit.records.record import Record, declared, record_beside, recorded_sha256
-from profkit.reports.container import PART, Frames, Status, check, repair, split
+from profkit.reports.container import (
+    PART,
+    Frames,
+    Status,
+    check,
+    digest_names,
+    repair,
+    split,
+)
 from profkit.reports.frame import (
     PLACES,
     Identity,
@@ -177,15 +185,17 @@ def _collect_rows(copy: str, path: str, first: int) -> Rows:
     values: array[float] = array("d")
     rules: list[RuleRow] = []
     counts = array("I")
+    digests = array("I")
     for index, action in enumerate(actions(copy), first):
         names = action.metric_names()
         counts.append(len(names))
+        digests.append(digest_names(names))
         metrics = evaluate(raw_of_launch(action, names))
         who = launch_identity(action, record, metrics["time"])
         identity.append((path, index, *who, None))
         values.extend(metrics.values())
         rules.extend((path, index, *rule) for rule in rules_of(action.rule_results()))
-    return Rows(identity, values.tobytes(), rules, counts.tobytes())
+    return Rows(identity, values.tobytes(), rules, counts.tobytes(), digests.tobytes())
 
 
 def part_from(
@@ -203,8 +213,21 @@ def part_from(
         values[PLACES[metric]] = number
     rules = tuple(chain.from_iterable(some.rules for some in rows))
     status, message = _judge_file(frames, kernels, counts, record)
+    if status != "damaged" and (why := _say_other_names(frames, rows)):
+        status, message = "damaged", why
     file = ReportFile(path, frames.sha256, status, message, len(identity), frames.ncu_version)
     return Part(identity, values.tobytes(), rules, file=file)
+
+
+def _say_other_names(frames: Frames, rows: Sequence[Rows]) -> str:
+    """Return what is damaged where the library names a launch's metrics as the file does not."""
+    given = b"".join(some.names for some in rows)
+    pairs = zip(array("I", frames.names), array("I", given), strict=False)
+    for launch, (ours, theirs) in enumerate(pairs):
+        if ours != theirs:
+            why = "Nsight Compute's library gives its metrics other names than the file"
+            return f"launch {launch} is damaged: {why}"
+    return ""
 
 
 def read_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list[Part]:
@@ -224,9 +247,7 @@ def read_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list
                 yield [os.fspath(copy), path, indices[0]]
             checked.append(check(path))  # known from the split
 
-    killed: dict[
-        str, str
-    ] = {}  # a report that is not read for a reason that is none of its own -> it
+    killed: dict[str, str] = {}  # report -> why it is not read, which says nothing of it
 
     def died(item: Sequence[Any], why: str) -> tuple[Rows, list[str | None]]:
         if was_killed(why):

@@ -20,7 +20,7 @@ import pytest
 import zstandard
 
 from profkit.errors import ProfkitError
-from profkit.reports.container import check, split
+from profkit.reports.container import check, digest_names, split
 from profkit.reports.contents import MAGIC
 from profkit.reports.isolated import isolated
 from profkit.reports.reader import part_from, prepare_child, raw_frame, read_part, read_rows
@@ -181,7 +181,9 @@ def test_no_launch_is_read_under_names_that_are_damaged(tmp_path: Path) -> None:
         raw_frame(path)
 
 
-def test_the_library_gives_as_many_metrics_as_the_walk_has_counted(tmp_path: Path) -> None:
+def test_the_library_gives_as_many_metrics_as_the_walk_has_counted_under_the_same_names(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "x.ncu-rep"
     path.write_bytes(made.report())
     frames = check(path)
@@ -192,3 +194,8 @@ def test_the_library_gives_as_many_metrics_as_the_walk_has_counted(tmp_path: Pat
     other = part_from(str(path), replace(frames, metrics=one_more), [rows], kernels)
     assert other.file.status == "damaged"
     assert "Nsight Compute's library gives" in other.file.message
+    renamed = array("I", [digest_names([*made.METRICS][1:])]).tobytes()
+    assert frames.names == array("I", [digest_names(made.METRICS)]).tobytes() != renamed
+    other = part_from(str(path), replace(frames, names=renamed), [rows], kernels)
+    assert other.file.status == "damaged"
+    assert other.file.message.endswith("gives its metrics other names than the file")

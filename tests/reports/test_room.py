@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.files import ReadBudget
-from profkit.reports import cluster, hotlines, isolated, reader
+from profkit.reports import cluster, cubin, hotlines, isolated, reader
 from profkit.reports.isolated import LibraryRoom
 from tests.conftest import report_of
 from tests.reports import made
@@ -86,7 +85,7 @@ def test_code_over_its_budget_is_refused_where_lines_are_asked_for(
     monkeypatch: pytest.MonkeyPatch, strict: bool
 ) -> None:
     """Without a number of lines the report is diagnosed without them, as one with damaged code is."""
-    monkeypatch.setattr(ReadBudget, "SPARE", -(1 << 30))
+    monkeypatch.setattr(cubin, "_SPARE", -(1 << 30))
     report = str(report_of("stage2", "B"))
     requests = [hotlines.LinesRequest(report, 0, {"rule": ("excess-sectors",)})]
     if strict:

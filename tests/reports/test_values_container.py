@@ -200,6 +200,8 @@ def test_names_longer_than_a_byte_counts_and_with_newlines_are_walked() -> None:
     for name in ("n" * 127, "n" * 128, "n" * 10, "\u00fc" * 9):
         about = read_header(made.field(4, made.field(1, "a") + made.field(1, name)), Oddities())
         assert about.names == [b"a", name.encode()]
+    long = made.field(4, made.field(1, "n" * 1001))
+    assert read_header(long, Oddities()).names is None, "each launch would say it again"
     assert read_header(made.field(4, made.field(1, "a\nb")), Oddities()).names is None
     assert read_header(made.field(4, made.field(1, "same") * 2), Oddities()).names is None
     assert read_header(made.field(4, made.field(2, "a")), Oddities()).names is None
