@@ -358,7 +358,11 @@ _came: list[int] = []  # signals that were answered since the process began
 
 
 def let_signals_end() -> None:
-    """Let signals end the process: Python's own handler would print where it was."""
+    """Let signals end the process: Python's own handler would print where it was.
+
+    Who started this may ignore SIGCHLD: then how a child ended would never be known.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number in ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asked for that
             signal.signal(number, signal.SIG_DFL)

@@ -18,6 +18,8 @@ def import_plots() -> ModuleType:
         from profkit.show import plots
 
         return plots
+    # A notebook or another program may have set a backend that is not here; files need none.
+    os.environ["MPLBACKEND"] = "agg"
     here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
     try:
         os.chdir("/")

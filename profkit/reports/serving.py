@@ -11,6 +11,7 @@ import gc
 import json
 import os
 import resource
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -52,6 +53,8 @@ def serve(wire: int) -> None:
 
     What the function's module does in its prepare_child() is done before, once for all.
     """
+    # Where who started us ignores it, nobody would be told how a child has ended.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.dup2(2, 1)  # what the native library prints must not get into what the parent prints
     import msgspec  # noqa: F401 - once for all forks
 

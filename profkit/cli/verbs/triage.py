@@ -45,6 +45,7 @@ from profkit.files import (
     is_executable,
     is_folder,
     is_there,
+    list_folder,
     make_folder,
     move_folder,
     resolve_path,
@@ -56,7 +57,7 @@ from profkit.program.document import NAME, TriageDocument, triage_document
 from profkit.program.ranks import only_ranks
 from profkit.program.readers import store
 from profkit.program.readers.gathered import STANDARD_INPUT
-from profkit.program.recorded import judge_recordings
+from profkit.program.recorded import REPORTS, judge_recordings
 from profkit.program.triage import Triage, triage_timeline
 from profkit.show.text.blocks import TextLine
 from profkit.show.views.triage import ORIGINS, triaged
@@ -308,6 +309,19 @@ def _check_outputs(output: Path | None, page: Path | None, what: Sequence[str]) 
         )
     if output and is_there(output) and not (is_triage(output) or is_timeline(output)):
         raise ProfkitError(f"-o {output}: is there already", "name a folder that is not there")
+    if output:
+        _refuse_strangers(output)
+
+
+def _refuse_strangers(output: Path) -> None:
+    """Raise a ProfkitError where a folder that is replaced holds what profkit did not put there."""
+    own = {NAME, store.HEAD, *REPORTS, *(f"{table}.parquet" for table in store.TABLES)}
+    others = [entry.name for entry in list_folder(output) if entry.name not in own]
+    if others:
+        raise ProfkitError(
+            f"-o {output}: would replace the folder, and {others[0]} in it is not profkit's",
+            "move it to another folder, or name a folder that is not there",
+        )
 
 
 def _list_recordings(what: Sequence[str]) -> list[Path]:
