@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
-from math import nan
+from math import inf, nan
 from typing import Any
 
 from profkit.diagnosis.rule import Bound, Diagnosis, LaunchFinding, LaunchRule, NearBorder, Together
@@ -139,29 +139,35 @@ def _judge_shape(launch: Launch) -> tuple[Diagnosis | None, float]:
 
 
 def _judge_full(near: list[Use]) -> Diagnosis:
+    first = _find_fullest(near)
+    group, limiter = first.resource.group, first.resource.limiter
+    text = f"{limiter} at {share(first.elapsed)} of peak"
+    for other in near:
+        if other.resource.group != group and other.share >= AS_GOOD_AS * first.share:
+            second = other.resource.limiter
+            text += f" and {second} at {share(other.elapsed)}: both near what they reach"
+            return Diagnosis("balanced", f"{limiter}+{second}", text)
+    for other in near:
+        if other is not first and other.resource.group == group:
+            text += f"; {other.resource.limiter} at {share(other.elapsed)}"
+            break
+    return Diagnosis(group, limiter, text)
+
+
+def _find_fullest(near: list[Use]) -> Use:
+    """Return the unit that is the cause: the first one, unless another only shows in it."""
     first = near[0]
     # Issue slots are full of the instructions that fill the pipe: the pipe is the cause.
     if first.resource.limiter == "issue":
-        pipes = (u for u in near[1:] if u.resource.group == "compute")
-        first = next((u for u in pipes if u.share >= MOSTLY * first.share), first)
+        for use in near[1:]:
+            if use.resource.group == "compute" and use.share >= MOSTLY * first.share:
+                return use
     # A DRAM stream passes through L2: of the two, the busier one.
-    by = {u.resource.limiter: u for u in near}
-    if first.resource.limiter == "l2" and "dram" in by and by["dram"].elapsed >= first.elapsed:
-        first = by["dram"]
-    others = [u for u in near if u.resource.group != first.resource.group]
-    others = [u for u in others if u.share >= AS_GOOD_AS * first.share]
-    text = f"{first.resource.limiter} at {share(first.elapsed)} of peak"
-    if others:
-        second = others[0]
-        text += (
-            f" and {second.resource.limiter} at {share(second.elapsed)}: both near what they reach"
-        )
-        return Diagnosis("balanced", f"{first.resource.limiter}+{second.resource.limiter}", text)
-    rest = [u for u in near if u is not first and u.resource.group == first.resource.group]
-    more = ""
-    if rest:
-        more = f"; {rest[0].resource.limiter} at {share(rest[0].elapsed)}"
-    return Diagnosis(first.resource.group, first.resource.limiter, text + more)
+    if first.resource.limiter == "l2":
+        for use in near:
+            if use.resource.limiter == "dram" and use.elapsed >= first.elapsed:
+                return use
+    return first
 
 
 def _judge_latency(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
@@ -187,32 +193,36 @@ def _find_border(verdict: Diagnosis, facts: _Facts, launch: Launch) -> NearBorde
     if verdict.bound == "unknown":
         return None
 
-    def bound(figure: int, factor: float) -> Bound:
+    def bound_of(figure: int, factor: float) -> Bound:
         return _choose_bound(_move_figure(facts, figure, factor, launch), launch).bound
 
-    def turning(figure: int, end: float) -> float:
-        """Return the factor nearest to 1 that turns the bound, between 1 and one that does."""
-        same, turned = 1.0, end
-        for _ in range(HALVINGS):
-            middle = (same + turned) / 2
-            if bound(figure, middle) == verdict.bound:
-                same = middle
-            else:
-                turned = middle
-        return turned
-
-    tried = product(range(-1, len(facts.usages)), (1 + MARGIN, 1 - MARGIN))
-    turns = [(figure, end) for figure, end in tried if bound(figure, end) != verdict.bound]
-    factors = [(turning(figure, end), figure) for figure, end in turns]
-    if not factors:
+    nearest, turned = 0, inf
+    for figure, end in product(range(-1, len(facts.usages)), (1 + MARGIN, 1 - MARGIN)):
+        if bound_of(figure, end) == verdict.bound:
+            continue
+        factor = _find_turning(partial(bound_of, figure), verdict.bound, end)
+        if abs(factor - 1) < abs(turned - 1):
+            nearest, turned = figure, factor
+    if turned == inf:
         return None
-    factor, figure = min(factors, key=lambda turn: abs(turn[0] - 1))
     why = f"SMs that never idle would bring {facts.worth:.3g}x, and {WORTH:.3g}x decides"
-    if figure >= 0:
-        use = facts.usages[figure]
-        turned = share(use.elapsed * factor)
-        why = f"{use.resource.limiter} at {share(use.elapsed)}, and {turned} decides"
-    return NearBorder(bound(figure, factor), abs(factor - 1), why)
+    if nearest >= 0:
+        use = facts.usages[nearest]
+        decides = share(use.elapsed * turned)
+        why = f"{use.resource.limiter} at {share(use.elapsed)}, and {decides} decides"
+    return NearBorder(bound_of(nearest, turned), abs(turned - 1), why)
+
+
+def _find_turning(bound_at: Callable[[float], Bound], bound: Bound, end: float) -> float:
+    """Return the factor nearest to 1 that turns the bound, between 1 and one that does."""
+    same, turned = 1.0, end
+    for _ in range(HALVINGS):
+        middle = (same + turned) / 2
+        if bound_at(middle) == bound:
+            same = middle
+        else:
+            turned = middle
+    return turned
 
 
 def _move_figure(facts: _Facts, figure: int, factor: float, launch: Launch) -> _Facts:
@@ -283,33 +293,53 @@ def _judge_collected(
     also: Mapping[str, float] | None,
 ) -> Diagnosis:
     verdict = _name_impossible(decide_bound(launch), launch)
-    ncu = str(values.get("ncu_version") or "")
     room = headroom(launch)
     counted = frozenset(CATALOGUE[name].section for name in metrics if name in launch)
     wider = Launch(ChainMap(metrics, also)) if also else launch  # type: ignore[arg-type]
+    ncu = str(values.get("ncu_version") or "")
+    asked = _at_roof(_ask_rules(launch, wider, more, counted, ncu), room)
+    lead = _choose_leading(verdict, asked)
+    findings = [_worth_a_line(rule, found, lead) for rule, found in asked]
+    told = _tell_as_one_story(_sort_findings(findings, lead), verdict)
+    both = _price_together(launch, [f for f in told if f.status == "fires" and not f.note])
+    return replace(verdict, findings=told, headroom=room, together=both)
+
+
+def _ask_rules(
+    launch: Launch, wider: Launch, more: Sequence[LaunchRule], counted: frozenset[str], ncu: str
+) -> list[Asked]:
+    """Return what profkit's rules say, then rules of one's own, which see `wider`."""
     asked: list[Asked] = []
     for rule in (*ALL, *more):
-        found = _ask_rule(rule, launch if rule.id in BY_ID else wider, counted, ncu)
-        if rule.otherwise and any(f.status == "fires" and not f.note for _, f in asked):
-            found = (
-                found if found.status == "unknown" else _make_clear(rule.id, rule.note, rule.title)
-            )
-        asked.append((rule, found))
-    asked = _at_roof(asked, room)
-    lead = _choose_leading(verdict, asked)
-    asked = [(rule, _worth_a_line(rule, found, lead)) for rule, found in asked]
+        subject = wider
+        if rule.id in BY_ID:
+            subject = launch
+        found = _ask_rule(rule, subject, counted, ncu)
+        asked.append(_ask_in_turn(rule, found, asked))
+    return asked
+
+
+def _ask_in_turn(rule: LaunchRule, found: LaunchFinding, before: Sequence[Asked]) -> Asked:
+    """Return what a rule says after others: a fallback nothing where one of them fires."""
+    if not rule.otherwise or found.status == "unknown":
+        return rule, found
+    for _, other in before:
+        if other.status == "fires" and not other.note:
+            return rule, _make_clear(rule.id, rule.note, rule.title)
+    return rule, found
+
+
+def _sort_findings(findings: Sequence[LaunchFinding], lead: list[str]) -> list[LaunchFinding]:
+    """Return the findings that fire first, notes behind causes, those that lead in their order."""
     order = {"fires": 0, "unknown": 1, "clear": 2}
 
     def rank(found: LaunchFinding) -> tuple[int, bool, int, float]:
+        place = len(lead)
         if found.rule in lead:
             place = lead.index(found.rule)
-        else:
-            place = len(lead)
         return order[found.status], found.note, place, -found.worth
 
-    findings = _tell_as_one_story(sorted((found for _, found in asked), key=rank), verdict)
-    both = _price_together(launch, [f for f in findings if f.status == "fires" and not f.note])
-    return replace(verdict, findings=findings, headroom=room, together=both)
+    return sorted(findings, key=rank)
 
 
 def _tell_as_one_story(
@@ -506,25 +536,34 @@ def _choose_leading(verdict: Diagnosis, asked: list[Asked]) -> list[str]:
     (bank conflicts) is named before the plain one (shared-memory bandwidth).
     """
     limiters = set((verdict.limiter or "").split("+"))
-    alone = [(limiter,) for limiter in limiters]
-    fires = [(rule, f) for rule, f in asked if f.status == "fires"]
-    plain, special, wait_worth = [], [], 1.0
+    fires = [(rule, finding) for rule, finding in asked if finding.status == "fires"]
+    plain, special = [], []
+    wait_worth = 1.0
     for rule, finding in fires:
-        if rule.note or not limiters & set(finding.explains):
+        if rule.note or limiters.isdisjoint(finding.explains):
             continue
-        if finding.explains in alone:
+        if len(finding.explains) == 1:
             plain.append(finding)
             if rule.fix and rule.fix.kind == "wait":
                 wait_worth = max(wait_worth, finding.worth)
         elif finding.gain is None or finding.gain >= WORTH_NAMING:
             special.append(finding)
-    explained = wait_worth**MOST
-    special = [f for f in special if f.gain is None or f.worth >= explained]
-    # One that no counter bounds (contended atomics) comes first: nothing says that it is small.
-    special.sort(key=lambda f: (f.gain is not None, -f.worth))
-    first = [f for rule, f in fires if rule.leads]
-    first += _find_before(verdict, fires, [*special, *plain])
-    return [f.rule for f in (*first, *special, *plain)]
+    special = _sort_special(special, wait_worth**MOST)
+    first = [finding for rule, finding in fires if rule.leads]
+    before = _find_before(verdict, fires, [*special, *plain])
+    return [finding.rule for finding in (*first, *before, *special, *plain)]
+
+
+def _sort_special(special: Sequence[LaunchFinding], least: float) -> list[LaunchFinding]:
+    """Return the special causes that are worth the least, those that no counter bounds first.
+
+    Of contended atomics, say, nothing says that it is small.
+    """
+    unbounded = [finding for finding in special if finding.gain is None]
+    bounded = [finding for finding in special if finding.gain and finding.worth >= least]
+    unbounded.sort(key=lambda finding: -finding.worth)
+    bounded.sort(key=lambda finding: -finding.worth)
+    return [*unbounded, *bounded]
 
 
 def _find_before(

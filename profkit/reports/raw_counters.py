@@ -172,23 +172,39 @@ def _read_rows(text: str, name: str) -> tuple[list[str], list[list[str]], str]:
     if at is None:
         raise ProfkitError(f"{name}: has no line with {_LAUNCH} and {_KERNEL}", _HOW)
     head = rows[at]
-    _verify_columns(head, rows[at + 1 :], name)
+    below = rows[at + 1 :]
+    _verify_columns(head, below, name)
+    kept, lost = _keep_whole(head, below)
+    is_quoted = any(line.startswith(f'"{_LAUNCH}"') for line in lines)
+    if _is_cut(lines[-1], is_quoted=is_quoted):
+        lost.append(f"row {len(below)} is cut in its last cell")
+        if kept and kept[-1] is rows[-1]:
+            kept.pop()
+    return head, kept, _say_lost(lost)
+
+
+def _keep_whole(
+    head: Sequence[str], rows: Sequence[list[str]]
+) -> tuple[list[list[str]], list[str]]:
+    """Return the rows that have as many cells as the header, and what is lost of others."""
     kept = []
     lost = []
-    for number, row in enumerate(rows[at + 1 :], 1):
+    for number, row in enumerate(rows, 1):
         if len(row) != len(head):
             if _is_of_table(row, head):
                 lost.append(f"row {number} has {len(row)} cells, and the header {len(head)}")
         elif row != head:
             kept.append(row)
-    if _is_cut(lines[-1], is_quoted=any(line.startswith(f'"{_LAUNCH}"') for line in lines)):
-        lost.append(f"row {len(rows) - at - 1} is cut in its last cell")
-        if kept and kept[-1] is rows[-1]:
-            kept.pop()
+    return kept, lost
+
+
+def _say_lost(lost: Sequence[str]) -> str:
+    if not lost:
+        return ""
     more = ""
     if len(lost) > 1:
         more = f" (and {len(lost) - 1} more)"
-    return head, kept, lost[0] + more if lost else ""
+    return lost[0] + more
 
 
 def _is_of_table(row: Sequence[str], head: Sequence[str]) -> bool:
