@@ -1,9 +1,10 @@
-"""Recorded programs  ->  old findings and regions side by side, each program left out of what is fitted.
+"""Recorded programs  ->  what is said first of each, which is left out of what is fitted.
 
     python tools/score.py programs --left-out     # writes docs/why/regions.md
 
 What people get of a floor is fitted on the programs that were timed before and after; for each program
-on all others. The old findings have no such fit: they were written while looking at these programs.
+on all others. Findings with an interval of their own have no such fit: their numbers were chosen while
+looking at these programs.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import programs
 
 if TYPE_CHECKING:
-    from profkit.program.findings.case import Case
-    from profkit.program.regions.judge import PricedRegion
+    from profkit.program.findings.case import Case, StepFinding
     from profkit.program.replay.scenario import Range
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "why" / "regions.md"
@@ -38,6 +38,7 @@ class Answer:
     low: float = 0.0
     expect: float = 0.0
     high: float = 0.0
+    floor: str = ""  # the kind of its floor; empty where its interval is its own
 
     def as_said(self) -> dict[str, Any]:
         """Return it as tools/programs.py scores it."""
@@ -51,12 +52,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Program:
-    """A recorded program: its step, what was said of it until now, its regions, and the truth."""
+    """A recorded program: its step, what its rules find, and the truth."""
 
     name: str
     case: Case
-    old: Answer
-    regions: Sequence[PricedRegion]
+    drafts: Sequence[StepFinding]
     truth: Mapping[str, Any]
 
     @property
@@ -64,10 +64,16 @@ class Program:
         """Milliseconds that mending it saved."""
         return programs.saved(self.truth)
 
+    def save_at_floor(self, draft: StepFinding) -> float:
+        """Return the milliseconds that a finding's floor saves."""
+        from profkit.program.findings.floors import save_at_floor
+
+        return save_at_floor(self.case, draft.change)
+
 
 def read_programs() -> list[Program]:
-    """Judge each recorded program both ways."""
-    from profkit.program.regions.judge import price_regions
+    """Read each recorded program, and ask the rules."""
+    from profkit.program.findings import draft_findings
     from profkit.program.triage import make_case
 
     read = []
@@ -76,9 +82,7 @@ def read_programs() -> list[Program]:
             continue
         triage, _ = programs.answer(f"{name}.planted.json.gz")
         case = make_case(triage.process, triage.steps, triage.hosts)
-        said = programs.judged(name)
-        old = Answer(said["category"], said["low"], said["expect"], said["high"])
-        read.append(Program(name, case, old, price_regions(case), truth))
+        read.append(Program(name, case, draft_findings(case), truth))
     return read
 
 
@@ -92,17 +96,19 @@ def find_quantile(values: Sequence[float], share: float) -> float:
 
 
 def fit_shares(read: Sequence[Program], left_out: str = "") -> dict[str, Range]:
-    """Return what people got of a floor by kind of region, without one program."""
+    """Return what people got of a floor by kind of floor, without one program."""
     from profkit.program.replay.scenario import Range
 
     got: dict[str, list[float]] = {}
     for program in read:
         if program.name == left_out:
             continue
-        for row in program.regions:
-            planted = row.region.rule == program.truth["category"]
-            if planted and row.floor > LEAST * program.case.hosts.plain.expect:
-                got.setdefault(row.region.kind, []).append(program.saved / row.floor)
+        for draft in program.drafts:
+            if not draft.floor or draft.rule != program.truth["category"]:
+                continue
+            floor = program.save_at_floor(draft)
+            if floor > LEAST * program.case.hosts.plain.expect:
+                got.setdefault(draft.floor, []).append(program.saved / floor)
     shares = {}
     for kind, values in got.items():
         low, expect, high = (find_quantile(values, share) for share in QUANTILES)
@@ -111,20 +117,23 @@ def fit_shares(read: Sequence[Program], left_out: str = "") -> dict[str, Range]:
 
 
 def judge_left_out(program: Program, read: Sequence[Program]) -> Answer:
-    """Return what regions say first of a program that they were not fitted to."""
-    from profkit.program.regions.judge import name_first, price_regions
+    """Return what is said first of a program that the shares of floors were not fitted to."""
+    from profkit.program.triage import price_drafts, rank_findings
+    from profkit.program.verdict import judge_step
 
-    priced = price_regions(program.case, fit_shares(read, program.name))
-    category = name_first(program.case, priced)
-    if category in {"healthy", "unknown"}:
-        return Answer(category)
-    saving = priced[0].saving
-    return Answer(category, saving.low, saving.expected, saving.high)
+    drafts = price_drafts(program.case, program.drafts, fit_shares(read, program.name))
+    found = rank_findings(program.case, drafts)
+    verdict = judge_step(program.case, found, drafts)
+    if verdict.category:
+        return Answer(verdict.category)
+    first = found[0]
+    saving = first.saving
+    return Answer(first.rule, saving.low, saving.expected, saving.high, first.floor)
 
 
 def count_right(pairs: Sequence[tuple[Answer, Program]]) -> str:
     """Return how many answers are right, how many savings near, and how wide intervals are."""
-    first = near = timed = 0
+    first = near = inside = timed = 0
     widths = []
     for answer, program in pairs:
         said = answer.as_said()
@@ -133,10 +142,13 @@ def count_right(pairs: Sequence[tuple[Answer, Program]]) -> str:
             continue
         timed += 1
         near += programs.is_near(said, program.truth)
+        right = programs.is_first(said, program.truth)
+        inside += right and answer.low <= program.saved <= answer.high
         if answer.expect > 0:
             widths.append((answer.high - answer.low) / answer.expect)
     return (
-        f"first in {first} of {len(pairs)}; saving within 25 % or inside in {near} of {timed}; "
+        f"first in {first} of {len(pairs)}; saving within 25 % or inside in {near} of {timed}, inside "
+        f"in {inside}; "
         f"median width of the interval {median(widths):.2f} of the saving"
     )
 
@@ -144,19 +156,21 @@ def count_right(pairs: Sequence[tuple[Answer, Program]]) -> str:
 def make_table() -> str:
     """Return the table, and the scores under it."""
     read = read_programs()
-    old = [(program.old, program) for program in read]
-    new = [(judge_left_out(program, read), program) for program in read]
+    answers = [(judge_left_out(program, read), program) for program in read]
     lines = [
-        "| program | planted | saved, ms | until now | regions, left out |",
+        "| program | planted | saved, ms | said first, left out | floor |",
         "|---|---|--:|---|---|",
     ]
-    for (was, program), (now, _) in zip(old, new, strict=True):
+    for answer, program in answers:
         truth = program.truth["category"]
         saved = "" if truth == "healthy" else f"{program.saved:.3g}"
-        row = (program.name, truth, saved, say_answer(was, truth), say_answer(now, truth))
+        row = (program.name, truth, saved, say_answer(answer, truth), answer.floor)
         lines.append(f"| {' | '.join(row)} |")
-    lines += ["", f"Until now (written while looking at them): {count_right(old)}.  "]
-    lines += [f"Regions, each program left out: {count_right(new)}.", ""]
+    by_floor = [(answer, program) for answer, program in answers if answer.floor]
+    own = [(answer, program) for answer, program in answers if not answer.floor]
+    lines += ["", f"All: {count_right(answers)}.  "]
+    lines += [f"By floors: {count_right(by_floor)}.  "]
+    lines += [f"With an interval of their own, and healthy ones: {count_right(own)}.", ""]
     lines += ["| kind | tenth | half | nine tenths |", "|---|--:|--:|--:|"]
     for kind, (low, expect, high) in sorted(fit_shares(read).items()):
         lines.append(f"| {kind} | {low:.2f} | {expect:.2f} | {high:.2f} |")

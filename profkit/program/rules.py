@@ -229,8 +229,8 @@ ATTENTION_UNFUSED: StepRule = StepRule(
     advice="Call torch.nn.functional.scaled_dot_product_attention, or a fused attention by name.",
     checks=(fusion.find_attention,),
     fix=(
-        "The replay leaves 60 % of the products' time (33 to 110 %), and nothing of what runs "
-        "between them."
+        "The replay leaves half of the products' time, which no longer write and read the scores, "
+        "and nothing of what runs between them."
     ),
     fires=(LAYER * 4,),
     clear=(FUSED_LAYER * 4, (*LARGE_PRODUCTS, WEIGHTS)),
@@ -250,7 +250,7 @@ FP32_MATMUL: StepRule = StepRule(
     checks=(products.find_fp32_products, products.find_float64),
     fix=(
         "The replay makes each product as much faster as the GPU's table says: on an H200 TF32 is "
-        "5.5 times as fast as float32 (3 to 13)."
+        "5.5 times as fast as float32."
     ),
     fires=(FLOAT_PRODUCTS,),
     clear=(LARGE_PRODUCTS,),
@@ -284,14 +284,17 @@ LAYOUT: StepRule = StepRule(
     title="kernels only put tensors into another order, or together",
     meaning=(
         "Transposing copies, conversions between channels first and last, and concatenations, by "
-        "operator and by the names of their kernels."
+        "operator and by the names of their kernels; gradients that autograd puts together are none."
     ),
     advice=(
         "Keep tensors in the order that the next kernel reads (memory_format=channels_last round "
         "convolutions); write parts into their place instead of joining them."
     ),
     checks=(moves.find_layouts, moves.find_joins),
-    fix="The replay leaves a fifth of each copy round convolutions, and 60 % of others.",
+    fix=(
+        "The replay leaves nothing of copies that the program or a library asks for; one that an "
+        "operator makes for itself is no finding, and where no operator is known it may have to stay."
+    ),
     fires=((CONVERT, CONVOLVE) * 6,),
     clear=((CONVOLVE,) * 12,),
     page=_page("layout"),
@@ -305,7 +308,7 @@ ATOMICS: StepRule = StepRule(
     ),
     advice="Sort or group rows by their target and sum each group; sum in shared memory first.",
     checks=(kernels.find_contended_atomics,),
-    fix="The replay leaves 1.5 times what the bytes need (0.6 to 4.5 times).",
+    fix="The replay leaves what the bytes of the operator need.",
     fires=((PRODUCT, PRODUCT, ADD_ROWS),),
     clear=(LARGE_PRODUCTS,),
     page=_page("atomics"),
@@ -330,7 +333,7 @@ KERNEL: StepRule = StepRule(
         kernels.find_small_grid,
         kernels.find_slow,
     ),
-    fix="The replay gives the kernel the time of its floor, with the interval of its kind.",
+    fix="The replay gives the kernel the time of its floor.",
     fires=((PRODUCT, PRODUCT, FEW_BLOCKS), (PRODUCT, PRODUCT, SLOW_SOFTMAX)),
     clear=(LARGE_PRODUCTS,),
     page=_page("kernel"),

@@ -11,10 +11,11 @@ from profkit.errors import ProfkitError
 from profkit.judge import Estimate
 from profkit.program.findings import draft_findings
 from profkit.program.findings.case import Case, StepFinding, goes_back
+from profkit.program.findings.floors import SHARES, estimate_saving
 from profkit.program.findings.words import Advice, Words
 from profkit.program.ranks import Ranks, compare_ranks
 from profkit.program.replay.play import LONG, Model
-from profkit.program.replay.scenario import EXPECT, SPREAD, Change, Hosts, hosts
+from profkit.program.replay.scenario import EXPECT, SPREAD, Change, Hosts, Range, hosts
 from profkit.program.steps.cut import KernelGroup, Steps, find_steps, group
 from profkit.program.steps.idle import (
     CAPTURING,
@@ -103,8 +104,8 @@ def _judge_steps(
         replayed = replace(replayed, most=typical.period / 1e6)
     case = make_case(process, steps, replayed, gains)
     split, groups = case.split, case.groups
-    drafts = _price_drafts(case, draft_findings(case))
-    found = _rank(case, drafts) if replayed.holds else []
+    drafts = price_drafts(case, draft_findings(case))
+    found = rank_findings(case, drafts) if replayed.holds else []
     if (
         ranks
         and replayed.holds
@@ -194,28 +195,38 @@ def _find_uneven(case: Case, ranks: Ranks, saved: float) -> StepFinding | None:
     return replace(finding, saving=saving, on_top=min(expect, plain - saved))
 
 
-def _price_drafts(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding]:
+def price_drafts(
+    case: Case, drafts: Sequence[StepFinding], shares: Mapping[str, Range] = SHARES
+) -> list[StepFinding]:
     """Drafts with what they save; a graph's saving is counted after that without which it cannot be."""
     hindering = next((draft for draft in drafts if draft.hinders), None)
     priced = []
     for draft in drafts:
         if hindering and draft.general:
-            saving = _price(case, draft, after=hindering.change)
+            saving = _price(case, draft, shares, after=hindering.change)
             saving = saving._replace(low=0.0)  # alone it cannot be had
             priced.append(replace(draft, cause=draft.cause + AFTER_WAITS, saving=saving))
         else:
-            priced.append(replace(draft, saving=_price(case, draft)))
+            priced.append(replace(draft, saving=_price(case, draft, shares)))
     return priced
 
 
-def _price(case: Case, draft: StepFinding, after: Change | None = None) -> Estimate:
+def _price(
+    case: Case, draft: StepFinding, shares: Mapping[str, Range], after: Change | None = None
+) -> Estimate:
     """What a draft saves: no more than there is of what it takes away.
 
     At most the step; of kernels at most what they take, with the launches that go; of idle time at
     most all of it: a recorder makes the host slower, never faster.
     """
-    low, expected, high = case.hosts.saving(draft.change, after)
-    saving = Estimate(low=low, expected=expected, high=high).limit(case.hosts.plain.expect)
+    if draft.floor:
+        saving = estimate_saving(case, draft.floor, draft.change, shares)
+    else:
+        low, expected, high = case.hosts.saving(draft.change, after)
+        saving = Estimate(low=low, expected=expected, high=high)
+    saving = saving.limit(case.hosts.plain.expect)
+    if draft.optional:
+        saving = saving._replace(low=0.0)
     if draft.works:
         saving = saving.limit(_sum_given_back(case, draft))
     if draft.idle:
@@ -239,7 +250,7 @@ def _sum_given_back(case: Case, draft: StepFinding) -> float:
     return (kernels + host) / 1e6
 
 
-def _rank(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding]:
+def rank_findings(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding]:
     """Findings that save something, most first; each again after those before it."""
     plain = case.hosts.plain.expect
     rows = [draft for draft in drafts if draft.saving.expected >= LEAST * plain]
@@ -252,7 +263,8 @@ def _rank(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding]:
     model, shortest, left = case.hosts.usual, case.hosts.usual.period, plain
     for found in _order(rows, case):
         model = found.change.apply(model, EXPECT)
-        more = max(0.0, shortest - model.period) / 1e6 if out else found.saving.expected
+        more = max(0.0, shortest - model.period) / 1e6
+        more = min(more, found.saving.expected) if out else found.saving.expected
         shortest, on_top = min(shortest, model.period), min(more, left)
         left -= on_top
         kernels = tuple(dict.fromkeys(names[i] for i in found.works if i in names))

@@ -1,4 +1,4 @@
-"""The table of regions leaves each program out of what it is judged by."""
+"""The table of floors leaves each program out of what it is judged by."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tools import left_out
 
 
 def make_program(name: str, floor: float, came: float) -> Any:
-    region = SimpleNamespace(kind="run", rule="layout")
     return SimpleNamespace(
         name=name,
-        regions=[SimpleNamespace(region=region, floor=floor)],
+        drafts=[SimpleNamespace(floor="run", rule="layout")],
+        save_at_floor=lambda _: floor,
         case=SimpleNamespace(hosts=SimpleNamespace(plain=SimpleNamespace(expect=10.0))),
         truth={"category": "layout", "planted_ms": came, "mended_ms": 0.0},
         saved=came,

@@ -11,7 +11,7 @@ from typing import Any
 
 from profkit.judge import NO_SAVING, Estimate, Finding
 from profkit.program.findings.words import Words
-from profkit.program.operators import Product, find_traffic
+from profkit.program.operators import Product, find_needs, find_traffic
 from profkit.program.replay.scenario import UNCHANGED, Change, Hosts, Range
 from profkit.program.steps.cut import KernelGroup, Step, StepWork
 from profkit.program.steps.idle import Split, launch_place
@@ -24,6 +24,7 @@ SHORT = 2_500  # nanoseconds: a kernel that has next to nothing to do takes so l
 REACHED = 0.75  # of the fastest product that fits: what a padded one is expected to reach
 MANY_COPIES = 16  # small ones to the GPU a step: they are a batch in pieces, no stray scalar
 SMALL_COPY = 1 << 16  # bytes up to which a copy is there to look at a value
+NEW = 0.5  # of second operands: new tensors, the others results of the same run
 MEMBERS = {"elementwise", "convert", "set", "random"}
 # A compiler fuses these with what is round them.
 PASSED = {"reduce", "norm", "softmax", "concat"}
@@ -43,34 +44,17 @@ REACH = {
     "values read once": Range(0.5, 0.1, 0.1),
     "values not wanted": Range(1.0, 1.0, 0.1),
     "sizes that are known": Range(1.0, 0.1, 0.0),
-    "copies in one": Range(0.6, 0.05, 0.0),
     # Of a merged launch's host time.
-    "launch of a chain": Range(0.1, 0.1, 0.1),
     "launch of a parameter": Range(0.02, 0.02, 0.02),
     "launch of a cast": Range(1.0, 1.0, 0.1),
-    # Transfers: times the pinned rate's time; what remains exposed in training, or without it.
-    "copy pinned": Range(1.6, 1.0, 0.9),
-    "copy in its place": Range(1.0, 0.0, 0.0),
+    # What remains exposed in training, or without it.
     "collective during training": Range(0.7, 0.25, 1.0),
     "collective": Range(1.0, 0.25, 1.0),
     "collective in its place": Range(1.0, 1.0, 0.0),
-    # Layouts: conversions round a convolution go, what a product reads in either order nearly goes,
-    # a permuted copy may be needed by what reads it.
-    "layout of images": Range(0.45, 0.2, 0.0),
-    "layout of products": Range(0.6, 0.15, 0.0),
-    "layout": Range(1.0, 0.6, 0.1),
-    # At best every part is written where it belongs; at worst what makes it cannot.
     # At worst two buffers are needed, and half of the copies with them.
     "copy again": Range(0.5, 0.0, 0.0),
     # Where only the copy is known, it may be a new tensor that is needed.
     "copy again by name": Range(1.0, 0.5, 0.0),
-    "join": Range(0.8, 0.3, 0.0),
-    # Of what moves 8 bytes a value, moving 4.
-    "float64": Range(0.65, 0.5, 0.45),
-    # What the fused call takes of the products it replaces, which write and read the scores: on an
-    # H200 0.34 forward and 0.47 backward where a causal mask leaves half of the work; twice that
-    # without one is inferred, not seen.
-    "attention": Range(1.1, 0.6, 0.33),
     # What padding leaves, with newer units that odd sizes cannot use, or without. An H200 took a
     # sixth for a vocabulary of 50,304 in place of 50,257; before 9.0 nothing was measured.
     "padding, newer": Range(0.6, 0.2, 0.14),
@@ -182,6 +166,7 @@ class Case:
             change=change,
             general=words.general,
             idle=words.idle,
+            floor=words.floor,
         )
 
     @property
@@ -255,6 +240,8 @@ class StepFinding(Finding):
     )
     general: bool = False  # see Words
     idle: bool = False
+    floor: str = ""
+    optional: bool = False  # it may be so on purpose: perhaps nothing is saved
     hinders: bool = False  # whether no graph can be captured while it is there
     # milliseconds after the findings before it: fixes that share an obstacle do not add up
     on_top: float = 0.0
@@ -287,6 +274,11 @@ def is_strided(work: StepWork) -> bool:
     return _STRIDED.search(work.activity.name) is not None
 
 
+def is_moving(work: StepWork) -> bool:
+    """Whether a kernel only puts a tensor into another order, or tensors together."""
+    return work.kind in {"layout", "concat"} or is_strided(work)
+
+
 def count_accesses(work: StepWork) -> int:
     """Tensors that an elementwise kernel reads and writes."""
     name = work.activity.name
@@ -307,3 +299,55 @@ def find_uploads(case: Case) -> frozenset[int]:
 def find_awaiting(case: Case, copies: Collection[int]) -> list[int]:
     """The calls that wait for some works."""
     return [i for i, e in enumerate(case.hosts.usual.events) if e.awaits in copies]
+
+
+def list_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
+    """Return runs on one stream, of one direction of the training, of what a compiler would merge.
+
+    Copies that go away (they are claimed) end no run.
+    """
+    runs: list[list[int]] = []
+    open_runs: dict[int, list[int]] = {}  # by stream
+    for index, work in enumerate(case.works):
+        if index in claimed and is_moving(work):
+            continue
+        stream = work.activity.stream
+        run = open_runs.get(stream, [])
+        fits = _can_merge(work) and index not in claimed
+        if run and (not fits or goes_back(case.works[run[0]]) != goes_back(work)):
+            runs.append(open_runs.pop(stream))
+        if fits:
+            open_runs.setdefault(stream, []).append(index)
+    runs.extend(open_runs.values())
+    return runs
+
+
+def _can_merge(work: StepWork) -> bool:
+    moves = work.kind in MEMBERS | PASSED or is_moving(work)
+    return moves and not is_compiled(work.activity.name) and not is_optimizers(work)
+
+
+def price_run(case: Case, run: Sequence[int]) -> float:
+    """Return the time of a run as one kernel: it reads what comes from outside, and writes its end.
+
+    Of each kernel after the first the largest tensor is the last one's result. Of its other tensors
+    half are taken to come from outside; on the way back all, for they were kept on the way forward,
+    where one more is written for that.
+    """
+    back = goes_back(case.works[run[0]])
+    keeps = case.trains and not back
+    new = 1.0 if back else NEW
+    works = [case.works[index] for index in run]
+    needs = [find_needs(work.maker.op, work.maker.shapes, work.maker.types) for work in works]
+    known = [need for need in needs if need is not None]
+    if len(known) == len(run):
+        outside = sum(need.reads - need.largest for need in known[1:])
+        moved = known[0].reads + new * outside + known[-1].writes * (2 if keeps else 1)
+        return max(SHORT, moved / case.bandwidth * 1e9)
+    took, touched, second = 0.0, 0, 0
+    for work in works:
+        count = count_accesses(work)
+        took += work.activity.duration
+        touched += count
+        second += max(0, count - 2)
+    return max(SHORT, took * (2 + new * second + keeps) / touched)

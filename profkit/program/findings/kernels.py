@@ -15,7 +15,7 @@ from typing import Any
 from profkit.program.findings.case import REACH, Case, StepFinding
 from profkit.program.findings.words import Advice, Words
 from profkit.program.operators import is_native_loop
-from profkit.program.replay.scenario import Change, Range
+from profkit.program.replay.scenario import Change, Range, leave
 from profkit.program.steps.cut import KernelGroup, StepWork
 from profkit.program.steps.kinds import is_librarys, is_vector_product, precision_of
 from profkit.program.timeline import GRAPH
@@ -52,6 +52,7 @@ CONTENDED_ATOMICS = Words(
             "where; private sums in shared memory"
         )
     ),
+    floor="kernel",
 )
 
 
@@ -79,8 +80,7 @@ def find_contended_atomics(case: Case, claimed: frozenset[int]) -> Iterator[Step
             yield _say_group(case, NAMED_ATOMICS, group, works, left, now=now / 1e6, share=share)
         if group.kind != "scatter" or not need or now < 2 * need:
             continue
-        floor = min(1.0, 1.5 * need / now)
-        left = Range(3 * floor, floor, floor / 2.5)
+        left = leave(need / now)
         yield _say_group(
             case, CONTENDED_ATOMICS, group, works, left, now=now / 1e6, ratio=now / need
         )
@@ -93,6 +93,7 @@ SMALL_GRID = Words(
         "most of the GPU is idle"
     ),
     advice=Advice(others="split its work into more blocks (rows, tiles, split-k)"),
+    floor="kernel",
 )
 
 
@@ -109,7 +110,7 @@ def find_small_grid(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding
         if ideal > IDLE:
             continue
         others = "" if beside < blocks + 1 else f" ({beside:.0f} with those that run with it)"
-        left = Range(2.5 * ideal + 0.1, ideal, ideal * 0.6)
+        left = leave(ideal)
         yield _say_group(
             case, SMALL_GRID, group, works, left, blocks=blocks, others=others, sms=count
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 
 from profkit.program.findings.case import (
     REACH,
@@ -14,10 +14,13 @@ from profkit.program.findings.case import (
     StepFinding,
     find_awaiting,
     find_uploads,
+    goes_back,
+    is_moving,
     is_strided,
+    list_runs,
 )
 from profkit.program.findings.words import Advice, Words
-from profkit.program.replay.scenario import Aside, CallShare, Change, Range
+from profkit.program.replay.scenario import NOTHING, Aside, CallShare, Change, Range, leave
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
 from profkit.records.gpus import find_pinned_rate
@@ -32,6 +35,7 @@ PAGEABLE = {
 }
 TO_AND_FRO = 0.5  # of the bytes of one way, that go the other way too
 BOTH_WAYS = 0.1  # of the copies' time, from which on a way is worth a word
+MAY_STAY = Range(1.0, 0.0, 0.0)  # an operator that is not known may need it
 SEVERAL = 2  # convolutions
 PIECES = 4  # copies with kernels between them, from which on they are no batch
 _SENT = re.compile(r"(?i)send|recv|all_?to_?all")
@@ -71,6 +75,7 @@ COPIES = Words(
             ),
         ),
     },
+    floor="transfer",
 )
 
 
@@ -82,21 +87,19 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     every = (w.activity for w in case.works if w.kind == "copy")
     pinned = [a for a in every if not a.pageable and a.bytes > 1 << 20]
     seen = [a.bytes / (a.duration * 1e-9) for a in pinned]
-    # The step's own copies tell; a table's rate is worth half where there are any.
-    rate = max([*seen, find_pinned_rate(case.cc) * (0.5 if seen else 1.0)])
+    rate = max(seen, default=find_pinned_rate(case.cc))  # the step's own copies tell
 
-    # Pinned and on streams of their own, a step ahead; at worst only pinned. What stays on the GPU is
-    # not copied at all.
+    # Pinned and on streams of their own, a step ahead. What may stay on the GPU is not copied at all.
     kept = find_kept_copies(case, chosen)
     scale, stream = {}, {}
     for i in chosen:
         activity = case.works[i].activity
         fast = activity.bytes / rate * 1e9 / max(1, activity.duration)
-        scale[i] = Range(*(fast * share for share in REACH["copy pinned"])).within(1.0)
+        scale[i] = leave(min(1.0, fast))
         if i in kept:
             scale[i] = scale[i]._replace(expect=0.0, high=0.0)
         if number := OWN_STREAM.get(activity.direction):
-            stream[i] = Aside(number, REACH["copy in its place"])
+            stream[i] = Aside(number, NOTHING)
     change = Change(
         scale, host=dict.fromkeys(find_awaiting(case, chosen), CallShare()), stream=stream
     )
@@ -160,6 +163,7 @@ SMALL_COPIES = Words(
         others="put them into one pinned buffer on the host, and copy that asynchronously",
     ),
     idle=True,
+    floor="transfer",
 )
 
 
@@ -178,11 +182,10 @@ def find_small_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFindi
     if not ops:
         around |= _find_calls_between(case, pieces)
 
-    # One copy in place of all; the host's work on each stays in part at worst.
-    left = REACH["copies in one"]
+    # One copy in place of all.
     freed = (around - pieces).union(find_awaiting(case, chosen))
-    host = dict.fromkeys(freed, CallShare(left, left))
-    change = Change(merge=dict.fromkeys(chosen - {first}, left), host=host)
+    host = dict.fromkeys(freed, CallShare(NOTHING, NOTHING))
+    change = Change(merge=dict.fromkeys(chosen - {first}, NOTHING), host=host)
     total = sum(case.works[i].activity.bytes for i in chosen)
     waited = len({e.awaits for e in case.hosts.usual.events} & chosen)
     said = f", and the host waits for {waited} of them" if waited else ""
@@ -270,38 +273,48 @@ LAYOUTS = Words(
             others="keep tensors in the order that the convolutions compute in",
         ),
     },
+    floor="run",
 )
 
 
 def find_layouts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Tensors that are only put into another order."""
-    chosen = case.list_works(lambda w: w.kind == "layout" or is_strided(w), claimed)
-    if len(chosen) < 2:
+    """Tensors that are only put into another order, where nobody needs that order."""
+    convolved = sum(work.kind == "conv" for work in case.works)
+    chosen = []
+    for index in list_copies(case, claimed):
+        work = case.works[index]
+        needless = is_asked_for(work) or not work.maker.op
+        needless = needless or (convolved > 0 and _is_image(case, index))
+        if work.kind == "layout" or (is_strided(work) and needless):
+            chosen.append(index)
+    if not chosen:
         return
-    named = [i for i in chosen if case.works[i].kind == "layout"]
-    # A conversion round a convolution goes; a permuted copy may be needed by what reads it. What the
-    # program asked for goes, with the biases that convolutions add by themselves where they are
-    # products: a product reads either order, and adds a bias on its way.
-    convolved = any(w.kind == "conv" for w in case.works)
-    images = [i for i in chosen if convolved and _is_image(case, i)]
-    asked = [i for i in chosen if is_asked_for(case.works[i])]
-    biases = _find_biases(case) if asked else []
-    scale = dict.fromkeys(chosen, REACH["layout"])
-    scale |= dict.fromkeys(asked + biases, REACH["layout of products"])
-    scale |= dict.fromkeys(images + named, REACH["layout of images"])
     # One convolution (of patches, say) is no reason to keep all tensors in its order.
-    several = sum(w.kind == "conv" for w in case.works) >= SEVERAL
-    round_conv = several and 2 * case.sum_time({*named, *images}) > case.sum_time(chosen)
+    named = [i for i in chosen if case.works[i].kind == "layout"]
+    images = [i for i in chosen if i in named or _is_image(case, i)]
+    round_conv = convolved >= SEVERAL and 2 * case.sum_time(images) > case.sum_time(chosen)
+    merge = dict.fromkeys(chosen, NOTHING)
+    for index in chosen:
+        if not case.works[index].maker.op and index not in images:
+            merge[index] = MAY_STAY
     yield case.finding(
         LAYOUTS,
-        sorted({*chosen, *biases}),
-        Change(scale),
+        chosen,
+        Change(merge=merge),
         case.say_place(named or chosen),
         "convolved" if round_conv else "",
         around=" around convolutions" if round_conv else "",
-        count=len(chosen),
-        ms=case.sum_time(chosen),
     )
+
+
+def list_copies(case: Case, claimed: frozenset[int]) -> list[int]:
+    """Return the copies of runs that do little else: a kernel of its own would not make them."""
+    found: list[int] = []
+    for run in list_runs(case, claimed):
+        moving = [i for i in run if is_moving(case.works[i])]
+        if 2 * case.sum_time(moving) > case.sum_time(run):
+            found += moving
+    return sorted(found)
 
 
 def _is_image(case: Case, index: int) -> bool:
@@ -333,14 +346,6 @@ def is_asked_for(work: StepWork) -> bool:
     return top in COPIED or "ConvolutionBackward" in top
 
 
-def _find_biases(case: Case) -> list[int]:
-    """What the operator of a convolution adds in a kernel of its own behind a product."""
-    pairs = enumerate(pairwise(case.works), 1)
-    behind = [(i, w) for i, (before, w) in pairs if before.kind == "gemm"]
-    added = [(i, w) for i, w in behind if w.kind == "elementwise"]
-    return [i for i, w in added if w.maker.top.startswith("aten::conv")]
-
-
 JOINS = Words(
     rule="layout",
     says="{count} {kernels} per step, {ms:.3g} ms, only put tensors together",
@@ -351,13 +356,21 @@ JOINS = Words(
         ),
         others="allocate the whole once and write each part into its place",
     ),
+    floor="run",
 )
 
 
 def find_joins(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """Tensors that are only put together: each part is read and written once more."""
-    chosen = case.list_works(lambda w: w.kind == "concat", claimed)
+    """Tensors that are only put together: each part is read and written once more.
+
+    What autograd puts together are gradients of parts, which one tensor's gradient needs as a whole.
+    """
+    chosen = []
+    for index in list_copies(case, claimed):
+        work = case.works[index]
+        if work.kind == "concat" and not goes_back(work):
+            chosen.append(index)
     if not chosen:
         return
-    change = Change(dict.fromkeys(chosen, REACH["join"]))
+    change = Change(merge=dict.fromkeys(chosen, NOTHING))
     yield case.finding(JOINS, chosen, change, kernels="kernel" if len(chosen) == 1 else "kernels")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil, prod
@@ -11,7 +11,7 @@ from math import ceil, prod
 from profkit.program.findings.case import REACH, REACHED, Case, StepFinding
 from profkit.program.findings.words import Advice, Words
 from profkit.program.operators import Product, find_product
-from profkit.program.replay.scenario import Change, Range
+from profkit.program.replay.scenario import Change, Range, leave
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
 from profkit.program.steps.kinds import is_vector_product, precision_of
@@ -19,6 +19,7 @@ from profkit.program.timeline import Activity
 from profkit.records.gpus import find_levels
 
 _FP32_ATTENTION = re.compile(r"fmha_cutlass[FB]_f32_")
+HALF = 0.5
 FLOOR = 4_000.0  # nanoseconds: a small product is not bound by its pipe
 PART = 0.6  # of the rate of products that fit, from which on there is nothing to say
 # A block's tile in the names of cuBLAS (nvjet, xmma) and CUTLASS; parts of a sum need no rounds.
@@ -61,6 +62,7 @@ FP32_PRODUCTS = Words(
             ),
         ),
     },
+    floor="kernel",
 )
 
 
@@ -75,8 +77,9 @@ def find_fp32_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
         return
     gains = find_levels("tensor", case.cc)
     # Fused attention has no TF32: its fix is half precision.
-    by_half = (max(1.0, gains[1]), max(1.0, 0.8 * gains[2]), max(1.0, 1.15 * gains[2]))
-    scale = {i: _speed_up(case, i, by_half if i in attention else gains) for i in chosen}
+    scale = {}
+    for i in chosen:
+        scale[i] = _speed_up(case, i, gains[2] if i in attention else gains[1])
     what = "kernels of attention" if attention == chosen else "products"
     advice = ""
     if only_half:
@@ -99,10 +102,10 @@ def is_fp32_attention(work: StepWork) -> bool:
     return work.kind == "attention" and (types[0] == "float" if types and types[0] else named)
 
 
-def _speed_up(case: Case, index: int, gains: Sequence[float]) -> Range:
-    """What is left of a product whose pipe gets faster; a small one is not bound by it."""
+def _speed_up(case: Case, index: int, gain: float) -> Range:
+    """Return what is left of a product whose pipe gets faster; a small one is not bound by it."""
     long = max(case.works[index].activity.duration, 1.0)
-    return Range(*(min(1.0, max(FLOOR, long / gain) / long) for gain in gains))
+    return leave(min(1.0, max(FLOOR, long / gain) / long))
 
 
 IN_FLOAT64 = Words(
@@ -112,6 +115,7 @@ IN_FLOAT64 = Words(
         torch="make it float32 where it comes in (numpy's arrays are float64){tf32}",
         others=("compute in float32 what need not be so exact (preconditioners, inner iterations)"),
     ),
+    floor="kernel",
 )
 
 
@@ -121,11 +125,12 @@ def find_float64(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     if not chosen:
         return
     products = [i for i in chosen if case.works[i].kind in {"gemm", "conv"}]
-    gains = find_levels("double", case.cc)
-    scale = dict.fromkeys(chosen, REACH["float64"])
-    scale |= {i: _speed_up(case, i, gains) for i in products}
-    if case.language == "others":  # float64 is no default elsewhere: somebody chose it
-        scale = {i: reach._replace(low=1.0) for i, reach in scale.items()}
+    least, gain, _ = find_levels("double", case.cc)
+    scale = dict.fromkeys(chosen, leave(HALF))  # 4 bytes a value in place of 8
+    for i in (
+        products
+    ):  # at least what float32 gains without TF32: nothing, where its pipes are no faster
+        scale[i] = _speed_up(case, i, gain)._replace(low=_speed_up(case, i, least).low)
     finding = case.finding(
         IN_FLOAT64,
         chosen,
@@ -133,6 +138,8 @@ def find_float64(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         products=f", {len(products)} of them products" if products else "",
         tf32=", and let products use TF32" if products else "",
     )
+    # It is no default elsewhere: somebody chose it.
+    finding = replace(finding, optional=case.language == "others")
     yield replace(finding, rule="fp32-matmul") if products else finding
 
 
@@ -231,6 +238,7 @@ MISFITS = Words(
         "TFLOP/s where others reach {reachable:.3g}: {ms:.3g} ms per step"
     ),
     advice=Advice(others="pad the size to a multiple of 64 ({fits} for {size})"),
+    floor="kernel",
 )
 
 
@@ -246,8 +254,7 @@ def find_misfits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         return
 
     # The same products at the rate of those that fit; what is added to pad them is little.
-    by = (0.55, 1.0, 1.0 / REACHED)
-    scale = {i: Range(*(min(1.0, p.rate / (b * reachable)) for b in by)) for i, p in odd.items()}
+    scale = {i: leave(p.rate / reachable) for i, p in odd.items()}
     worst = max(odd.values(), key=lambda p: p.seconds)
     sizes = sorted(set(chain.from_iterable(p.misfits for p in odd.values())))
     yield case.finding(

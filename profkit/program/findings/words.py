@@ -40,6 +40,9 @@ class Words:
     # It fixes whatever the cause (a captured graph): a special fix that saves about as much comes first.
     general: bool = False
     idle: bool = False  # what it saves is idle time, which a recorder inflates
+    # Its change is a floor of this kind (kernel, run or transfer), and people get a known share of
+    # floors; empty: the change has an interval of its own.
+    floor: str = ""
 
     def list_advice(self) -> list[str]:
         """Return all that it may advise."""

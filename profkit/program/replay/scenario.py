@@ -52,6 +52,11 @@ class Range(NamedTuple):
         return Range(*(min(value, most) for value in self))
 
 
+def leave(share: float) -> Range:
+    """Return a share without an interval, as a floor has none."""
+    return Range(share, share, share)
+
+
 ALL = Range(1.0, 1.0, 1.0)
 NOTHING = Range(0.0, 0.0, 0.0)
 

@@ -1,22 +1,27 @@
-"""Regions of a step are found by what they are, and priced by what their operators need."""
+"""What a rule finds is priced by what its operators need."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from profkit.program.example import Kernel, run_example
+from profkit.program.findings import draft_findings
 from profkit.program.findings.case import Case
+from profkit.program.findings.floors import SHARES, estimate_saving
 from profkit.program.operators import TABLE, find_needs
-from profkit.program.regions.find import find_regions
-from profkit.program.regions.judge import SHARES, name_first, price_regions
-from profkit.program.regions.pricing import price_kernel
+from profkit.program.readers import torch_trace
 from profkit.program.replay.scenario import EXPECT, hosts
-from profkit.program.rules import BY_ID, GEMM, MULTIPLY, PRODUCT, RULES, Example
+from profkit.program.rules import BY_ID, GEMM, MULTIPLY, PRODUCT, RULES, SGEMM, Example
 from profkit.program.steps.cut import find_steps
-from profkit.program.triage import make_case
+from profkit.program.triage import make_case, triage_timeline
+from tests.program.made import Program, ran
 
 EXAMPLES = [(rule.id, number) for rule in RULES for number in range(len(rule.fires))]
-COUNTEREXAMPLES = [(rule.id, number) for rule in RULES for number in range(len(rule.clear))]
+JOIN = (
+    "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::OpaqueType<2u> >(int)"
+)
 HALF = "c10::BFloat16"
 
 
@@ -28,41 +33,21 @@ def read_case(example: Example) -> Case:
 
 
 @pytest.mark.parametrize(("rule", "number"), EXAMPLES)
-def test_a_rules_example_is_the_first_region(rule: str, number: int) -> None:
-    case = read_case(BY_ID[rule].fires[number])
-    assert name_first(case, price_regions(case)) == rule
-
-
-@pytest.mark.parametrize(("rule", "number"), COUNTEREXAMPLES)
-def test_an_example_that_is_none_is_not_the_first_region(rule: str, number: int) -> None:
-    case = read_case(BY_ID[rule].clear[number])
-    assert name_first(case, price_regions(case)) != rule
-
-
-@pytest.mark.parametrize(("rule", "number"), EXAMPLES)
-def test_regions_save_no_more_than_the_step_together(rule: str, number: int) -> None:
+def test_floors_save_no_more_than_the_step_together(rule: str, number: int) -> None:
     case = read_case(BY_ID[rule].fires[number])
     model = case.hosts.usual
-    for region in find_regions(case):
-        after = region.change.apply(model, EXPECT)
+    for draft in draft_findings(case):
+        after = draft.change.apply(model, EXPECT)
         assert after.period <= model.period * (1 + 1e-9)
         model = after
     assert model.period >= 0
 
 
-def test_a_kernel_is_in_one_region() -> None:
+def test_a_kernel_is_in_one_finding() -> None:
     example = (*BY_ID["attention-unfused"].fires[0], *BY_ID["elementwise-chain"].fires[0])
-    regions = find_regions(read_case(example))
-    works = [index for region in regions for index in region.works]
+    drafts = draft_findings(read_case(example))
+    works = [index for draft in drafts for index in draft.works]
     assert len(works) == len(set(works))
-
-
-def test_a_floor_is_no_longer_than_its_kernel() -> None:
-    for rule in RULES:
-        case = read_case(rule.fires[0])
-        for index, work in enumerate(case.works):
-            floor = price_kernel(case, index)
-            assert floor is None or 0 < floor <= work.activity.duration
 
 
 @pytest.mark.parametrize(
@@ -118,17 +103,36 @@ def test_a_run_is_priced_by_its_outer_bytes() -> None:
     size, types = ((4096, 4096),), ("float",)
     chain = Kernel(name=MULTIPLY, us=45.0, op="aten::exp", sizes=size, types=types)
     case = read_case((PRODUCT, *(chain,) * 4))
-    region = next(r for r in find_regions(case) if r.rule == "elementwise-chain")
-    left = region.change.scale[region.works[0]].expect * 45e3
+    found = next(row for row in draft_findings(case) if row.rule == "elementwise-chain")
+    left = found.change.scale[found.works[0]].expect * 45e3
     assert left == pytest.approx(2 * 4096 * 4096 * 4 / case.bandwidth * 1e9, rel=0.01)
-    assert set(region.change.merge) == set(region.works[1:])
+    assert set(found.change.merge) == set(found.works[1:])
 
 
-def test_there_are_twelve_numbers() -> None:
-    assert sorted(SHARES) == ["host", "kernel", "run", "transfer"]
+@pytest.mark.parametrize("outer", ["", "autograd::engine::evaluate_function: UnbindBackward0"])
+def test_gradients_that_autograd_puts_together_are_no_finding(outer: str, tmp_path: Path) -> None:
+    """One tensor was cut into queries, keys and values: its gradient is needed as a whole."""
+
+    def step(program: Program) -> None:
+        for _ in range(10):
+            program.launch(GEMM, 200.0)
+        sizes = [[4, 16, 2048, 64]] * 2
+        with program.op(outer or "aten::cat", sizes), program.op("aten::cat", sizes):
+            program.launch(JOIN, 400.0)
+
+    trace = ran(step).write(tmp_path / "trace.json.gz")
+    of = triage_timeline(torch_trace.read_torch_trace(trace))
+    assert [row.rule for row in of.findings if "together" in row.cause] == ["layout"] * (not outer)
+
+
+def test_no_saving_is_more_than_what_binds_next_leaves() -> None:
+    """Half of the step is the host's: ten times faster kernels save no more than twice faster ones."""
+    case = read_case((Kernel(name=SGEMM, us=40.0, host_us=26.0),) * 20)
+    draft = next(row for row in draft_findings(case) if row.rule == "fp32-matmul")
+    fast = estimate_saving(case, "kernel", draft.change)
+    assert fast.expected <= 0.3 * case.hosts.plain.expect
+
+
+def test_there_are_nine_numbers() -> None:
+    assert sorted(SHARES) == ["kernel", "run", "transfer"]
     assert all(low <= expect <= high for low, expect, high in SHARES.values())
-
-
-def test_products_at_their_floor_are_no_region() -> None:
-    case = read_case((Kernel(name=GEMM, us=300.0),) * 6)
-    assert [row for row in price_regions(case) if row.floor > 0.01] == []

@@ -1,0 +1,54 @@
+"""A change that brings a part of a step to its floor  ->  what people get of it, in milliseconds.
+
+A floor is the least time that the bytes and operations of a part need. The replay says what the step
+would save there; what was saved of that, where programs were timed before and after, is all that is
+estimated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from profkit.judge import Estimate
+from profkit.program.findings.case import Case
+from profkit.program.replay.scenario import EXPECT, LOW, NOTHING, SPREAD, Change, Range
+
+# Of what a floor would save, the tenth, half and nine tenths of what programs saved that were timed
+# before and after (tests/program/data/truth.json; tools/score.py programs --left-out).
+SHARES: Mapping[str, Range] = {
+    "kernel": Range(0.99, 1.04, 1.13),  # one kernel does what it does in less time
+    "run": Range(0.90, 1.02, 1.21),  # kernels become one, and tensors between them go
+    "transfer": Range(0.87, 0.90, 1.02),  # copies at another time, or at the rate of pinned memory
+}
+
+
+def save_at_floor(case: Case, change: Change, level: int = EXPECT) -> float:
+    """Return the milliseconds of the step that a change to a floor saves alone."""
+    before = case.hosts.usual
+    after = change.apply(before, level)
+    saved = max(0.0, before.period - after.period) / 1e6
+    return min(saved, case.hosts.plain.expect)
+
+
+def estimate_saving(
+    case: Case, kind: str, change: Change, shares: Mapping[str, Range] = SHARES
+) -> Estimate:
+    """Return what people get of a floor of some kind.
+
+    The low end is of what is left if a part has to stay that may have to (LOW). No saving is larger
+    than if the kernels took no time at all: something else binds then.
+    """
+    low, expected, high = shares[kind]
+    floor = save_at_floor(case, change)
+    least = save_at_floor(case, change, LOW)
+    most = case.hosts.plain.expect
+    if change.scale:
+        gone = replace(change, scale=dict.fromkeys(change.scale, NOTHING))
+        most = save_at_floor(case, gone)
+    spread = SPREAD * case.hosts.plain.expect
+    return Estimate(
+        low=max(0.0, min(low * least, most) - spread),
+        expected=min(expected * floor, most),
+        high=min(high * floor, most) + spread,
+    )
