@@ -92,7 +92,7 @@ class Machine:
         sources = {
             n: {"source": b.source, "sass": b.sass, "host": b.host} for n, b in self.builds.items()
         }
-        gpu = asdict(device.identified(self.gpu))
+        gpu = asdict(device.identify_gpu(self.gpu))
         made = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
         return {"made": made, "gpu": gpu, "variants": sources}
 

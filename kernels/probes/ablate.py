@@ -151,7 +151,7 @@ def _work_child(task_file: Path) -> int:
             log.write(json.dumps(line) + "\n")
             log.flush()
 
-        gpu = device.identified(device.open_gpu())
+        gpu = device.identify_gpu(device.open_gpu())
         tools, buffers = library.Support(Path(given["support"]), gpu), Buffers()
         for item in items:
             tell(probe=item.probe)

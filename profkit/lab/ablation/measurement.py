@@ -16,13 +16,14 @@ import msgspec
 
 from profkit.evidence.stats import median_interval
 from profkit.lab.ablation import preparation, reading
-from profkit.lab.ablation.change import Change, Refused
+from profkit.lab.ablation.change import Change, Code, Refused
 from profkit.lab.ablation.comparison import compare_change
 from profkit.lab.ablation.judge import judge_record
 from profkit.lab.ablation.lab import Conditions, Lab
 from profkit.lab.ablation.launches import Play
 from profkit.lab.ablation.preparation import Prepared, Say
 from profkit.lab.ablation.ptx import read_module
+from profkit.lab.ablation.timeline import Timeline
 from profkit.lab.measure import bench
 from profkit.lab.measure.bench import Subject, Times
 from profkit.records.ablation import (
@@ -53,47 +54,86 @@ def measure_call(
     Without PTX only its launch is varied.
     """
     began = time.monotonic()
-    lab, prepared, others = Lab(call, reset, on), Prepared(), beside or {}
-    module = code = spans = None
-    if text:
-        module = read_module(text).keep_kernels(lab.call.names)
-    if module:
-        say("survey")
-        code, spans = preparation.run_survey(lab, module)
-        prepared = preparation.prepare_changes(lab, code, say)
-    calls: dict[str, Callable[[int], None]] = {"original": Play(lab.call).enqueue}
-    for name, play in {**preparation.make_launches(lab), **prepared.plays}.items():
-        calls[name] = play.enqueue
-    calls.update(others)
+    lab = Lab(call, reset, on)
+    prepared, code, spans = _prepare_ptx(lab, text, say)
+    calls = _list_calls(lab, prepared, beside or {})
     say("timing")
     lab.reset()
     times = _time_calls(calls, on, on.rounds)
+    base = times["original"]
     measured, refused = _compare_all(prepared, times)
     measured = _add_lines(lab, prepared, measured, say)
-    original = {"original": calls["original"]}
-    cold = _time_calls(original, on, _COLD_ROUNDS, cold=True)["original"]
+    cold = _time_cold(calls["original"], on)
     lab.reset()
-    base = times["original"]
     shape = reading.describe_shape(lab, times, cold, spans)
     record = _describe_base(base, on)
     if code:
-        record = msgspec.structs.replace(
-            record,
-            rebuilt=median(times["base"].warm) / record.base,
-            busy=reading.read_busy(code, base, lab),
-            seen=reading.sum_survey(code) | reading.read_chains(code, base, lab, shape),
-        )
+        record = _add_survey(record, lab, code, times, shape)
     record = msgspec.structs.replace(
         record,
-        kernels=tuple(dict.fromkeys(start.name for start in lab.call.starts)),
-        measured=tuple(sorted(measured, key=lambda row: (not row.reachable, -row.gain))),
+        kernels=_name_kernels(lab),
+        measured=tuple(sorted(measured, key=_rank_gain)),
         refused=tuple(refused),
         shape=shape,
         seconds=time.monotonic() - began,
-        others={name: median(times[name].warm) for name in others},
+        others={name: median(times[name].warm) for name in beside or ()},
     )
     judged = judge_record(record, on.gpu.sms, on.gpu.dram_bandwidth)
     return judged, replace(base, cold=cold.cold)
+
+
+def _prepare_ptx(
+    lab: Lab, text: str | None, say: Say
+) -> tuple[Prepared, Code | None, Timeline | None]:
+    """Run the copies that count, and make the changes; nothing of either without PTX."""
+    if not text:
+        return Prepared(), None, None
+    module = read_module(text).keep_kernels(lab.call.names)
+    if not module:
+        return Prepared(), None, None
+    say("survey")
+    code, spans = preparation.run_survey(lab, module)
+    return preparation.prepare_changes(lab, code, say), code, spans
+
+
+def _list_calls(lab: Lab, prepared: Prepared, beside: Calls) -> dict[str, Callable[[int], None]]:
+    """List what is timed in turns: the original, other launches of it, changes, and what is beside."""
+    calls: dict[str, Callable[[int], None]] = {"original": Play(lab.call).enqueue}
+    for name, play in preparation.make_launches(lab).items():
+        calls[name] = play.enqueue
+    for name, play in prepared.plays.items():
+        calls[name] = play.enqueue
+    calls.update(beside)
+    return calls
+
+
+def _time_cold(original: Callable[[int], None], on: Conditions) -> Times:
+    times = _time_calls({"original": original}, on, _COLD_ROUNDS, cold=True)
+    return times["original"]
+
+
+def _add_survey(
+    record: AblationRecord, lab: Lab, code: Code, times: Mapping[str, Times], shape: Shape
+) -> AblationRecord:
+    """Add what the copies that count have seen."""
+    base = times["original"]
+    chains = reading.read_chains(code, base, lab, shape)
+    return msgspec.structs.replace(
+        record,
+        rebuilt=median(times["base"].warm) / record.base,
+        busy=reading.read_busy(code, base, lab),
+        seen=reading.sum_survey(code) | chains,
+    )
+
+
+def _name_kernels(lab: Lab) -> tuple[str, ...]:
+    """Name each kernel once, in the order of the launches."""
+    return tuple(dict.fromkeys(start.name for start in lab.call.starts))
+
+
+def _rank_gain(row: MeasuredAblation) -> tuple[bool, float]:
+    """What a fix can reach comes first, the largest gain of it before all."""
+    return (not row.reachable, -row.gain)
 
 
 def _describe_base(base: Times, on: Conditions) -> AblationRecord:

@@ -46,7 +46,7 @@ def ablate_target(target: Target, progress: Progress) -> Iterator[Record]:
     progress("build")
     builds, support = build_target(target)
     run = TargetRun(target, {built.variant.id: built for built in builds}, support)
-    run.measured.gpu = device.identified(device.gpu())
+    run.measured.gpu = device.identify_gpu(device.gpu())
     for built in builds:
         if built.failure:
             raise built.failure

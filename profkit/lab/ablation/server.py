@@ -58,7 +58,7 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
     say("inputs")
     loaded = problem.load_problem(Path(task.problem))
     here = data.prepare_data(loaded, task.case, 0, Path(task.build), task.grid)
-    gpu = device.identified(device.open_gpu())
+    gpu = device.identify_gpu(device.open_gpu())
     tools = library.Support(Path(task.support), gpu)
     code = library.load_library(Path(task.library))
     arena = data.place_arena(here)

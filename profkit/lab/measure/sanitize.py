@@ -80,7 +80,7 @@ _ENOUGH = 1e7  # operations of a case that has several tiles and a ragged end
 _AT_ONCE = 6  # each is mostly starting up, on a processor core of its own
 
 
-def sanitized(run: TargetRun, progress: Progress) -> None:
+def run_sanitizer(run: TargetRun, progress: Progress) -> None:
     """Run compute-sanitizer on a small ragged case of every variant, and add its verdicts.
 
     They are kept next to the build, so that the records of this very binary have them. A tool that

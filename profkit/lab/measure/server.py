@@ -76,7 +76,7 @@ class _Server:
         self.tools = library.Support(request.support, gpu)
         self.session = uuid4().hex  # of this process: what is timed in turns has one
         self.subjects: dict[tuple[str, str], bench.Subject] = {}
-        self.gpu = device.identified(gpu)
+        self.gpu = device.identify_gpu(gpu)
         say(worker.Opened(self.gpu))
 
     def prepare(self, request: worker.Setup) -> None:

@@ -58,7 +58,7 @@ def check_variants(
     from profkit.lab.flags import choose_names, on_gpus, say_faults, say_gpus
     from profkit.lab.measure import pipeline, targets
     from profkit.lab.measure.check import CheckDocument
-    from profkit.lab.measure.sanitize import sanitized
+    from profkit.lab.measure.sanitize import run_sanitizer
     from profkit.show.views import measured
 
     at = targets.Places(kernels, build_dir, artifacts)
@@ -76,7 +76,7 @@ def check_variants(
     with spinner() as progress:
         run = pipeline.measure_target(target, progress, time=False)
         if sanitize:
-            sanitized(run, progress)
+            run_sanitizer(run, progress)
     say_gpus(run.measured)
     checks = run.measured.checks_json()
     document = CheckDocument(checks=tuple(run.measured.checks.values()))

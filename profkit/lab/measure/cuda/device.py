@@ -287,7 +287,7 @@ def reasons(bits: int) -> tuple[str, ...]:
     return (*known, f"unknown reason {unknown:#x}") if unknown else known
 
 
-def identified(gpu: Gpu) -> Gpu:
+def identify_gpu(gpu: Gpu) -> Gpu:
     """Return the GPU with its UUID and the driver's version; None where NVML does not say."""
     opened = _find_handle(gpu.pci)
     if opened is None:

@@ -41,40 +41,40 @@ _TIMEOUT = 300.0  # seconds for one file: every case of its problem is compiled
 _GPU_FILES = ("/dev/nvidiactl", "/dev/dxg")  # of Linux, and of Linux under Windows
 
 
-def _missing() -> str:
+def _say_missing() -> str:
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed: pip install triton (torch brings it too)"
-    if _c_compiler() is None:
+    if _find_c_compiler() is None:
         return "no C compiler (cc, gcc or clang) on PATH: install one, or say which with CC"
     return ""
 
 
-def _lacking() -> str:
+def _say_lacking() -> str:
     here = any(is_there(Path(place)) for place in _GPU_FILES)
-    return _missing() or ("" if here else "no GPU here: it can be built, not checked or timed")
+    return _say_missing() or ("" if here else "no GPU here: it can be built, not checked or timed")
 
 
-def _c_compiler() -> str | None:
+def _find_c_compiler() -> str | None:
     """Return the C compiler: $CC, or the first of cc, gcc and clang on PATH."""
     names = [os.environ.get("CC") or "", "cc", "gcc", "clang"]
     return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
-def _version(_: Programs | None = None) -> str:
+def _name_version(_: Programs | None = None) -> str:
     return f"Triton {language.package_version('triton') or '?'}"
 
 
-def _surroundings(job: CompileJob) -> Sequence[str]:
+def _list_surroundings(job: CompileJob) -> Sequence[str]:
     """Return the compiler, the cases that it compiles for, and how its kernels are started."""
     try:
         problem = hashlib.sha256(read_bytes(job.problem / "problem.py")).hexdigest()
     except OSError:
         problem = ""
     player = hashlib.sha256(PLAYER.read_bytes()).hexdigest()[:16]
-    return (_version(), problem, player, str(job.sms))
+    return (_name_version(), problem, player, str(job.sms))
 
 
-def _compile(
+def _compile_jobs(
     jobs: Sequence[CompileJob], work: Path, _: Programs, parallel: int | None
 ) -> dict[int, float]:
     """Run each file's launch function in a process of its own, at every case of its problem."""
@@ -86,12 +86,12 @@ def _compile(
 def _compile_job(job: CompileJob, stem: Path) -> float:
     """Leave <stem>.so, .o, .json and .log; in seconds."""
     began = time.monotonic()
-    if error := _missing() or _failed(job, stem):
+    if error := _say_missing() or _explain_failure(job, stem):
         stem.with_suffix(".log").write_text(error, encoding="utf-8")
     return time.monotonic() - began
 
 
-def _failed(job: CompileJob, stem: Path) -> str:
+def _explain_failure(job: CompileJob, stem: Path) -> str:
     """Compile; what went wrong, empty if nothing did."""
     folder = stem.with_suffix(".ahead")
     folder.mkdir()
@@ -116,9 +116,9 @@ def _failed(job: CompileJob, stem: Path) -> str:
         # The lines of the kernel that its compiler showed with an error.
         _, mark, excerpt = done.output.rpartition("CompilationError: ")
         more = f"\n{excerpt.rstrip()[:2000]}" if mark else ""
-        return f"{one_line_of(done.output, job.path)} ({_version()}){more}"
+        return f"{one_line_of(done.output, job.path)} ({_name_version()}){more}"
     object_file, library = stem.with_suffix(".o"), stem.with_suffix(".so")
-    start = [_c_compiler() or "cc", "-O2", "-fPIC"]
+    start = [_find_c_compiler() or "cc", "-O2", "-fPIC"]
     inside = f"-I{folder}", f"-Wa,-I{folder}"
     built = process.run_command([*start, *inside, "-c", "-o", str(object_file), str(PLAYER)], 60)
     if built.status == 0:
@@ -163,7 +163,7 @@ _NOT_KERNELS = {"problem.py", "conftest.py", "__init__.py"}
 _SHAPE = f"def {LAUNCH}(input, ..., output, ..., args): kernel[grid](input, output, ...)"
 
 
-def _owns(path: Path, text: str) -> bool:
+def _is_triton(path: Path, text: str) -> bool:
     """Return whether a file imports the language and is not about something else."""
     imports = re.search(r"^[ \t]*(?:import|from)[ \t]+triton\b", text, re.M)
     return path.name not in _NOT_KERNELS and imports is not None
@@ -188,7 +188,7 @@ def _has_launch(text: str) -> bool:
 
 def _read_header(text: str, name: str) -> header.Header:
     """Return the module's docstring; what every kernel must have is looked for on the way."""
-    tree = _tree(text, name)
+    tree = _parse_python(text, name)
     docstring = ast.get_docstring(tree)
     if docstring is None:
         raise ProfkitError(
@@ -199,7 +199,7 @@ def _read_header(text: str, name: str) -> header.Header:
     if LAUNCH not in {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}:
         raise ProfkitError(f"{name} has no function '{LAUNCH}' that starts its kernel", _SHAPE)
     for tunable in header.read_tunables(head.tune, name):
-        if tunable not in _assigned(tree):
+        if tunable not in _list_assigned(tree):
             raise ProfkitError(
                 f"{name}: 'tune:' names {tunable}, which the file does not set",
                 f"give its default at the top of the file: {tunable} = ...",
@@ -229,7 +229,7 @@ def without_prose(text: str) -> str:
     Not by the parser's own printer: two versions of Python print one tree in two ways.
     """
     try:
-        tree = _tree(text, "")
+        tree = _parse_python(text, "")
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (ProfkitError, tokenize.TokenError, IndentationError):
         return text
@@ -245,7 +245,7 @@ def without_prose(text: str) -> str:
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
-def _tree(text: str, name: str) -> ast.Module:
+def _parse_python(text: str, name: str) -> ast.Module:
     try:
         with warnings.catch_warnings(action="ignore"):  # of a text that is only read
             return ast.parse(text)
@@ -257,7 +257,7 @@ def _tree(text: str, name: str) -> ast.Module:
         raise ProfkitError(f"{name}: Python cannot read this file: {error}") from error
 
 
-def _assigned(tree: ast.Module) -> set[str]:
+def _list_assigned(tree: ast.Module) -> set[str]:
     names: set[str] = set()
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else []
@@ -271,16 +271,16 @@ LANGUAGE = Language(
     name="Triton",
     suffix=".py",
     needs_sms=True,
-    owns=_owns,
+    owns=_is_triton,
     is_meant=is_meant,
     header=_read_header,
     code_hash=code_hash,
     text_hash=text_hash,
     # the tunables as they are set in the module
     flags=lambda _, defines: tuple(f"{k}={v}" for k, v in sorted(defines.items())),
-    missing=_missing,
-    lacking=_lacking,
-    compiler=_version,
-    surroundings=_surroundings,
-    compile=_compile,
+    missing=_say_missing,
+    lacking=_say_lacking,
+    compiler=_name_version,
+    surroundings=_list_surroundings,
+    compile=_compile_jobs,
 )

@@ -61,7 +61,7 @@ def examine() -> list[Inspection]:
 
 def _examine_gpu() -> Iterator[Inspection]:
     try:
-        gpu = device.identified(device.gpu())
+        gpu = device.identify_gpu(device.gpu())
     except ProfkitError as error:
         advice = "list, build --arch, diagnose, compare and report work without one; "
         advice += "check, bench and profile need a machine with an NVIDIA GPU and its driver"
