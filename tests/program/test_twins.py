@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 import sqlite3
 import tempfile
@@ -224,3 +225,38 @@ def test_an_export_without_names_is_one(version: str, tmp_path: Path) -> None:
     export.close()
     with pytest.raises(ProfkitError, match="INSUFFICIENT_PRIVILEGES"):
         recordings.read_timeline(tmp_path / "x.sqlite")
+
+
+@pytest.mark.parametrize("missing", [1, 100, 4095, 4096, 4097, 9000])
+def test_an_export_that_is_cut_is_refused(missing: int, tmp_path: Path) -> None:
+    (process,) = recordings.read_timeline(
+        ran(lambda p: p.launch(GEMM, 100.0), 40).write(tmp_path / "t.json")
+    ).processes
+    path = exported(process, tmp_path / "x.sqlite")
+    path.write_bytes(path.read_bytes()[:-missing])
+    with pytest.raises(ProfkitError, match="is cut"):
+        recordings.read_timeline(path)
+
+
+# Traces.
+
+
+@pytest.mark.parametrize("between", ["", "\n", " junk "])
+@pytest.mark.parametrize("packed", [False, True])
+def test_of_two_traces_in_one_file_it_is_said(between: str, packed: bool, tmp_path: Path) -> None:
+    text = ran(lambda p: p.launch(GEMM, 100.0)).text()
+    path = tmp_path / ("x.json.gz" if packed else "x.json")
+    parts = [(text + between).encode(), text.encode()]
+    path.write_bytes(b"".join(gzip.compress(part) if packed else part for part in parts))
+    (note,) = recordings.read_timeline(path).notes
+    assert "more than one trace" in note
+
+
+def test_a_trace_that_ends_before_its_first_kernel_is_called_damaged(tmp_path: Path) -> None:
+    text = ran(lambda p: p.launch(GEMM, 100.0)).text()
+    at = text.index('"kernel"')
+    for end in (text[:at], text[:at] + "}]" + text[at:]):
+        (tmp_path / "x.json").write_text(end)
+        with pytest.raises(ProfkitError, match="damaged") as caught:
+            recordings.read_timeline(tmp_path / "x.json")
+        assert "another profiler" not in caught.value.hint

@@ -74,6 +74,8 @@ class ChromeTrace:
             if mark in ("]", ""):
                 if mark == "":
                     self.problem = "cut: its list of events has no end"
+                elif _holds_another(window):
+                    self.problem = "holds more than one trace: the first is read"
                 return
             try:
                 event, end = decode(window.text, window.at)
@@ -152,6 +154,17 @@ class _Window:
     def peek(self) -> str:
         """The next character; empty at the end."""
         return self.text[self.at : self.at + 1]
+
+
+def _holds_another(window: _Window) -> bool:
+    """Whether what follows the events is another trace: two files that were joined."""
+    key = '"traceEvents"'
+    while True:
+        if key in window.text[window.at :]:
+            return True
+        window.at = max(window.at, len(window.text) - len(key))
+        if not window.more():
+            return False
 
 
 def _header(window: _Window) -> dict[str, Any]:

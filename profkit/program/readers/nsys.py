@@ -83,6 +83,7 @@ def read_nsys(path: Path) -> Timeline:
         ProfkitError: It is no export of nsys, is too large, or no kernel is in it.
     """
     _refuse_journals(path)
+    _refuse_cut(path)
     try:
         # Immutable: no journal beside it is believed, and none is made.
         with contextlib.closing(
@@ -118,6 +119,31 @@ def _refuse_journals(path: Path) -> None:
                 f"{path}: who wrote it did not finish: {journal.name} next to it takes rows back",
                 f"sqlite3 {shlex.quote(str(path))} 'PRAGMA user_version', or export again",
             )
+
+
+def _refuse_cut(path: Path) -> None:
+    """Refuse an export that is shorter than its own header says: SQLite reads what is left of it.
+
+    Raises:
+        ProfkitError: It is.
+    """
+    try:
+        with open_regular(path) as file:
+            head = file.read(100)
+    except OSError as error:
+        raise cannot_read(path, error) from error
+    if len(head) < 100:
+        return
+    page = int.from_bytes(head[16:18], "big")
+    pages = int.from_bytes(head[28:32], "big")
+    # The number of pages holds where the last writer kept both counters of changes alike.
+    holds = head[24:28] == head[92:96]
+    whole = (65536 if page == 1 else page) * pages
+    if holds and get_size(path) < whole:
+        raise ProfkitError(
+            f"{path}: is cut: {get_size(path):,} of its {whole:,} bytes are there",
+            "copy it again, or export again",
+        )
 
 
 def _is_hot(journal: Path) -> bool:

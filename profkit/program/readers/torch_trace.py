@@ -302,7 +302,10 @@ def _is_amd(device: Device | None) -> bool:
 
 def _no_gpu(path: Path, taken: _Taken, trace: ChromeTrace) -> ProfkitError:
     launches = sum(call.launches_kernels for own in taken.calls.values() for call in own)
-    if launches:
+    if launches and trace.problem:
+        why = f"{trace.problem}; before that it holds {launches:,} launches, and no kernel"
+        hint = "copy it again, or record again"
+    elif launches:
         where = " on an AMD GPU" if taken.hip else ""
         why = f"holds {launches:,} launches{where}, but none of their kernels"
         holder = "roctracer or rocprof" if taken.hip else "nsys, ncu, DCGM"
