@@ -2,6 +2,7 @@
 
     python tools/score.py gains            # the scores, and the numbers that the code uses
     python tools/score.py gains --misses   # where the cause was not named first
+    python tools/score.py gains --beside   # NVIDIA's ranking beside ours, on the same launches
     python tools/score.py gains FOLDER...  # first keeps the pairs of these folders
 
 Probes with their twins, steps of the ladder whose header says what they fix, and other people's kernels
@@ -474,6 +475,25 @@ def report_misses(kept: Sequence[Pair], say: Callable[[str], object] = print) ->
         say(f"    {said} first: {why}")
 
 
+def report_beside(kept: Sequence[Pair], say: Callable[[str], object] = print) -> None:
+    """Say for each repository how often each of two rankings of the same launches has the cause."""
+    faster = [pair for pair in kept if pair.became_faster]
+    say(f"{'cause named':46}        first  among three")
+    say(f"{'by profkit (p) or NVIDIA (n)':46} of    p   n       p   n")
+    for name in dict.fromkeys(pair.repository for pair in faster):
+        own = [pair for pair in faster if pair.repository == name]
+        say(_describe_ranks(name, own))
+    say(_describe_ranks("all", faster))
+
+
+def _describe_ranks(name: str, pairs: Sequence[Pair]) -> str:
+    ours = [pair.rank for pair in pairs if pair.rank is not None]
+    theirs = [pair.nvidia_rank for pair in pairs if pair.nvidia_rank is not None]
+    first = sum(rank == 0 for rank in ours), sum(rank == 0 for rank in theirs)
+    three = sum(rank < 3 for rank in ours), sum(rank < 3 for rank in theirs)
+    return f"{name:46} {len(pairs):3} {first[0]:3} {first[1]:3} {three[0]:7} {three[1]:3}"
+
+
 def main(words: Sequence[str]) -> int:
     """Keep the pairs of folders, if any are named. Then report."""
     folders = [Path(word) for word in words if not word.startswith("--")]
@@ -483,6 +503,9 @@ def main(words: Sequence[str]) -> int:
     known = pairs()
     if "--left-out" in words:
         report_left_out(known)
+        return 0
+    if "--beside" in words:
+        report_beside(known)
         return 0
     if "--misses" in words:
         report_misses(known)

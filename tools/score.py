@@ -4,6 +4,7 @@
     python tools/score.py verdicts REPORT...  # only where the diagnosis and ncu's rule disagree on these
     python tools/score.py lines [--verbose]   # probes: do a finding's lines lead to what was built in
     python tools/score.py gains [--misses]    # fixes: causes, bounds, expectations, intervals
+    python tools/score.py gains --beside   # NVIDIA's ranking beside ours, by repository
     python tools/score.py gains --left-out # causes first, numbers chosen without their repository
     python tools/score.py gains FOLDER...     # first keeps the pairs of these folders
     python tools/score.py programs            # recorded programs; writes docs/howto/triage.md
