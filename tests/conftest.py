@@ -91,7 +91,7 @@ def read_once() -> None:
         record = Path(path).with_suffix(".json")
         key = os.path.realpath(path), os.path.realpath(record) if record.is_file() else None
         if key not in parts:
-            parts[key] = read_in_child("profkit.reports.reader:read_part", path)
+            parts[key] = read_in_child("profkit.reports.reader:read_part", os.fspath(path))
         part = parts[key]
         if not isinstance(part, Part) or part.file.path == path:
             return part
