@@ -1,4 +1,4 @@
-"""action.yml: its `run:` steps are executed as GitHub does, but for the installation."""
+"""The GitHub Action: its `run:` steps are executed as GitHub does, but for the installation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import yaml
 
 from tests.conftest import ROOT
 
-ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+FILE = ROOT / ".github" / "actions" / "profkit" / "action.yml"
+ACTION: dict[str, Any] = yaml.safe_load(FILE.read_text("utf-8"))
 STEPS: list[dict[str, Any]] = ACTION["runs"]["steps"]
 EXPRESSION = re.compile(r"\$\{\{ inputs\.(\w+) \}\}")
 BASH = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]  # what `shell: bash` runs
@@ -66,8 +67,10 @@ def run_action(folder: Path, **given: str) -> Result:
 
 def test_only_the_environment_brings_inputs_into_a_script() -> None:
     assert [step["name"] for step in STEPS if "${{" in step["run"]] == []
-    assert "pip install" in STEPS[0]["run"]
-    used = set(EXPRESSION.findall((ROOT / "action.yml").read_text()))
+    # The action is three folders below the project, which it installs.
+    assert '"$ACTION_FOLDER/../../..[' in STEPS[0]["run"]
+    assert (FILE.parent / ".." / ".." / ".." / "pyproject.toml").is_file()
+    used = set(EXPRESSION.findall(FILE.read_text()))
     assert used == set(ACTION["inputs"])
 
 

@@ -5,6 +5,7 @@ profkit gate base/artifacts --markdown        # for the job summary
 profkit gate old/artifacts --strict --quiet --json
 profkit gate ../good/artifacts --bisect        # git bisect run profkit gate ...
 profkit gate base/artifacts --history runs/history
+profkit gate base.json head.json              # nvbench, pytest-benchmark, Google Benchmark
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import typer
 
 from profkit.cli import options
 from profkit.errors import ProfkitError
-from profkit.files import is_folder
+from profkit.files import is_file, is_folder
 from profkit.records.paths import HISTORY
 
 _SKIP = 125  # git bisect run: this commit cannot be tested
@@ -50,6 +51,8 @@ def run_gate(
     from profkit.show.views.history import gate_blocks
 
     try:
+        if is_file(base) and not is_folder(head):
+            return _gate_benchmarks(base, head, strict)
         for folder in (base, head):
             if not is_folder(folder):
                 raise ProfkitError(f"{folder}: no such folder", "git worktree add base origin/main")
@@ -66,3 +69,16 @@ def run_gate(
     reasons = (ProfkitError(f"exit status {left}: {reason}") for reason in report.reasons)
     say_each([*known.problems, *reasons], quiet=options.FORM.quiet)
     return left
+
+
+def _gate_benchmarks(base: Path, head: Path, strict: bool) -> int:
+    """Print what two results of another benchmark tool say; return the exit status."""
+    from profkit.cli.output import print_blocks, say_each
+    from profkit.evidence.benchmarks import judge_benchmarks
+    from profkit.show.views.history import gate_blocks
+
+    report = judge_benchmarks(base, head, strict)
+    print_blocks(gate_blocks(report), report)
+    reasons = (ProfkitError(f"exit status {report.status}: {why}") for why in report.reasons)
+    say_each(reasons, quiet=options.FORM.quiet)
+    return report.status

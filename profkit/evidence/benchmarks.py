@@ -1,0 +1,268 @@
+"""Results of other benchmark tools  ->  samples by benchmark, in seconds, and a gate on two of them.
+
+nvbench       --jsonbin FILE: a file of samples per state beside the JSON
+pytest        --benchmark-json FILE (pytest-benchmark)
+Google        --benchmark_out=FILE --benchmark_repetitions=20: each repetition is a sample
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import nan
+from pathlib import Path
+from sys import byteorder
+
+import msgspec
+
+from profkit.errors import ProfkitError
+from profkit.evidence import stats
+from profkit.evidence.compare import STRICT, BetweenProcesses
+from profkit.evidence.gate import (
+    SEES,
+    GateAnswer,
+    GateReport,
+    GateSubject,
+    explain_undecided,
+    write_report,
+)
+from profkit.files import TEXT_LIMIT, is_there, read_bytes, resolve_path
+
+TIMES = "nv/json/bin:nv/cold/sample_times"  # the summary of nvbench that names a file of samples
+SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+TAKES = "give two results of nvbench (--jsonbin), pytest-benchmark or Google Benchmark"
+MORE = {
+    "nvbench": "run it with --jsonbin FILE",
+    "pytest-benchmark": "run it with --benchmark-json FILE",
+    "Google Benchmark": "run it with --benchmark_repetitions=20",
+}
+
+
+@dataclass
+class BenchmarkRun:
+    """One benchmark with one set of parameters: where it ran, and seconds in the order taken."""
+
+    machine: str
+    samples: list[float] = field(default_factory=list)
+
+
+@dataclass
+class BenchmarkFile:
+    """What a tool measured."""
+
+    tool: str
+    runs: dict[str, BenchmarkRun] = field(default_factory=dict)
+
+
+class PytestStats(msgspec.Struct):
+    data: list[float] = []
+
+
+class PytestBenchmark(msgspec.Struct):
+    fullname: str
+    stats: PytestStats
+
+
+class PytestCpu(msgspec.Struct):
+    brand_raw: str = ""
+
+
+class PytestMachine(msgspec.Struct):
+    cpu: PytestCpu = msgspec.field(default_factory=PytestCpu)
+    machine: str = ""
+
+
+class PytestFile(msgspec.Struct):
+    machine_info: PytestMachine
+    benchmarks: list[PytestBenchmark]
+
+
+class GoogleContext(msgspec.Struct):
+    num_cpus: int = 0
+
+
+class GoogleBenchmark(msgspec.Struct):
+    name: str
+    run_name: str = ""
+    run_type: str = "iteration"
+    real_time: float = nan
+    time_unit: str = "ns"
+    error_occurred: bool = False
+
+
+class GoogleFile(msgspec.Struct):
+    context: GoogleContext
+    benchmarks: list[GoogleBenchmark]
+
+
+class NvbenchValue(msgspec.Struct):
+    name: str
+    value: str | None = None
+
+
+class NvbenchSummary(msgspec.Struct):
+    tag: str
+    data: list[NvbenchValue] = []
+
+
+class NvbenchState(msgspec.Struct):
+    name: str
+    device: int | None = None
+    summaries: list[NvbenchSummary] | None = None
+    is_skipped: bool = False
+
+
+class NvbenchBenchmark(msgspec.Struct):
+    name: str
+    states: list[NvbenchState]
+
+
+class NvbenchDevice(msgspec.Struct):
+    id: int
+    name: str
+
+
+class NvbenchFile(msgspec.Struct):
+    devices: list[NvbenchDevice]
+    benchmarks: list[NvbenchBenchmark]
+
+
+def read_benchmarks(path: Path) -> BenchmarkFile:
+    """Read a result of nvbench, pytest-benchmark or Google Benchmark, told by its keys.
+
+    Raises:
+        ProfkitError: It is none of these, or has another form: where in it is said.
+    """
+    try:
+        content = msgspec.json.decode(read_bytes(path, TEXT_LIMIT))
+        keys = set(content) if isinstance(content, dict) else set()
+        if {"machine_info", "benchmarks"} <= keys:
+            return read_pytest(msgspec.convert(content, PytestFile))
+        if {"context", "benchmarks"} <= keys:
+            return read_google(msgspec.convert(content, GoogleFile))
+        if {"devices", "benchmarks"} <= keys:
+            return read_nvbench(msgspec.convert(content, NvbenchFile), path)
+    except FileNotFoundError as error:
+        raise ProfkitError(f"{path}: no such file", TAKES) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise ProfkitError(f"{path}: not a benchmark's result: {error}", TAKES) from error
+    raise ProfkitError(f"{path}: not a benchmark's result", TAKES)
+
+
+def read_pytest(content: PytestFile) -> BenchmarkFile:
+    """Return the rounds of each test; a round is the mean of its iterations."""
+    machine = content.machine_info.cpu.brand_raw or content.machine_info.machine
+    found = BenchmarkFile("pytest-benchmark")
+    for benchmark in content.benchmarks:
+        found.runs[benchmark.fullname] = BenchmarkRun(machine, benchmark.stats.data)
+    return found
+
+
+def read_google(content: GoogleFile) -> BenchmarkFile:
+    """Return the repetitions of each benchmark; aggregates and runs with errors are left out."""
+    machine = f"{content.context.num_cpus} processors"
+    found = BenchmarkFile("Google Benchmark")
+    for row in content.benchmarks:
+        if row.run_type != "iteration":
+            continue
+        run = found.runs.setdefault(row.run_name or row.name, BenchmarkRun(machine))
+        if not row.error_occurred and row.time_unit in SECONDS:
+            run.samples.append(row.real_time * SECONDS[row.time_unit])
+    return found
+
+
+def read_nvbench(content: NvbenchFile, path: Path) -> BenchmarkFile:
+    """Return the cold times of each state; they lie in files beside the JSON."""
+    devices = {device.id: device.name for device in content.devices}
+    found = BenchmarkFile("nvbench")
+    for benchmark in content.benchmarks:
+        for state in benchmark.states:
+            if state.is_skipped:
+                continue
+            run = BenchmarkRun(devices.get(state.device, "") if state.device is not None else "")
+            for summary in state.summaries or ():
+                if summary.tag == TIMES:
+                    run.samples = read_sample_file(summary, path)
+            found.runs[f"{benchmark.name} [{state.name}]"] = run
+    return found
+
+
+def read_sample_file(summary: NvbenchSummary, path: Path) -> list[float]:
+    """Return the samples of a file of nvbench: 32-bit floats, seconds, little endian.
+
+    Its name is relative to the JSON, or to where an older nvbench ran: the folder of that name beside
+    the JSON is meant. Nothing outside of the JSON's folder is read.
+    """
+    values = {value.name: value.value or "" for value in summary.data}
+    named = Path(values.get("filename", ""))
+    folder = resolve_path(path.parent)
+    for place in (folder / named, folder / f"{path.name}-bin" / named.name):
+        file = resolve_path(place)
+        if file.is_relative_to(folder) and named.name and is_there(file):
+            samples = array("f", read_bytes(file, TEXT_LIMIT))
+            if byteorder == "big":
+                samples.byteswap()
+            if str(len(samples)) != values.get("size"):
+                raise ValueError(f"{named}: {len(samples)} samples, not {values.get('size')}")
+            return samples.tolist()
+    raise ValueError(f"{named}: no such file of samples beside it")
+
+
+def judge_benchmarks(base: Path, head: Path, strict: bool = False) -> GateReport:
+    """Return what moved from one result to another.
+
+    Raises:
+        ProfkitError: One cannot be read, or they are of two tools.
+    """
+    before, after = read_benchmarks(base), read_benchmarks(head)
+    if before.tool != after.tool:
+        raise ProfkitError(f"{base} is of {before.tool}, {head} of {after.tool}", TAKES)
+    if not before.runs and not after.runs:
+        raise ProfkitError(f"{base} and {head}: no benchmark in either", TAKES)
+    subjects = []
+    for name in sorted({*before.runs, *after.runs}):
+        subjects.append(judge_benchmark(name, before.runs, after.runs, before.tool))
+    return write_report(subjects, strict=strict)
+
+
+def judge_benchmark(
+    name: str, base: Mapping[str, BenchmarkRun], head: Mapping[str, BenchmarkRun], tool: str
+) -> GateSubject:
+    """Return the answer on one benchmark, as on a variant whose code has changed."""
+    if name not in base or name not in head:
+        only: GateAnswer = "new" if name in head else "gone"
+        side = "HEAD" if name in head else "BASE"
+        return GateSubject(name=name, answer=only, because=f"only {side} has it")
+    before, after = base[name], head[name]
+    if before.machine != after.machine:
+        because = f"measured on {before.machine}, then on {after.machine}"
+        return GateSubject(name=name, answer="cannot tell", because=because, cause="machine")
+    if not before.samples or not after.samples:
+        because = f"no samples of {'HEAD' if before.samples else 'BASE'}: {MORE[tool]}"
+        return GateSubject(name=name, answer="no time", because=because)
+    try:
+        time = stats.compare_samples(
+            before.samples, after.samples, taken="apart", thresholds=STRICT.thresholds
+        )
+    except ProfkitError as error:
+        return GateSubject(name=name, answer="no time", because=error.message)
+    smallest = stats.smallest_change(time)
+    fewest = min(len(before.samples), len(after.samples))
+    more = stats.samples_for(SEES, smallest, fewest, time.reason)
+    answer: GateAnswer = STRICT.answer(time)
+    because = time.sentence
+    if answer == "cannot tell" and smallest <= SEES:
+        answer, because = "same", f"a change of {smallest:.1%} would have been seen"
+    elif answer == "cannot tell":
+        because = explain_undecided(time, smallest, more)
+    return GateSubject(
+        name=name,
+        answer=answer,
+        because=because,
+        cause="code" if answer in ("faster", "slower") else "noise",
+        time=time,
+        smallest_change=smallest,
+        samples_needed=more,
+        between_processes=BetweenProcesses(sigma=STRICT.thresholds.process_spread),
+    )
