@@ -27,6 +27,7 @@ from profkit.evidence.gate import (
     explain_undecided,
     write_report,
 )
+from profkit.evidence.stats import TimeComparison
 from profkit.files import TEXT_LIMIT, is_there, read_bytes, resolve_path
 
 TIMES = "nv/json/bin:nv/cold/sample_times"  # the summary of nvbench that names a file of samples
@@ -247,8 +248,12 @@ def judge_benchmark(
         )
     except ProfkitError as error:
         return GateSubject(name=name, answer="no time", because=error.message)
+    return judge_time(name, time, min(len(before.samples), len(after.samples)))
+
+
+def judge_time(name: str, time: TimeComparison, fewest: int) -> GateSubject:
+    """Return the answer on two times, of which the side with fewer samples has so many."""
     smallest = stats.smallest_change(time)
-    fewest = min(len(before.samples), len(after.samples))
     more = stats.samples_for(SEES, smallest, fewest, time.reason)
     answer: GateAnswer = STRICT.answer(time)
     because = time.sentence
