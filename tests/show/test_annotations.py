@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import jsonschema
 import pytest
 from typer.testing import CliRunner
 
@@ -18,6 +19,8 @@ from profkit.show.annotations import (
     write_sarif,
 )
 from tests.conftest import ROOT
+
+from .sarif import LOG
 
 REPORT = ROOT / "artifacts" / "stage2.B.ncu-rep"
 TRACE = ROOT / "tests" / "program" / "data" / "attention_with_bias.planted.json.gz"
@@ -52,8 +55,9 @@ def test_a_trace_without_lines_names_the_trace(monkeypatch: pytest.MonkeyPatch) 
 
 def test_sarif_has_what_its_schema_requires(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
+    jsonschema.validate(json.loads(show("triage", TRACE, "--format", "sarif")), LOG)
     log = json.loads(show("diagnose", REPORT, "--format", "sarif"))
-    assert log["version"] == "2.1.0"
+    jsonschema.validate(log, LOG)
     assert log["$schema"].endswith("sarif-2.1.0.json")
     (run,) = log["runs"]
     rules = run["tool"]["driver"]["rules"]
@@ -61,11 +65,8 @@ def test_sarif_has_what_its_schema_requires(monkeypatch: pytest.MonkeyPatch) -> 
     assert len({rule["id"] for rule in rules}) == len(rules)
     for result in run["results"]:
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
-        assert result["message"]["text"]
-        assert result["level"] in ("none", "note", "warning", "error")
         (location,) = result["locations"]
         place = location["physicalLocation"]
-        assert place["region"]["startLine"] >= 1
         assert (ROOT / place["artifactLocation"]["uri"]).is_file()
 
 
@@ -90,7 +91,9 @@ def test_a_hostile_name_is_one_line_and_no_command() -> None:
     head, _, text = line.removeprefix("::").partition("::")
     assert head == "warning file=a%2Cb%3Ac.cu,line=7,title=profkit%3A tail"
     assert text == "tail: 50 %25 idle%0A::error::planted (expect 2x)%0ADo less."
-    assert json.loads(write_sarif([hostile]))["runs"][0]["results"]
+    log = json.loads(write_sarif([hostile]))
+    assert log["runs"][0]["results"]
+    jsonschema.validate(log, LOG)
 
 
 def test_what_saves_nothing_is_a_note() -> None:
