@@ -5,7 +5,7 @@ profkit gate base/artifacts --markdown        # for the job summary
 profkit gate old/artifacts --strict --quiet --json
 profkit gate ../good/artifacts --bisect        # git bisect run profkit gate ...
 profkit gate base/artifacts --history runs/history
-profkit gate base.json head.json              # nvbench, pytest-benchmark, Google Benchmark
+profkit gate base.json head.json              # nvbench, pytest-benchmark ...
 """
 
 from __future__ import annotations
