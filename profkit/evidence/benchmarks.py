@@ -207,7 +207,7 @@ def read_sample_file(summary: NvbenchSummary, path: Path) -> list[float]:
             if str(len(samples)) != values.get("size"):
                 raise ValueError(f"{named}: {len(samples)} samples, not {values.get('size')}")
             return samples.tolist()
-    raise ValueError(f"{named}: no such file of samples beside it")
+    raise ValueError(f"{named}: no such file of samples next to it")
 
 
 def judge_benchmarks(base: Path, head: Path, strict: bool = False) -> GateReport:

@@ -101,7 +101,7 @@ def test_an_older_nvbench_names_its_file_from_where_it_ran(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", ["/etc/hostname", "../../etc/hostname", "r.json-bin/1.bin"])
 def test_samples_lie_beside_the_result_or_are_refused(name: str, tmp_path: Path) -> None:
     path = write_nvbench(tmp_path / "r.json", [1e-3], name)
-    with pytest.raises(ProfkitError, match="no such file of samples beside it"):
+    with pytest.raises(ProfkitError, match="no such file of samples next to it"):
         read_benchmarks(path)
 
 
