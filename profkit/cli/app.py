@@ -32,8 +32,10 @@ from profkit.errors import ProfkitError, did_you_mean, explain_limit
 from profkit.files import (
     cannot_read,
     get_current_folder,
+    is_file,
     is_folder,
     memory_left,
+    read_text,
     refuse_too_little_memory,
 )
 
@@ -288,8 +290,22 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def find_settings() -> Path | None:
+    """Return the nearest pyproject.toml, from the current folder upwards, if it names profkit."""
+    try:
+        folder = get_current_folder()
+        for place in (folder, *folder.parents):
+            file = place / "pyproject.toml"
+            if is_file(file):
+                return file if "[tool.profkit]" in read_text(file) else None
+    except (OSError, ValueError, ProfkitError):
+        pass  # it is gone, or may not be read: then it says nothing
+    return None
+
+
 @app.callback()
 def _profkit(
+    ctx: typer.Context,
     version: Annotated[  # noqa: ARG001 - its callback does it
         bool,
         typer.Option(
@@ -304,6 +320,10 @@ def _profkit(
     ] = None,
 ) -> None:
     """What is this CUDA kernel waiting for, how do you know, and did my change fix it?"""
+    if file := find_settings():
+        from profkit.cli.settings import read_defaults
+
+        ctx.default_map = read_defaults(file, get_current_folder())
     if trust:
         os.environ["PROFKIT_TRUST"] = "1"  # of the build room; workers inherit it
     if max_memory is not None:

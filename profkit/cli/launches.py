@@ -74,10 +74,11 @@ def read_launches(
     client: Any = None,
     *,
     lines_follow: bool = False,
+    ignore: Sequence[str] = (),
 ) -> Chosen:
     """Read what can be read, say what cannot; judge every launch, keep those that are asked for.
 
-    `lines_follow`: their source lines will be asked for.
+    `lines_follow`: their source lines will be asked for. `ignore`: rules whose findings are left out.
     """
     paths, complete = expand_patterns(patterns) if patterns else ([], True)
     reports = Reports(())
@@ -88,6 +89,8 @@ def read_launches(
             )
     complete = _say_unread(reports) and complete
     launches = judge_reports(reports)
+    if ignore:
+        launches = [leave_out_rules(run, ignore) for run in launches]
     chosen = Chosen(reports, complete, launches, list(range(len(launches))))
     if kernel is not None:
         matches = match_kernels([run.kernel for run in launches], kernel)
@@ -97,6 +100,16 @@ def read_launches(
     if launches and not chosen.kept:
         raise explain_no_match(launches, kernel, where)
     return chosen
+
+
+def leave_out_rules(run: Judged, ignored: Sequence[str]) -> Judged:
+    """Return a launch without what these rules found; what limits it stays as it was judged."""
+    diagnosis = run.diagnosis
+    findings = tuple(f for f in diagnosis.findings if f.rule not in ignored)
+    together = diagnosis.together
+    if together and not set(together.rules).isdisjoint(ignored):
+        together = None
+    return replace(run, diagnosis=replace(diagnosis, findings=findings, together=together))
 
 
 def _say_unread(reports: Reports) -> bool:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profkit.cli import options
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, did_you_mean
 
 if TYPE_CHECKING:
     from profkit.cli.launches import Chosen
@@ -45,6 +45,10 @@ Lines = Annotated[
         min=0,
         show_default=False,
     ),
+]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option("--ignore", metavar="RULE", help="Leave out what a rule finds; repeatable."),
 ]
 On = Annotated[
     str | None,
@@ -81,6 +85,7 @@ def diagnose_reports(
     on: On = None,
     history: Into = None,
     form: options.Format = None,
+    ignore: Ignore = None,
 ) -> int:
     from profkit.cli import output
     from profkit.cli.launches import read_launches
@@ -94,7 +99,9 @@ def diagnose_reports(
         return _keep_history(reports, history, on)
     files = [output.write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
     output.refuse_same_file(files)
-    chosen = read_launches(reports, kernel, where, _open_client(on), lines_follow=lines != 0)
+    ignored = check_ignored(ignore or ())
+    client = _open_client(on)
+    chosen = read_launches(reports, kernel, where, client, lines_follow=lines != 0, ignore=ignored)
     for file in files:
         output.save_frame(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
@@ -104,6 +111,20 @@ def diagnose_reports(
     elif options.FORM.json or not files:
         _show_launches(chosen, top, lines, every, each)
     return chosen.status
+
+
+def check_ignored(rules: Sequence[str]) -> Sequence[str]:
+    """Return the rules that are left out, and say so; a ProfkitError where one is unknown."""
+    from profkit.cli.output import note
+
+    if rules:
+        from profkit.diagnosis.rules import BY_ID
+
+        for rule in rules:
+            if rule not in BY_ID:
+                raise ProfkitError(f"--ignore {rule}: unknown", did_you_mean(rule, BY_ID))
+        note(f"left out, as asked: {', '.join(rules)}")
+    return rules
 
 
 def _open_client(address: str | None) -> Any:

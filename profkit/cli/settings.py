@@ -1,0 +1,68 @@
+"""[tool.profkit] in pyproject.toml  ->  what a verb does where no flag says it."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from profkit.cli.options import FAIL_ON
+from profkit.errors import ProfkitError, did_you_mean
+from profkit.files import read_text
+
+# A key -> the verbs that take it, and the name of their parameter.
+PLACES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "artifacts": ("artifacts", ("claims", "compare", "decide", "history", "ladder", "whatif")),
+    "fail-on": ("fail_on", ("compare", "ladder")),
+    "ignore": ("ignore", ("diagnose",)),
+}
+Defaults = dict[str, dict[str, Any]]  # verb -> parameter -> value
+
+
+def read_defaults(file: Path, current: Path) -> Defaults:
+    """Return what a pyproject.toml says of each verb's parameters.
+
+    Raises:
+        ProfkitError: The file is no TOML, or a key or a value is not known: it names both.
+    """
+    try:
+        content = tomllib.loads(read_text(file))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ProfkitError(f"{file}: not TOML: {error}", "fix the file") from error
+    tool = content.get("tool")
+    table = tool.get("profkit", {}) if isinstance(tool, dict) else {}
+    if not isinstance(table, dict):
+        raise ProfkitError(f"{file}: tool.profkit is not a table", "write [tool.profkit]")
+    defaults: Defaults = {}
+    for key, value in table.items():
+        if key not in PLACES:
+            why = f"{file}: [tool.profkit] {key}: unknown key"
+            raise ProfkitError(why, did_you_mean(key, PLACES))
+        parameter, verbs = PLACES[key]
+        checked = check_value(file, key, value)
+        if key == "artifacts":
+            checked = os.path.relpath(file.parent / checked, current)
+        for verb in verbs:
+            defaults.setdefault(verb, {})[parameter] = checked
+    return defaults
+
+
+def check_value(file: Path, key: str, value: object) -> Any:
+    """Return a value that has the type of its key, and names what there is."""
+    where = f"{file}: [tool.profkit] {key}"
+    if key == "artifacts":
+        if not isinstance(value, str) or not value:
+            raise ProfkitError(f"{where}: not a folder's name", 'for example artifacts = "runs"')
+        return value
+    known = list(FAIL_ON)
+    if key == "ignore":
+        from profkit.diagnosis.rules import BY_ID
+
+        known = list(BY_ID)
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ProfkitError(f"{where}: not a list of names", f'for example {key} = ["{known[0]}"]')
+    for name in value:
+        if name not in known:
+            raise ProfkitError(f"{where}: {name}: unknown", did_you_mean(name, known))
+    return value
