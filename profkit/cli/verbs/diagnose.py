@@ -6,6 +6,7 @@ profkit diagnose runs/ --kernel flash --each  # launches one by one
 profkit diagnose runs/ --all                  # every row in detail
 profkit diagnose runs/ --where 'bound == "memory"' --json
 profkit diagnose runs/ --markdown             # for a pull request
+profkit diagnose runs/ --ignore clocks-unsteady
 profkit diagnose runs/ --format gcc           # or github, sarif
 profkit diagnose raw.csv                      # what ncu --csv --page raw printed
 profkit diagnose runs/ --brief                # for an agent: 500 tokens at most
