@@ -7,6 +7,7 @@ would mean that everything holds.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
@@ -44,7 +45,7 @@ def running_users_code(path: str | Path) -> Iterator[None]:
     """Round whatever runs code of this file: it prints to stderr, and os._exit raises SystemExit."""
     _FILES.add(os.fspath(path))
     streams = sys.stdout, sys.stderr
-    end = os._exit
+    end, leave = os._exit, sys.exit
     own = os.getpid()
 
     def refuse_end(status: int) -> NoReturn:
@@ -58,8 +59,21 @@ def running_users_code(path: str | Path) -> Iterator[None]:
             sys.stdout = sys.stderr
             yield
     finally:
-        os._exit = end
+        if os.getpid() != own:  # a fork that the file has made answers nothing
+            end(1)
+        os._exit, sys.exit = end, leave
         sys.stdout, sys.stderr = streams
+        # What the file has registered for the end prints there too: the last registered runs first.
+        atexit.unregister(_end_answer)
+        atexit.register(_end_answer)
+
+
+def _end_answer() -> None:
+    """Let what is printed from now on go to stderr: profkit has said what it had to say."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stdout.flush()
+        os.dup2(2, 1)
+        sys.stdout = sys.stderr
 
 
 @contextlib.contextmanager

@@ -45,6 +45,8 @@ PRINTS = {
     "a program": "import subprocess; subprocess.run(['echo', 'debugging'])",
     "a stream that is replaced": "import sys, io; sys.stdout = io.StringIO(); print('debugging')",
     "late": "import sys; sys.stdout.write('debugging, without an end of line')",
+    "at the end": "import atexit; atexit.register(print, 'debugging')",
+    "a fork": "import os; os.fork()",
 }
 # What a claim returns, and what one is made of, of other types than it should be.
 WRONG = {
@@ -108,7 +110,7 @@ def test_no_file_of_claims_ends_profkit(shell: Callable[..., Any], tmp_path: Pat
 def test_what_claims_print_is_not_in_the_document(
     shell: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """7 ways to print x 2 places."""
+    """9 ways to print x 2 places."""
     files = []
     for number, text in enumerate(PRINTS.values()):
         at_top = HEAD + text + "\n" + CLAIM + TRUE
@@ -146,3 +148,11 @@ def test_no_problem_ends_profkit(
     assert done.returncode == 2, (done.stdout, done.stderr)
     assert "Traceback" not in done.stderr
     assert "problem.py" in done.stderr
+
+
+def test_a_file_that_takes_the_exit_away_decides_no_status(
+    shell: Callable[..., Any], tmp_path: Path
+) -> None:
+    text = f"{HEAD}import sys\nsys.exit = print\n{CLAIM}return 5\n"
+    done = shell("claims", write_source(tmp_path / "c.py", text))
+    assert done.returncode == 2, done.stderr
