@@ -40,6 +40,10 @@ ELSEWHERE = {
         "1.5x": "kernels/test_verdicts.py::test_the_page_has_the_score",
         "91 of 94": "kernels/test_thresholds.py::test_no_probe_hangs_on_its_own_number",
     },
+    "nvidia.md": {
+        "47 of these 51": "test_nvidia.py::test_the_shares_are_counted",
+        "96 %": "test_nvidia.py::test_the_shares_are_counted",
+    },
     "gains.md": {
         "5 %": "kernels/test_gains.py::test_pages_say_of_intervals",
         "80 %": "kernels/test_gains.py::test_what_few_instructions_remain",
