@@ -26,7 +26,15 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from profkit.cli.options import COULD_NOT, FORM, INTERRUPTED, Verb
+from profkit.cli.options import (
+    COULD_NOT,
+    FORM,
+    INTERRUPTED,
+    Context,
+    UsageError,
+    Verb,
+    explain_usage,
+)
 from profkit.cli.output import note, say
 from profkit.errors import ProfkitError, did_you_mean, explain_limit
 from profkit.files import (
@@ -180,6 +188,19 @@ def _note_new_name(ctx: Any, old: str, new: str) -> None:
 class Verbs(TyperGroup):
     """The group of all verbs: where their errors become messages and exit statuses."""
 
+    context_class = Context
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what comes before the verb."""
+        has_words = bool(args)  # the parser takes them out
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as error:
+            if not has_words or ctx.resilient_parsing:
+                raise  # no words at all: the help is the answer
+            say(explain_usage(error))
+            raise typer.Exit(COULD_NOT) from error
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return list_verbs()
 
@@ -223,6 +244,9 @@ class Verbs(TyperGroup):
             result = super().invoke(ctx)
         except ProfkitError as error:
             say(error)
+            raise typer.Exit(COULD_NOT) from error
+        except UsageError as error:
+            say(explain_usage(error))
             raise typer.Exit(COULD_NOT) from error
         except (ImportError, MemoryError, RuntimeError, SystemError) as error:
             limit = explain_limit(error)

@@ -3,20 +3,79 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, did_you_mean
 from profkit.files import is_folder, list_folder
 
 DONE, BAD, COULD_NOT, INTERRUPTED = 0, 1, 2, 130
 ARTIFACTS = Path("artifacts")  # where the verbs that judge look
+
+
+# How a help looks, and what is said of a command line that cannot be parsed.
+
+# Typer has its own copy of click or imports click, by its version: these are the classes of either.
+UsageError: type[Any] = typer.BadParameter.__bases__[0]
+_Context: type[Any] = TyperCommand.context_class
+_Formatter: type[Any] = _Context.formatter_class
+_HEADING, _NAME, _PLAIN = "\x1b[1m", "\x1b[36m", "\x1b[0m"
+
+
+class HelpFormatter(_Formatter):  # type: ignore[misc]
+    """Headings in bold, verbs and options in cyan, where stdout is a terminal that has colours."""
+
+    def write_heading(self, heading: str) -> None:
+        super().write_heading(_paint(heading, _HEADING))
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], *args: Any, **layout: Any) -> None:
+        super().write_dl([(_paint(name, _NAME), text) for name, text in rows], *args, **layout)
+
+
+class Context(_Context):  # type: ignore[misc]
+    """What a command line is parsed in: its help is written by the formatter above."""
+
+    formatter_class = HelpFormatter
+
+
+def is_coloured(stream: TextIO) -> bool:
+    """Whether a stream takes colours: a terminal that has them, unless NO_COLOR is set."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return stream.isatty()
+
+
+def _paint(text: str, colour: str) -> str:
+    return f"{colour}{text}{_PLAIN}" if is_coloured(sys.stdout) else text
+
+
+def explain_usage(error: Any) -> ProfkitError:
+    """Return what a user is told of a command line that cannot be parsed: what, and how to fix it."""
+    context = error.ctx
+    path = context.command_path if context else "profkit"
+    verb = path.partition(" ")[2]
+    before = f"{verb}: " if verb else ""
+    help_command = f"{path} --help lists what there is"
+    option = getattr(error, "option_name", "")
+    if option and context and hasattr(error, "possibilities"):
+        names = [name for p in context.command.get_params(context) for name in p.opts]
+        longs = [name for name in names if name.startswith("--")]
+        return ProfkitError(f"{before}no such option {option}", _suggest(option, longs, path))
+    said = error.format_message().rstrip(".")
+    return ProfkitError(f"{before}{said[:1].lower()}{said[1:]}", help_command)
+
+
+def _suggest(option: str, longs: Sequence[str], path: str) -> str:
+    otherwise = f"{path} --help lists the options"
+    said = did_you_mean(option, longs, otherwise)
+    return said if said.startswith("did you mean") else otherwise
 
 
 # How a word on the command line could go on: the words that there are; typer takes those that fit.
@@ -237,6 +296,7 @@ class _Command(TyperCommand):
     """A command whose help ends with its exit statuses and examples."""
 
     verb: Verb
+    context_class = Context
 
     def invoke(self, ctx: Any) -> Any:
         FORM.choose({name: ctx.params.pop(name) for name in self.verb.forms.split()})

@@ -10,7 +10,7 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.cli.options import FORM, FORMATS
+from profkit.cli.options import FORM, FORMATS, is_coloured
 from profkit.errors import ProfkitError, needing
 from profkit.files import check_output, is_file, is_there, part_of, resolve_path
 from profkit.show.text.escape import csv_text, escaped
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 def say(error: ProfkitError) -> None:
     """Print an error as two lines on stderr: what is wrong, and what to do about it."""
-    print(f"profkit: {escaped(error.message)}", file=sys.stderr)
+    name = "\x1b[1;31mprofkit:\x1b[0m" if is_coloured(sys.stderr) else "profkit:"
+    print(f"{name} {escaped(error.message)}", file=sys.stderr)
     if error.hint:
         print(f"  {escaped(error.hint)}", file=sys.stderr)
 

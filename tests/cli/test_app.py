@@ -113,3 +113,12 @@ def test_explain_through_the_command_line(run) -> None:
     wrong = run("explain", "long-scorebord")
     assert wrong.exit_code == 2
     assert wrong.stderr.splitlines()[1].startswith("  did you mean long-scoreboard")
+
+
+def test_an_option_that_is_not_there_is_two_lines(run) -> None:
+    found = run("diagnose", "--jsn", "x.ncu-rep")
+    assert found.exit_code == 2
+    first, second = found.stderr.splitlines()
+    assert first == "profkit: diagnose: no such option --jsn"
+    assert second.startswith("  did you mean --json")
+    assert "\x1b" not in found.stderr  # no terminal, no colours

@@ -57,9 +57,9 @@ def test_a_gate_decides(run, ladder, tmp_path):  # noqa: F811
         (("stage2", "--gate", "absent.py"), "no such file"),
         (("stage2", "--case", "Z"), "no run of stage2 at case Z"),
         (("stage1", "stage2"), "unexpected extra argument"),
-        ((), "Missing argument 'VARIANT'"),
+        ((), "missing argument 'VARIANT'"),
         (("tests",), "tests: decide takes a variant"),
-        (("stage2", "--all"), "No such option: --all"),
+        (("stage2", "--all"), "no such option --all"),
     ],
 )
 def test_mistakes_are_one_line_and_a_hint(run, ladder, words, said):  # noqa: F811
