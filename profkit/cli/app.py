@@ -333,14 +333,17 @@ def _profkit(
     version: Annotated[  # noqa: ARG001 - its callback does it
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print it and leave."
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Kernels of this folder may give nvcc any flag.")
+        bool, typer.Option("--trust", help="Let kernels in this folder pass any flag to nvcc.")
     ] = False,
     max_memory: Annotated[
-        str | None, typer.Option("--max-memory", metavar="SIZE", help="Of each process: 4G, 800M.")
+        str | None,
+        typer.Option(
+            "--max-memory", metavar="SIZE", help="Limit the memory of each process: 4G, 800M."
+        ),
     ] = None,
 ) -> None:
     """What is this CUDA kernel waiting for, how do you know, and did my change fix it?"""

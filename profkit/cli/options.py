@@ -137,33 +137,44 @@ Paths = Annotated[
     list[str],
     typer.Argument(
         metavar="REPORTS...",
-        help="Reports (.ncu-rep, or a .csv by ncu), folders (recursively) and globs.",
+        help=(
+            "Give reports (.ncu-rep, or .csv printed by ncu), folders (searched recursively) or "
+            "globs."
+        ),
     ),
 ]
 Kernel = Annotated[
     str | None,
-    typer.Option(metavar="REGEX", help="Only launches whose kernel name matches this anywhere."),
+    typer.Option(metavar="REGEX", help="Choose launches whose kernel name matches anywhere."),
 ]
 Where = Annotated[
     str | None,
-    typer.Option(metavar="EXPR", help="Only launches for which this holds: 'bound == \"memory\"'."),
+    typer.Option(metavar="EXPR", help="Choose launches that satisfy this: 'bound == \"memory\"'."),
 ]
-Top = Annotated[int | None, typer.Option(metavar="N", help="The N worst rows only.", min=1)]
+Top = Annotated[int | None, typer.Option(metavar="N", help="Show only the N worst rows.", min=1)]
 
 # Runs, and which of them.
 Artifacts = Annotated[
-    Path, typer.Option(metavar="DIR", help="Where records and reports of variants are.")
+    Path, typer.Option(metavar="DIR", help="Read records and reports of variants from here.")
 ]
 HistoryDir = Annotated[
-    str, typer.Option("--history", metavar="DIR", help="The history: a folder of tables, or a URL.")
+    str,
+    typer.Option(
+        "--history", metavar="DIR", help="Name the history: a folder of tables, or a URL."
+    ),
 ]
 Case = Annotated[
     str | None,
-    typer.Option("--case", metavar="CASE", help="Only this case.", autocompletion=list_known_cases),
+    typer.Option(
+        "--case", metavar="CASE", help="Choose one case.", autocompletion=list_known_cases
+    ),
 ]
 Anyway = Annotated[
     bool,
-    typer.Option("--anyway", help="Across GPUs, clocks, ncu versions and cases too; stale runs."),
+    typer.Option(
+        "--anyway",
+        help="Compare despite differing GPUs, clocks, ncu versions or cases, and stale runs.",
+    ),
 ]
 
 FAIL_ON = ("slower", "finding", "resource")
@@ -171,7 +182,7 @@ FailOn = Annotated[
     list[str] | None,
     typer.Option(
         metavar="WHAT",
-        help=f"Exit with 1 on any of: {', '.join(FAIL_ON)}.",
+        help=f"Exit with status 1 on any of: {', '.join(FAIL_ON)}.",
         autocompletion=one_of(*FAIL_ON),
     ),
 ]
@@ -182,39 +193,45 @@ Names = Annotated[
     typer.Option(
         "--variant",
         metavar="ID",
-        help="A variant or a reference; may be repeated.",
+        help="Choose a variant or a reference; repeatable.",
         autocompletion=list_known_variants,
     ),
 ]
-Every = Annotated[bool, typer.Option("--all", help="The whole ladder.")]
+Every = Annotated[bool, typer.Option("--all", help="Choose all variants.")]
 Cases = Annotated[
     list[str] | None,
     typer.Option(
-        "--case", metavar="CASE", help="May be repeated.", autocompletion=list_known_cases
+        "--case", metavar="CASE", help="Choose a case; repeatable.", autocompletion=list_known_cases
     ),
 ]
 Kernels = Annotated[
     Path | None,
-    typer.Option("--kernels", metavar="DIR", help="The folder of problems.", show_default=False),
+    typer.Option(
+        "--kernels", metavar="DIR", help="Name the folder of problems.", show_default=False
+    ),
 ]
 Gpus = Annotated[
     str | None,
-    typer.Option("--gpus", metavar="WHICH", help="all, how many, or a list: 0,1. One if left out."),
+    typer.Option(
+        "--gpus",
+        metavar="WHICH",
+        help="Use all GPUs, a number of them, or a list: 0,1. Default: one.",
+    ),
 ]
 BuildDir = Annotated[
-    Path | None, typer.Option("--build-dir", metavar="DIR", help="Where libraries are kept.")
+    Path | None, typer.Option("--build-dir", metavar="DIR", help="Keep compiled libraries here.")
 ]
 RecordsDir = Annotated[
-    Path | None, typer.Option("--artifacts", metavar="DIR", help="Where reports and records go.")
+    Path | None, typer.Option("--artifacts", metavar="DIR", help="Write reports and records here.")
 ]
 
 
 # How the answer is given: the flags that a verb may have, with which each help ends.
 FORMS = {
-    "brief": ("--brief", "At most 500 tokens: cause, place, number, next step."),
-    "json": ("--json", "One JSON document on stdout."),
-    "markdown": ("--markdown", "Markdown, for pull requests and job summaries."),
-    "quiet": ("--quiet -q", "No progress and no notes on stderr."),
+    "brief": ("--brief", "Print at most 500 tokens: cause, place, number, next step."),
+    "json": ("--json", "Print one JSON document on stdout."),
+    "markdown": ("--markdown", "Print Markdown, for pull requests and job summaries."),
+    "quiet": ("--quiet -q", "Print no progress or notes on stderr."),
 }
 FORMATS = ("gcc", "github", "sarif")
 Format = Annotated[
@@ -222,13 +239,13 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="FORM",
-        help="A line per finding: gcc for editors, github annotations, or sarif.",
+        help="Print a line per finding: gcc (editors), github (annotations) or sarif.",
         autocompletion=one_of(*FORMATS),
     ),
 ]
 Picture = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Draw it too: .png, .svg or .pdf."),
+    typer.Option("--output", "-o", metavar="FILE", help="Draw a picture too: .png, .svg or .pdf."),
 ]
 
 

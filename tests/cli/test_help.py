@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from itertools import chain
 from pathlib import Path
@@ -154,3 +155,22 @@ def test_a_verb_is_one_question_with_few_options(verb: str) -> None:
     options = [p.name for p in COMMANDS[verb].params if p.param_type_name == "option"]
     most = 13 if verb == "triage" else 10  # it records as well as judges: when, how long, what
     assert len(set(options) - SHARED) <= most
+
+
+# What a sentence of help begins with: what the option makes profkit do, or what to give.
+BEGINNINGS = set(
+    """Add Allow Capture Check Choose Compare Compile Consider Continue Create Default Describe Do Draw
+    Estimate Exit Explain Fail Find Flush Give Keep Let Limit List Mark Measure Name Needs Print Profile
+    Query Read Record Require Run Search Serve Set Show Skip Spend Start Stop Test Time Turn Use Write
+    Decide With Install""".split()
+)
+
+
+@each_verb
+def test_every_sentence_of_help_begins_with_a_verb(verb: str) -> None:
+    command = COMMANDS[verb]
+    texts = [command.verb.summary, *(getattr(p, "help", "") or "" for p in command.params)]
+    for text in texts:
+        for sentence in re.split(r"(?<=[.;]) (?=[A-Z])", " ".join(text.split())):
+            first = re.match(r"[A-Za-z]+", sentence)
+            assert not first or first[0] in BEGINNINGS, f"{verb}: {sentence}"

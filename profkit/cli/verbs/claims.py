@@ -18,13 +18,13 @@ from profkit.errors import ProfkitError
 from profkit.files import is_there
 
 GROUP = "Did it help"
-SUMMARY = "Test claims and gates against what was recorded."
+SUMMARY = "Test claims and gates against recorded data."
 
 
 @options.verb(GROUP, SUMMARY, forms="json markdown quiet", bad="a claim fails or a gate is not met")
 def try_claims(
     files: list[Path] | None = typer.Argument(
-        None, metavar="FILES...", help="Your own Python files of claims."
+        None, metavar="FILES...", help="Give your own Python files of claims."
     ),
     artifacts: options.Artifacts = options.ARTIFACTS,
 ) -> int:

@@ -26,20 +26,22 @@ if TYPE_CHECKING:
     from profkit.program.change import TriagesDocument
 
 GROUP = "Did it help"
-SUMMARY = "Compare two variants, reports, recordings or folders; is a change real?"
+SUMMARY = "Compare variants, reports, recordings or folders: is the change real?"
 
 Before = Annotated[
     str,
     typer.Argument(
         metavar="BEFORE",
-        help="A variant, run record, report, recording or folder.",
+        help="Name a variant, run record, report, recording or folder.",
         autocompletion=options.list_known_sides,
     ),
 ]
 After = Annotated[
     str,
     typer.Argument(
-        metavar="AFTER", help="The same, changed.", autocompletion=options.list_known_sides
+        metavar="AFTER",
+        help="Name what it became, of the same kind.",
+        autocompletion=options.list_known_sides,
     ),
 ]
 Every = Annotated[bool, typer.Option("--all", help="Show every metric that moved.")]

@@ -35,7 +35,7 @@ Variant = Annotated[
     str,
     typer.Argument(
         metavar="VARIANT",
-        help="A recorded variant: stage2 or stage2.B.",
+        help="Name a recorded variant: stage2 or stage2.B.",
         autocompletion=options.list_known_recorded,
     ),
 ]
@@ -44,13 +44,13 @@ Against = Annotated[
     typer.Option(
         "--against",
         metavar="ID",
-        help="Compare with this one instead of the one that it changes.",
+        help="Compare with this variant instead of its parent.",
         autocompletion=options.list_known_recorded,
     ),
 ]
 Gates = Annotated[
     list[Path] | None,
-    typer.Option("--gate", metavar="FILE", help="Hold acceptance gates too: a file of claims."),
+    typer.Option("--gate", metavar="FILE", help="Require the gates in this file of claims too."),
 ]
 
 

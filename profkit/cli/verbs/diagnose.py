@@ -35,14 +35,16 @@ DETAILS = 3
 _LEFT = "it has a row in the table reports; profkit query 'SELECT * FROM reports' shows all"
 Details = Annotated[
     int | None,
-    typer.Option("--top", metavar="N", help="The N worst rows in detail.", min=1),
+    typer.Option("--top", metavar="N", help="Show the N worst rows in detail.", min=1),
 ]
 Lines = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="N source lines of each finding, and the N hottest of each launch; 0: none. "
-        "Left out, 3 of each finding.",
+        help=(
+            "Show N source lines per finding and the N hottest lines per launch; 0 for none. "
+            "Default: 3 per finding."
+        ),
         min=0,
         show_default=False,
     ),
@@ -53,12 +55,14 @@ Ignore = Annotated[
 ]
 On = Annotated[
     str | None,
-    typer.Option(metavar="ADDRESS", help="Read on a Dask cluster: tcp://host:8786, its scheduler."),
+    typer.Option(
+        metavar="ADDRESS", help="Read on a Dask cluster, given its scheduler: tcp://host:8786."
+    ),
 ]
 Into = Annotated[
     str | None,
     typer.Option(
-        "--history", metavar="DIR", help="Show nothing: stream any number into a history's tables."
+        "--history", metavar="DIR", help="Add the reports to a history instead of printing."
     ),
 ]
 
@@ -67,22 +71,22 @@ NO_LINES = (
     "  ncu --set full --import-source yes -o lines COMMAND"
 )
 GROUP = "Understand a kernel"
-SUMMARY = "Say what each kernel waits for, and what fixing that should gain."
+SUMMARY = "Find what each kernel waits for, and estimate what fixing it would gain."
 
 
 @options.verb(GROUP, SUMMARY, forms="brief json markdown quiet")
 def diagnose_reports(
     reports: options.Paths,
     csv: Path | None = typer.Option(
-        None, metavar="FILE", help="Write the frame as CSV; - is stdout."
+        None, metavar="FILE", help="Write all metrics as CSV; - is stdout."
     ),
-    parquet: Path | None = typer.Option(None, metavar="FILE", help="Write the frame as Parquet."),
+    parquet: Path | None = typer.Option(None, metavar="FILE", help="Write all metrics as Parquet."),
     top: Details = None,
     kernel: options.Kernel = None,
     where: options.Where = None,
     lines: Lines = None,
-    every: bool = typer.Option(False, "--all", help="Every row, in the table and in detail."),
-    each: bool = typer.Option(False, "--each", help="Launches of one kernel one by one."),
+    every: bool = typer.Option(False, "--all", help="Show every row in detail."),
+    each: bool = typer.Option(False, "--each", help="List launches of the same kernel separately."),
     on: On = None,
     history: Into = None,
     form: options.Format = None,

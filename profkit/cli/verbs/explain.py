@@ -20,11 +20,11 @@ def explain_name(
     name: str | None = typer.Argument(
         None,
         metavar="RULE-or-METRIC",
-        help="All of them when left out.",
+        help="Name what to explain. Default: list everything.",
         autocompletion=options.list_known_pages,
     ),
     markdown: bool = typer.Option(
-        False, "--markdown", help="As Markdown; without a name the whole reference."
+        False, "--markdown", help="Print Markdown; without a name, the whole reference."
     ),
 ) -> int:
     from profkit.cli.output import print_blocks

@@ -23,18 +23,22 @@ _SKIP = 125  # git bisect run: this commit cannot be tested
 
 
 GROUP = "For agents and CI"
-SUMMARY = "Fail when HEAD is wrong or slower than BASE: a merge gate on committed records."
+SUMMARY = "Fail if HEAD is wrong or slower than BASE: a merge gate on committed records."
 
 
 @options.verb(GROUP, SUMMARY, forms="json markdown quiet", bad="something is slower or wrong")
 def run_gate(
-    base: Path = typer.Argument(..., help="The artifacts of the branch that this goes into."),
-    head: Path = typer.Argument(Path("artifacts"), help="The artifacts of what is proposed."),
+    base: Path = typer.Argument(..., help="Name the artifacts of the target branch."),
+    head: Path = typer.Argument(
+        Path("artifacts"), help="Name the artifacts of the proposed change."
+    ),
     case: options.Case = None,
-    strict: bool = typer.Option(False, "--strict", help="Exit 2 too where nothing can be decided."),
+    strict: bool = typer.Option(
+        False, "--strict", help="Exit with 2 where nothing can be decided, too."
+    ),
     history: options.HistoryDir = HISTORY,
     bisect: bool = typer.Option(
-        False, "--bisect", help="Exit 125, not 2: git bisect skips the commit."
+        False, "--bisect", help="Exit with 125 instead of 2, so that git bisect skips the commit."
     ),
 ) -> int:
     """Unchanged machine code is never judged by time.

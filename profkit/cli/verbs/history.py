@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
 
 GROUP = "Did it help"
-SUMMARY = "Show what changed when, by which commit, and whether it is real."
+SUMMARY = "Show when performance changed, by which commit, and whether the change is real."
 
 
 @options.verb(GROUP, SUMMARY, forms="json markdown quiet")
 def show_history(
-    subject: str | None = typer.Argument(None, help="A variant, or stage2.B; without it, all."),
+    subject: str | None = typer.Argument(None, help="Name a variant, or stage2.B. Default: all."),
     case: options.Case = None,
     history: options.HistoryDir = HISTORY,
     artifacts: options.Artifacts = options.ARTIFACTS,
     add: bool = typer.Option(
-        False, "--add", help="First add the artifacts: records and diagnoses."
+        False, "--add", help="Add the records and diagnoses in --artifacts first."
     ),
     log: bool = typer.Option(
-        False, "--log", help="First add every record in the artifacts' git log."
+        False, "--log", help="Add every record in the git log of --artifacts first."
     ),
     commit: str | None = typer.Option(
-        None, metavar="HASH", help="Of the code, for records that do not say (--add)."
+        None, metavar="HASH", help="Name the commit of records that do not say it (with --add)."
     ),
     output: options.Picture = None,
 ) -> int:

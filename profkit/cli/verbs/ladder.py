@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from profkit.evidence.ladder import Ladder
 
 GROUP = "Did it help"
-SUMMARY = "Compare every variant with the one that it changes."
+SUMMARY = "Compare every variant with its parent."
 
 
 @options.verb(

@@ -78,10 +78,10 @@ SUMMARY = "Serve the reports in a folder to an agent over MCP."
 @options.verb(GROUP, SUMMARY, forms="")
 def serve_agents(
     root: Path = typer.Option(
-        Path(), "--root", metavar="DIR", help="Only what is in here can be read."
+        Path(), "--root", metavar="DIR", help="Allow reading in this folder only."
     ),
     skill: bool = typer.Option(
-        False, "--skill", help="Print SKILL.md: when and how an agent uses profkit."
+        False, "--skill", help="Print SKILL.md, which tells an agent when and how to use profkit."
     ),
 ) -> int:
     if skill:

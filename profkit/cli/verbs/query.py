@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from profkit.evidence.history import History
 
 GROUP = "Did it help"
-SUMMARY = "Answer a question in SQL from everything in a history."
+SUMMARY = "Query everything in a history in SQL."
 
 SECONDS_MOST = 150.0  # of a question whose memory is limited: its own two minutes, and the rest
 _PAUSE = 0.02  # seconds between two looks
@@ -35,7 +35,8 @@ ROWS_SHOWN = 10_000  # of an answer as a table: more is nothing to read
 Question = Annotated[
     str | None,
     typer.Argument(
-        metavar="QUESTION", help="A question to DuckDB; without one, the tables and their columns."
+        metavar="QUESTION",
+        help="Give a query for DuckDB. Default: list the tables and their columns.",
     ),
 ]
 

@@ -25,7 +25,7 @@ ROWS = 50  # on a page; about 40 kB each
 
 
 GROUP = "Understand a kernel"
-SUMMARY = "Write one page of reports for somebody without profkit."
+SUMMARY = "Write reports as one page for people without profkit."
 
 
 @options.verb(GROUP, SUMMARY, forms="quiet")
@@ -33,12 +33,12 @@ def write_report(
     what: list[str] = typer.Argument(
         ...,
         metavar="REPORTS...",
-        help="Reports, folders and globs; what triage -o keeps; a history.",
+        help="Give reports, folders or globs; or what triage -o keeps; or a history.",
     ),
     output: Path | None = typer.Option(
-        None, "--output", "-o", metavar="FILE", help="The page: one HTML file."
+        None, "--output", "-o", metavar="FILE", help="Write the page to this HTML file."
     ),
-    title: str | None = typer.Option(None, metavar="TEXT", help="The page's heading."),
+    title: str | None = typer.Option(None, metavar="TEXT", help="Set the page's heading."),
     kernel: options.Kernel = None,
     where: options.Where = None,
     top: options.Top = None,

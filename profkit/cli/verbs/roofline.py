@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 GROUP = "Understand a kernel"
 _COLLECT = "ncu --set full --section SpeedOfLight_RooflineChart -o roofline COMMAND"
-SUMMARY = "Draw every launch under the ceilings of its machine."
+SUMMARY = "Draw every launch under the ceilings of its GPU."
 
 
 @options.verb(GROUP, SUMMARY, forms="quiet")
@@ -30,19 +30,19 @@ def draw_roofline(
     reports: list[str] = typer.Argument(
         ...,
         metavar="REPORTS...",
-        help="Reports, folders and globs; and a file of times by shape (profkit.grid/1).",
+        help="Give reports, folders or globs; or a file of times by shape (profkit.grid/1).",
     ),
     output: Path | None = typer.Option(
         None,
         "--output",
         "-o",
         metavar="FILE",
-        help="The picture: .png, .svg or .pdf; roofline.png or heatmap.png if left out.",
+        help="Write the picture: .png, .svg or .pdf. Default: roofline.png or heatmap.png.",
     ),
     kernel: options.Kernel = None,
     where: options.Where = None,
 ) -> int:
-    """Times by shape are drawn next to launches; alone they show who is fastest at which shape."""
+    """Times by shape are drawn next to launches; alone, they show which variant is fastest at each shape."""
     from profkit.cli.launches import read_launches
     from profkit.cli.output import note, write_to
     from profkit.cli.pictures import import_plots

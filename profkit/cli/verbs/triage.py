@@ -73,50 +73,59 @@ RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep", ".zip"}
 
 
 GROUP = "Understand a program"
-SUMMARY = "Show where a whole program's step goes, and what to fix first."
+SUMMARY = "Show where the time of a program's step goes, and what to fix first."
 
 
 @options.verb(GROUP, SUMMARY, forms="json markdown quiet")
 def triage_program(
     what: list[str] = typer.Argument(
-        ..., metavar="RECORDING or -- COMMAND...", help="A trace, or what to run."
+        ..., metavar="RECORDING or -- COMMAND...", help="Give a recording, or a command to run."
     ),
     range_: str = typer.Option(
-        "", "--range", metavar="NAME", help="The range that is a step; or a pattern, with *."
+        "", "--range", metavar="NAME", help="Name the range that marks a step; * matches anything."
     ),
     step_ms: float | None = typer.Option(
-        None, "--step-ms", metavar="MS", help="A step's time without profiler.", min=0.0
+        None,
+        "--step-ms",
+        metavar="MS",
+        help="Give the time of a step without the profiler.",
+        min=0.0,
     ),
     ranks: str = typer.Option(
-        "all", metavar="all|N,...", help="Of a distributed program: which ranks."
+        "all", metavar="all|N,...", help="Choose ranks of a distributed program."
     ),
     budget: float = typer.Option(
-        180.0, metavar="S", help="Seconds for counters; 0 takes none.", min=0
+        180.0, metavar="S", help="Spend up to S seconds on counters; 0 takes none.", min=0
     ),
     timeout: float = typer.Option(
-        600.0, metavar="S", help="Seconds for the run that is watched.", min=1
+        600.0, metavar="S", help="Stop the recorded run after S seconds.", min=1
     ),
-    after: float = typer.Option(
-        0.0, metavar="S", help="Seconds of the run that are not recorded.", min=0
-    ),
+    after: float = typer.Option(0.0, metavar="S", help="Start recording after S seconds.", min=0),
     seconds: float | None = typer.Option(
-        None, metavar="S", help="Seconds to record; then it is ended.", min=0.1
+        None, metavar="S", help="Record S seconds, then end the program.", min=0.1
     ),
     by: str = typer.Option(
-        "kernel", "--by", metavar="line|module|operator|kernel", help="Rows of the table."
+        "kernel",
+        "--by",
+        metavar="line|module|operator|kernel",
+        help="Choose the rows of the table.",
     ),
-    no_lines: bool = typer.Option(False, "--no-lines", help="Record no lines of Python."),
+    no_lines: bool = typer.Option(False, "--no-lines", help="Do not record Python lines."),
     operators: bool = typer.Option(
-        False, "--operators", help="Record torch's operators, too (not tried on a GPU yet)."
+        False, "--operators", help="Record torch's operators too (not yet tested on a GPU)."
     ),
     output: Path | None = typer.Option(
-        None, "--output", "-o", metavar="DIR", help="Keep timeline and answer there."
+        None,
+        "--output",
+        "-o",
+        metavar="DIR",
+        help="Keep the recording and the answer in this folder.",
     ),
-    page: Path | None = typer.Option(None, metavar="FILE", help="Write it as an HTML page too."),
-    trace: Path | None = typer.Option(
-        None, metavar="FILE", help="Write a trace that Perfetto opens."
+    page: Path | None = typer.Option(None, metavar="FILE", help="Write an HTML page too."),
+    trace: Path | None = typer.Option(None, metavar="FILE", help="Write a trace for Perfetto."),
+    speedscope: Path | None = typer.Option(
+        None, metavar="FILE", help="Write GPU time by stack for speedscope."
     ),
-    speedscope: Path | None = typer.Option(None, metavar="FILE", help="Write GPU time by stack."),
     form: options.Format = None,
 ) -> int:
     check_format(form)

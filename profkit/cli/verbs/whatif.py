@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from profkit.model.whatif import CounterChange, Expected
 
 GROUP = "Did it help"
-SUMMARY = "Estimate how much faster a kernel would be with other counts."
+SUMMARY = "Estimate how much faster a kernel would be with different counts."
 HEADER = "header"
 
 Subject = Annotated[
     str,
     typer.Argument(
         metavar="VARIANT|REPORT",
-        help="A recorded variant, or a report.",
+        help="Name a recorded variant or a report.",
         autocompletion=options.list_known_sides,
     ),
 ]
@@ -40,7 +40,7 @@ Changes = Annotated[
     str,
     typer.Argument(
         metavar="CHANGES",
-        help="What changes: 'inst_exp/32, blocks*4'. Left out, what a variant's header says.",
+        help="Give changes: 'inst_exp/32, blocks*4'. Default: those in the variant's header.",
         show_default=False,
     ),
 ]

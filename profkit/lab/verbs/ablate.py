@@ -24,25 +24,28 @@ if TYPE_CHECKING:
     from profkit.records.record import Record
 
 GROUP = "Your own kernels"
-SUMMARY = "Measure what each cause costs, by taking it away; needs no counters."
+SUMMARY = "Measure what each cause costs by removing it; needs no counters."
 
 
 @options.verb(GROUP, SUMMARY, forms="json markdown quiet")
 def ablate_variants(
     variants: list[str] = typer.Argument(
         metavar="VARIANTS...",
-        help="Variants of one problem, or a CUDA source.",
+        help="Give variants of one problem, or a CUDA source.",
         autocompletion=options.list_known_variants,
     ),
     case: options.Cases = None,
     recorded: bool = typer.Option(
-        False, "--recorded", help="What was measured before, from its record."
+        False, "--recorded", help="Show what was measured before, from its record."
     ),
     kernel: str | None = typer.Option(
-        None, "--kernel", metavar="NAME", help="Of a source: the kernel, mine or mine<float>."
+        None, "--kernel", metavar="NAME", help="Name the kernel of a source: mine or mine<float>."
     ),
     launch: Path | None = typer.Option(
-        None, "--launch", metavar="TOML", help="Of a source: grid, block and arguments."
+        None,
+        "--launch",
+        metavar="TOML",
+        help="Describe the launch of a source: grid, block and arguments.",
     ),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,

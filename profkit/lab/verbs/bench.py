@@ -34,11 +34,15 @@ def time_variants(
     build_dir: options.BuildDir = None,
     gpus: options.Gpus = None,
     aa: int | None = typer.Option(
-        None, "--aa", metavar="N", help="A/A: each twice in turns, in N processes.", min=1
+        None,
+        "--aa",
+        metavar="N",
+        help="Time each variant against itself, interleaved, in N processes.",
+        min=1,
     ),
-    rounds: int = typer.Option(120, help="Of each process of --aa.", min=6),
+    rounds: int = typer.Option(120, help="Set the rounds per process, with --aa.", min=6),
     history: str = typer.Option(
-        HISTORY, "--history", metavar="DIR", help="Where --aa keeps what it found."
+        HISTORY, "--history", metavar="DIR", help="Keep the results of --aa here."
     ),
 ) -> int:
     from profkit.cli.output import print_blocks, print_json, spinner

@@ -30,28 +30,28 @@ SUMMARY = "Turn Triton kernels of a running program into folders to work on."
 @options.verb(GROUP, SUMMARY, bad="a captured kernel gives another result here than in the program")
 def capture_kernels(
     command: list[str] = typer.Argument(
-        ..., metavar="-- COMMAND...", help="A Python program, as you run it."
+        ..., metavar="-- COMMAND...", help="Give the Python command as you run it."
     ),
     kernel: str = typer.Option(
-        ".", metavar="REGEX", help="Kernels of this name.", show_default=False
+        ".", metavar="REGEX", help="Choose kernels by name.", show_default=False
     ),
-    skip: int = typer.Option(0, help="Leave out so many of them.", min=0),
-    count: int = typer.Option(1, help="Capture so many of them.", min=1),
+    skip: int = typer.Option(0, help="Skip the first N of them.", min=0),
+    count: int = typer.Option(1, help="Capture N of them.", min=1),
     every: bool = typer.Option(False, "--all", help="Capture each of them."),
     values: bool = typer.Option(
-        False, "--values", help="Keep the inputs themselves, not their statistics."
+        False, "--values", help="Keep the inputs themselves instead of their statistics."
     ),
     limit: float = typer.Option(
-        512.0, metavar="MB", help="The most that a launch's arrays may have.", min=0
+        512.0, metavar="MB", help="Limit the size of a launch's arrays.", min=0
     ),
     untried_only: bool = typer.Option(
-        False, "--no-try", help="Write the folders; check and time nothing."
+        False, "--no-try", help="Write the folders without checking or timing."
     ),
     timeout: float | None = typer.Option(
-        None, metavar="S", help="Stop it then, and keep what was captured.", min=1
+        None, metavar="S", help="Stop the program then, and keep what was captured.", min=1
     ),
     output: Path = typer.Option(
-        Path("captured"), "--output", "-o", metavar="DIR", help="The folder of problems."
+        Path("captured"), "--output", "-o", metavar="DIR", help="Name the folder of problems."
     ),
     build_dir: options.BuildDir = None,
 ) -> int:

@@ -24,7 +24,6 @@ from profkit.errors import ProfkitError
 if TYPE_CHECKING:
     from profkit.lab.measure.targets import Places
 
-_ONLY = "--build-only: "  # of flags that mean nothing without it
 
 GROUP = "Your own kernels"
 SUMMARY = "Check results and memory accesses in every case."
@@ -41,13 +40,18 @@ def check_variants(
         False, "--sanitize", help="Run compute-sanitizer's four tools too."
     ),
     build_only: bool = typer.Option(
-        False, "--build-only", help="Compile, hold to the header's budget. Needs no GPU."
+        False, "--build-only", help="Compile and check the header's budget, without a GPU."
     ),
     arch: str | None = typer.Option(
-        None, "--arch", metavar="LIST", help=f"{_ONLY}80,89,90; else the GPU present."
+        None,
+        "--arch",
+        metavar="LIST",
+        help="Compile for 80,89,90 with --build-only. Default: the GPU present.",
     ),
     refresh: bool = typer.Option(
-        False, "--refresh", help=f"{_ONLY}stale records with this machine code are current again."
+        False,
+        "--refresh",
+        help="Mark stale records with unchanged machine code as current, with --build-only.",
     ),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,

@@ -14,13 +14,13 @@ import typer
 from profkit.cli import options
 
 GROUP = "Your own kernels"
-SUMMARY = "List variants in ladder order: what is built, recorded or stale."
+SUMMARY = "List variants in ladder order, and which are built, recorded or stale."
 
 
 @options.verb(GROUP, SUMMARY, forms="json")
 def list_variants(
     problem: str | None = typer.Option(
-        None, metavar="NAME", help="Only this one: a folder of --kernels."
+        None, metavar="NAME", help="Choose one problem: a folder of --kernels."
     ),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,

@@ -14,14 +14,17 @@ import typer
 from profkit.cli import options
 
 GROUP = "Your own kernels"
-SUMMARY = "Create a folder or a kernel to begin with, in CUDA or Triton."
+SUMMARY = "Create a problem folder or a kernel to start from, in CUDA or Triton."
 
 
 @options.verb(GROUP, SUMMARY)
 def new_folder(
-    problem: str = typer.Argument(..., metavar="PROBLEM", help="Its name: row-sum."),
+    problem: str = typer.Argument(..., metavar="PROBLEM", help="Name the problem: row-sum."),
     language: str = typer.Option(
-        "cuda", "--language", metavar="NAME", help="Of its first variant: cuda, triton."
+        "cuda",
+        "--language",
+        metavar="NAME",
+        help="Choose the language of its first variant: cuda or triton.",
     ),
     kernels: options.Kernels = None,
 ) -> int:

@@ -34,7 +34,7 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="SET",
-        help="ncu's section set.",
+        help="Choose ncu's section set.",
         autocompletion=one_of("full", "detailed", "basic", "roofline"),
     ),
 ]
@@ -43,13 +43,15 @@ CacheControl = Annotated[
     typer.Option(
         "--cache-control",
         metavar="WHEN",
-        help="all: caches flushed before each replay; none.",
+        help="Flush caches before each replay (all), or never (none).",
         autocompletion=one_of("all", "none"),
     ),
 ]
 On = Annotated[
     str | None,
-    typer.Option(metavar="ADDRESS", help="Each case on a GPU of a Dask cluster: tcp://host:8786."),
+    typer.Option(
+        metavar="ADDRESS", help="Run each case on a GPU of a Dask cluster: tcp://host:8786."
+    ),
 ]
 
 
@@ -60,24 +62,24 @@ SUMMARY = "Check and time a variant, profile one call with ncu, and diagnose it.
 @options.verb(GROUP, SUMMARY, bad="a variant is wrong")
 def profile_variants(
     command: list[str] | None = typer.Argument(
-        None, metavar="[-- COMMAND...]", help="Any command at all."
+        None, metavar="[-- COMMAND...]", help="Give any command, instead of --variant."
     ),
     variant: options.Names = None,
     every: options.Every = False,
     case: options.Cases = None,
     kernel: str | None = typer.Option(
-        None, "--kernel", metavar="REGEX", help="Of COMMAND: kernels of this name."
+        None, "--kernel", metavar="REGEX", help="Choose kernels of COMMAND by name."
     ),
-    skip: int = typer.Option(0, help="Leave out so many launches.", min=0),
-    count: int | None = typer.Option(None, help="Profile so many launches.", min=1),
+    skip: int = typer.Option(0, help="Skip the first N launches.", min=0),
+    count: int | None = typer.Option(None, help="Profile N launches.", min=1),
     nvtx: str | None = typer.Option(
-        None, metavar="RANGE", help="Of COMMAND: only inside this NVTX range."
+        None, metavar="RANGE", help="Profile only inside this NVTX range of COMMAND."
     ),
     set_: Set = "full",
     cache: CacheControl = "all",
-    timeout: float = typer.Option(600.0, help="Seconds for one run of ncu.", min=1),
+    timeout: float = typer.Option(600.0, help="Stop a run of ncu after this many seconds.", min=1),
     output: Path | None = typer.Option(
-        None, "--output", "-o", help="Of COMMAND: where the report goes."
+        None, "--output", "-o", help="Write the report of COMMAND here."
     ),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,

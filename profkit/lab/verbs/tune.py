@@ -31,14 +31,14 @@ Case = Annotated[
     typer.Option(
         "--case",
         metavar="CASE",
-        help="The case to tune for.",
+        help="Name the case to tune for.",
         autocompletion=options.list_known_cases,
     ),
 ]
 
 
 GROUP = "Your own kernels"
-SUMMARY = "Search the tunables that a header declares."
+SUMMARY = "Search the tunables declared in a header."
 
 
 @options.verb(GROUP, SUMMARY)
@@ -47,26 +47,36 @@ def tune_variant(
         ...,
         "--variant",
         metavar="ID",
-        help="What to tune.",
+        help="Name the variant to tune.",
         autocompletion=options.list_known_variants,
     ),
     case: Case = None,
     trials: int = typer.Option(
-        60, "--trials", help="Distinct configurations, the defaults included.", min=1
+        60,
+        "--trials",
+        help="Limit the number of distinct configurations, including the defaults.",
+        min=1,
     ),
-    time: float | None = typer.Option(None, "--time", help="Seconds after which no trial begins."),
+    time: float | None = typer.Option(
+        None, "--time", help="Start no trial after this many seconds."
+    ),
     resume: bool = typer.Option(
-        False, "--resume", help="Go on with a search that was stopped or killed."
+        False, "--resume", help="Continue a search that was stopped or killed."
     ),
     storage: str | None = typer.Option(
-        None, "--storage", metavar="URL", help="A database; else SQLite near the builds."
+        None,
+        "--storage",
+        metavar="URL",
+        help="Use this database. Default: SQLite next to the builds.",
     ),
     gpus: options.Gpus = None,
     no_profile: bool = typer.Option(
-        False, "--no-profile", help="No ncu: trials are timed only, and no diagnosis proposes any."
+        False,
+        "--no-profile",
+        help="Do not run ncu: time trials only, without proposals from diagnoses.",
     ),
     timeout: float = typer.Option(
-        30.0, "--timeout", help="Seconds without a word: it hangs.", min=1
+        30.0, "--timeout", help="Consider a trial hung after this many silent seconds.", min=1
     ),
     output: Path | None = typer.Option(
         None, "--output", "-o", metavar="DIR", help="Else artifacts/tune/<variant>.<case>."
