@@ -42,7 +42,7 @@ def draw_roofline(
     kernel: options.Kernel = None,
     where: options.Where = None,
 ) -> int:
-    """Times by shape are drawn next to launches; alone, they show which variant is fastest at each shape."""
+    """Times by shape are drawn next to launches; alone, they show what is fastest at which shape."""
     from profkit.cli.launches import read_launches
     from profkit.cli.output import note, write_to
     from profkit.cli.pictures import import_plots

@@ -79,7 +79,7 @@ def tune_variant(
         30.0, "--timeout", help="Consider a trial hung after this many silent seconds.", min=1
     ),
     output: Path | None = typer.Option(
-        None, "--output", "-o", metavar="DIR", help="Else artifacts/tune/<variant>.<case>."
+        None, "--output", "-o", metavar="DIR", help="Write here. Default: artifacts/tune/NAME.CASE."
     ),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
