@@ -162,8 +162,9 @@ BEGINNINGS = set(
     """Add Allow Capture Check Choose Compare Compile Consider Continue Create Default Describe Do Draw
     Estimate Exit Explain Fail Find Flush Give Keep Let Limit List Mark Measure Name Needs Print Profile
     Query Read Record Require Run Search Serve Set Show Skip Spend Start Stop Test Time Turn Use Write
-    Decide With Install""".split()
+    Decide With Install Leave""".split()
 )
+BEGINNINGS |= {word.title() for word in (ROOT / "tests" / "verbs.txt").read_text().split()}
 
 
 @each_verb
