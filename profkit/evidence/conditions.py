@@ -58,7 +58,7 @@ def refusals_of(before: Run, after: Run) -> list[Incomparable]:
             said = f"{run.name} is stale, its code has changed since: {again}"
             reasons.append(Incomparable(code="stale", sentence=said))
     if before.record and after.record:
-        reasons += _same_binary(before.record, after.record)
+        reasons += _find_unchanged_binary(before.record, after.record)
     if before.case != after.case:
         reasons.append(
             Incomparable(code="case", sentence=f"two cases: {before.case} and {after.case}")
@@ -71,7 +71,7 @@ def refusals_of(before: Run, after: Run) -> list[Incomparable]:
     return reasons
 
 
-def _same_binary(before: Record, after: Record) -> list[Incomparable]:
+def _find_unchanged_binary(before: Record, after: Record) -> list[Incomparable]:
     if not before.machine_code.same_as(after.machine_code):
         return []
     if (before.variant, before.source_hash) == (after.variant, after.source_hash):

@@ -192,7 +192,7 @@ def compare_references(
     by_case: dict[str, list[TimeComparison]] = {}
     for name, run in base.items():
         before, after = run.record, head[name].record if name in head else None
-        if before and after and is_same_library(before, after):
+        if before and after and are_timings_of_one_reference(before, after):
             try:
                 time = compare.compare_times(before, after, policy)
                 by_case.setdefault(name[1], []).append(time)
@@ -202,7 +202,7 @@ def compare_references(
     return {case: found[len(found) // 2] for case, found in ordered.items()}
 
 
-def is_same_library(before: Record, after: Record) -> bool:
+def are_timings_of_one_reference(before: Record, after: Record) -> bool:
     timed = all(r.reference and r.warm and not r.faults for r in (before, after))
     called = [(r.versions.torch, r.backend) for r in (before, after)]
     return timed and before.session != after.session and called[0] == called[1]

@@ -318,7 +318,7 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
         if memory_left() is not None:
             hint = "allow more: --max-memory, or ulimit -v; or ask for less"
             raise ProfkitError("the question: needs more memory than is allowed", hint) from error
-        raise _endless(f"needs more than {_in_words(most)} of memory") from error
+        raise _endless(f"needs more than {_describe_size(most)} of memory") from error
     except duckdb.Error as error:
         known = "; ".join(
             f"{name}: {', '.join(tables.table_columns(name).names)}" for name in tables.TABLES
@@ -361,7 +361,7 @@ def _one_thread() -> dict[str, str]:
     return {"threads": "1"}
 
 
-def _in_words(size: int) -> str:
+def _describe_size(size: int) -> str:
     if size >= MEMORY_MOST:
         return f"{size / 1e9:g} GB"
     return f"{size / 1e6:.0f} MB"
@@ -377,7 +377,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, sql: str, most: int) -> pd.Da
     while len(parts[-1]) and sum(map(len, parts)) <= ROWS_MOST:
         size += int(parts[-1].memory_usage(deep=True).sum())
         if size > most:
-            raise _endless(f"its answer is larger than {_in_words(most)}")
+            raise _endless(f"its answer is larger than {_describe_size(most)}")
         parts.append(connection.fetch_df_chunk())
     if len(parts) > 1:
         return pd.concat(parts, ignore_index=True)

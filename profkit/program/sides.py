@@ -20,7 +20,7 @@ def compare_recordings(before: str, after: str) -> TriagesDocument | None:
         ProfkitError: Only one of them is, or a side is something that is not compared at all.
     """
     if is_recording(before) and is_recording(after):
-        return change(judge_side(before), judge_side(after))
+        return change(read_or_judge_side(before), read_or_judge_side(after))
     for side, other in ((before, after), (after, before)):
         if is_recording(side):
             hint = "compare two variants, two reports, two recordings or two folders"
@@ -37,7 +37,7 @@ def is_recording(side: str | Path) -> bool:
     return False
 
 
-def judge_side(side: str) -> TriageDocument:
+def read_or_judge_side(side: str) -> TriageDocument:
     """Return the document of a recording: the one that was kept, or of what is judged now."""
     path = Path(side)
     if is_folder(path):

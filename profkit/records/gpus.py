@@ -47,7 +47,7 @@ def find_exactly(cc: object) -> Gpu | None:
     return next((row for known, row in read_table().items() if "{}.{}".format(*known) == cc), None)
 
 
-def find_of_generation(cc: Capability | None) -> Gpu | None:
+def find_nearest_of_generation(cc: Capability | None) -> Gpu | None:
     """Return the row of the nearest compute capability of the same generation that is no newer."""
     return find_nearest(
         {known: row for known, row in read_table().items() if cc and known[0] == cc[0]}, cc

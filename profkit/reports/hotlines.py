@@ -226,14 +226,14 @@ def _skip_lines(item: Sequence[Any], _why: str) -> list[HotLines]:
 def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
     @cache
     def first(names: tuple[str, ...]) -> tuple[CounterLine, ...]:
-        return tuple(_add_source(kernel, x) for x in _list_first(kernel, names, request.count))
+        return tuple(_add_source_text(kernel, x) for x in _list_first(kernel, names, request.count))
 
     listed = []
     if request.sampled:
         listed = _by_samples(kernel)[: request.sampled]
     rows = [*listed, *_list_between(kernel, listed, request.around)]
     # A listing needs its indentation; a line alone does not.
-    sampled = tuple(_add_source(kernel, x, strip=not request.around) for x in rows)
+    sampled = tuple(_add_source_text(kernel, x, strip=not request.around) for x in rows)
     counters = {key: first(tuple(names)) for key, names in request.counters.items()}
     beyond = [key for key, names in request.counters.items() if _EXCESS in names]
     return HotLines(counters, sampled, {key: _share_gathered(kernel) for key in beyond})
@@ -345,7 +345,7 @@ def _find_instruction(
     return file, line if file else None, pc, kernel.opcode(pc)
 
 
-def _add_source(kernel: LaunchedCode, line: CounterLine, *, strip: bool = True) -> CounterLine:
+def _add_source_text(kernel: LaunchedCode, line: CounterLine, *, strip: bool = True) -> CounterLine:
     text = kernel.source(line.file, line.line, whole=strip)
     if text is None:
         return line

@@ -18,7 +18,7 @@ from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.derive import SECTOR
 from profkit.reports.metrics.warps import MEANING
 from profkit.show.draw import Bar, picture_of, row_of
-from profkit.show.numbers import PIPES, block_limits, block_needs, shares, word
+from profkit.show.numbers import PIPES, block_limits, find_cuts_for_one_more_block, shares, word
 from profkit.show.text import words
 from profkit.show.text.escape import escaped, middle, short
 from profkit.show.text.words import BOUNDS, device_of, in_report, named
@@ -133,7 +133,7 @@ def details(shown: PageRow) -> dict[str, Any]:
         "position": picture_of([(shown.number, shown.label, run)], single=True),
         "levels": levels(run.values),
         "limits": block_limits(known),
-        "needs": block_needs(known),
+        "needs": find_cuts_for_one_more_block(known),
         "listing": list(list_neighbours(run.lines)),
         "nvidia": sorted(run.nvidia, key=lambda r: -(r.speedup or 0)),
         "stalls": list_stalls(run),

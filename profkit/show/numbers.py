@@ -178,7 +178,7 @@ def shares(row: Mapping[str, float], pipe: str) -> tuple[float, float]:
 LIMITS = tuple(m.name for m in OCCUPANCY if m.name.startswith("limit_"))
 
 
-def block_needs(row: Mapping[str, float]) -> dict[str, str]:
+def find_cuts_for_one_more_block(row: Mapping[str, float]) -> dict[str, str]:
     """Return what a limiter by itself has to give for one more block; "" where that is not known."""
     registers, shared = (row.get(f"{name}_step", nan) for name in ("registers", "shared"))
     return {
@@ -195,7 +195,7 @@ def block_limits(row: Mapping[str, float]) -> tuple[dict[str, float], list[str],
     """
     blocks = {name: row[name] for name in LIMITS if name in row}
     deciding = [name for name in blocks if blocks[name] == min(blocks.values())]
-    needs = block_needs(row)
+    needs = find_cuts_for_one_more_block(row)
     able = needs.keys() >= set(deciding)
     return blocks, deciding, ", ".join(needs[n] for n in deciding if able and needs[n]) or "–"
 

@@ -83,7 +83,7 @@ def render(
     runs, notes = with_known_lines(shown_runs, LINES, HOT, AROUND)
     kept = [row.replaced(row.shown, run) for row, run in zip(every, runs, strict=False)]
     shown = [launch.PageRow(n, row, total) for n, row in enumerate(kept, 1)]
-    recorded, unreadable = _runs_of(reports, {run.report for run in chosen})
+    recorded, unreadable = _find_runs_beside_reports(reports, {run.report for run in chosen})
     ladders, without = build_ladders(recorded)
     problems = chain.from_iterable(ladder.problems for ladder, _ in ladders)
     notes += [*unreadable, *without, *(problem.message for problem in problems)]
@@ -208,7 +208,9 @@ def _seen(value: Any) -> Any:
     return [_seen(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _runs_of(reports: Reports, shown: Collection[str]) -> tuple[list[Run], list[str]]:
+def _find_runs_beside_reports(
+    reports: Reports, shown: Collection[str]
+) -> tuple[list[Run], list[str]]:
     """Return a run of each variant and case that has a record beside a report, and bad records."""
     runs: dict[tuple[str, str], Run] = {}
     problems = []

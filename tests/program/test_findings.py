@@ -507,8 +507,8 @@ def test_a_gpu_whose_rate_is_not_known_wins_nothing_from_full_tiles(
     cc: tuple[int, int] | None,
 ) -> None:
     """What products could reach there is not known: neither is what full tiles would save."""
-    assert getattr(gpus.find_of_generation(cc), "half", None) is None
-    case = SimpleNamespace(gpu=gpus.find_of_generation(cc), bandwidth=1e12)
+    assert getattr(gpus.find_nearest_of_generation(cc), "half", None) is None
+    case = SimpleNamespace(gpu=gpus.find_nearest_of_generation(cc), bandwidth=1e12)
     product = Product(rows=1536, inner=4096, columns=3072, batch=1, size=2, seconds=1e-4)
     assert Case.product_floor(case, product) == product.seconds
 

@@ -67,7 +67,7 @@ def write_report(
             answer = triage_timeline(recordings.read_timeline(Path(word)))
             programs.append(PageProgram(word, answer, read_document(Path(word))))
             continue
-        steps, whole = _read_history(word)
+        steps, whole = _read_history_and_say_problems(word)
         complete = complete and whole
         if steps:
             histories.append((word, steps))
@@ -84,7 +84,7 @@ def write_report(
     return options.DONE if chosen.complete and complete else options.COULD_NOT
 
 
-def _read_history(folder: str) -> tuple[list[HistoryStep], bool]:
+def _read_history_and_say_problems(folder: str) -> tuple[list[HistoryStep], bool]:
     """Return the steps of a history, and whether there are some and all could be read."""
     from profkit.cli import sources
     from profkit.cli.output import say_each

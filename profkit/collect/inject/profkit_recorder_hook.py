@@ -24,7 +24,7 @@ PYTHON_HEAD = 16  # bytes of a Python object before its own fields
 FOLDER = os.environ.get("PROFKIT_TIMELINE", "")
 
 
-def write_word(word: str, value: object = "") -> None:
+def append_hook_line(word: str, value: object = "") -> None:
     """Write a line for the one who reads the recording."""
     text = " ".join(str(value).split())
     try:
@@ -56,7 +56,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
             try:
                 then(module)
             except TROUBLE as error:  # another version of it
-                write_word("error", f"{name}: {error!r}")
+                append_hook_line("error", f"{name}: {error!r}")
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
@@ -68,7 +68,7 @@ def watch_profiler(module: Any) -> None:
 
     def start_trace(self: Any) -> Any:
         if getattr(self, "use_device", None) == "cuda" or getattr(self, "use_cuda", False):
-            write_word("profiler")
+            append_hook_line("profiler")
         return start(self)
 
     module.profile._start_trace = start_trace

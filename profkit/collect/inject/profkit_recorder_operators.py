@@ -104,12 +104,12 @@ class OperatorRecorder:
 
     def watch(self) -> None:
         """Wait for steps that repeat, and record some of them; in a thread of its own."""
-        from profkit_recorder_hook import TROUBLE, write_word
+        from profkit_recorder_hook import TROUBLE, append_hook_line
 
         try:
             launches, lag = self.wait_for_repeat()
             if launches is None:
-                write_word("operators", "no step was seen to repeat")
+                append_hook_line("operators", "no step was seen to repeat")
                 return
             until = time.monotonic() + LONGEST
             while self.profile is None and not self.is_over and time.monotonic() < until:
@@ -122,7 +122,7 @@ class OperatorRecorder:
                 ctypes.pythonapi.Py_AddPendingCall(self._stop, None)
                 time.sleep(PAUSE)
         except TROUBLE as error:
-            write_word("operators", repr(error))
+            append_hook_line("operators", repr(error))
 
     def wait_for_repeat(self) -> tuple[Launches | None, int]:
         """Return the thread that launches most, and after how many launches its step comes again."""
@@ -140,14 +140,14 @@ class OperatorRecorder:
 
     def start(self, _: object = None) -> int:
         """Start torch's profiler of the CPU; on the main thread, between two instructions."""
-        from profkit_recorder_hook import TROUBLE, write_word
+        from profkit_recorder_hook import TROUBLE, append_hook_line
 
         if self.profile is not None or self.is_over or is_in_backward():
             return 0
         try:
             if self.torch._C._autograd._profiler_enabled():
                 self.is_over = True
-                write_word("operators", "the program runs a profiler of its own")
+                append_hook_line("operators", "the program runs a profiler of its own")
                 return 0
             profile = self.torch.autograd.profiler.profile(
                 use_cpu=True, record_shapes=True, use_kineto=True
@@ -157,12 +157,12 @@ class OperatorRecorder:
             self.profile = profile
         except TROUBLE as error:
             self.is_over = True
-            write_word("operators", repr(error))
+            append_hook_line("operators", repr(error))
         return 0
 
     def stop(self, _: object = None) -> int:
         """Stop it, and write what it saw; on the main thread."""
-        from profkit_recorder_hook import TROUBLE, write_word
+        from profkit_recorder_hook import TROUBLE, append_hook_line
 
         if self.profile is None or self.is_over or is_in_backward():
             return 0
@@ -172,7 +172,7 @@ class OperatorRecorder:
             self.profile.__exit__(None, None, None)
             self.write_operators(self.profile.kineto_results.events())
         except TROUBLE as error:
-            write_word("operators", repr(error))
+            append_hook_line("operators", repr(error))
         return 0
 
     def read_clocks(self) -> tuple[int, int, int]:

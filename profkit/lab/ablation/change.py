@@ -157,7 +157,7 @@ def fill_lines(
     return {place: fill(numbers) for place, numbers in lines.items() if place}
 
 
-def describe_left(left: int, what: str) -> str:
+def say_how_many_stay(left: int, what: str) -> str:
     if not left:
         return ""
     return f"{left} {what} stay"

@@ -26,7 +26,9 @@ def find_statements(code: Code, *beginnings: str) -> list[Statement]:
     return found
 
 
-def leave_out(code: Code, statements: Sequence[Statement], changed: str, kept: str = "") -> Change:
+def make_switchable(
+    code: Code, statements: Sequence[Statement], changed: str, kept: str = ""
+) -> Change:
     """Issue the statements and let the table say whether they are done."""
     count = len(statements)
     return Change(

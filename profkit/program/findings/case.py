@@ -18,7 +18,7 @@ from profkit.program.steps.idle import Split, launch_place
 from profkit.program.steps.kinds import is_compiled
 from profkit.program.steps.places import find_place, say_works
 from profkit.program.timeline import Device, HostSpan
-from profkit.records.gpus import Gpu, find_levels, find_of_generation
+from profkit.records.gpus import Gpu, find_levels, find_nearest_of_generation
 
 SHORT = 2_500  # nanoseconds: a kernel that has next to nothing to do takes so long
 REACHED = 0.75  # of the fastest product that fits: what a padded one is expected to reach
@@ -182,7 +182,7 @@ class Case:
     @cached_property
     def gpu(self) -> Gpu | None:
         """What the table knows of the GPU."""
-        return find_of_generation(self.cc)
+        return find_nearest_of_generation(self.cc)
 
     @cached_property
     def bandwidth(self) -> float:

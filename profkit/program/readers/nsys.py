@@ -346,7 +346,7 @@ def _read_activities(export: _Export) -> Iterator[tuple[int | None, Activity]]:
     yield from _read_kernels(export)
     yield from _read_copies(export)
     yield from _read_sets(export)
-    yield from _read_graphs(export)
+    yield from _read_graph_launches(export)
 
 
 def _activities_by_process(
@@ -423,7 +423,7 @@ def _read_sets(export: _Export) -> Iterator[tuple[int | None, Activity]]:
         yield pid, placed("set", "Memset", place, bytes=_whole(row[6]))
 
 
-def _read_graphs(export: _Export) -> Iterator[tuple[int | None, Activity]]:
+def _read_graph_launches(export: _Export) -> Iterator[tuple[int | None, Activity]]:
     """Launches of CUDA graphs that were recorded as one, with the time that each took."""
     table = export.tables.get(_CUPTI + "GRAPH_TRACE")
     if table is None:

@@ -202,7 +202,7 @@ def kernels_table(
     columns: Columns[Mapping[str, Any]] = {
         "": lambda row: row["id"],
         "kernel": lambda row: TextSpan(row["name"], "name"),
-        "line": lambda row: name_line(row, len(lines.get(row["id"], ())) - 1),
+        "line": lambda row: name_source_line(row, len(lines.get(row["id"], ())) - 1),
         "kind": lambda row: row["category"],
         ">calls": lambda row: str(row["calls"]),
         ">per step": lambda row: ms(row["ms"]),
@@ -213,7 +213,7 @@ def kernels_table(
     return grid(kernels, columns)
 
 
-def name_line(row: Mapping[str, Any], others: int = 0) -> str:
+def name_source_line(row: Mapping[str, Any], others: int = 0) -> str:
     """Name the line of most of a kernel's time, its module, and how many lines there are besides."""
     line = row.get("line")
     if not line:

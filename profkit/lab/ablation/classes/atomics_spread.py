@@ -10,7 +10,7 @@ from profkit.lab.ablation.change import (
     Code,
     choose_free,
     count_words,
-    describe_left,
+    say_how_many_stay,
 )
 from profkit.lab.ablation.streams import Path, Stream
 
@@ -26,7 +26,7 @@ def place_on_words(code: Code) -> Change:
 
     led = streams.find_streams(free, code.survey, least=-ROOM)
     changed = f"{count_words(len(free), 'atomic')} on a word of each thread"
-    kept = describe_left(len(atomics) - len(free), "that decide something")
+    kept = say_how_many_stay(len(atomics) - len(free), "that decide something")
     return streams.send_along(code, led, free, walk_room, changed, kept)
 
 

@@ -8,10 +8,10 @@ from profkit.lab.ablation.change import (
     Code,
     Refused,
     count_words,
-    describe_left,
     refuse_nothing,
+    say_how_many_stay,
 )
-from profkit.lab.ablation.removal import find_statements, leave_out
+from profkit.lab.ablation.removal import find_statements, make_switchable
 
 _BARRIERS = "bar.sync.", "bar.cta.sync.", "barrier.sync.", "barrier.cta.sync."
 
@@ -29,8 +29,8 @@ def skip_barriers(code: Code) -> Change:
                 "look at who arrives last: the work before the barrier is not spread evenly",
             )
     waits = find_statements(code, "mbarrier.try_wait.", "mbarrier.test_wait.")
-    kept = describe_left(len(waits), "waits for copies")
-    return leave_out(code, found, f"{count_words(len(found), 'barrier')} gone", kept)
+    kept = say_how_many_stay(len(waits), "waits for copies")
+    return make_switchable(code, found, f"{count_words(len(found), 'barrier')} gone", kept)
 
 
 ABLATION = Ablation(

@@ -11,7 +11,7 @@ from profkit.lab.ablation.change import (
     Code,
     choose_free,
     count_words,
-    describe_left,
+    say_how_many_stay,
 )
 
 
@@ -27,7 +27,7 @@ def align_accesses(code: Code) -> Change:
     nothing = "every access fills the sectors that it touches"
     on = choose_free(scattered, has_stream, "scattered accesses", nothing)
     changed = f"{count_words(len(on), 'access', 'accesses')} made by neighbours side by side"
-    kept = describe_left(len(scattered) - len(on), "scattered ones that decide an address")
+    kept = say_how_many_stay(len(scattered) - len(on), "scattered ones that decide an address")
     return streams.send_along(code, streamed, on, streams.walk_all(code), changed, kept)
 
 

@@ -10,7 +10,7 @@ from profkit.lab.ablation.change import (
     Code,
     choose_free,
     count_words,
-    describe_left,
+    say_how_many_stay,
 )
 
 
@@ -34,7 +34,7 @@ def place_apart(code: Code) -> Change:
     if loads < len(led):
         words.append(count_words(len(led) - loads, "store"))
     changed = f"same instructions; {' and '.join(words)} re-addressed"
-    kept = describe_left(len(meeting) - len(led), "in conflict")
+    kept = say_how_many_stay(len(meeting) - len(led), "in conflict")
     return rows.send_to_rows(code, found, changed, kept)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from profkit.lab.ablation.change import Ablation, Change, Code, count_words, refuse_nothing
-from profkit.lab.ablation.removal import find_statements, leave_out
+from profkit.lab.ablation.removal import find_statements, make_switchable
 
 
 def skip_fences(code: Code) -> Change:
     found = find_statements(code, "membar.", "fence.sc.", "fence.acq_rel.")
     if not found:
         raise refuse_nothing("it has no memory fence")
-    return leave_out(code, found, f"{count_words(len(found), 'fence')} gone")
+    return make_switchable(code, found, f"{count_words(len(found), 'fence')} gone")
 
 
 ABLATION = Ablation(

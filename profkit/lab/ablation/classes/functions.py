@@ -10,8 +10,8 @@ from profkit.lab.ablation.change import (
     Code,
     Refused,
     count_words,
-    describe_left,
     refuse_nothing,
+    say_how_many_stay,
 )
 from profkit.lab.ablation.ptx import Changes
 from profkit.lab.ablation.removal import find_statements
@@ -49,7 +49,7 @@ def cheapen_functions(code: Code) -> Change:
         table=b"",
         control=b"",
         changed=f"{count_words(replaced, 'function')} replaced by an addition: other code",
-        kept=describe_left(len(found) - replaced, "that decide a branch or an address"),
+        kept=say_how_many_stay(len(found) - replaced, "that decide a branch or an address"),
         other_code=True,
     )
 

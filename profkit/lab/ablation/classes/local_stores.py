@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profkit.lab.ablation.accesses import find_steering
 from profkit.lab.ablation.change import Ablation, Change, Code, Refused, count_words, refuse_nothing
-from profkit.lab.ablation.removal import find_statements, leave_out
+from profkit.lab.ablation.removal import find_statements, make_switchable
 
 
 def skip_local_stores(code: Code) -> Change:
@@ -19,7 +19,7 @@ def skip_local_stores(code: Code) -> Change:
                 "none that does",
                 "index the array by constants: then it is in registers",
             )
-    return leave_out(code, found, f"{count_words(len(found), 'store')} gone")
+    return make_switchable(code, found, f"{count_words(len(found), 'store')} gone")
 
 
 ABLATION = Ablation(

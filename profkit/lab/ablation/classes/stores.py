@@ -9,18 +9,18 @@ from profkit.lab.ablation.change import (
     Code,
     choose_free,
     count_words,
-    describe_left,
+    say_how_many_stay,
 )
-from profkit.lab.ablation.removal import leave_out
+from profkit.lab.ablation.removal import make_switchable
 
 
 def skip_stores(code: Code) -> Change:
     stores = code.list_executed(GLOBAL, ("store",))
     nothing = "it stores nothing to global memory"
     free = choose_free(stores, code.is_free, "stores are read again and", nothing)
-    kept = describe_left(len(stores) - len(free), "that are read again to decide something")
+    kept = say_how_many_stay(len(stores) - len(free), "that are read again to decide something")
     statements = [access.statement for access in free]
-    return leave_out(code, statements, f"{count_words(len(free), 'store')} gone", kept)
+    return make_switchable(code, statements, f"{count_words(len(free), 'store')} gone", kept)
 
 
 ABLATION = Ablation(

@@ -128,11 +128,11 @@ def _explain_failure(job: CompileJob, stem: Path) -> str:
         return f"{start[0]} could not compile the launcher of {job.path.name}\n{built.output}"
     os.replace(folder / "plan.json", stem.with_suffix(".json"))
     os.replace(folder / "ptxas.log", stem.with_suffix(".log"))
-    _keep_ptx(folder / "cache", stem.with_suffix(".ptx"))
+    _move_only_ptx(folder / "cache", stem.with_suffix(".ptx"))
     return ""
 
 
-def _keep_ptx(cache: Path, place: Path) -> None:
+def _move_only_ptx(cache: Path, place: Path) -> None:
     """Keep the kernel's PTX, which can be rewritten; of several, nobody knows which is launched."""
     found = match_pattern(cache / "*" / "*.ptx")
     if len(found) == 1:
