@@ -222,19 +222,19 @@ def count_opcodes(cubin: Path) -> Counter[str]:
 
 
 def test_the_ptx_of_a_compiler_that_leaves_one_is_kept(tmp_path: Path) -> None:
-    from profkit.lab.measure.languages.triton import _keep_ptx
+    from profkit.lab.measure.languages.triton import _move_only_ptx
 
     place = tmp_path / "kernel.ptx"
     for number in range(2):
         folder = tmp_path / "cache" / str(number)
         folder.mkdir(parents=True)
-    _keep_ptx(tmp_path / "cache", place)
+    _move_only_ptx(tmp_path / "cache", place)
     assert not place.exists(), "none is there"
     (tmp_path / "cache" / "0" / "k.ptx").write_text("one")
-    _keep_ptx(tmp_path / "cache", place)
+    _move_only_ptx(tmp_path / "cache", place)
     assert place.read_text() == "one"
     place.unlink()
     for number in range(2):
         (tmp_path / "cache" / str(number) / "k.ptx").write_text("of two")
-    _keep_ptx(tmp_path / "cache", place)
+    _move_only_ptx(tmp_path / "cache", place)
     assert not place.exists(), "of two nobody knows which is launched"

@@ -31,6 +31,18 @@ def test_a_trace_on_the_screen_as_json_and_as_markdown(run) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["trace", "trace.of_monday", "step.txt"])
+def test_a_file_that_nobody_can_run_is_a_recording(run, tmp_path: Path, name: str) -> None:
+    """Whatever its name: "cannot start trace: Permission denied" was said."""
+    odd = tmp_path / name
+    odd.write_bytes(Path(COPY).read_bytes())
+    assert "1. copy: saves about" in run("triage", str(odd)).stdout
+    odd.write_text("no trace")
+    refused = run("triage", str(odd))
+    assert refused.exit_code == 2
+    assert f"{odd}: is no trace that can be read" in refused.stderr
+
+
 def test_kept_read_again_and_compared(run, tmp_path: Path) -> None:
     before, after = tmp_path / "before.triage", tmp_path / "after.triage"
     mended = str(DATA / "attention_written_out.mended.json.gz")

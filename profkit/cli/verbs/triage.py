@@ -43,6 +43,7 @@ from profkit.files import (
     check_output,
     copy_file,
     is_executable,
+    is_file,
     is_folder,
     is_there,
     list_folder,
@@ -333,10 +334,16 @@ def _refuse_strangers(output: Path) -> None:
         )
 
 
+def _is_meant_as_recording(path: Path) -> bool:
+    """Return whether this names a recording: by its ending, or because nobody could run it."""
+    if path == STANDARD_INPUT or path.suffix in RECORDINGS or is_folder(path):
+        return True
+    return is_file(path) and not is_executable(path)
+
+
 def _list_recordings(what: Sequence[str]) -> list[Path]:
     paths = [Path(word) for word in what]
-    known = [p for p in paths if p.suffix in RECORDINGS or p == STANDARD_INPUT or is_folder(p)]
-    recorded = len(known) == len(paths)
+    recorded = all(_is_meant_as_recording(path) for path in paths)
     for path in paths if recorded else paths[:1]:
         if path == STANDARD_INPUT:
             continue
