@@ -17,6 +17,7 @@ import pytest
 from profkit.cli.app import commands
 from tests import readme
 from tests.conftest import ROOT
+from tests.evidence import test_benchmarks as benchmarks
 from tests.found import find_files
 
 pytestmark = pytest.mark.slow
@@ -54,6 +55,9 @@ def prepare(folder: Path) -> None:
     traces = ROOT / "tests" / "program" / "data"
     shutil.copy(traces / "elementwise_chain.planted.json.gz", folder / "trace.json.gz")
     (folder / "step.triage").symlink_to(traces / "slow_rank.triage")
+    times = benchmarks.draw_times(1e-3, seed=1)
+    benchmarks.write_pytest(folder / "base.json", times)
+    benchmarks.write_pytest(folder / "head.json", times)
     (folder / "base").mkdir()
     (folder / "base" / "artifacts").symlink_to(folder / "artifacts")
     (folder / "train.py").write_text(

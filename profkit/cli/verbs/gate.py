@@ -16,7 +16,7 @@ import typer
 
 from profkit.cli import options
 from profkit.errors import ProfkitError
-from profkit.files import is_file, is_folder
+from profkit.files import is_file, is_folder, is_there
 from profkit.records.paths import HISTORY
 
 _SKIP = 125  # git bisect run: this commit cannot be tested
@@ -58,6 +58,8 @@ def run_gate(
         if is_file(base) and not is_folder(head):
             return _gate_benchmarks(base, head, strict)
         for folder in (base, head):
+            if folder.suffix == ".json" and not is_there(folder):
+                raise ProfkitError(f"{folder}: no such file", "name two results of one tool")
             if not is_folder(folder):
                 raise ProfkitError(f"{folder}: no such folder", "git worktree add base origin/main")
         known = KnownSpreads(history, ALPHA).read()
