@@ -85,10 +85,10 @@ def explain_limit(error: BaseException) -> ProfkitError | None:
     number = error.errno if isinstance(error, OSError) else None
     text = str(error)
     if number in (errno.EMFILE, errno.ENFILE) or "Too many open files" in text:
-        return ProfkitError("no more files may be open at a time", "allow more: ulimit -n 256")
+        return ProfkitError("no more files may be open at a time", "raise the limit: ulimit -n 256")
     if number == errno.EAGAIN or "can't start new thread" in text:
         return ProfkitError(
-            "no more processes or threads may be started", "allow more: ulimit -u, or -v"
+            "no more processes or threads may be started", "raise the limit: ulimit -u, or -v"
         )
     no_memory = "Cannot allocate memory", "failed to map segment", "cannot allocate memory"
     if (

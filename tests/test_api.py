@@ -163,9 +163,9 @@ def test_ceilings_of_a_roofline_can_be_given(runs) -> None:
     words = " ".join(text.get_text() for text in axes.texts)
     assert "DRAM 1.00 TB/s" in words
     assert "FP32 30.0 TFLOP/s" in words
-    with pytest.raises(pk.ProfkitError, match="no ceiling is called drum"):
+    with pytest.raises(pk.ProfkitError, match="unknown ceiling drum"):
         pk.plots.roofline(runs, ceilings={"drum": 1e12})
-    with pytest.raises(pk.ProfkitError, match="is no rate"):
+    with pytest.raises(pk.ProfkitError, match="is not a rate"):
         pk.plots.roofline(runs, ceilings={"dram": -1.0})
 
 

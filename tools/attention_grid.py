@@ -10,7 +10,7 @@
 
 All but the last two need a GPU and torch. Everything of a shape is timed in turns, in one process, in
 replayed graphs with a warm L2; what is not right there is not timed. A line is written as soon as a
-shape is done, and a file that is there already is gone on with: `profkit roofline` draws it.
+shape is done, and a file that already exists is gone on with: `profkit roofline` draws it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 Needs a GPU, torch and Triton; cuDNN's own graphs also the module `cudnn` (nvidia-cudnn-frontend). Of
 each comparison everything is timed in one process, on the same tensors, protocol after protocol; how far
 off it is from the first library call, in units of the problem's tolerance, stands beside it. A file that
-is there already is gone on with: what is timed again replaces what stood there.
+already exists is gone on with: what is timed again replaces what stood there.
 """
 
 from __future__ import annotations

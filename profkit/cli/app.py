@@ -81,8 +81,8 @@ OLD_FLAGS = {
 }
 WITH_VALUE = {"--with"}
 _SCORES = (
-    "gains that rules predicted are no longer kept in a ledger",
-    "profkit compare PARENT CHILD says what became of each finding, and how much faster it is",
+    "predicted gains are no longer kept in a ledger",
+    "profkit compare PARENT CHILD shows what happened to each finding, and how much faster it is",
 )
 _SEARCH = "profkit tune --variant v3 --case B: a search needs no more than that"
 # A verb, or a flag of a verb, that is gone -> why, and what to do instead.
@@ -91,16 +91,16 @@ GONE = {
     ("claims", "--ledger"): _SCORES,
     ("claims", "--update"): _SCORES,
     ("profile", "--no-counters"): (
-        "what each cause costs, without counters, is a question of its own",
+        "measuring causes without counters is a command of its own",
         "profkit ablate VARIANT --case CASE measures it",
     ),
-    ("tune", "--seed"): ("a search that is run again proposes the same", _SEARCH),
+    ("tune", "--seed"): ("repeating a search proposes the same configurations", _SEARCH),
     ("tune", "--no-steer"): (
         "what diagnoses propose is part of the search",
-        "profkit tune --no-profile: without ncu, and so without proposals",
+        "profkit tune --no-profile runs without ncu, and so without proposals",
     ),
     ("tune", "--min-occupancy"): (
-        "occupancy alone refuses no configuration",
+        "occupancy alone does not exclude a configuration",
         "profkit tune refuses what 'where:' and 'takes:' of the variant's header rule out",
     ),
 }
@@ -214,6 +214,9 @@ class Verbs(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return a verb and what follows it; a report where a verb should be means diagnose."""
         first = args[0] if args else "--"
+        if first == "help":
+            args = [*args[1:2], "--help"] if args[1:] else ["--help"]
+            first = args[0]
         refuse_what_is_gone(args)
         old = "report VARIANT" if _is_about_variant(args) else first
         if now := OLD.get(old):
@@ -227,7 +230,7 @@ class Verbs(TyperGroup):
             args = ["diagnose", *args]
         elif first not in list_verbs() and not first.startswith("-"):
             hint = did_you_mean(first, list_verbs(), "profkit --help lists them")
-            raise ProfkitError(f"{first}: no such verb, and no report", hint)
+            raise ProfkitError(f"{first}: neither a command nor a report", hint)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
@@ -257,8 +260,8 @@ class Verbs(TyperGroup):
         except KeyboardInterrupt as error:
             raise typer.Exit(INTERRUPTED) from error
         except SystemExit as error:  # click ends with an exception of its own
-            why = f"code that was run ended with SystemExit: {error.code}"
-            say(ProfkitError(why, "a function of problem.py returns, it does not exit"))
+            why = f"the code that was run exited with SystemExit: {error.code}"
+            say(ProfkitError(why, "functions in problem.py must return, not exit"))
             raise typer.Exit(COULD_NOT) from error
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             from profkit.evidence.users_code import explain_failure, find_users_file
@@ -267,7 +270,7 @@ class Verbs(TyperGroup):
             if file is None:
                 raise
             why = f"{file}: {explain_failure(error, file)}"
-            say(ProfkitError(why, "it is the problem's own code: fix it there"))
+            say(ProfkitError(why, "this is your own code: fix it in that file"))
             raise typer.Exit(COULD_NOT) from error
         except BrokenPipeError as error:  # `| head`; click would make it a 1
             drop_streams()
@@ -292,7 +295,9 @@ def explain_system_error(error: OSError) -> ProfkitError:
             get_current_folder()
         except ProfkitError as gone:
             return gone
-        refused = ProfkitError(f"{error.strerror}", "the system refused; is the disk there?")
+        refused = ProfkitError(
+            f"{error.strerror}", "the system refused; check that the disk is mounted"
+        )
         return explain_limit(error) or refused
     return cannot_read(os.fsdecode(str(error.filename)), error)
 
@@ -333,7 +338,11 @@ def _profkit(
     version: Annotated[  # noqa: ARG001 - its callback does it
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+            "--version",
+            "-V",
+            callback=_print_version,
+            is_eager=True,
+            help="Show the version and exit.",
         ),
     ] = False,
     trust: Annotated[

@@ -19,7 +19,7 @@ def read_fail_on(given: Sequence[str]) -> set[str]:
     for value in given:
         words.update(value.split(","))
     if unknown := words - set(FAIL_ON):
-        problem = f"--fail-on {', '.join(sorted(unknown))}: not known"
+        problem = f"--fail-on {', '.join(sorted(unknown))}: unknown"
         raise ProfkitError(problem, f"one of {', '.join(FAIL_ON)}")
     return words
 

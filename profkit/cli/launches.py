@@ -174,7 +174,7 @@ def _name_repair(file: ReportFile) -> str:
     near = get_close_matches(path.name, {other.name: other for other in reports}, 2, 0.6)
     if near:
         return f"did you mean {' or '.join(str(path.with_name(name)) for name in near)}?"
-    return f"a report is made by: {FULL}"
+    return f"to record a report: {FULL}"
 
 
 _FAILED = "profile again: ncu's own output says why (memory, a time-out, a crash of the kernel)"
@@ -191,9 +191,13 @@ def match_kernels(names: Sequence[str], pattern: str) -> list[bool]:
         with warnings.catch_warnings(action="ignore"):  # "[[a]" may mean another thing some day
             expression = re.compile(pattern, re.IGNORECASE)
     except (re.error, ValueError) as error:
-        raise ProfkitError(f"--kernel {pattern}: {error}", "it is a regular expression") from error
+        raise ProfkitError(
+            f"--kernel {pattern}: {error}", "give a valid regular expression"
+        ) from error
     except (RecursionError, OverflowError) as error:
-        raise ProfkitError("--kernel: too deep an expression", "write a shorter one") from error
+        raise ProfkitError(
+            "--kernel: the expression is nested too deeply", "write a shorter one"
+        ) from error
     with limit_seconds(PATTERN_TIME, f"--kernel {pattern}"):
         matched = {name: bool(expression.search(name)) for name in dict.fromkeys(names)}
     return [matched[name] for name in names]
@@ -233,7 +237,7 @@ def select_rows(frame: DataFrame, expression: str) -> DataFrame:
         with warnings.catch_warnings(action="ignore"):
             chosen: Any = frame.eval(expression.strip(), engine="python")
         if not is_bool_dtype(getattr(chosen, "dtype", object)) or len(chosen) != len(frame):
-            raise ValueError("it is no comparison")
+            raise ValueError("it is not a comparison")
         matching: DataFrame = frame[chosen]
     except (LookupError, TypeError, ValueError, SyntaxError, *_RARE) as error:
         why = str(error) or type(error).__name__
@@ -244,7 +248,7 @@ def select_rows(frame: DataFrame, expression: str) -> DataFrame:
 def refuse_unsafe(expression: str, columns: Collection[str], texts: Collection[str] = ()) -> None:
     """Raise a ProfkitError for an expression that does more than compare columns."""
     if len(expression) > LONGEST:
-        raise ProfkitError(f"--where: {len(expression)} characters are too many", EXAMPLE)
+        raise ProfkitError(f"--where: {len(expression)} characters is too long", EXAMPLE)
     try:
         with warnings.catch_warnings(action="ignore"):  # "9or 1" is spelled badly, and that is all
             tree = ast.parse(expression.strip(), mode="eval")
@@ -264,7 +268,7 @@ def refuse_unsafe(expression: str, columns: Collection[str], texts: Collection[s
             hint = f"did you mean {near[0]}?" if near else "profkit explain lists the columns"
             raise ProfkitError(f"--where {expression}: there is no column {node.id}", hint)
     if not any(isinstance(node, ast.Compare) for node in ast.walk(tree)):
-        raise ProfkitError(f"--where {expression}: compares nothing", EXAMPLE)
+        raise ProfkitError(f"--where {expression}: not a comparison", EXAMPLE)
 
 
 def _is_text(node: ast.expr, texts: Collection[str]) -> bool:

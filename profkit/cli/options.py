@@ -261,7 +261,7 @@ class _Form:
     def choose(self, flags: Mapping[str, bool]) -> None:
         vars(self).update(vars(_Form(**flags)))
         if self.json and self.markdown:
-            raise ProfkitError("--json and --markdown are two answers", "give one of them")
+            raise ProfkitError("--json and --markdown cannot be combined", "choose one of them")
 
 
 FORM = _Form()
@@ -287,7 +287,7 @@ class Verb:
     @property
     def exits(self) -> Mapping[int, str]:
         judged = {BAD: self.bad} if self.bad else {}
-        return {DONE: "done", **judged, COULD_NOT: "profkit could not do it"}
+        return {DONE: "done", **judged, COULD_NOT: "could not run"}
 
     def command(self, name: str) -> TyperCommand:
         single = typer.Typer(

@@ -104,9 +104,9 @@ def check_format(form: str | None) -> None:
     if form is None:
         return
     if form not in FORMATS:
-        raise ProfkitError(f"--format {form}: not known", f"one of {', '.join(FORMATS)}")
+        raise ProfkitError(f"--format {form}: unknown", f"one of {', '.join(FORMATS)}")
     others = {"--json": FORM.json, "--markdown": FORM.markdown, "--brief": FORM.brief}
-    refuse(others, f"is another answer than --format {form}", "give one of them")
+    refuse(others, f"cannot be combined with --format {form}", "choose one of them")
 
 
 def print_blocks(blocks: Iterable[Block], document: object = None) -> None:
@@ -181,6 +181,6 @@ def refuse_same_file(outputs: Sequence[Path]) -> None:
         place = resolve_path(path)
         is_special = is_there(path) and not is_file(path)  # /dev/null takes everything
         if place in places and not is_special:
-            why = f"{path} and {places[place]}: are one file, and each would be written over"
+            why = f"{path} and {places[place]}: are the same file"
             raise ProfkitError(why, "name two files")
         places[place] = path

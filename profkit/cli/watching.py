@@ -22,8 +22,8 @@ from profkit.program.triage import Triage
 from profkit.reports.figures import base_name
 
 UNENDED = (
-    "nothing was counted: the program did not end by itself, and counters are taken of a run that "
-    "does; for one kernel of it: profkit profile --kernel NAME --count 1 -- COMMAND"
+    "no counters were collected: that takes a run that ends by itself, and this one did not; to "
+    "profile one kernel: profkit profile --kernel NAME --count 1 -- COMMAND"
 )
 
 
@@ -49,7 +49,7 @@ def count_program(command: Sequence[str], answer: Triage, budget: float, report:
         device = gpu_of(answer.process)
     names = [base_name(g.name) for g in counting.wanted(groups)]
     if not names:
-        return Counts(notes=("no kernel to count",))
+        return Counts(notes=("no kernel to profile",))
     try:
         with show_ncu_words(report.with_suffix(".log"), program=False) as words:
             done = recorder.count_kernels(command, names, report, budget, words, device)
@@ -58,12 +58,12 @@ def count_program(command: Sequence[str], answer: Triage, budget: float, report:
         packed = recorder.packed_report(report)
     except ProfkitError as error:  # the timeline is an answer too
         say(error)
-        return Counts(notes=(f"nothing was counted: {error.message}",))
+        return Counts(notes=(f"no counters were collected: {error.message}",))
     counted = replace(counted, report=str(packed))
     if device is None:
         return counted
     text = (
-        f"counters are rank {answer.process.rank}'s (GPU {device}); the other ranks waited in "
+        f"counters are from rank {answer.process.rank} (GPU {device}); the other ranks waited in "
         "their collectives, which were not replayed; NCCL's watchdog allows 10 minutes"
     )
     return replace(counted, notes=(*counted.notes, text))

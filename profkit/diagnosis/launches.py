@@ -379,13 +379,13 @@ def _add_lines(run: Judged, answer: HotLines) -> Judged:
 
 
 _GATHERS = (
-    "Sort or group the indices so that neighbouring lanes read neighbouring elements, keep what is "
-    "gathered in shared memory or small enough for L2, or gather whole records of 32 bytes."
+    "Sort or group the indices so that neighbouring lanes read neighbouring elements, keep the "
+    "gathered data in shared memory or small enough for L2, or gather whole records of 32 bytes."
 )
 
 
 def _without_gathers(run: Judged, finding: LaunchFinding, share: float) -> LaunchFinding:
-    """Return a finding of unused sectors priced without those of gathers, which no layout fixes."""
+    """Return a finding of unused sectors priced without those of gathers, which a layout cannot fix."""
     waste = run.values.get("excess_sectors", nan)
     if finding.status != "fires" or isnan(waste):
         return finding
@@ -393,7 +393,7 @@ def _without_gathers(run: Judged, finding: LaunchFinding, share: float) -> Launc
     asked = BY_ID[finding.rule].ask(rest)
     saving = asked[1] if asked else NOT_PRICED
     part = figures.share(share)
-    why = f"{part} of them at gathers (an index loaded just before), which no layout fixes"
+    why = f"{part} of them at gathers (an index loaded just before), which a layout cannot fix"
     cause = f"{finding.cause}; {why}"
     advice = finding.advice if asked else _GATHERS
     return replace(finding, cause=cause, advice=advice, saving=saving)

@@ -58,7 +58,7 @@ def decide_bound(launch: Launch) -> Diagnosis:
     border = _find_border(verdict, facts, launch)
     if border is None:
         return verdict
-    because = f"{verdict.because}; near {border.other}: {border.why}"
+    because = f"{verdict.because}; close to {border.other}: {border.why}"
     return replace(verdict, because=because, near_border=border)
 
 
@@ -100,7 +100,7 @@ def _find_waste(launch: Launch) -> float:
 
 def _judge_partial(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
     """A bound from a few throughputs, or none; what else to collect for a sure one."""
-    lack = (Missing("SpeedOfLight", "throughput of SM, L1, L2 and DRAM decide the bound"),)
+    lack = (Missing("SpeedOfLight", "the throughputs of SM, L1, L2 and DRAM decide the bound"),)
     halves: tuple[tuple[Bound, str], ...] = (("memory", "memory_busy"), ("compute", "sm_busy"))
     for bound, whole in halves:
         if launch.get(whole, 0.0) >= BUSY:
@@ -180,7 +180,7 @@ def _judge_latency(launch: Launch, usages: Sequence[Use]) -> Diagnosis:
         few = launch.get("warp_samples", FEWEST)
         why = "warp states say what the warps wait for"
         if few < FEWEST:
-            why += f"; {few:.0f} samples of them say nothing"
+            why += f"; {few:.0f} samples are too few to tell"
         return Diagnosis("latency", None, text, missing=(Missing("WarpStateStats", why),))
     text += (
         f", and the warps spend {share(part)} of their time waiting for {waits_for(state, launch)}"
@@ -205,11 +205,11 @@ def _find_border(verdict: Diagnosis, facts: _Facts, launch: Launch) -> NearBorde
             nearest, turned = figure, factor
     if turned == inf:
         return None
-    why = f"SMs that never idle would bring {facts.worth:.3g}x, and {WORTH:.3g}x decides"
+    why = f"SMs that never idle would give {facts.worth:.3g}x, threshold {WORTH:.3g}x"
     if nearest >= 0:
         use = facts.usages[nearest]
-        decides = share(use.elapsed * turned)
-        why = f"{use.resource.limiter} at {share(use.elapsed)}, and {decides} decides"
+        threshold = share(use.elapsed * turned)
+        why = f"{use.resource.limiter} at {share(use.elapsed)}, threshold {threshold}"
     return NearBorder(bound_of(nearest, turned), abs(turned - 1), why)
 
 
@@ -436,7 +436,7 @@ def _ask_rule(rule: LaunchRule, launch: Launch, counted: frozenset[str], ncu: st
         among = metric is not None and metric.section in counted
         return _make_unknown(rule.id, rule.note, absent.metric, ncu, among)
     except ArithmeticError as error:
-        why = f"{rule.title}: the counters that it looks at contradict each other ({error})"
+        why = f"{rule.title}: its counters contradict each other ({error})"
         return LaunchFinding(rule=rule.id, status="unknown", cause=why, note=rule.note)
     if asked is None:
         return _make_clear(rule.id, rule.note, rule.title)

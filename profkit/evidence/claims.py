@@ -117,7 +117,7 @@ def claim(who: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Evidence],
         name = getattr(check, "__name__", "claim")
         paragraph = (check.__doc__ or "").strip().split("\n\n")[0]
         if not paragraph:
-            hint = "its docstring is the sentence that is tried"
+            hint = "its docstring must be the sentence to test"
             raise ProfkitError(f"the claim {name} has no docstring", hint)
         return Claim(name, " ".join(paragraph.split()), who, tuple(needs), check)
 
@@ -126,7 +126,9 @@ def claim(who: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Evidence],
 
 def gate(name: str, claims: Sequence[Claim], binding: bool = True) -> Gate:
     if not claims:
-        raise ProfkitError(f"the gate {name!r} has no claims", "a gate that asks nothing is open")
+        raise ProfkitError(
+            f"the gate {name!r} has no claims", "a gate without claims is always open"
+        )
     return Gate(name, tuple(claims), binding)
 
 

@@ -105,7 +105,7 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
     time, time_note = compare_recorded_times(before, after, policy)
     untimed = find_untimed(before, after)
     pairs, unmatched = match_launches(before, after)
-    once = ["both sides are one measurement: nothing was recorded anew"]
+    once = ["both sides are the same measurement: record the change first"]
     return RunComparison(
         before=before.name,
         after=after.name,
@@ -162,7 +162,7 @@ def compare_sides(
     if not pairs:
         have = ["; ".join(run.name for run in side) for side in sides]
         hint = "record both at one case: profkit profile --variant ... --case ..."
-        raise ProfkitError(f"nothing in common to compare: {have[0]} and {have[1]}", hint)
+        raise ProfkitError(f"nothing to compare: {have[0]} and {have[1]}", hint)
     changes = tuple(compare_runs(b, a, policy) for b, a in pairs)
     return Compared(changes=changes, alone=alone, problems=tuple(problems))
 
@@ -176,13 +176,13 @@ def compare_recorded_times(
     try:
         was, now = before.timed, after.timed
     except MissingEvidence as missing:
-        return None, f"{missing.message}; a duration under ncu is no timing ({missing.hint})"
+        return None, f"{missing.message}; a duration under ncu is not a timing ({missing.hint})"
     try:
         time = compare_times(was, now, policy)
     except ProfkitError as error:
         return None, error.message
     if taken_once(was, now):
-        sentence = "the same: one measurement is on both sides"
+        sentence = "the same: both sides are one measurement"
         time = structs.replace(time, answer="same", reason="identical", sentence=sentence)
     between = between_processes(was, now, policy)
     note = f"warm L2, {how_taken(was, now)}"

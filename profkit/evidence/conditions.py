@@ -77,7 +77,7 @@ def _find_unchanged_binary(before: Record, after: Record) -> list[Incomparable]:
     if (before.variant, before.source_hash) == (after.variant, after.source_hash):
         return []  # one variant measured twice, on purpose
     names = f"{before.variant} and {after.variant} are the same binary"
-    why = "not a comparison, the change never reached the GPU"
+    why = "not a comparison: the change never reached the GPU"
     sentence = f"{names} (SASS {(before.sass or '')[:12]}): {why}"
     return [Incomparable(code="same-binary", sentence=sentence)]
 
@@ -201,7 +201,7 @@ _MACHINE: tuple[tuple[Callable[[Record], Any], str], ...] = (
     (gpu_uuid, "another {gpu} ({} and {})"),
     (driver_of, "driver {} and {}"),
     (power_limit_of, "a power limit of {:.0f} and {:.0f} W"),
-    (find_throttling, "clocks held down by {} and by {}"),
+    (find_throttling, "clocks limited by {} and by {}"),
 )
 
 
@@ -213,14 +213,14 @@ def notes_of(before: Run, after: Run) -> list[str]:
     notes: list[str] = []
     for run in (before, after):
         if run.record is None:
-            notes.append(f"{run.name} has no run record: right or wrong is not known")
+            notes.append(f"{run.name} has no run record: its correctness is unknown")
         elif run.record.correct is None:
             notes.append(f"{run.name} was not checked: profkit check --variant {run.variant}")
         if run.record and run.record.damaged:
             places = name_places(run.record.damaged)
-            notes.append(f"{run.name}: damaged in its record, and not used: {places}")
+            notes.append(f"{run.name}: parts of its record are damaged and not used: {places}")
         if run.usable.empty:
-            why = "no report" if run.launches.empty else "no launch that ncu could finish"
+            why = "no report" if run.launches.empty else "no launch that ncu finished"
             notes.append(f"{run.name} has {why}: no counters")
     names = [set(run.usable["kernel"]) for run in (before, after)]
     if all(names) and not names[0] & names[1] and before.record is None and after.record is None:
@@ -236,8 +236,8 @@ def notes_of(before: Run, after: Run) -> list[str]:
     was, now = clock_of(before), clock_of(after)
     if was and now and abs(was - now) > SAME_CLOCK * max(was, now):
         notes.append(
-            f"the SM ran at {was / 1e6:.0f} and {now / 1e6:.0f} MHz under ncu: shares of peak "
-            "compare, durations under ncu do not"
+            f"the SM ran at {was / 1e6:.0f} and {now / 1e6:.0f} MHz under ncu: shares of peak can "
+            "be compared, durations under ncu cannot"
         )
     return notes
 

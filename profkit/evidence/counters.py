@@ -244,7 +244,7 @@ def parse_moves(value: str, name: str) -> tuple[Move, ...]:
             raise ProfkitError(f"{name}: cannot read '{word}' in 'moves:'", hint)
         if match[1] not in CATALOGUE:
             hint = "profkit explain lists them"
-            raise ProfkitError(f"{name}: no metric is called '{match[1]}' in 'moves:'", hint)
+            raise ProfkitError(f"{name}: unknown metric '{match[1]}' in 'moves:'", hint)
         moves.append(Move(match[1], cast(Literal["<", ">", "~"], match[2]), float(match[3])))
     return tuple(moves)
 
@@ -274,7 +274,7 @@ def check_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
     if before.usable.empty or after.usable.empty:
         why = "no report on both sides"
     if header.case not in (None, after.case):
-        why = f"said of case {header.case}"
+        why = f"applies to case {header.case}"
     if why or not declared:
         return tuple(HeaderPrediction(rule=rule, said=kind, because=why) for rule, kind in declared)
     was, now = ({f.rule: f.status for f in run.diagnosis().findings} for run in (before, after))
@@ -290,13 +290,13 @@ def check_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
 
 def check_rule(kind: PredictionKind, was: str | None, now: str | None) -> tuple[bool | None, str]:
     if was is None or now is None:
-        return None, "no rule has this name"
+        return None, "unknown rule"
     if "unknown" in (was, now):
-        return None, "what the rule needs was not collected"
+        return None, "the rule's counters were not collected"
     if was == "clear":
-        return False, "it did not fire before: there was nothing to fix"
+        return False, "it did not fire before, so there was nothing to fix"
     if now == "clear":
-        return kind == "fixes", "it is clear now"
+        return kind == "fixes", "clear now"
     return kind != "fixes", "it still fires" if kind == "fixes" else "it fires as before"
 
 

@@ -143,7 +143,7 @@ def judge_gate(
         elif all(run.record and run.record.reference for run in (before, after) if run):
             continue  # a library call is not judged: it shows what the machine did
         elif key in renamed:
-            because = f"the machine code of {renamed[key][0]} under another name"
+            because = f"the machine code of {renamed[key][0]}, renamed"
             subjects.append(GateSubject(name=name, answer="same", because=because))
         elif before and after:
             untimed = judge_without_times(name, before, after)
@@ -253,10 +253,10 @@ def judge_without_times(name: str, before: Run, after: Run) -> GateSubject | Non
         code = f"the machine code is unchanged (SASS {(new.sass or '')[:12]})" if new else ""
         return GateSubject(name=name, answer="same", because=code or "the same report")
     if old is None or new is None:
-        because = "a report without a run record has no time: profkit profile writes both"
+        because = "a report without a run record has no timing: profkit profile writes both"
         return GateSubject(name=name, answer="no time", because=because)
     if compare.taken_once(old, new):
-        return GateSubject(name=name, answer="same", because="nothing was recorded anew")
+        return GateSubject(name=name, answer="same", because="nothing new was recorded")
     again = record_again(after.variant, after.case)
     if differ := method_differences(old, new):
         return GateSubject(
@@ -294,7 +294,7 @@ def judge_times(
         if machine := explain_by_machine(time, control, before.timed, after.timed):
             answer, because, cause = "cannot tell", machine, "machine"
     elif answer == "cannot tell" and smallest <= SEES:
-        answer, because = "same", f"a change of {smallest:.1%} would have been seen"
+        answer, because = "same", f"a change of {smallest:.1%} would have been detected"
     elif answer == "cannot tell":
         because = explain_undecided(time, smallest, more)
     return GateSubject(
@@ -327,7 +327,7 @@ def explain_undecided(time: TimeComparison, smallest: float, more: int | None) -
     """Return why nothing can be said, and what would help."""
     if isnan(smallest):
         return time.sentence
-    seen = f"only a change of {smallest:.1%} would have been seen"
+    seen = f"only a change of {smallest:.1%} would have been detected"
     if more is None:
         return f"{seen}: {time.sentence}"
     return f"{seen}; {SEES:.0%} takes {more} samples of each"
@@ -344,10 +344,10 @@ def explain_by_machine(
         if not (stats.is_significant(control) and is_shared_by_references(time, control)):
             return ""
         factor = f"{1 / control.speedup.median:.3g}x their time"
-        also = f"so were the references measured with it ({factor})"
+        also = f"the references measured with it changed as well ({factor})"
         return f"{time.sentence}, and {also}: the machine, not the code"
     machine = ", ".join(machine_differences(before, after))
-    tell = "only references timed in the same turns tell the machine from the code"
+    tell = "only references timed together can separate the machine from the code"
     return f"{time.sentence}, on {machine}: {tell} (profkit profile --all)" if machine else ""
 
 

@@ -98,7 +98,7 @@ class History:
                 why = str(error).splitlines()[0]
             else:
                 why = type(error).__name__
-            hint = "is it there, and may you write there?"
+            hint = "check that it exists and is writable"
             raise ProfkitError(f"{self.root}: {why}", hint) from error
 
     def _listed(self, table: str) -> list[str]:
@@ -170,7 +170,7 @@ class History:
             open_regular(file).close()  # a pipe with such a name would be waited for
         held = pq.read_schema(file, filesystem=store).names
         if len(set(held)) < len(held):
-            raise ValueError("a column is there twice")
+            raise ValueError("it has a column twice")
         names = [column for column in wanted.names if column in held]
         found = pq.ParquetFile(file, filesystem=store).read(names)
         columns = []
@@ -317,7 +317,7 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
         # SystemError: what DuckDB's bindings make of a MemoryError of numpy's.
         if memory_left() is not None:
             hint = "allow more: --max-memory, or ulimit -v; or ask for less"
-            raise ProfkitError("the question: needs more memory than is allowed", hint) from error
+            raise ProfkitError("the query needs more memory than allowed", hint) from error
         raise _endless(f"needs more than {_describe_size(most)} of memory") from error
     except duckdb.Error as error:
         known = "; ".join(
@@ -343,7 +343,7 @@ def _memory_for_question() -> int:
     if most < MEMORY_LEAST:
         more = (4 * MEMORY_LEAST - left) / 1e6
         hint = f"allow {more:.0f} MB more: --max-memory, or ulimit -v"
-        raise ProfkitError("a question in SQL: out of memory", hint)
+        raise ProfkitError("the SQL query ran out of memory", hint)
     return most
 
 
@@ -371,7 +371,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, sql: str, most: int) -> pd.Da
     import pandas as pd
 
     if connection.execute(sql) is None:
-        raise ProfkitError("the question: there is none in it", "SELECT variant, median FROM runs")
+        raise ProfkitError("the query is empty", "SELECT variant, median FROM runs")
     parts = [connection.fetch_df_chunk()]
     size = 0
     while len(parts[-1]) and sum(map(len, parts)) <= ROWS_MOST:
@@ -425,7 +425,7 @@ def _row(kind: type[Row], plain: dict[str, Any]) -> Row:
 
 
 TAKES = (
-    "give a history's folder, a variant (champion, champion.B, stage*), a list of these, or a frame "
+    "give a history folder, a variant (champion, champion.B, stage*), a list of these, or a frame "
     "or row with a variant"
 )
 
@@ -467,7 +467,9 @@ def _existing(place: object) -> History:
     if not isinstance(place, str | Path):
         raise ProfkitError(f"{type(place).__name__}: no folder of a history", TAKES)
     if "://" not in str(place) and not is_folder(place):
-        raise ProfkitError(f"{place}: no history", "profkit history --add --history DIR begins one")
+        raise ProfkitError(
+            f"{place}: not a history", "profkit history --add --history DIR begins one"
+        )
     return History(place)
 
 
@@ -506,4 +508,4 @@ def _names(given: object) -> list[str]:
         return names
     if isinstance(given, list | tuple) and given and all(isinstance(x, str) for x in given):
         return list(given)
-    raise ProfkitError(f"{type(given).__name__}: names nothing in a history", TAKES)
+    raise ProfkitError(f"{type(given).__name__}: does not name anything in a history", TAKES)

@@ -94,8 +94,8 @@ def build_ladder_of_runs(
     if lost:
         problems.append(
             ProfkitError(
-                f"case {case}: `after:` goes round in a circle: {', '.join(lost)}",
-                "one of these headers has to name a variant outside the circle, or none",
+                f"case {case}: the `after:` headers form a cycle: {', '.join(lost)}",
+                "let one of these headers name a variant outside the cycle, or none",
             )
         )
     steps = tuple(build_step(recorded, references, place, policy) for place in order)
@@ -265,7 +265,7 @@ def decide_variant(
     if fault:
         return "reject", fault
     if change is None:
-        return "undecided", "it changes no other variant: name a baseline with --against"
+        return "undecided", "it has no parent: name a baseline with --against"
     if not change.compared or change.time is None:
         return "undecided", "; ".join(r.sentence for r in change.refusals) or change.time_note
     measured = f"against {change.before} {change.time.sentence}"

@@ -280,7 +280,11 @@ def judge_step(
     answer = policy.answer(time)
     if same_code:
         moved = answer in ("faster", "slower")
-        odd = f"one machine code, and {time.sentence}: the method or the machine" if moved else ""
+        odd = (
+            f"identical machine code, but {time.sentence}: the method or the machine caused it"
+            if moved
+            else ""
+        )
         return describe_step(run, "same code", note=odd)
     smallest = stats.smallest_change(time)
     return describe_step(run, answer, time, None if isnan(smallest) else smallest)

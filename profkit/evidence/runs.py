@@ -148,7 +148,7 @@ class Run:
     def suggest_command(self, verb: str = "profile") -> str:
         foreign = self.record is None and not self.launches.empty
         if foreign and self.launches["variant"].isna().all():
-            return "a report alone has none: time both without a profiler"  # its name is a file's
+            return "a report has no timing: time both without a profiler"  # its name is a file's
         return record_again(self.variant, self.case, verb)
 
 
@@ -267,7 +267,7 @@ class Evidence:
         else:
             near = get_close_matches(variant, known, 3, 0.6)
         if near:
-            return f"did you mean {' or '.join(near)}? else {command}"
+            return f"did you mean {' or '.join(near)}? otherwise: {command}"
         return command
 
     def scan_files(self) -> dict[RunName, tuple[RunFiles, ...]]:

@@ -238,18 +238,26 @@ def compute_p_value(ratio: Interval) -> float:
 
 _WHY_NOT: dict[Reason, str] = {
     "too-few": "too few samples ({n}) for an interval: take at least 6, better 40",
-    "constant": "every sample of one side is the same: the timer's step hides the spread, "
-    "time more calls in each sample",
-    "drift": "the samples drift while they are taken: warm up longer, or interleave the two sides",
-    "autocorrelated": "neighbouring samples hang together, so that {n} are worth far fewer: "
-    "take more, with pauses, or interleave the two sides",
-    "levels": "the times change between levels while they are taken (clock states?): "
-    "interleave the two sides, or take more samples than {n}",
+    "constant": (
+        "all samples of one side are equal: the timer's resolution hides the spread, so time more "
+        "calls per sample"
+    ),
+    "drift": "the samples drift: warm up longer, or interleave the two sides",
+    "autocorrelated": (
+        "neighbouring samples are correlated, so {n} count as far fewer: take more with pauses, "
+        "or interleave the two sides"
+    ),
+    "levels": (
+        "the times jump between levels (clock states?): interleave the two sides, or take more "
+        "than {n} samples"
+    ),
     "unseen": "{n} samples cannot show whether clocks changed between the sides: interleave them, "
     "or take at least 120 of each",
-    "processes": "the difference is inside what one process differs from the next: "
-    "measure both sides in one process, or several processes of each",
-    "wide": "the noise is larger than the difference: take more samples than {n}",
+    "processes": (
+        "the difference is within the variation between processes: measure both sides in one "
+        "process, or in several processes each"
+    ),
+    "wide": "the noise is larger than the difference: take more than {n} samples",
 }
 
 

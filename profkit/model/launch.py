@@ -382,7 +382,7 @@ def cache_resident(launch: Row, compulsory: float | None = None) -> str:
         each = nan
     if each < 1 and row.get("l2_hit", nan) > 0.9:
         hit = share(row["l2_hit"])
-        return f"cache-resident: DRAM moved {each:.2g} bytes a thread, {hit} hit in L2"
+        return f"cache-resident: DRAM moved {each:.2g} bytes per thread, {hit} hit in L2"
     return ""
 
 
@@ -402,7 +402,7 @@ def sector_waste(launch: Launch) -> tuple[float, str]:
         waste = launch["excess_sectors"]
         return (
             waste,
-            f"{share(waste)} of the sectors of global accesses carry nothing the warp asked for",
+            f"{share(waste)} of the sectors moved by global accesses are unused",
         )
     # 16 sectors is what 32 coalesced accesses of 16 bytes need: more cannot be coalesced.
     per = launch["global_load_sectors_per_request"]

@@ -173,7 +173,7 @@ def _no_position(row: Values, level: Level, compulsory: float) -> str:
     around = row.get("inst_async_copy", 0) + row.get("inst_texture", 0)
     if level == "l1" and around > 0 and row.get("l1_rate", nan) < 0.5 * row.get("l2_rate", nan):
         # ncu's L1 bytes are what the LSU writes back to registers from global and local memory.
-        return "L1 passed by: asynchronous copies go to shared memory, textures the other way"
+        return "L1 bypassed: asynchronous copies go to shared memory, textures take another path"
     return ""
 
 
@@ -210,7 +210,9 @@ def _find_uncounted(row: Values) -> Missing | None:
     if "tensor_ops" not in row and (
         matrix > 0 or (isnan(matrix) and row.get("tensor_busy", 0) > 0.05)
     ):
-        return Missing(CATALOGUE["tensor_ops"].section, "matrix operations ran, not counted")
+        return Missing(
+            CATALOGUE["tensor_ops"].section, "matrix operations ran but were not counted"
+        )
     # A few HFMA2 load constants in any kernel: 1 % of the instructions is arithmetic.
     scalar = max(row.get("inst_fp32", 0), 0.01 * row.get("instructions", 0))
     if "fp16_rate" not in row and row.get("inst_half", 0) > scalar:

@@ -143,14 +143,14 @@ def _parse_change(part: str) -> CounterChange:
     if metric not in COUNTS:
         near = get_close_matches(name, sorted(COUNTS | set(_ALIASES)), 3, 0.5)
         known = " or ".join(near) or ", ".join(sorted(_ALIASES))
-        message = f"'{name}' is no count that the cost model knows"
+        message = f"'{name}' is not a count in the cost model"
         raise ProfkitError(message, f"did you mean {known}?")
     if op == "/" and value == 0:
         raise ProfkitError(f"'{part}' divides by zero", _HOW)
     if value > _MOST_CHANGE or (op == "/" and value < 1 / _MOST_CHANGE):
-        raise ProfkitError(f"'{part}': no count changes that much", _HOW)
+        raise ProfkitError(f"'{part}': the change is too large", _HOW)
     if metric in _NEVER_NONE and value < 1 / _MOST_CHANGE:
-        raise ProfkitError(f"'{part}' leaves no launch", _HOW)
+        raise ProfkitError(f"'{part}' leaves nothing of the launch", _HOW)
     return CounterChange(metric, op, value)
 
 

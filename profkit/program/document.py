@@ -350,13 +350,13 @@ def _missing(of: Triage, row: KernelGroup) -> str | None:
     if row.grid is None:
         return None
     if row.kind == "collective":
-        alone = "whether it transfers or waits for another rank is not known: record every rank"
+        alone = "it transfers or waits for another rank: record every rank to know which"
         return None if of.ranks else alone
     sized = any(of.steps.typical.works[i].maker.shapes for i in row.works)
     sizes = ", nor were its operator's sizes recorded (record_shapes=True)"
     needs = row.kind in {"scatter", "softmax"} and not sized
-    lack = f"no counters were taken{sizes if needs else ''}: what limits it is not known"
-    return f"{lack}, and {_profile(of, row)} tells it"
+    lack = f"its limit is unknown because no counters were taken{sizes if needs else ''}"
+    return f"{lack}; {_profile(of, row)} takes them"
 
 
 def _profile(of: Triage, row: KernelGroup) -> str:
@@ -392,11 +392,11 @@ def read_document(path: Path) -> TriageDocument:
     except FileNotFoundError as error:
         raise ProfkitError(f"{file}: no such file", HINT) from error
     except RecursionError as error:
-        raise ProfkitError(f"{file}: is no triage: it is nested too deeply", HINT) from error
+        raise ProfkitError(f"{file}: not a triage document: nested too deeply", HINT) from error
     except (OSError, ValueError, OverflowError) as error:
-        raise ProfkitError(f"{file}: is no triage: {error}", HINT) from error
+        raise ProfkitError(f"{file}: not a triage document: {error}", HINT) from error
     if why := _find_wrong(document):
-        raise ProfkitError(f"{file}: is no triage: {why}", HINT)
+        raise ProfkitError(f"{file}: not a triage document: {why}", HINT)
     return document
 
 

@@ -50,13 +50,12 @@ def merged_timelines(timelines: Sequence[Timeline]) -> Timeline:
     hows = {t.how for t in timelines}
     if len(hows) > 1:
         kinds = f"{len(hows)} kinds: {', '.join(sorted(hows))}"
-        raise ProfkitError(f"recordings of {kinds}", "give one kind, one per rank")
+        raise ProfkitError(f"recordings of {kinds}", "give recordings of one kind, one per rank")
     if not _one_program(processes):
         raise ProfkitError(
-            "these are recordings of unlike programs, not of one program's ranks: they share no "
-            "collective, and less than half of their kernels' time is in the same kernels",
-            "to compare them: profkit triage -o A.triage A, the same of B, and then "
-            "profkit compare A.triage B.triage",
+            "these recordings are of different programs, not of one program's ranks: they share "
+            "no collective, and less than half of their kernel time is in the same kernels",
+            "to compare two of them: profkit compare A B",
         )
     numbers = [p.rank for p in processes]
     if len(set(numbers)) < len(numbers):
@@ -127,7 +126,7 @@ def compare_ranks(processes: Sequence[Process], step: str = "") -> Ranks:
     if lost < 0.02 * most.period:
         return Ranks(tuple(rows), None, None, ())
     longer = _longer(found[last.rank], found[most.rank])
-    why = "whose host comes later"
+    why = "whose host arrives later"
     if longer:
         why = f"which is longer in {longer[0][:60]} ({longer[1] / 1e6:.3g} ms)"
     waits = (

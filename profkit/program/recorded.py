@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 REPORTS = ("counters.ncu-repz", "counters.ncu-rep")  # in a folder that profkit triage -o has kept
 TAKES = (
-    "give a torch trace (.json, .json.gz), an nsys export, a .triage folder, or a folder or zip of "
-    "one a rank"
+    "give a torch trace (.json, .json.gz), an nsys export, a .triage folder, or a folder or zip "
+    "with one per rank"
 )
 
 
@@ -119,9 +119,9 @@ def _recordings(given: object) -> list[Path]:
     elif isinstance(given, list | tuple) and all(isinstance(x, str | Path) for x in given):
         paths = [expand_home(Path(name)) for name in given]
     else:
-        raise ProfkitError(f"{type(given).__name__}: no recording can be read from that", TAKES)
+        raise ProfkitError(f"{type(given).__name__}: cannot read a recording from this type", TAKES)
     if not paths:
-        raise ProfkitError("an empty list: no recording", TAKES)
+        raise ProfkitError("an empty list has no recording", TAKES)
     for path in paths:
         if ".ncu-rep" in path.name:
             raise ProfkitError(

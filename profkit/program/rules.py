@@ -132,13 +132,13 @@ HOST_LAUNCH: StepRule = StepRule(
     id="host-launch",
     title="the GPU waits for the host to launch its next kernel",
     meaning=(
-        "The GPU is idle, and what it waits for is a launch: the time between the end of a kernel "
-        "and the launch of the next one is summed, apart from waits and copies. A long pause "
-        "between two launches, in which the host works on something of its own, is a finding of its own."
+        "The GPU is idle, and it waits for a launch: the time between the end of a kernel and the "
+        "launch of the next one is summed, without waits and copies. A long pause between two "
+        "launches, in which the host does other work, is a separate finding."
     ),
     advice=(
-        "Launch less often: capture the step in a CUDA graph, compile it, take larger batches. "
-        "Where the host works on something of its own, let it do so ahead, in another process."
+        "Launch less often: capture the step in a CUDA graph, compile it, use larger batches. "
+        "Where the host does other work, do that in advance in another process."
     ),
     checks=(host.find_slow_launches, host.find_own_work),
     fix=(
@@ -153,35 +153,38 @@ HOST_SYNC: StepRule = StepRule(
     id="host-sync",
     title="the host stops until the GPU is done, and then the GPU waits for it",
     meaning=(
-        "A call of the host returns when the GPU has finished something (a value is read, the "
-        "device is waited for, memory is allocated), and until the next launch arrives the GPU "
-        "is idle. The calls, their operators and lines are counted, and the idle time after them."
+        "A call of the host returns only when the GPU has finished something (it reads a value, "
+        "synchronizes, or allocates memory), and until the next launch arrives the GPU is idle. "
+        "The calls, their operators and lines are counted, and the idle time after them."
     ),
     advice=(
-        "Keep the value on the GPU, or read it a step later; use sizes that are known; keep "
-        "buffers instead of allocating in each step."
+        "Keep the value on the GPU, or read it one step later; use fixed sizes; reuse buffers "
+        "instead of allocating in every step."
     ),
     checks=(host.find_waits, host.find_allocations),
-    fix="The replay lets the host go on where it waited; what computed an unwanted value may go.",
+    fix=(
+        "The replay lets the host continue where it waited; kernels that compute an unneeded "
+        "value may disappear."
+    ),
     fires=((PRODUCT, READ_VALUE) * 10,),
     clear=(LARGE_PRODUCTS,),
     page=_page("host-sync"),
 )
 COPY: StepRule = StepRule(
     id="copy",
-    title="nothing computes while data move between the host and the GPU",
+    title="nothing computes while data moves between the host and the GPU",
     meaning=(
         "Copies to and from the host, with their bytes, rate and kind of memory; and how long the "
         "GPU does nothing but copy."
     ),
     advice=(
-        "Keep on the GPU what does not change; pin the host's memory and copy with "
-        "non_blocking=True on a stream of its own, a step ahead; put many small copies into one."
+        "Keep data that does not change on the GPU; pin the host memory and copy with "
+        "non_blocking=True on a separate stream, one step ahead; merge many small copies into one."
     ),
     checks=(moves.find_copies, moves.find_small_copies),
     fix=(
-        "The replay gives each copy the rate of pinned memory and a stream of its own; what may "
-        "stay on the GPU is not copied at all."
+        "The replay gives each copy the rate of pinned memory and a separate stream; data that "
+        "may stay on the GPU is not copied at all."
     ),
     fires=((PAGEABLE, *LARGE_PRODUCTS), (*LARGE_PRODUCTS, PAGEABLE_BACK)),
     clear=(LARGE_PRODUCTS, (PINNED, *LARGE_PRODUCTS)),
@@ -192,15 +195,18 @@ COLLECTIVE: StepRule = StepRule(
     title="nothing computes while ranks exchange data",
     meaning=(
         "Collectives are recognized by the names of their kernels (NCCL and those of inference "
-        "servers); what counts is the time in which nothing else runs. With a recording of every "
+        "servers); only the time in which nothing else runs counts. With a recording of every "
         "rank, waiting for another rank is distinguished from transferring."
     ),
     advice=(
         "Start collectives before their result is needed, in buckets as gradients become ready; "
-        "give the ranks equal parts."
+        "give the ranks equal work."
     ),
     checks=(moves.find_collectives,),
-    fix="The replay puts collectives on a stream of their own; at worst all of it stays exposed.",
+    fix=(
+        "The replay puts collectives on a separate stream; at worst all of their time remains "
+        "exposed."
+    ),
     fires=((*LARGE_PRODUCTS[:5], REDUCE, AFTER_REDUCE),),
     clear=(LARGE_PRODUCTS,),
     page=_page("collective"),
@@ -209,12 +215,13 @@ OPTIMIZER: StepRule = StepRule(
     id="optimizer",
     title="the optimizer updates its parameters one by one",
     meaning=(
-        "Kernels inside of the optimizer's range, or by what only an optimizer does (addcdiv, "
-        "roots of many sizes): many that each update one parameter, or do one operation for all."
+        "Kernels inside the optimizer's range, or kernels that only an optimizer runs (addcdiv, "
+        "square roots of many sizes): many that each update one parameter, or each do one "
+        "operation for all."
     ),
-    advice="Take an optimizer with fused=True, or compile its step.",
+    advice="Use an optimizer with fused=True, or compile its step.",
     checks=(optimizers.find_optimizer,),
-    fix="The replay puts one kernel in place of all of them, which moves the bytes that Adam needs.",
+    fix="The replay replaces all of them by one kernel, which moves the bytes that Adam needs.",
     fires=((*LARGE_PRODUCTS, *(UPDATE,) * 360),),
     clear=((*LARGE_PRODUCTS, UPDATE_ALL),),
     page=_page("optimizer"),
@@ -224,13 +231,13 @@ ATTENTION_UNFUSED: StepRule = StepRule(
     title="attention writes its scores to memory and reads them again",
     meaning=(
         "Two products with a softmax between them, whose sizes (or times, where no sizes were "
-        "recorded) are those of scores and values; with what runs between them."
+        "recorded) are those of scores and values, and the kernels between them."
     ),
-    advice="Call torch.nn.functional.scaled_dot_product_attention, or a fused attention by name.",
+    advice="Call torch.nn.functional.scaled_dot_product_attention, or another fused attention.",
     checks=(fusion.find_attention,),
     fix=(
-        "The replay leaves half of the products' time, which no longer write and read the scores, "
-        "and nothing of what runs between them."
+        "The replay leaves half of the products' time, since they no longer write and read the "
+        "scores, and none of the kernels between them."
     ),
     fires=(LAYER * 4,),
     clear=(FUSED_LAYER * 4, (*LARGE_PRODUCTS, WEIGHTS)),
@@ -245,12 +252,12 @@ FP32_MATMUL: StepRule = StepRule(
     ),
     advice=(
         "Allow TF32 (torch.set_float32_matmul_precision('high')), or autocast to bfloat16, where "
-        "the results may be that exact."
+        "the results tolerate it."
     ),
     checks=(products.find_fp32_products, products.find_float64),
     fix=(
-        "The replay makes each product as much faster as the GPU's table says: on an H200 TF32 is "
-        "5.5 times as fast as float32."
+        "The replay speeds each product up by the ratio in the GPU table: on an H200 TF32 is 5.5 "
+        "times as fast as float32."
     ),
     fires=(FLOAT_PRODUCTS,),
     clear=(LARGE_PRODUCTS,),
@@ -258,13 +265,13 @@ FP32_MATMUL: StepRule = StepRule(
 )
 ELEMENTWISE_CHAIN: StepRule = StepRule(
     id="elementwise-chain",
-    title="elementwise kernels follow each other, each reading what the last one wrote",
+    title="elementwise kernels run one after another, each reading the output of the one before it",
     meaning=(
         "Runs of at least three elementwise kernels on one stream (norms, softmaxes, reductions "
         "and joins between them count), of one direction of the training; casts that are made "
         "again and again."
     ),
-    advice="Compile the function that they are in, or write one kernel; cast each tensor once.",
+    advice="Compile the function that launches them, or write one kernel; cast each tensor once.",
     checks=(
         fusion.find_autocasts,
         fusion.find_elementwise,
@@ -272,8 +279,8 @@ ELEMENTWISE_CHAIN: StepRule = StepRule(
         fusion.find_small_in_graphs,
     ),
     fix=(
-        "The replay puts one kernel in place of each run, which reads the run's inputs and writes "
-        "its result; a cast of a tensor that was cast before goes."
+        "The replay replaces each run by one kernel, which reads the run's inputs and writes its "
+        "result; a repeated cast of the same tensor disappears."
     ),
     fires=((PRODUCT, PRODUCT, *(LONG_MULTIPLY, LONG_EXPONENTIAL) * 6),),
     clear=(LARGE_PRODUCTS, (PRODUCT, ACTIVATION) * 8),
@@ -281,19 +288,19 @@ ELEMENTWISE_CHAIN: StepRule = StepRule(
 )
 LAYOUT: StepRule = StepRule(
     id="layout",
-    title="kernels only put tensors into another order, or together",
+    title="kernels only change the layout of tensors, or concatenate them",
     meaning=(
         "Transposing copies, conversions between channels first and last, and concatenations, by "
-        "operator and by the names of their kernels; gradients that autograd puts together are none."
+        "operator and by the names of their kernels; gradients that autograd concatenates do not count."
     ),
     advice=(
-        "Keep tensors in the order that the next kernel reads (memory_format=channels_last round "
-        "convolutions); write parts into their place instead of joining them."
+        "Keep tensors in the layout that the next kernel reads (memory_format=channels_last "
+        "around convolutions); write parts into their place instead of concatenating them."
     ),
     checks=(moves.find_layouts, moves.find_joins),
     fix=(
-        "The replay leaves nothing of copies that the program or a library asks for; one that an "
-        "operator makes for itself is no finding, and where no operator is known it may have to stay."
+        "The replay removes copies that the program or a library asks for; a copy that an operator "
+        "makes for itself is no finding, and where no operator is known it may have to stay."
     ),
     fires=((CONVERT, CONVOLVE) * 6,),
     clear=((CONVOLVE,) * 12,),
@@ -301,29 +308,32 @@ LAYOUT: StepRule = StepRule(
 )
 ATOMICS: StepRule = StepRule(
     id="atomics",
-    title="many threads add into the same few places, and wait for one another",
+    title="many threads add into the same few locations, and wait for each other",
     meaning=(
         "Kernels that add by index or scatter, at least twice as long as the bytes of their "
         "operator need; where the sizes are not known, those that take a fifth of the step."
     ),
-    advice="Sort or group rows by their target and sum each group; sum in shared memory first.",
+    advice="Sort or group rows by target and sum each group; sum in shared memory first.",
     checks=(kernels.find_contended_atomics,),
-    fix="The replay leaves what the bytes of the operator need.",
+    fix="The replay leaves the minimum for the bytes of the operator.",
     fires=((PRODUCT, PRODUCT, ADD_ROWS),),
     clear=(LARGE_PRODUCTS,),
     page=_page("atomics"),
 )
 KERNEL: StepRule = StepRule(
     id="kernel",
-    title="one kernel is at fault: too few blocks, an unlucky size, far from what its bytes need",
+    title=(
+        "one kernel is the problem: too few blocks, an unfortunate size, or far from the minimum "
+        "for its bytes"
+    ),
     meaning=(
         "A kernel that takes a good part of the step and is far from its floor: the bytes and "
         "operations of its operator at the rates that the GPU reaches, its grid against the "
         "number of multiprocessors, or counters that were taken of it."
     ),
     advice=(
-        "Pad odd sizes to a multiple of 64, split the work into more blocks, take topk instead of "
-        "a sort; else count the kernel (profkit profile) and see its diagnosis."
+        "Pad odd sizes to a multiple of 64, split the work into more blocks, use topk instead of "
+        "a sort; otherwise profile the kernel (profkit profile) and read its diagnosis."
     ),
     checks=(
         products.find_misfits,
@@ -340,17 +350,17 @@ KERNEL: StepRule = StepRule(
 )
 REDUNDANT: StepRule = StepRule(
     id="redundant",
-    title="work is thrown away, or done again in each step",
+    title="work is thrown away, or repeated in every step",
     meaning=(
         "By sizes alone: a product whose result is sliced to an eighth or less before anything reads "
         "it whole, with the elementwise kernels that carry it there; and copies that the program asks "
         "for within the GPU, between tensors of one size and type."
     ),
-    advice="Slice first and compute what is left; read data where they are instead of copying them.",
+    advice="Slice first and compute only the rest; read data in place instead of copying it.",
     checks=(redundant.find_sliced_products, redundant.find_copies_on_device),
     fix=(
-        "The replay leaves of a product the share that is used (four times that at worst), and of a "
-        "copy nothing (half at worst)."
+        "The replay keeps the used share of a product (four times that at worst), and nothing of "
+        "a copy (half at worst)."
     ),
     fires=((*LARGE_PRODUCTS, LOGITS, LAST_POSITION, CHOOSE), (*LARGE_PRODUCTS, *(COPY_AGAIN,) * 6)),
     clear=((*LARGE_PRODUCTS, LOGITS, LOSS), (*LARGE_PRODUCTS, LOGITS, LAST_POSITION, LOSS)),
@@ -358,10 +368,10 @@ REDUNDANT: StepRule = StepRule(
 )
 HEALTHY: StepRule = StepRule(
     id="healthy",
-    title="the GPU computes nearly all the time, near what its kernels need",
+    title="the GPU computes nearly all the time, close to the minimum of its kernels",
     meaning=(
         "The GPU computes in at least 85 % of the step, half of that or more in kernels that are "
-        "known to be near their floor, and nothing that was looked for saves 5 %."
+        "known to be near their floor, and no known problem would save 5 %."
     ),
     advice="Compute less (a smaller model, lower precision), or look into the kernels.",
     checks=(),
@@ -374,11 +384,11 @@ UNKNOWN: StepRule = StepRule(
     id="unknown",
     title="nothing was found, and too little is known to call the step healthy",
     meaning=(
-        "The GPU is idle for a reason that was not recorded, most of its time goes to kernels of "
-        "which nobody knows what they need, or the replay of the unchanged step misses the "
-        "recording by more than 5 %. The largest of what is not known is named."
+        "The GPU is idle for a reason that was not recorded, most of its time goes to kernels "
+        "whose minimum time is unknown, or the replay of the unchanged step misses the recording "
+        "by more than 5 %. The largest unknown is named."
     ),
-    advice="Record what is named: all streams and ranks, graph nodes, operators, or counters.",
+    advice="Record the missing part: all streams and ranks, graph nodes, operators, or counters.",
     checks=(),
     fix="Nothing is replayed.",
     fires=((NOT_COUNTED, PRODUCT),),

@@ -33,7 +33,9 @@ DOUBT = 0.05  # of the step, from which on time that is no finding is worth a no
 SHOWN = 0.015  # of the step, from which on the bar shows a cause as more than 1 %
 IDLE_CAUSES = ("host-launch", "host-sync", "copy", "collective")
 HALF = 0.5  # of what the largest saves: what saves less is not named before it
-AFTER_WAITS = "; what a graph saves is counted after the waits are gone, which no graph can hold"
+AFTER_WAITS = (
+    "; savings of a graph count only after those waits are removed, because they prevent capture"
+)
 OTHER_KIND = 0.02  # of the time of all steps: what takes less is not worth a line
 PLACE_MOST = 80  # characters of a place in a note: a longer one is a kernel's name with arguments
 SHORTEST, LONGEST = 1e-6, 1e9  # milliseconds that a step may be said to take: 1 ns, 11 days
@@ -80,7 +82,7 @@ def triage_timeline(
     """
     if plain_ms is not None and not SHORTEST <= plain_ms <= LONGEST:
         raise ProfkitError(
-            f"--step-ms {plain_ms:g}: is no step's time",
+            f"--step-ms {plain_ms:g}: not a possible step time",
             f"give the milliseconds that a step takes without a profiler, {SHORTEST:g} to {LONGEST:g}",
         )
     ranks = compare_ranks(timeline.processes, step) if len(timeline.processes) > 1 else None
@@ -151,7 +153,7 @@ def _say_other_kinds(timeline: Timeline, process: Process, steps: Steps) -> Iter
         if not first:
             saves = of.findings[0].saving.expected
             first = f"{of.findings[0].rule} first, saves about {saves:.3g} ms"
-        ask = f"; --range {quote(kind.pattern)} judges them" if kind.pattern else ""
+        ask = f"; --range {quote(kind.pattern)} analyses them" if kind.pattern else ""
         yield (
             f"another kind of step: {len(kind.steps):,} x {kind.typical.name}, "
             f"{kind.typical.period / 1e6:.3g} ms each, {share:.0%} of the time; the GPU computes in "
@@ -162,10 +164,10 @@ def _say_other_kinds(timeline: Timeline, process: Process, steps: Steps) -> Iter
 UNEVEN = Words(
     rule="collective",
     says=(
-        "rank {rank} computes {slow:.3g} ms per step, {ranks} ranks {mean:.3g} in the "
-        "mean{longest}; others wait for it up to {waiting:.3g} ms in collectives"
+        "rank {rank} computes {slow:.3g} ms per step, the mean of {ranks} ranks is "
+        "{mean:.3g}{longest}; others wait for it up to {waiting:.3g} ms in collectives"
     ),
-    advice=Advice(others="give the ranks equal parts: rows, tokens or samples of like length"),
+    advice=Advice(others="give the ranks equal work: rows, tokens or samples of similar length"),
 )
 
 
@@ -186,7 +188,7 @@ def _find_uneven(case: Case, ranks: Ranks, saved: float) -> StepFinding | None:
         slow=slow.computing / 1e6,
         ranks=len(ranks.rows),
         mean=mean / 1e6,
-        longest=f", most of it more in {ranks.longer[0][:60]}" if ranks.longer else "",
+        longest=f"; most of the difference is in {ranks.longer[0][:60]}" if ranks.longer else "",
         waiting=max(r.waiting for r in ranks.rows) / 1e6,
     )
     plain = case.hosts.plain.expect
@@ -310,7 +312,7 @@ def _say_cut(case: Case, found: StepFinding) -> str:
     given = sum(a.duration - b.duration for a, b in zip(before.items, after.items, strict=True))
     if found.saving.expected * 1e6 >= 0.5 * given:
         return ""
-    return f"; the step saves less, because {_name_binder(case, after)} next"
+    return f"; the step gains less, because {_name_binder(case, after)} next"
 
 
 def _name_binder(case: Case, after: Model) -> str:
@@ -321,10 +323,10 @@ def _name_binder(case: Case, after: Model) -> str:
         streams[item.stream] += item.duration
     longest = max(streams, key=lambda stream: streams[stream])
     if host >= streams[longest]:
-        return "the host binds"
+        return "the host limits it"
     own = (i for i, item in enumerate(after.items) if item.stream == longest)
     kinds = {case.works[i].kind for i in own if after.items[i].duration > 0}
-    return "the copies bind" if kinds <= {"copy", "set"} else "another stream binds"
+    return "the copies limit it" if kinds <= {"copy", "set"} else "another stream limits it"
 
 
 def _list_doubts(timeline: Timeline, case: Case, found: Sequence[StepFinding]) -> list[str]:
@@ -338,8 +340,8 @@ def _list_doubts_of_step(case: Case, found: Sequence[StepFinding]) -> Iterator[s
     cold = sum(event.busy for event in case.hosts.usual.events if event.items and event.busy > LONG)
     if cold >= DOUBT * whole:
         yield (
-            f"{cold / 1e6:.3g} ms of the step are launches that load code or allocate before they run, "
-            "as first ones do: record steps after a warm-up"
+            f"{cold / 1e6:.3g} ms of the step are launches that load code or allocate memory "
+            "first, as in a first step: record steps after a warm-up"
         )
     yield from _say_unexplained(case, found)
     devices = busy_of_devices(case.step)
@@ -378,13 +380,13 @@ def _say_unexplained(case: Case, found: Sequence[StepFinding]) -> Iterator[str]:
 
 def _list_doubts_of_host(timeline: Timeline, case: Case) -> list[str]:
     if case.hosts.given:
-        return ["host times are scaled to the plain step that was given"]
+        return ["host times are scaled to the step time given with --step-ms"]
     if not timeline.disturbs:
         return []
     low, expect, high = case.hosts.plain
     if high - low < 0.05 * high:
         return []
     return [
-        f"the profiler slows the host: without it this step takes about {expect:.3g} ms "
-        f"({low:.3g} to {high:.3g}); give what a plain run takes with --step-ms"
+        f"the profiler slows the host: without it, this step takes about {expect:.3g} ms "
+        f"({low:.3g} to {high:.3g}); pass the step time of a run without profiler with --step-ms"
     ]

@@ -19,8 +19,8 @@ BUSY = 0.85  # of the step, in which a healthy program's GPU computes at least
 KNOWN = 0.5  # of that time, in kernels that are known to be near their floor
 LARGE = 0.05  # of the step: an idle cause or a kernel that takes less is not what is not known
 REASONS = {
-    "host-launch": "launches that come too slowly",
-    "host-sync": "the host waiting for the GPU",
+    "host-launch": "waiting for launches",
+    "host-sync": "host synchronization",
     "copy": "copies",
     "collective": "collectives",
 }
@@ -62,8 +62,8 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
     if computing < BUSY or near < KNOWN * whole:
         return Verdict("unknown", f"nothing found; {_say_unknown(case)}")
     said = (
-        f"the GPU computes in {computing:.0%} of the step, {_say_most(case)}; nothing that was looked "
-        f"for saves more than {WORTH:.0%} of the step"
+        f"the GPU computes in {computing:.0%} of the step, {_say_most(case)}; no known problem "
+        f"would save more than {WORTH:.0%} of the step"
     )
     return Verdict("healthy", said + _say_unless(case, drafts))
 
@@ -77,8 +77,8 @@ def _say_missed(case: Case) -> str:
     recorded = case.split.period / 1e6
     replayed = recorded * (1 + case.hosts.error)
     return (
-        f"the step as recorded takes {recorded:.3g} ms, and its replay {replayed:.3g}: what a fix "
-        "saves cannot be said; "
+        f"the step as recorded takes {recorded:.3g} ms, and its replay {replayed:.3g}: no saving "
+        "can be predicted; "
     )
 
 
@@ -126,7 +126,7 @@ def _say_unknown(case: Case) -> str:
         return "not known: what runs in it; record it again"
     named = sum(group.time for group in kernels) / case.split.period
     how = "rocprof counts them" if case.is_amd else "profkit triage -- COMMAND counts them"
-    together = f"{len(kernels)} kernels that take {named:.0%} of the step together"
+    together = f"{len(kernels)} kernels, which together take {named:.0%} of the step"
     return f"not known: what limits {together}; {how}"
 
 
@@ -150,8 +150,8 @@ def _say_idle(case: Case) -> str:
     if idle.cause == "collective":
         return f"{said}: whether they transfer or wait for another rank; record every rank"
     if case.step.makers and any(maker.top or maker.range for maker in case.step.makers):
-        return f"{said}; look what the host does there (py-spy, perf)"
-    return f"{said}; record what the host does, too: operators, ranges or Python frames"
+        return f"{said}; profile the host there (py-spy, perf)"
+    return f"{said}; record the host too: operators, ranges or Python frames"
 
 
 def _say_kernel(case: Case, group: KernelGroup) -> str:
@@ -175,6 +175,6 @@ def _say_unless(case: Case, drafts: Sequence[StepFinding]) -> str:
     if most < WORTH * case.hosts.plain.high:
         return ""
     return (
-        f". If the profiler slows the host less than is thought, up to {most:.3g} ms go to waiting "
-        "for the host: give what a plain run takes with --step-ms"
+        ". If the profiler slows the host less than estimated, the GPU waits for the host for up "
+        f"to {most:.3g} ms: pass the step time of a run without profiler with --step-ms"
     )

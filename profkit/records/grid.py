@@ -71,8 +71,8 @@ def read_grid(path: Path) -> TimeGrid:
         raise ProfkitError(f"cannot read {path}: {why}") from error
     head, *rest = list(read_documents(path, lines)) or [{}]
     if head.get("schema") != SCHEMA:
-        hint = f'its first line has to say "schema": "{SCHEMA}"'
-        raise ProfkitError(f"{path} is no file of {SCHEMA}", hint)
+        hint = f'its first line must contain "schema": "{SCHEMA}"'
+        raise ProfkitError(f"{path} is not a {SCHEMA} file", hint)
     name, against = find_object(head, "gpu").get("name"), head.get("against")
     if isinstance(against, list):
         names = [x for x in against if isinstance(x, str)]
@@ -89,7 +89,7 @@ def read_documents(path: Path, lines: list[str]) -> Iterator[JsonObject]:
         except (ValueError, RecursionError):
             document = None
         if not isinstance(document, dict):
-            raise ProfkitError(f"{path}, line {number}: no JSON object", "take the line out")
+            raise ProfkitError(f"{path}, line {number}: not a JSON object", "remove the line")
         yield document
 
 
@@ -103,7 +103,7 @@ def read_cell(path: Path, number: int, document: JsonObject) -> GridCell:
     at, warm = find_object(document, "at"), document.get("warm")
     if not isinstance(warm, dict) or len(at) < _AXES:
         hint = 'it needs "at" with two axes or more, and "warm" with samples by name'
-        raise ProfkitError(f"{path}, line {number}: no cell of a grid", hint)
+        raise ProfkitError(f"{path}, line {number}: not a cell of a grid", hint)
     lists = {n: x for n, x in warm.items() if isinstance(x, list)}
     operations, moved = (document.get(x) for x in ("operations", "bytes"))
     return GridCell(

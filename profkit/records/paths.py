@@ -95,13 +95,13 @@ _TABLE = """\
 report | a report of Nsight Compute | diagnose report roofline compare whatif gate history |\
     profkit diagnose {}
 trace | a trace of a whole program | triage compare | profkit triage {}
-kept | what profkit triage keeps of a program | triage report compare | profkit triage {}
-systems | a report of Nsight Systems, of which the export is read: profkit triage | |\
+kept | a recording kept by profkit triage | triage report compare | profkit triage {}
+systems | a report of Nsight Systems; export it for profkit triage | |\
     nsys export --type sqlite {}
 grid | times by shape | roofline | profkit roofline {}
 record | a run record | compare gate history report | profkit compare {} OTHER
 program | a Python program | claims | profkit triage -- python {}
-printed | what ncu printed to be read by people, with rounded values and without many | |\
+printed | ncu's printed page, which has rounded values and lacks many | |\
     record with ncu -o REPORT, or print with: ncu --import REPORT --csv --page raw > FILE.csv
 empty | empty (0 bytes) | | copy it again, or record it again
 """
@@ -235,7 +235,7 @@ def only_one(files: tuple[RunFiles, ...], name: RunName) -> RunFiles:
     if len(files) > 1:
         where = " and ".join(str(f.stem) for f in files)
         hint = "remove one, or name the folder of the other with --artifacts"
-        raise ProfkitError(f"{name[0]} at case {name[1]} is there twice: {where}", hint)
+        raise ProfkitError(f"{name[0]} at case {name[1]} exists twice: {where}", hint)
     return files[0]
 
 

@@ -143,7 +143,7 @@ def picture_of(launches: Sequence[Numbered], *, single: bool = False) -> Markup:
     frame = _Frame(*numbers.axis_limits(roofs, each), 280 if single else 400)
     groups = [draw_tied_points(frame, *both, single) for both in zip(launches, each, strict=True)]
     if not any(groups):
-        why = "; ".join(numbers.why_no_point(rows)) or "nothing was counted that has a place on it"
+        why = "; ".join(numbers.why_no_point(rows)) or "its counters do not give a position"
         return part("p", html(f"No point: {why}."), class_="faint")
     wide, high = log10(frame.right / frame.left), log10(frame.top / frame.bottom)
     angle = -degrees(atan2(frame.height / high, WIDTHS[single] / wide))
@@ -222,7 +222,7 @@ def list_facts(label: str, point: model.Point) -> Iterator[str]:
     yield f"moved: {figures.quantity(point.moved, 'byte/s')}"
     known = isfinite(point.share) and point.roof
     yield f"roof: {numbers.of_roof(point) if known else 'not known'}"
-    above = " above its roof: an error of the measurement" if point.above else ""
+    above = " above its roof: a measurement error" if point.above else ""
     yield f"note: {point.note}{above}" if point.note or above else ""
 
 

@@ -107,7 +107,7 @@ def bars(several: Sequence[PageRow]) -> Iterator[Bar]:
             look = run.diagnosis.bound if run.status == "ok" else "unknown"
             yield Bar(begin, end, look, about, f"launch-{shown.number}", row.saved / total)
     if total and end < 0.996:
-        left_out = f"the rows that are left out: {figures.seconds(total * (1 - end))}"
+        left_out = f"rows not shown: {figures.seconds(total * (1 - end))}"
         yield Bar(end, 1.0, "rest", left_out, "launches")
 
 
@@ -205,7 +205,7 @@ def describe_rate(values: Values, level: str) -> dict[str, Any]:
     around = values.get("inst_async_copy", 0.0) + values.get("inst_texture", 0.0)
     if level == "l1" and rate == 0 and around > 0:
         # ncu's L1 bytes are what goes back to registers: "0 B/s" beside a busy unit misleads.
-        text = "passed by: async copies and textures"
+        text = "bypassed: async copies and textures"
         return {"name": "bandwidth", "text": text, "metric": "", "share": None}
     of = f" of {figures.quantity(peak, 'byte/s')}" if rate >= 0 and peak > 0 else ""
     text = figures.quantity(rate, "byte/s") + of

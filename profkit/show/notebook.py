@@ -437,7 +437,9 @@ def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "ar
         ProfkitError: The artifacts are not there, or a pattern matches nothing.
     """
     if not is_folder(folder := Path(artifacts)):
-        raise ProfkitError(f"{folder}: no such folder", "it holds the records and reports")
+        raise ProfkitError(
+            f"{folder}: no such folder", "give the folder that holds the records and reports"
+        )
     return Claims(verify_claim_files(expand(files), Evidence(folder)))
 
 
@@ -458,17 +460,17 @@ def given_launches(given: Given, artifacts: str | Path = "artifacts") -> pd.Data
     if isinstance(given, Mapping):
         return pd.DataFrame([dict(given)])
     if not isinstance(given, str | Path | Iterable):
-        raise ProfkitError(f"{type(given).__name__}: no launches can be read from that", TAKES)
+        raise ProfkitError(f"{type(given).__name__}: cannot read launches from this type", TAKES)
     parts = [given] if isinstance(given, str | Path) else list(given)
     if parts and all(isinstance(p, Path) or (isinstance(p, str) and _is_path(p)) for p in parts):
         return reader.load_reports(parts)  # at once: many files are read in several processes
     if isinstance(given, str | Path):
         runs = named_runs(given, Evidence(Path(artifacts)))
         frames = [run.launches for run in runs if len(run.launches)]
-        why = f"{given}: its record has no report", "profkit profile makes one"
+        why = f"{given}: its run record has no report", "profkit profile makes one"
     else:
         frames = [given_launches(part, artifacts) for part in parts]
-        why = "an empty list: no launches", TAKES
+        why = "an empty list has no launches", TAKES
     if not frames:
         raise ProfkitError(*why)
     return pd.concat(frames, ignore_index=True)
@@ -485,7 +487,7 @@ def given_run(given: Any) -> Any:
         return given
     frame = given_launches(given)
     if frame.empty:
-        raise ProfkitError("a frame without rows: nothing to compare", TAKES)
+        raise ProfkitError("the frame has no rows to compare", TAKES)
     variant, case, kernel = (find_only(frame, column) for column in ("variant", "case", "kernel"))
     name = variant or (short(kernel, KERNEL) if kernel else f"{len(frame)} launches")
     if not variant and len(frame) == 1 and "launch" in frame:
@@ -506,6 +508,8 @@ def given_reports(
         return [str(path) for path in expand(given)], set()
     frame = given_launches(given, artifacts)
     if not {"report", "launch"} <= set(frame.columns) or frame["report"].isna().any():
-        raise ProfkitError("these launches are in no report", "give a report, or a row of pk.load")
+        raise ProfkitError(
+            "these launches are not from a report", "give a report, or a row of pk.load"
+        )
     reports = frame["report"].astype(str)
     return list(reports.unique()), set(zip(reports, frame["launch"].astype(int), strict=True))

@@ -159,7 +159,9 @@ def fill_template(
 ) -> str:
     """Return a page by a template; its policy allows its own style and script and nothing else."""
     if "</script" in script.lower() or "<!--" in script:
-        raise ProfkitError("a script of the page would end itself", "this is a bug: report it")
+        raise ProfkitError(
+            "a script of the page would end itself", "this is a bug; please report it"
+        )
     style = (WEB / "page.css").read_text("utf-8") + rules
     allowed = f"script-src {_policy_hash(script)}; " if script else ""
     allowed += f"style-src {_policy_hash(style)}"

@@ -104,8 +104,8 @@ def test_a_launch_that_cannot_be_is_said(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["my.cu"], "one of its kernels and a launch"),
-        (["my.cu", "--kernel", "mine"], "one of its kernels and a launch"),
+        (["my.cu"], "needs --kernel and --launch"),
+        (["my.cu", "--kernel", "mine"], "needs --kernel and --launch"),
         (["my.cu", "--kernel", "mine", "--launch", "no.toml"], "no.toml: there is no such file"),
         (["no.cu", "--kernel", "a b", "--launch", "launch.toml"], "no.cu: there is no such file"),
         (["My Kernel.cu", "--kernel", "a;b", "--launch", "launch.toml"], "names no kernel"),

@@ -152,7 +152,7 @@ def test_a_circle_of_after_is_named_and_the_others_are_shown(run, ladder):  # no
     write(ladder, "stage4", after="stage3")
     found = run("ladder", "--artifacts", ladder)
     assert found.exit_code == 2
-    assert "`after:` goes round in a circle: stage3, stage4" in found.stderr
+    assert "the `after:` headers form a cycle: stage3, stage4" in found.stderr
     assert "2.00x  faster" in found.stdout
 
 

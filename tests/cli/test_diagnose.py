@@ -196,11 +196,11 @@ def test_instructions_stand_in_where_there_is_no_source(run) -> None:
         (("stage2", "blocks*4", "--csv", "a.csv"), "no such option --csv"),
         (("stage1", "stage2", "blocks*4"), "unexpected extra argument"),
         (("never", "blocks*4"), "no run of never in artifacts"),
-        (("stage2", "blocs*4"), "no count that the cost model knows"),
+        (("stage2", "blocs*4"), "not a count in the cost model"),
         (("never", "header"), "no kernel file of never"),
-        ((REPORT, "blocks*4", "--case", "B"), "--case: not of a report"),
-        ((REPORT,), "a report has no header"),
-        (("stage2", "blocks*4", "--kernel", "x"), "--kernel: not of a variant"),
+        ((REPORT, "blocks*4", "--case", "B"), "--case: does not apply to a report"),
+        ((REPORT,), "give the changes to estimate"),
+        (("stage2", "blocks*4", "--kernel", "x"), "--kernel: does not apply to a variant"),
     ],
 )
 def test_a_question_with_other_counts_is_of_one_variant(run, monkeypatch, words, said) -> None:

@@ -51,7 +51,7 @@ def test_a_variant_and_a_case_that_are_not_there(run, monkeypatch) -> None:
     assert "did you mean stage2" in run("decide", "stag2").stderr
     verb = run("diagnos", "x.ncu-rep")
     assert verb.exit_code == 2
-    assert "no such verb, and no report\n  did you mean diagnose" in verb.stderr
+    assert "neither a command nor a report\n  did you mean diagnose" in verb.stderr
     wrong = run("compare", "stage2", "stage2swizle", "--case", "B").stderr
     assert "did you mean stage2swizzle" in wrong
     assert "did you mean stage2" in run("compare", "stage1", "stage22").stderr

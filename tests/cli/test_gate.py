@@ -27,7 +27,7 @@ def test_the_summary_comes_first_and_every_reason_is_named(run, sides) -> None:
     first = result.stdout.splitlines()[0]
     assert first == "Gate closed: 1 slower, 0 faster, 1 the same, 0 cannot tell"
     assert "exit status 1: v1.B: 2x slower" in result.stderr
-    assert "would have been seen" in result.stdout
+    assert "would have been detected" in result.stdout
 
 
 def test_an_identical_side_is_open_and_silent(run, sides) -> None:

@@ -44,7 +44,7 @@ def test_one_file_of_less_than_three_megabytes(page: tuple[str, str]) -> None:
         "stage2.B.ncu-rep launch 0",
         "L1TEX",
         "blocks per SM",
-        "Est. Speedup",
+        "estimated",
         "out[i] = in[i];",  # source beside its share
         "Case B: each step against its parent",
         "faster",
@@ -101,6 +101,6 @@ def test_hostile_names_of_a_real_report_stay_text(
 def test_a_page_needs_a_place(run: Callable) -> None:
     done = run("report", REPORT)
     assert done.exit_code == 2
-    assert "copy.1GiB.ncu-rep: a page of reports needs a place" in done.stderr
+    assert "copy.1GiB.ncu-rep: a page of reports needs an output file" in done.stderr
     assert len(done.stderr.splitlines()) == 2
     assert done.stdout == ""

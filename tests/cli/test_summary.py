@@ -53,7 +53,7 @@ def test_a_gate_decides(run, ladder, tmp_path):  # noqa: F811
     [
         (("never",), "no run of never"),
         (("stage2", "--against", "never"), "no run of never at case B"),
-        (("stage2", "--json", "--markdown"), "two answers"),
+        (("stage2", "--json", "--markdown"), "cannot be combined"),
         (("stage2", "--gate", "absent.py"), "no such file"),
         (("stage2", "--case", "Z"), "no run of stage2 at case Z"),
         (("stage1", "stage2"), "unexpected extra argument"),

@@ -115,7 +115,7 @@ def test_a_signal_ends_the_recording_of_a_server(number: int, tmp_path: Path) ->
     assert "What to do first" in out
     notes = running.read_answer()["notes"]
     assert any("was ended by a signal to profkit" in note for note in notes)
-    assert any("the program did not end by itself" in note for note in notes)
+    assert any("a run that ends by itself" in note for note in notes)
 
 
 def test_seconds_end_the_recording_of_a_server(tmp_path: Path) -> None:
@@ -156,8 +156,8 @@ def test_counting_that_fails_is_a_note_behind_the_answer(tmp_path: Path) -> None
     status, out, err = running.end()
     assert status == 0, err
     assert out.count("What to do first") == 1
-    assert "nothing was counted: this user may not read" in " ".join(out.split())
-    assert any("nothing was counted" in note for note in running.read_answer()["notes"])
+    assert "no counters were collected: this user may not read" in " ".join(out.split())
+    assert any("no counters were collected" in note for note in running.read_answer()["notes"])
 
 
 def _record_launches(report: Path, folder: Path) -> Path:

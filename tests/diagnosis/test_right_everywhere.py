@@ -93,8 +93,8 @@ def test_a_verdict_near_its_border_says_which_and_by_how_much() -> None:
     assert diagnosis.near_border is not None
     assert diagnosis.near_border.other == "compute"
     assert diagnosis.near_border.margin == pytest.approx(0.02, abs=0.001)
-    decides = f"issue at {share(border / 1.02)}, and {share(border)} decides"
-    assert diagnosis.because.endswith(f"near compute: {decides}")
+    figures = f"issue at {share(border / 1.02)}, threshold {share(border)}"
+    assert diagnosis.because.endswith(f"close to compute: {figures}")
     clear = judge_launch({**BASIC, "issue_busy": border / 1.1, "sm_active": 1.0})
     assert (clear.bound, clear.near_border) == ("latency", None)
 
@@ -117,7 +117,7 @@ def test_a_launch_whose_busiest_sm_idles_is_the_launch() -> None:
     assert (diagnosis.bound, diagnosis.limiter) == ("launch", "too_short")
     assert finding(diagnosis, "short-kernel").gain == pytest.approx(1 / 0.575)
     assert finding(diagnosis, "short-kernel").cause == (
-        "4.00 µs, and even the busiest SM is busy for only 57.5 % of that: the launch itself is the cost"
+        "4.00 µs, and even the busiest SM is busy for only 57.5 % of that: launch overhead dominates"
     )
 
 
@@ -263,8 +263,8 @@ def test_the_last_round_of_a_persistent_grid_is_named() -> None:
     assert busiest is not None
     assert wgmma.status == "fires"
     assert wgmma.gain == pytest.approx(busiest / average)
-    assert f"the average SM works {share(average)}" in wgmma.cause
-    assert "a last round on 3" in wgmma.cause  # a third of the SMs: 5.33 rounds are paid as 6
+    assert f"the average SM is busy {share(average)}" in wgmma.cause
+    assert "seems to run on 3" in wgmma.cause  # a third of the SMs: 5.33 rounds are paid as 6
     assert finding(own("B/persistent"), "hidden-tail").status == "clear"
     assert finding(own("B/tailwave"), "tail-effect").status == "fires"
 
@@ -276,7 +276,7 @@ def test_a_share_of_few_samples_is_none() -> None:
     assert few["stall_wait"] != few["stall_wait"]
     assert evaluate({f"{samples}wait": 60.0, f"{samples}selected": 40.0})["stall_wait"] == 0.6
     said = judge_launch({**BASIC, "warp_samples": 1.0}).missing[0].why
-    assert "1 samples of them say nothing" in said
+    assert "1 samples are too few to tell" in said
 
 
 def test_what_an_old_ncu_does_not_count_is_not_asked_for() -> None:
@@ -553,7 +553,7 @@ def test_the_steps_of_a_tree_are_its_cause_and_not_full_shared_memory():
     assert (said.bound, said.limiter) == ("memory", "shared")
     assert said.top is not None
     assert said.top.rule == "barrier-wait"
-    assert "20.4 of 32 lanes at work" in said.top.cause
+    assert "20.4 of 32 lanes active" in said.top.cause
     assert "shuffles" in said.top.advice
 
 
@@ -599,11 +599,11 @@ def test_the_wait_for_a_narrow_stream_says_how_wide_its_loads_are():
         "inst_barrier": 0.0,
     }
     wait = finding(judge_launch(stream), "long-scoreboard")
-    assert "a lane loads 4 of the 16 bytes that it could at once" in wait.cause
-    assert wait.advice.startswith("Wider loads")
+    assert "each lane loads 4 of the 16 bytes it could load at once" in wait.cause
+    assert wait.advice.startswith("Use wider loads")
     tile = finding(judge_launch({**stream, "inst_shared_load": 1e7}), "long-scoreboard")
-    assert "a lane loads" not in tile.cause
-    assert not tile.advice.startswith("Wider loads")
+    assert "each lane loads" not in tile.cause
+    assert not tile.advice.startswith("Use wider loads")
     assert tile.expect is not None
     assert wait.expect is not None
     assert tile.expect.gain < wait.expect.gain

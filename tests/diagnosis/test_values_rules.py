@@ -47,7 +47,7 @@ def test_a_wait_is_named_from_15_per_cent_on_or_when_it_leads(state):
         return hit(RULE_OF[state], **WAITS, **{f"stall_{state}": part, other: leading})
 
     found = asked(0.15, 0.5)
-    assert found.cause.startswith("15 % of the warps' time goes to ")
+    assert found.cause.startswith("warps spend 15 % of their time ")
     assert found.looked[:2] == (f"stall_{state}", "warp_latency")
     assert asked(0.149, 0.5) is None
     assert asked(0.14, 0.13) is not None  # nothing is larger
@@ -102,12 +102,12 @@ def test_registers_leave_few_warps(change, fires):
 def test_the_step_to_one_more_block_is_said():
     found = hit("occupancy-registers", **FEW, registers_step=24.0)
     assert found.cause == (
-        "Registers: 2 blocks per SM, 50 % occupancy; 24 registers per thread less admit one more; "
-        "schedulers have no ready warp 80 % of the time"
+        "Registers: 2 blocks per SM, 50 % occupancy; 24 fewer registers per thread would allow one "
+        "more; schedulers have no ready warp 80 % of the time"
     )
     assert found.looked[-1] == "registers_step"
     shared = {**FEW, "limit_registers": 9, "limit_shared": 2, "shared_step": 512.0}
-    assert "; 512 bytes of shared memory per block less" in hit("occupancy-shared", **shared).cause
+    assert "; 512 fewer bytes of shared memory per block" in hit("occupancy-shared", **shared).cause
     small = {**FEW, "limit_registers": 9, "limit_blocks": 2, "limit_shared": 2}
     assert hit("occupancy-blocks", **small) is not None  # the driver's own 1 KB of each block
     assert hit("occupancy-blocks", **small).looked[-1] == "limit_blocks"

@@ -360,7 +360,7 @@ def test_a_failed_launch_is_not_compared():
     failed = run("stage2", launches=[row("stage2", status="failed")])
     found = compare_runs(run(), failed)
     assert found.launches == ()
-    assert any("no launch that ncu could finish" in note for note in found.notes)
+    assert any("no launch that ncu finished" in note for note in found.notes)
 
 
 def test_json_has_no_nan():
@@ -565,7 +565,7 @@ def test_each_refusal_says_why():
     twin = run("stage2", sass="sass of stage1", host="the launcher", source="source of stage1")
     assert [r.sentence for r in compare_runs(run(), twin).refusals] == [
         "stage1 and stage2 are the same binary (SASS sass of stag): "
-        "not a comparison, the change never reached the GPU"
+        "not a comparison: the change never reached the GPU"
     ]
     again = run(source="edited", sass="sass of stage1")
     assert compare_runs(run(), again).refusals[0].code == "same-binary", "edited to no effect"
@@ -581,7 +581,7 @@ def test_two_runs_without_counters_say_so_and_one_process_needs_no_spread():
     assert "stage1.B has no report: no counters" in found.notes
     assert found.between_processes is None
     assert found.promises == ()
-    once = "both sides are one measurement: nothing was recorded anew"
+    once = "both sides are the same measurement: record the change first"
     assert once in compare_runs(run(), run()).notes
     assert once not in found.notes
     shorter = run(warm=samples()[:-1])
@@ -668,8 +668,8 @@ def test_what_is_damaged_in_a_record_is_named():
         n for n in compare_runs(run(), damaged(run("stage2"), paths)).notes if "damaged" in n
     )
     assert note == (
-        "stage2.B: damaged in its record, and not used: timing.l2.warm.samples[3], gpu.sms, made "
-        "and others"
+        "stage2.B: parts of its record are damaged and not used: timing.l2.warm.samples[3], gpu.sms, "
+        "made and others"
     )
 
 

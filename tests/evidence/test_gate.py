@@ -389,7 +389,7 @@ def test_a_gpu_that_was_not_asked_held_nobody_down() -> None:
     slow = held(after, ("hardware thermal slowdown",))
     assert machine_differences(held(before, None), slow) == []
     assert machine_differences(held(before, ()), slow) == [
-        "clocks held down by nothing and by hardware thermal slowdown"
+        "clocks limited by nothing and by hardware thermal slowdown"
     ]
 
 
@@ -421,7 +421,7 @@ def test_what_the_kernel_itself_makes_of_the_clocks_is_no_other_machine() -> Non
     for reason in ("software thermal slowdown", "hardware slowdown", "unknown"):
         assert machine_differences(held((reason,)), held((), (reason,))) == []
         assert machine_differences(held(()), held((), (reason, "software power cap"))) == [
-            f"clocks held down by nothing and by {reason}"
+            f"clocks limited by nothing and by {reason}"
         ]
 
 
@@ -614,7 +614,9 @@ def test_the_references_explain_what_they_did_too(
         ("cannot tell", "machine") if machine else ("slower" if factor > 1 else "faster", "code")
     )
     assert (subject.answer, subject.cause) == moved
-    said = r"and so were the references measured with it \(([\d.]+)x their time\): the machine, not"
+    said = (
+        r"and the references measured with it changed as well \(([\d.]+)x their time\): the machine"
+    )
     found = re.search(said, subject.because)
     assert bool(found) is machine
     assert not found or float(found[1]) == pytest.approx(reference, rel=0.01)
@@ -683,7 +685,7 @@ def test_why_nothing_can_be_said_and_what_would_help(tmp_path: Path) -> None:
     assert (noisy.answer, noisy.cause) == ("cannot tell", "noise")
     assert noisy.samples_needed > 60
     assert noisy.because == (
-        f"only a change of {noisy.smallest_change:.1%} would have been seen; "
+        f"only a change of {noisy.smallest_change:.1%} would have been detected; "
         f"2% takes {noisy.samples_needed} samples of each"
     )
     few = replace(after, timing=timed(1e-5, 2, "s", 3))
@@ -700,7 +702,7 @@ def test_other_code_with_the_very_same_samples_was_not_recorded_anew(tmp_path: P
     before = made("v1", 1e-5, 1)
     after = replace(changed(before, 1e-5, 2), timing=before.timing)
     (subject,) = gated(tmp_path, [before], [after]).subjects
-    assert (subject.answer, subject.because) == ("same", "nothing was recorded anew")
+    assert (subject.answer, subject.because) == ("same", "nothing new was recorded")
 
 
 def test_which_side_has_no_time_is_said(tmp_path: Path) -> None:
@@ -726,7 +728,7 @@ def test_a_report_beside_a_record_on_one_side_only_is_not_the_same(tmp_path: Pat
         report = judge_gate(*map(Evidence, sides))
         assert [(s.answer, s.cause) for s in report.subjects] == [("no time", None)]
         assert list(report.reasons) == [
-            "v1.B: a report without a run record has no time: profkit profile writes both"
+            "v1.B: a report without a run record has no timing: profkit profile writes both"
         ]
 
 

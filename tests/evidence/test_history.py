@@ -172,7 +172,7 @@ def test_what_is_odd_is_kept_and_said() -> None:
     twice = [row(1e-5, 1, 1), row(1.5e-5, 2, 2, commit="commit 1")]
     first, again = steps(twice)
     assert (first.note, again.answer) == (None, "same code")
-    assert "one machine code, and 1.5x slower" in again.note
+    assert "identical machine code, but 1.5x slower" in again.note
     renamed = steps([*twice, row(1.5e-5, 3, 3, variant="newname")])
     assert [s.note for s in renamed if s.run.variant == "newname"] == ["the machine code of v1.B"]
     elsewhere = [
@@ -433,10 +433,10 @@ def test_as_a_frame(tmp_path: Path) -> None:
     assert set(only["variant"] + "." + only["case"]) == {f"{variant}.{case}"}
     for given, says in (
         (f"{variant}x", f"{variant}x: not in the history"),
-        (3, "int: names nothing"),
-        ([], "list: names nothing"),
-        (frame[["median"]], "DataFrame: names nothing"),
-        (str(tmp_path / "none"), "none: no history"),
+        (3, "int: does not name anything"),
+        ([], "list: does not name anything"),
+        (frame[["median"]], "DataFrame: does not name anything"),
+        (str(tmp_path / "none"), "none: not a history"),
     ):
         with pytest.raises(ProfkitError, match=says):
             pk.history(given, folder=tmp_path)
@@ -790,18 +790,20 @@ def test_a_table_by_names_of_frames_with_and_without_cases(tmp_path: Path) -> No
     assert found(("v1.B",)) == ["v1.B"]
     assert found({"variant": "v1", "case": None}) == ["v1.B", "v1.C"]
     for given in ([], [1], ["v1", 1], {"case": "B"}):
-        with pytest.raises(ProfkitError, match="names nothing in a history"):
+        with pytest.raises(ProfkitError, match="does not name anything in a history"):
             found(given)
     with pytest.raises(ProfkitError, match="v2: not in the history") as raised:
         found("v2")
     assert raised.value.hint == "there are: v1, v1.B, v1.C, v10, v10.B"
-    with pytest.raises(ProfkitError, match="no/folder: no history"):
+    with pytest.raises(ProfkitError, match="no/folder: not a history"):
         pk.history("no/folder", folder=tmp_path)
     with pytest.raises(ProfkitError, match="int: no folder of a history"):
         pk.history("v1", folder=3)
 
 
-@pytest.mark.parametrize(("sql", "says"), [("", "there is none in it"), ("-- x", "none in it")])
+@pytest.mark.parametrize(
+    ("sql", "says"), [("", "the query is empty"), ("-- x", "the query is empty")]
+)
 def test_a_question_without_one_is_said(tmp_path: Path, sql: str, says: str) -> None:
     pytest.importorskip("duckdb")
     with pytest.raises(ProfkitError, match=says):

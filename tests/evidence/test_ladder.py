@@ -39,7 +39,9 @@ def test_a_circle_is_named_and_the_rest_goes_on():
     assert order_ladder({"a": "a"}) == ([("a", 0)], ["a"])
     found = build_ladder(folder(run("a"), run("b", after="c"), run("c", after="b")), "B")
     assert [s.variant for s in found.steps] == ["a", "b", "c"]
-    assert [p.message for p in found.problems] == ["case B: `after:` goes round in a circle: b, c"]
+    assert [p.message for p in found.problems] == [
+        "case B: the `after:` headers form a cycle: b, c"
+    ]
 
 
 def test_the_ablation_table():

@@ -93,7 +93,7 @@ def test_how_far_it_came_is_said_unless_it_came_from_nothing(before, after, beca
 
 def test_a_promise_about_one_case_is_not_tried_at_another():
     kept, because = promised(0.4, 0.1, moves=("stall_barrier<0.5x",), said_of="C")
-    assert (kept, because) == (None, "said of case C")
+    assert (kept, because) == (None, "applies to case C")
 
 
 @pytest.mark.parametrize("bad", ["stall_barrier", "stall_barrier<x", "stall_barrier=2x", "nope>2x"])
@@ -130,15 +130,22 @@ def test_a_stale_run_is_refused_until_waived():
 @pytest.mark.parametrize(
     ("rule", "was", "now", "kind", "kept", "because"),
     [
-        (1, True, False, "fixes", True, "it is clear now"),
-        (1, True, False, "fixes_not", False, "it is clear now"),
+        (1, True, False, "fixes", True, "clear now"),
+        (1, True, False, "fixes_not", False, "clear now"),
         (1, True, True, "fixes", False, "it still fires"),
         (1, True, True, "fixes_not", True, "it fires as before"),
-        (1, False, True, "fixes", False, "it did not fire before: there was nothing to fix"),
-        (1, False, False, "fixes_not", False, "it did not fire before: there was nothing to fix"),
-        (1, True, None, "fixes", None, "what the rule needs was not collected"),
-        (1, None, False, "fixes_not", None, "what the rule needs was not collected"),
-        (0, True, False, "fixes", None, "no rule has this name"),
+        (1, False, True, "fixes", False, "it did not fire before, so there was nothing to fix"),
+        (
+            1,
+            False,
+            False,
+            "fixes_not",
+            False,
+            "it did not fire before, so there was nothing to fix",
+        ),
+        (1, True, None, "fixes", None, "the rule's counters were not collected"),
+        (1, None, False, "fixes_not", None, "the rule's counters were not collected"),
+        (0, True, False, "fixes", None, "unknown rule"),
     ],
 )
 def test_why_a_promise_of_a_rule_was_kept_or_not(rule, was, now, kind, kept, because):

@@ -210,7 +210,7 @@ def test_what_to_do_about_a_run_without_times():
     with pytest.raises(MissingEvidence, match=r"no timing of stage1\.B") as raised:
         _ = run(warm=()).samples
     assert raised.value.hint == "profkit bench --variant stage1 --case B"
-    foreign = "a report alone has none: time both without a profiler"
+    foreign = "a report has no timing: time both without a profiler"
     for launches, hint in (
         ([row(None, None), row(None, None)], foreign),
         ([row("stage1"), row(None, None)], "profkit bench --variant some"),
@@ -237,7 +237,7 @@ def test_a_variant_that_may_have_been_meant_is_named_before_the_command(tmp_path
     again = "profkit profile --variant {} --case {}"
     for name, hint in (
         ("stage2.Z", again.format("stage2", "Z")),
-        ("stage22.B", f"did you mean stage2 or stage9? else {again.format('stage22', 'B')}"),
+        ("stage22.B", f"did you mean stage2 or stage9? otherwise: {again.format('stage22', 'B')}"),
         ("other.B", again.format("other", "B")),
     ):
         assert evidence.missing(name).hint == hint

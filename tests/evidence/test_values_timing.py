@@ -225,8 +225,8 @@ def test_faster_slower_and_the_same_in_words():
         (
             [10.0] * 9,
             [5.0] * 9,
-            "2x, but every sample of one side is the same: the timer's step hides the spread, "
-            "time more calls in each sample",
+            "2x, but all samples of one side are equal: the timer's resolution hides the spread, so "
+            "time more calls per sample",
         ),
     ],
 )

@@ -66,7 +66,7 @@ def broken(variant: str) -> list[tuple[str, HeaderPrediction]]:
         (after.name, promise)
         for before, after in recorded(variant)
         for promise in check_predictions(before, after)
-        if promise.kept is not True and not promise.because.startswith("said of case")
+        if promise.kept is not True and not promise.because.startswith("applies to case")
     ]
 
 

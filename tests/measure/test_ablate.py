@@ -72,7 +72,7 @@ def test_without_ptx_the_launch_alone_is_varied(
 def test_nothing_recorded_is_an_error_that_says_what_to_run(machine: Machine) -> None:
     machine.write("v1_x.cu")
     done = profkit("ablate", "v1", "--case", "B", "--recorded", status=2)
-    assert "no record of v1 has an ablation" in done.stderr
+    assert "no record of v1 contains an ablation" in done.stderr
     assert "profkit ablate v1" in done.stderr
 
 

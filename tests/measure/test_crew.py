@@ -163,7 +163,7 @@ def test_bench_on_gpus_that_are_not_there(two: Machine) -> None:
         done = profkit("check", "--variant", "v1", "--gpus", none, status=2)
         assert f"--gpus {none}: on no GPU nothing is measured" in done.stderr
     done = profkit("bench", "--variant", "v1", "--aa", "2", "--gpus", "all", status=2)
-    assert "--aa is of one GPU" in done.stderr
+    assert "--aa uses one GPU" in done.stderr
 
 
 @pytest.mark.slow

@@ -48,8 +48,8 @@ def test_changes_are_read_with_their_other_names():
         ("", "no change was given"),
         ("inst_exp", "cannot read the change 'inst_exp'"),
         ("inst_exp/0", "divides by zero"),
-        ("shared_wavs*2", "no count that the cost model knows"),
-        ("stall_wait*0.5", "no count that the cost model knows"),
+        ("shared_wavs*2", "not a count in the cost model"),
+        ("stall_wait*0.5", "not a count in the cost model"),
     ],
 )
 def test_a_mistake_says_what_could_be_meant(text, said):

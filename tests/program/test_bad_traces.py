@@ -60,7 +60,7 @@ def test_a_trace_cut_before_its_first_kernel(tmp_path: Path) -> None:
         (b"\x1f\x8bnot gzip at all", "damaged"),
         (b"\x00\x01\x02\x03" * 100, "no JSON"),
         (b'{"schema": "profkit.diagnosis/1"}', "no traceEvents"),
-        (b'{"traceEvents": 7}', "no list"),
+        (b'{"traceEvents": 7}', "not a list"),
         (b'{"traceEvents": []}', "no event"),
         (b'[1, 2, "x", null]', "no event"),
     ],
@@ -309,7 +309,7 @@ def test_without_any_number_no_launch_is_known(tmp_path: Path) -> None:
     for event in program.events:
         event["args"].pop("correlation", None)
     timeline = recordings.read_timeline(program.write(tmp_path / "t.json"))
-    with pytest.raises(ProfkitError, match="no launch of a kernel was recorded"):
+    with pytest.raises(ProfkitError, match="no kernel launch was recorded"):
         find_steps(timeline.processes[0])
 
 

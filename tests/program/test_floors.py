@@ -122,7 +122,9 @@ def test_gradients_that_autograd_puts_together_are_no_finding(outer: str, tmp_pa
 
     trace = ran(step).write(tmp_path / "trace.json.gz")
     of = triage_timeline(torch_trace.read_torch_trace(trace))
-    assert [row.rule for row in of.findings if "together" in row.cause] == ["layout"] * (not outer)
+    assert [row.rule for row in of.findings if "concatenate" in row.cause] == ["layout"] * (
+        not outer
+    )
 
 
 def test_no_saving_is_more_than_what_binds_next_leaves() -> None:

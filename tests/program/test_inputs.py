@@ -622,7 +622,7 @@ def test_a_trace_of_another_accelerator_is_named(category: str, what: str) -> No
 
 FILES = {
     "t.xplane.pb": (b"\x0a\x12", "XPlane"),
-    "module.txt": (b"HloModule jit_step", "XLA's program"),
+    "module.txt": (b"HloModule jit_step", "an XLA program"),
     "p.json": (b'[{"children": [], "frame": {"name": "ROOT"}, "metrics": {}}]', "Proton"),
     "et.json": (b'{"schema": "1.1.0", "nodes": [{"inputs": []}]}', "execution trace"),
     "x.qdrep": (b"\x00\x01", "report of Nsight Systems"),

@@ -101,7 +101,7 @@ def test_a_place_that_is_not_there_is_refused(tmp_path: Path) -> None:
     frame = pd.read_parquet(file)
     frame["origin"] = 1_000_000
     frame.to_parquet(file, index=False)
-    with pytest.raises(store.ProfkitError, match="no timeline that can be read: place 1000000"):
+    with pytest.raises(store.ProfkitError, match="cannot be read as a timeline: place 1000000"):
         read_timeline(tmp_path / "kept")
 
 
@@ -256,7 +256,7 @@ def test_what_has_no_line_is_said_with_its_cause(tmp_path: Path) -> None:
     compiled = ("/var/cache/inductor/ab/cabcd.py", 90, "call")
     of.kernel("triton_add", of.stack(compiled, (USER, 88, "train")))
     timeline = injected.read_injected(of.write())
-    assert any("torch.compile made has the line of its call alone" in n for n in timeline.notes)
+    assert any("torch.compile have only the line of their call" in n for n in timeline.notes)
     (place,) = timeline.processes[0].places
     assert place.line == f"{USER}:88"
 

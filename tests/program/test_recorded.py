@@ -43,7 +43,7 @@ INSIDE_ONLY = {
 }
 # What is said first where the planted problem is not: known misses, and that they are still there.
 MISSED = {
-    # Without the waits the host binds all the same: 22.6 ms of 25.2, and the GPU works for 14.5.
+    # Without the waits the host limits it all the same: 22.6 ms of 25.2, and the GPU works for 14.5.
     "sync_accumulation_item": "host-launch",
     # The waits save 4.2 ms of 23.8, and 10.7 of launches are left after them.
     "sync_clip_by_hand": "host-launch",

@@ -238,7 +238,7 @@ def test_a_step_without_calls_cannot_be_cut(tmp_path: Path) -> None:
     process = recordings.read_timeline(
         ran(lambda p: p.launch(GEMM, 100.0)).write(tmp_path / "t.json")
     ).processes[0]
-    with pytest.raises(ProfkitError, match="no launch of a kernel was recorded"):
+    with pytest.raises(ProfkitError, match="no kernel launch was recorded"):
         find_steps(replace(process, calls=[]))
 
 

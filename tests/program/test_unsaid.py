@@ -107,7 +107,7 @@ def test_of_a_kernel_known_by_its_name_alone_it_is_said_what_to_record(
     of = said(named(name), tmp_path)
     assert of["findings"] == []
     row = next(r for r in of["kernels"] if r["ms"] > 0.3)
-    assert "no counters were taken" in row["missing"]
+    assert "its limit is unknown because no counters were taken" in row["missing"]
     assert re.search(r"profkit profile --kernel \S+ --count 1 -- COMMAND", row["missing"])
 
 
@@ -306,7 +306,7 @@ def test_sums_into_places_of_unknown_sizes_may_save_nothing(tmp_path: Path) -> N
     (found,) = of["findings"]
     assert found["category"] == "atomics"
     assert found["saves_ms"]["low"] == 0.0
-    assert "not known without the sizes" in found["say"]
+    assert "unknown without operator sizes" in found["say"]
     assert "sizes" in next(r["missing"] for r in of["kernels"] if r["category"] == "scatter")
 
 

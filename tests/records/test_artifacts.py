@@ -61,7 +61,7 @@ def test_a_damaged_record_is_a_run_and_said_so(tmp_path: Path) -> None:
 def test_one_name_in_two_folders_is_asked_about(tmp_path: Path) -> None:
     put(tmp_path, "p/B/v1.json", "q/B/v1.json")
     evidence = Evidence(tmp_path)
-    with pytest.raises(ProfkitError, match=r"v1 at case B is there twice: .*p/B/v1 and .*q/B/v1"):
+    with pytest.raises(ProfkitError, match=r"v1 at case B exists twice: .*p/B/v1 and .*q/B/v1"):
         evidence.load("v1", "B")
     assert len(evidence.readable()[1]) == 1
     assert len(evidence.readable(counters=False)[1]) == 1
@@ -77,7 +77,7 @@ def test_profile_writes_by_folders_or_again_where_the_run_stands(tmp_path: Path)
         tmp_path / "v1.B.json",
     )
     put(tmp_path, "p/B/v1.json")
-    with pytest.raises(ProfkitError, match="there twice"):
+    with pytest.raises(ProfkitError, match="exists twice"):
         place_for(tmp_path, "p", "v1", "B")
 
 

@@ -53,12 +53,12 @@ def test_samples_that_are_no_times_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ((), "no file of profkit.grid/1"),
-        (({"schema": "profkit.run/1"},), "no file of profkit.grid/1"),
-        ((HEAD, "{"), "line 2: no JSON object"),
-        ((HEAD, "[1]"), "line 2: no JSON object"),
-        ((HEAD, CELL, {"at": {"S": 1}, "warm": {}}), "line 3: no cell of a grid"),
-        ((HEAD, {"at": {"S": 1, "BH": 1}}), "line 2: no cell of a grid"),
+        ((), "not a profkit.grid/1 file"),
+        (({"schema": "profkit.run/1"},), "not a profkit.grid/1 file"),
+        ((HEAD, "{"), "line 2: not a JSON object"),
+        ((HEAD, "[1]"), "line 2: not a JSON object"),
+        ((HEAD, CELL, {"at": {"S": 1}, "warm": {}}), "line 3: not a cell of a grid"),
+        ((HEAD, {"at": {"S": 1, "BH": 1}}), "line 2: not a cell of a grid"),
     ],
 )
 def test_what_is_no_grid_is_said_with_its_line(

@@ -69,7 +69,7 @@ def test_what_is_counted_twice_agrees(own_runs, first, second, off):
 def test_copy_moves_what_it_copies(own_runs):
     copy = own_runs[own_runs.variant == "copy"].iloc[0]
     assert copy.dram_bytes == pytest.approx(2 * 2**30, rel=0.02)
-    assert copy.global_load_sectors_per_request == 16  # 16 bytes a thread, coalesced
+    assert copy.global_load_sectors_per_request == 16  # 16 bytes per thread, coalesced
     assert copy.excess_sectors == 0
 
 

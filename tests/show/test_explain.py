@@ -38,7 +38,9 @@ def test_a_rule_shows_its_example_with_the_gain() -> None:
         said = next(f for f in judge_launch(rule.fires[0]).findings if f.rule == rule.id)
         shown = explain(rule.id).parts["An example that fires"][0]
         assert shown == f"{said.cause} ({words.worth(said)})", "what diagnose says of it"
-    assert any(plain_words(text).startswith("grid_size: (count)") for text in parts["Looks at"])
+    assert any(
+        plain_words(text).startswith("grid_size: (count)") for text in parts["Metrics it uses"]
+    )
 
 
 def test_a_metric_shows_where_it_comes_from() -> None:
@@ -96,7 +98,7 @@ def test_index_and_reference_hold_everything() -> None:
     [
         ("shared-bank-conflicts", "which a fix could reach: conflict-free"),
         ("long-scoreboard", "bounds the gain: hits-l1 and hits-l2"),
-        ("tail-effect", "sees it from how the launch runs"),
+        ("tail-effect", "detects it from how the launch runs"),
         ("xu-pipe", "counts instructions: xu"),
         ("dispatch-stall", "does not measure it: ptxas decides"),
     ],
@@ -117,8 +119,8 @@ def test_the_committed_reference_is_current() -> None:
         ("balanced", "verdict", "at once"),
         ("unknown", "verdict", "ncu --set full"),
         ("barrier", "limiter", "the warps wait for the other warps of the block at a barrier"),
-        ("dram", "limiter", "what is full is DRAM bandwidth"),
-        ("tail", "limiter", "what holds the launch back is a last wave of blocks"),
+        ("dram", "limiter", "the resource that is full is DRAM bandwidth"),
+        ("tail", "limiter", "the launch is limited by a last wave of blocks"),
     ],
 )
 def test_every_word_of_the_verdict_has_a_page(name: str, kind: str, says: str) -> None:
@@ -135,8 +137,8 @@ def test_a_rule_is_told_from_the_hardware_to_the_official_page() -> None:
         "Before",
         "After",
         "Measured on NVIDIA H200",
-        "What fixing it is worth",
-        "What decides",
+        "Expected gain",
+        "Thresholds",
         "False alarms",
         "Official page",
     ]
@@ -181,10 +183,10 @@ def test_every_category_of_triage_has_a_page(category: str) -> None:
     word_of_a_launch = {"unknown": "verdict", "atomics": "limiter"}
     assert page.kind == word_of_a_launch.get(category, "rule of a step")
     assert "{" not in page.markdown.replace("```python", "")
-    prefix = "Of a step: " if category in word_of_a_launch else ""
+    prefix = "For a step: " if category in word_of_a_launch else ""
     for heading in (
         "What happens",
-        "How it is seen",
+        "How it is detected",
         "False alarms",
         "An example",
         "Official page",
@@ -192,8 +194,8 @@ def test_every_category_of_triage_has_a_page(category: str) -> None:
         assert page.parts[prefix + heading]
     if category not in {"healthy", "unknown"}:
         assert isinstance(page.parts[prefix + "Before"][0], Code)
-        assert page.parts[prefix + "Says"]
-        assert page.parts[prefix + "Try"]
+        assert page.parts[prefix + "What it says"]
+        assert page.parts[prefix + "What it advises"]
 
 
 def test_the_index_and_the_reference_hold_the_rules_of_a_step() -> None:

@@ -372,7 +372,7 @@ def test_pipes_keep_elapsed_and_active_apart_and_unknown_unknown():
     assert text.count("6 | 32") == 2
     assert text.count("7 | ?") == 2
     small = " ".join(next(t for t in text if "Not collected" in t).split())
-    assert "Less or not used: FP64." in small
+    assert "Lightly used or idle: FP64." in small
     assert "tensor" in PIPES
 
 

@@ -66,7 +66,7 @@ def test_every_shape_is_drawn_and_who_is_behind_is_counted() -> None:
 
 def test_a_grid_of_one_side_is_refused() -> None:
     with pytest.raises(
-        ProfkitError, match="no shape of this grid has times of both sides"
+        ProfkitError, match="no shape of this grid has times for both sides"
     ) as caught:
         heatmap(TimeGrid(None, frozenset(), GRID.cells))
     assert "against" in caught.value.hint
@@ -141,7 +141,7 @@ def test_shapes_stand_in_a_roofline_by_the_work_they_need() -> None:
 
 def test_shapes_of_another_gpu_or_without_work_are_refused() -> None:
     runs = pd.DataFrame([ROOFS])
-    with pytest.raises(ProfkitError, match=r"ran on GPU, the grid on NVIDIA H200"):
+    with pytest.raises(ProfkitError, match=r"ran on GPU, but the grid on NVIDIA H200"):
         roofline(runs, grid=_shapes("NVIDIA H200"))
     with pytest.raises(ProfkitError, match="operations and bytes"):
         roofline(runs, grid=replace(GRID, gpu="GPU"))

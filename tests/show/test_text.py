@@ -102,21 +102,21 @@ def test_many_launches_are_one_row_with_their_spread(made: Made) -> None:
 def test_the_diagnosis_has_gain_evidence_advice_and_what_is_not_known(made: Made) -> None:
     shown = " ".join(_shown(judged_rows([made()])).split())
     assert (
-        "shared-bank-conflicts (between 2.68x and 8.10x, at most 8.16x; counters cannot tell, "
+        "shared-bank-conflicts (between 2.68x and 8.10x, at most 8.16x; counters cannot tell; "
         "`profkit ablate` measures it): 87.5 % of the shared" in shown
     )
     assert "excess_shared_wavefronts 87.5 %" in shown
     assert "try: Pad rows" in shown
-    assert "not known without --set full (" in shown
+    assert "not checked without --set full (" in shown
     assert "LaunchStats" in shown.partition("--set full (")[2].partition(")")[0]
-    assert "NVIDIA's CPIStall: Warp Stall (Est. Speedup 25 % of a part of it)" in shown
+    assert "NVIDIA's CPIStall: Warp Stall (estimated local speedup 25 %)" in shown
 
 
 def test_what_a_small_set_leaves_open_is_said_once(made: Made) -> None:
     runs = [made(kernel=f"k{i}", index=i, values={}) for i in range(3)]
     shown = _shown(judged_rows(runs))
-    assert shown.count("not known without --set full (") == 1
-    assert shown.count("not known, as of the launch before: ") == 2
+    assert shown.count("not checked without --set full (") == 1
+    assert shown.count("not checked, as in the launch before: ") == 2
     assert shown.count("not known") <= 6
 
 
@@ -154,13 +154,13 @@ def test_hidden_rows_are_counted_and_the_first_three_told(made: Made) -> None:
 def test_the_answer_comes_first(made: Made) -> None:
     table = judged_rows([made("slow<int>(float *)", 3e-3), made("quick", 1e-3)])
     assert headline(table) == [
-        "slow<int> is bound by shared memory (shared): 87.5 % of the shared-memory wavefronts are "
+        "slow<int> is bound by shared memory: 87.5 % of the shared-memory wavefronts are "
         "bank conflicts (8 wavefronts where 1 would do).",
         "Fixing that: expect 7.90x (3.30 to 8.86), at most 8.86x; about 2.62 ms of 4.00 ms in all.",
         "Next: Pad rows by one access width, swizzle 16-byte chunks with the row, or use ldmatrix "
         "on a conflict-free layout.",
     ]
-    assert _shown(table).startswith("slow<int> is bound by shared memory (shared): 87.5 %")
+    assert _shown(table).startswith("slow<int> is bound by shared memory: 87.5 %")
 
 
 def test_the_answer_names_the_line_where_it_is_known(made: Made) -> None:
@@ -176,12 +176,12 @@ def test_an_answer_of_nothing_and_of_not_known(made: Made) -> None:
     run = made()
     clear = Diagnosis("memory", "dram", "dram at 93 % of peak", (), ())
     assert headline(judged_rows([replace(run, diagnosis=clear)])) == [
-        "f is bound by DRAM bandwidth (dram): dram at 93 % of peak.",
-        "No rule finds a cause that could be fixed: it cannot go faster without doing less work.",
+        "f is bound by DRAM bandwidth: dram at 93 % of peak.",
+        "No rule finds a cause to fix: it cannot go faster without doing less work.",
     ]
     unknown = Diagnosis("unknown", None, "no throughput was collected", (), ())
     told_of = headline(judged_rows([replace(run, diagnosis=unknown)]))
-    assert told_of[0].startswith("f waits for something that was not collected")
+    assert told_of[0].startswith("f waits, and what it waits for was not collected")
     assert "ncu --set full" in told_of[1]
     assert headline([]) == []
 
@@ -228,10 +228,10 @@ def test_every_word_of_the_verdict_has_plain_words() -> None:
             "short_scoreboard",
             "waits for data from shared memory or special functions (short_scoreboard)",
         ),
-        ("launch", "tail", "is limited by a last wave of blocks that fills few SMs (tail)"),
-        ("balanced", "dram+fp32", "is bound by DRAM bandwidth and the FP32 pipe (dram+fp32)"),
-        ("latency", None, "waits: nothing is near its peak"),
-        ("unknown", None, "waits for something that was not collected"),
+        ("launch", "tail", "is limited by a last wave of blocks that fills only some SMs (tail)"),
+        ("balanced", "dram+fp32", "is bound by DRAM bandwidth and the FP32 pipe"),
+        ("latency", None, "is bound by latency"),
+        ("unknown", None, "waits, and what it waits for was not collected"),
     ],
 )
 def test_the_verdict_in_plain_words(bound, limiter, said) -> None:

@@ -80,7 +80,7 @@ def _told(search: dict) -> str:
 def test_the_end_of_a_search_in_lines() -> None:
     text = _told(SAID)
     assert "12 distinct trials (8 measured, 4 refused) in 61.0 s; all of them." in text
-    assert "by arithmetic, before building: 9 (M % W == 0: 9)" in text
+    assert "ruled out before building: 9 (M % W == 0: 9)" in text
     assert "keep: 1.3x faster than the defaults" in text
     assert "-DM=32" in text
     assert "3 proposals (3 by grid-too-small), 2 measured, 1 became the incumbent" in text

@@ -184,7 +184,7 @@ def test_no_share_of_a_whole_is_written_as_more_than_all_of_it(name: str) -> Non
 def test_an_interval_that_says_little_is_a_range_and_what_measures_it() -> None:
     wide = make_finding("x", Estimate(low=2.0, expected=5.0, high=8.0, bound=9.0))
     assert words.worth(wide) == (
-        "between 2.00x and 8.00x, at most 9.00x; counters cannot tell, `profkit ablate` measures it"
+        "between 2.00x and 8.00x, at most 9.00x; counters cannot tell; `profkit ablate` measures it"
     )
     assert words.top(wide) == "2.00x to 8.00x"
     narrow = make_finding("x", Estimate(low=3.0, expected=5.0, high=8.0, bound=9.0))

@@ -29,7 +29,7 @@ def try_claims(
     artifacts: options.Artifacts = options.ARTIFACTS,
 ) -> int:
     if not files:
-        raise ProfkitError("no file of claims", "profkit claims analyses/*.py")
+        raise ProfkitError("no file of claims given", "profkit claims analyses/*.py")
     return _try_files(files, artifacts)
 
 

@@ -51,7 +51,7 @@ Every = Annotated[bool, typer.Option("--all", help="Show every metric that moved
     GROUP,
     SUMMARY,
     forms="brief json markdown quiet",
-    bad="AFTER is wrong, or as bad as --fail-on names",
+    bad="AFTER is wrong, or --fail-on applies",
 )
 def compare_two(
     before: Before,

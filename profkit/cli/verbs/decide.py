@@ -89,6 +89,6 @@ def _try_gates(files: Sequence[Path], evidence: Evidence) -> list[GateResult]:
     for file in verify_claim_files(files, evidence):
         if file.error or not file.gates:
             hint = "gate(name, [claims])"
-            raise ProfkitError(f"--gate {file.path}: {file.error or 'has no gate'}", hint)
+            raise ProfkitError(f"--gate {file.path}: {file.error or 'contains no gate'}", hint)
         gates += file.gates
     return gates

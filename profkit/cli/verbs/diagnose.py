@@ -67,8 +67,8 @@ Into = Annotated[
 ]
 
 NO_LINES = (
-    "no source lines: compile with nvcc -lineinfo, and profile again with\n"
-    "  ncu --set full --import-source yes -o lines COMMAND"
+    "this report has no source lines: compile with nvcc -lineinfo, and profile again with\n  ncu "
+    "--set full --import-source yes -o lines COMMAND"
 )
 GROUP = "Understand a kernel"
 SUMMARY = "Find what each kernel waits for, and estimate what fixing it would gain."
@@ -100,7 +100,7 @@ def diagnose_reports(
     brief = options.FORM.brief
     if history:
         if csv or parquet or options.FORM.markdown or brief or kernel or where or form:
-            raise ProfkitError("--history keeps every launch and shows none", "leave out the rest")
+            raise ProfkitError("--history prints no answer", "remove the other options")
         return _keep_history(reports, history, on)
     files = [output.write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
     output.refuse_same_file(files)

@@ -26,9 +26,7 @@ GROUP = "Did it help"
 SUMMARY = "Compare every variant with its parent."
 
 
-@options.verb(
-    GROUP, SUMMARY, forms="brief json markdown quiet", bad="a step is as bad as --fail-on names"
-)
+@options.verb(GROUP, SUMMARY, forms="brief json markdown quiet", bad="--fail-on applies to a step")
 def compare_ladder(
     case: options.Case = None,
     artifacts: options.Artifacts = options.ARTIFACTS,
@@ -70,7 +68,9 @@ def _build_ladders(
     if not cases:
         raise ProfkitError(f"no run record in {artifacts}", "profkit profile --all")
     if output and len(cases) > 1:
-        raise ProfkitError(f"one picture of {len(cases)} cases", f"--case {cases[0]} -o {output}")
+        raise ProfkitError(
+            f"one picture shows one of {len(cases)} cases", f"--case {cases[0]} -o {output}"
+        )
     ladders = [build_ladder(evidence, name, policy) for name in cases]
     if output:
         plots = import_plots()

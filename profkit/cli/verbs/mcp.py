@@ -1,6 +1,6 @@
 """An agent's questions over the Model Context Protocol  ->  answers about one folder.
 
-profkit mcp                                   # an agent starts this by itself
+profkit mcp                                   # for an agent's settings
 profkit mcp --root runs/
 profkit mcp --skill                           # for an agent with a shell
 """
@@ -94,7 +94,7 @@ def serve_agents(
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     if sys.stdin is None:
         raise ProfkitError(
-            "stdin is closed: no question can come", "an agent starts this by itself"
+            "stdin is closed, so no request can arrive", "agents start this command themselves"
         )
     server = server_of(root)
     ROOM.close()  # it lives for days, and the library gives nothing back
@@ -165,7 +165,7 @@ def _refuse_line(line: bytes) -> dict[str, Any] | None:
             number = question.get("id") if isinstance(question, dict) else None
             dumps(question, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
-            why = f"no JSON in UTF-8: {error}"
+            why = f"not JSON in UTF-8: {error}"
         else:
             return None
     number = number if isinstance(number, int | str) else None

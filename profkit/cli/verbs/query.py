@@ -83,7 +83,7 @@ def _wait_for_fork() -> int | None:
             if code >= 0:
                 return code
             name = signal.Signals(-code).name
-            why = f"the question: the process that answers it crashed ({name}): memory is limited"
+            why = f"the query process crashed ({name}): memory is limited"
             raise ProfkitError(why, hint)
         raise ProfkitError(f"the question: no answer in {SECONDS_MOST:.0f} s", hint)
     finally:

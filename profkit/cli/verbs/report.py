@@ -52,7 +52,7 @@ def write_report(
     from profkit.program.triage import triage_timeline
 
     if output is None:
-        raise ProfkitError(f"{what[0]}: a page of reports needs a place", "-o page.html")
+        raise ProfkitError(f"{what[0]}: a page of reports needs an output file", "-o page.html")
     from profkit.show import page as pages
     from profkit.show.step import PageProgram
 
@@ -91,6 +91,6 @@ def _read_history_and_say_problems(folder: str) -> tuple[list[HistoryStep], bool
 
     steps, problems = sources.read_steps(folder)
     if not steps and not problems:
-        problems = [ProfkitError(f"{folder}: a history without a run", "profkit history --add")]
+        problems = [ProfkitError(f"{folder}: this history has no run", "profkit history --add")]
     say_each(problems)
     return steps, not problems

@@ -134,7 +134,7 @@ def triage_program(
     for file in filter(None, (trace, speedscope)):
         check_output(file, what)
     if by not in BY:
-        raise ProfkitError(f"--by {by}: there is no table of that", f"one of {', '.join(BY)}")
+        raise ProfkitError(f"--by {by}: no such table", f"one of {', '.join(BY)}")
     recordings = _list_recordings(what)
     kept = _Kept(output, page, trace, speedscope)
     if recordings:
@@ -151,7 +151,7 @@ def triage_program(
         return options.DONE
     if form:
         raise ProfkitError(
-            "--format: is for a recording", "keep it first: profkit triage -o NAME.triage -- ..."
+            "--format needs a recording", "keep it first: profkit triage -o NAME.triage -- ..."
         )
     from profkit.collect.timeline import Window
 
@@ -193,7 +193,10 @@ def _triage_command(command: Sequence[str], window: Window, asked: _Asked, kept:
     if not one_document:
         print_blocks(triaged(content, by=asked.by))
         sys.stdout.flush()
-        note("now the kernels that matter are counted; Ctrl-C ends it, and this answer stays")
+        note(
+            "now collecting counters of the important kernels; press Ctrl-C to stop and keep this "
+            "answer"
+        )
     counted = False
     try:
         with kept.open_report_folder() as folder:
@@ -313,7 +316,7 @@ def _check_outputs(output: Path | None, page: Path | None, what: Sequence[str]) 
         raise ProfkitError(why, "name a file outside of it")
     if output and output.suffix.lower() in INSTEAD:
         raise ProfkitError(
-            f"-o {output}: keeps a folder, no file of that kind",
+            f"-o {output}: writes a folder, not a file of that kind",
             f"for the file: {INSTEAD[output.suffix.lower()].format(output)}; for the folder: -o "
             f"{output.with_suffix('.triage')}",
         )

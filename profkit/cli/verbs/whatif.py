@@ -59,14 +59,18 @@ def estimate_change(
     from profkit.show.views.comparison import answers
 
     if _is_report(subject):
-        refuse({"--case": case}, "not of a report", "--kernel REGEX chooses launches")
+        refuse({"--case": case}, "does not apply to a report", "--kernel REGEX chooses launches")
         if changes == HEADER:
             hint = f"profkit whatif {subject} 'shared_wavefronts*0.25'"
-            raise ProfkitError(f"{subject}: a report has no header to say what changes", hint)
+            raise ProfkitError(f"{subject}: give the changes to estimate", hint)
         name, counts = subject, parse_changes(changes)
         expected = list(_estimate_report(subject, counts, kernel))
     else:
-        refuse({"--kernel": kernel}, "not of a variant", "--case CASE chooses its launches")
+        refuse(
+            {"--kernel": kernel},
+            "does not apply to a variant",
+            "--case CASE chooses its launches",
+        )
         name, counts, expected = _estimate_variant(subject, changes, case, artifacts)
     document = WhatifDocument(variant=name, changes=tuple(counts), answers=tuple(expected))
     print_blocks(answers(name, counts, expected), document)
@@ -116,13 +120,13 @@ def _read_header_moves(evidence: Evidence, variant: str) -> tuple[str, tuple[Cou
     }
     if variant not in files:
         known = [name for name, _ in evidence.names() if name == variant]
-        hint = "say what changes" if known else "profkit list names the variants"
+        hint = "give the changes" if known else "profkit list names the variants"
         raise ProfkitError(f"no kernel file of {variant} next to {evidence.root}", hint)
     header = files[variant].header
     moves = parse_moves(" ".join(header.moves), variant)
     counts = tuple(CounterChange(m.metric, "*", m.factor) for m in moves if m.metric in COUNTS)
     if header.after is None or not counts:
-        problem = f"{variant}: its header has no parent, or moves no count that the model knows"
-        hint = f"say what changes: profkit whatif {variant} 'shared_wavefronts*0.25'"
+        problem = f"{variant}: its header names no parent, or no count that the model knows"
+        hint = f"give the changes: profkit whatif {variant} 'shared_wavefronts*0.25'"
         raise ProfkitError(problem, hint)
     return header.after, counts

@@ -59,7 +59,7 @@ def _check_clocks(launch: Launch) -> Hit | None:
     slow = f"SM clock {launch['sm_clock'] / 1e9:.3g} of {launch['sm_clock_max'] / 1e9:.3g} GHz"
     return Hit(
         f"{slow} ({share(sm)}): ncu locks it to base by default, or power and heat lowered it; "
-        "peaks here are those of the measured clock"
+        "peaks here are for the measured clock"
     )
 
 
@@ -79,21 +79,23 @@ def _check_replay(launch: Launch) -> Hit | None:
     if not bad:
         return None
     return Hit(
-        f"out of range: {', '.join(bad)}; ncu's {launch.get('replay_passes', 1):.0f} passes did not "
-        "see the same run"
+        f"out of range: {', '.join(bad)}; ncu's {launch.get('replay_passes', 1):.0f} passes saw "
+        "different runs"
     )
 
 
 RULES = (
     LaunchRule(
         id="nothing-stands-out",
-        title="Nothing is full and nothing else is known",
+        title="No unit is full, and the counters that would explain it are missing",
         meaning="The launch fills the machine, no unit is near its peak and no other rule fires: "
         "most often because warp states, access patterns or opcodes were not collected (ncu's "
         "basic set has none of them).",
-        advice="Profile again with ncu --set full (or --section WarpStateStats --section "
-        "SourceCounters --section MemoryWorkloadAnalysis_Tables); until then: more loads in flight "
-        "per warp, and fewer bytes through the busiest unit.",
+        advice=(
+            "Profile again with ncu --set full (or --section WarpStateStats --section "
+            "SourceCounters --section MemoryWorkloadAnalysis_Tables); until then, keep more loads "
+            "in flight per warp and move fewer bytes through the busiest unit."
+        ),
         check=_check_nothing,
         otherwise=True,
         fix=Fix(best=lambda _: Scenario(waits=NOTHING)),
@@ -119,11 +121,13 @@ RULES = (
     ),
     LaunchRule(
         id="clocks-unsteady",
-        title="The clocks were not the machine's best",
+        title="The clocks were below the GPU's maximum",
         meaning="Durations scale with the clock. ncu's default locks the SM clock to its base; a "
         "hot or power-limited GPU lowers it by itself.",
-        advice="Compare durations only within one report; profile with --clock-control none and "
-        "warm up for times that hold outside.",
+        advice=(
+            "Compare durations only within one report; profile with --clock-control none and warm "
+            "up for times that are valid outside ncu."
+        ),
         note=True,
         check=_check_clocks,
         looks=("sm_clock", "sm_clock_max", "dram_clock", "dram_clock_max"),

@@ -82,8 +82,8 @@ def _check_divergence(launch: Launch) -> Hit | None:
     if not is_tree(launch):
         return None
     return Hit(
-        f"{working_lanes(launch):.3g} of 32 threads are at work per instruction, the others are "
-        "predicated off: at each step of a tree fewer threads have something to do",
+        f"{working_lanes(launch):.3g} of 32 threads are active per instruction and the others are "
+        "predicated off: each step of a tree leaves fewer threads with work",
         explains=_STEPS,
     )
 
@@ -118,14 +118,14 @@ def _tensor_idle(launch: Launch) -> Hit | None:
     if half >= MATRIX_OPERATIONS and operands >= FROM_SHARED:
         return Hit(
             f"{share(half)} of the instructions are half-precision arithmetic on tiles in shared "
-            "memory, none is a matrix instruction"
+            "memory, and none is a matrix instruction"
         )
     if "declared_operations" in launch and launch["inst_ffma"] / instructions >= MATRIX_OPERATIONS:
         done = 64 * launch["inst_ffma"] / launch["declared_operations"]
         if done >= 0.5:
             return Hit(
-                f"scalar FMAs do {share(min(done, 1.0))} of the declared operations, no matrix "
-                "instruction any"
+                f"scalar FMAs do {share(min(done, 1.0))} of the declared operations, and matrix "
+                "instructions do none"
             )
     return None
 
@@ -134,7 +134,7 @@ def _check_redundant(launch: Launch) -> Hit | None:
     again = _count_repetitions(launch)
     if again < 2:
         return None
-    return Hit(f"{again:.3g} exponentials are computed where one is useful")
+    return Hit(f"{again:.3g} exponentials are computed for each useful one")
 
 
 def _check_turns(launch: Launch) -> Hit | None:
@@ -143,8 +143,8 @@ def _check_turns(launch: Launch) -> Hit | None:
     if min(xu, matrix) < 0.25 or xu + matrix < TAKE_TURNS:
         return None
     return Hit(
-        f"the tensor pipe works {share(matrix)} and the XU pipe (exp) {share(xu)} of the "
-        f"time, {share(xu + matrix)} in sum: they take turns"
+        f"the tensor pipe works {share(matrix)} and the XU pipe (exp) {share(xu)} of the time, "
+        f"{share(xu + matrix)} together: they take turns"
     )
 
 
@@ -188,7 +188,9 @@ RULES = (
         title="Tensor cores near their peak",
         meaning="The tensor pipe is busy most of the time: the matrix product is as fast as this "
         "data type and instruction allow.",
-        advice="A narrower type, sparsity, or fewer operations; from mma.sync to wgmma on 9.0.",
+        advice=(
+            "Use a narrower type, sparsity, or fewer operations; on 9.0, replace mma.sync by wgmma."
+        ),
         own_work=True,
     ),
     unit_rule(
@@ -197,7 +199,7 @@ RULES = (
         metric="fma_busy",
         title="FMA pipe near its peak on FP32",
         meaning="FP32 arithmetic is issued on nearly every cycle that the pipe can take.",
-        advice="Fewer operations, fused ones, half2 or tensor cores where the precision allows.",
+        advice="Use fewer or fused operations, half2, or tensor cores where precision allows.",
         fix=relieve_unit("fp32", RELIEVED, "issue"),
         own_work=True,
     ),
@@ -208,7 +210,7 @@ RULES = (
         title="FP64 pipe near its peak",
         meaning="FP64 arithmetic is issued whenever the pipe can take it. Consumer GPUs have 1/64 "
         "of the FP32 rate: literals without an f are a common cause.",
-        advice="FP32 where the precision allows, FP64 tensor cores where there are any.",
+        advice="Use FP32 where precision allows, or FP64 tensor cores where available.",
     ),
     unit_rule(
         unit="FP16 pipe",
@@ -216,7 +218,7 @@ RULES = (
         metric="fp16_busy",
         title="Half-precision pipe near its peak",
         meaning="half2 arithmetic is issued on nearly every cycle that its pipe can take.",
-        advice="Tensor cores for matrix work; fewer conversions.",
+        advice="Use tensor cores for matrix work; convert less.",
         fix=relieve_unit("fp16", RELIEVED, "issue"),
     ),
     unit_rule(
@@ -237,8 +239,10 @@ RULES = (
         title="XU pipe near its peak",
         meaning="exp, log, sin, reciprocal and int-float conversions run at 16 lanes a cycle and "
         "SM, an eighth of the FMA rate.",
-        advice="Fewer special functions: one ex2 per value, polynomial on the FMA pipe for a part "
-        "of them, approximations, no conversions in the loop.",
+        advice=(
+            "Use fewer special functions: one ex2 per value, a polynomial on the FMA pipe for "
+            "part of them, approximations, no conversions in the loop."
+        ),
     ),
     unit_rule(
         unit="Issue slots",
@@ -248,10 +252,15 @@ RULES = (
         title="Issue slots near their peak",
         meaning="A scheduler issues one instruction per cycle. It is full though no single pipe is: "
         "the kernel has too many instructions.",
-        advice="Fewer instructions: wider accesses, packed arithmetic, unrolling, hoisted "
-        "addresses, TMA instead of per-thread copies.",
-        triton="Fewer instructions for each element: wider loads, index arithmetic out of the "
-        "loop, tl.exp2 with the scale folded in, a BLOCK as a constexpr so that loops unroll.",
+        advice=(
+            "Execute fewer instructions: use wider accesses, packed arithmetic, unrolling, "
+            "hoisted addresses, or TMA instead of per-thread copies."
+        ),
+        triton=(
+            "Execute fewer instructions per element: use wider loads, index arithmetic outside "
+            "the loop, tl.exp2 with the scale folded in, a BLOCK as a constexpr so that loops "
+            "unroll."
+        ),
         lines=("instructions",),
         fix=_remove_instructions("issue", FEWER),
         clear=(launch(issue_busy=0.3, sm_active=0.98),),
@@ -261,7 +270,7 @@ RULES = (
         title="Matrix work off the tensor cores",
         meaning="The tensor cores do a half-precision matrix product 8 to 16 times faster than "
         "the FMA pipe, and no matrix instruction ran.",
-        advice="mma.sync, wgmma, WMMA or a library for the matrix products.",
+        advice="Use mma.sync, wgmma, WMMA or a library for matrix products.",
         check=_tensor_idle,
         looks=("inst_matrix", "inst_half", "inst_ffma", "tensor_busy", "declared_operations"),
         lines=("instructions fma",),
@@ -319,12 +328,18 @@ RULES = (
     LaunchRule(
         id="thread-divergence",
         title="Few threads of a warp are active",
-        meaning="Threads of a warp that take different ways run one way after the other; an "
-        "instruction with 4 active threads costs as much as one with 32.",
-        advice="Sort or regroup the work so that a warp takes one way; select instead of "
-        "branching; give idle lanes other elements.",
-        triton="A BLOCK that the row fills: a mask that is mostly false, and a BLOCK rounded far "
-        "up to a power of two, leave lanes without work.",
+        meaning=(
+            "Threads of a warp that take different paths run one path after another; an "
+            "instruction with 4 active threads costs as much as one with 32."
+        ),
+        advice=(
+            "Sort or regroup the work so that a warp takes one path; select instead of branching; "
+            "give idle lanes other elements."
+        ),
+        triton=(
+            "Use a BLOCK that the row fills: a mask that is mostly false, and a BLOCK rounded far "
+            "up to a power of two, leave lanes without work."
+        ),
         check=_check_divergence,
         looks=("threads_per_warp", "threads_per_warp_predicated", "branch_uniform"),
         lines=("divergent-branches", "lost-lanes"),
@@ -369,9 +384,11 @@ RULES = (
         title="Tensor cores and exponentials take turns",
         meaning="Softmax between two matrix products: when each warp computes, exponentiates and "
         "computes again, tensor and XU pipe idle in turn although neither is full.",
-        advice="Two warpgroups in opposite phase (ping-pong), or the exponentials of one block "
-        "overlapping the products of the next; part of the exponentials as polynomials on the FMA "
-        "pipe.",
+        advice=(
+            "Run two warpgroups in opposite phase (ping-pong), or overlap the exponentials of one "
+            "block with the products of the next; compute part of the exponentials as polynomials "
+            "on the FMA pipe."
+        ),
         check=_check_turns,
         looks=("tensor_busy", "xu_busy", "inst_exp", "inst_matrix"),
         lines=("stalls",),

@@ -40,8 +40,8 @@ def _check_debug(launch: Launch) -> Hit | None:
     if moves < MOVES or generic < GENERIC:
         return None
     return Hit(
-        f"{share(moves)} of the instructions move registers and {share(generic)} are generic loads and "
-        "stores: code that was not optimised"
+        f"{share(moves)} of the instructions move registers and {share(generic)} are generic "
+        "loads and stores: the code was not optimised"
     )
 
 
@@ -137,10 +137,12 @@ def _say_average(idle: Idleness) -> str:
     """Average against busiest SM; what is assumed is said to be."""
     if idle.assumed:
         return (
-            f"the average SM works {share(idle.average)} of the time (the busiest was not counted)"
+            f"the average SM is busy {share(idle.average)} of the time (the busiest was not "
+            "counted)"
         )
     return (
-        f"the average SM works {share(idle.average)}, the busiest {share(idle.busiest)} of the time"
+        f"the average SM is busy {share(idle.average)} of the time, the busiest "
+        f"{share(idle.busiest)}"
     )
 
 
@@ -179,13 +181,15 @@ def _check_hidden_tail(launch: Launch) -> Hit | None:
         return Hit(
             f"{each:.3g} blocks per SM: some SMs have {ceil(each)}, others {int(each)}, and "
             f"{_say_average(idle)}",
-            advice="A number of blocks that is a multiple of the SMs: another tile size, or a "
-            "persistent grid that hands out tiles.",
+            advice=(
+                "Launch a multiple of the SM count as blocks: use another tile size, or a "
+                "persistent grid that hands out tiles."
+            ),
         )
     text = f"all blocks are on the SMs from the start, yet {_say_average(idle)}"
     if idle.busiest > idlest:
         late = (idle.average - idlest) / (idle.busiest - idlest)
-        text += f": work as of a last round on {share(late)} of the SMs"
+        text += f": a last round seems to run on {share(late)} of the SMs"
     return Hit(text)
 
 
@@ -225,10 +229,10 @@ def _check_short(launch: Launch) -> Hit | None:
         return None
     text = seconds(time)
     if idle.assumed:
-        ends = f"about {seconds(part * time)} of it begin and end the launch"
+        ends = f"about {seconds(part * time)} of it is spent starting and ending the launch"
         return Hit(f"{text}: {ends} (assumed: the busiest SM was not counted)")
     text += f", and even the busiest SM is busy for only {share(idle.busiest)} of that"
-    return Hit(f"{text}: the launch itself is the cost")
+    return Hit(f"{text}: launch overhead dominates")
 
 
 # What fixing it brings.
@@ -284,10 +288,15 @@ _TAIL = LaunchRule(
     title="A last wave that is mostly empty",
     meaning="Blocks run in waves of as many as fit. When the grid is a little more than a "
     "multiple of that, the last wave keeps a few SMs busy while the others wait for the end.",
-    advice="Change the tile size so that the grid is just under a multiple of the machine, make "
-    "more blocks fit (see the occupancy limiters), or loop over tiles in a persistent grid.",
-    triton="Another BLOCK size, or a persistent kernel: as many programs as SMs, each in a loop "
-    "over tiles.",
+    advice=(
+        "Change the tile size so that the grid is just under a multiple of what the GPU holds, "
+        "make more blocks fit (see the occupancy limiters), or loop over tiles in a persistent "
+        "grid."
+    ),
+    triton=(
+        "Use another BLOCK size, or a persistent kernel: as many programs as SMs, each looping "
+        "over tiles."
+    ),
     check=_check_tail,
     looks=("waves", "grid_size", "blocks_per_sm", "sm_active", "sm_active_max"),
     least=1 / TAIL,  # short blocks, or blocks that run faster when alone: the tail was no loss
@@ -309,9 +318,11 @@ RULES = (
     LaunchRule(
         id="debug-build",
         title="Compiled without optimisation",
-        meaning="nvcc -G (--device-debug) turns the compiler's optimisation off: every variable "
-        "is moved about, addresses remain generic, nothing is unrolled or fused. What the counters "
-        "say of such a build says nothing of the kernel.",
+        meaning=(
+            "nvcc -G (--device-debug) turns the compiler's optimisation off: every variable is "
+            "moved about, addresses remain generic, nothing is unrolled or fused. Counters of "
+            "such a build say nothing about the real kernel."
+        ),
         advice="Compile without -G (CMake: Release; -lineinfo keeps the source lines) and measure "
         "again before anything else: 10 to 200 times faster has been seen.",
         check=_check_debug,
@@ -329,21 +340,23 @@ RULES = (
     ),
     LaunchRule(
         id="grid-too-small",
-        title="Fewer blocks than the machine has places",
+        title="Fewer blocks than the GPU has slots for",
         meaning="A block runs on one SM. With fewer blocks than SMs, or fewer warps than "
         "schedulers, part of the machine has no work however fast each block is. One block each leaves "
         "a scheduler with a warp or two, and nothing to go on with while they wait.",
         advice="Split the work over more blocks: smaller tiles, split along another dimension "
         "(split-K, keys across blocks), several problems in one launch.",
-        triton="Smaller BLOCK sizes, or split the reduction over more programs (split-K, a part "
-        "of the row each) and add up with tl.atomic_add or a second kernel.",
+        triton=(
+            "Use smaller BLOCK sizes, or split the reduction over more programs (split-K, part of "
+            "the row each) and add up with tl.atomic_add or a second kernel."
+        ),
         check=_check_grid,
         looks=("grid_size", "sm_count", "block_size", "waves", "sm_active", "sm_active_max"),
         shape="grid_too_small",
         costs=lambda launch: _price_empty(launch, _share_filled(launch)),
         fix=Fix(
             "shape",
-            "bound: every place of the machine filled, but for the launch's ends, up to the fullest "
+            "bound: every slot of the GPU filled, except at the launch's ends, up to the fullest "
             "unit. expected: the same, with the ends that each block pays",
             lambda launch: _fill_places(launch, EMPTY_LAUNCH),
             lambda launch: _fill_places(launch, SHARE_OF_ENDS),
@@ -435,8 +448,10 @@ RULES = (
     LaunchRule(
         id="short-kernel",
         title="The launch costs more than the work",
-        meaning="A launch takes 1 to 4 µs before the first and after the last instruction. A "
-        "kernel of that length measures the launch, not the code.",
+        meaning=(
+            "A launch takes 1 to 4 µs before the first and after the last instruction. A kernel "
+            "of that length measures launch overhead, not the code."
+        ),
         advice="Fuse it with its neighbours, give it more work per launch, or put the launches "
         "into a CUDA graph.",
         check=_check_short,

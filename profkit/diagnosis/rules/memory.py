@@ -147,13 +147,18 @@ RULES = (
         metric="dram_busy",
         looks=("dram_rate", "dram_bytes", "dram_read"),
         title="DRAM near its peak",
-        meaning="The pins to device memory are busy most of the time, or the loads queue for "
-        "them: more warps or more instructions in flight bring nothing.",
-        advice="Move fewer bytes, where there are any beyond those that must cross: fuse kernels, "
-        "keep tiles in shared memory or L2, use narrower types, remove excess sectors.",
-        triton="Move fewer bytes, where there are any beyond those that must cross: fuse what "
-        "reads the same "
-        "rows, load and store in 16 bits, keep a row in the program instead of reading it twice.",
+        meaning=(
+            "The pins to device memory are busy most of the time, or the loads queue for them: "
+            "more warps or more instructions in flight do not help."
+        ),
+        advice=(
+            "Move fewer bytes, if any can be avoided: fuse kernels, keep tiles in shared memory "
+            "or L2, use narrower types, remove excess sectors."
+        ),
+        triton=(
+            "Move fewer bytes, if any can be avoided: fuse what reads the same rows, load and "
+            "store in 16 bits, keep a row in the program instead of reading it twice."
+        ),
         lines=LINES,
         fix=SAME_BYTES,
         own_work=True,
@@ -182,8 +187,10 @@ RULES = (
         title="L1TEX near its peak",
         meaning="The stages of L1TEX that local and global accesses go through are busy most of "
         "the time.",
-        advice="Fewer, wider accesses: 16 bytes per thread, coalesced; keep reused values in "
-        "registers.",
+        advice=(
+            "Use fewer, wider accesses: 16 bytes per thread, coalesced; keep reused values in "
+            "registers."
+        ),
         lines=("l1-requests", "wavefronts"),
         fix=relieve_unit("l1", RELIEVED, "shared", ENTRY, "issue"),
         fires=(launch(l1_busy=0.97, sm_active=0.98),),
@@ -216,7 +223,7 @@ RULES = (
     LaunchRule(
         id="low-l2-hit",
         title="L2 misses while DRAM is near its peak",
-        meaning="Data that was in L2 went out before it was used again, so DRAM serves it twice.",
+        meaning="Data was evicted from L2 before it was used again, so DRAM delivers it twice.",
         advice="Order the blocks so that neighbours in time share data (rasterise tiles), shrink "
         "the working set, mark streams evict-first, keep what is reused with an access-policy "
         "window.",
@@ -237,8 +244,10 @@ RULES = (
     LaunchRule(
         id="cache-resident",
         title="The data was in L2",
-        meaning="DRAM moved far less than the launch used: the data was in L2 from before or is "
-        "used many times. Bandwidth and roofline position are L2's, not DRAM's.",
+        meaning=(
+            "DRAM moved far less than the launch used: the data was already in L2 or is used many "
+            "times. Bandwidth and roofline position are L2's, not DRAM's."
+        ),
         advice="Nothing to fix: read the L2 point of the roofline; to measure from DRAM, flush "
         "the caches (ncu --cache-control all).",
         note=True,

@@ -79,7 +79,7 @@ def _make_occupancy_check(
         text += f"{share(occupancy)} occupancy"
         if step and step in launch:
             unit = "registers per thread" if "reg" in step else "bytes of shared memory per block"
-            text += f"; {launch[step]:.0f} {unit} less admit one more"
+            text += f"; {launch[step]:.0f} fewer {unit} would allow one more"
         return Hit(f"{text}; schedulers have no ready warp {share(waiting)} of the time")
 
     return check
@@ -106,11 +106,16 @@ def _larger_blocks(launch: Launch) -> Scenario:
 
 
 _TRITON = {
-    "occupancy-registers": "More num_warps for the same block, a smaller BLOCK, fewer "
-    "num_stages, or maxnreg.",
-    "occupancy-shared": "Fewer num_stages or a smaller BLOCK: a stage holds a tile of each operand.",
-    "occupancy-blocks": "More num_warps, with several rows per program: a program of one warp "
-    "fills a place of 32 or fewer on an SM.",
+    "occupancy-registers": (
+        "Use more num_warps for the same block, a smaller BLOCK, fewer num_stages, or maxnreg."
+    ),
+    "occupancy-shared": (
+        "Use fewer num_stages or a smaller BLOCK: a stage holds a tile of each operand."
+    ),
+    "occupancy-blocks": (
+        "Use more num_warps, with several rows per program: even a program of one warp takes one "
+        "of an SM's slots, of which there are 32 or fewer."
+    ),
 }
 _SMALLER_TILES = Fix(
     "places",
@@ -207,8 +212,8 @@ def _check_partial(launch: Launch) -> Hit | None:
     if idle < IDLE_LANES:
         return None
     return Hit(
-        f"{size:.0f} threads a block take {lanes / WARP:.0f} warps of {WARP}: {share(idle)} of the "
-        "lanes never have a thread"
+        f"{size:.0f} threads per block take {lanes / WARP:.0f} warps of {WARP}: {share(idle)} of "
+        "the lanes have no thread"
     )
 
 
@@ -233,7 +238,8 @@ def _check_short_blocks(launch: Launch) -> Hit | None:
     text = f"occupancy is {share(achieved)}, where {share(limit)} would fit"
     if life is not None and life >= SHORT_LIFE:
         text += (
-            f": blocks live {seconds(life)}, and a slot remains taken until their last warp ends"
+            f": blocks run for {seconds(life)}, and a slot stays taken until the last warp of "
+            "its block ends"
         )
         return Hit(text, advice=_UNEVEN)
     lives = "" if life is None else f" of {seconds(life)}"
@@ -256,8 +262,8 @@ def _long_blocks(launch: Launch) -> Scenario:
 
 
 _UNEVEN = (
-    "Equal work for the warps of a block; smaller blocks, whose places are free sooner; a loop over "
-    "tiles in a persistent grid."
+    "Give the warps of a block equal work; use smaller blocks, whose slots are free sooner; or "
+    "loop over tiles in a persistent grid."
 )
 
 RULES = (
@@ -266,23 +272,27 @@ RULES = (
         metric="limit_registers",
         what="registers",
         step="registers_step",
-        advice="Launch bounds or -maxrregcount down to the step, smaller tiles per thread; or "
-        "more independent work per warp instead.",
+        advice=(
+            "Use launch bounds or -maxrregcount to reach that step, or smaller tiles per thread; "
+            "or give each warp more independent work."
+        ),
     ),
     _occupancy_rule(
         name="occupancy-shared",
         metric="limit_shared",
         what="shared memory",
         step="shared_step",
-        advice="Smaller tiles or fewer stages down to the step, scratch reused; or more warps in "
-        "the block.",
+        advice=(
+            "Use smaller tiles or fewer stages to reach that step, and reuse scratch space; or "
+            "put more warps in the block."
+        ),
     ),
     _occupancy_rule(
         name="occupancy-blocks",
         metric="limit_blocks",
         what="small blocks",
         step=None,
-        advice="Larger blocks: an SM holds 16 to 32 blocks however small they are.",
+        advice="Use larger blocks: an SM holds 16 to 32 blocks however small they are.",
         fix=_LARGER_BLOCKS,
     ),
     LaunchRule(
@@ -290,8 +300,10 @@ RULES = (
         title="The block is no multiple of 32 threads",
         meaning="Threads are issued in warps of 32 of one block. What is missing to a multiple of "
         "32 idles in every instruction of its last warp, and holds its registers all the same.",
-        advice="A block size that is a multiple of 32, 128 to 256 to begin with; several small "
-        "problems in one block.",
+        advice=(
+            "Use a block size that is a multiple of 32, starting with 128 to 256; put several "
+            "small problems in one block."
+        ),
         check=_check_partial,
         looks=("block_size", "threads_per_warp", "grid_size"),
         # Full warps do the same with fewer instructions, and ask for the same bytes.
@@ -311,13 +323,19 @@ RULES = (
     LaunchRule(
         id="short-blocks",
         title="Slots for blocks remain empty",
-        meaning="More warps would fit on an SM than are there on average, though blocks are "
-        "waiting: they end sooner than new ones are placed, or a few slow warps hold the place of "
-        "a whole block.",
-        advice="More work per block (a grid-stride loop, more elements per thread), so that it "
-        "lives longer than it takes to begin and end.",
-        triton="Several rows per program: a two-dimensional block (BLOCK_ROWS x BLOCK), or a "
-        "loop over rows with as many programs as fit at once.",
+        meaning=(
+            "More warps would fit on an SM than are there on average, though blocks are waiting: "
+            "they end sooner than new ones are placed, or a few slow warps hold the slot of a "
+            "whole block."
+        ),
+        advice=(
+            "Give each block more work (a grid-stride loop, more elements per thread), so that it "
+            "runs longer than it takes to start and end."
+        ),
+        triton=(
+            "Process several rows per program: a two-dimensional block (BLOCK_ROWS x BLOCK), or a "
+            "loop over rows with as many programs as fit at once."
+        ),
         check=_check_short_blocks,
         looks=("occupancy", "occupancy_limit", "waves", "block_size", "sm_active"),
         fix=Fix(

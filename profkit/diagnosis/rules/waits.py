@@ -80,10 +80,15 @@ WAITS_OF_WARPS = (
         family="loads",
         meaning="The next instruction needs a value that L1TEX has not delivered, and neither DRAM "
         "nor a cache is near its peak: it is latency, not bandwidth.",
-        advice="More loads in flight: unroll, prefetch into registers, cp.async or TMA into shared "
-        "memory several tiles ahead; more warps; shorter chains of dependent loads.",
-        triton="More bytes in flight: num_stages for the loads of a loop, several rows per program "
-        "or a larger BLOCK, more num_warps; loads before what does not need them.",
+        advice=(
+            "Keep more loads in flight: unroll, prefetch into registers, use cp.async or TMA into "
+            "shared memory several tiles ahead; run more warps; shorten chains of dependent loads."
+        ),
+        triton=(
+            "Keep more bytes in flight: use num_stages for the loads of a loop, several rows per "
+            "program or a larger BLOCK, and more num_warps; load before work that does not need "
+            "the data."
+        ),
     ),
     Wait(
         state="short_scoreboard",
@@ -91,21 +96,29 @@ WAITS_OF_WARPS = (
         family="mio",
         meaning="The next instruction needs the result of a shared-memory access, a shuffle or a "
         "special function: 20 to 40 cycles each, in a chain.",
-        advice="Independent work between the access and its use, results kept in registers, fewer "
-        "round trips through shared memory.",
-        triton="Reductions within a warp where they can be (num_warps=1 for short rows, several rows"
-        " per program), one tl.reduce of a tuple instead of several, tl.dot operands that "
-        "stay in registers.",
+        advice=(
+            "Put independent work between an access and its use, keep results in registers, and "
+            "make fewer round trips through shared memory."
+        ),
+        triton=(
+            "Reduce within a warp where possible (num_warps=1 for short rows, several rows per "
+            "program), use one tl.reduce of a tuple instead of several, tl.dot operands that stay "
+            "in registers."
+        ),
     ),
     Wait(
         state="barrier",
         rule="barrier-wait",
         family="barrier",
         meaning="Warps that arrive early wait for the last one: unequal work, or too many barriers.",
-        advice="Fewer barriers (double buffering), named barriers or warp-level syncs for those who "
-        "need them, equal work per warp, more blocks per SM to fill the gap.",
-        triton="Fewer num_warps for a short row, or several rows per program: a tl.sum over warps "
-        "has barriers; num_stages so that tiles are loaded ahead.",
+        advice=(
+            "Use fewer barriers (double buffering), named barriers or warp-level syncs where only "
+            "some warps need them; give warps equal work; run more blocks per SM to fill the gap."
+        ),
+        triton=(
+            "Use fewer num_warps for a short row, or several rows per program: a tl.sum over "
+            "warps has barriers; num_stages so that tiles are loaded ahead."
+        ),
     ),
     Wait(
         state="wait",
@@ -113,16 +126,18 @@ WAITS_OF_WARPS = (
         family="chain",
         meaning="A dependent instruction waits the 4 to 6 cycles (matrix instructions: about 30) of "
         "the one before: the chain is serial and there are too few warps to fill it.",
-        advice="Independent accumulators (unroll and interleave chains), more warps.",
-        triton="More num_warps or more programs per SM; independent rows in one program.",
+        advice="Use independent accumulators (unroll and interleave chains), or more warps.",
+        triton="Use more num_warps or more programs per SM, or independent rows in one program.",
     ),
     Wait(
         state="membar",
         rule="membar",
         family="stores",
         meaning="A fence waits until all earlier writes of the thread are visible.",
-        advice="Fewer or narrower fences (block scope), release/acquire operations instead of full "
-        "fences, one thread per block.",
+        advice=(
+            "Use fewer or narrower fences (block scope), release/acquire operations instead of "
+            "full fences, or one thread per block."
+        ),
         triton='sem="relaxed" in tl.atomic_add and its like: the default acquires and releases, with'
         ' fences around; scope="cta" where only the program sees it.',
     ),
@@ -131,7 +146,7 @@ WAITS_OF_WARPS = (
         rule="sleeping",
         family="alone",
         meaning="The warps executed nanosleep and wait for it to end.",
-        advice="Shorter or no sleeps: wait on an mbarrier instead of polling.",
+        advice="Sleep less or not at all: wait on an mbarrier instead of polling.",
     ),
     Wait(
         state="no_instruction",
@@ -148,8 +163,10 @@ WAITS_OF_WARPS = (
         family="fetch",
         meaning="An instruction's constant operand (kernel parameters, literals) missed the constant "
         "cache; typical of the first instructions of short launches.",
-        advice="Nothing in a short launch; otherwise fewer distinct constants, parameters in "
-        "registers.",
+        advice=(
+            "Ignore it in a short launch; otherwise use fewer distinct constants, and keep "
+            "parameters in registers."
+        ),
     ),
     Wait(
         state="mio_throttle",
@@ -157,18 +174,22 @@ WAITS_OF_WARPS = (
         family="mio",
         meaning="Shared-memory, shuffle and special-function instructions are issued faster than "
         "their queue empties, though no unit behind it is near its peak.",
-        advice="Fewer, wider shared-memory accesses; arithmetic between them.",
-        triton="Fewer trips through shared memory: tl.dot operands in 16 bits, larger BLOCK_K, no "
-        "tl.trans or change of layout in the loop.",
+        advice="Use fewer, wider shared-memory accesses, with arithmetic between them.",
+        triton=(
+            "Make fewer trips through shared memory: tl.dot operands in 16 bits, larger BLOCK_K, "
+            "no tl.trans or change of layout in the loop."
+        ),
     ),
     Wait(
         state="lg_throttle",
         rule="lg-throttle",
         family="loads",
         meaning="Loads and stores are issued in bursts longer than the LSU's queue.",
-        advice="Fewer, wider accesses; spread them; avoid local memory.",
-        triton="Wider loads: the contiguous dimension last, BLOCK of 4 to 8 times 32 num_warps, "
-        "tl.multiple_of on strides; tensor descriptors.",
+        advice="Use fewer, wider accesses; spread them; avoid local memory.",
+        triton=(
+            "Use wider loads: the contiguous dimension last, BLOCK of 4 to 8 times 32 num_warps, "
+            "tl.multiple_of on strides; tensor descriptors."
+        ),
     ),
     Wait(
         state="tex_throttle",
@@ -176,7 +197,7 @@ WAITS_OF_WARPS = (
         family="stores",
         meaning="Texture (and, on small GPUs, FP64) instructions are issued faster than they are "
         "taken.",
-        advice="Fewer texture instructions, plain loads where no filtering is needed.",
+        advice="Use fewer texture instructions, and plain loads where no filtering is needed.",
     ),
     Wait(
         state="math_pipe_throttle",
@@ -199,21 +220,24 @@ WAITS_OF_WARPS = (
         family="math",
         meaning="An instruction was chosen but its operands or the pipe conflicted (register banks, "
         "wgmma operands).",
-        advice="Let the compiler reschedule (fewer operands per instruction, other unrolling).",
+        advice="Let the compiler reschedule (fewer operands per instruction, different unrolling).",
     ),
     Wait(
         state="drain",
         rule="store-drain",
         family="stores",
-        meaning="Warps at their exit wait until their stores have left the SM.",
-        advice="Store earlier, coalesce the stores, longer-lived blocks.",
+        meaning="Exiting warps wait until their stores have left the SM.",
+        advice="Store earlier, coalesce the stores, or let blocks run longer.",
     ),
     Wait(
         state="gmma",
         rule="gmma-wait",
         family="alone",
         meaning="wgmma needs the registers of a whole warpgroup: warps wait for the others to arrive.",
-        advice="Equal work in the four warps before the wgmma; deeper asynchronous wgmma pipelines.",
+        advice=(
+            "Give the four warps equal work before the wgmma; use deeper asynchronous wgmma "
+            "pipelines."
+        ),
     ),
     Wait(
         state="barrier",
@@ -222,8 +246,10 @@ WAITS_OF_WARPS = (
         meaning="wgmma runs in parallel with the warps that start it, and WARPGROUP.DEPBAR waits "
         "until its results are there. Nsight Compute books that wait as barrier: no block "
         "barrier need be near.",
-        advice="More products in flight before the wait (wait for all but the last), larger tiles "
-        "per product, a second warpgroup that computes while the first waits.",
+        advice=(
+            "Keep more products in flight before the wait (wait for all but the last), use larger "
+            "tiles per product, or add a second warpgroup that computes while the first waits."
+        ),
         of_wgmma=True,
     ),
 )
@@ -289,7 +315,7 @@ def _make_wait_check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | Non
         leads = part > 0 and next(iter(found)) == state
         if (part < STALLED and not leads) or _is_queue(state, launch):
             return None
-        return Hit(f"{share(part)} of the warps' time goes to waiting for {what}")
+        return Hit(f"warps spend {share(part)} of their time waiting for {what}")
 
     def check_barrier(launch: Launch) -> Hit | None:
         hit = check(launch)
@@ -429,8 +455,8 @@ def _make_rule(wait: Wait) -> LaunchRule:
 # Loads: what waits for them, and how wide they are.
 
 _WIDER = (
-    "Wider loads: float4, int4 or eight halves a lane, aligned to 16 bytes, several neighbouring "
-    "elements a thread. "
+    "Use wider loads: float4, int4 or eight halves per lane, aligned to 16 bytes, several "
+    "neighbouring elements per thread. "
 )
 _MORE_LOADS = next(wait.advice for wait in WAITS_OF_WARPS if wait.state == "long_scoreboard")
 _for_loads = _make_wait_check("long_scoreboard", wgmma=False)
@@ -440,10 +466,10 @@ def _check_loads(launch: Launch) -> Hit | None:
     hit = _for_loads(launch)
     with suppress(NotCollected):
         if hit and is_narrow_stream(launch):
-            bytes_each = f"{lane_bytes(launch):.2g} of the {LANE_BYTES} bytes that it could"
+            bytes_each = f"{lane_bytes(launch):.2g} of the {LANE_BYTES} bytes it could load"
             return replace(
                 hit,
-                cause=f"{hit.cause}; a lane loads {bytes_each} at once",
+                cause=f"{hit.cause}; each lane loads {bytes_each} at once",
                 advice=_WIDER + _MORE_LOADS,
             )
     return hit
@@ -452,9 +478,9 @@ def _check_loads(launch: Launch) -> Hit | None:
 # Trees: what waits at a barrier after every few instructions, and why.
 
 TREE_ADVICE = (
-    "Combine within a warp by shuffles (__shfl_down_sync, __reduce_add_sync) and between warps at one "
-    "barrier; several elements a thread before the first step; neighbouring threads at work, so that "
-    "whole warps are done early."
+    "Combine within a warp by shuffles (__shfl_down_sync, __reduce_add_sync) and between warps at "
+    "one barrier; process several elements per thread before the first step; keep neighbouring "
+    "threads active, so that whole warps finish early."
 )
 # A tree's steps are all that a warp does between barriers: what it waits for there is the tree's.
 _TREE_EXPLAINS = ("barrier", "shared", "wait", *MIO, "long_scoreboard")
@@ -468,10 +494,10 @@ def _check_barriers(launch: Launch) -> Hit | None:
     each = launch["instructions"] / launch["inst_barrier"]
     waits = sum_stalls(launch, "barrier", *MIO)
     return Hit(
-        f"a barrier after every {each:.2g} instructions of a warp, and {working_lanes(launch):.3g} of "
-        f"32 lanes at work: the steps of a tree in shared memory, {share(tree_share(launch))} of the "
-        f"instructions; {share(waits)} of the warps' time goes to waiting at its barriers and for "
-        "shared memory",
+        f"a barrier after every {each:.2g} instructions of a warp, and "
+        f"{working_lanes(launch):.3g} of 32 lanes active: the steps of a tree in shared memory "
+        f"take {share(tree_share(launch))} of the instructions, and warps spend {share(waits)} of "
+        "their time waiting at its barriers and for shared memory",
         advice=TREE_ADVICE,
         explains=_TREE_EXPLAINS,
     )

@@ -274,8 +274,8 @@ def _check_narrow(launch: Launch) -> Hit | None:
         )
     wide = lane_bytes(launch)
     return Hit(
-        f"a lane loads {wide:.2g} bytes at once, of {LANE_BYTES} that it could: wider accesses ask "
-        f"for the same bytes with {share(wide / LANE_BYTES)} of the loads"
+        f"each lane loads {wide:.2g} bytes at once, of {LANE_BYTES} possible: wider accesses need "
+        f"only {share(wide / LANE_BYTES)} of the loads for the same bytes"
     )
 
 
@@ -293,9 +293,11 @@ RULES = (
         "level.",
         advice="Let neighbouring threads access neighbouring addresses: transpose through shared "
         "memory, structure of arrays, 16-byte vector accesses per thread.",
-        triton="The fastest dimension of the pointers last in the block and contiguous "
-        "(tl.arange times a stride of 1); load a tile with a tensor descriptor and tl.trans it "
-        "instead of loading down a column.",
+        triton=(
+            "Put the fastest dimension of the pointers last in the block and make it contiguous "
+            "(tl.arange times a stride of 1); load a tile with a tensor descriptor and tl.trans "
+            "it instead of loading down a column."
+        ),
         check=_check_uncoalesced,
         looks=(
             "excess_sectors",
@@ -322,15 +324,19 @@ RULES = (
     ),
     LaunchRule(
         id="narrow-accesses",
-        title="Loads of less than 16 bytes a lane",
+        title="Loads of less than 16 bytes per lane",
         meaning="One instruction loads up to 16 bytes for each lane. Narrower ones need more "
         "instructions, addresses and places in queues for the same bytes, and keep fewer bytes in "
         "flight.",
-        advice="float4, int4 or eight halves at once: aligned to 16 bytes, several neighbouring "
-        "elements a thread, the rest of a row on its own.",
-        triton="More elements per thread along the contiguous dimension (BLOCK of 4 to 8 times "
-        "32 num_warps), and strides that Triton knows to be multiples of 16: pass them as "
-        "integers, or say tl.multiple_of and tl.max_contiguous.",
+        advice=(
+            "Load float4, int4 or eight halves at once: aligned to 16 bytes, several neighbouring "
+            "elements per thread, the rest of a row separately."
+        ),
+        triton=(
+            "Use more elements per thread along the contiguous dimension (BLOCK of 4 to 8 times "
+            "32 num_warps), and strides that Triton knows to be multiples of 16: pass them as "
+            "integers, or use tl.multiple_of and tl.max_contiguous."
+        ),
         check=_check_narrow,
         looks=(
             "global_load_sectors_per_request",
@@ -460,20 +466,26 @@ RULES = (
     LaunchRule(
         id="atomics-contention",
         title="Atomics queue",
-        meaning="An L2 slice handles one atomic sector a cycle, and all atomics on one address go "
-        "to one slice: the rest of the machine idles while every average reads a few per cent.",
-        advice="Reduce in registers and shared memory first, one atomic per warp or block; spread "
-        "the counters and add them up at the end.",
-        triton='tl.sum in the program before tl.atomic_add; sem="relaxed" where no order is '
-        "needed (the default is acquire and release, with fences); partial sums in a buffer of a "
-        "row per program, added up at the end.",
+        meaning=(
+            "An L2 slice handles one atomic sector per cycle, and all atomics on one address go "
+            "to one slice: the rest of the machine idles while every average reads a few per cent."
+        ),
+        advice=(
+            "Reduce in registers and shared memory first, with one atomic per warp or block; "
+            "spread the counters and add them up at the end."
+        ),
+        triton=(
+            'Use tl.sum in the program before tl.atomic_add; set sem="relaxed" where no order '
+            "is needed (the default is acquire and release, with fences); keep partial sums in a "
+            "buffer with one row per program, and add them up at the end."
+        ),
         check=_check_atomics,
         looks=("l2_atomics_busy", "l2_busy_max", "l2_atomic_sectors", "shared_atomics", "cycles"),
         lines=("instructions atomics",),
         fix=Fix(
             "atomics",
             f"no bound. expected: {RELIEVED:.0%} of a full unit's work remains; where one address "
-            "is hot no counter says what fewer atomics on it bring",
+            "is hot, no counter says what fewer atomics on it gain",
             typical=_fewer_atomics,
         ),
         fires=(
@@ -509,8 +521,10 @@ RULES = (
         limiter="constant",
         metric="constant_busy",
         title="Threads of a warp read different constants",
-        meaning="The constant cache serves one address a cycle: a warp that reads 32 different "
-        "words of constant memory takes 32 turns.",
+        meaning=(
+            "The constant cache serves one address per cycle: a warp that reads 32 different "
+            "words of constant memory takes 32 turns."
+        ),
         advice="Index constants uniformly over the warp; put tables that threads index "
         "differently into shared or global memory.",
         fix=relieve_unit("constant", 1 / 32),
@@ -524,7 +538,10 @@ RULES = (
         "memory, which is global memory cached in L1.",
         advice="Raise the register limit (launch bounds, -maxrregcount), shorten live ranges, "
         "split the kernel, or spill to shared memory.",
-        triton="More num_warps, smaller BLOCK, fewer num_stages, or less that is live at once.",
+        triton=(
+            "Use more num_warps, a smaller BLOCK, fewer num_stages, or fewer values that are live "
+            "at once."
+        ),
         check=_check_spills,
         looks=("spill_instructions", "instructions", "local_share", "registers"),
         lines=("instructions local", "local-sectors"),

@@ -72,7 +72,7 @@ def _choose_source(
 
     if len(sources) != 1 or kernel is None or launch is None:
         raise ProfkitError(
-            f"{sources[0]}: a source is ablated with one of its kernels and a launch of it",
+            f"{sources[0]}: a source needs --kernel and --launch",
             "profkit ablate my.cu --kernel mine --launch launch.toml",
         )
     build = build_dir or Path("build")
@@ -130,7 +130,7 @@ def _read_recorded(variants: Sequence[str], cases: Sequence[str], folder: Path) 
                 found.append(record)
         if not found:
             raise ProfkitError(
-                f"{folder}: no record of {variant} has an ablation",
+                f"{folder}: no record of {variant} contains an ablation",
                 f"profkit ablate {variant} measures one, on a machine with a GPU",
             )
         records += found

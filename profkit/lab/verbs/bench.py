@@ -54,7 +54,7 @@ def time_variants(
     names, at = choose_names(variant, every), targets.Places(kernels, build_dir)
     target = targets.choose_target(at, names, every, case or (), aa is None)
     if aa is not None and gpus is not None:
-        raise ProfkitError("--aa is of one GPU", "choose it with CUDA_VISIBLE_DEVICES")
+        raise ProfkitError("--aa uses one GPU", "choose it with CUDA_VISIBLE_DEVICES")
     if aa is not None:
         _time_twins(target, aa, rounds, history)
         return options.DONE

@@ -27,7 +27,9 @@ GROUP = "Your own kernels"
 SUMMARY = "Turn Triton kernels of a running program into folders to work on."
 
 
-@options.verb(GROUP, SUMMARY, bad="a captured kernel gives another result here than in the program")
+@options.verb(
+    GROUP, SUMMARY, bad="a captured kernel gives a result that differs from the program's"
+)
 def capture_kernels(
     command: list[str] = typer.Argument(
         ..., metavar="-- COMMAND...", help="Give the Python command as you run it."
@@ -82,7 +84,7 @@ def _say_next(kernels: Sequence[CapturedEntry], output: Path) -> int:
     captured = [k for k in kernels if k.file]
     if not captured:
         reasons = (k.why_not for k in kernels if k.why_not)
-        why = next(reasons, "no kernel has such a name")
+        why = next(reasons, "no kernel has a matching name")
         raise ProfkitError(f"nothing was captured: {why}", "--kernel REGEX, or --all")
     first = f"{Path(captured[0].file or '').parent.name}/captured"
     note(f"{output}: profkit bench --kernels {output} --variant {first}")

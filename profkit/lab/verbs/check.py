@@ -30,7 +30,7 @@ SUMMARY = "Check results and memory accesses in every case."
 
 
 @options.verb(
-    GROUP, SUMMARY, bad="a variant is wrong or over its budget, or a sanitizer found something"
+    GROUP, SUMMARY, bad="a variant is wrong or over budget, or a sanitizer found an error"
 )
 def check_variants(
     variant: options.Names = None,
@@ -69,7 +69,7 @@ def check_variants(
     names = choose_names(variant, every)
     if build_only:
         running = {"--case": case, "--sanitize": sanitize, "--gpus": gpus}
-        refuse(running, "nothing runs with --build-only", "leave it out")
+        refuse(running, "--build-only runs nothing", "leave it out")
         return _build_only(at, names, _read_archs(arch), refresh)
     built = {"--arch": arch, "--refresh": refresh, "--artifacts": artifacts}
     refuse(built, "of --build-only", "profkit check --build-only")
@@ -99,15 +99,15 @@ def _build_only(at: Places, names: Sequence[str], archs: Sequence[str], refresh:
         builds = ladder.compiled(at, names, archs)
     if not builds:
         raise ProfkitError(
-            f"--arch {', '.join(archs)}: the headers of these variants rule it out",
-            "`arch:` in a header says what it is for; profkit list shows the variants",
+            f"--arch {', '.join(archs)}: excluded by the headers of these variants",
+            "`arch:` in a header lists its architectures; profkit list shows the variants",
         )
     if refresh:
         records = ladder.refresh(at, builds)
         for path in records.written:
-            note(f"{path}: machine code that today's source still gives")
+            note(f"{path}: the current source still compiles to this machine code")
         for path in records.unknown:
-            why = "the same kernels, but a launcher that changed or is not known"
+            why = "the kernels are unchanged, but the launcher changed or is unknown"
             note(f"{path}: {why}: profkit profile")
     document = ladder.BuildDocument(builds=tuple(compiled.describe() for compiled in builds))
     rows = list(chain.from_iterable(b.rows() for b in builds))
@@ -129,6 +129,6 @@ def _read_archs(text: str | None) -> list[str]:
     numbers = [re.fullmatch(r"(?:sm_|compute_)?(\d{2,3}[af]?)", word) for word in words]
     bad = [word for word, number in zip(words, numbers, strict=True) if number is None]
     if bad or not words:
-        hint = "compute capabilities without a point: --arch 80,89,90"
+        hint = "give compute capabilities without the dot: --arch 80,89,90"
         raise ProfkitError(f"--arch {', '.join(bad) or text}: not an architecture", hint)
     return [number[1] for number in numbers if number]

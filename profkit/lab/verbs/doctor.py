@@ -14,7 +14,7 @@ GROUP = "For agents and CI"
 SUMMARY = "Check the GPU, driver, nvcc and ncu, and say how to fix what is missing."
 
 
-@options.verb(GROUP, SUMMARY, forms="json", bad="something is missing that measuring needs")
+@options.verb(GROUP, SUMMARY, forms="json", bad="something needed for measuring is missing")
 def examine_machine() -> int:
     from profkit.cli.output import print_blocks
     from profkit.lab.measure.variants import toolchain as examiner

@@ -96,7 +96,7 @@ def profile_variants(
     settings = profiler.CollectOptions(set_, cache, timeout, filters if command else ())
     if command:
         if variant or every:
-            raise ProfkitError("a COMMAND and --variant are two things", "give one of them")
+            raise ProfkitError("COMMAND and --variant cannot be combined", "choose one of them")
         return _profile_command(command, output, settings)
     if filters:
         why = "--kernel, --nvtx, --skip and --count choose launches of a COMMAND"
@@ -129,8 +129,8 @@ def _profile_on(
     from profkit.reports.cluster import cluster_client
 
     if gpus is not None:
-        hint = "workers of the cluster have a GPU each"
-        raise ProfkitError("--on and --gpus are two answers", hint)
+        hint = "each worker of the cluster has one GPU"
+        raise ProfkitError("--on and --gpus cannot be combined", hint)
     names = [*(v.id for v in target.variants), *target.references]
     folders = (at.kernels_dir(), at.build_dir(), at.artifacts_dir())
     places = zip(("--kernels", "--build-dir", "--artifacts"), folders, strict=True)
@@ -189,9 +189,11 @@ def _profile_command(
 
     report = output or Path(f"{Path(command[0]).stem}.ncu-rep")
     if report.suffix != ".ncu-rep":
-        raise ProfkitError(f"-o {report}: a report ends in .ncu-rep")
+        raise ProfkitError(f"-o {report}: the name must end in .ncu-rep")
     if is_there(report) and output is None:
-        raise ProfkitError(f"{report} is there already", "say -o NAME.ncu-rep, also to replace it")
+        raise ProfkitError(
+            f"{report} already exists", "use -o NAME.ncu-rep, which also replaces it"
+        )
     ncu = tools.need_tool("ncu")
     with show_ncu_words(out.write_to(report.with_suffix(LOG))) as words:
         done = profiler.wrap(command, report, ncu, settings, words)

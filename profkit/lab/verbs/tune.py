@@ -106,7 +106,11 @@ def tune_variant(
             url = storage or run.choose_storage(task)
             result = run.tune_task(task, url, resume, visible, progress)
         except KeyboardInterrupt:
-            say(ProfkitError("stopped; no trial is lost", "go on: the same command and --resume"))
+            say(
+                ProfkitError(
+                    "stopped; no trial is lost", "to continue: the same command with --resume"
+                )
+            )
             raise
         finally:
             task.stop_builds()
@@ -158,7 +162,7 @@ def _write_history(frame: Any, folder: Path) -> Path:
 
     as_csv = find_spec("pyarrow") is None
     if as_csv:
-        say(ProfkitError("no pyarrow: the history is a CSV file", install_extra("pyarrow")))
+        say(ProfkitError("pyarrow is missing: the history is a CSV file", install_extra("pyarrow")))
     file = folder / ("history.csv" if as_csv else "history.parquet")
     save_frame(frame, file, as_csv=as_csv)
     return file

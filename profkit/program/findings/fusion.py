@@ -54,13 +54,13 @@ _HALF = frozenset({"c10::BFloat16", "c10::Half"})
 ATTENTION = Words(
     rule="attention-unfused",
     says=(
-        "attention is not fused: {times} times products, mask and softmax through DRAM, "
-        "{ms:.3g} ms per step, {around:.3g} ms of it around the products"
+        "unfused attention, {times}x: scores, mask and softmax go through DRAM ({ms:.3g} ms per "
+        "step, {around:.3g} ms of it outside the matrix products)"
     ),
     advice=Advice(
         torch="torch.nn.functional.scaled_dot_product_attention",
         jax="jax.nn.dot_product_attention",
-        others="a fused attention (flash-attention, cuDNN's)",
+        others="use fused attention (FlashAttention or cuDNN's)",
     ),
     floor="run",
 )
@@ -213,12 +213,12 @@ def _is_narrow(case: Case, product: StepWork, softmax: StepWork) -> bool:
 ELEMENTWISE = Words(
     rule="elementwise-chain",
     says=(
-        "{count} elementwise kernels per step in {runs} {chains} take {ms:.3g} ms; each reads "
-        "what the last one wrote{longest}"
+        "{count} elementwise kernels per step in {runs} {chains} take {ms:.3g} ms; each reads the "
+        "output of the one before it{longest}"
     ),
     advice=Advice(
-        torch="torch.compile the function they are in, or write one kernel",
-        jax="jax.jit the function they are in, or write one kernel",
+        torch="torch.compile the function that launches them, or write one kernel",
+        jax="jax.jit the function that launches them, or write one kernel",
         others="write one kernel for each chain",
     ),
     floor="run",
@@ -269,15 +269,15 @@ def list_chains(case: Case, claimed: frozenset[int]) -> list[list[int]]:
 IN_GRAPHS = Words(
     rule="elementwise-chain",
     says=(
-        "{count:,} elementwise kernels of {mean:.2g} µs each follow each other in CUDA graphs: "
-        "{ms:.3g} ms per step, and a graph launches each of its nodes"
+        "{count:,} elementwise kernels of {mean:.2g} µs each run one after another in CUDA "
+        "graphs: {ms:.3g} ms per step, because a graph still launches every node"
     ),
     advice=Advice(
         torch=(
-            "update them together (torch._foreach_lerp_, torch._foreach_mul_), or torch.compile what "
-            "is captured"
+            "update them together (torch._foreach_lerp_, torch._foreach_mul_), or torch.compile "
+            "the captured code"
         ),
-        others="put them into one kernel, or a few, before they are captured",
+        others="merge them into one kernel, or a few, before capture",
     ),
 )
 
@@ -321,9 +321,8 @@ def _list_small_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
 AUTOCASTS = Words(
     rule="elementwise-chain",
     says=(
-        "{uses} kernels per step put operands into half precision, {alike} of them of one size "
-        "({size}), {back} put their gradients back, and {sums} add those in float32: {ms:.3g} "
-        "ms"
+        "{uses} kernels per step cast operands to half precision ({alike} of them have the size "
+        "{size}), {back} cast gradients back, and {sums} add those in float32: {ms:.3g} ms"
     ),
     advice=Advice(
         others=(
@@ -371,13 +370,13 @@ def find_autocasts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
 CASTS = Words(
     rule="elementwise-chain",
     says=(
-        "{count} kernels per step, {ms:.3g} ms, only put tensors into another type, {alike} of "
-        "them of one size ({size})"
+        "{count} kernels per step ({ms:.3g} ms) only convert tensors to another type; {alike} of "
+        "them have the size {size}"
     ),
     advice=Advice(
         others=(
-            "keep them in the type that they are used in: autocast's cache on, weights in half "
-            "precision"
+            "keep tensors in the type in which they are used: leave autocast's cache on, or keep "
+            "weights in half precision"
         )
     ),
 )

@@ -37,8 +37,8 @@ SYNCHRONIZES = frozenset({"cudaDeviceSynchronize", "cudaEventSynchronize", "cuCt
 SLOW_LAUNCHES = Words(
     rule="host-launch",
     says=(
-        "the GPU has nothing to do for {share:.0%} of the recorded step: {launches:,} launches "
-        "of {mean:.3g} µs on average come more slowly than they run"
+        "the GPU is idle for {share:.0%} of the recorded step because the next launch comes too "
+        "late ({launches:,} launches, {mean:.3g} µs average kernel time)"
     ),
     advice=Advice(
         torch="capture the step in a CUDA graph, or torch.compile(mode='reduce-overhead')",
@@ -48,14 +48,14 @@ SLOW_LAUNCHES = Words(
     instead={
         "captured": Advice(
             others=(
-                "record the replays of the graph that is captured here, and judge those: launches "
-                "before and during its capture are made once"
+                "record the replays of the graph captured here: launches before and during "
+                "capture happen only once"
             )
         ),
         "replayed": Advice(
             others=(
-                "put what is launched outside of the graphs into them, or launch one graph in place "
-                "of several"
+                "move the remaining launches into the graphs, or launch one graph instead of "
+                "several"
             )
         ),
     },
@@ -100,23 +100,26 @@ def _sum_pauses(case: Case) -> int:
 OWN_WORK = Words(
     rule="host-launch",
     says=(
-        "the host launches nothing for {total:.3g} ms per step: between its launches it works "
-        "on something of its own, or waits for something{after}"
+        "the host launches nothing for {total:.3g} ms per step: it does other work between "
+        "launches, or waits for something{after}"
     ),
     advice=Advice(
-        others="do it ahead, in another thread or process while the GPU works, or on the GPU"
+        others=(
+            "prepare it in advance in another thread or process while the GPU works, or move it "
+            "to the GPU"
+        )
     ),
     instead={
         "loader": Advice(
             others=(
-                "load ahead in other processes (DataLoader's num_workers, prefetching), or on the "
-                "GPU"
+                "load data in advance in other processes (DataLoader's num_workers, prefetching), "
+                "or move the loading to the GPU"
             )
         ),
         "waited": Advice(
             others=(
-                "do it ahead, in another thread or process while the GPU works, or on the GPU; or "
-                "launch what follows before that wait"
+                "prepare it in advance in another thread or process while the GPU works, or move "
+                "it to the GPU; or launch what follows before that wait"
             )
         ),
     },
@@ -190,10 +193,10 @@ def name_span(spans: Sequence[HostSpan], low: int, high: int) -> str:
 
 ALLOCATIONS = Words(
     rule="host-sync",
-    says="the step allocates: {names}, {time:.3g} ms in which the host launches nothing",
+    says="the step allocates memory ({names}): the host launches nothing for {time:.3g} ms",
     advice=Advice(
-        torch="keep buffers, and torch.cuda.empty_cache() out of the loop",
-        others="keep buffers from step to step",
+        torch="reuse buffers, and keep torch.cuda.empty_cache() out of the loop",
+        others="reuse buffers from step to step",
     ),
     idle=True,
 )
@@ -218,34 +221,38 @@ def find_allocations(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
 WAITS = Words(
     rule="host-sync",
     says=(
-        "the host stops {stops} per step until the GPU is done: {what}; the GPU is idle for "
-        "{after:.3g} ms of {step:.3g} recorded after it{pieces}{graph}"
+        "the host waits for the GPU {stops} per step: {what}; after those waits the GPU is idle "
+        "for {after:.3g} of {step:.3g} ms recorded{pieces}{graph}"
     ),
     advice=Advice(
-        torch=("keep the value on the GPU, or read it a step later (non_blocking, an event)"),
+        torch=(
+            "keep the value on the GPU, or read it one step later (a non_blocking copy and an "
+            "event)"
+        ),
         others=(
-            "keep the value on the GPU, or read it a step later (copied asynchronously, with an "
+            "keep the value on the GPU, or read it one step later (an asynchronous copy and an "
             "event)"
         ),
     ),
     instead={
         "sizes": Advice(
             others=(
-                "use sizes that are known (batched with padding, a mask that multiplies), so that "
-                "the host waits for none"
+                "use fixed sizes (padded batches, multiplication by a mask) so that the host need "
+                "not wait for a size"
             )
         ),
         "device": Advice(
             others=(
-                "wait for the device outside of the loop only; time with events that are read later"
+                "synchronize the device only outside the loop; measure time with events and "
+                "read them later"
             )
         ),
         "values": Advice(
             torch=(
-                "put the values into one tensor (torch.stack, torch._foreach_norm), and read "
-                "that once, or a step later"
+                "collect the values in one tensor (torch.stack, torch._foreach_norm), and read it "
+                "once, or one step later"
             ),
-            others="put the values into one array, and read that once, or a step later",
+            others="collect the values in one array, and read it once, or one step later",
         ),
     },
     idle=True,
@@ -290,8 +297,10 @@ def find_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  #
         what=what,
         after=idle / 1e6,
         step=case.split.period / 1e6,
-        pieces=", and what follows is launched piece by piece" if sized else "",
-        graph="; no graph can be captured with them" if len(held) >= FEW_WAITS else "",
+        pieces=", and the work after them is launched piece by piece" if sized else "",
+        graph="; a step with such waits cannot be captured in a graph"
+        if len(held) >= FEW_WAITS
+        else "",
     )
     yield replace(finding, hinders=len(held) >= FEW_WAITS)
 

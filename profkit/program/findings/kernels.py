@@ -43,13 +43,13 @@ BOUND_BY_BYTES = frozenset("softmax norm reduce elementwise convert gather conca
 CONTENDED_ATOMICS = Words(
     rule="atomics",
     says=(
-        "{name} adds into shared places: {now:.3g} ms per step, {ratio:.1f} times what its "
-        "bytes need"
+        "{name} adds atomically into shared locations: {now:.3g} ms per step, {ratio:.1f} times "
+        "the minimum for its bytes"
     ),
     advice=Advice(
         others=(
-            "sort or group the rows by target and sum each group, or multiply with who belongs "
-            "where; private sums in shared memory"
+            "sort or group the rows by target and sum each group, multiply by a one-hot matrix, "
+            "or build partial sums per block in shared memory"
         )
     ),
     floor="kernel",
@@ -59,13 +59,13 @@ CONTENDED_ATOMICS = Words(
 NAMED_ATOMICS = Words(
     rule="atomics",
     says=(
-        "{name} adds into shared places: {now:.3g} ms per step, {share:.0%} of it; how much of "
-        "that is waiting for one another is not known without the sizes"
+        "{name} adds atomically into shared locations: {now:.3g} ms per step, {share:.0%} of it; "
+        "the cost of contention is unknown without operator sizes"
     ),
     advice=Advice(
         others=(
-            "sort or group the rows by target and sum each group, or multiply with who belongs "
-            "where; private sums in shared memory"
+            "sort or group the rows by target and sum each group, multiply by a one-hot matrix, "
+            "or build partial sums per block in shared memory"
         )
     ),
 )
@@ -109,7 +109,9 @@ def find_small_grid(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding
         ideal = beside / count
         if ideal > IDLE:
             continue
-        others = "" if beside < blocks + 1 else f" ({beside:.0f} with those that run with it)"
+        others = ""
+        if beside >= blocks + 1:
+            others = f" ({beside:.0f} with the kernels that run at the same time)"
         left = leave(ideal)
         yield _say_group(
             case, SMALL_GRID, group, works, left, blocks=blocks, others=others, sms=count
@@ -138,16 +140,17 @@ def _count_blocks_with(case: Case, works: Sequence[int], full: int) -> float:
 SLOW = Words(
     rule="kernel",
     says=(
-        "{name} takes {time:.3g} ms per step, {ratio:.1f} times what the bytes of its operator need"
+        "{name} takes {time:.3g} ms per step, {ratio:.1f} times the minimum for the bytes of "
+        "its operator"
     ),
-    advice=Advice(others="count it (profkit profile), or choose another layout or operator for it"),
+    advice=Advice(others="profile it (profkit profile), or choose another layout or operator"),
 )
 
 
 COUNTED = Words(
     rule="kernel",
     says="{name}, {time:.3g} ms per step, could be {gain:.2g}x faster",
-    advice=Advice(others="see its diagnosis"),
+    advice=Advice(others="read its diagnosis"),
 )
 
 
@@ -203,7 +206,7 @@ def _price_group(case: Case, group: KernelGroup, works: Sequence[int]) -> float:
 
 SORTS = Words(
     rule="kernel",
-    says="{ms:.3g} ms per step sort {size} values, of which only the first are read on",
+    says="sorting {size} values takes {ms:.3g} ms per step, but only the first few are used",
     advice=Advice(others="torch.topk"),
 )
 
@@ -211,12 +214,12 @@ SORTS = Words(
 NAMED_SORTS = Words(
     rule="kernel",
     says=(
-        "{count} kernels sort for {ms:.3g} ms per step, and hardly anything is done with the "
-        "whole order afterwards"
+        "{count} kernels sort for {ms:.3g} ms per step, but hardly anything uses the complete "
+        "order afterwards"
     ),
     advice=Advice(
-        torch="torch.topk, if only the first are read",
-        others="select the first instead of sorting all, if only they are read",
+        torch="use torch.topk if only the first values are needed",
+        others="select the first values instead of sorting all of them, if only those are needed",
     ),
 )
 

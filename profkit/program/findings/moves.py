@@ -46,32 +46,32 @@ COPIED = {"aten::contiguous", "aten::clone"}
 COPIES = Words(
     rule="copy",
     says=(
-        "{total} MB per step are copied {way}{pageable}, {rate:.3g} GB/s; for {alone:.3g} ms of "
-        "the {step:.3g} recorded nothing computes"
+        "{total} MB per step are copied {way}{pageable} at {rate:.3g} GB/s; nothing computes for "
+        "{alone:.3g} of {step:.3g} ms recorded"
     ),
     advice=Advice(
-        torch="{pin}copy with non_blocking=True on a stream of its own, a step ahead",
-        others="{pin}copy asynchronously on a stream of its own, a step ahead",
+        torch="{pin}copy with non_blocking=True on a separate stream, one step ahead",
+        others="{pin}copy asynchronously on a separate stream, one step ahead",
     ),
     instead={
         "kept": Advice(
             torch=(
-                "keep on the GPU what does not change from step to step; else {pin}copy with "
-                "non_blocking=True on a stream of its own, a step ahead"
+                "keep data that does not change between steps on the GPU; otherwise {pin}copy "
+                "with non_blocking=True on a separate stream, one step ahead"
             ),
             others=(
-                "keep the arrays on the GPU between steps; else {pin}copy asynchronously on a "
-                "stream of its own, a step ahead"
+                "keep the arrays on the GPU between steps; otherwise {pin}copy asynchronously on "
+                "a separate stream, one step ahead"
             ),
         ),
         "results": Advice(
             torch=(
-                "{pin}copy less of it, less often, or with non_blocking=True on a stream of its "
-                "own while the next step computes"
+                "{pin}copy less data, less often, or with non_blocking=True on a separate stream "
+                "while the next step computes"
             ),
             others=(
-                "{pin}copy less of it, less often, or asynchronously on a stream of its own "
-                "while the next step computes"
+                "{pin}copy less data, less often, or asynchronously on a separate stream while "
+                "the next step computes"
             ),
         ),
     },
@@ -122,7 +122,7 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         total=figures(total / 1e6),
         way="to the GPU and back" if both else WAYS.get(way, "between GPUs"),
         pageable=PAGEABLE["" if both else way] if pageable else "",
-        pin="pin the host's memory, " if pageable else "",
+        pin="pin the host memory, " if pageable else "",
         rate=total / max(time, 1e-9) / 1e6,
         alone=case.sum_idle("copy") / 1e6,
         step=case.split.period / 1e6,
@@ -157,10 +157,10 @@ def find_kept_copies(case: Case, chosen: Sequence[int]) -> frozenset[int]:
 
 SMALL_COPIES = Words(
     rule="copy",
-    says=("{count} small copies per step bring {total:.3g} MB to the GPU one by one{waited}"),
+    says="{count} small copies per step move {total:.3g} MB to the GPU one at a time{waited}",
     advice=Advice(
-        torch=("put them into one pinned buffer on the host, and copy that with non_blocking=True"),
-        others="put them into one pinned buffer on the host, and copy that asynchronously",
+        torch="pack them into one pinned host buffer, and copy that with non_blocking=True",
+        others="pack them into one pinned host buffer, and copy that asynchronously",
     ),
     idle=True,
     floor="transfer",
@@ -212,23 +212,23 @@ def _find_calls_between(case: Case, pieces: set[int]) -> set[int]:
 COLLECTIVES = Words(
     rule="collective",
     says=(
-        "{count} collectives per step take {ms:.3g} ms, {exposed:.3g} ms of it with nothing "
-        "computing at the same time"
+        "{count} collectives per step take {ms:.3g} ms, {exposed:.3g} ms of it not overlapped "
+        "with compute"
     ),
     advice=Advice(
         others=(
-            "start them before their result is needed, in parallel with what does not need it, and "
-            "look whether one rank waits for another"
+            "start them earlier and overlap them with independent work, and check whether one "
+            "rank waits for another"
         )
     ),
     instead={
         "gradients": Advice(
             torch=(
-                "start them as gradients become ready, in buckets (DistributedDataParallel "
-                "does), and look whether one rank waits for another"
+                "start them as gradients become ready, in buckets (DistributedDataParallel does), "
+                "and check whether one rank waits for another"
             ),
             others=(
-                "start them as gradients become ready, in buckets, and look whether one rank "
+                "start them as gradients become ready, in buckets, and check whether one rank "
                 "waits for another"
             ),
         ),
@@ -261,16 +261,19 @@ def find_collectives(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
 
 LAYOUTS = Words(
     rule="layout",
-    says=("{count} kernels per step, {ms:.3g} ms, only put tensors into another order{around}"),
+    says=(
+        "{count} kernels per step ({ms:.3g} ms) only change the memory layout of tensors{around}"
+    ),
     advice=Advice(
         others=(
-            "choose shapes so that no permuted copy is needed, or let the next kernel read strided"
+            "choose shapes so that no permuted copy is needed, or let the next kernel read "
+            "strided data"
         )
     ),
     instead={
         "convolved": Advice(
             torch="keep tensors and model in memory_format=torch.channels_last",
-            others="keep tensors in the order that the convolutions compute in",
+            others="keep tensors in the layout that the convolutions use",
         ),
     },
     floor="run",
@@ -348,13 +351,13 @@ def is_asked_for(work: StepWork) -> bool:
 
 JOINS = Words(
     rule="layout",
-    says="{count} {kernels} per step, {ms:.3g} ms, only put tensors together",
+    says="{count} {kernels} per step to concatenate tensors: {ms:.3g} ms",
     advice=Advice(
         torch=(
-            "allocate the whole once and write each part into its place (a cache that grows: "
+            "allocate the result once and write each part into its place (for a growing cache: "
             "index_copy_)"
         ),
-        others="allocate the whole once and write each part into its place",
+        others="allocate the result once and write each part into its place",
     ),
     floor="run",
 )

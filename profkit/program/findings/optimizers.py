@@ -36,16 +36,19 @@ _ROOT = re.compile(r"(?<!r)sqrt_kernel")
 OPTIMIZER = Words(
     rule="optimizer",
     says=(
-        "the optimiser goes through its {kind} one by one: {count:,} kernels, {ms:.3g} ms on "
-        "the GPU and a launch each"
+        "the optimizer handles its {kind} one at a time: {count:,} kernels, {ms:.3g} ms on the "
+        "GPU, one launch each"
     ),
     advice=Advice(
-        torch="fused=True (torch.optim.Adam, AdamW, SGD)",
+        torch="pass fused=True (torch.optim.Adam, AdamW, SGD)",
         others="update all parameters with one kernel, or a few",
     ),
     instead={
         "unfused": Advice(
-            torch=("torch.compile {named}'s step, or take one with fused=True (torch.optim.AdamW)"),
+            torch=(
+                "torch.compile {named}'s step, or use an optimizer that has fused=True "
+                "(torch.optim.AdamW)"
+            ),
             others="update all parameters with one kernel, or a few",
         ),
     },

@@ -36,19 +36,20 @@ LONG = 20_000  # nanoseconds: shorter products are bound by other things
 FP32_PRODUCTS = Words(
     rule="fp32-matmul",
     says=(
-        "{count} {what} in float32 run on the FP32 pipes, {ms:.3g} ms per step, while the "
-        "tensor cores are idle"
+        "{count} {what} run in float32 on the FP32 pipes ({ms:.3g} ms per step) while the tensor "
+        "cores are idle"
     ),
     advice=Advice(
-        torch=("torch.set_float32_matmul_precision('high') for TF32, or autocast to bfloat16"),
-        others=(
-            "let them use TF32, or give them half precision, where their results may be so exact"
+        torch=(
+            "call torch.set_float32_matmul_precision('high') to allow TF32, or autocast to bfloat16"
         ),
+        others="allow TF32, or use half precision, where the results tolerate it",
     ),
     instead={
         "attention": Advice(
             others=(
-                "give the attention bfloat16 or float16: no .float() before it, autocast round it"
+                "run attention in bfloat16 or float16: drop the .float() calls before it, or "
+                "wrap it in torch.autocast"
             )
         ),
         "half": Advice(
@@ -56,10 +57,7 @@ FP32_PRODUCTS = Words(
                 "autocast to float16, with torch.amp.GradScaler in training: these tensor cores "
                 "have no TF32"
             ),
-            others=(
-                "give them float16, where their results may be so exact: these tensor cores "
-                "have no TF32"
-            ),
+            others="use float16 where the results tolerate it: these tensor cores have no TF32",
         ),
     },
     floor="kernel",
@@ -80,7 +78,7 @@ def find_fp32_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     scale = {}
     for i in chosen:
         scale[i] = _speed_up(case, i, gains[2] if i in attention else gains[1])
-    what = "kernels of attention" if attention == chosen else "products"
+    what = "attention kernels" if attention == chosen else "products"
     advice = ""
     if only_half:
         advice = "half"
@@ -110,10 +108,13 @@ def _speed_up(case: Case, index: int, gain: float) -> Range:
 
 IN_FLOAT64 = Words(
     rule="elementwise-chain",
-    says="{count} kernels per step work in float64, {ms:.3g} ms{products}",
+    says="{count} kernels per step compute in float64: {ms:.3g} ms{products}",
     advice=Advice(
-        torch="make it float32 where it comes in (numpy's arrays are float64){tf32}",
-        others=("compute in float32 what need not be so exact (preconditioners, inner iterations)"),
+        torch="convert inputs to float32 (NumPy arrays are float64 by default){tf32}",
+        others=(
+            "compute in float32 where float64 accuracy is not needed (preconditioners, inner "
+            "iterations)"
+        ),
     ),
     floor="kernel",
 )
@@ -135,8 +136,8 @@ def find_float64(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         IN_FLOAT64,
         chosen,
         Change(scale),
-        products=f", {len(products)} of them products" if products else "",
-        tf32=", and let products use TF32" if products else "",
+        products=f", {len(products)} of them matrix products" if products else "",
+        tf32=", and allow TF32 for matrix products" if products else "",
     )
     # It is no default elsewhere: somebody chose it.
     finding = replace(finding, optional=case.language == "others")
@@ -180,14 +181,12 @@ def cut_into_tiles(product: Product, activity: Activity, multiprocessors: int) -
 TAILS = Words(
     rule="kernel",
     says=(
-        "{count} products, {ms:.3g} ms per step, use {cut.used:.0%} of what their tiles hold: "
-        "{rows} x {columns} is {cut.tiles} tiles of {cut.tile[0]} x {cut.tile[1]}{rounds}"
+        "{count} matrix products ({ms:.3g} ms per step) use {cut.used:.0%} of their tiles' "
+        "capacity: {rows} x {columns} is {cut.tiles} tiles of {cut.tile[0]} x "
+        "{cut.tile[1]}{rounds}"
     ),
     advice=Advice(
-        others=(
-            "choose the size or the batch so that tiles fill whole rounds, or multiply several at "
-            "once"
-        )
+        others="choose a size or a batch whose tiles fill whole waves, or batch several products"
     ),
 )
 
@@ -234,8 +233,8 @@ def _list_products(case: Case, claimed: frozenset[int] = frozenset()) -> dict[in
 MISFITS = Words(
     rule="kernel",
     says=(
-        "{count} products have sizes that no 16-byte load fits ({sizes}) and reach {rate:.3g} "
-        "TFLOP/s where others reach {reachable:.3g}: {ms:.3g} ms per step"
+        "{count} matrix products have sizes that 16-byte loads do not fit ({sizes}) and reach "
+        "{rate:.3g} TFLOP/s where others reach {reachable:.3g}: {ms:.3g} ms per step"
     ),
     advice=Advice(others="pad the size to a multiple of 64 ({fits} for {size})"),
     floor="kernel",
@@ -277,10 +276,10 @@ def is_unaligned(name: str) -> bool:
 ODD_BY_NAME = Words(
     rule="kernel",
     says=(
-        "{count} products run on kernels for sizes that no 16-byte load fits ({aligned}): "
-        "{ms:.3g} ms per step"
+        "{count} matrix products run on kernels for sizes that 16-byte loads do not fit "
+        "({aligned}): {ms:.3g} ms per step"
     ),
-    advice=Advice(others="pad the odd size (a vocabulary, say) to a multiple of 64"),
+    advice=Advice(others="pad the odd size (a vocabulary, for example) to a multiple of 64"),
 )
 
 

@@ -22,26 +22,25 @@ LEAST = 0.02  # of the step
 SLICED = Words(
     rule="redundant",
     says=(
-        "{whole:,} values are computed of which {part:,} are used ({kernels}, {ms:.3g} ms per step): "
-        "the rest is sliced away at once"
+        "only {part:,} of {whole:,} computed values are used ({kernels}, {ms:.3g} ms per step): "
+        "the rest is sliced off immediately"
     ),
     advice=Advice(
-        torch="slice first, and compute what is left (the last position, then its logits)",
-        others="select first, and compute only what is left",
+        torch="slice first, then compute only the rest (logits of the last position, for example)",
+        others="select first, then compute only the rest",
     ),
 )
 COPIED_AGAIN = Words(
     rule="redundant",
     says=(
-        "{total:.3g} MB are copied within the GPU as they are, again in each step ({kernels}, "
-        "{ms:.3g} ms)"
+        "{total:.3g} MB are copied unchanged within the GPU in every step ({kernels}, {ms:.3g} ms)"
     ),
     advice=Advice(
         torch=(
-            "let the tensors be where they are read: update weights in place, give a graph the "
+            "keep tensors where they are read: update weights in place, and let a graph read the "
             "buffers that are filled anyway"
         ),
-        others="read the data where they are, or write them there in the first place",
+        others="read the data in place, or write it to its destination in the first place",
     ),
 )
 

@@ -58,7 +58,7 @@ class ChromeTrace:
                     self.problem = window.problem
         except OSError as error:
             raise ProfkitError(
-                f"{self.path}: {error.strerror or error}", "is it a file that can be read?"
+                f"{self.path}: {error.strerror or error}", "check that the file is readable"
             ) from error
 
     def refuse(self, why: str) -> ProfkitError:
@@ -183,7 +183,7 @@ def _header(window: _Window) -> dict[str, Any]:
     window.at = found + len(key)
     window.skip(_BEFORE_VALUE)
     if window.peek() != "[":
-        raise _no_trace(window.path, "its traceEvents are no list")
+        raise _no_trace(window.path, "its traceEvents are not a list")
     window.at += 1
     try:
         header = json.loads(head + "}", strict=False)
@@ -207,6 +207,6 @@ def _salvaged(head: str) -> dict[str, Any]:
 
 def _no_trace(path: Path, why: str) -> ProfkitError:
     return ProfkitError(
-        f"{path}: is no trace that can be read: {why}",
+        f"{path}: cannot be read as a trace: {why}",
         "give what torch.profiler's export_chrome_trace wrote (.json, .json.gz)",
     )

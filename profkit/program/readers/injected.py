@@ -59,8 +59,8 @@ def read_injected(folder: Path) -> Timeline:
     if not processes:
         if not pids:
             raise ProfkitError(
-                "the program used no GPU: no process of it started CUDA",
-                "is it the right command, and does it find the GPU (nvidia-smi)?",
+                "the program did not use a GPU: none of its processes started CUDA",
+                "check the command, and that it finds the GPU (nvidia-smi)",
             )
         why = f": {notes[0]}" if notes else ""
         raise ProfkitError(f"no kernel was recorded{why}", "profkit doctor says what is missing")
@@ -124,7 +124,7 @@ def _process(folder: Path, pid: int) -> tuple[Process, list[str]]:
 def _notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
     notes = [f"process {pid}: {text}" for text in about.get("error", ())]
     if why := about.get("lines"):
-        notes.append(f"process {pid}: no line of Python is known: {why[-1]}")
+        notes.append(f"process {pid}: no Python lines are known: {why[-1]}")
     if why := about.get("backward"):
         notes.append(f"process {pid}: a backward pass has no lines: {why[-1]}")
     if why := about.get("operators"):
@@ -137,7 +137,7 @@ def _notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
             "no GPU events"
         )
     if "whole" not in about:
-        notes.append(f"process {pid} was ended before its end: its last half second may be missing")
+        notes.append(f"process {pid} was killed: its last half second may be missing")
     return notes
 
 

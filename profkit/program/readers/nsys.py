@@ -93,7 +93,7 @@ def read_nsys(path: Path) -> Timeline:
             return _read_timeline(_Export(base, path))
     except (sqlite3.Error, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise ProfkitError(
-            f"{path}: is no export of Nsight Systems that can be read: {error}", _EXPORT
+            f"{path}: cannot be read as an export of Nsight Systems: {error}", _EXPORT
         ) from error
 
 
@@ -110,13 +110,13 @@ def _refuse_journals(path: Path) -> None:
         log = place.with_name(f"{place.name}-wal")
         if is_file(log) and get_size(log):
             raise ProfkitError(
-                f"{path}: rows of it are in {log.name} next to it and not in it yet",
+                f"{path}: some of its rows are still in {log.name} next to it",
                 f"sqlite3 {shlex.quote(str(path))} 'PRAGMA wal_checkpoint(TRUNCATE)', or export again",
             )
         journal = place.with_name(f"{place.name}-journal")
         if is_file(journal) and _is_hot(journal):
             raise ProfkitError(
-                f"{path}: who wrote it did not finish: {journal.name} next to it takes rows back",
+                f"{path}: writing did not finish: {journal.name} next to it would undo rows",
                 f"sqlite3 {shlex.quote(str(path))} 'PRAGMA user_version', or export again",
             )
 
@@ -288,8 +288,9 @@ def _recorded_as_one(processes: Sequence[Process]) -> Iterator[str]:
     if inside:
         share = inside / max(1, sum(activity.duration for activity in every))
         yield (
-            f"{share:.0%} of the GPU's time is inside of CUDA graphs, each launch recorded as one: "
-            "nsys profile --cuda-graph-trace=node records what runs in them"
+            f"{share:.0%} of the GPU's time is inside CUDA graphs, and each graph launch was "
+            "recorded as one event: nsys profile --cuda-graph-trace=node records the kernels in "
+            "them"
         )
 
 
@@ -297,7 +298,7 @@ def _no_export(export: _Export) -> ProfkitError:
     other = named_instead(export.path, tables=_table_names(export))
     if other is not None:
         return other
-    return ProfkitError(f"{export.path}: is SQLite, but no export of Nsight Systems", _EXPORT)
+    return ProfkitError(f"{export.path}: SQLite, but not an export of Nsight Systems", _EXPORT)
 
 
 def _table_names(export: _Export) -> list[str]:

@@ -13,7 +13,7 @@ from profkit.errors import ProfkitError
 
 OWN = "on a machine with an NVIDIA GPU: profkit triage -- COMMAND"
 TORCH = "record with torch.profiler (export_chrome_trace) or nsys; or profkit triage -- COMMAND"
-NVIDIA_ONLY = "triage judges NVIDIA GPUs, and AMD GPUs without what rests on NVIDIA's units"
+NVIDIA_ONLY = "triage supports NVIDIA GPUs, and AMD GPUs except for findings about NVIDIA's units"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ OTHERS = (
         suffixes=(".xplane.pb",),
     ),
     OtherRecording(
-        what="a dump of XLA's program, which has no times",
+        what="a dump of an XLA program, which has no times",
         instead="profkit triage -- python train.py, or nsys profile and its SQLite export",
         begins=(b"HloModule",),
     ),
@@ -102,7 +102,7 @@ OTHERS = (
         tables=("CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL",),
     ),
     OtherRecording(
-        what="a report of Nsight Systems, of which the SQLite export is read",
+        what="a report of Nsight Systems, which must be exported to SQLite",
         instead="nsys export --type sqlite --output x.sqlite REPORT",
         suffixes=(".nsys-rep", ".qdrep", ".qdstrm", ".nsys-rep.zip"),
     ),
@@ -147,7 +147,7 @@ def named_instead(
             or _begins_so(processes, other.processes)
         )
         if known:
-            return ProfkitError(f"{path}: is {other.what}: that is not read", other.instead)
+            return ProfkitError(f"{path}: {other.what}, which triage cannot read", other.instead)
     return None
 
 

@@ -108,8 +108,8 @@ class Places:
             )
         if self.unexplained:
             gaps.append(
-                "some of what torch.compile made has the line of its call alone: this version of "
-                "torch does not tell from what a kernel was made, or it came from another cache"
+                "some kernels of torch.compile have only the line of their call: this torch "
+                "version does not record their origin, or they came from another cache"
             )
         return gaps
 

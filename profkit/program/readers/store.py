@@ -142,7 +142,7 @@ def read_store(folder: Path) -> Timeline:
         processes = [_process(row, tables) for row in head["processes"]]
         return Timeline(head["how"], processes, head["command"], tuple(head["notes"]))
     except _WRONG as error:  # it may say anything of anything
-        why = f"{folder}: is no timeline that can be read: {error}"
+        why = f"{folder}: cannot be read as a timeline: {error}"
         raise ProfkitError(why, "record it again") from error
 
 
@@ -226,11 +226,11 @@ def _table(path: Path, name: str, kind: type[Row]) -> DataFrame:
 def _check(column: Any, kind: str, where: str) -> None:
     """Raise a ValueError where a column holds something else than its field."""
     if kind == "int" and len(column) and column.dtype.kind not in "iu":
-        raise ValueError(f"{where} is {column.dtype}, no whole numbers")
+        raise ValueError(f"{where} is {column.dtype}, not integers")
     if kind == "bool" and len(column) and column.dtype.kind != "b":
-        raise ValueError(f"{where} is {column.dtype}, no truth values")
+        raise ValueError(f"{where} is {column.dtype}, not booleans")
     if kind == "str" and not all(isinstance(text, str) for text in column):
-        raise ValueError(f"{where} is no text")
+        raise ValueError(f"{where} is not text")
 
 
 def _check_times(frame: DataFrame, name: str) -> None:

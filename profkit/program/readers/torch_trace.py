@@ -80,8 +80,8 @@ def read_torch_trace(path: Path) -> Timeline:
         named = device is not None and bool(device.name)
         device = replace(device, cc=None) if device and named else Device("AMD GPU")
         notes.append(
-            "an AMD GPU: judged by its operators, calls, times and bytes; what rests on NVIDIA's "
-            "units (tensor cores, tiles, precision by a kernel's name) is not looked for"
+            "an AMD GPU: judged by its operators, calls, times and bytes; findings about NVIDIA's "
+            "units (tensor cores, tiles, precision by kernel name) are not checked"
         )
     process = Process(pid, rank, device, *once, spans)
     if trace.problem:
@@ -90,11 +90,11 @@ def read_torch_trace(path: Path) -> Timeline:
         notes.append(f"{path}: {twice:,} launches and kernels are in it twice: read once")
     if len(taken.calls) > 1:
         notes.append(
-            f"{path}: holds {len(taken.calls)} processes, whose kernels cannot be separated: "
-            f"read as process {pid}, which calls most; record each into a trace of its own"
+            f"{path}: holds {len(taken.calls)} processes, whose kernels cannot be separated: read "
+            f"as process {pid}, which has the most calls; record each process into its own trace"
         )
     if world > 1:
-        notes.append(f"rank {rank} of {world}: the other ranks are in traces of their own")
+        notes.append(f"rank {rank} of {world}: the other ranks have their own traces")
     return Timeline("torch trace", [process], "", tuple(notes))
 
 
@@ -103,7 +103,7 @@ def _take_events(trace: ChromeTrace, taken: _Taken) -> None:
         taken.add(event)
         if taken.count >= MOST or seen >= EVENTS_MOST:
             most = f"{MOST:,} records" if taken.count >= MOST else f"{EVENTS_MOST:,} events"
-            trace.problem = f"longer than {most}: what follows was left out"
+            trace.problem = f"longer than {most}: the rest was skipped"
             break
 
 
@@ -320,6 +320,6 @@ def _no_gpu(path: Path, taken: _Taken, trace: ChromeTrace) -> ProfkitError:
         why = f"nothing in it ran on a GPU{cut}"
         hint = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
     else:
-        why = "holds no event of torch.profiler"
+        why = "contains no event of torch.profiler"
         hint = "give what its export_chrome_trace wrote"
     return ProfkitError(f"{path}: {why}", hint)

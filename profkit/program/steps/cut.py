@@ -135,7 +135,7 @@ def find_steps(process: Process, named: str = "") -> Steps:
     calls = _outermost(process.calls)
     order = _launched(process.activities, calls)
     if not order:
-        why = "no launch of a kernel was recorded, by its correlation number"
+        why = "no kernel launch was recorded (none has a correlation number)"
         raise ProfkitError(why, "record CPU and GPU together")
     marks = _mark_steps(process, calls, order, named)
     alone = len(marks.turns) == 1 and not named
@@ -174,7 +174,9 @@ def find_steps(process: Process, named: str = "") -> Steps:
         found = [replace(own, pattern=p) for own, p in zip(found, patterns, strict=True)]
     main = replace(found[0], captures=bool(captures.spans), others=tuple(found[1:]))
     if main.typical.period <= 0:
-        raise ProfkitError("its steps take no time: their clock does not move", "record it again")
+        raise ProfkitError(
+            "its steps have no duration: their clock does not move", "record it again"
+        )
     works = [work.activity for work in main.typical.works]
     callers = [main.typical.calls[work.call] for work in main.typical.works]
     idle = idle_in_graphs(works, callers)
@@ -212,8 +214,8 @@ def _say_unlaunched(activities: Sequence[Activity], order: Sequence[Launched]) -
         if 2 * sum(a.duration for a in moved) > left:
             why = "pages of unified memory that move when they are touched; prefetch them"
         yield (
-            f"{left / inside:.0%} of the GPU's work has no launch in the recording ({why}): it is in "
-            "no step"
+            f"{left / inside:.0%} of the GPU's work has no launch in the recording ({why}), so it "
+            "is not part of any step"
         )
 
 
@@ -268,7 +270,7 @@ def _mark_steps(
         return Marks(how, turns, named=True)
     if found:
         warm_up = found.warm_up
-        note = f"the first {warm_up:,} calls were taken as warm-up" if warm_up else ""
+        note = f"the first {warm_up:,} calls were treated as warm-up" if warm_up else ""
         return Marks(found.how, _turns_between(begins), [note] if note else [])
     return _whole_recording(calls, marked)
 

@@ -71,7 +71,7 @@ def chosen(runs: Launches) -> tuple[list[AlikeLaunches], str]:
     if len(kept) < len(every):
         sentences.append(f"The {len(kept)} longest-running of {len(every)} kernels.")
     if any(len(g.rows) > 1 for g in kept):
-        sentences.append("Of launches alike (×n) the longest-running one.")
+        sentences.append("Of identical launches (×n), the longest-running one.")
     return kept, " ".join(sentences)
 
 
@@ -198,7 +198,7 @@ def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str
     idle = [word(p) for p in rest if any(is_collected(row, p) for row in rows)]
     unknown = [word(p) for p in rest if not any(is_collected(row, p) for row in rows)]
     text = "Solid elapsed, light active; the busiest pipe in orange."
-    text += f" Less or not used: {', '.join(idle)}." if idle else ""
+    text += f" Lightly used or idle: {', '.join(idle)}." if idle else ""
     return text + (f" Not collected: {', '.join(unknown)}." if unknown else "")
 
 
@@ -233,14 +233,14 @@ def occupancy(runs: Launches, ax: Axes | None = None) -> Axes:
     ax.set_xlim(0, end + 0.7)
     ax.set_xticks([0, 0.25, 0.5, 0.75, 1.0], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     ax.spines["bottom"].set_bounds(0, _BAR)
-    base.scales(ax, "Warps per SM, of those it can hold", loc="left")
+    base.scales(ax, "Warps per SM, as a share of the maximum", loc="left")
     heads = [(name.removeprefix("limit_"), _FIRST + _WIDE * i) for i, name in enumerate(LIMITS)]
     for head, x in heads:
         base.note(ax, head, (x, 1), (0, 6), _HEADS, fontsize=10.5, ha="center", va="bottom")
     needs, by = (end - 0.35 * _WIDE, 1), (_FIRST - 0.5 * _WIDE, 1)
     base.note(ax, "one more block needs", needs, (0, 6), _HEADS, fontsize=10.5, va="bottom")
     base.note(ax, "blocks per SM by", by, (0, 22), _HEADS, fontsize=10.5, color=FAINT)
-    below = f"Registers are a thread's, shared memory is a block's. {small_print}"
+    below = f"Registers are per thread, shared memory is per block. {small_print}"
     return base.finished(ax, "Occupancy: achieved (solid), theoretical (light)", below, above=40)
 
 
@@ -337,8 +337,8 @@ def heatmap(grid: TimeGrid, ax: Axes | None = None) -> Axes:
     drawn = panels(grid)
     if not drawn:
         raise ProfkitError(
-            "no shape of this grid has times of both sides",
-            "its first line names in `against` what the others are compared with",
+            "no shape of this grid has times for both sides",
+            "its first line must name the baseline in `against`",
         )
     lines = ceil(len(drawn) / _PER_ROW)
     tallest = max(len(p.rows) for p in drawn)

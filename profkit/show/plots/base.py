@@ -102,7 +102,9 @@ def records(runs: Launches) -> list[Row]:
         frame = load_reports(runs)
     rows = frame_rows(frame)
     if not rows:
-        raise ProfkitError("no launches to draw", "the frame is empty: look at the query before it")
+        raise ProfkitError(
+            "no launches to draw", "the frame is empty: check the query that made it"
+        )
     return [*rows]
 
 

@@ -92,9 +92,9 @@ def _with_ceilings(rows: Sequence[Row], ceilings: Mapping[str, float]) -> list[R
     known = (*model.LEVELS, *model.FAMILIES)
     for name, value in ceilings.items():
         if name not in known:
-            raise ProfkitError(f"no ceiling is called {name}", f"there are: {', '.join(known)}")
+            raise ProfkitError(f"unknown ceiling {name}", f"there are: {', '.join(known)}")
         if not (isfinite(value) and value > 0):
-            raise ProfkitError(f"ceiling {name}: {value} is no rate", "byte/s or op/s, above 0")
+            raise ProfkitError(f"ceiling {name}: {value} is not a rate", "byte/s or op/s, above 0")
     peaks = {f"peak_{name}": float(value) for name, value in ceilings.items()}
     return [{**row, **peaks} for row in rows]
 
@@ -105,8 +105,8 @@ def _grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point]]:
     Operations and bytes are those that the work needs, as of a declared workload.
     """
     if grid.gpu not in (None, device):
-        where = f"the launches ran on {device}, the grid on {grid.gpu}"
-        raise ProfkitError(where, "draw them one at a time: their ceilings differ")
+        where = f"the launches ran on {device}, but the grid on {grid.gpu}"
+        raise ProfkitError(where, "draw them separately: their ceilings differ")
     by_picture: dict[str, list[model.Point]] = {}
     for cell in grid.cells:
         seconds = cell.fastest(grid.against, without=True)[1]
@@ -116,8 +116,8 @@ def _grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point]]:
             by_picture.setdefault(shared_part(cell), []).append(point)
     if not by_picture:
         raise ProfkitError(
-            "no shape of this grid says its operations and bytes",
-            'each line needs "operations" and "bytes" to be in a roofline',
+            "no shape of this grid gives its operations and bytes",
+            'each line needs "operations" and "bytes" for a roofline',
         )
     return by_picture
 
@@ -141,7 +141,8 @@ def _small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof]) -> 
         sentences.append(f"Ceilings by the device attributes: {listed}.")
     if len(device) < len(roofs):
         sentences.append(
-            "Ceilings from the report at the measured clocks; shares are of each launch's own."
+            "Ceilings from the report at the measured clocks; shares refer to each launch's "
+            "own ceilings."
         )
     without = [row for row in rows if not model.points(row)]
     if points and without:
@@ -149,7 +150,7 @@ def _small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof]) -> 
         why = f", {lack.most_common(1)[0][0]}" if lack else ""
         sentences.append(f"Without a point: {len(without)} of {len(rows)} launches{why}.")
     if any(p.above for p in points):
-        sentences.append("A point above its roof is an error of the measurement.")
+        sentences.append("A point above its roof is a measurement error.")
     return " ".join(sentences)
 
 

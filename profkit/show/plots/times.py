@@ -59,8 +59,8 @@ def ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
     for head, x in _COLUMNS:
         base.note(ax, head, (x, 1), (0, 4), "axes fraction", fontsize=9.5, color=FAINT, va="bottom")
     below = (
-        "Medians of replayed CUDA graphs, warm L2; whiskers are 95 % intervals. Above 1x is faster; ~ "
-        "where the samples cannot tell."
+        "Medians of replayed CUDA graphs, warm L2; whiskers are 95 % intervals. Above 1x is "
+        "faster; ~ marks differences within the noise."
     )
     title = f"Ladder at case {ladder.case}: time per call"
     return base.finished(ax, title, below, above=16 + 13 * _LEVELS)
@@ -92,7 +92,7 @@ def history_steps(steps: Sequence[HistoryStep], ax: Axes | None = None) -> Axes:
     if not subjects:
         raise ProfkitError("no run in this history has a time", "profkit history --add, or --log")
     if len(subjects) > _MOST:
-        named = "name one: profkit history champion --case B -o history.png"
+        named = "choose one: profkit history champion --case B -o history.png"
         raise ProfkitError(f"a picture of {len(subjects)} subjects: at most {_MOST}", named)
     ax = base.canvas(ax, 6.5)
     machines = dict.fromkeys(p.machine for p in chain.from_iterable(subjects.values()))
@@ -174,7 +174,7 @@ def search_history(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     base.scales(ax, "Trial", "Time per call, µs")
     ax.legend(frameon=False, fontsize=10.5)
     base.bare(ax, "both")
-    below = f"Hollow: pruned after its first look. {lost} more trials were refused or failed."
+    below = f"Hollow: pruned after a first look. {lost} more trials were rejected or failed."
     return base.finished(ax, "Time of every trial", below)
 
 
@@ -195,7 +195,7 @@ def search_importance(importances: Mapping[str, float], ax: Axes | None = None) 
     for y, (_, value) in enumerate(ranked):
         ax.text(value + 0.01, y, f"{value:.0%}", va="center", fontsize=10.5, color=INK)
     ax.set_xlim(0, 1.08)
-    base.scales(ax, "Share of what decides")
+    base.scales(ax, "Share of importance")
     base.bare(ax, "x")
     below = "PED-ANOVA: for being among the fastest quarter of trials."
     return base.finished(ax, "Which tunable matters", below)
@@ -226,7 +226,7 @@ def search_parallel(history: pd.DataFrame, macros: Sequence[str], ax: Axes | Non
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     below = "Orange: the fastest tenth of the timed trials."
-    return base.finished(ax, "What the fastest have in common", below)
+    return base.finished(ax, "Tunables of the fastest trials", below)
 
 
 def search_resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -240,12 +240,12 @@ def search_resources(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     look: base.Looks = {"cmap": "viridis", "edgecolors": "white", "linewidths": 0.6, "zorder": 3}
     dots = ax.scatter(timed["smem"] / 1024, timed["us"], s=sizes, c=timed["regs"], **look)
     bar = ax.figure.colorbar(dots, ax=ax)
-    bar.set_label("Registers a thread", fontsize=11, color=INK)
+    bar.set_label("Registers per thread", fontsize=11, color=INK)
     _log_scale(ax)
-    base.scales(ax, "Shared memory of a block, KiB", "Time per call, µs")
+    base.scales(ax, "Shared memory per block, KiB", "Time per call, µs")
     base.bare(ax, "both")
     below = "Larger dots: more warps fit on an SM."
-    return base.finished(ax, "Time against what a block takes", below)
+    return base.finished(ax, "Time against resources per block", below)
 
 
 def _log_scale(ax: Axes) -> None:

@@ -17,7 +17,9 @@ from profkit.show.text.escape import code, escaped, html, markdown, short
 
 LONGEST = 44  # characters of a kernel's name where there is room
 T = TypeVar("T")
-Role = Literal["", "strong", "dim", "code", "note", "link", "name", "rule", "metric"]
+Role = Literal[
+    "", "strong", "dim", "code", "note", "link", "name", "rule", "metric", "gain", "place", "whole"
+]
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,17 @@ class Command:
 
 
 @dataclass(frozen=True)
+class Strip:
+    """A whole as one line of characters: parts, each with the word whose colour it has."""
+
+    parts: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        return f"[{''.join(part for part, _ in self.parts)}]"
+
+
+@dataclass(frozen=True)
 class Code:
     text: str
     language: str
@@ -146,7 +159,7 @@ class Fold:
     shown: bool = False
 
 
-Block = Heading | TextLine | Paragraph | ListItem | Command | Code | Image | Grid | Fold
+Block = Heading | TextLine | Paragraph | ListItem | Command | Strip | Code | Image | Grid | Fold
 
 
 def colour(text: str) -> str:
@@ -192,6 +205,8 @@ def write_markdown(block: Block) -> Iterator[str]:
             yield from (f"  <br>{write_words(under)}" for under in block.under)
         case Command():
             yield f"- {code(block.line)}" + (f" ({markdown(block.about)})" if block.about else "")
+        case Strip():
+            yield f"- {code(block.text)}"
         case Code():
             longest = max(map(len, re.findall("`+", block.text)), default=0)
             fence = "`" * max(3, longest + 1)
@@ -288,6 +303,8 @@ class _Html:
                 yield "</article>"
             case Command():
                 yield f"<div><code>{html(block.line)}</code> {html(block.about)}</div>"
+            case Strip():
+                yield f"<div><code>{html(block.text)}</code></div>"
             case Code():
                 lines = "\n".join(map(html, block.text.splitlines()))
                 yield f"<pre><code>{lines}</code></pre>"

@@ -24,7 +24,15 @@ _WIDEST = 1000  # columns of a table, in a pipe or in whatever COLUMNS says
 _KEPT = "\ufdd0"
 _TRAILING = re.compile(r" +$", re.MULTILINE)  # rich fills every line up to the width
 _READABLE = 110  # columns of a sentence: the eye loses longer lines
-_STYLE = {"strong": "bold", "dim": "dim", "note": "italic", "rule": "bold", "metric": "dim"}
+_STYLE = {
+    "strong": "bold",
+    "dim": "dim",
+    "note": "italic",
+    "rule": "bold",
+    "metric": "dim",
+    "gain": "bold green",
+    "place": "cyan",
+}
 
 
 def console(*, width: int | None = None, stderr: bool = False) -> Console:
@@ -67,6 +75,8 @@ def render_block(block: Block, on: Console, first: bool, indent: int) -> str:
             shown = print_narrow(on, gap.append(terminal_text(block.text, style)), indent)
         case blocks.Command():
             shown = render_command(block, on, indent + 2)
+        case blocks.Strip():
+            shown = print_narrow(on, colour_strip(block), indent or 2)
         case blocks.Code():
             shown = "".join(render_whole(line, indent + 2) for line in block.text.splitlines())
         case blocks.TextLine():
@@ -130,8 +140,18 @@ def terminal_text(words: Words, style: str = "") -> Text:
     out = Text(style=style)
     for span in spans(words):
         text = "\n" if span.text == "\n" else unbroken(escaped(span.text), _KEPT)
+        if span.role == "whole":
+            text = text.replace(" ", _KEPT)
         out.append(text, _STYLE.get(span.role))
     return out
+
+
+def colour_strip(bar: blocks.Strip) -> Text:
+    """Return a strip in the colours of its parts."""
+    line = Text("[")
+    for part, word in bar.parts:
+        line.append(part, colour(word))
+    return line.append("]")
 
 
 def print_narrow(on: Console, what: RenderableType, indent: int, width: int | None = None) -> str:

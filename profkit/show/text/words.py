@@ -15,6 +15,7 @@ from profkit.model.scenario import Expectation
 from profkit.records.paths import FULL
 from profkit.reports.figures import OUT_OF_RANGE, figures, quantity, seconds, share, speedup
 from profkit.reports.metrics import CATALOGUE, warps
+from profkit.show.text.blocks import Role, TextSpan, Words
 from profkit.show.text.escape import short
 
 if TYPE_CHECKING:
@@ -47,23 +48,23 @@ UNITS = {
 # What is wrong with a launch's shape.
 SHAPES = {
     "grid_too_small": "a grid with too few blocks for the GPU",
-    "imbalance": "SMs that get unequal work",
-    "tail": "a last wave of blocks that fills few SMs",
-    "too_short": "the launch itself, which takes as long as the work",
+    "imbalance": "unequal work across SMs",
+    "tail": "a last wave of blocks that fills only some SMs",
+    "too_short": "launch overhead, which takes as long as the work",
 }
 # What each limiter says of a launch.
 LIMITERS = {
-    **{unit: f"what is full is {text}" for unit, text in UNITS.items()},
+    **{unit: f"the resource that is full is {text}" for unit, text in UNITS.items()},
     **{state: f"the warps wait for {text}" for state, text in WAITS.items()},
-    **{shape: f"what holds the launch back is {text}" for shape, text in SHAPES.items()},
+    **{shape: f"the launch is limited by {text}" for shape, text in SHAPES.items()},
 }
 BOUNDS = {
-    "memory": "a unit of the memory system is near what it can reach",
-    "compute": "a pipe or the issue slots are near what they can reach",
-    "latency": "nothing is near its peak: the warps wait, and too few others are ready meanwhile",
+    "memory": "a unit of the memory system is near the most it can reach",
+    "compute": "a pipe or the issue slots are near the most they can reach",
+    "latency": "nothing is near its peak: warps wait, and too few others are ready in the meantime",
     "launch": "the shape of the launch leaves the GPU idle",
-    "balanced": "a unit of the memory system and one that computes are near what they reach at once",
-    "unknown": "what would decide was not collected",
+    "balanced": "a memory unit and a compute unit are both near the most they can reach",
+    "unknown": "the deciding counters were not collected",
 }
 
 
@@ -72,13 +73,17 @@ def bound_by(diagnosis: Diagnosis) -> str:
     limiter = diagnosis.limiter
     if limiter is None:
         if diagnosis.bound == "latency":
-            return "waits: nothing is near its peak"
-        return "waits for something that was not collected"
+            return "is bound by latency"
+        return "waits, and what it waits for was not collected"
     if diagnosis.bound == "latency":
         return f"waits for {WAITS.get(limiter, limiter)} ({limiter})"
     if diagnosis.bound == "launch":
         return f"is limited by {SHAPES.get(limiter, limiter)} ({limiter})"
-    units = " and ".join(UNITS.get(part, part) for part in limiter.split("+"))
+    parts = limiter.split("+")
+    units = " and ".join(UNITS.get(part, part) for part in parts)
+    is_said = all(part in UNITS.get(part, part).lower() for part in parts)
+    if is_said:
+        return f"is bound by {units}"
     return f"is bound by {units} ({limiter})"
 
 
@@ -161,7 +166,7 @@ def say_expectation(finding: LaunchFinding) -> str:
 
 
 # What an interval says that is too wide for a number.
-ABLATE = "counters cannot tell, `profkit ablate` measures it"
+ABLATE = "counters cannot tell; `profkit ablate` measures it"
 
 
 def say_range(expectation: Expectation) -> str:
@@ -241,13 +246,38 @@ def cut_lines(lines: Sequence[str]) -> str:
     kept: list[str] = []
     room = BRIEF - 30
     for line in lines:
-        text = line if len(line) <= _FACT else f"{line[: _FACT - 1]}…"
+        text = line if len(line) <= _FACT else cut_at_word(line, _FACT)
         room -= len(text) + 1
         if room < 0:
             break
         kept.append(text)
     more = [f"({len(lines) - len(kept)} more lines)"] if len(kept) < len(lines) else []
     return "\n".join([*kept, *more])
+
+
+def cut_at_word(line: str, most: int) -> str:
+    """Return the start of a line, no word of it cut: a file and its line stay whole."""
+    end = line.rfind(" ", 0, most - 1)
+    if end <= 0:
+        end = most - 1
+    return f"{line[:end]} …"
+
+
+def mark_answer(row: Row, text: str) -> Words:
+    """Return the answer with what the eye looks for set off: kernel, limit and expected gain."""
+    run, top = row.shown, row.shown.top
+    marks: list[tuple[str, Role]] = [(short(run.kernel, NAME), "strong")]
+    if run.status == "ok" and run.diagnosis.limiter:
+        marks.append((bound_by(run.diagnosis), "strong"))
+    if top and top.expect and not top.expect.is_wide and not top.at_roof:
+        marks.append((f"expect {expect(top.expect)}", "gain"))
+    spans: list[TextSpan | str] = []
+    for said, role in marks:
+        before, found, after = text.partition(said)
+        if found:
+            spans += [before, TextSpan(said, role)]
+            text = after
+    return (*spans, text)
 
 
 # The answer in three sentences.
@@ -266,18 +296,24 @@ def headline(rows: Sequence[Row]) -> list[str]:
     if top and top.where:  # the line that has most of it
         line = top.where[0]
         where = f"; {basename(line.file)}:{line.line} has {share(line.share)} of it"
-    cause = top.cause if top else run.diagnosis.because
+    cause = top.cause if top and not _is_guess(run, top) else run.diagnosis.because
     what = f"{name} {bound_by(run.diagnosis)}: {cause}{where}."
-    if top:
+    if top and not _is_guess(run, top):
         sentence = re.match(r".*?[.;](?=\s|$)", top.advice)
         advice = (sentence.group() if sentence else top.advice).rstrip(".;")
         return [what, say_worth(row, rows, top), f"Next: {advice}."]
     if is_lacking(run):
-        return [what, f"Next: collect what is missing, {FULL}"]
+        return [what, f"Next: profile again with more counters: {FULL}"]
     return [
         what,
-        "No rule finds a cause that could be fixed: it cannot go faster without doing less work.",
+        "No rule finds a cause to fix: it cannot go faster without doing less work.",
     ]
+
+
+def _is_guess(run: Judged, top: LaunchFinding) -> bool:
+    """Whether a finding without a number leads where what the warps wait for was not collected."""
+    is_open = run.diagnosis.bound == "latency" and run.diagnosis.limiter is None and is_lacking(run)
+    return is_open and top.expect is None and top.gain is None
 
 
 def find_larger(run: Judged) -> LaunchFinding | None:

@@ -74,7 +74,7 @@ def _show_launch(found: AblationRecord) -> Iterator[Block]:
 
 
 def _show_refusal(refusal: Refusal) -> Block:
-    text = f"could not be removed alone: {refusal.observed}"
+    text = f"could not be removed separately: {refusal.observed}"
     if refusal.threshold:
         text += f" (needed: {refusal.threshold})"
     if refusal.remedy:
@@ -101,5 +101,5 @@ def _find_overlap(found: AblationRecord) -> str:
     saved = sum(1 - 1 / row.gain for row in reachable)
     names = " and ".join(row.title for row in reachable[:2])
     if saved > 1:
-        return f"; {names} overlap: what each brings alone is more than all of the time together"
-    return f"; {names} are measured one at a time: each hides some of the other"
+        return f"; {names} overlap: their separate gains add up to more than the total time"
+    return f"; {names} are measured one at a time: each hides part of the other"

@@ -39,7 +39,7 @@ def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
         return
     yield from _time_under_ncu(change)
     yield TextLine(*time_line(change))
-    yield from (TextLine(f"compared anyway: {r.sentence}", r.code) for r in change.refusals)
+    yield from (TextLine(f"compared despite this: {r.sentence}", r.code) for r in change.refusals)
     yield from map(prediction_line, change.promises)
     for number, launch in enumerate(change.launches, 1):
         if len(change.launches) > 1:
@@ -56,7 +56,7 @@ def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
         yield grid(change.resources, columns)
     if change.unmatched:
         names = ", ".join(short(name, NAME) for name in change.unmatched)
-        yield TextLine(f"launches without a partner: {names}")
+        yield TextLine(f"unmatched launches: {names}")
     yield from (TextLine(note, "note") for note in change.notes)
 
 
@@ -75,7 +75,7 @@ def _time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
 
 
 def prediction_line(prediction: HeaderPrediction, indent: int = 0) -> TextLine:
-    text = f"{prediction.because} ({prediction.said}: {prediction.rule})"
+    text = f"{prediction.said}: {prediction.rule} ({prediction.because})"
     return TextLine(text, _KEPT[prediction.kept], indent)
 
 
@@ -107,10 +107,10 @@ def show_launch(launch: LaunchChange, shown: int) -> Iterator[Block]:
     yield TextLine(join_sides(short(kernel.before, NAME), short(kernel.after, NAME)), "kernel")
     yield TextLine(join_sides(bound.before, bound.after), "bound")
     times = f"{figures.seconds(time.before)} -> {figures.seconds(time.after)}"
-    yield TextLine(f"{times} (one launch at ncu's clocks: no verdict)", "under ncu")
+    yield TextLine(f"{times} (one launch at ncu's clocks; not a timing)", "under ncu")
     if differ := [f for f in launch.findings if f.what != "stays"]:
         yield Heading("Findings", 3)
-        head = ("", "rule", ">gain before", ">gain after", "cause")
+        head = ("", "rule", ">at most, before", ">at most, after", "cause")
         yield Grid(head, tuple(map(list_finding_cells, differ)), wraps=4)
     if stay := [f.rule for f in launch.findings if f.what == "stays"]:
         yield TextLine(", ".join(stay), "as before")
@@ -186,7 +186,7 @@ def ladder_steps(ladder: Ladder) -> Iterator[Block]:
             for step in ladder.steps
         ]
         yield Grid(("variant", *(f">{name}" for name in names)), tuple(rows))
-    yield TextLine("1.50x is one and a half times as fast; ~ where the samples cannot tell", "note")
+    yield TextLine("1.50x means 1.5 times as fast; ~ marks differences within the noise", "note")
     yield Heading(f"Case {ladder.case}: what each step did")
     for step in ladder.steps:
         yield from show_step(step)
@@ -246,15 +246,15 @@ def verified(files: Iterable[Verified]) -> Iterator[Block]:
                 yield TextLine(line, "computed", indent=2)
             collect |= dict.fromkeys(judged.collect)
         yield from map(gate_line, file.gates)
-    yield Heading("In all")
+    yield Heading("Summary")
     outcomes = (f"{outcome} {n}" for outcome, n in sorted(counted.items()))
     yield TextLine(", ".join(outcomes) or "no claims")
-    yield from (TextLine(command, "would decide more") for command in collect)
+    yield from (TextLine(command, "to decide more claims") for command in collect)
 
 
 def gate_line(result: GateResult | SummaryGate) -> TextLine:
     binding = "" if result.binding else " (reported, not required)"
-    failing = f": not holding are {', '.join(result.failing)}" if result.failing else ""
+    failing = f": failing: {', '.join(result.failing)}" if result.failing else ""
     return TextLine(f"gate {result.name}{binding}{failing}", "met" if result.met else "not met")
 
 
@@ -271,14 +271,15 @@ def answers(
     }
     yield grid(expected, columns)
     yield TextLine(
-        "time under ncu; the interval is how far off it was on programs that it was not fitted to"
+        "times are under ncu; the interval is the error on programs that were not used for "
+        "calibration"
     )
 
 
 _NAMES = {
     "l2_hit": "L2 hit rate",
     "dram_busy": "DRAM, of peak",
-    "tensor_busy": "tensor, of peak",
+    "tensor_busy": "tensor pipe, of peak",
     "occupancy": "occupancy",
     "registers": "registers per thread",
     "shared_block": "shared memory per block",

@@ -27,8 +27,8 @@ NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
 NAMED = 40  # characters of which launch it is
 SMALL_SET = 3  # sections from which on it is one line that says --set full
 ROWS, FINDINGS = 3, 3  # of a brief
-AFTER_UNKNOWN = ", after the one that takes most of the time and whose cause was not collected"
-ORDER = "worst first: by the time that fixing the top finding is expected to save"
+AFTER_UNKNOWN = "; first, the launch that takes most time and lacks counters"
+ORDER = "sorted by expected saving"
 _WITHOUT = "without --section "
 
 
@@ -64,16 +64,16 @@ def next_commands(rows: Sequence[Row], lines: bool) -> Iterator[blocks.Command]:
         return
     run = rows[0].shown
     if run.status != "ok" or words.is_lacking(run):
-        yield blocks.Command(FULL, "makes the report that says more")
+        yield blocks.Command(FULL, "record a complete report")
     if run.top:
-        yield blocks.Command(f"profkit explain {run.top.rule}", "why, and what people do about it")
+        yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")
     report = shlex.quote(escaped(str(run.report)))
     if lines:
         yield blocks.Command(f"profkit report {report} -o page.html", "a page to send")
         return
     kernel = re.match(r"\w+", short(run.kernel, words.NAME))
     only = f" --kernel {kernel.group()}" if kernel and len(rows) > 1 else ""
-    yield blocks.Command(f"profkit diagnose {report}{only} --lines 5", "the source lines that wait")
+    yield blocks.Command(f"profkit diagnose {report}{only} --lines 5", "the hottest source lines")
 
 
 def brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = None) -> str:
@@ -177,7 +177,7 @@ def list_identity(row: Row, total: float) -> Iterator[str]:
     run = row.shown
     part = f"{part_of(row, total)} of all" if row.times else "duration not collected"
     if len(row.launches) > 1:
-        yield f"{words.spread(row)} (shortest, median, longest), {part}; here the median one"
+        yield f"{words.spread(row)} (shortest, median, longest), {part}; median launch shown"
     else:
         yield f"{figures.seconds(run.time)}, {part}" if row.times else part
     yield ", ".join(filter(None, (f"{run.report} launch {run.index}", words.named(run))))
@@ -222,10 +222,12 @@ def show_findings(
     unknown = _unknown_rules(run)
     if before and len(unknown) > 1 and _unknown_rules(before) == unknown:
         count = sum(map(len, unknown.values()))
-        yield blocks.ListItem(f"not known, as of the launch before: {count} rules", bullet="?")
+        yield blocks.ListItem(f"not checked, as in the launch before: {count} rules", bullet="?")
         return
     for why, rules in unknown.items():
-        yield blocks.ListItem((f"not known {why}: ", TextSpan(", ".join(rules), "dim")), bullet="?")
+        yield blocks.ListItem(
+            (f"not checked {why}: ", TextSpan(", ".join(rules), "dim")), bullet="?"
+        )
 
 
 def _unknown_rules(run: Judged) -> dict[str, list[str]]:
@@ -242,7 +244,7 @@ def _unknown_rules(run: Judged) -> dict[str, list[str]]:
         elif finding.advice == "profkit profile":
             why = "without the run record of profkit profile"
         else:
-            why = f"as {finding.cause.partition(': ')[2]}"
+            why = f"because {finding.cause.partition(': ')[2]}"
         rules.setdefault(why, []).append(finding.rule)
     sections = [why for why in rules if why.startswith(_WITHOUT)]
     if len(sections) < SMALL_SET:
@@ -282,8 +284,8 @@ def show_nvidia_rules(results: Sequence[NvidiaRule]) -> Iterator[blocks.ListItem
     """Yield the results of NVIDIA's rules that carry an estimate, the largest few first."""
     estimated = sorted((r for r in results if r.speedup), key=lambda r: -(r.speedup or 0))
     for result in estimated[:NVIDIA_SHOWN]:
-        part = " of a part of it" if result.scope == "local" else ""
-        speedup = f" (Est. Speedup {figures.share(result.speedup or 0)}{part})"
+        kind = "local speedup" if result.scope == "local" else "speedup"
+        speedup = f" (estimated {kind} {figures.share(result.speedup or 0)})"
         text = ("NVIDIA's ", TextSpan(result.rule, "code"), ": ", TextSpan(result.title, "code"))
         yield blocks.ListItem((*text, speedup))
 

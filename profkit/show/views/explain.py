@@ -24,7 +24,7 @@ from profkit.program.rules import Example, StepRule, list_words
 from profkit.program.triage import triage_timeline
 from profkit.records.ablation import read_causes
 from profkit.records.paths import FULL
-from profkit.reports.figures import speedup
+from profkit.reports.figures import counted, speedup
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
 from profkit.show.text import blocks, words
 from profkit.show.text.blocks import Block, Columns, TextSpan, Words, grid
@@ -108,12 +108,12 @@ def explain(name: str) -> Explanation:
         read_for = tuple(name_and_text(m.name, m.meaning) for m in readers)
         page = (word, "ncu metric", "read by the catalogue", {"Read for": read_for})
     else:
-        raise ProfkitError(f"no rule and no metric is called {name}", find_nearest_names(word))
+        raise ProfkitError(f"unknown rule or metric: {name}", find_nearest_names(word))
     named, kind, title, parts = page
     told = {heading: texts for heading, texts in parts.items() if texts}
     if kind != OF_A_STEP and named in STEP_RULES:  # the same word of a launch's verdict
         for heading, texts in _explain_step_rule(STEP_RULES[named]).items():
-            told |= {f"Of a step: {heading}": texts} if texts else {}
+            told |= {f"For a step: {heading}": texts} if texts else {}
     return Explanation(named, kind, title, told)
 
 
@@ -126,17 +126,17 @@ def _explain_step_rule(rule: StepRule) -> Parts:
         tried += [_without_figures(text) for text in words_of_form.list_advice()]
     return {
         "What happens": (page.hardware,),
-        "How it is seen": (rule.meaning,),
+        "How it is detected": (rule.meaning,),
         "Before": show_code(page.before),
         "After": show_code(page.after),
-        "What people do about it": (rule.advice,),
-        "Says": tuple(said),
-        "Try": tuple(dict.fromkeys(tried)),
-        "What its saving is worked out of": (rule.fix,),
-        "What decides": page.thresholds,
+        "How to fix it": (rule.advice,),
+        "What it says": tuple(said),
+        "What it advises": tuple(dict.fromkeys(tried)),
+        "How its saving is estimated": (rule.fix,),
+        "Thresholds": page.thresholds,
         "False alarms": page.false_alarms,
         "An example": (_say_example(rule.fires[0]),),
-        "An example that is none": (_say_example(rule.clear[0]),),
+        "An example that does not fire": (_say_example(rule.clear[0]),),
         "To see it": (TextSpan("profkit triage -- COMMAND", "code"),),
         "Official page": (TextSpan(page.official, "link"),),
     }
@@ -180,7 +180,7 @@ def find_nearest_names(name: str) -> str:
     lower = {n.lower(): n for n in (*BY_ID, *STEP_RULES, *CATALOGUE, *words.BOUNDS, *words.WAITS)}
     near = difflib.get_close_matches(name.lower().replace(" ", "-"), lower, 3, 0.5)
     if not near:
-        return "profkit explain lists them all"
+        return "profkit explain lists all of them"
     return f"did you mean {' or '.join(lower[n] for n in near)}?"
 
 
@@ -195,32 +195,32 @@ def explain_rule(rule: LaunchRule) -> Parts:
     metrics = [CATALOGUE[name] for name in looked if name in CATALOGUE]
     return {
         "What happens in the hardware": (page.hardware,),
-        "How it is seen": (rule.meaning,),
+        "How it is detected": (rule.meaning,),
         "Before": show_code(page.before),
         "After": show_code(page.after),
-        "What people do about it": (rule.advice,),
+        "How to fix it": (rule.advice,),
         f"Measured on {pages.measured_on()}": explain_measured(rule),
-        "What fixing it is worth": explain_worth(rule),
-        "What measures it": explain_ablations(rule),
-        "What decides": (*map(explain_threshold, pages.list_thresholds(rule)), *page.thresholds),
+        "Expected gain": explain_worth(rule),
+        "How to measure it": explain_ablations(rule),
+        "Thresholds": (*map(explain_threshold, pages.list_thresholds(rule)), *page.thresholds),
         "False alarms": page.false_alarms,
         "An example that fires": (
             f"{finding.cause} ({words.worth(finding)})",
             words.metric_values(rule.fires[0]),
         ),
-        "An example that does not": (words.metric_values(rule.clear[0]),),
-        "Looks at": tuple(map(describe_metric, metrics)),
+        "An example that does not fire": (words.metric_values(rule.clear[0]),),
+        "Metrics it uses": tuple(map(describe_metric, metrics)),
         "To collect": (suggest_command(metric.section for metric in metrics),),
-        "Can be the cause behind the limiter": (", ".join(rule.explains),) * bool(rule.explains),
+        "Limiters it can explain": (", ".join(rule.explains),) * bool(rule.explains),
         "Official page": (TextSpan(page.official, "link"),),
     }
 
 
 # How each group of causes.toml is told of.
 _MEASURES = {
-    "measured": "`profkit ablate` takes it away and times the rest, which a fix could reach: {}",
-    "bound": "`profkit ablate` takes away more than a fix can, which bounds the gain: {}",
-    "launch": "`profkit ablate` sees it from how the launch runs: {}",
+    "measured": "`profkit ablate` removes it and times the rest, which a fix could reach: {}",
+    "bound": "`profkit ablate` removes more than a fix can, which bounds the gain: {}",
+    "launch": "`profkit ablate` detects it from how the launch runs: {}",
     "counted": "`profkit ablate` counts instructions: {}",
     "why": "`profkit ablate` does not measure it: {}",
 }
@@ -255,7 +255,8 @@ def explain_measured(rule: LaunchRule) -> tuple[Words, ...]:
         for pair in pages.measured_pairs(rule.id)
     ]
     more = len(pairs) - SHOWN
-    return (*pairs[:SHOWN], *([f"and {more} more probes of this cause"] if more > 0 else []))
+    rest = f"and {counted(more, 'more probe', 'more probes')} of this cause"
+    return (*pairs[:SHOWN], *([rest] if more > 0 else []))
 
 
 def explain_worth(rule: LaunchRule) -> tuple[Words, ...]:
@@ -266,9 +267,9 @@ def explain_worth(rule: LaunchRule) -> tuple[Words, ...]:
     of, (held, fixes) = expectation(2.0, SPREAD[fix.kind], None), COVERAGE
     return (
         fix.formula,
-        f"where 2x is expected the interval is {of.low:.2f}x to {of.high:.2f}x ({fix.kind}); such "
-        f"intervals held {held} of {fixes} fixes that gained 5 % or more, on code that they were not "
-        "fitted to",
+        f"if 2x is expected, the interval is {of.low:.2f}x to {of.high:.2f}x; on code not used "
+        f"for calibration, {held} of {fixes} measured speed-ups of 5 % or more were inside such "
+        "intervals",
     )
 
 
@@ -285,10 +286,10 @@ def explain_metric(metric: Metric) -> Parts:
     return {
         "What happens in the hardware": (page.hardware,),
         "Unit": (_UNITS.get(metric.unit, metric.unit),),
-        "Read from, the first that a report has": sources or ("the record next to the report",),
+        "Sources, in order of preference": sources or ("the run record next to the report",),
         "To collect": (suggest_command([metric.section]),),
         f"On the probes ({pages.measured_on()})": (" to ".join(texts),) * bool(texts),
-        "Rules that look at it": tuple(name_and_text(rule.id, rule.title) for rule in users),
+        "Rules that use it": tuple(name_and_text(rule.id, rule.title) for rule in users),
         "False alarms": (_CAREFUL.get(metric.unit, _CAREFUL[""]),),
         "Official page": (TextSpan(page.official, "link"),),
     }
@@ -297,20 +298,20 @@ def explain_metric(metric: Metric) -> Parts:
 _UNITS = {
     "share": "share: 0 to 1, where 1 is 100 %",
     "s": "s: seconds",
-    "op": "op: operations, a fused multiply-add is 2",
-    "op/s": "op/s: operations per second, a fused multiply-add is 2",
+    "op": "op: operations; a fused multiply-add counts as 2",
+    "op/s": "op/s: operations per second; a fused multiply-add counts as 2",
 }
 # What a value of a unit does not say.
 _CAREFUL = {
     "share": (
-        "A share is put together out of several runs of the launch: a few per cent above 1 are those "
-        "runs' difference. What it is a share of (elapsed time, time at work, all accesses) is in its "
-        "meaning, and two shares of different things do not compare."
+        "A share combines several runs of the launch, so differences between those runs can lift "
+        "it a few percent above 1. Its meaning says of what it is a share (elapsed time, active "
+        "time, all accesses); shares of different totals cannot be compared."
     ),
-    "s": "Under ncu, at ncu's clocks and with flushed caches: no time of the program.",
+    "s": "Taken under ncu, at ncu's clocks and with flushed caches: not the program's own time.",
     "": (
-        "A metric that was not collected is NaN and never zero. Of one launch under ncu: data that "
-        "change, or caches that ncu flushed, make another."
+        "A metric that was not collected is NaN, never zero. Values are of one launch under ncu: "
+        "other data or caches that ncu did not flush give other values."
     ),
 }
 
@@ -327,8 +328,8 @@ def explain_limiter(word: str, behind: list[LaunchRule]) -> Parts:
     numbers = (pages.near_its_peak(word),) if limiter else pages.list_thresholds(plain)
     return {
         "What happens in the hardware": (page.hardware,),
-        "What decides": tuple(map(explain_threshold, numbers)) or page.thresholds,
-        "Rules that can be behind it": tuple(name_and_text(r.id, r.title) for r in behind),
+        "Thresholds": tuple(map(explain_threshold, numbers)) or page.thresholds,
+        "Rules that can explain it": tuple(name_and_text(r.id, r.title) for r in behind),
         f"Measured on {pages.measured_on()}": explain_measured(plain),
         "False alarms": page.false_alarms,
         "Official page": (TextSpan(page.official, "link"),),
@@ -342,7 +343,7 @@ def explain_bound(word: str) -> Parts:
     return {
         "What it says": (f"{words.BOUNDS[word]}.",),
         "What happens in the hardware": (page.hardware,),
-        "What decides": page.thresholds,
+        "Thresholds": page.thresholds,
         "Limiters": tuple(name_and_text(name, words.LIMITERS[name]) for name in limiters),
         "To collect everything": (TextSpan(FULL, "code"),) * (word == "unknown"),
         "False alarms": page.false_alarms,
@@ -365,8 +366,8 @@ def suggest_command(sections: Iterable[str]) -> str:
     needed = set(sections) - {""}
     ncu = [f"--section {section}" for section in sorted(needed - {RECORD})]
     ways = [f"ncu {' '.join(ncu)}"] if ncu else []
-    ways += ["profkit profile (it writes the record)"] if RECORD in needed else []
-    return ", and ".join(ways) or "every report has it"
+    ways += ["profkit profile (which writes the run record)"] if RECORD in needed else []
+    return ", and ".join(ways) or "every report contains it"
 
 
 def index() -> Iterator[Block]:
@@ -424,6 +425,6 @@ def reference() -> Iterator[Block]:
 
 _HEAD = (
     "Written by `profkit explain --markdown` from the rules in `profkit/diagnosis/rules/` and the "
-    "metrics in `profkit/reports/metrics/`; `make readme` writes it anew. Values are SI, a share is "
-    "0 to 1, and a metric that was not collected is never a zero."
+    "metrics in `profkit/reports/metrics/`; `make readme` regenerates it. Values are SI, a share "
+    "is 0 to 1, and a metric that was not collected is never a zero."
 )

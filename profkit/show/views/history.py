@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def history_blocks(steps: Sequence[HistoryStep]) -> Iterator[Block]:
     """Yield every subject's runs, oldest first, each against the one before it."""
     if not steps:
-        yield TextLine("nothing was measured: profkit history --add, or --log")
+        yield TextLine("the history is empty: profkit history --add, or --log")
     columns: Columns[HistoryStep] = {
         "measured": lambda step: (step.run.made or "")[:16].replace("T", " "),
         "commit": lambda step: (step.run.commit or "")[:10] + " *" * bool(step.run.dirty),
@@ -41,7 +41,7 @@ def format_percent(share: float | None, unknown: str = "") -> str:
 
 def noise_blocks(machines: Sequence[MachineNoise]) -> Iterator[Block]:
     if not machines:
-        yield TextLine("no A/A comparison: nothing was timed twice")
+        yield TextLine("no A/A comparison: no variant was timed against itself")
         return
     columns: Columns[MachineNoise] = {
         "GPU": lambda machine: machine.gpu,
@@ -119,14 +119,14 @@ def gate_blocks(report: GateReport) -> Iterator[Block]:
     judged = [s.smallest_change for s in report.subjects if not isnan(s.smallest_change)]
     if judged:
         yield TextLine(
-            f"changes of {min(judged):.2%} to {max(judged):.2%} would have been seen with 95 % "
-            "power, at one false alarm in 1,000"
+            f"changes of {min(judged):.2%} to {max(judged):.2%} would have been detected with 95 "
+            "% power, at one false alarm in 1,000"
         )
     if assumed := report.assumed:
         yield TextLine(f"{assumed.sentence}: profkit bench --aa measures it on this GPU")
     same = [s for s in report.subjects if s.answer == "same"]
     if unchanged := [s for s in same if s.time is None]:
         yield TextLine(
-            f"{len(unchanged)} of the {len(same)} that are the same are the same machine "
-            "code or the same record: their time was not looked at"
+            f"{len(unchanged)} of {len(same)} unchanged runs have the same machine code or the "
+            "same record: their times were not compared"
         )

@@ -71,7 +71,7 @@ def captured(rows: Sequence[Entry]) -> Iterator[Block]:
         yield grid(with_file, columns)
     for row in rows:
         if not row["file"] and row["why_not"]:
-            why = f"left out: {row['why_not']}"
+            why = f"skipped: {row['why_not']}"
             yield TextLine(f"{row['kernel']}, {row['launches']} launches, {why}")
     for row in with_file:
         for remark in row["notes"]:
@@ -173,8 +173,8 @@ def list_notes(rows: Sequence[Entry], references: Sequence[str]) -> Iterator[str
     called = [r["name"] for r in rows if r["timing"]["host_bound"] and r["name"] in references]
     if called:
         yield (
-            f"host-bound in plain calls, not in a graph: {', '.join(called)} "
-            "(one call waits for Python and torch)"
+            f"host-bound in direct calls, but not in a graph: {', '.join(called)} (each call "
+            "waits for Python and torch)"
         )
     throttles: set[str] = set()
     for row in rows:
@@ -182,11 +182,11 @@ def list_notes(rows: Sequence[Entry], references: Sequence[str]) -> Iterator[str
         throttles.update(timing["after"]["throttle"] or ())
         if timing["host_bound"] and row["name"] not in references:
             host = figures.seconds(timing["host"])
-            yield f"{row['name']} is host-bound: its launcher takes {host} a call"
+            yield f"{row['name']} is host-bound: its launcher takes {host} per call"
         if timing["why_wide"]:
             yield f"{row['name']}: {timing['why_wide']}"
     if throttles:
-        yield f"clocks held down by {', '.join(sorted(throttles))}"
+        yield f"clocks limited by {', '.join(sorted(throttles))}"
 
 
 def format_median(interval: Entry | None) -> tuple[str, str]:
@@ -231,8 +231,8 @@ def without_counters(name: str, record: Record) -> Iterator[Block]:
 
 _ENDED = {
     "done": "all of them",
-    "exhausted": "nothing was left to try",
-    "time": "its time was up",
+    "exhausted": "no configuration was left",
+    "time": "its time limit was reached",
 }
 
 
@@ -260,10 +260,10 @@ def show_summary(search: Entry, history: pd.DataFrame, pictures: Sequence[str]) 
     if refusals := list(list_refusals(search)):
         yield Heading("Refused")
         yield from map(TextLine, refusals)
-    yield Heading("How it got there")
+    yield Heading("Progress")
     yield show_path(history)
     if steering := list(explain_steering(search)):
-        yield Heading("What steering was worth")
+        yield Heading("Effect of proposals")
         yield from map(TextLine, steering)
     if search["importances"]:
         ranked = sorted(search["importances"].items(), key=lambda item: -item[1])
@@ -288,7 +288,7 @@ def count_outcomes(search: Entry) -> str:
 
 def list_refusals(search: Entry) -> Iterator[str]:
     keys = {
-        "refused_by_arithmetic": "by arithmetic, before building",
+        "refused_by_arithmetic": "ruled out before building",
         "refused": "after building",
     }
     for key, when in keys.items():
@@ -331,7 +331,7 @@ def show_champion(search: Entry) -> Iterator[Block]:
 
     comparison, champion = search["comparison"], search["champion"]
     if champion["number"] == search["default"]["number"]:
-        yield blocks.Paragraph("The defaults: nothing was confirmed faster.")
+        yield blocks.Paragraph("The defaults remain: nothing was confirmed faster.")
         return
     effect = words.effect(comparison["hedges_g"], comparison["p_value"])
     yield blocks.Paragraph(
@@ -356,7 +356,7 @@ def show_path(history: pd.DataFrame) -> Block:
         ">trial": lambda row: str(row["number"]),
         "proposed by": lambda row: str(row["source"]),
         ">time": lambda row: figures.seconds(float(row["value"])),
-        "against the incumbent before": format_confirmed,
+        "against the previous incumbent": format_confirmed,
         "verdict": label_verdict,
     }
     return grid(steps.to_dict("records"), columns)

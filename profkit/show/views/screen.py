@@ -19,7 +19,7 @@ from profkit.show.text.escape import escaped, middle, short
 
 LISTED = 12  # rows of the table when not all are asked for
 NVIDIA_SHOWN = 3  # rule results with the largest estimates; --json has them all
-AFTER_UNKNOWN = ", after the one that takes most of the time and whose cause was not collected"
+AFTER_UNKNOWN = "; first, the launch that takes most time and lacks counters"
 FURTHER = 2  # findings of the first row besides the one that leads
 EVIDENCE = 4  # figures of the one that leads
 PLACE = 24  # characters of a report's name in the table
@@ -32,7 +32,7 @@ _COMMANDS = {  # what to record anew, for a doubt of the measurement
 def screen_blocks(rows: Sequence[Row], first: Row) -> Iterator[Block]:
     """Yield one screen about rows, the worst first; `first` is that one with its source lines."""
     shown = [first, *rows[1:]]
-    yield blocks.Paragraph(" ".join(words.headline(shown)))
+    yield blocks.Paragraph(words.mark_answer(first, " ".join(words.headline(shown))))
     listed = shown[:LISTED]
     yield list_rows(listed)
     yield blocks.Paragraph(TextSpan(_count_launches(rows, len(listed)), "dim"))
@@ -68,7 +68,7 @@ def list_rows(rows: Sequence[Row]) -> blocks.Grid:
         ">time": lambda pair: figures.seconds(pair[1].total) if pair[1].times else "?",
         "bound": lambda pair: _name_bound(pair[1].shown),
         "top finding": lambda pair: pair[1].shown.top.rule if pair[1].shown.top else "-",
-        ">expected": lambda pair: say_expected(pair[1].shown.top),
+        ">expected": lambda pair: TextSpan(say_expected(pair[1].shown.top), "gain"),
     }
     return grid(numbered, columns, indent=0, narrow=True)
 
@@ -156,14 +156,14 @@ def _say_leading(finding: LaunchFinding) -> blocks.ListItem:
         under.append(TextSpan(words.metric_values(first), "metric"))
     if finding.where:
         under.append((TextSpan("where:", "note"), f" {words.places(finding)}"))
-    text = (TextSpan(finding.rule, "rule"), f" ({words.worth(finding)})")
+    text = (TextSpan(finding.rule, "rule"), " (", TextSpan(words.worth(finding), "gain"), ")")
     return blocks.ListItem(text, tuple(under))
 
 
 def _say_further(finding: LaunchFinding) -> blocks.ListItem:
     place = f"; {words.place(finding.where[0])}" if finding.where else ""
-    said = f" {say_expected(finding)}: {finding.cause}{place}"
-    return blocks.ListItem((TextSpan(finding.rule, "rule"), said))
+    gain = TextSpan(say_expected(finding), "gain")
+    return blocks.ListItem((TextSpan(finding.rule, "rule"), " ", gain, f": {finding.cause}{place}"))
 
 
 def _list_nvidia(run: Judged) -> str:
@@ -202,7 +202,7 @@ def _say_open(rows: Sequence[Row]) -> Iterator[Block]:
         yield blocks.TextLine(f"{', '.join(missing)}; ncu --set full", "not collected")
     elif unknown:
         count = figures.counted(len(unknown), "rule", "rules")
-        yield blocks.TextLine(f"{count}, counters are missing; --all names them", "not checked")
+        yield blocks.TextLine(f"{count} for lack of counters; --all lists them", "not checked")
 
 
 def _list_missing(run: Judged) -> Iterator[str]:
@@ -213,9 +213,9 @@ def _list_missing(run: Judged) -> Iterator[str]:
 def _name_commands(rows: Sequence[Row], first: Row) -> Iterator[blocks.Command]:
     run = first.shown
     if run.status != "ok" or words.is_lacking(run):
-        yield blocks.Command(FULL, "makes the report that says more")
+        yield blocks.Command(FULL, "record a complete report")
     elif run.top:
-        yield blocks.Command(f"profkit explain {run.top.rule}", "why, and what people do about it")
+        yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")
     report = shlex.quote(escaped(str(run.report)))
     about = "every finding in detail" if len(rows) == 1 else "every launch in detail"
     yield blocks.Command(f"profkit diagnose {report} --all", about)

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from profkit.program.steps.idle import node
 from profkit.program.steps.places import join_layers, shorten_line
-from profkit.reports.figures import figures
-from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, TextSpan, grid
+from profkit.reports.figures import figures, seconds
+from profkit.show.text.blocks import (
+    Block,
+    Columns,
+    Grid,
+    Heading,
+    Strip,
+    TextLine,
+    TextSpan,
+    Words,
+    grid,
+    plain_words,
+)
 from profkit.show.text.escape import short
 
 FIRST = 3  # findings shown; --json has all
@@ -17,6 +30,9 @@ GROUPS = 10
 NOTES = 5
 RANKS = 3  # those that wait least: others wait for them
 BAR = 60
+_FILE = re.compile(r"\.\w+:\d+")  # a line of a file, in a place
+SMALL = 0.01  # of the step: kernels that take less are counted, not listed
+LISTED = 3  # kernels that are listed, however little they take
 UNPLACED = ("before ", "between ", "in ")  # places that are no "at"
 NO_FINDING = ("healthy", "unknown")  # what is said first where no finding is
 COMPUTING = "computing"
@@ -25,8 +41,8 @@ WITH_LINES = "profkit triage -- python train.py records the line of every kernel
 # What a part of the step is -> its mark in the bar, its name, and the bound whose colour it has.
 CAUSES = {
     COMPUTING: ("#", "computing", "compute"),
-    "host-launch": ("l", "launches come too slowly", "launch"),
-    "host-sync": ("w", "the host waits itself", "balanced"),
+    "host-launch": ("l", "waiting for launches", "launch"),
+    "host-sync": ("w", "host synchronization", "balanced"),
     "copy": ("c", "copies", "memory"),
     "collective": ("n", "collectives", "latency"),
     "other": (".", "latency, dependencies", "unknown"),
@@ -46,21 +62,20 @@ def triaged(
     step = document["step"]
     yield Heading(step_title(document))
     yield TextLine(steps_line(document))
-    yield TextLine(bar(step))
-    yield TextLine(" · ".join(f"{CAUSES[cause][0]} {text}" for cause, text in step_shares(step)))
+    yield bar(step)
+    yield TextLine(bar_legend(step))
     yield Heading("What to do first", 2)
     if document["first"]["category"] in NO_FINDING:
         yield TextLine(document["first"]["say"], document["first"]["category"])
     for number, row in enumerate(document["findings"][:FIRST], 1):
-        title, try_ = finding_texts(row, step)
-        yield TextLine(f"{number}. {title}")
+        yield TextLine((f"{number}. ", *title_finding(row, step)))
         yield TextLine(say_finding(row), indent=1)
-        yield TextLine(f"try: {try_}", indent=1)
+        yield TextLine((TextSpan("try:", "note"), " ", *say_advice(row)), indent=1)
     if (more := len(document["findings"]) - FIRST) > 0:
-        yield TextLine(f"and {more} more that save less: {rest}")
+        yield TextLine(f"and {more} more with smaller savings: {rest}")
     yield Heading("Where the GPU's time goes", 2)
     if by == "kernel":
-        yield kernels_table(document["kernels"][:GROUPS], document.get("origins", ()))
+        yield from list_kernels(document["kernels"], document.get("origins", ()))
     else:
         yield origins_table(document, by)
     yield from further(document)
@@ -74,37 +89,50 @@ def step_title(document: Mapping[str, Any]) -> str:
 
 def has_line(where: str) -> bool:
     """Return whether a place is a line of Python: it is named first then, and never cut."""
-    return ".py:" in where and not where.startswith(UNPLACED)
+    return _FILE.search(where) is not None and not where.startswith(UNPLACED)
 
 
-def say_finding(row: Mapping[str, Any]) -> str:
+def say_finding(row: Mapping[str, Any]) -> Words:
     """Return what is wrong, behind the line that it is in, where that is known."""
     where = row["where"] or ""
-    return f"{where}: {row['say']}" if has_line(where) else str(row["say"])
+    if has_line(where):
+        return TextSpan(where, "place"), f": {row['say']}"
+    return str(row["say"])
+
+
+def title_finding(row: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[TextSpan | str, ...]:
+    """Return a finding's rule, and what fixing it saves, also after the findings before it."""
+    title = (TextSpan(row["category"], "strong"), ": ", TextSpan(say_saving(row, step), "gain"))
+    if row["on_top_ms"] < 0.7 * row["saves_ms"]["expect"]:
+        return (*title, f"; {ms(row['on_top_ms'])} after the fixes above")
+    return title
+
+
+def say_advice(row: Mapping[str, Any]) -> tuple[TextSpan | str, ...]:
+    """Return what to try; and where, if that is no line, which the finding begins with."""
+    where = row["where"] or ""
+    if not where or has_line(where):
+        return (row["try"],)
+    place = where
+    if len(where) > 60 and not _FILE.search(where):
+        place = short(where, 60)  # a kernel's name is long
+    if not where.startswith(UNPLACED):
+        place = f"at {place}"
+    return (f"{row['try']} ({place})",)
 
 
 def finding_texts(row: Mapping[str, Any], step: Mapping[str, Any]) -> tuple[str, str]:
-    """Return a finding's title with what it saves, and what to try; where, if that is no line."""
-    where = row["where"] or ""
-    todo = row["try"]
-    if where and not has_line(where):
-        is_file = ".py:" in where
-        place = (
-            where if is_file or len(where) <= 60 else short(where, 60)
-        )  # a kernel's name is long
-        place = place if where.startswith(UNPLACED) else f"at {place}"
-        todo = f"{todo} ({place})"
-    text = say_saving(row, step)
-    if row["on_top_ms"] < 0.7 * row["saves_ms"]["expect"]:
-        text += f", {ms(row['on_top_ms'])} after what comes before it"
-    return f"{row['category']}: {text}", todo
+    """Return a finding's title with what it saves, and what to try, as plain text."""
+    return plain_words(title_finding(row, step)), plain_words(say_advice(row))
 
 
 def say_saving(row: Mapping[str, Any], step: Mapping[str, Any]) -> str:
-    """Return what fixing a finding saves: "saves about 19.4 ms of 22.8 (17.8 to 20.6)"."""
+    """Return what fixing a finding saves: "saves about 19.4 of 22.8 ms (17.8 to 20.6)"."""
     saves, plain = row["saves_ms"], step["plain_ms"]["expect"]
     interval = f"{figures(saves['low'])} to {figures(saves['high'])}"
-    return f"saves about {ms(saves['expect'])} of {figures(plain)} ({interval})"
+    if not saves["low"]:
+        interval = f"up to {figures(saves['high'])}"
+    return f"saves about {figures(saves['expect'])} of {ms(plain)} ({interval})"
 
 
 def further(document: Mapping[str, Any]) -> Iterator[Block]:
@@ -112,7 +140,7 @@ def further(document: Mapping[str, Any]) -> Iterator[Block]:
     named = list(chain.from_iterable(finding["kernels"] for finding in document["findings"]))
     counted = [row for row in document["kernels"] if row["counted"] and row["next"]]
     if best := min(counted, key=lambda r: (r["id"] not in named, -r["ms"]), default=None):
-        yield TextLine(best["next"], f"{best['id']} in full")
+        yield TextLine(best["next"], f"details of {best['id']}")
     kernels = [row for row in document["kernels"] if row["grid"]]
     if kernels and kernels[0]["category"] == "unknown" and kernels[0].get("missing"):
         yield TextLine(kernels[0]["missing"], kernels[0]["id"])
@@ -122,7 +150,7 @@ def further(document: Mapping[str, Any]) -> Iterator[Block]:
         transfer = row["collective_ms"] - row["waiting_ms"]
         yield TextLine(
             f"{ms(row['computing_ms'])} computing, {ms(row['collective_ms'])} in collectives: "
-            f"{ms(transfer)} transfer, {ms(row['waiting_ms'])} waiting for others",
+            f"{ms(transfer)} transferring, {ms(row['waiting_ms'])} waiting for other ranks",
             f"rank {row['rank']}",
         )
     for text in document["notes"][:NOTES]:
@@ -139,10 +167,10 @@ def say_lack_of_lines(document: Mapping[str, Any]) -> str:
         return ""
     has_functions = any(origin["function"] for origin in origins)
     if (program["device"] or "").startswith("AMD"):
-        return "" if has_functions else f"no Python frames were recorded: {WITH_FRAMES}"
+        return "" if has_functions else f"the trace has no Python frames: {WITH_FRAMES}"
     if has_functions:
-        return f"a trace knows functions, not lines: {WITH_LINES}"
-    return f"no Python frames were recorded: {WITH_FRAMES}; {WITH_LINES}"
+        return f"the trace has functions but no lines: {WITH_LINES}"
+    return f"the trace has no Python frames: {WITH_FRAMES}; {WITH_LINES}"
 
 
 def ms(value: float) -> str:
@@ -152,12 +180,15 @@ def ms(value: float) -> str:
 def steps_line(document: Mapping[str, Any]) -> str:
     """Return which step it is, how they spread, and what one takes without the profiler."""
     program, step = document["program"], document["step"]
-    steps = f"the median of {program['steps']} steps ({step['found']}), "
+    steps = f"median of {program['steps']} steps ({step['found']}), "
     steps = steps if program["steps"] > 1 else f"one step ({step['found']}), "
-    spread = f"{figures(step['min_ms'])} to {ms(step['max_ms'])}"
+    low, high = figures(step["min_ms"]), ms(step["max_ms"])
+    spread = f"{low} to {high}"
+    if high == f"{low} ms":
+        spread = high
     plain = step["plain_ms"]
     if abs(plain["expect"] - step["ms"]) > 0.03 * step["ms"]:
-        spread += f"; without the profiler about {format_interval(**plain)}"
+        spread += f"; about {format_interval(**plain)} without the profiler"
     return steps + spread
 
 
@@ -165,12 +196,23 @@ def format_interval(expect: float, low: float, high: float) -> str:
     return f"{ms(expect)} ({figures(low)} to {figures(high)})"
 
 
-def bar(step: Mapping[str, Any]) -> str:
+def bar(step: Mapping[str, Any]) -> Strip:
     """Return the step as one line: # computes, other marks are idle time by its cause."""
-    text = ""
+    parts, drawn = [], 0
     for cause, _, end, _ in step_parts(step):
-        text += CAUSES[cause][0] * (round(BAR * end) - len(text))
-    return f"[{text[:BAR].ljust(BAR)}]"
+        mark, _, colour = CAUSES[cause]
+        length = max(min(round(BAR * end), BAR) - drawn, 0)
+        parts.append((mark * length, colour))
+        drawn += length
+    return Strip((*parts, (" " * (BAR - drawn), "")))
+
+
+def bar_legend(step: Mapping[str, Any]) -> Words:
+    """Return what the bar's marks mean, and each one's share; no entry is broken over two lines."""
+    words: list[TextSpan | str] = []
+    for cause, text in step_shares(step):
+        words += [" · ", TextSpan(f"{CAUSES[cause][0]} {text}", "whole")]
+    return tuple(words[1:])
 
 
 def step_shares(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -191,6 +233,19 @@ def step_parts(step: Mapping[str, Any]) -> Iterator[tuple[str, float, float, str
         begin = end
 
 
+def list_kernels(
+    kernels: Sequence[Mapping[str, Any]], origins: Iterable[Mapping[str, Any]] = ()
+) -> Iterator[Block]:
+    """Yield the table of the kernels that take longest, and what the others take together."""
+    large = [row for row in kernels if row["share"] >= SMALL]
+    shown = kernels[: max(LISTED, min(len(large), GROUPS))]
+    yield kernels_table(shown, origins)
+    if rest := kernels[len(shown) :]:
+        took = sum(row["ms"] for row in rest)
+        share = sum(row["share"] for row in rest)
+        yield TextLine(f"and {len(rest):,} more: {duration(took)}, {share:.1%}")
+
+
 def kernels_table(
     kernels: Sequence[Mapping[str, Any]], origins: Iterable[Mapping[str, Any]] = ()
 ) -> Grid:
@@ -203,14 +258,27 @@ def kernels_table(
         "": lambda row: row["id"],
         "kernel": lambda row: TextSpan(row["name"], "name"),
         "line": lambda row: name_source_line(row, len(lines.get(row["id"], ())) - 1),
-        "kind": lambda row: row["category"],
+        **name_kinds(kernels),
         ">calls": lambda row: str(row["calls"]),
-        ">per step": lambda row: ms(row["ms"]),
+        ">per step": lambda row: duration(row["ms"]),
         ">share": lambda row: f"{row['share']:.1%}",
         "limit": lambda row: f"{row['bound']}: {row['limiter']}" if row["bound"] else "not counted",
         ">headroom": lambda row: f"{row['headroom']:.2f}x" if row["headroom"] else "",
     }
-    return grid(kernels, columns)
+    is_narrow = not any(row["bound"] for row in kernels)  # else a pipe has room for more columns
+    return grid(kernels, columns, narrow=is_narrow)
+
+
+def name_kinds(kernels: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]]:
+    """Return the column that says what kernels do: their operators where no line is known."""
+    if any(row.get("line") for row in kernels) or not any(row["op"] for row in kernels):
+        return {"kind": lambda row: row["category"]}
+    return {"operator": lambda row: node(row["op"] or row["category"])}
+
+
+def duration(value: float) -> str:
+    """Return milliseconds in the unit that is read best: 6.66 ms, 42.8 µs."""
+    return seconds(value / 1e3)
 
 
 def name_source_line(row: Mapping[str, Any], others: int = 0) -> str:
@@ -229,7 +297,7 @@ ORIGINS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "module": lambda row: join_layers(row["module"] or ""),
     "operator": lambda row: row["op"] or "",
 }
-UNKNOWN = "not known"
+UNKNOWN = "unknown"
 
 
 def origins_table(document: Mapping[str, Any], by: str) -> Grid:
@@ -248,15 +316,15 @@ def origins_table(document: Mapping[str, Any], by: str) -> Grid:
             row["limits"][limit] += origin["ms"]
     ordered = sorted(rows.values(), key=lambda row: -row["ms"])
     columns: Columns[Mapping[str, Any]] = {
-        by: lambda row: TextSpan(row["name"], "name"),
+        by: lambda row: TextSpan(row["name"], "place" if by == "line" else ""),
         "in": lambda row: row["function"] if by == "line" else "",
         "part": lambda row: " + ".join(part for part, _ in row["part"].most_common() if part),
         ">calls": lambda row: str(row["calls"]),
-        ">per step": lambda row: ms(row["ms"]),
+        ">per step": lambda row: duration(row["ms"]),
         ">share": lambda row: f"{row['share']:.1%}",
         "limit": lambda row: row["limits"].most_common(1)[0][0] if row["limits"] else "",
     }
-    return grid(ordered[:GROUPS], columns)
+    return grid(ordered[:GROUPS], columns, narrow=True)
 
 
 def compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
@@ -264,13 +332,13 @@ def compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
     saved = document["saved_ms"]
     yield TextLine(f"{ms(abs(saved))} {'saved' if saved >= 0 else 'lost'}", document["answer"])
     if document["kept"] is not None:
-        side, mark = ("inside of", "kept") if document["kept"] else ("outside of", "broken")
-        yield TextLine(f"what was saved is {side} what was predicted", mark)
+        side, mark = ("inside", "kept") if document["kept"] else ("outside", "broken")
+        yield TextLine(f"the saving is {side} the predicted interval", mark)
     columns: Columns[Mapping[str, Any]] = {
         "finding": lambda row: row["category"],
-        ">was to save": lambda row: format_interval(*row["said"]),
+        ">predicted saving": lambda row: format_interval(*row["said"]),
         "now": lambda row: row["state"],
-        ">still to save": lambda row: ms(row["left"]),
+        ">left to save": lambda row: ms(row["left"]),
     }
     yield grid(document["promises"], columns)
     for category in document["new"]:
