@@ -36,7 +36,7 @@ def say_gpus(measured: Measurements) -> None:
 def choose_names(names: Sequence[str] | None, every: bool) -> Sequence[str]:
     """Return the variants that were named; none with --all, which is the other answer."""
     if bool(names) == every:
-        why = "which variants?" if not every else "--all and --variant are two answers"
+        why = "which variants?" if not every else "--all and --variant cannot be combined"
         raise ProfkitError(why, "--variant ID (profkit list shows them), or --all")
     return names or ()
 

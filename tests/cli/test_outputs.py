@@ -77,7 +77,7 @@ def test_two_outputs_are_two_files(
         (kept / link).symlink_to("same")
     found = run("diagnose", "x.ncu-rep", "--csv", one, "--parquet", other)
     assert found.exit_code == 2
-    assert "are one file" in found.stderr
+    assert "are the same file" in found.stderr
     assert not (kept / "same").exists()
 
 

@@ -40,7 +40,7 @@ def test_a_file_that_nobody_can_run_is_a_recording(run, tmp_path: Path, name: st
     odd.write_text("no trace")
     refused = run("triage", str(odd))
     assert refused.exit_code == 2
-    assert f"{odd}: is no trace that can be read" in refused.stderr
+    assert f"{odd}: cannot be read as a trace" in refused.stderr
 
 
 def test_kept_read_again_and_compared(run, tmp_path: Path) -> None:

@@ -309,7 +309,7 @@ def test_the_table_counts_launches_and_says_what_is_left_out() -> None:
     blank = capture.CapturedEntry(kernel="?").to_json()
     text = to_text(measured.captured([{**blank, **k} for k in kernels]), console(width=100))
     assert "1.05" in text
-    assert "mul, 1 launches, left out: it is [red]too large" in text
+    assert "mul, 1 launches, skipped: it is [red]too large" in text
     assert "add: a note" in text
     assert "1 of 3 kernels, 9 of 10 launches (90 %)" in text
     assert "sub" not in text

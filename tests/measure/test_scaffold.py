@@ -53,7 +53,7 @@ def test_what_cannot_be_is_one_line(tmp_path: Path, name: str, language: str, sa
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     made, *_ = new_problem("x", "cuda", tmp_path)
     made.write_text("mine")
-    with pytest.raises(ProfkitError, match="already exists"):
+    with pytest.raises(ProfkitError, match="is there already"):
         new_problem("x", "triton", tmp_path)
     assert made.read_text() == "mine"
 

@@ -140,7 +140,7 @@ def test_one_bad_variant_does_not_stop_the_others(machine: Machine) -> None:
         (["profile", "--variant", "nope"], "no such variant"),
         (["profile", "--variant", "v1", "--case", "Z"], "--case Z"),
         (["profile", "--variant", "v1", "--kernel", "x"], "of a COMMAND"),
-        (["profile", "--variant", "v1", "--", "ls"], "two things"),
+        (["profile", "--variant", "v1", "--", "ls"], "cannot be combined"),
         (["profile", "-o", "x.txt", "--", "ls"], "must end in .ncu-rep"),
         (["bench", "--kernels", "/nowhere", "--all"], "--kernels /nowhere"),
     ],

@@ -321,7 +321,7 @@ def _check_outputs(output: Path | None, page: Path | None, what: Sequence[str]) 
             f"{output.with_suffix('.triage')}",
         )
     if output and is_there(output) and not (is_triage(output) or is_timeline(output)):
-        raise ProfkitError(f"-o {output}: is there already", "name a folder that is not there")
+        raise ProfkitError(f"-o {output}: already exists", "name a folder that is not there")
     if output:
         _refuse_strangers(output)
 
