@@ -44,8 +44,9 @@ MORE = {
 class BenchmarkRun:
     """One benchmark with one set of parameters: where it ran, and seconds in the order taken."""
 
-    machine: str
+    machine: str  # empty where the tool does not say
     samples: list[float] = field(default_factory=list)
+    failed: int = 0  # how many of its runs ended with an error
 
 
 @dataclass
@@ -161,15 +162,21 @@ def read_pytest(content: PytestFile) -> BenchmarkFile:
 
 
 def read_google(content: GoogleFile) -> BenchmarkFile:
-    """Return the repetitions of each benchmark; aggregates and runs with errors are left out."""
-    machine = f"{content.context.num_cpus} processors"
+    """Return the repetitions of each benchmark, without aggregates; runs with errors are counted."""
+    machine = ""
+    if content.context.num_cpus:
+        machine = f"{content.context.num_cpus} processors"
     found = BenchmarkFile("Google Benchmark")
     for row in content.benchmarks:
         if row.run_type != "iteration":
             continue
         run = found.runs.setdefault(row.run_name or row.name, BenchmarkRun(machine))
-        if not row.error_occurred and row.time_unit in SECONDS:
+        if row.error_occurred:
+            run.failed += 1
+        elif row.time_unit in SECONDS:
             run.samples.append(row.real_time * SECONDS[row.time_unit])
+        else:
+            raise ValueError(f"{row.name}: no such time_unit: {row.time_unit}")
     return found
 
 
@@ -237,8 +244,13 @@ def judge_benchmark(
         return GateSubject(name=name, answer=only, because=f"only {side} has it")
     before, after = base[name], head[name]
     if before.machine != after.machine:
-        because = f"measured on {before.machine}, then on {after.machine}"
+        unknown = "an unknown machine"
+        because = f"measured on {before.machine or unknown}, then on {after.machine or unknown}"
         return GateSubject(name=name, answer="cannot tell", because=because, cause="machine")
+    for side, run in (("BASE", before), ("HEAD", after)):
+        if run.failed:
+            because = f"{run.failed} of its runs failed in {side}"
+            return GateSubject(name=name, answer="no time", because=because)
     if not before.samples or not after.samples:
         because = f"no samples of {'HEAD' if before.samples else 'BASE'}: {MORE[tool]}"
         return GateSubject(name=name, answer="no time", because=because)

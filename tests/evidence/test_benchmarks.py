@@ -144,3 +144,30 @@ def test_two_tools_machines_and_no_samples_are_no_comparison(tmp_path: Path) -> 
     assert report.subjects[0].answer == "no time"
     assert "--benchmark-json" in report.subjects[0].because
     assert report.status == 2
+
+
+def test_a_run_that_failed_in_head_is_no_smaller_sample(tmp_path: Path) -> None:
+    """It would be judged by the runs that did not fail, and pass."""
+    base = write_google(tmp_path / "base.json", draw_times(1e-3, 1, 20))
+    head = write_google(tmp_path / "head.json", draw_times(1e-3, 2, 20))
+    content = json.loads(head.read_text())
+    content["benchmarks"][3] |= {"error_occurred": True, "error_message": "wrong sum"}
+    head.write_text(json.dumps(content))
+    (subject,) = judge_benchmarks(base, head).subjects
+    assert (subject.answer, subject.because) == ("no time", "1 of its runs failed in HEAD")
+
+
+def test_a_unit_that_is_not_known_is_refused(tmp_path: Path) -> None:
+    file = write_google(tmp_path / "base.json", draw_times(1e-3, 1, 3))
+    file.write_text(file.read_text().replace('"us"', '"cycles"'))
+    with pytest.raises(ProfkitError, match="no such time_unit: cycles"):
+        read_benchmarks(file)
+
+
+def test_a_machine_that_one_result_does_not_name(tmp_path: Path) -> None:
+    base = write_google(tmp_path / "base.json", draw_times(1e-3, 1, 20))
+    head = write_google(tmp_path / "head.json", draw_times(1e-3, 2, 20))
+    head.write_text(head.read_text().replace('"num_cpus": 8, ', ""))
+    (subject,) = judge_benchmarks(base, head).subjects
+    assert subject.answer == "cannot tell"
+    assert subject.because == "measured on 8 processors, then on an unknown machine"
