@@ -166,6 +166,8 @@ def _name_repair(file: ReportFile) -> str:
         if was_killed(file.message):
             return KILLED_HINT
         if is_there(path):
+            if file.status == "damaged" and not file.launches:
+                return "copy it again or profile again; nothing in it could be read"
             return _MEND[file.status]
         beside = list_folder(path.parent)
     except ProfkitError as error:

@@ -91,6 +91,18 @@ def test_no_truncation_passes_for_whole(run, tmp_path: Path, length: int) -> Non
     assert json.loads(result.stdout)["reports"][0]["status"] != "ok"
 
 
+@pytest.mark.parametrize("length", [1000, 30_000, 400_000, 1_000_000, 1_500_000])
+def test_a_damaged_report_says_whether_anything_of_it_is_shown(
+    run, tmp_path: Path, length: int
+) -> None:
+    path = tmp_path / "cut.ncu-rep"
+    path.write_bytes(_content(length))
+    result = run("diagnose", path)
+    is_shown = "what could be read is shown" in result.stderr
+    is_lost = "nothing in it could be read" in result.stderr
+    assert (is_shown, is_lost) == (bool(result.stdout), not result.stdout)
+
+
 def test_a_folder_without_reports(run, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     result = run("diagnose", tmp_path, REPORT)
