@@ -188,11 +188,13 @@ class _Child:
             else:
                 code = self.groups[-1].server.find_status()
             self.close()
-            if code in _NO_MEMORY and is_limited():
+            is_of_the_file = bool(told) and (code >= 0 or code in _CRASHES)
+            # Killed twice under a limit: by the kernel, for memory, or before it could say so.
+            is_no_memory = code in _NO_MEMORY or not (is_of_the_file or again)
+            if is_no_memory and is_limited():
                 raise _too_little(item) from None
             if code == CANNOT_FORK:
                 raise _cannot_start("no more processes may be started") from None
-            is_of_the_file = bool(told) and (code >= 0 or code in _CRASHES)
             if is_of_the_file:
                 return died(item, _say_end(code))
             if again:
@@ -246,7 +248,8 @@ class _Server:
     def find_status(self) -> int:
         """Return how it ended; as killed where it lives, and so only a fork of it was."""
         with _GUARD:
-            has_ended = self.wire.fileno() < 0 or _is_ready(self.wire.fileno(), 0)
+            # What ends closes its files one by one: a child's may be seen to close before the wire.
+            has_ended = self.wire.fileno() < 0 or _is_ready(self.wire.fileno(), _ENDING)
             if not has_ended:
                 return -signal.SIGKILL
             try:
@@ -359,6 +362,7 @@ _GUARD = threading.Lock()
 # A request: its length in bytes, with open files; then the function and the environment, as JSON.
 LENGTH = struct.Struct("<Q")
 AT_ONCE = 80  # children: Linux passes at most 253 open files in a message
+_ENDING = 0.5  # seconds in which all files of a server that ends are seen to be closed
 _PATIENCE = 5.0  # seconds until a child that was taken over and hides is left alone
 
 

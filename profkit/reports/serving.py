@@ -74,12 +74,10 @@ def serve(wire: int) -> None:
         call = _find_function(function)
         child = _fork_child()
         if child is None:
-            _tell_cannot_fork(passed[2:])
+            _tell_ended(passed[2:], CANNOT_FORK)
         if child == 0:
             asked.close()
-            os.environ.clear()
-            os.environ.update(environment)
-            _serve_group(call, kinds_of(function), passed)
+            _become_group(call, kinds_of(function), passed, environment)
         for end in passed:
             os.close(end)
         with contextlib.suppress(ChildProcessError):  # those of the calls before
@@ -128,11 +126,27 @@ def _fork_child() -> int | None:
         return None
 
 
-def _tell_cannot_fork(ends: list[int]) -> None:
-    """Tell whoever waits for these children that there will be none."""
+def _tell_ended(ends: list[int], code: int) -> None:
+    """Tell whoever waits for these children that they have ended, or never began."""
     for ended in ends[2::3]:
-        with contextlib.suppress(BrokenPipeError):
-            os.write(ended, b"%d" % CANNOT_FORK)
+        with contextlib.suppress(OSError):  # nobody waits any more, or it was told and closed
+            os.write(ended, b"%d" % code)
+
+
+def _become_group(
+    call: Callable[[Any], Any],
+    kinds: tuple[Any, ...],
+    passed: list[int],
+    environment: dict[str, str],
+) -> None:
+    """Serve a request in this fork, and end with it; whoever waits is told where there is no memory."""
+    try:
+        os.environ.clear()
+        os.environ.update(environment)
+        _serve_group(call, kinds, passed)
+    except MemoryError:
+        _tell_ended(passed[2:], FULL)
+        os._exit(FULL)
 
 
 def _serve_group(call: Callable[[Any], Any], kinds: tuple[Any, ...], passed: list[int]) -> None:
@@ -156,14 +170,14 @@ def _serve_group(call: Callable[[Any], Any], kinds: tuple[Any, ...], passed: lis
             own = waiting.pop()
             pid = _fork_child()
             if pid is None:
-                _tell_cannot_fork(own)
+                _tell_ended(own, CANNOT_FORK)
                 for end in own:
                     os.close(end)
                 continue
             if pid == 0:
                 for end in (own[2], *chain.from_iterable((*waiting, *running.values()))):
                     os.close(end)
-                os._exit(_AGAIN if _answer_items(call, kinds, *own[:2]) else 0)
+                _become_child(call, kinds, own)
             running[pid] = own
         if not running:
             break
@@ -177,6 +191,15 @@ def _serve_group(call: Callable[[Any], Any], kinds: tuple[Any, ...], passed: lis
         for end in own:
             os.close(end)
     os._exit(0)
+
+
+def _become_child(call: Callable[[Any], Any], kinds: tuple[Any, ...], own: list[int]) -> None:
+    """Answer items in this fork, and end with it."""
+    try:
+        has_grown = _answer_items(call, kinds, *own[:2])
+    except MemoryError:
+        os._exit(FULL)
+    os._exit(_AGAIN if has_grown else 0)
 
 
 def _answer_items(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 
+import ncu_report  # noqa: F401 - else a process that has forked lets forks read all reports
 import pytest
 
 from profkit.errors import ProfkitError

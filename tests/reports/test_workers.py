@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.reports import cluster, reader
+from profkit.reports import cluster, reader, serving
 from profkit.reports import isolated as isolated_module
 from profkit.reports.isolated import (
     each_isolated,
@@ -93,6 +93,54 @@ def test_who_is_killed_twice_says_nothing_of_its_file(tmp_path: Path) -> None:
     assert first.endswith("were killed (SIGKILL), not by what is in it")
     assert was_killed(first)
     assert second == "read", "the others are"
+
+
+def test_where_memory_is_limited_who_is_killed_twice_had_too_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has no memory may not even say so: that nothing was told is no word of the file."""
+    monkeypatch.setattr("profkit.reports.isolated.is_limited", lambda: True)
+    with pytest.raises(ProfkitError, match="a: out of memory"):
+        isolated("tests.reports.crashing:killed", [[str(tmp_path / "a"), 2]], 1, lambda *_: None)
+    assert isolated(
+        "tests.reports.crashing:killed", [[str(tmp_path / "b"), 1]], 1, lambda *_: 0
+    ) == ["read"]
+
+
+@pytest.mark.parametrize("where", ["environment", "group", "child"])
+def test_a_fork_without_memory_tells_so(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it was doing: before it has children, and in a child that has not begun to read."""
+
+    def refuse(*_words: object) -> None:
+        raise MemoryError
+
+    if where == "environment":
+        monkeypatch.setattr("profkit.reports.serving.os.environ", _Refusing())
+    elif where == "group":
+        monkeypatch.setattr("profkit.reports.serving._serve_group", refuse)
+    else:
+        monkeypatch.setattr("profkit.reports.serving._answer_items", refuse)
+    items, answers, ended, alive = os.pipe(), os.pipe(), os.pipe(), os.pipe()
+    here = os.open(".", os.O_RDONLY)
+    child = os.fork()
+    if not child:
+        passed = [here, alive[1], items[0], answers[1], ended[1]]
+        serving._become_group(str, (str,), passed, {})
+        os._exit(99)
+    for end in (here, alive[1], items[0], answers[1], ended[1]):
+        os.close(end)
+    with os.fdopen(ended[0], "rb") as told:
+        assert told.read() == b"%d" % serving.FULL
+    os.waitpid(child, 0)
+    for end in (alive[0], items[1], answers[0]):
+        os.close(end)
+
+
+class _Refusing(dict[str, str]):
+    """An environment for which there is no memory."""
+
+    def clear(self) -> None:
+        raise MemoryError
 
 
 @pytest.mark.parametrize("is_large", [False, True])
