@@ -679,10 +679,73 @@ def test_a_folder_and_a_zip_of_ranks_are_the_ranks(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_one_process_s_recordings_is_not_ranks(tmp_path: Path) -> None:
-    for name in ("a.json", "b.json"):
-        ran(lambda p: p.launch(GEMM, 100.0)).write(tmp_path / name)
+    for number, name in enumerate(("a.json", "b.json")):
+        ran(lambda p: p.launch(GEMM, 100.0), host=10.0 + number).write(tmp_path / name)
     with pytest.raises(ProfkitError, match="several recordings of one process"):
         read_gathered([tmp_path])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    times=st.lists(st.floats(20.0, 900.0), min_size=1, max_size=8),
+    steps=st.integers(3, 6),
+    suffix=st.sampled_from(["json", "json.gz"]),
+    how=st.sampled_from(["trace", "export"]),
+    lost=st.integers(0, 40),
+    first=st.booleans(),
+    rank=st.integers(0, 7),
+)
+def test_a_copy_of_a_recording_is_no_second_rank(
+    times: list[float],
+    steps: int,
+    suffix: str,
+    how: str,
+    lost: int,
+    first: bool,
+    rank: int,
+) -> None:
+    """The same file once more, packed or not, under another name, or with its end cut off."""
+
+    def step(p: Program) -> None:
+        for number, took in enumerate(times):
+            p.launch(f"kernel_{number}", took)
+        p.wait()
+
+    program = ran(step, steps)
+    info = {"rank": rank, "world_size": 8}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        whole = program.write(folder / "a.json", distributedInfo=info)
+        if how == "export":
+            (process,) = recordings.read_timeline(whole).processes
+            whole.unlink()
+            whole = exported(process, folder / "a.sqlite")
+            copy = folder / "b.sqlite"
+            copy.write_bytes(whole.read_bytes())
+        else:
+            kept = len(program.events) - min(lost, len(program.events) // 3)
+            program.events = program.events[:kept]
+            copy = program.write(folder / f"b.{suffix}", distributedInfo=info)
+        paths = [copy, whole] if first else [whole, copy]
+        alone, _ = judge_recordings([whole])
+        for given_paths in (paths, [folder], [whole, whole]):
+            both, _ = judge_recordings(given_paths)
+            assert both.ranks is None
+            assert both.split == alone.split
+            (said,) = [note for note in both.notes if "is the same recording as" in note]
+            assert f"{whole}" in said
+
+
+def test_ranks_that_do_the_same_at_other_times_are_ranks(tmp_path: Path) -> None:
+    paths = []
+    for number in range(3):  # no recorder says their rank, and each has its container's process 42
+        program = ran(lambda p: p.launch(GEMM, 100.0))
+        for event in program.events:
+            event["ts"] += 0.001 * number
+        paths.append(program.write(tmp_path / f"{number}.json"))
+    answer, _ = judge_recordings(paths)
+    assert answer.ranks is not None
+    assert len(answer.ranks.rows) == 3
 
 
 def test_a_trace_comes_from_standard_input(tmp_path: Path) -> None:

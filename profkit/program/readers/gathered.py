@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import zipfile
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from profkit.files import (
     temporary_folder,
 )
 from profkit.program.readers import read_timeline, store
-from profkit.program.timeline import Timeline
+from profkit.program.timeline import Activity, Process, Timeline
 
 STANDARD_INPUT = Path("-")
 SUFFIXES = (".json", ".json.gz", ".sqlite")
@@ -33,6 +34,10 @@ FILES_MOST = 1024  # of a folder or a zip
 BYTES_MOST = 8 << 30  # out of a zip, or of standard input
 RATIO_MOST = 400  # bytes of a packed one: traces reach 30, a bomb 1,000
 _CHUNK = 1 << 20
+# Clocks count nanoseconds, and no two processes keep the same ones: of a copy all times are alike, of
+# another rank none. So many activities of a process are looked at, and more than so much of them must
+# be alike.
+SAMPLES, SAME = 1000, 0.5
 
 
 @dataclass(frozen=True)
@@ -158,6 +163,7 @@ def _read_sources(sources: Sequence[_Source], named: Sequence[Path]) -> list[Tim
         read.append(source)
     if not timelines:
         raise problems[0]
+    timelines, read = _leave_out_copies(timelines, read)
     _refuse_same_process(timelines, read, named)
     if problems:
         said = f"{len(problems)} files were left out; the first, {problems[0].message}"
@@ -167,6 +173,67 @@ def _read_sources(sources: Sequence[_Source], named: Sequence[Path]) -> list[Tim
 
 def _renamed(text: str, source: _Source) -> str:
     return text.replace(str(source.path), source.name)
+
+
+def _leave_out_copies(
+    timelines: Sequence[Timeline], sources: Sequence[_Source]
+) -> tuple[list[Timeline], list[_Source]]:
+    """Recordings, each once: a copy of a file is no second rank. What was left out is said."""
+    kept: list[Timeline] = []
+    kept_sources: list[_Source] = []
+    said: list[str] = []
+    for timeline, source in zip(timelines, sources, strict=True):
+        same = (at for at, other in enumerate(kept) if _is_same_recording(timeline, other))
+        at = next(same, None)
+        if at is None:
+            kept.append(timeline)
+            kept_sources.append(source)
+            continue
+        said.append(
+            f"{source.name} is the same recording as {kept_sources[at].name} (the same kernels at "
+            "the same times), and no other rank: it is read once"
+        )
+        if _count_activities(timeline) > _count_activities(kept[at]):  # the first one is cut
+            kept[at] = timeline
+            kept_sources[at] = source
+    if said:
+        kept[0] = replace(kept[0], notes=(*said, *kept[0].notes))
+    return kept, kept_sources
+
+
+def _count_activities(timeline: Timeline) -> int:
+    return sum(len(process.activities) for process in timeline.processes)
+
+
+def _is_same_recording(first: Timeline, second: Timeline) -> bool:
+    """Whether two recordings have the same processes, with the same activities at the same times."""
+    if len(first.processes) != len(second.processes):
+        return False
+    pairs = zip(first.processes, second.processes, strict=True)
+    return all(_is_same_process(one, other) for one, other in pairs)
+
+
+def _is_same_process(first: Process, second: Process) -> bool:
+    """Whether two processes are one, of which one recording may hold less: a file that was cut."""
+    if (first.rank, first.pid) != (second.rank, second.pid):
+        return False
+    shorter, longer = sorted((first.activities, second.activities), key=len)
+    if not shorter:
+        return False
+    samples = shorter[:: max(1, len(shorter) // SAMPLES)]
+    found = sum(_holds_activity(longer, sample) for sample in samples)
+    return found > SAME * len(samples)
+
+
+def _holds_activity(activities: Sequence[Activity], wanted: Activity) -> bool:
+    """Whether activities, in order of start, hold one of a name, place and time."""
+    at = bisect_left(activities, wanted.start, key=lambda activity: activity.start)
+    while at < len(activities) and activities[at].start == wanted.start:
+        found = activities[at]
+        if (found.name, found.end, found.stream) == (wanted.name, wanted.end, wanted.stream):
+            return True
+        at += 1
+    return False
 
 
 def _refuse_same_process(
