@@ -23,6 +23,10 @@ EXTRAS = {
 }
 
 
+# Said of a report, too, that could not be read for it: nothing is known of the file then.
+OUT_OF_MEMORY = "out of memory"
+
+
 class ProfkitError(Exception):
     """Something a user can mend. Every verb prints it as two lines and exits with status 2.
 
@@ -97,7 +101,7 @@ def explain_limit(error: BaseException) -> ProfkitError | None:
         or (isinstance(error, SystemError) and is_memory_limited())
         or any(x in text for x in no_memory)
     ):
-        return ProfkitError("out of memory", "read fewer reports at a time, or allow more")
+        return ProfkitError(OUT_OF_MEMORY, "read fewer reports at a time, or allow more")
     return None
 
 

@@ -24,7 +24,7 @@ from profkit.files import is_there, list_folder, shorten_path
 from profkit.records.paths import FULL, SUFFIXES, expand, wrong_verb
 from profkit.reports import reader
 from profkit.reports.frame import COLUMNS
-from profkit.reports.isolated import KILLED_HINT, was_killed
+from profkit.reports.isolated import find_hint, is_about_file
 from profkit.reports.reader import ReportFile, Reports
 from profkit.show.text.escape import short
 
@@ -163,8 +163,8 @@ def _name_repair(file: ReportFile) -> str:
     if other := wrong_verb(path, "diagnose"):
         return f"it is {other[0]}: {other[1]}"
     try:
-        if was_killed(file.message):
-            return KILLED_HINT
+        if not is_about_file(file.message):
+            return find_hint(file.message, "")
         if is_there(path):
             if file.status == "damaged" and not file.launches:
                 return "copy it again or profile again; nothing in it could be read"

@@ -24,6 +24,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Literal
 
+from profkit.errors import OUT_OF_MEMORY, is_memory_limited
 from profkit.files import open_regular
 from profkit.reports import wire
 from profkit.reports.contents import (
@@ -106,6 +107,10 @@ def check(path: str | Path) -> Frames:
         return Frames("unreadable", (error.strerror or str(error)).lower())
     except ValueError:  # a NUL, or what is no character
         return Frames("unreadable", "cannot be a path")
+    except MemoryError:
+        if not is_memory_limited():
+            raise
+        return Frames("unreadable", OUT_OF_MEMORY)
     return _walked[key]
 
 

@@ -23,12 +23,12 @@ from profkit.reports.container import check, split
 from profkit.reports.cubin import read_code
 from profkit.reports.instruction import COUNTERS, RAW_SAMPLES, Counter
 from profkit.reports.isolated import (
-    KILLED_HINT,
     ROOM,
+    find_hint,
+    is_about_file,
     is_limited,
     isolated,
     processors,
-    was_killed,
 )
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import (
@@ -215,11 +215,13 @@ def lines_frame(lines: Sequence[CounterLine]) -> pd.DataFrame:
 
 
 def _raise_died(item: Sequence[Any], why: str) -> None:
-    hint = KILLED_HINT if was_killed(why) else "its machine code is damaged: record it again"
+    hint = find_hint(why, otherwise="its machine code is damaged: record it again")
     raise ProfkitError(f"{item[0]}: {why}", hint)
 
 
-def _skip_lines(item: Sequence[Any], _why: str) -> list[HotLines]:
+def _skip_lines(item: Sequence[Any], why: str) -> list[HotLines]:
+    if not is_about_file(why):
+        _raise_died(item, why)
     return [_no_lines() for _ in item[1]]
 
 

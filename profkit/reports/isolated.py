@@ -36,7 +36,7 @@ from itertools import chain, islice
 from types import UnionType
 from typing import TYPE_CHECKING, Any, BinaryIO, get_args, get_type_hints
 
-from profkit.errors import ProfkitError, explain_limit
+from profkit.errors import OUT_OF_MEMORY, ProfkitError, explain_limit
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -80,7 +80,8 @@ def isolated(
     ProfkitError that it raises is raised here too. A prepare_child() in its module is called first,
     once for every child. `items`: paths, or anything that JSON can hold; of what is no sequence only a
     few are taken ahead of the children. `died`: (item, why) -> the result for an item whose child died;
-    why is a clause. `done`: called with each item that has a result.
+    why is a clause, and is_about_file tells whether it says something of the item. `done`: called with
+    each item that has a result.
     """
     if isinstance(items, Sequence):
         most = min(jobs, len(items))
@@ -192,7 +193,7 @@ class _Child:
             # Killed twice under a limit: by the kernel, for memory, or before it could say so.
             is_no_memory = code in _NO_MEMORY or not (is_of_the_file or again)
             if is_no_memory and is_limited():
-                raise _too_little(item) from None
+                return died(item, OUT_OF_MEMORY)
             if code == CANNOT_FORK:
                 raise _cannot_start("no more processes may be started") from None
             if is_of_the_file:
@@ -490,11 +491,6 @@ def is_limited() -> bool:
     return any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for kind in _MEMORY)
 
 
-def _too_little(item: Any) -> ProfkitError:
-    """Return what is said of an item whose child had too little memory: nothing is known of the file."""
-    return ProfkitError(f"{_name_file(item)}: out of memory", "allow more of it")
-
-
 def _say_killed(code: int) -> str:
     """Return why an item has no result whose reading was ended twice, by something else.
 
@@ -507,15 +503,24 @@ def _say_killed(code: int) -> str:
     return KILLED_TWICE.format(signal=signal.Signals(-code).name)
 
 
-# Why an item has no result where something else ended two processes that had it in hand: it says
-# nothing of the file.
+# Why an item has no result where something else ended two processes that had it in hand. As of
+# OUT_OF_MEMORY, it says nothing of the file.
 KILLED_TWICE = "not read: two processes that read it were killed ({signal}), not by what is in it"
-KILLED_HINT = "read it again: is memory short, or did somebody end them?"
+_KILLED = KILLED_TWICE.partition("{")[0]
 
 
-def was_killed(why: str) -> bool:
-    """Return whether the clause why an item has no result says that something else ended its reading."""
-    return why.startswith(KILLED_TWICE.partition("{")[0])
+def is_about_file(why: str) -> bool:
+    """Return whether the clause why an item has no result says something of the file."""
+    return not why.startswith((OUT_OF_MEMORY, _KILLED))
+
+
+def find_hint(why: str, otherwise: str) -> str:
+    """Return what to do about an item without a result; `otherwise`: about its file."""
+    if why.startswith(OUT_OF_MEMORY):
+        return "allow more of it"
+    if why.startswith(_KILLED):
+        return "read it again: is memory short, or did somebody end them?"
+    return otherwise
 
 
 def _cannot_start(why: str) -> ProfkitError:
@@ -523,15 +528,6 @@ def _cannot_start(why: str) -> ProfkitError:
         f"no process that reads reports can be started: {why}",
         "allow more of what is limited here: ulimit -a",
     )
-
-
-def _name_file(item: Any) -> str:
-    """Return the report that an item is of: itself, or the second text of a copy's."""
-    if isinstance(item, str):
-        texts = [item]
-    else:
-        texts = [x for x in item if isinstance(x, str)]
-    return str(texts[min(1, len(texts) - 1)])
 
 
 def _say_end(returncode: int) -> str:

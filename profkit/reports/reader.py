@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.errors import ProfkitError
+from profkit.errors import OUT_OF_MEMORY, ProfkitError
 from profkit.files import (
     expand_home,
     get_size,
@@ -52,12 +52,12 @@ from profkit.reports.frame import (
     rules_of,
 )
 from profkit.reports.isolated import (
-    KILLED_HINT,
     ROOM,
+    find_hint,
+    is_about_file,
     is_limited,
     isolated,
     processors,
-    was_killed,
 )
 from profkit.reports.metrics import evaluate
 
@@ -235,25 +235,35 @@ def read_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list
 
     Memory does not grow with them. One set of children takes what all are split into.
     """
-    checked: list[Frames] = []
+    checked: dict[str, Frames] = {}
     owners: list[int] = []  # of each copy, the number of its report
+    unread: dict[str, str] = {}  # report -> why it is not read, which says nothing of it
 
     def copies(folder: str) -> Iterator[list[Any]]:
         for number, path in enumerate(paths):
             inside = os.path.join(folder, str(number))
             os.mkdir(inside)
-            for copy, indices in split(path, inside):
-                owners.append(number)
-                yield [os.fspath(copy), path, indices[0]]
-            checked.append(check(path))  # known from the split
-
-    killed: dict[str, str] = {}  # report -> why it is not read, which says nothing of it
+            try:
+                for copy, indices in split(path, inside):
+                    owners.append(number)
+                    yield [os.fspath(copy), path, indices[0]]
+            except MemoryError:
+                if not is_limited():
+                    raise
+                unread[path] = OUT_OF_MEMORY
+            else:
+                checked[path] = check(path)  # known from the split
 
     def died(item: Sequence[Any], why: str) -> tuple[Rows, list[str | None]]:
-        if was_killed(why):
-            killed[item[1]] = why
-            return Rows(), []
-        return _died_of_launches(item, why)
+        def keep_why(_item: Any, why: str) -> Rows:
+            if not is_about_file(why):
+                unread[item[1]] = why
+            return Rows()
+
+        rows = keep_why(item, why)
+        if is_about_file(why):
+            rows = isolated(f"{__name__}:metric_rows", [item], 1, keep_why)[0]
+        return rows, [None for _ in rows.identity]
 
     with temporary_folder() as folder:
         items = copies(os.fspath(folder))
@@ -263,11 +273,11 @@ def read_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list
     for owner, answer in zip(owners, answers, strict=True):
         by_report[owner].append(answer)
     read = []
-    for path, frames, own in zip(paths, checked, by_report, strict=True):
-        if path in killed:
-            read.append(_make_lost(path, killed[path]))
+    for path, own in zip(paths, by_report, strict=True):
+        if path in unread:
+            read.append(_make_lost(path, unread[path]))
         else:
-            read.append(_join_pieces(path, frames, own))
+            read.append(_join_pieces(path, checked[path], own))
     return read
 
 
@@ -277,11 +287,6 @@ def _join_pieces(
     """Return what the pieces of a report say together."""
     kernels = [*chain.from_iterable(some for _, some in pieces)]
     return part_from(path, frames, [rows for rows, _ in pieces], kernels)
-
-
-def _died_of_launches(item: Sequence[Any], _why: str) -> tuple[Rows, list[str | None]]:
-    rows: Rows = isolated(f"{__name__}:metric_rows", [item], 1, lambda *_: Rows())[0]
-    return rows, [None for _ in rows.identity]
 
 
 def remove_copy(item: Sequence[Any]) -> None:
@@ -382,6 +387,8 @@ def read_report(
         parts = read_large([*large], sum(large.values()), jobs)
         for name, part in zip(large, parts, strict=True):
             keep(name, part)
+    if known and all(part.file.message == OUT_OF_MEMORY for part in known.values()):
+        raise _unreadable(names[0], OUT_OF_MEMORY)
     return Reports(tuple(known[name] for name in names))
 
 
@@ -537,20 +544,22 @@ def _take_room(frames: Frames) -> bool:
 
 def read_what_is_left(path: str, why: str) -> Part:
     """Read only the metrics of a file that a child died of, and say so."""
-    if was_killed(why):
+    if not is_about_file(why):
         return _make_lost(path, why)
     part: Part = isolated(f"{__name__}:read_metrics_only", [path], 1, _make_lost)[0]
-    if part.file.status == "damaged":
+    if part.file.status in ("damaged", "unreadable"):
         return part
     return replace(part, file=replace(part.file, status="damaged", message=why))
 
 
 def _make_lost(path: str, why: str) -> Part:
+    if why == OUT_OF_MEMORY:  # walking it here may take as much
+        return Part(file=ReportFile(path, None, "unreadable", why, 0, None))
     frames = check(path)
-    status: Status = "unreadable" if was_killed(why) else "damaged"
+    status: Status = "damaged" if is_about_file(why) else "unreadable"
     return Part(file=ReportFile(path, frames.sha256, status, why, 0, frames.ncu_version))
 
 
 def _unreadable(path: str, why: str) -> ProfkitError:
-    hint = KILLED_HINT if was_killed(why) else "give a .ncu-rep file that ncu wrote"
+    hint = find_hint(why, otherwise="give a .ncu-rep file that ncu wrote")
     return ProfkitError(f"{path}: {why}", hint)

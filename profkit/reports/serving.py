@@ -27,6 +27,7 @@ from profkit.reports.isolated import (
     FULL,
     LENGTH,
     NO_FILES,
+    is_limited,
     kinds_of,
     named,
     sent,
@@ -218,6 +219,8 @@ def _answer_items(
         except OSError as error:
             if error.errno not in _OF_THE_MACHINE:
                 raise
+            if error.errno == errno.ENOMEM and is_limited():
+                os._exit(FULL)
             result = _explain_error(error)
         try:
             answers.write(sent(result, kinds))

@@ -35,6 +35,22 @@ def test_enough_is_enough() -> None:
     assert (held.returncode, held.stdout, held.stderr) == (0, whole.stdout, "")
 
 
+def test_a_report_that_takes_too_much_costs_itself_alone(tmp_path: Path) -> None:
+    """Its second frame says that it has 4 GB, and the file is as long: a hole, which takes no disk."""
+    start = made.report()[: 4 + len(made.frame(made.field(1, 7)))]
+    most = 0xF000_0000
+    hungry = tmp_path / "hungry.ncu-rep"
+    with hungry.open("wb") as file:
+        file.write(start + most.to_bytes(4, "little"))
+        file.truncate(len(start) + 4 + most)
+    good = tmp_path / "good.ncu-rep"
+    good.write_bytes(made.report())
+    alone = asked("--max-memory", "1G", "diagnose", good)
+    both = asked("--max-memory", "1G", "diagnose", hungry, good)
+    assert (both.returncode, both.stdout) == (2, alone.stdout)
+    assert both.stderr == f"profkit: {hungry}: unreadable: out of memory\n  allow more of it\n"
+
+
 def test_a_damaged_one_is_still_called_that(tmp_path: Path) -> None:
     path = tmp_path / "x.ncu-rep"
     path.write_bytes(made.report()[:-20])

@@ -18,6 +18,7 @@ import msgspec
 from profkit.errors import ProfkitError
 from profkit.reports import reader
 from profkit.reports.container import Frames
+from profkit.reports.frame import Rows
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import prepare_child
 
@@ -98,11 +99,20 @@ def killed(item: tuple[str, int]) -> str:
     return "read"
 
 
-def read_part(path: str) -> reader.Part:
-    """The real one, but for files that are called culprit."""
+def read_part(path: str) -> reader.Part | Frames:
+    """The real one, but for files that are called culprit or hungry."""
     if "culprit" in path:
         os.kill(os.getpid(), signal.SIGSEGV)
+    if "hungry" in path:
+        raise MemoryError
     return reader.read_part(path)
+
+
+def read_rows(item: Any) -> tuple[Rows, list[str | None]]:
+    """The real one, but for copies of a report that is called hungry."""
+    if "hungry" in item[1]:
+        raise MemoryError
+    return reader.read_rows(item)
 
 
 def read_lines(item: Any) -> None:

@@ -10,18 +10,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from profkit.errors import ProfkitError
+from profkit.errors import OUT_OF_MEMORY, ProfkitError
 from profkit.reports import cluster, reader, serving
 from profkit.reports import isolated as isolated_module
 from profkit.reports.isolated import (
     each_isolated,
+    find_hint,
+    is_about_file,
     is_limited,
     isolated,
     processors,
-    was_killed,
 )
 from tests.reports import made
 
@@ -91,7 +93,7 @@ def test_who_is_killed_twice_says_nothing_of_its_file(tmp_path: Path) -> None:
     items = [[str(tmp_path / "a"), 2], [str(tmp_path / "b"), 0]]
     first, second = isolated("tests.reports.crashing:killed", items, 1, lambda _item, why: why)
     assert first.endswith("were killed (SIGKILL), not by what is in it")
-    assert was_killed(first)
+    assert not is_about_file(first)
     assert second == "read", "the others are"
 
 
@@ -100,11 +102,9 @@ def test_where_memory_is_limited_who_is_killed_twice_had_too_little(
 ) -> None:
     """Who has no memory may not even say so: that nothing was told is no word of the file."""
     monkeypatch.setattr("profkit.reports.isolated.is_limited", lambda: True)
-    with pytest.raises(ProfkitError, match="a: out of memory"):
-        isolated("tests.reports.crashing:killed", [[str(tmp_path / "a"), 2]], 1, lambda *_: None)
-    assert isolated(
-        "tests.reports.crashing:killed", [[str(tmp_path / "b"), 1]], 1, lambda *_: 0
-    ) == ["read"]
+    items = [[str(tmp_path / "a"), 2], [str(tmp_path / "b"), 1]]
+    found = isolated("tests.reports.crashing:killed", items, 1, lambda _item, why: why)
+    assert found == [OUT_OF_MEMORY, "read"]
 
 
 @pytest.mark.parametrize("where", ["environment", "group", "child"])
@@ -163,7 +163,7 @@ def test_a_report_whose_readers_are_killed_costs_itself_alone(
     monkeypatch.setattr(isolated_module._Child, "call", call)
     killed, read = reader.read_report([tmp_path / "a.ncu-rep", tmp_path / "b.ncu-rep"]).files
     assert (killed.status, read.status) == ("unreadable", "ok")
-    assert was_killed(killed.message)
+    assert not is_about_file(killed.message)
 
 
 def test_a_mistake_of_the_user_comes_through() -> None:
@@ -343,35 +343,45 @@ def test_how_a_child_ended_is_said_in_a_clause() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("item", "named"),
-    [
-        ("memory", "memory"),
-        (["memory"], "memory"),
-        (["SIGABRT", 3], "SIGABRT"),
-        (["1", "the report", 0], "the report"),
-        (["76", "its report", "more"], "its report"),
-        ("SIGSEGV", None),
-        ("3", None),
-        ("0", None),
-    ],
-)
 def test_where_memory_is_limited_a_child_without_any_says_nothing_of_its_file(
-    item: str | list[object], named: str | None, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The limit is named, and of a copy the report; any other end is the file's all the same."""
+    """Any other end is the file's all the same, and those behind it are read."""
     monkeypatch.setattr("profkit.reports.isolated.is_limited", lambda: True)
-    if named is None:
-        assert isolated(ENDS, [item], 1, lambda item, _why: f"died of {item}") == [
-            f"died of {item}"
-        ]
-        return
-    with pytest.raises(ProfkitError) as caught:
-        isolated(ENDS, [item], 1, lambda *_: None)
-    assert (caught.value.message, caught.value.hint) == (
-        f"{named}: out of memory",
-        "allow more of it",
-    )
+    without = ["memory", "SIGABRT", "1", "76"]
+    found = isolated(ENDS, [*without, "SIGSEGV", "3", "0"], 1, lambda _item, why: why)
+    assert found[:4] == [OUT_OF_MEMORY] * 4
+    assert all(map(is_about_file, found[4:]))
+    assert find_hint(OUT_OF_MEMORY, otherwise="") == "allow more of it"
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+@pytest.mark.parametrize("are_few", [False, True])
+def test_a_report_for_which_memory_is_short_costs_itself_alone(
+    tmp_path: Path, is_large: bool, are_few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many are read, whole or by pieces; where it is the only one, nothing can be read."""
+    for name in ("a", "hungry", "z"):
+        (tmp_path / f"{name}.ncu-rep").write_bytes(made.report())
+    if is_large:
+        monkeypatch.setattr(reader, "LARGE", 0)
+    if not are_few:
+        monkeypatch.setattr(reader, "FEW", 0)
+    for module in (reader, isolated_module):
+        monkeypatch.setattr(module, "is_limited", lambda: True)
+
+    def read_some_hungry(function: str, *rest: Any) -> Any:
+        """Read with the stand-in: a child that reads what is called hungry has no memory left."""
+        return each_isolated(function.replace(reader.__name__, "tests.reports.crashing"), *rest)
+
+    monkeypatch.setattr(isolated_module, "each_isolated", read_some_hungry)
+    monkeypatch.setattr(cluster, "each_isolated", read_some_hungry)
+    found = reader.read_report(sorted(tmp_path.iterdir()))
+    assert [file.status for file in found.files] == ["ok", "unreadable", "ok"]
+    assert (found.files[1].message, len(found.launches)) == (OUT_OF_MEMORY, 2)
+    with pytest.raises(ProfkitError, match=r"hungry.ncu-rep: out of memory") as caught:
+        reader.read_report([tmp_path / "hungry.ncu-rep"])
+    assert caught.value.hint == "allow more of it"
 
 
 @pytest.mark.parametrize(
