@@ -199,11 +199,26 @@ def of_pairs(kept: Sequence[Pair]) -> Iterator[FixOnRecord]:
             )
 
 
-def told_nothing_came(kept: Sequence[Pair]) -> tuple[int, int]:
-    """Of the pairs that brought nothing, how many were promised much by the first finding."""
+@dataclass(frozen=True)
+class NothingCame:
+    """Pairs that brought nothing: all, and those to which the first finding promised much."""
+
+    pairs: int
+    promised: int
+    refuted: int  # of the promised: the change was against the very cause that the promise is for
+
+
+def count_nothing_came(kept: Sequence[Pair]) -> NothingCame:
+    """Count what was promised to pairs that brought nothing."""
     slow = [pair for pair in kept if pair.speedup < FASTER]
-    tops = [pair.causes[0] for pair in slow if pair.causes]
-    return sum(bool(top.expect and top.expect.gain > CLAIMS) for top in tops), len(slow)
+    promised = 0
+    refuted = 0
+    for pair in slow:
+        top = pair.causes[0] if pair.causes else None
+        if top and top.expect and top.expect.gain > CLAIMS:
+            promised += 1
+            refuted += top.rule in pair.rules
+    return NothingCame(len(slow), promised, refuted)
 
 
 @dataclass(frozen=True)
@@ -417,8 +432,11 @@ def report_causes(kept: Sequence[Pair], say: Callable[[str], object]) -> None:
         first = sum(rank == 0 for rank in ranks)
         three = sum(rank is not None and rank < 3 for rank in ranks)
         say(f"{who}: cause named first in {first} of {len(ranks)}, among three in {three}")
-    claimed, nothing = told_nothing_came(kept)
-    say(f"pairs that brought nothing: {claimed} of {nothing} were promised more than {CLAIMS:g}x")
+    nothing = count_nothing_came(kept)
+    say(
+        f"pairs that brought nothing: {nothing.promised} of {nothing.pairs} were promised more than "
+        f"{CLAIMS:g}x, {nothing.refuted} of them for what the change was against"
+    )
 
 
 def report_bounds(fixes: Sequence[FixOnRecord], say: Callable[[str], object]) -> None:

@@ -357,7 +357,8 @@ RULES = (
         fix=Fix(
             "shape",
             "bound: every slot of the GPU filled, except at the launch's ends, up to the fullest "
-            "unit. expected: the same, with the ends that each block pays",
+            "unit. expected: the same, with the ends that each block pays. Both count more warps in "
+            "all: the same threads in smaller blocks bring less, for no more of them wait at once",
             lambda launch: _fill_places(launch, EMPTY_LAUNCH),
             lambda launch: _fill_places(launch, SHARE_OF_ENDS),
         ),
