@@ -180,6 +180,7 @@ class HostSpan:
         -1
     )  # autograd's number of an operator: its node in the backward pass has the same
     backward: bool = False  # whether it is that node, or within it
+    ended: bool = True  # False of a range that was open when the recording ended
 
 
 @dataclass(frozen=True)

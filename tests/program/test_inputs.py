@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shutil
 import sqlite3
 import tempfile
 import zipfile
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +25,7 @@ from hypothesis import strategies as st
 from profkit.errors import ProfkitError
 from profkit.program import readers as recordings
 from profkit.program.document import triage_document
-from profkit.program.readers import store
+from profkit.program.readers import injected, store
 from profkit.program.readers.gathered import STANDARD_INPUT, read_gathered
 from profkit.program.readers.others import OTHERS, table_rows
 from profkit.program.recorded import judge_recordings
@@ -126,6 +128,73 @@ def test_a_recording_of_graphs_as_one_is_kept_and_exported(tmp_path: Path) -> No
     write_trace(tmp_path / "step.json", of)
     names = {e.get("name") for e in json.loads((tmp_path / "step.json").read_text())["traceEvents"]}
     assert "CUDA graph 3" in names
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    steps=st.integers(2, 6),
+    unended=st.sets(st.integers(0, 5), min_size=1),
+    around=st.booleans(),
+    none=st.sampled_from([None, 0, -1]),
+    took=st.floats(50.0, 900.0),
+    kind=st.sampled_from([59, 60]),
+)
+def test_a_range_that_is_open_at_the_end_ends_there_and_changes_no_step(
+    steps: int, unended: set[int], around: bool, none: int | None, took: float, kind: int
+) -> None:
+    def step(p: Program) -> None:
+        for _ in range(3):
+            p.launch(GEMM, took)
+        p.wait()
+
+    (process,) = read(unmarked(ran(step, steps))).processes
+    last = max([a.end for a in process.activities] + [c.end for c in process.calls])
+    with tempfile.TemporaryDirectory() as folder:
+        before = recordings.read_timeline(exported(process, Path(folder) / "a.sqlite"))
+        path = exported(process, Path(folder) / "b.sqlite")
+        begins = [process.calls[0].start - 1] if around else []
+        begins += [process.calls[4 * number].start for number in unended if number < steps]
+        with sqlite3.connect(path) as base:
+            for number, begin in enumerate(begins):
+                row = (begin, none, 42 << 24, kind, f"open {number}", None)
+                base.execute("INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?, ?, ?)", row)
+            mark = (process.calls[0].start, None, 42 << 24, 34, "a mark", None)
+            base.execute("INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?, ?, ?)", mark)
+        base.close()
+        after = recordings.read_timeline(path)
+    (own,) = after.processes
+    assert sorted((s.start, s.end) for s in own.spans) == sorted((b, last) for b in begins)
+    assert any("still open when the recording ended" in note for note in after.notes) == bool(
+        begins
+    )
+    assert find_steps(own).periods == find_steps(before.processes[0]).periods
+    if begins:
+        (named,) = find_steps(own, "open 0").steps
+        launches = [call for call in process.calls if call.launches_kernels]
+        assert len(named.works) == sum(call.start >= begins[0] for call in launches)
+
+
+def test_an_open_range_of_our_own_recorder_ends_with_the_recording(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    shutil.copytree(ROOT / "tests/program/data/strided.timeline", folder)
+    before = injected.read_injected(folder).processes[0]
+    (names,) = folder.glob("*.names")
+    known = names.read_text("utf-8").rstrip("\n")
+    names.write_text(f"{known}\nserve\n", "utf-8")
+    number = len(known.split("\n"))
+    layout = injected.layout_of("ranges")
+    calls = next(folder.glob("*.calls"))
+    begin = np.fromfile(calls, injected.layout_of("calls"))["start"].min()
+    rows = np.zeros(1, layout)
+    rows[0] = (begin, 1, 7, number, injected.BEGINS)
+    with calls.with_suffix(".ranges").open("ab") as file:
+        file.write(rows.tobytes())
+    timeline = injected.read_injected(folder)
+    (span,) = [s for s in timeline.processes[0].spans if s.name == "serve"]
+    assert span.end == max(a.end for a in (*before.activities, *before.calls))
+    assert any("1 range was still open" in note for note in timeline.notes)
+    store.write(timeline, tmp_path / "kept")
+    assert store.read_store(tmp_path / "kept").processes[0].spans == timeline.processes[0].spans
 
 
 @pytest.mark.parametrize("newest", ["_V2", "_V3"])

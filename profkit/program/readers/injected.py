@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from profkit.errors import ProfkitError
 from profkit.files import is_file
 from profkit.program.readers.places import Places
+from profkit.program.readers.unended import end_ranges, find_end, say_unended
 from profkit.program.timeline import (
     DIRECTIONS,
     Activity,
@@ -96,7 +97,7 @@ def _process(folder: Path, pid: int) -> tuple[Process, list[str]]:
         call = Call(_name(names, name), start - first, end - first, thread, correlation, place)
         calls.append(call)
     calls.sort(key=lambda c: c.start)
-    spans = _spans(rows["ranges"], names, first)
+    spans = _spans(rows["ranges"], names, first, find_end(activities, calls, []))
     if is_file(folder / f"{pid}.operators"):
         from profkit.program.readers.operators import read_operators, spread_operators
 
@@ -117,7 +118,7 @@ def _process(folder: Path, pid: int) -> tuple[Process, list[str]]:
         spans=spans,
         places=places.places,
     )
-    gaps = [f"process {pid}: {gap}" for gap in places.list_gaps()]
+    gaps = [f"process {pid}: {text}" for text in (*places.list_gaps(), *say_unended([process]))]
     return process, [*_notes(pid, about), *gaps]
 
 
@@ -195,8 +196,8 @@ def _copies(rows: NDArray[Any], first: int, places: Places) -> Iterator[Activity
         yield placed(kind, name, place, **about, origin=places.find_place(correlation))
 
 
-def _spans(rows: NDArray[Any], names: Sequence[str], first: int) -> list[HostSpan]:
-    """NVTX ranges from their begin and end marks."""
+def _spans(rows: NDArray[Any], names: Sequence[str], first: int, last: int) -> list[HostSpan]:
+    """NVTX ranges from their begin and end marks; those that are open at the end end there."""
     begun: dict[tuple[int, int], tuple[int, str]] = {}
     out = []
     for time, number, thread, name, phase in rows.tolist():
@@ -205,6 +206,9 @@ def _spans(rows: NDArray[Any], names: Sequence[str], first: int) -> list[HostSpa
             begun[key] = time - first, _name(names, name)
         elif phase & ENDS and key in begun:
             out.append(HostSpan("range", *begun.pop(key)[::-1], time - first, thread))
+        last = max(last, time - first)
+    still = [HostSpan("range", name, at, at, key[1]) for key, (at, name) in begun.items()]
+    out += end_ranges(still, last)
     return sorted(out, key=lambda s: (s.start, -s.end))
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from profkit.errors import ProfkitError
 from profkit.files import ReadBudget, cannot_read, get_size, is_file, open_regular, resolve_path
 from profkit.program.readers.others import named_instead
+from profkit.program.readers.unended import end_ranges, find_end, say_unended
 from profkit.program.timeline import (
     DIRECTIONS,
     FARTHEST,
@@ -267,7 +268,7 @@ def _read_timeline(export: _Export) -> Timeline:
     activities = _activities_by_process(export, calls)
     if not activities:
         raise _no_kernels(export, said, calls)
-    ranges = _read_ranges(export)
+    ranges, begun = _read_ranges(export)
     devices = _read_devices(export)
     processes = []
     for rank, pid in enumerate(sorted(activities)):
@@ -275,10 +276,13 @@ def _read_timeline(export: _Export) -> Timeline:
         number = (pid >> 24) & 0xFFFFFF
         used = own[len(own) // 2].device
         device = devices.get((number, used)) or devices.get((None, used))
-        processes.append(
-            Process(number, rank, device, own, calls.get(pid, []), ranges.get(pid, []))
-        )
-    return Timeline("nsys", processes, "", (*said, *_recorded_as_one(processes)))
+        made = calls.get(pid, [])
+        spans = ranges.get(pid, [])
+        spans = [*spans, *end_ranges(begun.get(pid, []), find_end(own, made, spans))]
+        spans.sort(key=lambda span: (span.start, -span.end))
+        processes.append(Process(number, rank, device, own, made, spans))
+    notes = (*said, *_recorded_as_one(processes), *say_unended(processes))
+    return Timeline("nsys", processes, "", notes)
 
 
 def _recorded_as_one(processes: Sequence[Process]) -> Iterator[str]:
@@ -476,25 +480,33 @@ def _read_calls(export: _Export) -> dict[int, list[Call]]:
     return calls
 
 
-def _read_ranges(export: _Export) -> dict[int, list[HostSpan]]:
-    """NVTX ranges by process, in order of start, outer before inner."""
+Ranges = dict[int, list[HostSpan]]  # by process
+
+
+def _read_ranges(export: _Export) -> tuple[Ranges, Ranges]:
+    """NVTX ranges: those that have an end, and those that were open when the recording ended."""
+    ranges: Ranges = {}
+    begun: Ranges = {}
     table = export.tables.get("NVTX_EVENTS")
     if table is None:
-        return {}
+        return ranges, begun
     numbered = "textId" if "textId" in table.columns else None
     names = export.names_of(table, numbered)
-    where = "WHERE end IS NOT NULL"
+    where = "WHERE end IS NOT NULL"  # a mark has no end either
     if "eventType" in table.columns:
-        where += f" AND eventType IN ({PUSH_POP}, {START_END})"
-    ranges: dict[int, list[HostSpan]] = {}
+        where = f"WHERE eventType IN ({PUSH_POP}, {START_END})"
     columns = ("start", "end", "globalTid", "text", "textId")
-    for start, end, thread, text, number in _in_order(export.rows(table, columns, where)):
+    for start, end, thread, text, number in export.rows(table, columns, where):
         name = names.get(_whole(number), "")
         if text is not None:
             name = export.budget.share(str(text))
-        span = HostSpan("range", name, start, max(start, end), thread & 0xFFFFFF)
-        ranges.setdefault(thread & _PID, []).append(span)
-    return ranges
+        begin, process = _whole(start), _whole(thread) & _PID
+        is_ended = isinstance(end, int) and end >= begin
+        last = end if is_ended else begin
+        span = HostSpan("range", name, begin, last, _whole(thread) & 0xFFFFFF)
+        own = ranges if is_ended else begun
+        own.setdefault(process, []).append(span)
+    return ranges, begun
 
 
 def _in_order(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -291,6 +291,9 @@ def _named_steps(spans: Sequence[HostSpan], named: str) -> Marks:
         names = sorted({s.name for s in ranges if s.kind == "range"})[:5]
         hint = f"there are: {', '.join(names)}" if names else "it has no ranges"
         raise ProfkitError(f"--range {named}: not in the timeline", hint)
+    if any(s.ended for s in wanted):  # one that was still open is no whole step
+        ranges = [s for s in ranges if s.ended]
+        wanted = [s for s in wanted if s.ended]
     # A server's other kind of pass between two of these is no part of them.
     families = {family(s.name) for s in wanted}
     alike = [s for s in ranges if family(s.name) in families]

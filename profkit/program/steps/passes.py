@@ -77,7 +77,7 @@ def find_passes(
     """
     ranges = []
     for span in spans:
-        if span.kind == "range" and host.work(span.start, span.end) > 0:
+        if span.kind == "range" and span.ended and host.work(span.start, span.end) > 0:
             ranges.append(span)
     outermost = outermost_of(ranges)
     whole = host.sums[-1]
