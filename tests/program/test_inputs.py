@@ -13,6 +13,7 @@ import sqlite3
 import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -130,7 +131,7 @@ def test_a_recording_of_graphs_as_one_is_kept_and_exported(tmp_path: Path) -> No
     assert "CUDA graph 3" in names
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     steps=st.integers(2, 6),
     unended=st.sets(st.integers(0, 5), min_size=1),
@@ -856,6 +857,83 @@ def test_tracks_and_arguments_that_newer_versions_add_change_nothing() -> None:
             counted = {**event, "cat": "cuda_profiler_range", "args": {"sm__cycles.sum": 1.0}}
             program.events.append(counted)
     assert read(program) == before
+
+
+def in_pairs(events: Sequence[dict[str, Any]], named: bool) -> list[dict[str, Any]]:
+    """Whole events as others write them: a begin and an end each, nested within a thread."""
+    out: list[dict[str, Any]] = []
+    threads: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for event in sorted(events, key=lambda e: (e["ts"], -e["dur"])):
+        threads.setdefault((event["pid"], event["tid"]), []).append(event)
+
+    def end(event: dict[str, Any]) -> None:
+        about = {"name": event["name"]} if named else {}
+        args = (
+            {"correlation": event["args"]["correlation"]} if "correlation" in event["args"] else {}
+        )
+        place = {key: event[key] for key in ("pid", "tid")}
+        last = event["ts"] + event["dur"]
+        out.append({"ph": "E", "ts": last, "args": args, **place, **about})
+
+    for own in threads.values():
+        stack: list[dict[str, Any]] = []
+        for event in own:
+            while stack and stack[-1]["ts"] + stack[-1]["dur"] <= event["ts"]:
+                end(stack.pop())
+            begin = {key: value for key, value in event.items() if key != "dur"}
+            args = {key: v for key, v in event["args"].items() if key != "correlation"}
+            out.append({**begin, "ph": "B", "args": args})
+            stack.append(event)
+        while stack:
+            end(stack.pop())
+    return sorted(out, key=lambda event: event["ts"])  # the order within a thread stays
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    times=st.lists(st.integers(20, 900), min_size=1, max_size=6),
+    named=st.booleans(),
+    host=st.integers(1, 60),
+    ends=st.integers(0, 3),
+    begins=st.integers(0, 3),
+    is_open=st.booleans(),
+)
+def test_events_in_pairs_are_whole_events(
+    times: list[int], named: bool, host: int, ends: int, begins: int, is_open: bool
+) -> None:
+    def step(p: Program) -> None:
+        for number, took in enumerate(times):
+            with p.op("aten::mm", [[64, 64], [64, 64]]), p.op("aten::out"):
+                p.launch(f"kernel_{number}", took)
+        p.wait()
+
+    program = ran(step, 4, host=float(host))
+    for event in program.events:  # whole numbers, whose sums are exact; operators that only nest
+        is_range = event["cat"] in {"cpu_op", "user_annotation"}
+        took = event["dur"] - 0.5 if is_range else event["dur"]
+        event["ts"], event["dur"] = round(2 * event["ts"]), round(2 * took)
+    whole = read(program)
+    program.events = in_pairs(program.events, named)
+    place = {"pid": 42, "tid": 99}
+    for number in range(ends):  # of what began before the recording
+        program.events.insert(number, {"ph": "E", "ts": 5, "name": "before", **place})
+    for number in range(begins):  # of what the recording's end cut
+        event = {"ph": "B", "ts": 1e5 + number, "name": "cut", "cat": "cpu_op", **place}
+        program.events.append(event)
+    if is_open:
+        event = {"ph": "B", "ts": 9, "name": "serve", "cat": "user_annotation", "pid": 42, "tid": 1}
+        program.events.insert(0, event)
+    paired = read(program)
+    (own,), (process,) = paired.processes, whole.processes
+    opened = [span for span in own.spans if not span.ended]
+    assert [span.name for span in opened] == ["serve"] * is_open
+    spans = [span for span in own.spans if span.ended]
+    assert replace(own, spans=spans) == process
+    said = [note for note in paired.notes if "have no counterpart" in note]
+    assert len(said) == bool(ends + begins)
+    if said:
+        assert f" {ends + begins} of its begin and end events (B, E)" in said[0]
+    assert triage_timeline(paired).split == triage_timeline(whole).split
 
 
 def test_a_step_that_old_versions_wrote_as_an_operator_is_a_step() -> None:

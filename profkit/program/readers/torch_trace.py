@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,8 @@ from profkit.errors import ProfkitError
 from profkit.files import BudgetSpent
 from profkit.program.readers.chrome import ChromeTrace
 from profkit.program.readers.others import named_instead
+from profkit.program.readers.pairs import EventPairs
+from profkit.program.readers.unended import end_ranges, find_end, say_unended
 from profkit.program.timeline import (
     FARTHEST,
     Activity,
@@ -58,6 +61,7 @@ def read_torch_trace(path: Path) -> Timeline:
         _take_events(trace, taken)
     except BudgetSpent as error:
         raise trace.refuse(str(error)) from error
+    taken.end_open_ranges()
     notes = taken.leave_out_timeless(path)
     other = named_instead(path, categories=taken.categories, processes=taken.processes)
     if other and not (taken.activities and taken.calls):
@@ -70,7 +74,7 @@ def read_torch_trace(path: Path) -> Timeline:
     pid = max(taken.calls, key=lambda p: len(taken.calls[p]), default=0)
     activities = sorted(taken.activities, key=lambda a: (a.start, a.end, a.stream, a.correlation))
     calls = sorted(taken.calls.get(pid, []), key=lambda c: (c.start, c.thread, c.correlation))
-    spans = sorted(taken.spans, key=lambda s: (s.start, -s.end))
+    spans = taken.order_spans()
     once = _once(activities), _once(calls)
     twice = len(activities) + len(calls) - len(once[0]) - len(once[1])
     if twice > TWICE * (len(activities) + len(calls)):
@@ -86,6 +90,11 @@ def read_torch_trace(path: Path) -> Timeline:
     process = Process(pid, rank, device, *once, spans)
     if trace.problem:
         notes.append(f"{path}: {trace.problem}")
+    if unmatched := taken.pairs.unmatched:
+        notes.append(
+            f"{path}: {unmatched:,} of its begin and end events (B, E) have no counterpart: left out"
+        )
+    notes += say_unended([process])
     if twice:
         notes.append(f"{path}: {twice:,} launches and kernels are in it twice: read once")
     if len(taken.calls) > 1:
@@ -131,9 +140,54 @@ class _Taken:
         self.categories: set[str] = set()  # of events that are not read
         self.processes: set[str] = set()  # names of processes and of groups of tracks
         self.shapes: dict[Shapes, Shapes] = {}  # each once: operators of one size are many
+        self.pairs = EventPairs()  # events that are written as a begin and an end
+        self._seen = 0
+        self._numbers = array("q")  # of each span: where in the file it begins
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """Keep an event if it is of use; a damaged one is left out."""
+        """Keep an event if it is of use: a whole one, or a begin until its end comes."""
+        phase = event.get("ph")
+        self._seen += 1
+        if phase == "B":
+            self.pairs.begin(event, self._seen)
+        elif phase == "E":
+            ended = self.pairs.end(event)
+            if ended is not None:
+                number, whole = ended
+                self._add_whole(whole, number)
+        else:
+            self._add_whole(event, self._seen)
+
+    def end_open_ranges(self) -> None:
+        """Take ranges that were begun and not ended as ones until the end; what else was, is nothing."""
+        named = len(self.spans)
+        for number, event in self.pairs.list_open():
+            if event.get("cat") == "user_annotation":
+                self._add_whole({**event, "ph": "X", "dur": 0}, number)
+            else:
+                self.pairs.unmatched += 1
+        begun = self.spans[named:]
+        del self.spans[named:]
+        del self._numbers[named:]
+        if not begun:
+            return
+        calls = list(chain.from_iterable(self.calls.values()))
+        for span in end_ranges(begun, find_end(self.activities, calls, self.spans)):
+            self._seen += 1
+            self._keep_span(span, self._seen)
+
+    def order_spans(self) -> list[HostSpan]:
+        """Spans by start, outer before inner: of two that last equally long, the one begun first."""
+        numbered = zip(self._numbers, self.spans, strict=True)
+        ordered = sorted(numbered, key=lambda pair: (pair[1].start, -pair[1].end, pair[0]))
+        return [span for _, span in ordered]
+
+    def _keep_span(self, span: HostSpan, number: int) -> None:
+        self.spans.append(span)
+        self._numbers.append(number)
+
+    def _add_whole(self, event: Mapping[str, Any], number: int) -> None:
+        """Keep an event, whose begin has a number in the file, if it is of use."""
         kind = event.get("cat")
         if event.get("ph") != "X" or not isinstance(kind, str):
             self._keep_process_name(event)
@@ -163,7 +217,7 @@ class _Taken:
             if name.startswith("ProfilerStep"):  # up to 1.10 as an operator
                 label = "step"
             inputs = self._inputs(args) if kind == "cpu_op" else ((), ())
-            number = args.get("Sequence number")
+            sequence = args.get("Sequence number")
             span = HostSpan(
                 label,
                 name,
@@ -171,12 +225,13 @@ class _Taken:
                 end,
                 _whole(event.get("tid")),
                 *inputs,
-                sequence=_whole(number) if number is not None else -1,
+                sequence=_whole(sequence) if sequence is not None else -1,
                 backward=_whole(args.get("Fwd thread id")) != 0,
             )
-            self.spans.append(span)
+            self._keep_span(span, number)
         elif kind == "python_function" and _is_users(name):
-            self.spans.append(HostSpan("python", name, start, end, _whole(event.get("tid"))))
+            frame = HostSpan("python", name, start, end, _whole(event.get("tid")))
+            self._keep_span(frame, number)
         else:
             if len(self.categories) < CATEGORIES_MOST:
                 self.categories.add(kind)
