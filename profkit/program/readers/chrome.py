@@ -11,8 +11,9 @@ import codecs
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,6 +26,8 @@ TEXT_MOST = 32 << 30  # characters in all: a gzip bomb ends here at the latest
 _VALUE = 50  # bytes of the budget for a value, whether it is an event or of no use
 HEADER_MOST = 1 << 24
 RATIO_MOST = 400  # characters a packed byte: traces reach 30, a bomb 1,000
+OPEN_MOST = 1 << 16  # events that are begun at a time, of all threads together
+Event = Mapping[str, Any]
 _BEFORE = re.compile("[\ufeff \\t\\r\\n]+")
 _BEFORE_VALUE = re.compile(r"[ \t\r\n:]+")
 _BETWEEN = re.compile(r"[ \t\r\n,]+")
@@ -210,3 +213,80 @@ def _no_trace(path: Path, why: str) -> ProfkitError:
         f"{path}: cannot be read as a trace: {why}",
         "give what torch.profiler's export_chrome_trace wrote (.json, .json.gz)",
     )
+
+
+class EventPairs:
+    """Events that are written as a begin and an end (B, E): what was begun and not ended so far.
+
+    By the format's rules they nest within each thread of a process, in the file's order: an end belongs
+    to what began last, or to what it names. Arguments may be on both.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[object, object], list[tuple[int, Event]]] = {}
+        self._count = 0
+        self.unmatched = 0  # begins without an end, and ends without a begin
+
+    def begin(self, event: Event, number: int) -> None:
+        """Keep an event, and its number in the file, until its end comes."""
+        if self._count >= OPEN_MOST:
+            self.unmatched += 1
+            return
+        self._count += 1
+        self._open.setdefault(_thread_of(event), []).append((number, event))
+
+    def end(self, event: Event) -> tuple[int, dict[str, Any]] | None:
+        """Return the whole event that one ends, and its begin's number; None where nothing was begun."""
+        stack = self._open.get(_thread_of(event), [])
+        at = _find_begin(stack, event.get("name"))
+        if at is None:
+            self.unmatched += 1
+            return None
+        number, begin = stack[at]
+        self.unmatched += len(stack) - at - 1  # begun inside of it, and not ended before it
+        self._count -= len(stack) - at
+        del stack[at:]
+        try:
+            took = float(event["ts"]) - float(begin["ts"])
+        except (TypeError, ValueError, KeyError, OverflowError):
+            took = -1.0
+        if not took >= 0:
+            self.unmatched += 1
+            return None
+        joined = _join_arguments(begin, event)
+        return number, {**begin, "ph": "X", "dur": took, "args": joined}
+
+    def list_open(self) -> Iterator[tuple[int, Event]]:
+        """What was begun and never ended."""
+        return chain.from_iterable(self._open.values())
+
+
+def _thread_of(event: Event) -> tuple[object, object]:
+    """The process and thread of an event: numbers, or names."""
+    process, thread = event.get("pid"), event.get("tid")
+    return (
+        process if isinstance(process, int | str) else None,
+        thread if isinstance(thread, int | str) else None,
+    )
+
+
+def _find_begin(stack: list[tuple[int, Event]], name: object) -> int | None:
+    """Which of the events that were begun one of a name ends; the last where it has no name."""
+    if not stack:
+        return None
+    if not name:
+        return len(stack) - 1
+    for at in reversed(range(len(stack))):
+        if stack[at][1].get("name") == name:
+            return at
+    return None
+
+
+def _join_arguments(begin: Event, end: Event) -> dict[str, Any]:
+    """The arguments of both: what both have is the end's."""
+    joined: dict[str, Any] = {}
+    for event in (begin, end):
+        own = event.get("args")
+        if isinstance(own, dict):
+            joined.update(own)
+    return joined

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from profkit.errors import ProfkitError
 from profkit.files import is_file
 from profkit.program.readers.places import Places
-from profkit.program.readers.unended import end_ranges, find_end, say_unended
 from profkit.program.timeline import (
     DIRECTIONS,
     Activity,
@@ -24,8 +23,11 @@ from profkit.program.timeline import (
     HostSpan,
     Process,
     Timeline,
+    end_ranges,
+    find_end,
     placed,
     plain_call_name,
+    say_unended,
 )
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from typing import Any
 from profkit.errors import ProfkitError
 from profkit.files import ReadBudget, cannot_read, get_size, is_file, open_regular, resolve_path
 from profkit.program.readers.others import named_instead
-from profkit.program.readers.unended import end_ranges, find_end, say_unended
 from profkit.program.timeline import (
     DIRECTIONS,
     FARTHEST,
@@ -34,8 +33,11 @@ from profkit.program.timeline import (
     HostSpan,
     Process,
     Timeline,
+    end_ranges,
+    find_end,
     placed,
     plain_call_name,
+    say_unended,
 )
 
 PAGEABLE = 0  # nsys' ENUM_CUDA_MEM_KIND; 2 is device

@@ -13,10 +13,8 @@ from typing import Any, TypeVar
 
 from profkit.errors import ProfkitError
 from profkit.files import BudgetSpent
-from profkit.program.readers.chrome import ChromeTrace
+from profkit.program.readers.chrome import ChromeTrace, EventPairs
 from profkit.program.readers.others import named_instead
-from profkit.program.readers.pairs import EventPairs
-from profkit.program.readers.unended import end_ranges, find_end, say_unended
 from profkit.program.timeline import (
     FARTHEST,
     Activity,
@@ -26,6 +24,9 @@ from profkit.program.timeline import (
     HostSpan,
     Process,
     Timeline,
+    end_ranges,
+    find_end,
+    say_unended,
     tensor_sizes,
 )
 
