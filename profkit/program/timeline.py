@@ -246,6 +246,6 @@ def say_unended(processes: Sequence[Process]) -> Iterator[str]:
     name = unended[0].name[:60]
     what = f"{len(unended):,} ranges were" if len(unended) > 1 else "1 range was"
     yield (
-        f"{what} still open when the recording ended ({name}): the recording's end is taken as "
-        "theirs, and no step is told by them unless --range names them"
+        f"{what} still open when the recording ended ({name}): the end of the recording is used as "
+        "their end, and they mark no step unless --range names them"
     )
