@@ -70,7 +70,8 @@ class Frames:
     message: str  # why it is not ok; what ncu left out of one that is, mostly nothing
     launches: int = 0  # that it holds, damaged ones too
     ncu_version: str | None = None  # of the Nsight Compute that wrote it
-    sha256: str | None = None  # of the file as it is, None when it cannot be opened
+    # Of the file as it is; None when it cannot be opened, or much is behind its damage (SMALL).
+    sha256: str | None = None
     # Compressed under another suffix than .ncu-repz, or the reverse: the library goes by the suffix and
     # would find nothing.
     wrong_suffix: bool = False
@@ -196,15 +197,19 @@ def _walk_steps(path: str | Path, walk: _Walk) -> Iterator[None]:
                         walk.step(frame)
                         yield
                     walk.end()
+            is_whole = walk.start == MAGIC
         except Malformed as error:  # from here on frames cannot be told apart
+            is_whole = False
             walk.stop(error)
         if walk.compressed:
             file.seek(0)
             if not walk.start:
                 walk.problems.append("what is compressed in it ends at once")
-        while rest := file.read(_CHUNK):  # behind the damage
-            digest.update(rest)
-    walk.sha256 = digest.hexdigest()
+        # What is behind the damage is read for nothing but its sum: a hole of terabytes may be there.
+        if is_whole or size - file.tell() <= SMALL:
+            while rest := file.read(_CHUNK):
+                digest.update(rest)
+            walk.sha256 = digest.hexdigest()
 
 
 def frames_of(
@@ -240,7 +245,7 @@ class _Walk:
     ) -> None:
         self.start = b""
         self.compressed = False
-        self.sha256 = ""
+        self.sha256: str | None = None
         self.problems: list[str] = []
         self._path = path
         self._out, self._metrics_only = out, metrics_only

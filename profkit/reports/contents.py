@@ -14,14 +14,14 @@ import hashlib
 import re
 import struct
 from array import array
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from sys import byteorder
-from typing import IO
+from typing import IO, Any
 
 from profkit.reports.wire import (
     BYTES,
@@ -523,6 +523,10 @@ _SOURCE_ID = 1  # field of a source, and of what a launch says of its own
 _Source = tuple[bytes, int | None]  # the process and the id, which two processes may both use
 
 
+# Compressed bytes that may be read before anything comes out: what is asked for at once is less.
+HOLLOW_BYTES = 128 << 20
+
+
 @contextmanager
 def unpacked(file: IO[bytes]) -> Iterator[IO[bytes]]:
     """Yield the bytes of an open report, decompressed; Malformed as soon as damage is read."""
@@ -533,12 +537,33 @@ def unpacked(file: IO[bytes]) -> Iterator[IO[bytes]]:
         return
     import zstandard
 
-    packed = zstandard.ZstdDecompressor()
+    decompressor = zstandard.ZstdDecompressor()
+    packed: Any = _PackedFile(file)
     try:
-        with packed.stream_reader(file, read_across_frames=True, closefd=False) as plain:
+        with decompressor.stream_reader(packed, read_across_frames=True, closefd=False) as plain:
+            packed.count_given = plain.tell
             yield plain
     except zstandard.ZstdError:
         raise Malformed("what is compressed in it is damaged") from None
+
+
+class _PackedFile:
+    """A file that is decompressed; Malformed once far more was read of it than came out.
+
+    Of a hole, zstd reads one empty block after the other.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._taken = 0
+        self.count_given: Callable[[], int] = lambda: 0
+
+    def read(self, size: int = -1) -> bytes:
+        some = self._file.read(size)
+        self._taken += len(some)
+        if self._taken > self.count_given() + HOLLOW_BYTES:
+            raise Malformed("what is compressed in it is damaged: too much of it holds nothing")
+        return some
 
 
 class Copies:

@@ -198,7 +198,7 @@ RuleRow = tuple[str, int, str, str, str, float, str]
 @dataclass(frozen=True)
 class ReportFile:
     path: str  # as the caller named it
-    sha256: str | None  # of the file, None when it cannot be read
+    sha256: str | None  # of the file, None when it cannot be read, or much of it is behind damage
     # empty (0 bytes, or whole without a launch); damaged (something is lost, the rest is in the frame);
     # unreadable (missing, no permission, not a report).
     status: Status

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profkit.reports import container
+from profkit.reports import container, contents
 from profkit.reports.container import check, repair
 from tests.reports import made
 
@@ -37,6 +39,34 @@ def test_whole(at) -> None:
     assert (frames.status, frames.message) == ("ok", "")
     assert (frames.launches, frames.ncu_version) == (3, "2025.3.1.0")
     assert len(frames.sha256) == 64
+
+
+@pytest.mark.parametrize(
+    "start",
+    [b"", b"text", b"NVR\0", WHOLE, WHOLE[:-5], zstandard.FRAME_HEADER, zstandard.compress(WHOLE)],
+)
+def test_a_hole_is_not_read(tmp_path: Path, monkeypatch, start: bytes) -> None:
+    """A file of 12 GB of which nearly all is a hole: 46 s to read, whatever it begins with."""
+    path = tmp_path / "hole.ncu-rep"
+    with path.open("wb") as file:
+        file.write(start)
+        file.truncate(12 << 30)
+    real, taken = container.open_regular, []
+
+    @contextlib.contextmanager
+    def open_counting(name: str):
+        with real(name) as file:
+            counted = SimpleNamespace(fileno=file.fileno, seek=file.seek, tell=file.tell)
+            counted.read = lambda size: taken.append(size) or file.read(size)
+            yield counted
+
+    monkeypatch.setattr(container, "open_regular", open_counting)
+    monkeypatch.setattr(container, "SMALL", 1 << 20)
+    monkeypatch.setattr(contents, "HOLLOW_BYTES", 1 << 20)
+    found = check(path)
+    assert found.status == ("damaged" if start not in (b"", b"text") else "unreadable")
+    assert found.sha256 is None
+    assert sum(taken) < 10 << 20
 
 
 @pytest.mark.slow
