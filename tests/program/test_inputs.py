@@ -385,6 +385,43 @@ def test_a_name_with_brackets_is_no_pattern() -> None:
     assert len(steps_of(program, "step[DECODE*").steps) == 6
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    warm=st.integers(1, 3),
+    steady=st.integers(4, 8),
+    tried=st.integers(12, 60),
+    took=st.floats(200.0, 3000.0),
+    compiled=st.floats(0.0, 2e6),
+    numbered=st.booleans(),
+    named=st.booleans(),
+)
+def test_passes_that_are_tuned_are_warm_up_and_no_step(
+    warm: int,
+    steady: int,
+    tried: int,
+    took: float,
+    compiled: float,
+    numbered: bool,
+    named: bool,
+) -> None:
+    """The first ones take most of the time and run candidates that never come again."""
+    program = Program()
+    for number in range(warm + steady):
+        name = f"pass {number}" if numbered else "pass"
+        with program.op(name, kind="user_annotation"):
+            for candidate in range(tried if number < warm else 0):
+                program.launch(f"candidate_{number}_{candidate}", took)
+                program.work(compiled / tried)
+            for kernel in (GEMM, MUL, SOFTMAX, GEMM):
+                program.launch(kernel, 300.0)
+            program.wait()
+    found = steps_of(program, "pass*" if named else "")
+    assert found.typical.period / 1e3 == pytest.approx(1200, rel=0.05)
+    assert len(found.steps) == steady
+    assert not found.others
+    assert any(f"{warm} of {warm + steady} steps were treated as" in n for n in found.notes)
+
+
 # What a program does once is no step.
 
 SETUP = ["cuModuleLoadData", "cuLibraryLoadData", "cuModuleLoadDataEx", "cuCtxCreate_v2"]

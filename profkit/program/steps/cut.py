@@ -168,6 +168,10 @@ def find_steps(process: Process, named: str = "") -> Steps:
         *marks.notes,
     ]
     kinds = divide_by_work(complete) if marks.named else [complete]
+    warm_up = find_warm_up(kinds)
+    if warm_up:
+        kinds = [own for own in kinds if own not in warm_up]
+        notes += _say_warm_up(warm_up, len(complete))
     found = [_chosen(marks.how, own, notes) for own in kinds]
     if len(kinds) > 1:
         patterns = [_pattern_of(own, complete) for own in kinds]
@@ -558,6 +562,48 @@ def divide_by_work(steps: Sequence[Step]) -> list[list[Step]]:
     for _, alike in kinds:
         divided += _divide_by_time(alike)
     return sorted(divided, key=lambda own: -sum(step.period for step in own))
+
+
+def find_warm_up(kinds: Sequence[list[Step]]) -> list[list[Step]]:
+    """Kinds of step that only warm up: before all others they do what those do, and more besides.
+
+    A first pass that is compiled or tuned runs candidates and then the pass itself, as fast as later
+    ones do. The prefill of a server comes first too, but its kernels are others or take longer.
+    """
+    steady = max(kinds, key=len)
+    usual = steady[len(steady) // 2]
+    first = min(step.begin for step in steady)
+    found = []
+    for own in kinds:
+        is_before = all(step.begin < first for step in own)
+        if is_before and len(own) < len(steady) and all(_does_more(step, usual) for step in own):
+            found.append(own)
+    return found
+
+
+def _does_more(step: Step, usual: Step) -> bool:
+    """Whether a step ends with all that a usual one does, about as fast, and does something before."""
+    if len(step.works) <= len(usual.works):
+        return False
+    left = Counter(work.activity.name for work in usual.works)
+    time = 0
+    for work in reversed(step.works):
+        if left[work.activity.name] > 0:
+            left[work.activity.name] -= 1
+            time += work.activity.duration
+    if left.total() > 0:
+        return False
+    return time <= MORE_WORK * sum(work.activity.duration for work in usual.works)
+
+
+def _say_warm_up(warm_up: Sequence[Sequence[Step]], count: int) -> Iterator[str]:
+    """Says which steps were left out because they warm up."""
+    steps = [step for own in warm_up for step in own]
+    took = sum(step.period for step in steps) / 1e6
+    yield (
+        f"{len(steps)} of {count} steps were treated as warm-up ({took:.3g} ms): they come first, and "
+        "run the kernels of the later ones and others besides (compiling, tuning)"
+    )
 
 
 def _pattern_of(own: Sequence[Step], every: Sequence[Step]) -> str:
