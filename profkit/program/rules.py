@@ -118,6 +118,13 @@ LOGITS = Kernel(
 LAST_POSITION = View(op="aten::select", sizes=((4, 2048, 32000),))
 CHOOSE = Kernel(name=SOFTMAX, us=10.0, op="aten::_softmax", sizes=((4, 32000),), types=HALVES)
 LOSS = Kernel(name=SOFTMAX, us=400.0, op="aten::_log_softmax", sizes=((8192, 32000),), types=HALVES)
+ONE_HEAD = Kernel(
+    name=GEMM, us=20.0, op="aten::mm", sizes=((128, 512), (512, 64)), types=HALVES, blocks=4
+)
+# Its result may be what the next one reads.
+ONE_POWER = Kernel(
+    name=GEMM, us=20.0, op="aten::mm", sizes=((512, 512), (512, 512)), types=HALVES, blocks=16
+)
 COPY_AGAIN = Kernel(
     name=DIRECT_COPY, us=120.0, op="aten::copy_", sizes=((8192, 8192),) * 2, types=HALVES
 )
@@ -291,13 +298,15 @@ LAYOUT: StepRule = StepRule(
     title="kernels only change the layout of tensors, or concatenate them",
     meaning=(
         "Transposing copies, conversions between channels first and last, and concatenations, by "
-        "operator and by the names of their kernels; gradients that autograd concatenates do not count."
+        "operator and by the names of their kernels; gradients that autograd concatenates do not count. "
+        "Where sizes are recorded, a cache is known by a concatenation whose result is the largest part "
+        "of the next step's."
     ),
     advice=(
         "Keep tensors in the layout that the next kernel reads (memory_format=channels_last "
         "around convolutions); write parts into their place instead of concatenating them."
     ),
-    checks=(moves.find_layouts, moves.find_joins),
+    checks=(moves.find_growing, moves.find_layouts, moves.find_joins),
     fix=(
         "The replay removes copies that the program or a library asks for; a copy that an operator "
         "makes for itself is no finding, and where no operator is known it may have to stay."
@@ -350,20 +359,37 @@ KERNEL: StepRule = StepRule(
 )
 REDUNDANT: StepRule = StepRule(
     id="redundant",
-    title="work is thrown away, or repeated in every step",
+    title="work is thrown away, repeated in every step, or launched piece by piece",
     meaning=(
         "By sizes alone: a product whose result is sliced to an eighth or less before anything reads "
-        "it whole, with the elementwise kernels that carry it there; and copies that the program asks "
-        "for within the GPU, between tensors of one size and type."
+        "it whole, with the elementwise kernels that carry it there; copies that the program asks "
+        "for within the GPU, between tensors of one size and type; and eight or more equal products or "
+        "reductions in a row, whose results have another size than what they read."
     ),
-    advice="Slice first and compute only the rest; read data in place instead of copying it.",
-    checks=(redundant.find_sliced_products, redundant.find_copies_on_device),
+    advice=(
+        "Slice first and compute only the rest; read data in place instead of copying it; launch "
+        "equal operators of a loop as one batch."
+    ),
+    checks=(
+        redundant.find_sliced_products,
+        redundant.find_copies_on_device,
+        redundant.find_equal_launches,
+    ),
     fix=(
         "The replay keeps the used share of a product (four times that at worst), and nothing of "
-        "a copy (half at worst)."
+        "a copy (half at worst); equal launches become one, whose blocks fill the GPU, with the "
+        "bytes and operations of all (at worst only launches are saved)."
     ),
-    fires=((*LARGE_PRODUCTS, LOGITS, LAST_POSITION, CHOOSE), (*LARGE_PRODUCTS, *(COPY_AGAIN,) * 6)),
-    clear=((*LARGE_PRODUCTS, LOGITS, LOSS), (*LARGE_PRODUCTS, LOGITS, LAST_POSITION, LOSS)),
+    fires=(
+        (*LARGE_PRODUCTS, LOGITS, LAST_POSITION, CHOOSE),
+        (*LARGE_PRODUCTS, *(COPY_AGAIN,) * 6),
+        (*LARGE_PRODUCTS, *(ONE_HEAD,) * 64),
+    ),
+    clear=(
+        (*LARGE_PRODUCTS, LOGITS, LOSS),
+        (*LARGE_PRODUCTS, LOGITS, LAST_POSITION, LOSS),
+        (*LARGE_PRODUCTS, *(ONE_POWER,) * 64),
+    ),
     page=_page("redundant"),
 )
 HEALTHY: StepRule = StepRule(

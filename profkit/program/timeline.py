@@ -82,6 +82,16 @@ def tensor_sizes(shape: object) -> tuple[int, ...]:
     return tuple(shape) if product < FARTHEST else ()
 
 
+def operand_sizes(operator: str, listed: list[object]) -> tuple[tuple[int, ...], ...]:
+    """Return the sizes of an operator's inputs; of a concatenation those of the tensors in its list."""
+    first = listed[0] if listed else None
+    if operator == "aten::cat" and isinstance(first, list):
+        parts = tuple(tensor_sizes(part) for part in first)
+        if any(parts):
+            return parts
+    return tuple(tensor_sizes(shape) for shape in listed)
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where in a program's Python something was launched; empty is what is not known."""

@@ -21,6 +21,7 @@ from profkit.program.timeline import Activity
 from profkit.program.triage import Triage, triage_timeline
 from profkit.records import gpus
 from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, plain_ms, ran
+from tests.program.test_equal_work import decode
 
 Step = Callable[[Program], None]
 ALIGN1 = (
@@ -346,6 +347,7 @@ def test_every_rule_finds_something_here(tmp_path: Path) -> None:
     silent = {rule.__name__ for rule in ORDER}
     answers = [judged(step, tmp_path) for step, _ in PLANTED.values()]
     answers.append(judged(averaging, tmp_path))
+    answers.append(judged(decode, tmp_path))
     answers += [triage_timeline(run_example(example)) for example in BY_ID["redundant"].fires]
     for answer in answers:
         silent -= {rule.__name__ for rule in ORDER if _fires(rule, answer)}

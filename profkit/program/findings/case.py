@@ -21,6 +21,7 @@ from profkit.program.timeline import Device, HostSpan
 from profkit.records.gpus import Gpu, find_levels, find_nearest_of_generation
 
 SHORT = 2_500  # nanoseconds: a kernel that has next to nothing to do takes so long
+EMPTY = 1_200  # nanoseconds: a kernel of a graph that does nothing takes about so long
 REACHED = 0.75  # of the fastest product that fits: what a padded one is expected to reach
 MANY_COPIES = 16  # small ones to the GPU a step: they are a batch in pieces, no stray scalar
 SMALL_COPY = 1 << 16  # bytes up to which a copy is there to look at a value

@@ -9,6 +9,7 @@ from itertools import chain
 from math import prod
 
 from profkit.program.findings.case import (
+    EMPTY,
     MEMBERS,
     REACH,
     SHORT,
@@ -35,7 +36,6 @@ WIDEST_HEAD = 512  # columns that a fused kernel takes
 WINDOW = 24  # works between the products on the two sides of a softmax
 LEAST_CHAIN = 3
 MANY_SMALL = 16  # small kernels in a row that are a loop over tensors
-EMPTY = 1_200  # nanoseconds: a kernel of a graph that does nothing takes about so long
 MANY_KEYS = 256  # at least: classes, experts and clusters are seldom as many
 UNKNOWN = (0, 0)  # the size of a softmax whose operator's sizes were not recorded
 # PyTorch's kernels of a softmax and of its logarithm are the same but for a functor or a flag.

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
+from math import prod
 
 from profkit.program.findings.case import (
     REACH,
+    SHORT,
     SMALL_COPY,
     Case,
     StepFinding,
@@ -20,9 +23,11 @@ from profkit.program.findings.case import (
     list_runs,
 )
 from profkit.program.findings.words import Advice, Words
+from profkit.program.operators import VALUE_BYTES
 from profkit.program.replay.scenario import NOTHING, Aside, CallShare, Change, Range, leave
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
+from profkit.program.timeline import HostSpan
 from profkit.records.gpus import find_pinned_rate
 from profkit.reports.figures import figures
 
@@ -41,6 +46,10 @@ PIECES = 4  # copies with kernels between them, from which on they are no batch
 _SENT = re.compile(r"(?i)send|recv|all_?to_?all")
 PRODUCTS = frozenset({"conv", "gemm", "attention"})
 COPIED = {"aten::contiguous", "aten::clone"}
+JOIN = "aten::cat"
+LEAST_GROWING = 0.02  # of the step
+_OPAQUE = re.compile(r"CatArray.*?OpaqueType<\(?(?:unsigned int\))?(\d+)")
+_JOINED_TYPE = re.compile(r"CatArray\w*<([\w:]+)[,>]")
 
 
 COPIES = Words(
@@ -347,6 +356,141 @@ def is_asked_for(work: StepWork) -> bool:
     """
     top = work.maker.top
     return top in COPIED or "ConvolutionBackward" in top
+
+
+GROWING = Words(
+    rule="layout",
+    says=(
+        "{count} {kernels} per step copy what is there to append a little: {whole} MB are written, "
+        "{new} MB of them new, and the next step copies the result again ({ms:.3g} ms)"
+    ),
+    advice=Advice(
+        torch=(
+            "allocate the cache once with room for the longest, and write each step's part into "
+            "its place (index_copy_)"
+        ),
+        others="allocate it once with room for the longest, and write each part into its place",
+    ),
+    floor="kernel",
+)
+
+
+def find_growing(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+    """A cache to which each step appends by concatenation: what was in it is copied in every step.
+
+    Sizes tell: the largest part of a step's concatenation is as large as the result of the same
+    concatenation in the step before.
+    """
+    joins = find_growing_joins(case)
+    scale: dict[int, Range] = {}
+    whole, new = 0, 0
+    for index, join in sorted(joins.items()):
+        work = case.works[index]
+        value = _read_value_bytes(work.activity.name)
+        if index in claimed or not value:
+            continue
+        added = value * (prod(join.result) - prod(join.largest))
+        whole += value * prod(join.result)
+        new += added
+        # One small kernel still reads and writes the part that is new.
+        left = max(SHORT, 2 * added / case.bandwidth * 1e9)
+        scale[index] = leave(left / max(1, work.activity.duration)).within(1.0)
+    chosen = list(scale)
+    if not chosen or case.sum_time(chosen) * 1e6 < LEAST_GROWING * case.split.period:
+        return
+    yield case.finding(
+        GROWING,
+        chosen,
+        Change(scale=scale),
+        kernels="kernel" if len(chosen) == 1 else "kernels",
+        whole=figures(whole / 1e6),
+        new=figures(new / 1e6),
+    )
+
+
+@dataclass(frozen=True)
+class Join:
+    """The sizes of a concatenation."""
+
+    largest: tuple[int, ...]  # of its parts
+    result: tuple[int, ...]
+
+
+def read_join(parts: Sequence[tuple[int, ...]]) -> Join | None:
+    """Return the sizes of a concatenation to one part that is larger than all others together.
+
+    None where there is no such part, or the parts differ in more than one dimension.
+    """
+    filled = [part for part in parts if prod(part)]
+    if len(filled) < 2:
+        return None
+    largest = max(filled, key=prod)
+    others = list(filled)
+    others.remove(largest)
+    if sum(prod(part) for part in others) >= prod(largest):
+        return None
+    result = list(largest)
+    along = {_find_only_difference(largest, part) for part in others}
+    if len(along) != 1:
+        return None
+    dimension = along.pop()
+    if dimension is None:
+        return None
+    result[dimension] += sum(part[dimension] for part in others)
+    return Join(largest, tuple(result))
+
+
+def _find_only_difference(one: tuple[int, ...], other: tuple[int, ...]) -> int | None:
+    """Return the one dimension in which two tensors differ; None where it is not one."""
+    if len(one) != len(other):
+        return None
+    unlike = [number for number, size in enumerate(one) if size != other[number]]
+    return unlike[0] if len(unlike) == 1 else None
+
+
+def find_growing_joins(case: Case) -> dict[int, Join]:
+    """Return concatenations, by work, whose result is copied again by the same one a step later.
+
+    The n-th of this step is the n-th of the step before, where steps have as many; of the first
+    step that was recorded the one after tells. What grows within a step (the layers of a dense
+    network) is no cache.
+    """
+    joining = [work for work in case.works if work.kind == "concat" and work.maker.op == JOIN]
+    threads = {case.step.calls[work.call].thread for work in joining}
+    spans = [span for span in case.spans if span.name == JOIN and span.thread in threads]
+    own = [span for span in spans if case.step.begin <= span.start < case.step.end]
+    before = [span for span in spans if span.start < case.step.begin][-len(own) :]
+    after = [span for span in spans if span.start >= case.step.end][: len(own)]
+    joins = [read_join(span.shapes) for span in own]
+    results = {join.result for join in joins if join is not None}
+    growing: list[tuple[HostSpan, Join]] = []
+    for number, (span, join) in enumerate(zip(own, joins, strict=True)):
+        if join is None or join.largest in results:
+            continue
+        earlier = read_join(before[number].shapes) if len(before) == len(own) else None
+        later = read_join(after[number].shapes) if len(after) == len(own) else None
+        grew = earlier is not None and earlier.result == join.largest
+        grows = later is not None and later.largest == join.result
+        if grew or grows:
+            growing.append((span, join))
+    found: dict[int, Join] = {}
+    for index, work in enumerate(case.works):
+        if work.kind != "concat" or work.maker.op != JOIN:
+            continue
+        call = case.step.calls[work.call]
+        for span, join in growing:
+            if span.thread == call.thread and span.start <= call.start < span.end:
+                found[index] = join
+    return found
+
+
+def _read_value_bytes(kernel: str) -> int:
+    """Return the bytes of a value by the name of PyTorch's kernel that concatenates; 0 if unknown."""
+    opaque = _OPAQUE.search(kernel)
+    if opaque:
+        return int(opaque[1])
+    typed = _JOINED_TYPE.search(kernel)
+    return VALUE_BYTES.get(typed[1], 0) if typed else 0
 
 
 JOINS = Words(

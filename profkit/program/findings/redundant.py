@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from math import prod
 
-from profkit.program.findings.case import REACH, Case, StepFinding, is_optimizers, is_strided
+from profkit.program.findings.case import (
+    EMPTY,
+    REACH,
+    SHORT,
+    Case,
+    StepFinding,
+    goes_back,
+    is_optimizers,
+    is_strided,
+)
 from profkit.program.findings.words import Advice, Words
-from profkit.program.operators import find_needs
-from profkit.program.replay.scenario import Change, Range
+from profkit.program.operators import REDUCTIONS, find_needs, list_tensors
+from profkit.program.replay.scenario import Change, Range, leave
 from profkit.program.steps.cut import StepWork
+from profkit.program.steps.kinds import precision_of
 from profkit.program.timeline import HostSpan
 
 CUTS = frozenset({"aten::slice", "aten::select", "aten::narrow", "aten::index_select"})
@@ -18,6 +30,7 @@ NEXT = 8  # works after a cut of which the largest tensor tells how much of the 
 USED = 0.125  # of a result: a projection that is cut into queries, keys and values uses more
 LARGE = 1 << 20  # bytes of a copy within the GPU: smaller ones are inputs of a step
 LEAST = 0.02  # of the step
+SEVERAL = 8  # equal launches in a row: queries, keys and values are three
 
 SLICED = Words(
     rule="redundant",
@@ -166,3 +179,143 @@ def _copied_bytes(work: StepWork) -> int:
         return 0
     needs = find_needs(work.maker.op, sizes, types)
     return needs.reads if needs else 0
+
+
+EQUAL_LAUNCHES = Words(
+    rule="redundant",
+    says=(
+        "{count} kernels per step are launched one by one in {loops} of equal sizes (the longest: "
+        "{longest} x {op}, {sizes}); by its size, no result is an input of the next ({ms:.3g} ms)"
+    ),
+    advice=Advice(
+        torch=(
+            "keep their tensors in one, with a dimension more, and launch once for all (torch.bmm, "
+            "torch.vmap)"
+        ),
+        jax="keep their arrays in one, with a dimension more, and call once for all (jax.vmap)",
+        others="keep their arrays in one, and launch once for all (a batched call)",
+    ),
+    floor="run",
+)
+
+
+def find_equal_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+    """The same operator of the same sizes again and again, where one launch could do all of them."""
+    runs = list_equal_runs(case, claimed)
+    if not runs:
+        return
+    heads: dict[int, Range] = {}
+    gone: dict[int, Range] = {}
+    for run in runs:
+        first = max(1, case.works[run[0]].activity.duration)
+        together, least = price_together(case, run)
+        heads[run[0]] = Range(least / first, together / first, together / first)
+        for index in run[1:]:
+            gone[index] = leave(_share_outside(case, case.works[index]))
+    change = Change(heads, gone)
+    if case.hosts.saving(change).expect < LEAST * case.hosts.plain.expect:
+        return
+    chosen = sorted([*heads, *gone])
+    longest = max(runs, key=len)
+    maker = case.works[longest[0]].maker
+    yield case.finding(
+        EQUAL_LAUNCHES,
+        chosen,
+        change,
+        case.say_place(chosen, otherwise=longest[0]),
+        loops="one run" if len(runs) == 1 else f"{len(runs):,} runs",
+        longest=len(longest),
+        op=maker.op,
+        sizes=" and ".join(" x ".join(map(str, sizes)) for sizes in maker.shapes if sizes),
+    )
+
+
+def list_equal_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
+    """Return runs of works that follow each other, equal but for their data, and independent.
+
+    Each has an operator and a launch of its own, and the host waits for nothing between them.
+    """
+    runs: list[list[int]] = []
+    run: list[int] = []
+    for index, work in enumerate(case.works):
+        if run and index not in claimed and _follows(case, case.works[run[-1]], work):
+            run.append(index)
+            continue
+        runs.append(run)
+        run = []
+        if index not in claimed and _is_independent(work):
+            run = [index]
+    runs.append(run)
+    return [run for run in runs if len(run) >= SEVERAL]
+
+
+def _is_independent(work: StepWork) -> bool:
+    """Whether the next operator of the same sizes cannot read this one's result: it has another size.
+
+    What autograd and optimizers launch is not the program's to write in another way.
+    """
+    launched = work.activity.kind == "kernel" and not work.activity.graph
+    if not launched or goes_back(work) or is_optimizers(work):
+        return False
+    maker = work.maker
+    needs = find_needs(maker.op, maker.shapes, maker.types)
+    if needs is None:
+        return False
+    if work.kind == "reduce":
+        return maker.op.removeprefix("aten::") in REDUCTIONS
+    operands = {tensor.count for tensor in list_tensors(maker.shapes, maker.types)}
+    return work.kind == "gemm" and needs.result > 0 and needs.result not in operands
+
+
+def _follows(case: Case, last: StepWork, work: StepWork) -> bool:
+    """Whether a work is the same as the last one, by another operator, with no wait between them."""
+    if _describe(last) != _describe(work) or last.maker.ordinal == work.maker.ordinal:
+        return False
+    between = case.step.calls[last.call + 1 : work.call]
+    waits = any(call.waits or "WaitEvent" in call.name for call in between)
+    return last.call < work.call and not waits
+
+
+def _describe(work: StepWork) -> tuple[object, ...]:
+    activity, maker = work.activity, work.maker
+    launched = (activity.name, activity.grid, activity.block, activity.stream)
+    return (*launched, maker.op, maker.top, maker.shapes, maker.types)
+
+
+def price_together(case: Case, run: Sequence[int]) -> tuple[float, float]:
+    """Return nanoseconds of equal kernels as one: as expected, and if only their launches are saved.
+
+    Where one leaves multiprocessors idle, the blocks of several run beside each other. The bytes and
+    operations of all stay, and no kernel takes more than they took one by one.
+    """
+    took = 1e6 * case.sum_time(run)
+    apart = max(float(SHORT), took - EMPTY * (len(run) - 1))
+    work = case.works[run[0]]
+    maker = work.maker
+    needs = find_needs(maker.op, maker.shapes, maker.types)
+    sms = case.device.multiprocessors if case.device else None
+    if needs is None or not sms or not work.activity.grid:
+        return min(took, apart), min(took, apart)
+    rounds = max(1.0, len(run) * prod(work.activity.grid) / sms)
+    beside = took * min(1.0, rounds / len(run))
+    moved = len(run) * (needs.reads + needs.writes) / case.bandwidth * 1e9
+    rate = case.product_rate(precision_of(work.activity.name)) if work.kind == "gemm" else None
+    computed = len(run) * needs.operations / rate * 1e9 if rate else 0.0
+    together = max(float(SHORT), beside, moved, computed)
+    return min(together, apart, took), min(took, apart)
+
+
+def _share_outside(case: Case, work: StepWork) -> float:
+    """Return the share of the host's time up to a launch that is not within the launch's operator."""
+    call = case.step.calls[work.call]
+    before = case.step.calls[work.call - 1].end if work.call else case.step.begin
+    whole = call.end - before
+    first = bisect_left(case.spans, before, key=lambda span: span.start)
+    begin = before  # where it begins earlier, all of that time is its own
+    for span in islice(case.spans, first, None):
+        if span.start > call.start:
+            break
+        if span.kind == "op" and span.thread == call.thread and span.end >= call.end:
+            begin = span.start
+            break
+    return min(1.0, (begin - before) / whole) if whole > 0 else 0.0

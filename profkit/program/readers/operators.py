@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.files import is_file, open_regular
-from profkit.program.timeline import Call, HostSpan, tensor_sizes
+from profkit.program.timeline import Call, HostSpan, operand_sizes
 
 # Calls on each side that must be the same: more where fewer do not tell, as in a loop of a step.
 AROUND = (3, 15, 63)
@@ -66,7 +66,7 @@ def _make_span(row: Mapping[str, Any], shift: int) -> HostSpan:
         start=int(row["start"]) - shift,
         end=int(row["end"]) - shift,
         thread=int(row["thread"]),
-        shapes=tuple(tensor_sizes(shape) for shape in row["shapes"]),
+        shapes=operand_sizes(str(row["name"]), row["shapes"]),
         types=tuple(str(name) for name in row["types"]),
         sequence=int(row["sequence"]),
         backward=row["backward"] is True,

@@ -26,8 +26,8 @@ from profkit.program.timeline import (
     Timeline,
     end_ranges,
     find_end,
+    operand_sizes,
     say_unended,
-    tensor_sizes,
 )
 
 MOST = 4_000_000  # records kept: a trace of minutes is cut there, and says so
@@ -217,7 +217,7 @@ class _Taken:
             label = "op" if kind == "cpu_op" else "range"
             if name.startswith("ProfilerStep"):  # up to 1.10 as an operator
                 label = "step"
-            inputs = self._inputs(args) if kind == "cpu_op" else ((), ())
+            inputs = self._inputs(name, args) if kind == "cpu_op" else ((), ())
             sequence = args.get("Sequence number")
             span = HostSpan(
                 label,
@@ -268,10 +268,10 @@ class _Taken:
             "left out"
         ]
 
-    def _inputs(self, args: Mapping[str, Any]) -> tuple[Shapes, tuple[str, ...]]:
+    def _inputs(self, name: str, args: Mapping[str, Any]) -> tuple[Shapes, tuple[str, ...]]:
         """Sizes and types of an operator's inputs."""
         listed, types = args.get("Input Dims", args.get("Input dims")), args.get("Input type")
-        shapes = tuple(map(tensor_sizes, listed)) if isinstance(listed, list) else ()
+        shapes = operand_sizes(name, listed) if isinstance(listed, list) else ()
         budget = self._trace.budget
         words = (
             tuple(budget.share(_text(word)) for word in types) if isinstance(types, list) else ()

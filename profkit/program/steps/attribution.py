@@ -119,7 +119,9 @@ def _sweep(
 
 def _maker(stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, str]) -> Maker:
     ops = [s for s in stack if s.kind == "op"]
-    shaped = next((s for s in reversed(ops) if any(s.shapes)), None)
+    # The tensors of a list have sizes, but no types: who called it with tensors tells more.
+    sized = (s for s in reversed(ops) if any(s.shapes) and s.types[:1] != ("TensorList",))
+    shaped = next(sized, None)
     within = {s.kind: s.name for s in stack}  # the innermost of each kind
     frame = within.get("python", "")
     for node in reversed(ops):

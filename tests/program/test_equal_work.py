@@ -1,0 +1,242 @@
+"""Equal launches of a loop, a cache that grows by concatenation: said where sizes prove it only."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from profkit.program.findings import moves
+from profkit.program.findings.case import Case, StepFinding
+from profkit.program.findings.redundant import list_equal_runs, price_together
+from profkit.program.readers import torch_trace
+from profkit.program.replay.scenario import hosts
+from profkit.program.steps.cut import find_steps
+from profkit.program.triage import Triage, make_case, triage_timeline
+from tests.program.made import GEMM, MUL, Program, ran
+
+HALVES = ["c10::BFloat16", "c10::BFloat16"]
+CAT = (
+    "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::(anonymous namespace)::"
+    "OpaqueType<2u>, unsigned int, 4, 64, 64>(at::native::OpaqueType<2u>*)"
+)
+SUM = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, sum_functor> >()"
+EQUAL = "launched one by one"
+GROWS = "the next step copies the result again"
+
+
+def judge(step: Callable[[Program], None], folder: Path, host: float = 10.0) -> Triage:
+    trace = ran(step, host=host).write(folder / "trace.json")
+    return triage_timeline(torch_trace.read_torch_trace(trace))
+
+
+def make(step: Callable[[Program], None], folder: Path, host: float = 10.0) -> Case:
+    trace = ran(step, host=host).write(folder / "trace.json")
+    timeline = torch_trace.read_torch_trace(trace)
+    process = timeline.processes[0]
+    steps = find_steps(process)
+    return make_case(process, steps, hosts(timeline, process, steps.typical))
+
+
+def list_said(of: Triage, words: str) -> list[StepFinding]:
+    return [finding for finding in of.findings if words in finding.cause]
+
+
+def multiply(p: Program, sizes: list[list[int]], us: float = 20.0, blocks: int = 4) -> None:
+    p.work(1.0)  # made operators end a little after what is in them
+    with p.op("aten::mm", sizes, types=HALVES):
+        p.launch(GEMM, us, grid=(blocks, 1, 1))
+
+
+def over_heads(p: Program) -> None:
+    p.launch(GEMM, 500.0)
+    for _ in range(32):
+        multiply(p, [[128, 512], [512, 64]])
+
+
+def over_parameters(p: Program) -> None:
+    p.launch(GEMM, 500.0)
+    for _ in range(48):
+        p.work(1.0)
+        with p.op("aten::linalg_vector_norm", [[1024, 1024], [], [], [], []], types=["float"]):
+            p.launch(SUM, 25.0, grid=(16, 1, 1))
+
+
+def to_powers(p: Program) -> None:
+    """Each reads the result of the one before it."""
+    p.launch(GEMM, 500.0)
+    for _ in range(32):
+        multiply(p, [[512, 512], [512, 512]])
+
+
+def accumulated(p: Program) -> None:
+    """The same sum is added to again and again."""
+    p.launch(GEMM, 500.0)
+    for _ in range(32):
+        p.work(1.0)
+        with p.op("aten::addmm", [[128, 64], [128, 512], [512, 64]], types=[*HALVES, HALVES[0]]):
+            p.launch(GEMM, 20.0, grid=(4, 1, 1))
+
+
+def waited_for(p: Program) -> None:
+    """The host looks at each before it launches the next one."""
+    p.launch(GEMM, 500.0)
+    for _ in range(32):
+        multiply(p, [[128, 512], [512, 64]])
+        p.wait()
+
+
+def projected(p: Program) -> None:
+    """Queries, keys and values: three equal ones, and something that reads them."""
+    for _ in range(12):
+        for _ in range(3):
+            multiply(p, [[128, 512], [512, 64]])
+        p.launch(MUL, 10.0)
+
+
+def without_sizes(p: Program) -> None:
+    p.launch(GEMM, 500.0)
+    for _ in range(32):
+        p.work(1.0)
+        with p.op("aten::mm"):
+            p.launch(GEMM, 20.0, grid=(4, 1, 1))
+
+
+def in_large_chunks(p: Program) -> None:
+    """Chunks that each fill the GPU: one launch would save nothing."""
+    for _ in range(16):
+        multiply(p, [[8192, 4096], [4096, 8192]], us=800.0, blocks=2048)
+
+
+def backward(p: Program) -> None:
+    p.launch(GEMM, 500.0)
+    for _ in range(32):
+        p.work(1.0)
+        with p.op("autograd::engine::evaluate_function: MmBackward0"):
+            multiply(p, [[128, 512], [512, 64]])
+
+
+@pytest.mark.parametrize(("step", "count"), [(over_heads, 32), (over_parameters, 48)])
+def test_equal_launches_are_said_first(
+    step: Callable[[Program], None], count: int, tmp_path: Path
+) -> None:
+    of = judge(step, tmp_path)
+    assert EQUAL in of.findings[0].cause
+    assert of.findings[0].rule == "redundant"
+    assert len(of.findings[0].works) == count
+
+
+@pytest.mark.parametrize(
+    "step",
+    [to_powers, accumulated, waited_for, projected, without_sizes, in_large_chunks, backward],
+)
+def test_what_may_be_needed_one_by_one_is_not_said(
+    step: Callable[[Program], None], tmp_path: Path
+) -> None:
+    assert not list_said(judge(step, tmp_path), EQUAL)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_batch_saves_no_more_than_its_kernels_and_launches(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    count, blocks = chance.randint(8, 40), chance.choice([1, 4, 32, 132, 600])
+    us, host = chance.uniform(2.0, 60.0), chance.uniform(1.0, 40.0)
+    rows, pause = chance.choice([16, 128, 1024]), chance.choice([0.0, 200.0])
+
+    def step(p: Program) -> None:
+        p.launch(GEMM, 100.0)
+        for _ in range(count):
+            p.work(pause)  # the program's own, which a batch may need as well
+            multiply(p, [[rows, 512], [512, 64]], us, blocks)
+
+    case = make(step, tmp_path, host)
+    (run,) = list_equal_runs(case, frozenset())
+    together, least = price_together(case, run)
+    kernels = case.sum_time(run)
+    assert 0 < together <= least <= kernels * 1e6
+    # Together they take no less than the operations and bytes of all, and no less than one of them.
+    rate = case.product_rate("half")
+    assert rate is not None
+    computed = 2e9 * count * rows * 512 * 64 / rate
+    assert together >= min(computed, kernels * 1e6 - 1_200 * (count - 1))
+    assert together >= min(0.99e3 * us, least)
+    for finding in list_said(judge(step, tmp_path, host), EQUAL):
+        saving = finding.saving
+        assert saving.low <= saving.expected <= saving.high
+        launches = count * (host + 4.0) / 1e3
+        assert saving.expected <= kernels + launches
+
+
+def decode(p: Program, first: int = 4096, grows: int = 1, kernel: str = CAT) -> None:
+    """A token more behind those of the steps before, in eight layers."""
+    length = first + grows * p.step_number
+    for _ in range(8):
+        p.launch(GEMM, 10.0)
+        for _ in range(2):
+            p.work(1.0)
+            parts = [[16, 16, length, 64], [16, 16, 1, 64]]
+            with p.op("aten::cat", [parts, []], types=["TensorList", "Scalar"]):  # type: ignore[list-item]
+                p.launch(kernel, 70.0)
+        p.launch("pytorch_flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<64> >", 40.0)
+
+
+def test_a_cache_that_grows_is_said_with_its_bytes(tmp_path: Path) -> None:
+    of = judge(decode, tmp_path)
+    (found,) = list_said(of, GROWS)
+    assert of.findings[0] is found
+    assert found.rule == "layout"
+    assert len(found.works) == 16
+    assert "allocate the cache once" in found.advice
+    written = 16 * 16 * 16 * 4100 * 64 * 2 / 1e6  # in the middle of six steps
+    said = float(found.cause.split(" MB are written")[0].split()[-1].replace(",", ""))
+    assert said == pytest.approx(written, rel=0.01)
+    assert found.saving.expected <= 16 * 70.0 / 1e3
+
+
+@pytest.mark.parametrize(
+    ("grows", "kernel"),
+    [
+        (0, CAT),  # a class token, or a window that slides: as long in each step
+        (64, CAT),  # something of another length in each step
+        (1, CAT.replace("OpaqueType<2u>", "Unheard")),  # bytes are not known
+    ],
+)
+def test_a_concatenation_that_does_not_grow_is_no_cache(
+    grows: int, kernel: str, tmp_path: Path
+) -> None:
+    of = judge(lambda p: decode(p, grows=grows, kernel=kernel), tmp_path)
+    assert not list_said(of, GROWS)
+    assert list_said(of, "to concatenate tensors")
+
+
+def test_layers_that_append_within_a_step_are_no_cache(tmp_path: Path) -> None:
+    def dense(p: Program) -> None:
+        # A step of one more layer at the end: counted from behind, concatenations are out of step.
+        for layer in range(8 + (p.step_number % 2)):
+            p.launch(GEMM, 10.0)
+            parts = [[64, 256 + 32 * layer, 32, 32], [64, 32, 32, 32]]
+            with p.op("aten::cat", [parts, []], types=["TensorList", "Scalar"]):  # type: ignore[list-item]
+                p.launch(CAT, 70.0)
+
+    assert not list_said(judge(dense, tmp_path), GROWS)
+
+
+@pytest.mark.parametrize(
+    ("parts", "result"),
+    [
+        (((4, 100, 8), (4, 1, 8)), (4, 101, 8)),
+        (((4, 1, 8), (4, 100, 8)), (4, 101, 8)),
+        (((0,), (4, 100, 8), (4, 2, 8)), (4, 102, 8)),
+        (((4, 50, 8), (4, 50, 8)), None),  # halves of a rotation
+        (((4, 100, 8), (1, 1, 8)), None),
+        (((4, 100, 8),), None),
+        ((), None),
+    ],
+)
+def test_the_sizes_of_a_concatenation(
+    parts: tuple[tuple[int, ...], ...], result: tuple[int, ...] | None
+) -> None:
+    join = moves.read_join(parts)
+    assert (join.result if join else None) == result
