@@ -455,29 +455,45 @@ def find_growing_joins(case: Case) -> dict[int, Join]:
     step that was recorded the one after tells. What grows within a step (the layers of a dense
     network) is no cache.
     """
-    joining = [work for work in case.works if work.kind == "concat" and work.maker.op == JOIN]
-    threads = {case.step.calls[work.call].thread for work in joining}
-    spans = [span for span in case.spans if span.name == JOIN and span.thread in threads]
+    spans = _list_joining_spans(case)
     own = [span for span in spans if case.step.begin <= span.start < case.step.end]
     before = [span for span in spans if span.start < case.step.begin][-len(own) :]
     after = [span for span in spans if span.start >= case.step.end][: len(own)]
-    joins = [read_join(span.shapes) for span in own]
-    results = {join.result for join in joins if join is not None}
+    results = {join.result for span in own if (join := read_join(span.shapes)) is not None}
     growing: list[tuple[HostSpan, Join]] = []
-    for number, (span, join) in enumerate(zip(own, joins, strict=True)):
+    for number, span in enumerate(own):
+        join = read_join(span.shapes)
         if join is None or join.largest in results:
             continue
-        earlier = read_join(before[number].shapes) if len(before) == len(own) else None
-        later = read_join(after[number].shapes) if len(after) == len(own) else None
-        grew = earlier is not None and earlier.result == join.largest
-        grows = later is not None and later.largest == join.result
+        grew = len(before) == len(own) and _appends_to(join, read_join(before[number].shapes))
+        grows = len(after) == len(own) and _appends_to(read_join(after[number].shapes), join)
         if grew or grows:
             growing.append((span, join))
+    return _find_works(case, growing)
+
+
+def _list_joining_spans(case: Case) -> list[HostSpan]:
+    """Return the concatenations of all steps, of the threads that let the GPU concatenate."""
+    joining = [case.works[index] for index in case.list_works(_is_joining)]
+    threads = {case.step.calls[work.call].thread for work in joining}
+    return [span for span in case.spans if span.name == JOIN and span.thread in threads]
+
+
+def _appends_to(join: Join | None, earlier: Join | None) -> bool:
+    """Whether the result of one concatenation is as large as the largest part of a later one."""
+    return join is not None and earlier is not None and earlier.result == join.largest
+
+
+def _is_joining(work: StepWork) -> bool:
+    """Whether it is a kernel of PyTorch's operator that concatenates."""
+    return work.kind == "concat" and work.maker.op == JOIN
+
+
+def _find_works(case: Case, growing: Sequence[tuple[HostSpan, Join]]) -> dict[int, Join]:
+    """Return the works that some operators launch."""
     found: dict[int, Join] = {}
-    for index, work in enumerate(case.works):
-        if work.kind != "concat" or work.maker.op != JOIN:
-            continue
-        call = case.step.calls[work.call]
+    for index in case.list_works(_is_joining):
+        call = case.step.calls[case.works[index].call]
         for span, join in growing:
             if span.thread == call.thread and span.start <= call.start < span.end:
                 found[index] = join

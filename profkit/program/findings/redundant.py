@@ -18,7 +18,7 @@ from profkit.program.findings.case import (
     is_strided,
 )
 from profkit.program.findings.words import Advice, Words
-from profkit.program.operators import REDUCTIONS, find_needs, list_tensors
+from profkit.program.operators import REDUCTIONS, Needs, find_needs, list_tensors
 from profkit.program.replay.scenario import Change, Range, leave
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.kinds import precision_of
@@ -204,18 +204,10 @@ def find_equal_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFin
     runs = list_equal_runs(case, claimed)
     if not runs:
         return
-    heads: dict[int, Range] = {}
-    gone: dict[int, Range] = {}
-    for run in runs:
-        first = max(1, case.works[run[0]].activity.duration)
-        together, least = price_together(case, run)
-        heads[run[0]] = Range(least / first, together / first, together / first)
-        for index in run[1:]:
-            gone[index] = leave(_share_outside(case, case.works[index]))
-    change = Change(heads, gone)
+    change = _merge_runs(case, runs)
     if case.hosts.saving(change).expect < LEAST * case.hosts.plain.expect:
         return
-    chosen = sorted([*heads, *gone])
+    chosen = sorted([*change.scale, *change.merge])
     longest = max(runs, key=len)
     maker = case.works[longest[0]].maker
     yield case.finding(
@@ -228,6 +220,19 @@ def find_equal_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFin
         op=maker.op,
         sizes=" and ".join(" x ".join(map(str, sizes)) for sizes in maker.shapes if sizes),
     )
+
+
+def _merge_runs(case: Case, runs: Sequence[Sequence[int]]) -> Change:
+    """Each run as one kernel, with the launch of its first."""
+    heads: dict[int, Range] = {}
+    gone: dict[int, Range] = {}
+    for run in runs:
+        first = max(1, case.works[run[0]].activity.duration)
+        together, least = price_together(case, run)
+        heads[run[0]] = Range(least / first, together / first, together / first)
+        for index in run[1:]:
+            gone[index] = leave(_share_outside(case, case.works[index]))
+    return Change(heads, gone)
 
 
 def list_equal_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
@@ -298,11 +303,16 @@ def price_together(case: Case, run: Sequence[int]) -> tuple[float, float]:
         return min(took, apart), min(took, apart)
     rounds = max(1.0, len(run) * prod(work.activity.grid) / sms)
     beside = took * min(1.0, rounds / len(run))
-    moved = len(run) * (needs.reads + needs.writes) / case.bandwidth * 1e9
-    rate = case.product_rate(precision_of(work.activity.name)) if work.kind == "gemm" else None
-    computed = len(run) * needs.operations / rate * 1e9 if rate else 0.0
-    together = max(float(SHORT), beside, moved, computed)
+    together = max(float(SHORT), beside, len(run) * _price_needs(case, work, needs))
     return min(together, apart, took), min(took, apart)
+
+
+def _price_needs(case: Case, work: StepWork, needs: Needs) -> float:
+    """Return the nanoseconds that the bytes or the operations of a work need at least."""
+    moved = (needs.reads + needs.writes) / case.bandwidth * 1e9
+    rate = case.product_rate(precision_of(work.activity.name)) if work.kind == "gemm" else None
+    computed = needs.operations / rate * 1e9 if rate else 0.0
+    return max(moved, computed)
 
 
 def _share_outside(case: Case, work: StepWork) -> float:
