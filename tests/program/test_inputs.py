@@ -471,6 +471,38 @@ def test_a_first_call_that_loads_its_kernel_is_start_up() -> None:
     assert "start-up is no part of the step" in found.notes[0]
 
 
+@settings(max_examples=15, deadline=None)
+@given(
+    loads=st.lists(st.integers(1, 29), min_size=1, max_size=6),
+    name=st.sampled_from(SETUP),
+    took=st.floats(2e3, 1e5),
+    before=st.booleans(),
+)
+def test_start_up_inside_of_a_named_range_is_no_part_of_it(
+    loads: list[int], name: str, took: float, before: bool
+) -> None:
+    def once(with_them: bool) -> Program:
+        program = Program(host=2.0)
+        if before:
+            program.launch("before_0", 50.0)
+            program.call(name, took)
+            program.launch("before_1", 50.0)
+            program.wait()
+        with program.op("measure", kind="user_annotation"):
+            for number in range(30):
+                for _ in range(loads.count(number) if with_them else 0):
+                    program.call(name, took)
+                program.launch(f"layer_{number}", 50.0)
+            program.wait()
+        return program
+
+    bare, whole = steps_of(once(False), "measure"), steps_of(once(True), "measure")
+    assert whole.typical.period == pytest.approx(bare.typical.period, rel=0.1)
+    assert len(whole.typical.works) == 30
+    assert any("start-up is no part of the step" in note for note in whole.notes)
+    assert not any("start-up is no part of the step" in note for note in bare.notes)
+
+
 def test_one_launch_of_a_graph_is_no_steps() -> None:
     program = Program(host=2.0)
     program.launch("embed", 6.0)

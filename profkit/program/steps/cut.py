@@ -138,8 +138,12 @@ def find_steps(process: Process, named: str = "") -> Steps:
         why = "no kernel launch was recorded (none has a correlation number)"
         raise ProfkitError(why, "record CPU and GPU together")
     marks = _mark_steps(process, calls, order, named)
-    alone = len(marks.turns) == 1 and not named
-    if alone and marks.how != PROFILER_STEP and (set_up := find_set_up(calls, order)):
+    alone = len(marks.turns) == 1 and marks.how != PROFILER_STEP
+    inside = order
+    if named:  # what is set up outside of the range is not in its step anyway
+        turn = marks.turns[0]
+        inside = [pair for pair in order if turn.begin <= calls[pair[0]].start < turn.end]
+    if alone and inside and (set_up := find_set_up(calls, inside)):
         # The same without the time in which modules are loaded: nothing else changes.
         shorter = set_up.leave_out(process)
         without = find_steps(shorter, named)
