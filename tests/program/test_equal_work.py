@@ -10,7 +10,11 @@ import pytest
 
 from profkit.program.findings import moves
 from profkit.program.findings.case import Case, StepFinding
-from profkit.program.findings.redundant import list_equal_runs, price_together
+from profkit.program.findings.redundant import (
+    find_equal_launches,
+    list_equal_runs,
+    price_together,
+)
 from profkit.program.readers import torch_trace
 from profkit.program.replay.scenario import hosts
 from profkit.program.steps.cut import find_steps
@@ -136,6 +140,12 @@ def test_what_may_be_needed_one_by_one_is_not_said(
     step: Callable[[Program], None], tmp_path: Path
 ) -> None:
     assert not list_said(judge(step, tmp_path), EQUAL)
+
+
+def test_what_a_batch_would_not_save_is_left_to_other_findings(tmp_path: Path) -> None:
+    case = make(in_large_chunks, tmp_path)
+    assert list_equal_runs(case, frozenset())
+    assert not list(find_equal_launches(case, frozenset()))
 
 
 @pytest.mark.parametrize("seed", range(12))
