@@ -18,7 +18,6 @@ import atexit
 import contextlib
 import json
 import os
-import queue
 import resource
 import select
 import signal
@@ -28,18 +27,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from itertools import chain, islice
 from types import UnionType
-from typing import TYPE_CHECKING, Any, BinaryIO, get_args, get_type_hints
+from typing import Any, BinaryIO, get_args, get_type_hints
 
 from profkit.errors import OUT_OF_MEMORY, ProfkitError, explain_limit
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 _TUNED = "glibc.malloc.hugetlb=1"  # large pages: else a third of the time goes into small ones
 FULL = 76  # the exit status of a child without memory
@@ -59,6 +56,7 @@ _CRASHES = {
         signal.SIGSYS,
     )
 }
+_AT_A_TIME = 1 << 20  # bytes of an answer that are read at once
 ANSWER_MOST = 128 << 20  # bytes: 10,000 launches in a report of 3 MB give 18 MB
 _HEAD = struct.Struct("<BBQ")  # what an answer begins with: its kind, its form, its bytes
 _ERROR = 0  # the kind of a ProfkitError; the n-th type that the function may return is n + 1
@@ -109,46 +107,63 @@ def each_isolated(
     The children live as long as this does; a few items are taken ahead of them, and no result is
     kept. Close it (contextlib.closing) where it is not read to its end.
     """
-    from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-
-    free: queue.SimpleQueue[_Child | None] = queue.SimpleQueue()
     children = [_Child(function) for _ in range(max(1, jobs))]
-    _start_children(function, children)  # so that they have imported when the first item is made
-    for child in children:
-        free.put(child)
+    try:
+        # First of all, so that they have imported when the first item is made.
+        _start_children(function, children)
+        yield from _hand_out(children, enumerate(items), died)
+    finally:  # also for Ctrl-C: what runs is finished (a file takes milliseconds), no more begun
+        _end_children(children)
 
-    def one(item: Any) -> Any:
-        child = free.get()
-        if child is None:  # too late: all of them have ended
-            return None
-        try:
-            return child.call(item, died)
-        finally:
-            free.put(child)
 
-    running: dict[Future[Any], tuple[int, Any]] = {}
-    numbered = enumerate(items)
-    with ThreadPoolExecutor(len(children)) as pool:
-        try:
-            while True:
-                for number, item in islice(numbered, len(children) + 1 - len(running)):
-                    try:
-                        running[pool.submit(one, item)] = number, item
-                    except RuntimeError as error:  # it could not start a thread
-                        limit = explain_limit(error)
-                        if limit is None:
-                            raise
-                        raise limit from error
-                if not running:
-                    return
-                for call in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield *running.pop(call), call.result()
-        finally:  # also for Ctrl-C: what runs is finished (a file takes milliseconds), no more begun
-            pool.shutdown(cancel_futures=True)
-            # Ctrl-C while a pool starts a thread hides it from the pool: wait for it too.
-            _end_children([left for _ in children if (left := free.get())])
-            for _ in children:
-                free.put(None)
+def _hand_out(
+    children: Sequence[_Child],
+    numbered: Iterator[tuple[int, Any]],
+    died: Callable[[Any, str], Any],
+) -> Generator[tuple[int, Any, Any], None, None]:
+    """Yield number, item and result as they are done; one item more than there are children is taken.
+
+    In one thread: where memory is short, Python waits for ever for a thread that could not begin.
+    """
+    free = [*children]
+    busy: list[_Child] = []
+    ahead: deque[tuple[int, Any]] = deque()
+    while True:
+        room = len(children) + 1 - len(busy) - len(ahead)
+        for task in islice(numbered, room):
+            ahead.append(task)
+            _hand_to_free(free, busy, ahead)
+        if not busy:
+            return
+        for child in _wait_for_some(busy):
+            number, item = child.task
+            result = child.take_answer(died)
+            if result is not _NOT_YET:
+                busy.remove(child)
+                free.append(child)
+                _hand_to_free(free, busy, ahead)  # so that it works while this result is used
+                yield number, item, result
+
+
+def _hand_to_free(free: list[_Child], busy: list[_Child], ahead: deque[tuple[int, Any]]) -> None:
+    while free and ahead:
+        child = free.pop()
+        busy.append(child)
+        child.hand(ahead.popleft())
+
+
+def _wait_for_some(busy: Sequence[_Child]) -> list[_Child]:
+    """Return the children of which something came, and those that have had all their time."""
+    asked = select.poll()
+    for child in busy:
+        asked.register(child.answers, select.POLLIN)
+    began = time.monotonic()
+    least = min(child.seconds_left for child in busy)
+    ready = {file for file, _ in asked.poll(1000 * max(0.0, least))}
+    waited = time.monotonic() - began
+    for child in busy:
+        child.seconds_left -= waited
+    return [child for child in busy if child.seconds_left <= 0 or child.answers in ready]
 
 
 def processors() -> int:
@@ -159,6 +174,9 @@ def processors() -> int:
     return os.cpu_count() or 1
 
 
+_NOT_YET = object()  # instead of a result
+
+
 class _Child:
     """One child process, forked when first needed and again after it died."""
 
@@ -166,44 +184,82 @@ class _Child:
         self._function = function
         self.groups: list[_Group] = []  # the last one's it is
         self.ends: tuple[BinaryIO, ...] = ()  # of items, answers, and of its exit status
+        self.task: tuple[int, Any] = (0, None)  # number and item that it has in hand
+        self.seconds_left = 0.0  # of those that it may take for it while it is waited for
+        self._came = bytearray()  # of its answer
+        self._is_second_try = False
 
-    def call(self, item: Any, died: Callable[[Any, str], Any], again: bool = True) -> Any:
+    @property
+    def answers(self) -> int:
+        return self.ends[1].fileno()
+
+    def hand(self, task: tuple[int, Any]) -> None:
+        """Give it an item, with its number."""
+        self.task = task
+        self._is_second_try = False
+        self._send_item()
+
+    def _send_item(self) -> None:
         if not self.ends:
             _start_children(self._function, [self])
-        items, answers, ended = self.ends
+        self.seconds_left = ANSWER_PATIENCE
+        self._came = bytearray()
+        line = json.dumps(self.task[1]).encode() + b"\n"
+        with contextlib.suppress(BrokenPipeError):  # it has died: its answer ends before it begins
+            self.ends[0].write(line)
+            self.ends[0].flush()
+
+    def take_answer(self, died: Callable[[Any, str], Any]) -> Any:
+        """Read what came of its answer; return the result once all of it came, else _NOT_YET."""
+        item = self.task[1]
         try:
-            items.write(json.dumps(item).encode() + b"\n")
-            items.flush()
-            result = _receive_answer(answers, self._function)
+            if self.seconds_left <= 0:
+                raise _NotAnAnswer(f"it was still at it after {ANSWER_PATIENCE:.0f} s")
+            missing = _count_missing(self._came, self._function)
+            some = self.ends[1].read(min(missing, _AT_A_TIME))
+            if not some:
+                raise EOFError
+            self._came += some
+            if _count_missing(self._came, self._function):
+                return _NOT_YET
+            result = _decode_answer(self._came, self._function)
         except _NotAnAnswer as error:
             self.groups[-1].kill()
             self.close()
             return died(item, f"the process that read it gave no answer: {error}")
-        except (EOFError, BrokenPipeError):
-            # Nothing where those who would tell were killed too, or stopped.
-            told = b""
-            if _is_ready(ended.fileno(), _PATIENCE):
-                told = ended.read()
-            if told:
-                code = int(told)
-            else:
-                code = self.groups[-1].server.find_status()
-            self.close()
-            is_of_the_file = bool(told) and (code >= 0 or code in _CRASHES)
-            # Killed twice under a limit: by the kernel, for memory, or before it could say so.
-            is_no_memory = code in _NO_MEMORY or not (is_of_the_file or again)
-            if is_no_memory and is_limited():
-                return died(item, OUT_OF_MEMORY)
-            if code == CANNOT_FORK:
-                raise _cannot_start("no more processes may be started") from None
-            if is_of_the_file:
-                return died(item, _say_end(code))
-            if again:
-                return self.call(item, died, again=False)
-            return died(item, _say_killed(code))
+        except EOFError:
+            return self._judge_end(died)
         if isinstance(result, ProfkitError):
             raise result
         return result
+
+    def _judge_end(self, died: Callable[[Any, str], Any]) -> Any:
+        """Return the result for its item now that it has ended; _NOT_YET where it is tried again."""
+        item, again = self.task[1], not self._is_second_try
+        ended = self.ends[2]
+        # Nothing where those who would tell were killed too, or stopped.
+        told = b""
+        if _is_ready(ended.fileno(), _PATIENCE):
+            told = ended.read()
+        if told:
+            code = int(told)
+        else:
+            code = self.groups[-1].server.find_status()
+        self.close()
+        is_of_the_file = bool(told) and (code >= 0 or code in _CRASHES)
+        # Killed twice under a limit: by the kernel, for memory, or before it could say so.
+        is_no_memory = code in _NO_MEMORY or not (is_of_the_file or again)
+        if is_no_memory and is_limited():
+            return died(item, OUT_OF_MEMORY)
+        if code == CANNOT_FORK:
+            raise _cannot_start("no more processes may be started") from None
+        if is_of_the_file:
+            return died(item, _say_end(code))
+        if again:
+            self._is_second_try = True
+            self._send_item()
+            return _NOT_YET
+        return died(item, _say_killed(code))
 
     def close(self) -> None:
         for end in self.ends:
@@ -401,24 +457,29 @@ def sent(result: Any, kinds: tuple[Any, ...]) -> bytes:
     return _HEAD.pack(kind, form, len(body)) + body
 
 
-def _receive_answer(stdout: BinaryIO, function: str) -> Any:
-    """Return the next answer of a child, checked.
+def _count_missing(came: bytearray, function: str) -> int:
+    """Return how many bytes an answer needs to go on: of its head, then of its body.
 
-    EOFError where the child ended before its answer did; _NotAnAnswer of what is too long, or not of a
-    type that the function returns.
+    _NotAnAnswer of what is too long, or of no type that the function returns.
     """
+    if len(came) < _HEAD.size:
+        return _HEAD.size - len(came)
+    kind, _, size = _HEAD.unpack_from(came)
+    if size > ANSWER_MOST or kind > len(kinds_of(function)):
+        raise _NotAnAnswer(f"kind {kind}, {size} bytes")
+    return int(_HEAD.size + size - len(came))
+
+
+def _decode_answer(came: bytearray, function: str) -> Any:
+    """Return what an answer says, checked; _NotAnAnswer of what is not of its type."""
     import msgspec
 
-    until = time.monotonic() + ANSWER_PATIENCE
-    head = _read_until(stdout, _HEAD.size, until)
-    kind, form, size = _HEAD.unpack(head)
+    kind, form, _ = _HEAD.unpack_from(came)
     kinds = tuple[str, str], *kinds_of(function)
-    if size > ANSWER_MOST or kind >= len(kinds):
-        raise _NotAnAnswer(f"kind {kind}, {size} bytes")
-    body = _read_until(stdout, size, until)
+    body = memoryview(came)[_HEAD.size :]
     try:
         if form == _JSON:
-            result = msgspec.convert(json.loads(body), kinds[kind])
+            result = msgspec.convert(json.loads(bytes(body)), kinds[kind])
         else:
             result = msgspec.msgpack.decode(body, type=kinds[kind])
     except (ValueError, RecursionError) as error:
@@ -426,22 +487,6 @@ def _receive_answer(stdout: BinaryIO, function: str) -> Any:
     if kind == _ERROR:
         return ProfkitError(*result)
     return result
-
-
-def _read_until(stdout: BinaryIO, size: int, until: float) -> bytes:
-    """Return so many bytes of a pipe that is not buffered.
-
-    EOFError where it ends before; _NotAnAnswer where they have not come until then.
-    """
-    came = bytearray()
-    while len(came) < size:
-        if not _is_ready(stdout.fileno(), max(0.0, until - time.monotonic())):
-            raise _NotAnAnswer(f"it was still at it after {ANSWER_PATIENCE:.0f} s")
-        some = stdout.read(size - len(came))
-        if not some:
-            raise EOFError
-        came += some
-    return bytes(came)
 
 
 # ncu_report keeps about six times the bytes of each report that it opens, and never gives them back. So

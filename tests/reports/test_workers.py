@@ -7,8 +7,11 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -153,14 +156,16 @@ def test_a_report_whose_readers_are_killed_costs_itself_alone(
     if is_large:
         monkeypatch.setattr(reader, "LARGE", 0)
     monkeypatch.setattr(reader, "FEW", 0)
-    real = isolated_module._Child.call
+    real = isolated_module._Child.take_answer
 
-    def call(self: object, item: object, died: Callable[..., object], again: bool = True) -> object:
-        if str(tmp_path / "a") in str(item):
-            return died(item, isolated_module.KILLED_TWICE.format(signal="SIGKILL"))
-        return real(self, item, died, again)
+    def take_answer(self: isolated_module._Child, died: Callable[[Any, str], Any]) -> Any:
+        result = real(self, died)
+        item = self.task[1]
+        if result is isolated_module._NOT_YET or str(tmp_path / "a") not in str(item):
+            return result
+        return died(item, isolated_module.KILLED_TWICE.format(signal="SIGKILL"))
 
-    monkeypatch.setattr(isolated_module._Child, "call", call)
+    monkeypatch.setattr(isolated_module._Child, "take_answer", take_answer)
     killed, read = reader.read_report([tmp_path / "a.ncu-rep", tmp_path / "b.ncu-rep"]).files
     assert (killed.status, read.status) == ("unreadable", "ok")
     assert not is_about_file(killed.message)
@@ -264,6 +269,29 @@ def test_an_answer_is_of_the_type_that_the_function_returns() -> None:
     with pytest.raises(ProfkitError, match="mend caf") as caught:
         isolated(DIES, [f"mend {name}"], 1, lambda *_: None)
     assert caught.value.message == f"mend {name}: is wrong"
+
+
+def test_half_an_answer_holds_up_no_other() -> None:
+    """Beside a child that stopped within its answer, which has ten minutes, all others are read."""
+    items = ["half", *"abcdef"]
+    calls = each_isolated("tests.reports.crashing:hangs", items, 2, lambda _item, why: why)
+    with closing(calls):
+        assert [item for _, item, _ in islice(calls, 6)] == [*"abcdef"]
+
+
+def test_an_answer_comes_in_many_pieces() -> None:
+    (found,) = isolated("tests.reports.crashing:pid", ["x" * (3 << 20)], 1, lambda *_: None)
+    assert found[0] == "x" * (3 << 20)
+
+
+def test_no_thread_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no memory for what a new thread does first, Python waits for it for ever."""
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise AssertionError("a thread was started")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert isolated(DIES, ["a", "crash", "b"], 2, lambda *_: None) == ["A", None, "B"]
 
 
 def test_nothing_to_do() -> None:
