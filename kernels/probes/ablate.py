@@ -223,7 +223,9 @@ def main() -> int:
     name, prefix = "ablations", []
     if given.sanitize:
         name, task = "sanitized", replace(task, rounds=(1, 1))
+        # A module is asked for a symbol that it need not have: that answer of the driver is no error.
         prefix = [tools.need_tool("compute-sanitizer"), "--error-exitcode", "9"]
+        prefix += ["--report-api-errors", "no"]
     records = ablate_all(task, out, prefix)
     write_bytes(out / f"{name}.json", json.dumps(records, indent=0).encode())
     for probe, record in records.items():

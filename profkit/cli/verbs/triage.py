@@ -113,7 +113,7 @@ def triage_program(
     ),
     no_lines: bool = typer.Option(False, "--no-lines", help="Do not record Python lines."),
     operators: bool = typer.Option(
-        False, "--operators", help="Record torch's operators too (not yet tested on a GPU)."
+        False, "--operators", help="Record torch's operators of a few steps too."
     ),
     output: Path | None = typer.Option(
         None,

@@ -1,6 +1,6 @@
 """Steps that repeat  ->  the operators of some of them, with the sizes of what they are called with.
 
-Off unless it was asked for (PROFKIT_OPERATORS=1), and never tried on a GPU yet. A thread looks at what
+Off unless it was asked for (PROFKIT_OPERATORS=1). A thread looks at what
 was launched; where the same stacks come again and again, the main thread is asked to start torch's
 profiler of the CPU alone, for four repeats. <pid>.operators has a line of JSON for each operator,
 behind one that tells the clocks apart: pairs of Python's clock and CUPTI's.
@@ -8,6 +8,7 @@ behind one that tells the clocks apart: pairs of Python's clock and CUPTI's.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import json
 import os
@@ -206,6 +207,8 @@ class OperatorRecorder:
 def watch_operators(torch: Any) -> None:
     """Begin to wait for steps that repeat."""
     recorder = OperatorRecorder(torch)
+    # A profiler that is still on when torch's libraries are unloaded ends the program by SIGSEGV.
+    atexit.register(recorder.stop)
     thread = threading.Thread(target=recorder.watch, name="profkit", daemon=True)
     thread.start()
     module = sys.modules["torch.autograd.profiler"]
