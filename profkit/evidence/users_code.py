@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,28 +45,77 @@ def try_users_code(
 def running_users_code(path: str | Path) -> Iterator[None]:
     """Round whatever runs code of this file: it prints to stderr, and os._exit raises SystemExit."""
     _FILES.add(os.fspath(path))
-    streams = sys.stdout, sys.stderr
-    end, leave = os._exit, sys.exit
     own = os.getpid()
-
-    def refuse_end(status: int) -> NoReturn:
-        if os.getpid() != own:  # a process that the file has forked
-            end(status)
-        raise SystemExit(status)
-
-    os._exit = refuse_end
+    _PROCESS.hold()
     try:
-        with _stdout_to_stderr():
-            sys.stdout = sys.stderr
-            yield
+        yield
     finally:
         if os.getpid() != own:  # a fork that the file has made answers nothing
-            end(1)
-        os._exit, sys.exit = end, leave
-        sys.stdout, sys.stderr = streams
+            _PROCESS.end(1)
+        _PROCESS.release()
         # What the file has registered for the end prints there too: the last registered runs first.
         atexit.unregister(_end_answer)
         atexit.register(_end_answer)
+
+
+class _Process:
+    """What a file may not change of this process, as long as any runs: threads run several at once.
+
+    The first one that begins redirects, and the last one that ends puts back: in any other order a
+    thread would take what another one has redirected for what was there before.
+    """
+
+    def __init__(self) -> None:
+        self.guard = threading.Lock()
+        self.running = 0
+        self.end = os._exit  # the real one
+        self.leave = sys.exit
+        self.streams = sys.stdout, sys.stderr
+        self.stdout: int | None = None  # a copy of its descriptor
+
+    def hold(self) -> None:
+        with self.guard:
+            if not self.running:
+                self._redirect()
+            self.running += 1
+
+    def release(self) -> None:
+        with self.guard:
+            self.running -= 1
+            if not self.running:
+                self._put_back()
+
+    def _redirect(self) -> None:
+        own = os.getpid()
+        end = os._exit
+
+        def refuse_end(status: int) -> NoReturn:
+            if os.getpid() != own:  # a process that the file has forked
+                end(status)
+            raise SystemExit(status)
+
+        self.end, self.leave = end, sys.exit
+        self.streams = sys.stdout, sys.stderr
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stdout.flush()
+        self.stdout = None
+        with contextlib.suppress(OSError):  # no stdout at all
+            self.stdout = os.dup(1)
+            os.dup2(2, 1)
+        os._exit = refuse_end
+        sys.stdout = sys.stderr
+
+    def _put_back(self) -> None:
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stdout.flush()
+        if self.stdout is not None:
+            os.dup2(self.stdout, 1)
+            os.close(self.stdout)
+        os._exit, sys.exit = self.end, self.leave
+        sys.stdout, sys.stderr = self.streams
+
+
+_PROCESS = _Process()
 
 
 def _end_answer() -> None:
@@ -74,27 +124,6 @@ def _end_answer() -> None:
         sys.stdout.flush()
         os.dup2(2, 1)
         sys.stdout = sys.stderr
-
-
-@contextlib.contextmanager
-def _stdout_to_stderr() -> Iterator[None]:
-    """Let what is written to the descriptor of stdout go to stderr: programs that are started, too."""
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdout.flush()
-    try:
-        kept = os.dup(1)
-    except OSError:  # no stdout at all
-        yield
-        return
-    try:
-        with contextlib.suppress(OSError):
-            os.dup2(2, 1)
-        yield
-    finally:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
 
 
 def explain_failure(error: BaseException, path: str | Path) -> str:
