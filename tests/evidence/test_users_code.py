@@ -24,15 +24,15 @@ class _User(threading.Thread):
         with running_users_code("file.py"):
             os.write(1, b"the file's\n")
             self.has_entered.set()
-            self.may_leave.wait(60)
+            self.may_leave.wait(300)
 
     def enter(self) -> None:
         self.start()
-        assert self.has_entered.wait(60)
+        assert self.has_entered.wait(300)
 
     def leave(self) -> None:
         self.may_leave.set()
-        self.join(60)
+        self.join(300)
 
 
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
