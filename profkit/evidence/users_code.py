@@ -46,13 +46,13 @@ def running_users_code(path: str | Path) -> Iterator[None]:
     """Round whatever runs code of this file: it prints to stderr, and os._exit raises SystemExit."""
     _FILES.add(os.fspath(path))
     own = os.getpid()
-    _PROCESS.hold()
+    _PROCESS.begin_file()
     try:
         yield
     finally:
         if os.getpid() != own:  # a fork that the file has made answers nothing
             _PROCESS.end(1)
-        _PROCESS.release()
+        _PROCESS.end_file()
         # What the file has registered for the end prints there too: the last registered runs first.
         atexit.unregister(_end_answer)
         atexit.register(_end_answer)
@@ -73,19 +73,19 @@ class _Process:
         self.streams = sys.stdout, sys.stderr
         self.stdout: int | None = None  # a copy of its descriptor
 
-    def hold(self) -> None:
+    def begin_file(self) -> None:
         with self.guard:
             if not self.running:
-                self._redirect()
+                self._redirect_stdout()
             self.running += 1
 
-    def release(self) -> None:
+    def end_file(self) -> None:
         with self.guard:
             self.running -= 1
             if not self.running:
                 self._put_back()
 
-    def _redirect(self) -> None:
+    def _redirect_stdout(self) -> None:
         own = os.getpid()
         end = os._exit
 

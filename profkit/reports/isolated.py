@@ -149,7 +149,7 @@ def _hand_to_free(free: list[_Child], busy: list[_Child], ahead: deque[tuple[int
     while free and ahead:
         child = free.pop()
         busy.append(child)
-        child.hand(ahead.popleft())
+        child.hand_item(ahead.popleft())
 
 
 def _wait_for_some(busy: Sequence[_Child]) -> list[_Child]:
@@ -193,7 +193,7 @@ class _Child:
     def answers(self) -> int:
         return self.ends[1].fileno()
 
-    def hand(self, task: tuple[int, Any]) -> None:
+    def hand_item(self, task: tuple[int, Any]) -> None:
         """Give it an item, with its number."""
         self.task = task
         self._is_second_try = False

@@ -180,7 +180,7 @@ class Program:
     def op(
         self,
         name: str,
-        shapes: list[list[int]] | None = None,
+        shapes: list[Any] | None = None,
         kind: str = "cpu_op",
         types: list[str] | None = None,
         **more: Any,

@@ -187,7 +187,7 @@ def decode(p: Program, first: int = 4096, grows: int = 1, kernel: str = CAT) -> 
         for _ in range(2):
             p.work(1.0)
             parts = [[16, 16, length, 64], [16, 16, 1, 64]]
-            with p.op("aten::cat", [parts, []], types=["TensorList", "Scalar"]):  # type: ignore[list-item]
+            with p.op("aten::cat", [parts, []], types=["TensorList", "Scalar"]):
                 p.launch(kernel, 70.0)
         p.launch("pytorch_flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<64> >", 40.0)
 
@@ -227,7 +227,7 @@ def test_layers_that_append_within_a_step_are_no_cache(tmp_path: Path) -> None:
         for layer in range(8 + (p.step_number % 2)):
             p.launch(GEMM, 10.0)
             parts = [[64, 256 + 32 * layer, 32, 32], [64, 32, 32, 32]]
-            with p.op("aten::cat", [parts, []], types=["TensorList", "Scalar"]):  # type: ignore[list-item]
+            with p.op("aten::cat", [parts, []], types=["TensorList", "Scalar"]):
                 p.launch(CAT, 70.0)
 
     assert not list_said(judge(dense, tmp_path), GROWS)

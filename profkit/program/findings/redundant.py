@@ -243,7 +243,7 @@ def list_equal_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
     runs: list[list[int]] = []
     run: list[int] = []
     for index, work in enumerate(case.works):
-        if run and index not in claimed and _follows(case, case.works[run[-1]], work):
+        if run and index not in claimed and _is_next_equal(case, case.works[run[-1]], work):
             run.append(index)
             continue
         runs.append(run)
@@ -272,16 +272,16 @@ def _is_independent(work: StepWork) -> bool:
     return work.kind == "gemm" and needs.result > 0 and needs.result not in operands
 
 
-def _follows(case: Case, last: StepWork, work: StepWork) -> bool:
+def _is_next_equal(case: Case, last: StepWork, work: StepWork) -> bool:
     """Whether a work is the same as the last one, by another operator, with no wait between them."""
-    if _describe(last) != _describe(work) or last.maker.ordinal == work.maker.ordinal:
+    if _describe_launch(last) != _describe_launch(work) or last.maker.ordinal == work.maker.ordinal:
         return False
     between = case.step.calls[last.call + 1 : work.call]
     waits = any(call.waits or "WaitEvent" in call.name for call in between)
     return last.call < work.call and not waits
 
 
-def _describe(work: StepWork) -> tuple[object, ...]:
+def _describe_launch(work: StepWork) -> tuple[object, ...]:
     activity, maker = work.activity, work.maker
     launched = (activity.name, activity.grid, activity.block, activity.stream)
     return (*launched, maker.op, maker.top, maker.shapes, maker.types)

@@ -227,7 +227,7 @@ class EventPairs:
         self._count = 0
         self.unmatched = 0  # begins without an end, and ends without a begin
 
-    def begin(self, event: Event, number: int) -> None:
+    def begin_event(self, event: Event, number: int) -> None:
         """Keep an event, and its number in the file, until its end comes."""
         if self._count >= OPEN_MOST:
             self.unmatched += 1
@@ -235,7 +235,7 @@ class EventPairs:
         self._count += 1
         self._open.setdefault(_thread_of(event), []).append((number, event))
 
-    def end(self, event: Event) -> tuple[int, dict[str, Any]] | None:
+    def end_event(self, event: Event) -> tuple[int, dict[str, Any]] | None:
         """Return the whole event that one ends, and its begin's number; None where nothing was begun."""
         stack = self._open.get(_thread_of(event), [])
         at = _find_begin(stack, event.get("name"))

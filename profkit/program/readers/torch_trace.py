@@ -150,9 +150,9 @@ class _Taken:
         phase = event.get("ph")
         self._seen += 1
         if phase == "B":
-            self.pairs.begin(event, self._seen)
+            self.pairs.begin_event(event, self._seen)
         elif phase == "E":
-            ended = self.pairs.end(event)
+            ended = self.pairs.end_event(event)
             if ended is not None:
                 number, whole = ended
                 self._add_whole(whole, number)
