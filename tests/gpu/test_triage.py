@@ -60,6 +60,7 @@ HOST_BOUND = {
     "sync_accumulation_item",
     "sync_expert_loop",
     "sync_clip_by_hand",
+    "optimizer_by_hand",
     "optimizer_for_loop",
     "optimizer_lamb_by_hand",
 }
