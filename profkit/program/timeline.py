@@ -149,6 +149,8 @@ class Call:
     thread: int
     correlation: int
     origin: int = -1  # index among its process's places; -1 where none is known
+    # nanoseconds since the thread's call before it that recording Python frames took, as estimated
+    traced: int = 0
 
     @property
     def waits(self) -> bool:

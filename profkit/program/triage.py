@@ -36,6 +36,10 @@ HALF = 0.5  # of what the largest saves: what saves less is not named before it
 AFTER_WAITS = (
     "; savings of a graph count only after those waits are removed, because they prevent capture"
 )
+STACKS = (
+    "; the recording holds Python stacks, which take about {traced:.3g} ms of the host's time "
+    "per step"
+)
 OTHER_KIND = 0.02  # of the time of all steps: what takes less is not worth a line
 PLACE_MOST = 80  # characters of a place in a note: a longer one is a kernel's name with arguments
 SHORTEST, LONGEST = 1e-6, 1e9  # milliseconds that a step may be said to take: 1 ns, 11 days
@@ -202,8 +206,10 @@ def price_drafts(
 ) -> list[StepFinding]:
     """Drafts with what they save; a graph's saving is counted after that without which it cannot be."""
     hindering = next((draft for draft in drafts if draft.hinders), None)
+    stacks = _say_stacks(case)
     priced = []
-    for draft in drafts:
+    for own in drafts:
+        draft = replace(own, cause=own.cause + stacks) if own.idle else own
         if hindering and draft.general:
             saving = _price(case, draft, shares, after=hindering.change)
             saving = saving._replace(low=0.0)  # alone it cannot be had
@@ -211,6 +217,14 @@ def price_drafts(
         else:
             priced.append(replace(draft, saving=_price(case, draft, shares)))
     return priced
+
+
+def _say_stacks(case: Case) -> str:
+    """What recording Python frames costs the host, where that is a part of the step worth a word."""
+    traced = sum(call.traced for call in case.step.calls)
+    if case.hosts.checked or traced < LEAST * case.split.period:
+        return ""
+    return STACKS.format(traced=traced / 1e6)
 
 
 def _price(

@@ -894,3 +894,44 @@ def test_a_projection_that_is_cut_into_parts_is_used() -> None:
     attend = Kernel(name="pytorch_flash::flash_fwd_kernel", us=200.0, op="mine", sizes=heads)
     of = triage_timeline(run_example((project, cut, cut, cut, attend) * 3))
     assert "redundant" not in {finding.rule for finding in of.findings}
+
+
+def time_layers(p: Program) -> None:
+    """Layers between waits, a loss, and a backward pass before which the host pauses longest."""
+    half = ["c10::BFloat16", "c10::BFloat16"]
+    for _ in range(24):
+        p.wait(call="cudaDeviceSynchronize")
+        p.work(1.0)
+        with p.op("aten::linear", [[3072, 3072], [3072, 3072]], types=half):
+            p.launch(GEMM, 60.0)
+        p.work(1.0)
+        with p.op("aten::relu", [[3072, 3072]], types=half[:1]):
+            p.launch(MUL, 12.0)
+        p.wait(call="cudaDeviceSynchronize")
+    p.work(1.0)
+    with p.op("aten::square", [[3072, 3072]], types=["float"]):
+        p.launch(MUL, 20.0)
+    p.work(600.0)
+    for _ in range(24):
+        p.work(1.0)
+        with p.op("autograd::engine::evaluate_function: ReluBackward0"):
+            p.launch(MUL, 12.0)
+        p.work(1.0)
+        with p.op("autograd::engine::evaluate_function: MmBackward0"):
+            p.launch(GEMM, 120.0)
+
+
+@pytest.mark.parametrize("host", [10.0, 30.0, 60.0])
+def test_layers_after_a_backward_pass_are_no_optimizer(host: float, tmp_path: Path) -> None:
+    """Nothing marks the steps, so each is cut before the backward pass and ends with the forward one."""
+    p = Program(host)
+    for _ in range(7):
+        time_layers(p)
+    of = triage_timeline(torch_trace.read_torch_trace(p.write(tmp_path / "trace.json")))
+    backward = [work.maker.top.startswith("autograd::") for work in of.steps.typical.works]
+    assert not backward[-1], "forward comes last"
+    rules = [finding.rule for finding in of.findings]
+    assert "optimizer" not in rules
+    assert "host-sync" in rules
+    if host < 60.0:
+        assert rules[0] == "host-sync"

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from profkit.judge import Estimate
 from profkit.program.findings.case import Case
+from profkit.program.replay.play import Model
 from profkit.program.replay.scenario import EXPECT, LOW, NOTHING, SPREAD, Change, Range
 
 # Of what a floor would save, the tenth, half and nine tenths of what programs saved that were timed
@@ -23,9 +24,11 @@ SHARES: Mapping[str, Range] = {
 }
 
 
-def save_at_floor(case: Case, change: Change, level: int = EXPECT) -> float:
-    """Return the milliseconds of the step that a change to a floor saves alone."""
-    before = case.hosts.usual
+def save_at_floor(
+    case: Case, change: Change, level: int = EXPECT, host: Model | None = None
+) -> float:
+    """Return the milliseconds of the step that a change to a floor saves alone, with some host."""
+    before = host or case.hosts.usual
     after = change.apply(before, level)
     saved = max(0.0, before.period - after.period) / 1e6
     return min(saved, case.hosts.plain.expect)
@@ -36,12 +39,14 @@ def estimate_saving(
 ) -> Estimate:
     """Return what people get of a floor of some kind.
 
-    The low end is of what is left if a part has to stay that may have to (LOW). No saving is larger
-    than if the kernels took no time at all: something else binds then.
+    The low end is of what is left if a part has to stay that may have to (LOW), also with
+    the fastest host that may be: what a change saves the host is not sure where a profiler slowed it.
+    No saving is larger than if the kernels took no time at all: something else binds then.
     """
     low, expected, high = shares[kind]
     floor = save_at_floor(case, change)
-    least = save_at_floor(case, change, LOW)
+    fastest = min((case.hosts.usual, *case.hosts.others), key=lambda host: host.period)
+    least = min(save_at_floor(case, change, LOW, host) for host in (case.hosts.usual, fastest))
     most = case.hosts.plain.expect
     if change.scale:
         gone = replace(change, scale=dict.fromkeys(change.scale, NOTHING))

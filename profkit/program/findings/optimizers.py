@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from profkit.program.findings.case import (
     MEMBERS,
@@ -22,6 +22,7 @@ from profkit.program.steps.idle import launch_place
 MANY = 16  # kernels one by one that are a loop over parameters
 FEW_UPDATES = 4  # a root or two may be anywhere
 KINDS = {*MEMBERS, "optimizer"}
+LAYERS = frozenset({"gemm", "conv", "attention", "softmax", "norm"})
 _ADAM = re.compile(r"(?i)addcdiv|addcmul|sqrt|lerp|adam")
 FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})  # of torch.optim's, those with fused=True
 _NAMED = re.compile(r"ptimizer\.step#(\w+)\.step")
@@ -84,11 +85,16 @@ def find_optimizer(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
 
 
 def _find_by_name(case: Case, claimed: frozenset[int]) -> list[int]:
-    """Where no range says so: what follows the last backward operator, or lies round addcdiv."""
+    """Where no range says so: what follows the last backward operator, or lies round addcdiv.
+
+    A step that was cut before its backward pass ends with the forward pass: a network's layers follow
+    then, not an optimizer.
+    """
     back = max((i for i, w in enumerate(case.works) if goes_back(w)), default=-1)
     free = [i for i in range(back + 1, len(case.works)) if i not in claimed]
     if back >= 0:
-        return [i for i in free if case.works[i].kind in KINDS]
+        updating = takewhile(lambda i: case.works[i].kind not in LAYERS, free)
+        return [i for i in updating if case.works[i].kind in KINDS]
     if sum(bool(_OF_ALL.search(case.works[i].activity.name)) for i in free) >= FEW_UPDATES:
         return [i for i in free if case.works[i].kind == "optimizer"]
     # Works that an optimiser may consist of: LAMB takes a norm of each parameter.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, pairwise
@@ -38,6 +39,15 @@ CATEGORIES_MOST = 1000  # of those that are not read, and of names of processes
 EVENTS_MOST = 2 * MOST  # looked at, also such as are of no use
 # Bytes of the budget: of a record that is kept, of a size of a tensor, of a word that others have too.
 _RECORD, _NUMBER, _REFERENCE = 200, 40, 8
+# A profiler that records stacks stops at each call of a Python function, also of a built-in one, and at
+# each return. The quickest frames do next to nothing: what they take, and what is between the quickest
+# ones that follow each other, is the profiler's. On a processor without a GPU (PyTorch 2.13, four
+# programs, timed with and without stacks) that was 0.8 to 2.3 times what a frame cost, 0.14 to 0.30 us.
+FRAME_BYTES = 16  # what a frame takes here
+LOOKED_AT = 100_000  # frames of a thread that tell what one costs
+FEWEST = 100  # frames that call no other, and pairs of them: fewer tell nothing
+QUICKEST = 0.05  # quantile of these
+
 _CALLS = {"cuda_runtime", "cuda_driver"}
 # As PyTorch wrote them up to 1.11 (Kineto's output_json.cpp of then).
 _OLD = {"operator": "cpu_op", "runtime": "cuda_runtime"}
@@ -75,6 +85,7 @@ def read_torch_trace(path: Path) -> Timeline:
     pid = max(taken.calls, key=lambda p: len(taken.calls[p]), default=0)
     activities = sorted(taken.activities, key=lambda a: (a.start, a.end, a.stream, a.correlation))
     calls = sorted(taken.calls.get(pid, []), key=lambda c: (c.start, c.thread, c.correlation))
+    calls = add_traced_time(calls, taken.frames)
     spans = taken.order_spans()
     once = _once(activities), _once(calls)
     twice = len(activities) + len(calls) - len(once[0]) - len(once[1])
@@ -126,6 +137,63 @@ def _once(rows: list[Row]) -> list[Row]:
     return out
 
 
+class Frames:
+    """When Python frames began, by thread; of the first ones also when they ended."""
+
+    def __init__(self) -> None:
+        self.starts: dict[int, array[int]] = {}
+        self.ends: dict[int, array[int]] = {}
+
+    def add_frame(self, thread: int, start: int, end: int) -> None:
+        """Take in a frame."""
+        if thread not in self.starts:
+            self.starts[thread] = array("q")
+            self.ends[thread] = array("q")
+        self.starts[thread].append(start)
+        if len(self.ends[thread]) < LOOKED_AT:
+            self.ends[thread].append(end)
+
+
+def add_traced_time(calls: Sequence[Call], frames: Frames) -> list[Call]:
+    """Return calls with what recording the frames before each took."""
+    if not frames.starts:
+        return list(calls)
+    costs = {}
+    begins = {}
+    for thread, starts in frames.starts.items():
+        costs[thread] = estimate_cost(starts, frames.ends[thread])
+        begins[thread] = sorted(starts)
+    counted: dict[int, int] = {}
+    out = []
+    for call in calls:
+        own = begins.get(call.thread)
+        if own is None:
+            out.append(call)
+            continue
+        count = bisect_left(own, call.start)
+        new = count - counted.get(call.thread, 0)
+        counted[call.thread] = count
+        out.append(replace(call, traced=round(new * costs[call.thread])))
+    return out
+
+
+def estimate_cost(starts: Sequence[int], ends: Sequence[int]) -> float:
+    """Return the nanoseconds that recording a frame costs at least; 0 where too few tell."""
+    frames = sorted(zip(starts, ends, strict=False), key=lambda frame: (frame[0], -frame[1]))
+    lengths = []
+    between = []
+    for (start, end), (after, _) in pairwise(frames):
+        if after >= end:  # it calls no other
+            lengths.append(end - start)
+            between.append(after - end)
+    if len(lengths) < FEWEST:
+        return 0.0
+    lengths.sort()
+    between.sort()
+    quick = int(QUICKEST * len(lengths))
+    return float(lengths[quick] + between[quick])
+
+
 class _Taken:
     """What was taken out of the events so far."""
 
@@ -141,6 +209,7 @@ class _Taken:
         self.categories: set[str] = set()  # of events that are not read
         self.processes: set[str] = set()  # names of processes and of groups of tracks
         self.shapes: dict[Shapes, Shapes] = {}  # each once: operators of one size are many
+        self.frames = Frames()  # all Python frames, also those that are not kept
         self.pairs = EventPairs()  # events that are written as a begin and an end
         self._seen = 0
         self._numbers = array("q")  # of each span: where in the file it begins
@@ -230,9 +299,13 @@ class _Taken:
                 backward=_whole(args.get("Fwd thread id")) != 0,
             )
             self._keep_span(span, number)
-        elif kind == "python_function" and _is_users(name):
-            frame = HostSpan("python", name, start, end, _whole(event.get("tid")))
-            self._keep_span(frame, number)
+        elif kind == "python_function":
+            thread = _whole(event.get("tid"))
+            self.frames.add_frame(thread, start, end)
+            if not _is_users(name):
+                self._trace.budget.draw(FRAME_BYTES)
+                return
+            self._keep_span(HostSpan("python", name, start, end, thread), number)
         else:
             if len(self.categories) < CATEGORIES_MOST:
                 self.categories.add(kind)
