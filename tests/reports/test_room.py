@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -126,3 +127,16 @@ def test_the_library_is_not_opened_beside_forks_that_have(monkeypatch: pytest.Mo
     assert not LibraryRoom().take(1)
     monkeypatch.setitem(sys.modules, "ncu_report", object())
     assert LibraryRoom().take(1)
+
+
+def test_the_library_of_units_is_not_looked_for(tmp_path: Path) -> None:
+    """Where CUDA is installed it takes 115 MB of each process that reads, for what nobody asks."""
+    read = "import sys, profkit.reports.reader as r; r.prepare_child(); r.read_part(sys.argv[1])"
+    subprocess.run(
+        [sys.executable, "-c", read, report_of("stage2", "B")],
+        env={**os.environ, "LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(tmp_path / "loaded")},
+        check=True,
+    )
+    loaded = "".join(file.read_text("utf-8", "replace") for file in tmp_path.iterdir())
+    assert "find library=" in loaded, "the loader says what it looks for"
+    assert "nvperf" not in loaded
