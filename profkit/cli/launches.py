@@ -64,7 +64,8 @@ class Chosen:
     @property
     def frame(self) -> DataFrame:
         """Return the rows of the frame with the judgement in it."""
-        return make_table(self.reports, self.everything).iloc[self.kept]
+        table = make_table(self.reports, self.everything)
+        return table if len(self.kept) == len(table) else table.iloc[self.kept]
 
 
 def read_launches(

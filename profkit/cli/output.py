@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from profkit.cli.options import FORM, FORMATS, is_coloured
 from profkit.errors import ProfkitError, needing
 from profkit.files import check_output, is_file, is_there, part_of, resolve_path
-from profkit.show.text.escape import csv_text, escaped
+from profkit.show.text.escape import csv_pieces, escaped
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -127,7 +127,9 @@ def save_frame(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
     """Write a frame as CSV or Parquet, whole or not at all."""
     with part_of(file) as part:
         if as_csv:
-            part.write_bytes(csv_text(frame).encode("utf-8", "backslashreplace"))
+            with part.open("wb") as written:
+                for piece in csv_pieces(frame):
+                    written.write(piece.encode("utf-8", "backslashreplace"))
             return
         with needing("pyarrow", "--parquet"):
             content = BytesIO()  # pyarrow opens no name that is no UTF-8

@@ -257,8 +257,8 @@ def make_table(reports: Reports, launches: Sequence[Judged]) -> DataFrame:
     That is bound, limiter, because, headroom, saves (s), finding (the leading one) and its gain,
     expect, expect_low and expect_high (speed-up factors); NaN for what is not known.
     """
-    # The files' status is not the table's, and no file format can hold it.
-    frame = without_attrs(reports.launches).copy()
+    # The files' status is not the table's, and no file format can hold it. Its columns are shared.
+    frame = without_attrs(reports.launches)
     at = list(frame.columns).index(next(iter(CATALOGUE)))
     rows = []
     for run in launches:

@@ -92,7 +92,7 @@ Found = tuple[HistoryReport, list[HistoryLaunch]]
 def diagnose_file(path: str) -> Found:
     """Return the report's row, and one for each of its launches that ncu could finish."""
     part = read_part(path)
-    return make_rows(part if isinstance(part, Part) else read_large([path], part.size)[0])
+    return make_rows(part if isinstance(part, Part) else read_large([path], part.weight)[0])
 
 
 def died_file(path: str, why: str) -> Found:

@@ -28,6 +28,7 @@ from profkit.errors import OUT_OF_MEMORY, is_memory_limited
 from profkit.files import open_regular
 from profkit.reports import wire
 from profkit.reports.contents import (
+    LAUNCH,
     MAGIC,
     ZSTD,
     BlockHeader,
@@ -56,7 +57,7 @@ LIMIT = 4 << 30  # bytes that a compressed report may become: the largest seen i
 RATIO, SMALL = 100, 64 << 20
 HOLLOW = 10_000  # blocks without anything in them: reports that were seen have one at most
 REMEMBERED = 1024  # files whose check is remembered: a few hundred bytes each
-PART = 4 << 20  # bytes of launches in each file that split makes
+PART = 4 << 20  # bytes of launches, with what they take besides, in each file that split makes
 NO_SESSION = "ncu did not write who it was behind the first launch: later launches may be missing"
 _CHUNK = 64 << 20
 
@@ -82,6 +83,11 @@ class Frames:
     names: bytes = field(default=b"", repr=False)  # and what digest_names says of theirs (u32 too)
     is_named: bool = True
     size: int = field(default=0, compare=False)  # bytes, not compressed, as far as it was walked
+
+    @property
+    def weight(self) -> int:
+        """The same with what its launches take besides where they are read."""
+        return self.size + self.launches * LAUNCH
 
 
 def digest_name(name: str) -> int:

@@ -566,6 +566,9 @@ class _PackedFile:
         return some
 
 
+LAUNCH = 4 << 10  # bytes that a launch takes where it is read, however few it has in the file
+
+
 class Copies:
     """What is copied on a walk: launches, and the sources of these.
 
@@ -580,7 +583,7 @@ class Copies:
         self._seen = 0
         self._indices: list[int] = []
         self._launches: list[bytes] = []
-        self.size = 0  # bytes of launches that are in no file yet
+        self.size = 0  # bytes of launches that are in no file yet, and LAUNCH of each
 
     def start(self, frame: bytes) -> None:
         self._head += MAGIC + _add_size(frame)
@@ -601,7 +604,7 @@ class Copies:
                 self._used.add((process, _find_used(frame)))
                 self._indices.append(index)
                 self._launches.append(block + _add_size(frame))
-                self.size += len(self._launches[-1])
+                self.size += len(self._launches[-1]) + LAUNCH
 
     def write(self, path: Path) -> tuple[Path, tuple[int, ...]]:
         """Write the launches since the last file into one that the library can read.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -207,21 +208,28 @@ class ReportFile:
     ncu_version: str | None  # the Nsight Compute that wrote it, None when not known
 
 
+PLACES = {name: n for n, name in enumerate(CATALOGUE)}
+
+
 @dataclass(frozen=True)
 class Rows:
     """Some launches' share of the frame, small enough to come back from a child process."""
 
     identity: Sequence[Identity] = ()
-    values: bytes = b""  # float64, launches x catalogue, row by row
+    values: bytes = b""  # float64, launches x columns, row by row
     rules: Sequence[RuleRow] = ()
     counts: bytes = b""  # array of u32: how many metrics the library gave of each launch
     names: bytes = b""  # array of u32: what digest_names says of their names
+    columns: Sequence[int] = tuple(PLACES.values())  # the places of the values' metrics, ascending
 
     def __post_init__(self) -> None:
         """Refuse what no frame can be made of: a child's answer may be anything of these types."""
         numbers = [row[1] for row in self.identity] + [row[1] for row in self.rules]
-        if len(self.values) != 8 * len(self.identity) * len(CATALOGUE):
+        if len(self.values) != 8 * len(self.identity) * len(self.columns):
             raise ValueError("other values than launches")
+        known = set(self.columns).intersection(PLACES.values())
+        if list(self.columns) != sorted(known):
+            raise ValueError("its columns are none")
         if numbers and not 0 <= min(numbers) <= max(numbers) < 1 << 32:
             raise ValueError("a launch's number is none")
 
@@ -236,11 +244,45 @@ class Part(Rows):
 
     def metrics(self) -> Iterator[MetricRow]:
         values = memoryview(self.values).cast("d")
-        for n in range(0, len(values), len(CATALOGUE)):
-            yield MetricRow(values[n : n + len(CATALOGUE)])
+        names = list(CATALOGUE)
+        offsets = {names[place]: n for n, place in enumerate(self.columns)}
+        for launch in range(len(self.identity)):
+            yield MetricRow(values, launch * len(offsets), offsets)
 
 
-PLACES = {name: n for n, name in enumerate(CATALOGUE)}
+def keep_collected(values: array[float], launches: int) -> tuple[bytes, tuple[int, ...]]:
+    """Return the values of launches x catalogue without the metrics that no launch has, and columns.
+
+    A report of ten thousand launches with a few metrics each would take a hundred times its bytes.
+    """
+    columns = []
+    for place in PLACES.values():
+        if not all(map(isnan, values[place :: len(PLACES)])):
+            columns.append(place)
+    kept = array("d")
+    for launch in range(launches):
+        row = values[launch * len(PLACES) : (launch + 1) * len(PLACES)]
+        kept.extend([row[place] for place in columns])
+    return kept.tobytes(), tuple(columns)
+
+
+def join_values(parts: Sequence[Rows], more: Iterable[int]) -> tuple[array[float], tuple[int, ...]]:
+    """Return the values of all parts together, and their columns: these of each part, and more."""
+    all_columns = set(more)
+    for part in parts:
+        all_columns.update(part.columns)
+    columns = tuple(sorted(all_columns))
+    joined = array("d")
+    for part in parts:
+        values = array("d", part.values)
+        if tuple(part.columns) == columns:
+            joined.extend(values)
+            continue
+        width = len(part.columns)
+        for launch in range(len(part.identity)):
+            own = dict(zip(part.columns, values[launch * width :], strict=False))
+            joined.extend([own.get(place, nan) for place in columns])
+    return joined, columns
 
 
 class MetricRow(Mapping[str, float]):
@@ -249,13 +291,19 @@ class MetricRow(Mapping[str, float]):
     A tenth of a dict, which counts where there are a hundred thousand launches.
     """
 
-    __slots__ = ("_values",)
+    __slots__ = ("_offsets", "_start", "_values")
 
-    def __init__(self, values: memoryview[float]) -> None:
-        self._values = values
+    def __init__(self, values: memoryview[float], start: int, offsets: Mapping[str, int]) -> None:
+        """Take a launch's values of those of all, and where each metric's is; others have none."""
+        self._values, self._start, self._offsets = values, start, offsets
 
     def __getitem__(self, name: str) -> float:
-        return self._values[PLACES[name]]
+        offset = self._offsets.get(name)
+        if offset is not None:
+            return self._values[self._start + offset]
+        if name in PLACES:
+            return nan
+        raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(CATALOGUE)
@@ -265,7 +313,10 @@ class MetricRow(Mapping[str, float]):
 
     def to_dict(self) -> dict[str, float]:
         """Return the same as a dict, which is faster where all are looked at."""
-        return dict(zip(CATALOGUE, self._values, strict=True))
+        metrics = dict.fromkeys(CATALOGUE, nan)
+        own = self._values[self._start : self._start + len(self._offsets)]
+        metrics.update(zip(self._offsets, own, strict=True))
+        return metrics
 
 
 @dataclass(frozen=True)
@@ -288,8 +339,13 @@ class Reports:
         launches = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
         # astype() of one column would take longer than all the rest.
         launches["launch"] = np.array([row[1] for row in rows], dtype=np.int64)
-        values = np.frombuffer(b"".join(part.values for part in self.parts))
-        metrics = pd.DataFrame(values.reshape(len(rows), len(CATALOGUE)), columns=list(CATALOGUE))
+        values = np.full((len(rows), len(CATALOGUE)), nan)
+        first = 0
+        for part in self.parts:
+            own = np.frombuffer(part.values).reshape(len(part.identity), len(part.columns))
+            values[first : first + len(own), list(part.columns)] = own
+            first += len(own)
+        metrics = pd.DataFrame(values, columns=list(CATALOGUE), copy=False)
         launches = pd.concat([launches, metrics], axis=1)
         launches.attrs["reports"] = self.files
         return launches

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 from profkit.errors import ProfkitError
 from profkit.files import read_bytes
 from profkit.reports.container import Status
-from profkit.reports.frame import Identity, Part, ReportFile, Reports, clean, identify
+from profkit.reports.frame import (
+    Identity,
+    Part,
+    ReportFile,
+    Reports,
+    clean,
+    identify,
+    keep_collected,
+)
 from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES, evaluate
 from profkit.reports.metrics.derive import scale
 
@@ -71,7 +79,8 @@ def part_from_raw(rows: Iterable[Mapping[str, Any]], file: ReportFile) -> Part:
         who = identify(kernel, "kernel", known, (variant, case), (), metrics["time"])
         identity.append((file.path, index, *who, file.ncu_version))
         values.extend(metrics.values())
-    return Part(tuple(identity), values.tobytes(), file=file)
+    collected, columns = keep_collected(values, len(identity))
+    return Part(tuple(identity), collected, columns=columns, file=file)
 
 
 def _read_counters(row: Mapping[str, Any], index: int) -> dict[str, float]:

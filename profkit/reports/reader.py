@@ -46,6 +46,8 @@ from profkit.reports.frame import (
     Reports,
     Rows,
     RuleRow,
+    join_values,
+    keep_collected,
     launch_identity,
     raw_of_launch,
     read_scalars,
@@ -68,7 +70,9 @@ _SWELLS_READ = 6  # times the bytes of a report are taken by the library for it
 _SPARE = 16 << 20  # bytes that it needs besides
 _OF_A_PROCESS = 2 * PART  # bytes of a report for which another process reads
 LARGE = 6 << 20  # a report with more bytes is read some launches at a time
-_WITHOUT_LIBRARIES = os.path.dirname(os.path.abspath(__file__))  # no one else can put a library there
+_WITHOUT_LIBRARIES = os.path.dirname(
+    os.path.abspath(__file__)
+)  # no one else can put a library there
 # A launch with one metric: what the library makes at the first of all is made once for all children.
 _SMALLEST = (
     b'NVR\0\2\0\0\0\x08\7\t\0\0\0"\3\n\1a\x10\1(-)\0\0\0\x08\1\x10\1\x18\1 \1*\x002\0:\0@\0J\0R\0Z\0'
@@ -197,7 +201,8 @@ def _collect_rows(copy: str, path: str, first: int) -> Rows:
         identity.append((path, index, *who, None))
         values.extend(metrics.values())
         rules.extend((path, index, *rule) for rule in rules_of(action.rule_results()))
-    return Rows(identity, values.tobytes(), rules, counts.tobytes(), digests.tobytes())
+    collected, columns = keep_collected(values, len(identity))
+    return Rows(identity, collected, rules, counts.tobytes(), digests.tobytes(), columns)
 
 
 def part_from(
@@ -210,15 +215,18 @@ def part_from(
         rows = ()
     read = chain.from_iterable(some.identity for some in rows)
     identity = tuple((*row[:-1], frames.ncu_version) for row in read)
-    values = array("d", b"".join(some.values for some in rows))
-    for metric, number in declared(record, frames.launches).items() if identity else ():
-        values[PLACES[metric]] = number
+    said = {}
+    if identity:
+        said = {PLACES[k]: number for k, number in declared(record, frames.launches).items()}
+    values, columns = join_values(rows, said)
+    for place, number in said.items():
+        values[columns.index(place)] = number
     rules = tuple(chain.from_iterable(some.rules for some in rows))
     status, message = _judge_file(frames, kernels, counts, record)
     if status != "damaged" and (why := _say_other_names(frames, rows)):
         status, message = "damaged", why
     file = ReportFile(path, frames.sha256, status, message, len(identity), frames.ncu_version)
-    return Part(identity, values.tobytes(), rules, file=file)
+    return Part(identity, values.tobytes(), rules, columns=columns, file=file)
 
 
 def _say_other_names(frames: Frames, rows: Sequence[Rows]) -> str:
@@ -382,7 +390,7 @@ def read_report(
     small = [x for x in dict.fromkeys(names) if x not in large]
     for name, part in _read_each(small, jobs, client, lines_follow and has_unrecorded(small)):
         if isinstance(part, Frames):
-            large[name] = part.size
+            large[name] = part.weight
         else:
             keep(name, part)
     if large:
@@ -458,11 +466,11 @@ def raw_frame(path: str | Path) -> pd.DataFrame:
     def died(_item: Any, why: str) -> None:
         raise _unreadable(path, why)
 
-    if frames.size > LARGE or frames.risky or not _take_room(frames):
+    if frames.weight > LARGE or frames.risky or not _take_room(frames):
         with temporary_folder() as folder:
             parts = split(path, folder, metrics_only=frames.risky)
             copies = ([os.fspath(copy)] for copy, _ in parts)
-            many = children_for(frames.size)
+            many = children_for(frames.weight)
             read = isolated(f"{__name__}:raw_rows", copies, many, died, remove_copy)
         rows = [*chain.from_iterable(read)]
     else:
@@ -510,7 +518,7 @@ def read_part(path: str) -> Part | Frames:
     frames = check(path)
     if frames.status == "unreadable":
         return Part(file=ReportFile(path, frames.sha256, "unreadable", frames.message, 0, None))
-    if frames.size > LARGE:
+    if frames.weight > LARGE:
         return frames
     with openable(path, repaired=frames.status == "damaged" or frames.wrong_suffix) as copy:
         rows, kernels = read_rows([copy, path, 0])
@@ -534,7 +542,8 @@ def report_weight(path: str) -> int:
 def _read_here(path: str) -> Part | Frames:
     frames = None if is_table(path) else check(path)
     # Without memory, the library takes its process with it.
-    if frames and frames.size <= LARGE and (frames.risky or is_limited() or not _take_room(frames)):
+    is_small = frames is not None and frames.weight <= LARGE
+    if frames and is_small and (frames.risky or is_limited() or not _take_room(frames)):
         return isolated(f"{__name__}:read_part", [path], 1, read_what_is_left)[0]  # type: ignore[no-any-return]
     return read_part(path)
 

@@ -59,6 +59,16 @@ def test_in_parts_as_whole(several: str, in_parts: None) -> None:
     assert [row[2] for row in part.identity] == [f"k{n}" for n in range(5)]
 
 
+def test_many_small_launches_are_in_parts_too(tmp_path: Path) -> None:
+    """Where it is read a launch takes some kB, however few bytes it has: 10,000 took 70 MB at once."""
+    path = tmp_path / "many.ncu-rep"
+    path.write_bytes(made.numbered(2500))
+    parts = [len(indices) for _, indices in container.split(path, tmp_path)]
+    assert sum(parts) == 2500
+    assert max(parts) <= container.PART / container.LAUNCH + 1
+    assert container.check(path).weight > reader.LARGE > path.stat().st_size
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_large_one_is_walked_once(
     several: str, packed: bool, in_parts: None, monkeypatch: pytest.MonkeyPatch

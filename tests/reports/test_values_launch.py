@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+from array import array
 from dataclasses import dataclass, field
-from math import nan
+from math import isnan, nan
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,8 @@ from profkit.reports.cubin import Function, LineRow, LineTable
 from profkit.reports.instruction import COUNTERS, RAW_SAMPLES
 from profkit.reports.metrics import CATALOGUE, IDENTITY
 from tests.reports import made
+
+FILE = frame.ReportFile("x", None, "ok", "", 2, None)
 
 
 @dataclass
@@ -619,3 +622,41 @@ def test_rows_that_no_frame_can_be_made_of_are_refused(numbers: list[int], refus
     for wrong in (values * len(rows) + b"x", values * (len(rows) + 1)):
         with pytest.raises(ValueError, match="other values than launches"):
             frame.Rows(rows, wrong)
+
+
+@pytest.mark.parametrize("columns", [[1, 0], [0, 0], [-1], [len(CATALOGUE)]])
+def test_columns_that_the_catalogue_does_not_have_are_refused(columns: list[int]) -> None:
+    with pytest.raises(ValueError, match="its columns are none"):
+        frame.Rows([], b"", columns=columns)
+
+
+def test_only_metrics_that_a_launch_has_are_kept_and_parts_with_others_are_one_frame() -> None:
+    """Ten thousand launches with a few metrics took a hundred times the bytes of their report."""
+    width = len(CATALOGUE)
+    names = list(CATALOGUE)
+    parts = []
+    for place in (3, 5):
+        values = array("d", [nan] * 2 * width)
+        values[place] = 7.0
+        values[width + 4] = 0.0
+        held, columns = frame.keep_collected(values, 2)
+        assert columns == tuple(sorted((4, place)))
+        assert len(held) == 2 * 2 * 8
+        rows: list[Any] = [("x", n, "k", "kernel", *[None] * 7, "ok", None) for n in range(2)]
+        parts.append(frame.Rows(rows, held, columns=columns))
+    joined, columns = frame.join_values(parts, [9])
+    assert columns == (3, 4, 5, 9)
+    expected = [7.0, nan, nan, nan, nan, 0.0, nan, nan, nan, nan, 7.0, nan, nan, 0.0, nan, nan]
+    assert str(list(joined)) == str(expected)
+    read = [
+        frame.Part(part.identity, part.values, columns=part.columns, file=FILE) for part in parts
+    ]
+    first, second = read[0].metrics()
+    assert [first[names[3]], second[names[4]]] == [7.0, 0.0]
+    assert isnan(first[names[5]])
+    assert list(first) == names == list(first.to_dict())
+    with pytest.raises(KeyError):
+        first["no such metric"]
+    whole = frame.Reports(tuple(read)).launches
+    shown = whole[[names[3], names[4], names[5]]].fillna(-1).to_numpy().tolist()
+    assert shown == [[7, -1, -1], [-1, 0, -1], [-1, -1, 7], [-1, 0, -1]]

@@ -94,7 +94,7 @@ def diagnose_reports(
 ) -> int:
     from profkit.cli import output
     from profkit.cli.launches import read_launches
-    from profkit.show.text.escape import csv_text
+    from profkit.show.text.escape import csv_pieces
 
     output.check_format(form)
     brief = options.FORM.brief
@@ -110,7 +110,8 @@ def diagnose_reports(
     for file in files:
         output.save_frame(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
-        print(csv_text(chosen.frame), end="")
+        for piece in csv_pieces(chosen.frame):
+            print(piece, end="")
     elif form:
         _annotate(chosen, form)
     elif options.FORM.json or not files:

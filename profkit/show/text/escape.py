@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ _BEGINS = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 _ENDS_ROW = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _CONTROLS = "".join(map(chr, (*range(32), *range(127, 160))))
 _MUST_BE_QUOTED = "".join(dict.fromkeys(_ENDS_ROW + _CONTROLS))
+_ROWS_AT_A_TIME = 500  # of a frame that are written
 
 
 def csv_text(frame: DataFrame) -> str:
@@ -78,18 +79,30 @@ def csv_text(frame: DataFrame) -> str:
 
     A cell with a line break or a control in it is quoted: it ends no row, whoever reads it.
     """
+    return "".join(csv_pieces(frame))
+
+
+def csv_pieces(frame: DataFrame) -> Iterator[str]:
+    """Yield the same, some rows at a time: as numbers of Python, a frame is several times as large."""
+    yield _write_rows([[quoted_cell(name) for name in frame.columns]])
+    for first in range(0, len(frame), _ROWS_AT_A_TIME):
+        some = frame.iloc[first : first + _ROWS_AT_A_TIME]
+        columns = [_list_cells(some.iloc[:, at]) for at in range(some.shape[1])]
+        yield _write_rows(zip(*columns, strict=True))
+
+
+def _write_rows(rows: Iterable[Iterable[object]]) -> str:
     import csv
 
-    columns = [_list_cells(frame.iloc[:, at]) for at in range(frame.shape[1])]
     written = io.StringIO(newline="")
     writer = csv.writer(written, lineterminator=_MUST_BE_QUOTED)
-    rows: list[str] = []
-    for row in ([quoted_cell(name) for name in frame.columns], *zip(*columns, strict=True)):
+    lines: list[str] = []
+    for row in rows:
         writer.writerow(row)
-        rows.append(written.getvalue().removesuffix(_MUST_BE_QUOTED))
+        lines.append(written.getvalue().removesuffix(_MUST_BE_QUOTED))
         written.seek(0)
         written.truncate()
-    return "".join(f"{row}\n" for row in rows)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _list_cells(column: Series[Any]) -> list[object]:
