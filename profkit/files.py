@@ -575,7 +575,14 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 
 def write_text(path: str | Path, content: str) -> None:
     """Write a text file whole or not at all; see part_of. What is no character is escaped."""
-    write_bytes(path, content.encode("utf-8", "backslashreplace"))
+    write_pieces(path, [content])
+
+
+def write_pieces(path: str | Path, pieces: Iterable[str]) -> None:
+    """Write the same, of a text that comes in pieces."""
+    with part_of(path) as part, part.open("wb") as written:
+        for piece in pieces:
+            written.write(piece.encode("utf-8", "backslashreplace"))
 
 
 def open_log(path: str | Path) -> BinaryIO:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.cli.options import FORM, FORMATS, is_coloured
 from profkit.errors import ProfkitError, needing
-from profkit.files import check_output, is_file, is_there, part_of, resolve_path
+from profkit.files import check_output, is_file, is_there, part_of, resolve_path, write_pieces
 from profkit.show.text.escape import csv_pieces, escaped
 
 if TYPE_CHECKING:
@@ -125,12 +125,10 @@ def print_blocks(blocks: Iterable[Block], document: object = None) -> None:
 
 def save_frame(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
     """Write a frame as CSV or Parquet, whole or not at all."""
+    if as_csv:
+        write_pieces(file, csv_pieces(frame))
+        return
     with part_of(file) as part:
-        if as_csv:
-            with part.open("wb") as written:
-                for piece in csv_pieces(frame):
-                    written.write(piece.encode("utf-8", "backslashreplace"))
-            return
         with needing("pyarrow", "--parquet"):
             content = BytesIO()  # pyarrow opens no name that is no UTF-8
             _with_plain_text(frame).to_parquet(content, index=False)

@@ -70,9 +70,7 @@ _SWELLS_READ = 6  # times the bytes of a report are taken by the library for it
 _SPARE = 16 << 20  # bytes that it needs besides
 _OF_A_PROCESS = 2 * PART  # bytes of a report for which another process reads
 LARGE = 6 << 20  # a report with more bytes is read some launches at a time
-_WITHOUT_LIBRARIES = os.path.dirname(
-    os.path.abspath(__file__)
-)  # no one else can put a library there
+_WITHOUT_LIBRARIES = os.path.dirname(__file__)  # a folder that has no library of NVIDIA's
 # A launch with one metric: what the library makes at the first of all is made once for all children.
 _SMALLEST = (
     b'NVR\0\2\0\0\0\x08\7\t\0\0\0"\3\n\1a\x10\1(-)\0\0\0\x08\1\x10\1\x18\1 \1*\x002\0:\0@\0J\0R\0Z\0'
