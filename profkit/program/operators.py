@@ -222,6 +222,40 @@ def find_needs(
     return row(tensors)
 
 
+ANY = -1  # values of a result whose size its operands do not tell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """The tensors of an operator by how many values each has."""
+
+    reads: tuple[int, ...]
+    makes: int  # ANY where it is not known, 0 for a value or a few
+    adds_to: int = 0  # a tensor that it adds into; 0 for none
+
+
+def find_use(operator: str, shapes: Sequence[Sequence[int]], types: Sequence[str]) -> Use | None:
+    """Return the tensors that an operator reads and makes; None where that is not known."""
+    name = operator.removeprefix("aten::")
+    counts = [tensor.count for tensor in list_tensors(shapes, types)]
+    if not counts:
+        return None
+    if operator in _PARTLY:
+        return Use(reads=tuple(counts), makes=ANY)
+    needs = find_needs(operator, shapes, types)
+    if needs is None:
+        return None
+    if name in {*ADDITIONS_BY_INDEX, "add_"}:
+        return Use(reads=tuple(counts[1:]), makes=0, adds_to=counts[0])
+    if name == "copy_":
+        return Use(reads=tuple(counts[1:2]), makes=counts[0])
+    if name in FILLS:
+        return Use(reads=(), makes=counts[0])
+    if name in REDUCTIONS:
+        return Use(reads=tuple(counts), makes=0)
+    return Use(reads=tuple(counts), makes=needs.result or ANY)
+
+
 # Bytes: the tensor memory accelerator and vector loads want rows to begin at multiples.
 ALIGNED = 16
 LEAST = 5e8  # floating-point operations: smaller products are bound by other things

@@ -12,7 +12,7 @@ from profkit.program.findings import moves
 from profkit.program.findings.case import Case, StepFinding
 from profkit.program.findings.redundant import (
     find_equal_launches,
-    list_equal_runs,
+    list_loops,
     price_together,
 )
 from profkit.program.readers import torch_trace
@@ -122,7 +122,100 @@ def backward(p: Program) -> None:
             multiply(p, [[128, 512], [512, 64]])
 
 
-@pytest.mark.parametrize(("step", "count"), [(over_heads, 32), (over_parameters, 48)])
+def operate(
+    p: Program, op: str, sizes: list[list[int]], kernel: str = GEMM, types: list[str] | None = None
+) -> None:
+    p.work(1.0)
+    with p.op(f"aten::{op}", sizes, types=types or ["c10::BFloat16"] * len(sizes)):
+        p.launch(kernel, 20.0, grid=(4, 1, 1))
+
+
+def over_tasks(p: Program) -> None:
+    """A small network for each of many tasks, of one input."""
+    p.launch(GEMM, 500.0)
+    for _ in range(24):
+        operate(p, "addmm", [[64], [128, 512], [512, 64]])
+        operate(p, "relu", [[128, 64]], MUL)
+        operate(p, "addmm", [[10], [128, 64], [64, 10]])
+
+
+def over_tasks_after_their_end(p: Program) -> None:
+    """The same, behind a kernel that is like the last of each turn."""
+    operate(p, "addmm", [[10], [128, 64], [64, 10]])
+    over_tasks(p)
+
+
+def over_groups_of_rows(p: Program) -> None:
+    """Experts of a constant number of rows, whose results are put together behind the loop."""
+    p.launch(GEMM, 500.0)
+    for _ in range(16):
+        operate(p, "index", [[1024, 512], []], MUL, ["c10::BFloat16", "TensorList"])
+        operate(p, "mm", [[64, 512], [512, 128]])
+        operate(p, "gelu", [[64, 128]], MUL)
+        operate(p, "mm", [[64, 128], [128, 512]])
+
+
+def through_layers(p: Program) -> None:
+    """Each layer reads what the layer before has made."""
+    for _ in range(24):
+        operate(p, "mm", [[128, 512], [512, 64]])
+        operate(p, "relu", [[128, 64]], MUL)
+        operate(p, "mm", [[128, 64], [64, 512]])
+
+
+def through_layers_from_their_middle(p: Program) -> None:
+    """The same, cut so that the first kernel reads something narrow."""
+    operate(p, "relu", [[128, 64]], MUL)
+    operate(p, "mm", [[128, 64], [64, 512]])
+    through_layers(p)
+
+
+def through_time(p: Program) -> None:
+    """A recurrent cell: its own product comes first, and the state's second."""
+    for _ in range(24):
+        operate(p, "mm", [[128, 512], [512, 64]])
+        operate(p, "mm", [[128, 64], [64, 64]])
+        operate(p, "add", [[128, 64], [128, 64]], MUL)
+        operate(p, "tanh", [[128, 64]], MUL)
+
+
+def through_gates(p: Program) -> None:
+    """A cell of which slices of one product are gates: who reads them is not known by sizes."""
+    for _ in range(24):
+        operate(p, "mm", [[128, 512], [512, 256]])
+        operate(p, "addmm", [[128, 256], [128, 64], [64, 256]])
+        operate(p, "sigmoid", [[128, 256]], MUL)
+        operate(p, "mul", [[128, 64], [128, 64]], MUL)
+
+
+def into_what_is_read(p: Program) -> None:
+    """Steps of a simulation add to the places from which the next one reads."""
+    for _ in range(24):
+        operate(p, "index", [[1024, 512], []], MUL, ["c10::BFloat16", "TensorList"])
+        operate(p, "mm", [[64, 512], [512, 128]])
+        operate(p, "index_add_", [[1024, 512], [64], [64, 512]], MUL)
+
+
+def by_kernels_of_one_operator(p: Program) -> None:
+    """An operator that launches two kernels many times over."""
+    p.launch(GEMM, 500.0)
+    p.work(1.0)
+    with p.op("aten::mm", [[128, 512], [512, 64]], types=HALVES):
+        for _ in range(24):
+            p.launch(GEMM, 20.0, grid=(4, 1, 1))
+            p.launch(MUL, 20.0, grid=(4, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("step", "count"),
+    [
+        (over_heads, 32),
+        (over_parameters, 48),
+        (over_tasks, 72),
+        (over_tasks_after_their_end, 72),
+        (over_groups_of_rows, 64),
+    ],
+)
 def test_equal_launches_are_said_first(
     step: Callable[[Program], None], count: int, tmp_path: Path
 ) -> None:
@@ -134,7 +227,21 @@ def test_equal_launches_are_said_first(
 
 @pytest.mark.parametrize(
     "step",
-    [to_powers, accumulated, waited_for, projected, without_sizes, in_large_chunks, backward],
+    [
+        to_powers,
+        accumulated,
+        waited_for,
+        projected,
+        without_sizes,
+        in_large_chunks,
+        backward,
+        through_layers,
+        through_layers_from_their_middle,
+        through_time,
+        through_gates,
+        into_what_is_read,
+        by_kernels_of_one_operator,
+    ],
 )
 def test_what_may_be_needed_one_by_one_is_not_said(
     step: Callable[[Program], None], tmp_path: Path
@@ -144,7 +251,7 @@ def test_what_may_be_needed_one_by_one_is_not_said(
 
 def test_what_a_batch_would_not_save_is_left_to_other_findings(tmp_path: Path) -> None:
     case = make(in_large_chunks, tmp_path)
-    assert list_equal_runs(case, frozenset())
+    assert list_loops(case, frozenset())
     assert not list(find_equal_launches(case, frozenset()))
 
 
@@ -162,7 +269,7 @@ def test_a_batch_saves_no_more_than_its_kernels_and_launches(seed: int, tmp_path
             multiply(p, [[rows, 512], [512, 64]], us, blocks)
 
     case = make(step, tmp_path, host)
-    (run,) = list_equal_runs(case, frozenset())
+    ((run,),) = list_loops(case, frozenset())
     together, least = price_together(case, run)
     kernels = case.sum_time(run)
     assert 0 < together <= least <= kernels * 1e6

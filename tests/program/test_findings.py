@@ -935,3 +935,40 @@ def test_layers_after_a_backward_pass_are_no_optimizer(host: float, tmp_path: Pa
     assert "host-sync" in rules
     if host < 60.0:
         assert rules[0] == "host-sync"
+
+
+def reduce_on_host(p: Program, values: int = 16 << 20, launches: bool = False) -> None:
+    """Results go to the host, and an operator there makes one value of each million."""
+    p.work(1.0)
+    with p.op("aten::mm", [[4096, 4096], [4096, 4096]], types=["float", "float"]):
+        p.launch(GEMM, 900.0)
+    p.copy(64 << 20, 20.0, direction="DtoH")
+    p.work(1.0)
+    with p.op("aten::mean", [[values]], types=["float"]):
+        p.work(300.0)
+        if launches:
+            p.launch(SUM, 25.0)
+
+
+def test_results_that_the_host_reduces_are_reduced_on_the_gpu(tmp_path: Path) -> None:
+    def reduce_on_gpu(p: Program) -> None:
+        p.launch(GEMM, 900.0)
+        p.launch(SUM, 25.0)
+        p.copy(4, 1e-3, direction="DtoH", pageable=False)
+
+    of = judged(reduce_on_host, tmp_path)
+    first = of.findings[0]
+    assert first.rule == "copy"
+    assert first.advice.startswith("reduce on the GPU what aten::mean reduces on the host")
+    on_host = 0.3  # milliseconds of the operator, which another finding tells
+    saved = plain_ms(reduce_on_host) - plain_ms(reduce_on_gpu) - on_host
+    assert first.saving.expected == pytest.approx(saved, rel=0.25)
+
+
+@pytest.mark.parametrize(("values", "launches"), [(1 << 20, False), (16 << 20, True)])
+def test_what_the_host_does_not_reduce_is_only_copied(
+    values: int, launches: bool, tmp_path: Path
+) -> None:
+    of = judged(lambda p: reduce_on_host(p, values, launches), tmp_path)
+    (copies,) = [finding for finding in of.findings if finding.rule == "copy"]
+    assert "reduce on the GPU" not in copies.advice

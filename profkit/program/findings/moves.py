@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from profkit.program.findings.case import (
     list_runs,
 )
 from profkit.program.findings.words import Advice, Words
-from profkit.program.operators import VALUE_BYTES
+from profkit.program.operators import REDUCTIONS, VALUE_BYTES, list_tensors
 from profkit.program.replay.scenario import NOTHING, Aside, CallShare, Change, Range, leave
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
@@ -73,6 +74,12 @@ COPIES = Words(
                 "a separate stream, one step ahead"
             ),
         ),
+        "reduced": Advice(
+            torch=(
+                "reduce on the GPU what {reduced} reduces on the host, and copy only its result"
+            ),
+            others="reduce it on the GPU, and copy only the result",
+        ),
         "results": Advice(
             torch=(
                 "{pin}copy less data, less often, or with non_blocking=True on a separate stream "
@@ -100,6 +107,7 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
 
     # Pinned and on streams of their own, a step ahead. What may stay on the GPU is not copied at all.
     kept = find_kept_copies(case, chosen)
+    reduced = find_reduced_copies(case, chosen)
     scale, stream = {}, {}
     for i in chosen:
         activity = case.works[i].activity
@@ -107,6 +115,9 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         scale[i] = leave(min(1.0, fast))
         if i in kept:
             scale[i] = scale[i]._replace(expect=0.0, high=0.0)
+        elif i in reduced:  # a kernel reads it in its place
+            read = activity.bytes / case.bandwidth * 1e9 / max(1, activity.duration)
+            scale[i] = scale[i]._replace(expect=min(read, fast), high=min(read, fast))
         if number := OWN_STREAM.get(activity.direction):
             stream[i] = Aside(number, NOTHING)
     change = Change(
@@ -120,6 +131,8 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     advice = ""
     if 2 * case.sum_time(kept) > time:
         advice = "kept"
+    elif 2 * case.sum_time(reduced) > time:
+        advice = "reduced"
     elif way == "DtoH" and not both:
         advice = "results"
     yield case.finding(
@@ -129,6 +142,7 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         "",
         advice,
         total=figures(total / 1e6),
+        reduced=", ".join(dict.fromkeys(reduced.values())),
         way="to the GPU and back" if both else WAYS.get(way, "between GPUs"),
         pageable=PAGEABLE["" if both else way] if pageable else "",
         pin="pin the host memory, " if pageable else "",
@@ -140,6 +154,30 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
 
 def _list_direction(case: Case, chosen: Sequence[int], way: str) -> list[int]:
     return [i for i in chosen if case.works[i].activity.direction == way]
+
+
+def find_reduced_copies(case: Case, chosen: Sequence[int]) -> dict[int, str]:
+    """Return copies to the host that an operator reduces there, and which operator that is.
+
+    It has as many bytes of values as were copied, and calls the GPU for nothing.
+    """
+    names = {f"aten::{name}" for name in REDUCTIONS}
+    starts = [call.start for call in case.step.calls]
+    on_host: dict[int, tuple[int, str]] = {}  # by bytes
+    for span in case.spans:
+        inside = case.step.begin <= span.start < case.step.end
+        if span.kind != "op" or not inside or span.name not in names:
+            continue
+        tensors = list_tensors(span.shapes, span.types)
+        if tensors and bisect_left(starts, span.start) == bisect_left(starts, span.end):
+            on_host[tensors[0].bytes] = span.start, span.name
+    found = {}
+    for index in _list_direction(case, chosen, "DtoH"):
+        activity = case.works[index].activity
+        when, name = on_host.get(activity.bytes, (0, ""))
+        if when >= activity.end:
+            found[index] = name
+    return found
 
 
 def find_kept_copies(case: Case, chosen: Sequence[int]) -> frozenset[int]:

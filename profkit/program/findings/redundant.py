@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from math import prod
 
 from profkit.program.findings.case import (
@@ -18,7 +19,7 @@ from profkit.program.findings.case import (
     is_strided,
 )
 from profkit.program.findings.words import Advice, Words
-from profkit.program.operators import REDUCTIONS, Needs, find_needs, list_tensors
+from profkit.program.operators import ANY, Needs, find_needs, find_use
 from profkit.program.replay.scenario import Change, Range, leave
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.kinds import precision_of
@@ -30,7 +31,8 @@ NEXT = 8  # works after a cut of which the largest tensor tells how much of the 
 USED = 0.125  # of a result: a projection that is cut into queries, keys and values uses more
 LARGE = 1 << 20  # bytes of a copy within the GPU: smaller ones are inputs of a step
 LEAST = 0.02  # of the step
-SEVERAL = 8  # equal launches in a row: queries, keys and values are three
+SEVERAL = 8  # equal turns of a loop: queries, keys and values are three
+LONGEST_BODY = 12  # kernels of a turn
 
 SLICED = Words(
     rule="redundant",
@@ -185,7 +187,7 @@ EQUAL_LAUNCHES = Words(
     rule="redundant",
     says=(
         "{count} kernels per step are launched one by one in {loops} of equal sizes (the longest: "
-        "{longest} x {op}, {sizes}); by its size, no result is an input of the next ({ms:.3g} ms)"
+        "{longest} x {body}, {sizes}); by its size, no result is an input of the next ({ms:.3g} ms)"
     ),
     advice=Advice(
         torch=(
@@ -200,24 +202,27 @@ EQUAL_LAUNCHES = Words(
 
 
 def find_equal_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
-    """The same operator of the same sizes again and again, where one launch could do all of them."""
-    runs = list_equal_runs(case, claimed)
-    if not runs:
+    """The same operators of the same sizes again and again, where one launch could do each of them."""
+    loops = list_loops(case, claimed)
+    if not loops:
         return
+    runs = list(chain.from_iterable(loops))
     change = _merge_runs(case, runs)
     if case.hosts.saving(change).expect < LEAST * case.hosts.plain.expect:
         return
     chosen = sorted([*change.scale, *change.merge])
-    longest = max(runs, key=len)
-    maker = case.works[longest[0]].maker
+    longest = max(loops, key=lambda loop: sum(len(run) for run in loop))
+    main = max(longest, key=case.sum_time)
+    maker = case.works[main[0]].maker
+    body = maker.op if len(longest) == 1 else f"{len(longest)} kernels, with {maker.op}"
     yield case.finding(
         EQUAL_LAUNCHES,
         chosen,
         change,
-        case.say_place(chosen, otherwise=longest[0]),
-        loops="one run" if len(runs) == 1 else f"{len(runs):,} runs",
-        longest=len(longest),
-        op=maker.op,
+        case.say_place(chosen, otherwise=main[0]),
+        loops="one loop" if len(loops) == 1 else f"{len(loops):,} loops",
+        longest=len(main),
+        body=body,
         sizes=" and ".join(" x ".join(map(str, sizes)) for sizes in maker.shapes if sizes),
     )
 
@@ -235,56 +240,87 @@ def _merge_runs(case: Case, runs: Sequence[Sequence[int]]) -> Change:
     return Change(heads, gone)
 
 
-def list_equal_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
-    """Return runs of works that follow each other, equal but for their data, and independent.
+def list_loops(case: Case, claimed: frozenset[int]) -> list[list[list[int]]]:
+    """Return loops over equal and independent bodies: a list for each kernel of a body, of all turns.
 
-    Each has an operator and a launch of its own, and the host waits for nothing between them.
+    Each turn has operators of its own, and the host waits for nothing between them.
     """
-    runs: list[list[int]] = []
-    run: list[int] = []
-    for index, work in enumerate(case.works):
-        if run and index not in claimed and _is_next_equal(case, case.works[run[-1]], work):
-            run.append(index)
+    launched = [_describe_launch(case, index, claimed) for index in range(len(case.works))]
+    used: set[int] = set()
+    loops = []
+    for length in range(1, LONGEST_BODY + 1):
+        for begin, end in _find_repeats(launched, length):
+            # A turn may begin with any of its kernels: what is before the loop may be like its end.
+            for first in range(begin, min(begin + length, end - length * SEVERAL + 1)):
+                turns = (end - first) // length
+                whole = range(first, first + length * turns)
+                if used.isdisjoint(whole) and _has_own_results(case, whole[:length], whole):
+                    loops.append([list(whole[place::length]) for place in range(length)])
+                    used.update(whole)
+    return loops
+
+
+def _find_repeats(launched: Sequence[object], length: int) -> Iterator[tuple[int, int]]:
+    """Yield from where to where launches of some number repeat at once; None repeats nothing."""
+    first = 0
+    for index in range(length, len(launched) + 1):
+        last = index == len(launched)
+        if not last and launched[index] is not None and launched[index] == launched[index - length]:
             continue
-        runs.append(run)
-        run = []
-        if index not in claimed and _is_independent(work):
-            run = [index]
-    runs.append(run)
-    return [run for run in runs if len(run) >= SEVERAL]
+        if index - first >= length * SEVERAL:
+            yield first, index
+        first = index - length + 1
 
 
-def _is_independent(work: StepWork) -> bool:
-    """Whether the next operator of the same sizes cannot read this one's result: it has another size.
+def _describe_launch(case: Case, index: int, claimed: frozenset[int]) -> tuple[object, ...] | None:
+    """Return what the launches of one place in a loop have in common; None for what is in no loop.
 
     What autograd and optimizers launch is not the program's to write in another way.
     """
-    launched = work.activity.kind == "kernel" and not work.activity.graph
-    if not launched or goes_back(work) or is_optimizers(work):
-        return False
-    maker = work.maker
-    needs = find_needs(maker.op, maker.shapes, maker.types)
-    if needs is None:
-        return False
-    if work.kind == "reduce":
-        return maker.op.removeprefix("aten::") in REDUCTIONS
-    operands = {tensor.count for tensor in list_tensors(maker.shapes, maker.types)}
-    return work.kind == "gemm" and needs.result > 0 and needs.result not in operands
-
-
-def _is_next_equal(case: Case, last: StepWork, work: StepWork) -> bool:
-    """Whether a work is the same as the last one, by another operator, with no wait between them."""
-    if _describe_launch(last) != _describe_launch(work) or last.maker.ordinal == work.maker.ordinal:
-        return False
-    between = case.step.calls[last.call + 1 : work.call]
-    waits = any(call.waits or "WaitEvent" in call.name for call in between)
-    return last.call < work.call and not waits
-
-
-def _describe_launch(work: StepWork) -> tuple[object, ...]:
+    work = case.works[index]
     activity, maker = work.activity, work.maker
-    launched = (activity.name, activity.grid, activity.block, activity.stream)
-    return (*launched, maker.op, maker.top, maker.shapes, maker.types)
+    launched = activity.kind == "kernel" and not activity.graph and maker.ordinal >= 0
+    if index in claimed or not launched or goes_back(work) or is_optimizers(work):
+        return None
+    before = case.works[index - 1].call if index else work.call
+    between = case.step.calls[before + 1 : work.call]
+    if any(call.waits or "WaitEvent" in call.name for call in between):
+        return None
+    within = index > 0 and case.works[index - 1].maker.ordinal == maker.ordinal
+    shown = (activity.name, activity.grid, activity.block, activity.stream, within)
+    return (*shown, maker.op, maker.top, maker.shapes, maker.types, maker.source)
+
+
+def _has_own_results(case: Case, body: Sequence[int], whole: Sequence[int]) -> bool:
+    """Whether no turn of a loop reads what the turn before has made, by the sizes of all tensors.
+
+    A tensor whose size no operator of the body makes comes from outside. Of another, each that the
+    body has made before is read once; a further one may be of the turn before.
+    """
+    if case.works[whole[0]].maker.ordinal == case.works[whole[len(body)]].maker.ordinal:
+        return False  # one operator that launches many kernels
+    uses = []
+    for index in body:
+        work = case.works[index]
+        if index > body[0] and case.works[index - 1].maker.ordinal == work.maker.ordinal:
+            continue  # another kernel of the same operator
+        use = find_use(work.maker.op, work.maker.shapes, work.maker.types)
+        if use is None:
+            return False
+        uses.append(use)
+    made = {use.makes for use in uses}
+    targets = {use.adds_to for use in uses if use.adds_to}
+    unread: Counter[int] = Counter()
+    for use in uses:
+        for count in use.reads:
+            if count in targets:
+                return False  # perhaps what the turns add to
+            if count in made and not unread[count] and not unread[ANY]:
+                return False
+            if count in made:
+                unread[count if unread[count] else ANY] -= 1
+        unread[use.makes] += 1
+    return True
 
 
 def price_together(case: Case, run: Sequence[int]) -> tuple[float, float]:
