@@ -6,7 +6,7 @@ from arithmetic import L4, B
 
 from profkit.evidence.claims import Answer, claim, decide
 from profkit.evidence.runs import Evidence
-from profkit.evidence.stats import median_interval
+from profkit.evidence.stats import estimate_median
 
 TARGET = 5e-6
 
@@ -36,7 +36,7 @@ def thirty_times_remain(_: Evidence) -> Answer:
 @claim(who="document 001: the same goal, on the GPU of the records", needs=["champion.B"])
 def five_microseconds_on_this_gpu(evidence: Evidence) -> Answer:
     """The fastest clean kernel of the ladder runs in less than 5 us on the GPU of the records."""
-    time = median_interval(evidence.load("champion", "B").samples)
+    time = estimate_median(evidence.load("champion", "B").samples)
     return decide(
         None if time.low < TARGET <= time.high else time.high < TARGET,
         f"it takes {time.median * 1e6:.2f} us ({time.low * 1e6:.2f} to {time.high * 1e6:.2f}), "

@@ -11,7 +11,7 @@ import pytest
 
 from profkit.diagnosis.document import diagnosis_document
 from profkit.diagnosis.launches import judge_reports, with_lines
-from profkit.records.store import json_safe
+from profkit.records.store import make_json_safe
 from profkit.reports.reader import read_report
 from tests.conftest import ROOT, committed
 from tests.documents import SCHEMAS, held, is_valid, validator
@@ -65,10 +65,10 @@ def test_every_committed_run_record_keeps_to_its_schema() -> None:
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda p: p.name)
 def test_the_triage_of_every_recording_keeps_to_its_schema(path: Path) -> None:
     document = triage_of(str(path.relative_to(DATA)))
-    held(json_safe(document))
+    held(make_json_safe(document))
     for key in document:  # each key is asked for
         without = {k: of for k, of in document.items() if k != key}
-        assert not is_valid(json_safe(without), "profkit.triage/1")
+        assert not is_valid(make_json_safe(without), "profkit.triage/1")
 
 
 @pytest.mark.slow
@@ -77,5 +77,5 @@ def test_the_diagnosis_of_every_report_keeps_to_its_schema() -> None:
     runs = judge_reports(reports)
     assert len(runs) > 100
     for run in [*with_lines(runs[:20], 5, 5), *runs]:
-        held(json_safe(diagnosis_document((), [run])))
-    held(json_safe(diagnosis_document(reports.files, ())))
+        held(make_json_safe(diagnosis_document((), [run])))
+    held(make_json_safe(diagnosis_document(reports.files, ())))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.files import write_text
-from profkit.records.header import parse_header, words
+from profkit.records.header import parse_header, split_ids
 from profkit.records.record import parse_record
 from profkit.show.text.terminal import console, to_text
 from profkit.show.views.ablation import ablation_blocks
@@ -42,7 +42,7 @@ def read_planted() -> dict[str, set[str]]:
     planted = {}
     for path in sorted((ROOT / "kernels" / "probes").rglob("*.cu")):
         keys = parse_header(path.read_text("utf-8"), path.name).keys
-        planted[path.stem.split("_")[0]] = {keys["cause"], *words(keys.get("also", ""))}
+        planted[path.stem.split("_")[0]] = {keys["cause"], *split_ids(keys.get("also", ""))}
     return planted
 
 

@@ -63,10 +63,10 @@ class Machine:
     def __init__(self, names: Sequence[str]) -> None:
         self.gpu = device.open_gpu()
         folder = build.build_dir(ROOT / "kernels")
-        chosen = variants.named_variants(ROOT / "kernels", names)
+        chosen = variants.find_named_variants(ROOT / "kernels", names)
         support = variants.read_variant(build.SUPPORT)
         built = build.compile_variants([*chosen, support], [self.gpu.arch], folder)
-        *places, tools = map(build.need_library, built)
+        *places, tools = map(build.require_library, built)
         self.builds = {b.variant.id: b for b in built[:-1]}
         self.libraries = dict(zip(self.builds, map(library.load_library, places), strict=True))
         self.tools = library.Support(tools, self.gpu)
@@ -83,7 +83,7 @@ class Machine:
             return Args.filled(sides[0], sides[1], values, stream)
 
         torch.cuda.synchronize()
-        made = subjects.launcher(name, self.libraries[name], arguments, self.tools)
+        made = subjects.run_launcher(name, self.libraries[name], arguments, self.tools)
         device.synchronize()
         return made
 
@@ -157,7 +157,7 @@ class Stage:
     def call(self, name: str) -> tuple[Subject, Any]:
         """A backend's subject and its output."""
         once = self.problem.reference_call(name, self.case, self.tensors)
-        return subjects.torch_call(name, once)
+        return subjects.run_torch_call(name, once)
 
     def work(self) -> dict[str, float]:
         """Operations, and compulsory bytes."""
@@ -271,7 +271,7 @@ def holding(shapes: Sequence[Any], against: Sequence[str], far: float = _FAR) ->
             q, k, v = stage.tensors
             causal = stage.shape.causal
             line["ran"] = {ENTRY: torch_op.chosen(q, k, v, causal)}
-            return subjects.torch_call(name, lambda: torch_op.attention(q, k, v, causal))
+            return subjects.run_torch_call(name, lambda: torch_op.attention(q, k, v, causal))
 
         mine = _made(stage, (ENTRY,), entry, line)
         return [*mine, *_made(stage, against, stage.call, line)]
@@ -388,7 +388,7 @@ def refresh() -> None:
             continue
         head, *lines = path.read_text("utf-8").splitlines()
         said = json.loads(head)
-        chosen = variants.named_variants(ROOT / "kernels", list(said["variants"]))
+        chosen = variants.find_named_variants(ROOT / "kernels", list(said["variants"]))
         for made in build.compile_variants(chosen, ["90"], folder):
             kept = said["variants"][made.variant.id]
             launcher = kept["source"] == made.source or kept.get("host") == made.host is not None

@@ -245,7 +245,7 @@ def _kept(place: Path) -> None:
 
     path = place.with_suffix(".json")
     path.write_text(json.dumps({"traceEvents": _events()}))
-    store.write(torch_trace.read_torch_trace(path), place)
+    store.write_timeline(torch_trace.read_torch_trace(path), place)
     path.unlink()
 
 

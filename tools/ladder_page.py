@@ -28,7 +28,7 @@ from profkit.evidence.stats import TimeComparison
 from profkit.files import read_json
 from profkit.lab.measure.variants.problem import is_complete, load_problem
 from profkit.records.record import SourceFile
-from profkit.records.store import json_safe
+from profkit.records.store import make_json_safe
 from profkit.reports import figures
 from profkit.show.numbers import references_of
 from profkit.show.text.blocks import Grid, to_markdown
@@ -387,7 +387,7 @@ def shown() -> Any:
             for c in (step.change and step.change.time, step.best)
         ]
         rows.append((step.variant, step.depth, step.parent, time, ahead))
-    return json_safe([rows, references_of([s for s in steps if s.time])])
+    return make_json_safe([rows, references_of([s for s in steps if s.time])])
 
 
 def same(one: Any, other: Any) -> bool:

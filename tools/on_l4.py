@@ -29,7 +29,7 @@ def built(case: str, made: Sequence[Build] | None = None) -> dict[str, Any]:
     """What each launcher would start on an L4 at a case, by a build for sm_89: that which is given."""
     from profkit.collect import tools
     from profkit.lab.measure.cuda import resources
-    from profkit.lab.measure.cuda.resources import blocks_that_fit, waves
+    from profkit.lab.measure.cuda.resources import compute_waves, count_fitting_blocks
     from profkit.lab.measure.variants import build, dry, variants
 
     known = variants.find_variants(KERNELS, "attention")
@@ -39,13 +39,13 @@ def built(case: str, made: Sequence[Build] | None = None) -> dict[str, Any]:
     nvcc = tools.tool("nvcc", build.build_dir(KERNELS))
     found: dict[str, Any] = {v.id: {"source": v.source_hash, "launches": None} for v in known}
     for one in made:
-        build.need_library(one)
-        shapes = dry.dry_shapes(one, KERNELS / "attention") or {}
+        build.require_library(one)
+        shapes = dry.list_dry_shapes(one, KERNELS / "attention") or {}
         rows = []
         for x in shapes.get(case, []):
             threads = x.block[0] * x.block[1] * x.block[2]
             shared = x.static_smem + x.dynamic_smem
-            fits = blocks_that_fit("89", x.regs, threads, shared)
+            fits = count_fitting_blocks("89", x.regs, threads, shared)
             rows.append(
                 {
                     "registers": x.regs,
@@ -55,7 +55,7 @@ def built(case: str, made: Sequence[Build] | None = None) -> dict[str, Any]:
                     "blocks_per_sm": fits.blocks,
                     "limiter": fits.limiter,
                     "occupancy": fits.fraction,
-                    "waves": waves(x.grid, fits.blocks, sms),
+                    "waves": compute_waves(x.grid, fits.blocks, sms),
                 }
             )
         found[one.variant.id]["launches"] = rows

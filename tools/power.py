@@ -47,7 +47,7 @@ class Sampler(threading.Thread):
 
 def sustained(call: Any, stream: int, pci: str, seconds: float) -> dict[str, Any]:
     """Run without a pause; medians of what was seen once clocks had settled."""
-    start, stop, n = device.new_event(), device.new_event(), 20
+    start, stop, n = device.create_event(), device.create_event(), 20
     sampler = Sampler(pci)
     times: list[tuple[float, float]] = []
     sampler.start()
@@ -58,7 +58,7 @@ def sustained(call: Any, stream: int, pci: str, seconds: float) -> dict[str, Any
             call(stream)
         device.record_event(stop, stream)
         device.synchronize(stream)
-        times.append((time.monotonic(), device.elapsed(start, stop) / n))
+        times.append((time.monotonic(), device.measure_elapsed(start, stop) / n))
     sampler.ended.set()
     sampler.join()
     since = began + _SETTLED * seconds
@@ -79,7 +79,7 @@ def sustained(call: Any, stream: int, pci: str, seconds: float) -> dict[str, Any
 
 def alone(call: Any, stream: int) -> float:
     """Seconds of one call after a rest, the median."""
-    start, stop, took = device.new_event(), device.new_event(), []
+    start, stop, took = device.create_event(), device.create_event(), []
     for _ in range(_TIMES):
         time.sleep(_REST)
         call(stream)  # its first blocks find what they need in L2 as in a row
@@ -87,7 +87,7 @@ def alone(call: Any, stream: int) -> float:
         call(stream)
         device.record_event(stop, stream)
         device.synchronize(stream)
-        took.append(device.elapsed(start, stop))
+        took.append(device.measure_elapsed(start, stop))
     return median(took)
 
 
@@ -101,7 +101,7 @@ def main() -> int:
     machine = Machine(VARIANTS)
     c = load_problem(FOLDER).module.CASES[given.case]
     stage = Stage(machine, picks.Shape(c.S, c.B * c.H, c.D, c.causal))
-    stream, pci = device.new_stream(), machine.gpu.pci
+    stream, pci = device.create_stream(), machine.gpu.pci
     rows = []
     for inputs in ("random", "zeros"):
         if inputs == "zeros":

@@ -107,10 +107,10 @@ def _arch(index: int) -> tuple[int, int]:
 @lru_cache
 def _rung(name: str) -> Any:
     """A rung's library, built if it is not yet."""
-    variant = variants.select(variants.find_variants(KERNELS, "attention"), name)
+    variant = variants.select_variant(variants.find_variants(KERNELS, "attention"), name)
     arch = "{}{}".format(*ARCH)
     (made,) = build.compile_variants([variant], [arch], build.build_dir(KERNELS))
-    return library.load_library(build.need_library(made))
+    return library.load_library(build.require_library(made))
 
 
 def _arguments(

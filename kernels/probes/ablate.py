@@ -91,7 +91,7 @@ def build_items(folder: Path, arch: str, only: Sequence[str]) -> Task:
                 flags=tuple(assemble.read_ptxas_flags(built.flags)),
             )
         )
-    return Task(str(build.need_library(support)), str(folder), tuple(items))
+    return Task(str(build.require_library(support)), str(folder), tuple(items))
 
 
 def ablate_all(task: Task, out: Path, prefix: Sequence[str | Path] = ()) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def _ablate_probe(
     main = _make_call(item.library, buffers)
     beside = {"twin": _make_call(item.twin, buffers)} if item.twin else {}
     for call in beside.values():
-        call(device.new_stream())
+        call(device.create_stream())
         device.synchronize()
     text = Path(item.ptx).read_text()
     record, _ = measure_call(

@@ -108,7 +108,7 @@ class Driver:
         self.gpu = device.open_gpu()
         self.buffers = Buffers()
         self.tools = library.Support(Path(task.support), self.gpu)
-        self.stream = device.new_stream()
+        self.stream = device.create_stream()
 
     def load(self, item: Item) -> ctypes.CDLL:
         """A probe's library, called once so that nothing is loaded or set up later."""
@@ -131,7 +131,7 @@ class Driver:
             words[which] = self.buffers.result()
         record: dict[str, Any] = {"fault": problem.faults(words["main"], words.get("twin"), keys)}
         timed = [
-            subjects.launcher(which, lib, self.buffers.arguments, self.tools)
+            subjects.run_launcher(which, lib, self.buffers.arguments, self.tools)
             for which, lib in loaded.items()
         ]
         measured = bench.bench_subjects(timed, items[0].probe, self.gpu, self.tools, False, ROUNDS)

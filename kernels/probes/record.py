@@ -79,7 +79,7 @@ def build_all(folder: Path, arch: str, only: Sequence[str], twins: bool) -> tupl
     support, *made = build.compile_variants(wanted, [arch], folder)
     items = [_item(b) for b in made if b.library is not None]
     failed = [f"{b.variant.id}: {b.error.splitlines()[0]}" for b in made if b.error]
-    return Task("time", str(build.need_library(support)), tuple(items)), failed
+    return Task("time", str(build.require_library(support)), tuple(items)), failed
 
 
 def _item(built: build.Build) -> Item:
@@ -157,7 +157,7 @@ def under_ncu(out: Path, first: int) -> Child:
 
 def this_gpu() -> str:
     """This machine's GPU, driver and clocks in one line."""
-    gpu = device.identify_gpu(device.gpu())
+    gpu = device.identify_gpu(device.describe_gpu())
     now, driver = device.read_state(gpu.pci).sm_clock, gpu.driver
     clock = "unknown" if now is None else f"{now * 1e-6:.0f} MHz"
     return f"{gpu.name}, {driver or 'unknown'}, {clock}, {gpu.sm_clock * 1e-6:.0f} MHz"

@@ -21,7 +21,7 @@ from profkit.cli.output import progress, say
 from profkit.diagnosis.launches import Judged, judge_reports, make_table
 from profkit.errors import ProfkitError
 from profkit.files import is_there, list_folder, shorten_path
-from profkit.records.paths import FULL, SUFFIXES, expand, wrong_verb
+from profkit.records.paths import FULL, SUFFIXES, expand_paths, suggest_verb
 from profkit.reports import reader
 from profkit.reports.frame import COLUMNS
 from profkit.reports.isolated import find_hint, is_about_file
@@ -150,7 +150,7 @@ def expand_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
     complete = True
     for pattern in patterns:
         try:
-            paths.update(dict.fromkeys(expand(pattern)))
+            paths.update(dict.fromkeys(expand_paths(pattern)))
         except ProfkitError as error:
             say(error)
             complete = False
@@ -161,7 +161,7 @@ def expand_patterns(patterns: Sequence[str]) -> tuple[list[str], bool]:
 
 def _name_repair(file: ReportFile) -> str:
     path = Path(file.path)
-    if other := wrong_verb(path, "diagnose"):
+    if other := suggest_verb(path, "diagnose"):
         return f"it is {other[0]}: {other[1]}"
     try:
         if not is_about_file(file.message):

@@ -83,9 +83,9 @@ def refuse(flags: Mapping[str, object], why: str, hint: str) -> None:
 
 def print_json(document: Any) -> None:
     """Print one document; what is no number is null."""
-    from profkit.records.store import json_safe
+    from profkit.records.store import make_json_safe
 
-    print(dumps(json_safe(document), indent=1, allow_nan=False))
+    print(dumps(make_json_safe(document), indent=1, allow_nan=False))
 
 
 def print_json_rows(document: Document, name: str, rows: Iterable[Document]) -> None:
@@ -158,9 +158,9 @@ def write_to(path: Path, reads: Sequence[str] = ()) -> Path:
 
     Evidence is never written over, whether it is read now or not: a record beside a report, say.
     """
-    from profkit.records.paths import expand
+    from profkit.records.paths import expand_paths
 
-    check_output(path, expand(reads) if reads else ())
+    check_output(path, expand_paths(reads) if reads else ())
     refuse_evidence(path)
     return path
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from profkit.cli.output import say
 from profkit.errors import ProfkitError
 from profkit.files import is_file, list_folder, resolve_path
-from profkit.records.paths import wrong_verb
+from profkit.records.paths import suggest_verb
 
 if TYPE_CHECKING:
     from profkit.evidence.noise import HistoryStep
@@ -40,7 +40,7 @@ def open_evidence(artifacts: Path) -> Evidence:
 
 def refuse_other(path: str | Path, verb: str) -> None:
     """Raise a ProfkitError that names the command for a file which this verb does not read."""
-    if other := wrong_verb(path, verb):
+    if other := suggest_verb(path, verb):
         raise ProfkitError(f"{path}: is {other[0]}", other[1])
 
 
@@ -96,10 +96,10 @@ def read_steps(
 ) -> tuple[list[HistoryStep], list[ProfkitError]]:
     """Return the steps of a variant at a case ("": of all), and what cannot be read of the history."""
     from profkit.evidence.history import History
-    from profkit.evidence.noise import estimate_spreads, steps
+    from profkit.evidence.noise import estimate_spreads, list_steps
 
     kept = History(folder)
     runs, bad_runs = kept.runs()
     twins, bad_twins = kept.twins()
     chosen = [r for r in runs if variant in ("", r.variant) and case in ("", r.case)]
-    return steps(chosen, estimate_spreads(runs, twins)), bad_runs + bad_twins
+    return list_steps(chosen, estimate_spreads(runs, twins)), bad_runs + bad_twins

@@ -265,8 +265,8 @@ def judge_benchmark(
 
 def judge_time(name: str, time: TimeComparison, fewest: int) -> GateSubject:
     """Return the answer on two times, of which the side with fewer samples has so many."""
-    smallest = stats.smallest_change(time)
-    more = stats.samples_for(SEES, smallest, fewest, time.reason)
+    smallest = stats.find_smallest_change(time)
+    more = stats.count_needed_samples(SEES, smallest, fewest, time.reason)
     answer: GateAnswer = STRICT.answer(time)
     because = time.sentence
     if answer == "cannot tell" and smallest <= SEES:

@@ -24,7 +24,7 @@ from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import GateResult, compare_times
-from profkit.evidence.conditions import refusals_of
+from profkit.evidence.conditions import list_refusals
 from profkit.evidence.runs import Evidence, MissingEvidence
 from profkit.evidence.stats import Interval, TimeComparison
 from profkit.evidence.users_code import try_users_code
@@ -73,7 +73,7 @@ def timed(evidence: Evidence, before: str, after: str) -> TimeComparison:
     undecided.
     """
     one, other = (evidence.load(*name.split(".", 1)) for name in (before, after))
-    refused = refusals_of(one, other)
+    refused = list_refusals(one, other)
     if refused:
         why = "; ".join(r.sentence for r in refused)
         raise MissingEvidence(f"{before} and {after} are not compared: {why}")

@@ -22,12 +22,12 @@ KERNELS = "kernels"
 _ENVIRONMENT = ("PROFKIT_COMMIT", "GITHUB_SHA", "CI_COMMIT_SHA")
 
 
-def commit_at_hand(environment: dict[str, str]) -> str | None:
+def find_ci_commit(environment: dict[str, str]) -> str | None:
     """Return the commit that a CI system says it works on; None without one."""
     return next((environment[name] for name in _ENVIRONMENT if environment.get(name)), None)
 
 
-def git_commit(folder: Path) -> Commit | None:
+def read_commit(folder: Path) -> Commit | None:
     """Return the commit that a folder is at, and whether files differ from it; None without git."""
     try:
         head = _run_git(folder, "rev-parse", "HEAD").decode().strip()
@@ -37,7 +37,7 @@ def git_commit(folder: Path) -> Commit | None:
         return None
 
 
-def commit_named(folder: Path, name: str) -> str:
+def resolve_commit(folder: Path, name: str) -> str:
     """The hash of what somebody calls a commit: a hash, a tag, HEAD~2; as it is without a repository."""
     try:
         _run_git(folder, "rev-parse", "--git-dir")
@@ -56,7 +56,7 @@ def commit_named(folder: Path, name: str) -> str:
 ReadHashes = Callable[[Path], Mapping[str, str]]
 
 
-def committed_runs(
+def list_committed_runs(
     folder: Path, read_hashes: ReadHashes
 ) -> tuple[list[HistoryRun], list[ProfkitError]]:
     """Return every version of every run record in the log of a folder of artifacts, oldest first.

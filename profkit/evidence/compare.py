@@ -18,9 +18,23 @@ from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.evidence import counters, stats
-from profkit.evidence.conditions import WAIVABLE, Incomparable, gpu_uuid, notes_of, refusals_of
+from profkit.evidence.conditions import (
+    WAIVABLE,
+    Incomparable,
+    get_gpu_uuid,
+    list_notes,
+    list_refusals,
+)
 from profkit.evidence.counters import HeaderPrediction, LaunchChange
-from profkit.evidence.runs import Comparand, Evidence, MissingEvidence, Row, Run, named_runs, pair
+from profkit.evidence.runs import (
+    Comparand,
+    Evidence,
+    MissingEvidence,
+    Row,
+    Run,
+    find_named_runs,
+    pair_runs,
+)
 from profkit.evidence.stats import Taken, Thresholds, TimeAnswer, TimeComparison
 from profkit.records.record import Record
 from profkit.records.store import Document, Unprinted
@@ -99,7 +113,7 @@ class RunComparison(Document, frozen=True, kw_only=True):
 
 
 def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunComparison:
-    refusals = tuple(refusals_of(before, after))
+    refusals = tuple(list_refusals(before, after))
     if any(not (policy.anyway and r.code in WAIVABLE) for r in refusals):
         return RunComparison(before=before.name, after=after.name, refusals=refusals)
     time, time_note = compare_recorded_times(before, after, policy)
@@ -113,7 +127,7 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
         compared=True,
         time=time,
         time_note=time_note,
-        between_processes=between_processes(before.record, after.record, policy),
+        between_processes=assume_process_spread(before.record, after.record, policy),
         bad_samples=not untimed and (time is None or time.reason == "too-few"),
         untimed=untimed,
         launches=tuple(
@@ -123,8 +137,8 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
         resources=compare_resources(before, after),
         promises=counters.check_predictions(before, after),
         notes=(
-            *(once if taken_once(before.record, after.record) else ()),
-            *notes_of(before, after),
+            *(once if is_same_timing(before.record, after.record) else ()),
+            *list_notes(before, after),
         ),
     )
 
@@ -157,8 +171,8 @@ def compare_sides(
     else:
         evidence = Evidence(Path(artifacts))
     problems: list[ProfkitError] = []
-    sides = [named_runs(side, evidence, case, problems) for side in (before, after)]
-    pairs, alone = pair(sides[0], sides[1])
+    sides = [find_named_runs(side, evidence, case, problems) for side in (before, after)]
+    pairs, alone = pair_runs(sides[0], sides[1])
     if not pairs:
         have = ["; ".join(run.name for run in side) for side in sides]
         hint = "record both at one case: profkit profile --variant ... --case ..."
@@ -181,15 +195,15 @@ def compare_recorded_times(
         time = compare_times(was, now, policy)
     except ProfkitError as error:
         return None, error.message
-    if taken_once(was, now):
+    if is_same_timing(was, now):
         sentence = "the same: both sides are one measurement"
         time = structs.replace(time, answer="same", reason="identical", sentence=sentence)
-    between = between_processes(was, now, policy)
-    note = f"warm L2, {how_taken(was, now)}"
+    between = assume_process_spread(was, now, policy)
+    note = f"warm L2, {classify_timing(was, now)}"
     return time, f"{note}: {between.sentence}" if between else note
 
 
-def taken_once(before: Record | None, after: Record | None) -> bool:
+def is_same_timing(before: Record | None, after: Record | None) -> bool:
     """Whether both hold the very same timing samples of the same session; NaN is no sample."""
     if before is None or after is None or not before.warm or before.session != after.session:
         return False
@@ -211,7 +225,7 @@ def is_unchanged(before: Run, after: Run) -> bool:
     return before.sha256 == after.sha256 != ""
 
 
-def how_taken(before: Record | None, after: Record | None) -> Taken:
+def classify_timing(before: Record | None, after: Record | None) -> Taken:
     """Whether two runs were timed in one process; there, subjects take turns round by round."""
     if before is None or after is None or before.session is None:
         return "apart"
@@ -222,16 +236,16 @@ def how_taken(before: Record | None, after: Record | None) -> Taken:
     return "one process"
 
 
-def between_processes(
+def assume_process_spread(
     before: Record | None, after: Record | None, policy: Policy
 ) -> BetweenProcesses | None:
     """Return what two runs' processes are taken to differ by; None where both were timed in one.
 
     What was measured counts for the GPU that it was measured on: of two GPUs nobody has.
     """
-    if how_taken(before, after) != "apart":
+    if classify_timing(before, after) != "apart":
         return None
-    uuid, other = gpu_uuid(before), gpu_uuid(after)
+    uuid, other = get_gpu_uuid(before), get_gpu_uuid(after)
     sigma = None
     if uuid and uuid == other:
         sigma = policy.spread_of(uuid)
@@ -243,10 +257,10 @@ def between_processes(
 
 def compare_times(before: Record, after: Record, policy: Policy = COMPARE) -> TimeComparison:
     """Whether AFTER is faster, by the warm samples of two records: the one place that says so."""
-    between, known = between_processes(before, after, policy), policy.thresholds
+    between, known = assume_process_spread(before, after, policy), policy.thresholds
     if between:
         known = replace(known, process_spread=between.sigma)
-    taken = how_taken(before, after)
+    taken = classify_timing(before, after)
     return stats.compare_samples(before.warm, after.warm, taken=taken, thresholds=known)
 
 
@@ -264,7 +278,7 @@ def match_launches(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tupl
     marked = all(row["variant"] is not None for row in chain.from_iterable(usable))
     if marked and len(usable[0]) == len(usable[1]):
         return list(zip(*usable, strict=True)), ()
-    keyed = [key_launches(side) for side in usable]
+    keyed = [index_launches(side) for side in usable]
     common = [key for key in keyed[0] if key in keyed[1]]
     pairs = [(keyed[0][key], keyed[1][key]) for key in common]
     alone = all(len(side) == 1 for side in usable)
@@ -275,7 +289,7 @@ def match_launches(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tupl
     return pairs, tuple(str(row["kernel"]) for row in left)
 
 
-def key_launches(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
+def index_launches(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
     seen: Counter[tuple[Any, ...]] = Counter()
     keyed: dict[tuple[Any, ...], Row] = {}
     for row in rows:

@@ -38,7 +38,7 @@ class Incomparable(Document, frozen=True, kw_only=True):
     sentence: str = ""
 
 
-def refusals_of(before: Run, after: Run) -> list[Incomparable]:
+def list_refusals(before: Run, after: Run) -> list[Incomparable]:
     reasons: list[Incomparable] = []
     for run in (before, after):
         record = run.record
@@ -65,7 +65,7 @@ def refusals_of(before: Run, after: Run) -> list[Incomparable]:
         )
     for code, what, get in _CONDITIONS:
         sides = find_difference(get, before, after)
-        if sides and not are_near(*sides):
+        if sides and not is_near(*sides):
             was, now = map(show_condition, sides)
             reasons.append(Incomparable(code=code, sentence=f"{what} differ: {was} and {now}"))
     return reasons
@@ -90,7 +90,7 @@ def find_difference(get: Callable[[Any], Any], before: Any, after: Any) -> tuple
     return (was, now)
 
 
-def are_near(one: Any, other: Any) -> bool:
+def is_near(one: Any, other: Any) -> bool:
     numbers = isinstance(one, float) and isinstance(other, float)
     return numbers and max(one, other) <= CLOCKS * min(one, other)
 
@@ -101,17 +101,17 @@ def show_condition(value: Any) -> str:
     return str(value)
 
 
-def device_of(run: Run) -> Any:
+def get_device(run: Run) -> Any:
     if run.record and run.record.gpu and run.record.gpu.name:
         return run.record.gpu.name
     return run.column("device")
 
 
-def clock_control_of(run: Run) -> str | None:
+def get_clock_control(run: Run) -> str | None:
     return run.record.clock_control if run.record else None
 
 
-def clock_of(run: Run) -> float | None:
+def get_clock(run: Run) -> float | None:
     """Return the SM clock that the counters were taken at, Hz; else what the record says."""
     clock = run.column("sm_clock")
     if isinstance(clock, float) and not isnan(clock):
@@ -120,9 +120,9 @@ def clock_of(run: Run) -> float | None:
 
 
 _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (
-    ("device", "GPUs", device_of),
-    ("clocks", "SM clocks", clock_of),
-    ("clocks", "clock controls", clock_control_of),
+    ("device", "GPUs", get_device),
+    ("clocks", "SM clocks", get_clock),
+    ("clocks", "clock controls", get_clock_control),
     ("ncu", "Nsight Compute versions", lambda run: run.column("ncu_version")),
 )
 
@@ -130,15 +130,15 @@ _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (
 # --- of times alone: method and machine ----------------------------------------------------------
 
 
-def timing_method(record: Record) -> str | None:
+def get_timing_method(record: Record) -> str | None:
     timing = record.timing or Timing()
     return timing.method or None
 
 
-def method_differences(before: Record, after: Record) -> list[str]:
+def list_method_differences(before: Record, after: Record) -> list[str]:
     """Why the times of two records are not of one kind: two timers, or a cold L2 and a warm one."""
     found = []
-    if methods := find_difference(timing_method, before, after):
+    if methods := find_difference(get_timing_method, before, after):
         found.append("BASE was timed by {}, HEAD by {}".format(*methods))
     states = []
     for r in (before, after):
@@ -148,7 +148,7 @@ def method_differences(before: Record, after: Record) -> list[str]:
     return found
 
 
-def machine_differences(before: Record, after: Record) -> list[str]:
+def list_machine_differences(before: Record, after: Record) -> list[str]:
     """Return what of the machine differs between two records of one kind of GPU."""
     if before.session is not None and before.session == after.session:
         return []
@@ -157,25 +157,25 @@ def machine_differences(before: Record, after: Record) -> list[str]:
     return [text.format(*sides, gpu=gpu) for sides, text in each if sides]
 
 
-def gpu_uuid(record: Record | None) -> str | None:
+def get_gpu_uuid(record: Record | None) -> str | None:
     """Return which GPU a record was timed on; None where it is not known."""
     if record is None or record.gpu is None:
         return None
     return record.gpu.uuid or None
 
 
-def driver_of(record: Record) -> str | None:
+def get_driver(record: Record) -> str | None:
     gpu = record.gpu or RecordedGpu()
     return gpu.driver or None
 
 
-def power_limit_of(record: Record) -> float | None:
+def get_power_limit(record: Record) -> float | None:
     timing = record.timing or Timing()
     after = timing.after or GpuState()
     return after.power_limit
 
 
-def visible_gpus(record: Record) -> str | None:
+def get_visible_gpus(record: Record) -> str | None:
     """Return CUDA_VISIBLE_DEVICES under ncu, where several GPUs shared the work."""
     ncu = record.ncu or NcuRun()
     return ncu.visible
@@ -198,9 +198,9 @@ def find_throttling(record: Record) -> str | None:
 
 
 _MACHINE: tuple[tuple[Callable[[Record], Any], str], ...] = (
-    (gpu_uuid, "another {gpu} ({} and {})"),
-    (driver_of, "driver {} and {}"),
-    (power_limit_of, "a power limit of {:.0f} and {:.0f} W"),
+    (get_gpu_uuid, "another {gpu} ({} and {})"),
+    (get_driver, "driver {} and {}"),
+    (get_power_limit, "a power limit of {:.0f} and {:.0f} W"),
     (find_throttling, "clocks limited by {} and by {}"),
 )
 
@@ -208,7 +208,7 @@ _MACHINE: tuple[tuple[Callable[[Record], Any], str], ...] = (
 # --- what is no reason to refuse, and worth a word ------------------------------------------------
 
 
-def notes_of(before: Run, after: Run) -> list[str]:
+def list_notes(before: Run, after: Run) -> list[str]:
     """What else to know of two runs: not checked, no report, other kernels, GPUs or clocks."""
     notes: list[str] = []
     for run in (before, after):
@@ -232,8 +232,8 @@ def notes_of(before: Run, after: Run) -> list[str]:
             f"{counts[0]} and {counts[1]} launches, together {sums[0]} and {sums[1]} under ncu"
         )
     if before.record and after.record:
-        notes += _two_gpus(before.record, after.record)
-    was, now = clock_of(before), clock_of(after)
+        notes += _note_two_gpus(before.record, after.record)
+    was, now = get_clock(before), get_clock(after)
     if was and now and abs(was - now) > SAME_CLOCK * max(was, now):
         notes.append(
             f"the SM ran at {was / 1e6:.0f} and {now / 1e6:.0f} MHz under ncu: shares of peak can "
@@ -250,11 +250,11 @@ def name_places(paths: Sequence[str]) -> str:
     return named
 
 
-def _two_gpus(before: Record, after: Record) -> list[str]:
+def _note_two_gpus(before: Record, after: Record) -> list[str]:
     """Return a note on two runs of two GPUs of one name; none of other runs."""
-    if uuids := find_difference(gpu_uuid, before, after):
+    if uuids := find_difference(get_gpu_uuid, before, after):
         return ["timed on two GPUs of one name: {} and {}".format(*uuids)]
-    seen = [visible_gpus(record) for record in (before, after)]
+    seen = [get_visible_gpus(record) for record in (before, after)]
     if seen[0] == seen[1]:
         return []
     words = [x if x is not None else "the first" for x in seen]

@@ -19,7 +19,7 @@ from msgspec import structs
 from profkit.errors import ProfkitError
 from profkit.evidence import compare, stats
 from profkit.evidence.compare import STRICT, BetweenProcesses, Policy, RunComparison, SpreadOf
-from profkit.evidence.conditions import machine_differences, method_differences
+from profkit.evidence.conditions import list_machine_differences, list_method_differences
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.stats import TimeComparison
 from profkit.records.paths import RunName
@@ -255,10 +255,10 @@ def judge_without_times(name: str, before: Run, after: Run) -> GateSubject | Non
     if old is None or new is None:
         because = "a report without a run record has no timing: profkit profile writes both"
         return GateSubject(name=name, answer="no time", because=because)
-    if compare.taken_once(old, new):
+    if compare.is_same_timing(old, new):
         return GateSubject(name=name, answer="same", because="nothing new was recorded")
     again = record_again(after.variant, after.case)
-    if differ := method_differences(old, new):
+    if differ := list_method_differences(old, new):
         return GateSubject(
             name=name,
             answer="cannot tell",
@@ -283,9 +283,9 @@ def judge_times(
     time, name = change.time, after.name
     if not change.compared or time is None:
         return explain_uncompared(name, change)
-    smallest = stats.smallest_change(time)
+    smallest = stats.find_smallest_change(time)
     fewest = min(len(before.samples), len(after.samples))
-    more = stats.samples_for(SEES, smallest, fewest, time.reason)
+    more = stats.count_needed_samples(SEES, smallest, fewest, time.reason)
     answer: GateAnswer = policy.answer(time)
     because = time.sentence
     cause: Cause = "noise"
@@ -346,7 +346,7 @@ def explain_by_machine(
         factor = f"{1 / control.speedup.median:.3g}x their time"
         also = f"the references measured with it changed as well ({factor})"
         return f"{time.sentence}, and {also}: the machine, not the code"
-    machine = ", ".join(machine_differences(before, after))
+    machine = ", ".join(list_machine_differences(before, after))
     tell = "only references timed together can separate the machine from the code"
     return f"{time.sentence}, on {machine}: {tell} (profkit profile --all)" if machine else ""
 

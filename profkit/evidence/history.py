@@ -39,8 +39,8 @@ from profkit.files import (
     write_bytes,
 )
 from profkit.records.paths import HISTORY
-from profkit.records.record import recorded_sha256
-from profkit.records.store import digest
+from profkit.records.record import get_report_sha256
+from profkit.records.store import hash_file
 from profkit.reports.frame import frame_rows
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class History:
         with needing("pyarrow", "the history"):
             import pyarrow as pa
 
-        wanted = tables.table_columns(name)
+        wanted = tables.list_columns(name)
         if columns is not None:
             wanted = pa.schema([wanted.field(column) for column in columns])
         parts, problems = [wanted.empty_table()], []
@@ -157,7 +157,7 @@ class History:
             try:
                 parts.append(self._read_file(file, name, wanted))
             except (OSError, ValueError, pa.ArrowException) as error:
-                problems.append(_not_readable(file, error))
+                problems.append(_make_read_error(file, error))
         return pa.concat_tables(parts), problems
 
     def _read_file(self, file: str, name: str, wanted: pa.Schema) -> pa.Table:
@@ -195,7 +195,7 @@ class History:
             import pyarrow as pa
             import pyarrow.dataset as ds
 
-        wanted = tables.table_columns(name)
+        wanted = tables.list_columns(name)
         good, problems = [], []
         store, _ = self._store
         for file in self._listed(name):
@@ -203,7 +203,7 @@ class History:
                 self._read_file(file, name, wanted)
                 good.append(file)
             except (OSError, ValueError, pa.ArrowException) as error:
-                problems.append(_not_readable(file, error))
+                problems.append(_make_read_error(file, error))
         if not good:
             return ds.dataset(wanted.empty_table()), problems
         return ds.dataset(good, schema=wanted, format="parquet", filesystem=store), problems
@@ -211,7 +211,7 @@ class History:
     def runs(self) -> tuple[list[HistoryRun], list[ProfkitError]]:
         """Every run once, oldest first; those that do not say when come first."""
         table, problems = self.table("runs")
-        rows = (_row(HistoryRun, plain) for plain in table.to_pylist())
+        rows = (_make_row(HistoryRun, plain) for plain in table.to_pylist())
         return sorted(rows, key=lambda r: (r.made or "", r.subject)), problems
 
     def unknown(self, runs: Iterable[HistoryRun]) -> list[HistoryRun]:
@@ -226,7 +226,7 @@ class History:
     def twins(self) -> tuple[list[HistoryTwin], list[ProfkitError]]:
         """Every A/A run once, in the order of their sessions' times."""
         table, problems = self.table("twins")
-        rows = (_row(HistoryTwin, plain) for plain in table.to_pylist())
+        rows = (_make_row(HistoryTwin, plain) for plain in table.to_pylist())
         return sorted(rows, key=lambda r: (r.made or "", r.session)), problems
 
     def append(self, rows: Iterable[HistoryRow]) -> None:
@@ -240,13 +240,13 @@ class History:
                 import pyarrow as pa
                 import pyarrow.parquet as pq
             sha256 = hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
-            schema = tables.table_columns(name).with_metadata({"profkit": tables.SCHEMA})
+            schema = tables.list_columns(name).with_metadata({"profkit": tables.SCHEMA})
             into = BytesIO()
             pq.write_table(pa.Table.from_pylist(listed, schema=schema), into, compression="zstd")
             self._write(name, sha256, into.getvalue())
 
 
-def _not_readable(file: str, error: Exception) -> ProfkitError:
+def _make_read_error(file: str, error: Exception) -> ProfkitError:
     if str(error):
         why = str(error).splitlines()[0]
     else:
@@ -269,12 +269,12 @@ def add_artifacts(
     launches: list[HistoryLaunch] = []
     found, problems = evidence.readable(counters=False)
     recorded = [run for run in found if run.record]
-    read_together([run for run in recorded if recorded_sha256(run.record) not in diagnosed])
+    read_together([run for run in recorded if get_report_sha256(run.record) not in diagnosed])
     for run in found:
         try:
             if run.record is None:
                 continue
-            row = tables.run_row(run.record, digest(run.record.path), commit, origin)
+            row = tables.run_row(run.record, hash_file(run.record.path), commit, origin)
             report = row.report or run.sha256
             if run.report and report and report not in diagnosed:
                 launches += tables.launch_rows(frame_rows(run.launches), report)
@@ -296,9 +296,9 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
     with needing("duckdb", "a question in SQL"):
         import duckdb
     problems: list[ProfkitError] = []
-    most = _memory_for_question()
+    most = _find_memory_limit()
     # Nothing but the tables and this memory: no files, no network, no extensions.
-    limits = {"temp_directory": "", "memory_limit": f"{most}B", **_one_thread()}
+    limits = {"temp_directory": "", "memory_limit": f"{most}B", **_limit_threads()}
     connection = duckdb.connect(":memory:", config={"enable_external_access": "false", **limits})
     late = Timer(SECONDS_MOST, connection.interrupt)
     late.daemon = True
@@ -308,20 +308,20 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
             files, wrong = kept.files(name)
             problems += wrong
             connection.register(f"{name}_files", files)
-            connection.execute(_each_once(name))
-        with _at_most(4 * most):
-            return _answer(connection, sql, most), problems
+            connection.execute(_select_each_once(name))
+        with _hold_memory(4 * most):
+            return _run_query(connection, sql, most), problems
     except duckdb.InterruptException as error:
-        raise _endless(f"stopped after {SECONDS_MOST:.0f} s") from error
+        raise _make_endless_error(f"stopped after {SECONDS_MOST:.0f} s") from error
     except (duckdb.OutOfMemoryException, MemoryError, SystemError) as error:
         # SystemError: what DuckDB's bindings make of a MemoryError of numpy's.
         if memory_left() is not None:
             hint = "allow more: --max-memory, or ulimit -v; or ask for less"
             raise ProfkitError("the query needs more memory than allowed", hint) from error
-        raise _endless(f"needs more than {_describe_size(most)} of memory") from error
+        raise _make_endless_error(f"needs more than {_describe_size(most)} of memory") from error
     except duckdb.Error as error:
         known = "; ".join(
-            f"{name}: {', '.join(tables.table_columns(name).names)}" for name in tables.TABLES
+            f"{name}: {', '.join(tables.list_columns(name).names)}" for name in tables.TABLES
         )
         raise ProfkitError(f"the question: {str(error).splitlines()[0]}", known) from error
     finally:
@@ -329,7 +329,7 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
         connection.close()
 
 
-def _memory_for_question() -> int:
+def _find_memory_limit() -> int:
     """Return how many bytes a question may take, and as many its answer."""
     with needing("pyarrow", "the history"):
         import pyarrow.dataset
@@ -347,7 +347,7 @@ def _memory_for_question() -> int:
     return most
 
 
-def _one_thread() -> dict[str, str]:
+def _limit_threads() -> dict[str, str]:
     """Return DuckDB's setting of one thread where memory is limited: each takes some for itself.
 
     Without memory for one of several, the others wait for it for ever.
@@ -367,7 +367,7 @@ def _describe_size(size: int) -> str:
     return f"{size / 1e6:.0f} MB"
 
 
-def _answer(connection: duckdb.DuckDBPyConnection, sql: str, most: int) -> pd.DataFrame:
+def _run_query(connection: duckdb.DuckDBPyConnection, sql: str, most: int) -> pd.DataFrame:
     import pandas as pd
 
     if connection.execute(sql) is None:
@@ -377,7 +377,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, sql: str, most: int) -> pd.Da
     while len(parts[-1]) and sum(map(len, parts)) <= ROWS_MOST:
         size += int(parts[-1].memory_usage(deep=True).sum())
         if size > most:
-            raise _endless(f"its answer is larger than {_describe_size(most)}")
+            raise _make_endless_error(f"its answer is larger than {_describe_size(most)}")
         parts.append(connection.fetch_df_chunk())
     if len(parts) > 1:
         return pd.concat(parts, ignore_index=True)
@@ -385,7 +385,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, sql: str, most: int) -> pd.Da
 
 
 @contextmanager
-def _at_most(more: int) -> Iterator[None]:
+def _hold_memory(more: int) -> Iterator[None]:
     """Hold this process to so much memory more: DuckDB's own limit leaves out what one value takes."""
     import resource
 
@@ -402,11 +402,11 @@ def _at_most(more: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def _endless(why: str) -> ProfkitError:
+def _make_endless_error(why: str) -> ProfkitError:
     return ProfkitError(f"the question: {why}", "ask for less: WHERE, GROUP BY or LIMIT")
 
 
-def _each_once(name: str) -> str:
+def _select_each_once(name: str) -> str:
     """The view of a table in which a row that stands in several files stands once."""
     surest = f"ORDER BY list_position({list(tables.ORIGINS)}, commit_from) NULLS LAST, commit"
     keys = ", ".join(f'"{key}"' for key in tables.KEYS[name])
@@ -415,7 +415,7 @@ def _each_once(name: str) -> str:
     return f"CREATE VIEW {name} AS SELECT * FROM {name}_files {chosen}"  # noqa: S608 - our names
 
 
-def _row(kind: type[Row], plain: dict[str, Any]) -> Row:
+def _make_row(kind: type[Row], plain: dict[str, Any]) -> Row:
     """A row of a table, with its lists as tuples; a list that a file does not have is empty."""
     lists = {}
     for f in fields(kind):
@@ -457,13 +457,13 @@ def history(
     text = given if isinstance(given, str) else ""
     whole = isinstance(given, Path) or "/" in text or os.sep in text or is_folder(text)
     place = given if whole else folder
-    frame: pd.DataFrame = _existing(place).table(table)[0].to_pandas()
+    frame: pd.DataFrame = _open_existing(place).table(table)[0].to_pandas()
     if whole:
         return frame
-    return _of_subjects(frame, given, table)
+    return _keep_subjects(frame, given, table)
 
 
-def _existing(place: object) -> History:
+def _open_existing(place: object) -> History:
     if not isinstance(place, str | Path):
         raise ProfkitError(f"{type(place).__name__}: no folder of a history", TAKES)
     if "://" not in str(place) and not is_folder(place):
@@ -473,12 +473,12 @@ def _existing(place: object) -> History:
     return History(place)
 
 
-def _of_subjects(frame: pd.DataFrame, given: object, table: str) -> pd.DataFrame:
+def _keep_subjects(frame: pd.DataFrame, given: object, table: str) -> pd.DataFrame:
     if "variant" not in frame:
         raise ProfkitError(f"the table {table} knows no variants", "pk.history(folder, table)")
     subjects = frame["variant"].astype(str) + "." + frame["case"].astype(str)
     wanted: set[str] = set()
-    for name in _names(given):
+    for name in _list_names(given):
         fits = set()
         for x in subjects:
             if name in (x, x.partition(".")[0]) or fnmatchcase(x, name):
@@ -491,7 +491,7 @@ def _of_subjects(frame: pd.DataFrame, given: object, table: str) -> pd.DataFrame
     return frame[subjects.isin(wanted)].reset_index(drop=True)
 
 
-def _names(given: object) -> list[str]:
+def _list_names(given: object) -> list[str]:
     """Variants, with their case where there is one."""
     import pandas as pd
 

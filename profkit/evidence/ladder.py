@@ -19,7 +19,7 @@ from profkit.evidence import compare
 from profkit.evidence.compare import COMPARE, GateResult, Policy, RunComparison
 from profkit.evidence.runs import Evidence, Run
 from profkit.evidence.samples import Interval, as_groups
-from profkit.evidence.stats import TimeComparison, median_interval
+from profkit.evidence.stats import TimeComparison, estimate_median
 from profkit.records.store import Document, Unprinted
 
 Decision = Literal["keep", "reject", "no gain proven", "undecided"]
@@ -160,7 +160,7 @@ def build_step(
         title=record.header.title if record else "",
         parent=after,
         depth=depth,
-        time=median_interval(run.samples) if timed else None,
+        time=estimate_median(run.samples) if timed else None,
         bound=verdict.label if verdict else None,
         change=compare.compare_runs(parent, run, policy) if parent else None,
         references={
@@ -298,7 +298,7 @@ def compare_with_reference(reference: Run, run: Run) -> TimeComparison | None:
 def find_median(run: Run) -> Interval | None:
     """The median with a warm L2; None where it was not timed, or where samples are no times."""
     try:
-        return median_interval(run.samples)
+        return estimate_median(run.samples)
     except ProfkitError:
         return None
 

@@ -21,7 +21,12 @@ from profkit.errors import ProfkitError
 from profkit.evidence import stats
 from profkit.evidence.compare import STRICT, Policy, compare_times
 from profkit.evidence.history import History
-from profkit.evidence.samples import THRESHOLDS, Spread, pooled_spread, two_sided
+from profkit.evidence.samples import (
+    THRESHOLDS,
+    Spread,
+    estimate_pooled_spread,
+    find_two_sided_quantile,
+)
 from profkit.evidence.stats import ALPHA, TimeComparison
 from profkit.evidence.tables import HistoryRun, HistoryTwin
 from profkit.files import is_folder
@@ -57,7 +62,7 @@ def estimate_spreads(
     spreads = {}
     for gpu, times in when.items():
         mine = [[*by_session.values()] for key, by_session in medians.items() if key[0] == gpu]
-        spread = pooled_spread(mine)
+        spread = estimate_pooled_spread(mine)
         if spread and (spread.dof or 0) >= _LEAST:
             one_sitting = not times or max(times) - min(times) < _DAY
             least = sitting if one_sitting else 0.0
@@ -76,7 +81,7 @@ class KnownSpreads:
     def __call__(self, uuid: str) -> float | None:
         """The standard deviation that a test at this level has to assume; None: never measured."""
         spread = self._known.get(uuid)
-        return spread_for(spread, self._alpha) if spread else None
+        return scale_spread(spread, self._alpha) if spread else None
 
     def read(self) -> KnownSpreads:
         """Read it now, for its problems."""
@@ -107,7 +112,7 @@ def read_timestamp(made: str | None) -> list[float]:
         return []
 
 
-def spread_for(spread: Spread, alpha: float = ALPHA) -> float:
+def scale_spread(spread: Spread, alpha: float = ALPHA) -> float:
     """Return the standard deviation that a test at this level has to assume.
 
     A spread from few differences may be far too small: what is added is what Student's t is wider
@@ -115,7 +120,11 @@ def spread_for(spread: Spread, alpha: float = ALPHA) -> float:
     """
     if spread.dof is None:
         return spread.sigma
-    return spread.sigma * two_sided(1 - alpha, spread.dof) / two_sided(1 - alpha)
+    return (
+        spread.sigma
+        * find_two_sided_quantile(1 - alpha, spread.dof)
+        / find_two_sided_quantile(1 - alpha)
+    )
 
 
 class MachineNoise(Document, frozen=True, kw_only=True):
@@ -231,7 +240,7 @@ def describe_step(
     )
 
 
-def steps(
+def list_steps(
     runs: Iterable[HistoryRun], spreads: Mapping[str, Spread] | None = None
 ) -> list[HistoryStep]:
     """Return each run of each subject against the one before it, subject by subject, oldest first.
@@ -240,7 +249,7 @@ def steps(
     """
     ordered = list(runs)
     spreads = estimate_spreads(ordered) if spreads is None else spreads
-    known = {gpu: spread_for(spread) for gpu, spread in spreads.items()}
+    known = {gpu: scale_spread(spread) for gpu, spread in spreads.items()}
     policy = replace(STRICT, spread_of=known.get)
     by_subject: dict[str, list[HistoryRun]] = {}
     had: dict[tuple[str, str], list[HistoryRun]] = {}  # SASS and case -> who had it, in order
@@ -286,5 +295,5 @@ def judge_step(
             else ""
         )
         return describe_step(run, "same code", note=odd)
-    smallest = stats.smallest_change(time)
+    smallest = stats.find_smallest_change(time)
     return describe_step(run, answer, time, None if isnan(smallest) else smallest)

@@ -22,7 +22,7 @@ from profkit.model.launch import Launch, is_impossible
 from profkit.records import paths
 from profkit.records.paths import RunFiles, RunName
 from profkit.records.record import Record, SourceFile, read_record, record_again, with_todays_header
-from profkit.records.store import digest
+from profkit.records.store import hash_file
 from profkit.reports.frame import frame_rows, without_attrs
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Run:
     @property
     def sha256(self) -> str:
         """Of its report as it is now; "" without one."""
-        return digest(self.report) if self.report else ""
+        return hash_file(self.report) if self.report else ""
 
     @cached_property
     def usable(self) -> pd.DataFrame:
@@ -255,7 +255,7 @@ class Evidence:
             self.scan_files()  # perhaps it was recorded since
         files = self._files.get((variant, case))
         if files:
-            return paths.only_one(files, (variant, case))
+            return paths.require_one(files, (variant, case))
         return None
 
     def suggest_instead(self, variant: str, case: str) -> str:
@@ -324,7 +324,7 @@ def read_launches(reports: list[Path]) -> pd.DataFrame:
 Comparand = str | Path | Run
 
 
-def named_runs(
+def find_named_runs(
     side: Comparand,
     evidence: Evidence,
     case: str | None = None,
@@ -344,7 +344,7 @@ def named_runs(
         if problems is not None:
             problems += wrong
     elif is_file(path):
-        runs = [run for run in _of_file(path) if case in (None, run.case)]
+        runs = [run for run in _read_runs_in(path) if case in (None, run.case)]
     else:
         runs = [evidence.load(*name) for name in evidence.named(str(side), case)]
     if not runs:
@@ -353,15 +353,15 @@ def named_runs(
     return runs
 
 
-def _of_file(path: Path) -> list[Run]:
+def _read_runs_in(path: Path) -> list[Run]:
     """Return the runs in one record (with the report beside it) or in one report."""
     if path.suffix == ".json":
         record = read_record(path)
-        report = paths.files_of(path.with_suffix("")).report
+        report = paths.find_run_files(path.with_suffix("")).report
         return [Run(record.variant, record.case, record, None, report).read()]
     beside = path.with_suffix(".json")
     if is_file(beside):
-        return _of_file(beside)
+        return _read_runs_in(beside)
     frame = Run(path.stem, None, None, None, path).launches
     marks = {(v, c) for v, c in zip(frame["variant"], frame["case"], strict=True)}
     if len(marks) < 2:
@@ -373,7 +373,7 @@ def _of_file(path: Path) -> list[Run]:
     ]
 
 
-def pair(before: list[Run], after: list[Run]) -> tuple[list[tuple[Run, Run]], tuple[str, ...]]:
+def pair_runs(before: list[Run], after: list[Run]) -> tuple[list[tuple[Run, Run]], tuple[str, ...]]:
     """Runs that belong together, and the names of those left alone.
 
     One run a side is a pair whatever it is called; several are paired by case and, where a side

@@ -91,7 +91,7 @@ def theil_sen_slope(x: Array) -> float:
     return float(np.median((x[second] - x[first]) / (second - first)))
 
 
-def blocks_p(blocks: list[Array]) -> float:
+def compute_kruskal_p(blocks: list[Array]) -> float:
     """Kruskal and Wallis' p that blocks have one distribution; NaN if all values are equal."""
     x = np.concatenate(blocks)
     _, place, counts = np.unique(x, return_inverse=True, return_counts=True)
@@ -212,10 +212,10 @@ def as_groups(samples: Samples, name: str, positive: bool = False) -> list[Array
 
 def process_spread(*sides: list[Array]) -> Spread | None:
     """Spread from process to process, pooled over the sides that have several processes."""
-    return pooled_spread([float(np.median(g)) for g in side] for side in sides)
+    return estimate_pooled_spread([float(np.median(g)) for g in side] for side in sides)
 
 
-def pooled_spread(groups: Iterable[Sequence[float]]) -> Spread | None:
+def estimate_pooled_spread(groups: Iterable[Sequence[float]]) -> Spread | None:
     """Standard deviation within groups, over all of them; None where none has two values."""
     arrays = [np.array(group) for group in groups if len(group) > 1]
     dof = sum(x.size - 1 for x in arrays)
@@ -239,7 +239,7 @@ def summarize_samples(
     faults = tuple(dict.fromkeys(chain.from_iterable(p.faults for p in parts)))
     effective = sum(p.effective for p in parts)
     if spread is not None:
-        half = two_sided(level, spread.dof) * spread.sigma / sqrt(k)
+        half = find_two_sided_quantile(level, spread.dof) * spread.sigma / sqrt(k)
         # Measured, the processes' scatter has the noise within each in it already; assumed, not.
         add = hypot if spread.dof is None else max
         faults += ("processes",) if half > min(below, above) else ()
@@ -259,11 +259,11 @@ def summarize_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sam
     steps = np.diff(np.unique(x))
     if not steps.size:
         return Sample(nothing, unusable="constant")
-    effective = effective_size(x, thresholds)
+    effective = count_independent_samples(x, thresholds)
     if effective < thresholds.min_samples:
         return Sample(nothing, unusable="autocorrelated")
     low, high = bootstrap_median(x, thresholds)
-    drift, levels = abs(drift_of(x, thresholds)), levels_of(x, thresholds)
+    drift, levels = abs(measure_drift(x, thresholds)), measure_level_gap(x, thresholds)
     # Which end of a drift is the kernel's time is not known. Half of it would be just the shift of
     # the median, and two drifting samples in ten would still look different.
     # The timer's step: a median cannot be known better than half of it.
@@ -278,7 +278,7 @@ def summarize_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sam
     return Sample(interval, faults, effective=effective)
 
 
-def two_sided(level: float, dof: float | None = None) -> float:
+def find_two_sided_quantile(level: float, dof: float | None = None) -> float:
     """Return how many standard deviations hold this share, of a normal or a t distribution."""
     tail = (1 + level) / 2
     if dof is None:
@@ -296,13 +296,13 @@ def bootstrap_median(x: Array, thresholds: Thresholds) -> tuple[float, float]:
     samples, where the plain percentile and BCa have 91 to 95 % and the basic one 77 to 90 %.
     """
     n = x.size
-    tail = normal_below(-sqrt(n / (n - 1)) * two_sided(thresholds.level, n - 1))
+    tail = normal_below(-sqrt(n / (n - 1)) * find_two_sided_quantile(thresholds.level, n - 1))
     medians = bootstrap_medians(x, thresholds.resamples, thresholds.seed)
     low, high = np.quantile(medians, [tail, 1 - tail])
     return float(low), float(high)
 
 
-def effective_size(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
+def count_independent_samples(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     """Return how many independent samples these are worth, by the autocorrelation of their ranks.
 
     The smaller of two estimates: autocorrelations summed in pairs while the pairs stay positive
@@ -330,7 +330,7 @@ def effective_size(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     return n / max(2 * float(pairs[:end].sum()) - 1, (1 + first) / (1 - first))
 
 
-def drift_of(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
+def measure_drift(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     """Return how far the samples drift from first to last, in their unit; 0 when they do not.
 
     The slope is Theil and Sen's, tested by Spearman's correlation of value and order.
@@ -340,7 +340,7 @@ def drift_of(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     return theil_sen_slope(x) * (x.size - 1)
 
 
-def levels_of(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
+def measure_level_gap(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     """Return how far the levels between which the samples change lie apart; 0 when there is one.
 
     Blocks of neighbours are compared by their ranks (Kruskal and Wallis): clock states that hold
@@ -351,7 +351,7 @@ def levels_of(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     if count < 2:
         return 0.0
     blocks = np.array_split(x, count)
-    if blocks_p(blocks) >= thresholds.level_p:
+    if compute_kruskal_p(blocks) >= thresholds.level_p:
         return 0.0
     medians = [float(np.median(block)) for block in blocks]
     return max(medians) - min(medians)

@@ -24,10 +24,10 @@ from profkit.evidence.samples import (
     Spread,
     Thresholds,
     as_groups,
+    find_two_sided_quantile,
     normal_below,
     process_spread,
     summarize_samples,
-    two_sided,
 )
 from profkit.records.store import Document
 
@@ -74,7 +74,7 @@ class TimeComparison(Document, frozen=True, kw_only=True):
     effective: float = nan
 
 
-def median_interval(samples: Samples, level: float = 0.95) -> Interval:
+def estimate_median(samples: Samples, level: float = 0.95) -> Interval:
     """Return the median of timing samples, in their unit, with a bootstrap interval.
 
     `samples`: in the order taken; or one such list per process, and then the interval is that of
@@ -198,7 +198,7 @@ def widen_interval(ratio: Sample, sigma: float = 0.0, factor: float = 1.0) -> Sa
     if ratio.unusable:
         return ratio
     x = ratio.interval
-    half = two_sided(x.level) * sigma
+    half = find_two_sided_quantile(x.level) * sigma
     low = x.median - hypot(factor * (x.median - x.low), half)
     high = x.median + hypot(factor * (x.high - x.median), half)
     wider = Interval(x.median, low, high, x.level)
@@ -232,7 +232,7 @@ def compute_p_value(ratio: Interval) -> float:
         half = ratio.median - ratio.low
     else:
         half = ratio.high - ratio.median
-    sigma = half / two_sided(ratio.level)
+    sigma = half / find_two_sided_quantile(ratio.level)
     return 2 * normal_below(-abs(ratio.median) / sigma)
 
 
@@ -282,19 +282,21 @@ def write_sentence(
     return f"{ratio}, but {_WHY_NOT[reason].format(n=n)}"
 
 
-def smallest_change(time: TimeComparison) -> float:
+def find_smallest_change(time: TimeComparison) -> float:
     """Return the smallest relative change (0.02 for 2 %) that a test at ALPHA sees with POWER.
 
     From the interval of the comparison itself, so with everything that widened it; NaN without one,
     or of one that would not see a factor of a million.
     """
-    reach = (find_critical(time) + two_sided(2 * POWER - 1)) * max(measure_sigmas(time))
+    reach = (find_critical(time) + find_two_sided_quantile(2 * POWER - 1)) * max(
+        measure_sigmas(time)
+    )
     if reach < _BLIND:
         return exp(reach) - 1
     return nan
 
 
-def samples_for(
+def count_needed_samples(
     wanted: float, smallest: float, samples: int, reason: SampleFault | str
 ) -> int | None:
     """How many samples a side would see a change of `wanted`; None where more of them do not help.
@@ -326,7 +328,7 @@ def measure_sigmas(time: TimeComparison) -> tuple[float, float]:
     median, low, high = time.speedup.median, time.speedup.low, time.speedup.high
     if isnan(low):
         return nan, nan
-    reach = two_sided(time.speedup.level)
+    reach = find_two_sided_quantile(time.speedup.level)
     return log(median / low) / reach, log(high / median) / reach
 
 
@@ -337,4 +339,4 @@ def find_critical(time: TimeComparison) -> float:
     so few independent samples only: Student's t at 1 in 1,000 is 1.3 times the normal's at 13.
     """
     known = time.effective if time.effective >= 2 else 2.0  # also where it is not known
-    return two_sided(1 - ALPHA, known - 1)
+    return find_two_sided_quantile(1 - ALPHA, known - 1)

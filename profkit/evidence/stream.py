@@ -15,7 +15,7 @@ from typing import Any
 from profkit.diagnosis import verdict  # noqa: F401 - here, so that fresh forks have the rules already
 from profkit.evidence.history import History
 from profkit.evidence.tables import HistoryLaunch, HistoryReport, HistoryRow, launch_rows
-from profkit.records.store import Document, digest
+from profkit.records.store import Document, hash_file
 from profkit.reports.cluster import each_report
 from profkit.reports.frame import Part
 from profkit.reports.reader import prepare_child, read_large, read_part, read_what_is_left
@@ -43,7 +43,7 @@ class StreamedDocument(
     not_ok: tuple[str, ...] = ()
 
 
-def streamed_document(done: Streamed) -> StreamedDocument:
+def make_stream_document(done: Streamed) -> StreamedDocument:
     return StreamedDocument(
         reports=done.reports,
         known=done.known,
@@ -65,9 +65,9 @@ def stream_reports(
     seen = kept.table("reports")[0].select(["path", "report"]).to_pydict()
     before = set(zip(seen["path"], seen["report"], strict=True))
     named = {path for path, _ in before}
-    known = {path for path in paths if path in named and (path, digest(Path(path))) in before}
+    known = {path for path in paths if path in named and (path, hash_file(Path(path))) in before}
     new = (path for path in paths if path not in known)
-    here = f"{__name__}:diagnose_file", f"{__name__}:died_file"
+    here = f"{__name__}:diagnose_file", f"{__name__}:describe_dead_file"
     reports = launches = 0
     not_ok: list[HistoryReport] = []
     waiting: list[HistoryRow] = []
@@ -95,7 +95,7 @@ def diagnose_file(path: str) -> Found:
     return make_rows(part if isinstance(part, Part) else read_large([path], part.weight)[0])
 
 
-def died_file(path: str, why: str) -> Found:
+def describe_dead_file(path: str, why: str) -> Found:
     """Return what is known of a report whose process died: at most its metrics."""
     return make_rows(read_what_is_left(path, why))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError, needing
-from profkit.evidence.stats import median_interval
+from profkit.evidence.stats import estimate_median
 from profkit.records.parts import (
     Commit,
     RecordedGpu,
@@ -175,7 +175,7 @@ KEYS = {
 HistoryRow = HistoryRun | HistoryLaunch | HistoryReport | HistoryTwin
 
 
-def table_columns(table: str) -> pa.Schema:
+def list_columns(table: str) -> pa.Schema:
     """Return the columns of a table, from its class."""
     with needing("pyarrow", "the history"):
         import pyarrow as pa
@@ -202,11 +202,11 @@ def list_required(table: str) -> set[str]:
     return required
 
 
-def schema_rows() -> list[dict[str, str]]:
+def list_schema_rows() -> list[dict[str, str]]:
     """Every column of every table: table, column, type, and whether it is part of the row's name."""
     rows = []
     for table in TABLES:
-        for column in table_columns(table):
+        for column in list_columns(table):
             key = "yes" if column.name in KEYS[table] else ""
             row = {"table": table, "column": column.name, "type": str(column.type), "key": key}
             rows.append(row)
@@ -251,7 +251,7 @@ def run_row(record: Record, sha256: str, commit: str | None, origin: str | None)
 def summarize_times(record: Record) -> dict[str, Any]:
     """Samples, median and interval; none where the samples are no times."""
     try:
-        interval = median_interval(record.warm)
+        interval = estimate_median(record.warm)
     except ProfkitError:
         return {}
     ends = {"median": interval.median, "low": interval.low, "high": interval.high}

@@ -33,7 +33,7 @@ def try_users_code(
         KeyboardInterrupt: Somebody stops profkit.
     """
     try:
-        with running_users_code(path):
+        with guard_users_code(path):
             return run(), ""
     except (KeyboardInterrupt, ProfkitError, passes):
         raise
@@ -42,7 +42,7 @@ def try_users_code(
 
 
 @contextlib.contextmanager
-def running_users_code(path: str | Path) -> Iterator[None]:
+def guard_users_code(path: str | Path) -> Iterator[None]:
     """Round whatever runs code of this file: it prints to stderr, and os._exit raises SystemExit."""
     _FILES.add(os.fspath(path))
     own = os.getpid()

@@ -10,12 +10,12 @@ from profkit.cli.options import BAD, COULD_NOT, DONE
 from profkit.cli.output import note, say, say_all, say_each
 from profkit.errors import ProfkitError
 from profkit.lab.measure.targets import Measurements, Target, TargetRun
-from profkit.lab.measure.worker import visible_devices
+from profkit.lab.measure.worker import list_visible_devices
 from profkit.show.views import measured as views
 
 
 def on_gpus(target: Target, gpus: str | None) -> Target:
-    return replace(target, visible=tuple(visible_devices(gpus)))
+    return replace(target, visible=tuple(list_visible_devices(gpus)))
 
 
 def say_gpus(measured: Measurements) -> None:

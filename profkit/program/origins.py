@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from profkit.program.steps.cut import KernelGroup, StepWork
-from profkit.program.steps.idle import node
+from profkit.program.steps.idle import clean_operator
 
 
 class Origin(NamedTuple):
@@ -53,7 +53,7 @@ def sum_origins(works: Sequence[StepWork], groups: Sequence[KernelGroup]) -> lis
 def find_origin(work: StepWork) -> Origin:
     """Find where one piece of work comes from."""
     maker = work.maker
-    op = node(maker.top or maker.op)
+    op = clean_operator(maker.top or maker.op)
     place = maker.place
     if place is not None and place.line:
         return Origin(

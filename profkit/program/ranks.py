@@ -9,7 +9,7 @@ from itertools import chain
 
 from profkit.errors import ProfkitError
 from profkit.program.steps.cut import Step, find_steps
-from profkit.program.steps.kinds import kind_of
+from profkit.program.steps.kinds import classify_kernel
 from profkit.program.timeline import GRAPH, Process, Timeline
 
 ALIKE = 0.5  # of the kernels' time in the same kernels: less is another program
@@ -68,7 +68,7 @@ def merged_timelines(timelines: Sequence[Timeline]) -> Timeline:
 def _one_program(processes: Sequence[Process]) -> bool:
     """Whether processes may be one program's: they meet in collectives, or run the same kernels."""
     shares = [_shares(p) for p in processes]
-    if any(kind_of(name) == "collective" for name in set.intersection(*map(set, shares))):
+    if any(classify_kernel(name) == "collective" for name in set.intersection(*map(set, shares))):
         return True
     first, *others = shares
     alike = (sum(min(first.get(n, 0.0), part) for n, part in other.items()) for other in others)

@@ -10,7 +10,7 @@ from profkit.files import is_file, is_folder
 from profkit.program.change import TriagesDocument, change
 from profkit.program.document import TriageDocument, read_document, triage_document
 from profkit.program.recorded import judge_recordings
-from profkit.records.paths import kind_of, wrong_verb
+from profkit.records.paths import detect_kind, suggest_verb
 
 
 def compare_recordings(before: str, after: str) -> TriagesDocument | None:
@@ -25,7 +25,7 @@ def compare_recordings(before: str, after: str) -> TriagesDocument | None:
         if is_recording(side):
             hint = "compare two variants, two reports, two recordings or two folders"
             raise ProfkitError(f"{side}: is a recording of a program, {other} is not", hint)
-        if wrong := wrong_verb(side, "compare"):
+        if wrong := suggest_verb(side, "compare"):
             raise ProfkitError(f"{side}: is {wrong[0]}", wrong[1])
     return None
 
@@ -33,7 +33,7 @@ def compare_recordings(before: str, after: str) -> TriagesDocument | None:
 def is_recording(side: str | Path) -> bool:
     """Return whether it is a recording of a program, or what `triage -o` keeps of one."""
     with suppress(ProfkitError):
-        return is_file(Path(side) / "triage.json") or kind_of(side) == "trace"
+        return is_file(Path(side) / "triage.json") or detect_kind(side) == "trace"
     return False
 
 

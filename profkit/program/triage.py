@@ -16,14 +16,14 @@ from profkit.program.findings.words import Advice, Words
 from profkit.program.ranks import Ranks, compare_ranks
 from profkit.program.replay.play import LONG, Model
 from profkit.program.replay.scenario import EXPECT, SPREAD, Change, Hosts, Range, hosts
-from profkit.program.steps.cut import KernelGroup, Steps, find_steps, group
+from profkit.program.steps.cut import KernelGroup, Steps, find_steps, group_kernels
 from profkit.program.steps.idle import (
     CAPTURING,
     IN_GRAPH,
     LATE,
     Split,
-    busy_of_devices,
     split_period,
+    sum_busy_by_device,
 )
 from profkit.program.timeline import Process, Timeline
 from profkit.program.verdict import NO_REASON, WORTH, Verdict, judge_step, say_devices
@@ -136,7 +136,7 @@ def make_case(
         step=typical,
         split=split_period(typical),
         hosts=replayed,
-        groups=group(typical.works),
+        groups=group_kernels(typical.works),
         device=process.device,
         spans=process.spans,
         trains=trains,
@@ -358,7 +358,7 @@ def _list_doubts_of_step(case: Case, found: Sequence[StepFinding]) -> Iterator[s
             "first, as in a first step: record steps after a warm-up"
         )
     yield from _say_unexplained(case, found)
-    devices = busy_of_devices(case.step)
+    devices = sum_busy_by_device(case.step)
     if len(devices) > 1:
         yield (
             f"the step runs on {len(devices)} GPUs, which compute in parts of it: "

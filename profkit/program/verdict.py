@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from profkit.program.findings.case import Case, StepFinding
 from profkit.program.findings.kernels import is_near_floor
 from profkit.program.steps.cut import KernelGroup
-from profkit.program.steps.idle import busy_of_devices, find_lost_launches
+from profkit.program.steps.idle import find_lost_launches, sum_busy_by_device
 from profkit.reports.figures import base_name
 
 WORTH = 0.05  # of the step: if nothing is expected to save as much, there is no problem to name
@@ -52,7 +52,7 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
     if found and found[0].saving.expected >= WORTH * plain:
         return FOUND
     # Of several GPUs in one process the idlest: they may take turns.
-    busy = min(busy_of_devices(case.step).values(), default=0)
+    busy = min(sum_busy_by_device(case.step).values(), default=0)
     computing = min(1.0, busy / 1e6 / plain)
     near = sum(group.time for group in case.groups if is_near_floor(case, group))
     whole = sum(group.time for group in case.groups if _computes(group))
@@ -104,7 +104,7 @@ def _say_most(case: Case) -> str:
 
 def _say_unknown(case: Case) -> str:
     """The largest of what is not known: an idle cause or a kernel, and what to record."""
-    devices = busy_of_devices(case.step)
+    devices = sum_busy_by_device(case.step)
     if len(devices) > 1 and min(devices.values()) < BUSY * case.split.busy:
         return (
             "not known: why the GPUs of this process compute only in parts of the step: "

@@ -70,7 +70,7 @@ class Key(Generic[T]):
         return self.read(header.keys.get(self.name, ""))
 
 
-def words(value: str) -> tuple[str, ...]:
+def split_ids(value: str) -> tuple[str, ...]:
     """Return a list of ids, parted by commas or blanks; `-`, an en dash and `none` are empty."""
     named = []
     for w in re.split(r"[,\s]+", value):
@@ -80,7 +80,7 @@ def words(value: str) -> tuple[str, ...]:
 
 
 def find_first_word(value: str) -> str | None:
-    return next(iter(words(value)), None)
+    return next(iter(split_ids(value)), None)
 
 
 def read_text_value(value: str) -> str | None:
@@ -95,16 +95,16 @@ class Header:
     keys: Mapping[str, str] = field(default_factory=dict)
 
     after = Key("the variant that this one changes, by id", find_first_word, "recorded")
-    fixes = Key("rules that fire for `after` and are clear for this one", words, "recorded")
+    fixes = Key("rules that fire for `after` and are clear for this one", split_ids, "recorded")
     fixes_not = Key(
-        "rules that this variant was meant to clear and provably does not", words, "recorded"
+        "rules that this variant was meant to clear and provably does not", split_ids, "recorded"
     )
     moves = Key(
         "what the counters will do against `after`: stall_barrier<0.5x inst_matrix>2x",
-        words,
+        split_ids,
         "recorded",
     )
-    moves_not = Key("what they were to do and provably do not", words, "recorded")
+    moves_not = Key("what they were to do and provably do not", split_ids, "recorded")
     case = Key(
         "the case that fixes and moves speak of; without it, every case",
         read_text_value,
@@ -141,7 +141,7 @@ class Header:
         "what a kernel without a reference must give: finite, or as its fixed copy: same, close",
         read_text_value,
     )
-    also = Key("rules that must fire on it too, with its cause", words, "prose")
+    also = Key("rules that must fire on it too, with its cause", split_ids, "prose")
     tolerance = Key("how close a kernel and its fixed copy must be, in norm", read_text_value)
     relieves = Key("what the fixed copy does instead", read_text_value, "prose")
     bound = Key(
@@ -249,7 +249,7 @@ def read_budget(value: str, name: str) -> Budget:
     """`regs=128 smem=64K spills=0 stack=0`  ->  Budget, in registers and bytes."""
     known = [f.name for f in fields(Budget)]
     limits: dict[str, int] = {}
-    for word in words(value):
+    for word in split_ids(value):
         part = re.fullmatch(r"([a-z]+)=(\d{1,12})([KM]?)", word, re.ASCII)
         if not part or part[1] not in known:
             hint = f"write e.g. regs=128 smem=64K spills=0 stack=0 (known: {', '.join(known)})"
@@ -287,7 +287,7 @@ def compile_target(spec: str | None, arch: str, name: str) -> str | None:
     if not spec:
         return arch
     number = int(arch.rstrip("af"))
-    for word in words(spec):
+    for word in split_ids(spec):
         part = re.fullmatch(r"(?:sm_)?(\d{1,4})([af]?)(\+?)", word, re.ASCII)
         if not part:
             raise ProfkitError(f"{name}: cannot read '{word}' in 'arch:'", KEYS["arch"])
@@ -317,7 +317,7 @@ _TOKEN = re.compile(
 )
 
 
-def code_hash(path: Path, keys: Mapping[str, str] | None = None) -> str:
+def hash_code(path: Path, keys: Mapping[str, str] | None = None) -> str:
     """sha256 of the code of a source file and of the files it includes, in order of inclusion.
 
     Where the files lie does not matter; a header that cannot be found is left to the compiler.
@@ -334,7 +334,7 @@ def code_hash(path: Path, keys: Mapping[str, str] | None = None) -> str:
     return digest.hexdigest()
 
 
-def text_hash(path: Path) -> str:
+def hash_text(path: Path) -> str:
     """sha256 of the same files to the letter: line tables follow comments and layout too."""
     digest = hashlib.sha256()
     for text, *_ in walk_included_files(resolve_path(path), set()):

@@ -40,7 +40,7 @@ def is_table(path: str | Path) -> bool:
     return str(path).lower().endswith(".csv")
 
 
-def expand(patterns: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
+def expand_paths(patterns: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
     """Return the reports that files, folders (recursively) and globs name, each once, in order.
 
     `~` is expanded, a file may have any name. A file that is named and does not exist stays in the
@@ -112,9 +112,9 @@ _PRINTED = re.compile(rb"^\s*Section: \w|, Context \d+, Stream \d+", re.MULTILIN
 _TRACE = re.compile(rb'"(?:traceEvents|deviceProperties|ph)"\s*:')
 
 
-def wrong_verb(path: str | Path, verb: str) -> tuple[str, str] | None:
+def suggest_verb(path: str | Path, verb: str) -> tuple[str, str] | None:
     """Return what a file is and its command; None where the verb reads it, or nobody knows it."""
-    kind = kind_of(path)
+    kind = detect_kind(path)
     if kind is None or verb in _KINDS[kind][1].split():
         return None
     what, _, command = _KINDS[kind]
@@ -123,13 +123,13 @@ def wrong_verb(path: str | Path, verb: str) -> tuple[str, str] | None:
 
 def name_evidence(path: str | Path) -> str | None:
     """Return what a file is that nobody writes over by mistake; None for anything else."""
-    kind = kind_of(path)
+    kind = detect_kind(path)
     if kind in (None, "empty", "kept"):
         return None
     return _KINDS[kind][0]
 
 
-def kind_of(path: str | Path) -> str | None:
+def detect_kind(path: str | Path) -> str | None:
     """Return the kind of a file, by its content before its name; None where nobody knows it."""
     path = Path(path)
     try:
@@ -181,7 +181,7 @@ def is_word(name: str) -> bool:
     return _WORD.fullmatch(name) is not None
 
 
-def files_of(stem: Path) -> RunFiles:
+def find_run_files(stem: Path) -> RunFiles:
     """Return what is there: a record, a report, both or neither."""
     record = stem.with_name(f"{stem.name}.json")
     reports = (stem.with_name(stem.name + suffix) for suffix in SUFFIXES)
@@ -206,7 +206,7 @@ def run_files(
     runs: dict[RunName, tuple[RunFiles, ...]] = {}
     for name, paths in sorted(stems.items()):
         try:
-            runs[name] = tuple(map(files_of, sorted(paths)))
+            runs[name] = tuple(map(find_run_files, sorted(paths)))
         except ProfkitError as problem:
             found.append(problem)
     if problems is not None:
@@ -222,15 +222,15 @@ def place_for(root: Path, problem: str, variant: str, case: str) -> tuple[Path, 
     Where the run is already, there again; else `<problem>/<case>/<variant>.*`.
     """
     stem = root / problem / case / variant
-    flat = files_of(root / f"{variant}.{case}")
+    flat = find_run_files(root / f"{variant}.{case}")
     if flat.record or flat.report:
-        there = files_of(stem)
-        only_one((flat, there) if there.record or there.report else (flat,), (variant, case))
+        there = find_run_files(stem)
+        require_one((flat, there) if there.record or there.report else (flat,), (variant, case))
         stem = flat.stem
     return stem.with_name(f"{stem.name}.ncu-rep"), stem.with_name(f"{stem.name}.json")
 
 
-def only_one(files: tuple[RunFiles, ...], name: RunName) -> RunFiles:
+def require_one(files: tuple[RunFiles, ...], name: RunName) -> RunFiles:
     """Return the files of a run; a ProfkitError where two folders hold one of this name."""
     if len(files) > 1:
         where = " and ".join(str(f.stem) for f in files)

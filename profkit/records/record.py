@@ -26,7 +26,7 @@ from profkit.records.store import (
     Document,
     Unprinted,
     WhereKnown,
-    amended,
+    amend_document,
     name_schema,
     read_struct,
     write_struct,
@@ -185,13 +185,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     @property
     def max_abs(self) -> float | None:
         if self.check:
-            return most_of(c.max_abs for c in self.check.cases)
+            return find_largest(c.max_abs for c in self.check.cases)
         return None
 
     @property
     def max_rel(self) -> float | None:
         if self.check:
-            return most_of(c.max_rel for c in self.check.cases)
+            return find_largest(c.max_rel for c in self.check.cases)
         return None
 
     @property
@@ -204,11 +204,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
         """The most over all kernels: the build's for one thread, the launch's for a block."""
         launches, kernels = self.launches, self.resources
         return parts.Resources(
-            registers=most_of(x.regs for x in launches) or most_of(k.regs for k in kernels),
-            shared_static=most_of(x.static_smem for x in launches),
-            shared_dynamic=most_of(x.dynamic_smem for x in launches),
-            spills=most_of(k.spills for k in kernels),
-            stack=most_of(k.stack for k in kernels),
+            registers=find_largest(x.regs for x in launches)
+            or find_largest(k.regs for k in kernels),
+            shared_static=find_largest(x.static_smem for x in launches),
+            shared_dynamic=find_largest(x.dynamic_smem for x in launches),
+            spills=find_largest(k.spills for k in kernels),
+            stack=find_largest(k.stack for k in kernels),
         )
 
     def stale(self, source_hash: str) -> bool:
@@ -232,7 +233,7 @@ class ProfileDocument(
     runs: tuple[ProfiledRun, ...] = ()
 
 
-def most_of(values: Iterable[float | None]) -> float | None:
+def find_largest(values: Iterable[float | None]) -> float | None:
     """Return the largest of what is known; None where nothing is."""
     return max((float(v) for v in values if v is not None), default=None)
 
@@ -274,7 +275,7 @@ def record_beside(report: str | Path) -> Record | None:
         return None
 
 
-def recorded_sha256(record: Record | None) -> str | None:
+def get_report_sha256(record: Record | None) -> str | None:
     """Return the report's sha256 as a run record says it, None when it says none."""
     sha256 = record.report.sha256 if record and record.report else None
     if sha256 and re.fullmatch("[0-9a-f]{64}", sha256):
@@ -282,7 +283,7 @@ def recorded_sha256(record: Record | None) -> str | None:
     return None
 
 
-def declared(record: Record | None, launches: int) -> dict[str, float]:
+def get_declared_work(record: Record | None, launches: int) -> dict[str, float]:
     """Return what the workload needs by its problem.py, as catalogue metrics.
 
     Only where one launch is the whole workload: of several, none answers for all of it.
@@ -306,7 +307,7 @@ def write_record(path: Path, record: Record) -> None:
 def amend_record(record: Record) -> None:
     """Write a record over the file it was read from: only what was changed since is other there."""
     before = read_record(record.path)
-    document = amended(read_json(record.path), before.to_json(), record.to_json())
+    document = amend_document(read_json(record.path), before.to_json(), record.to_json())
     write_text(record.path, json.dumps(document, indent=1) + "\n")
 
 

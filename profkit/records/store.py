@@ -55,11 +55,11 @@ def write_struct(struct: msgspec.Struct) -> JsonObject:
     document: JsonObject = {}
     if config.tag_field is not None:
         document[config.tag_field] = config.tag
-    for field in _fields_of(type(struct)):
+    for field in _list_fields(type(struct)):
         value = getattr(struct, field.name)
         left_out = value is msgspec.UNSET or (value is None and field.mark == _WHERE_KNOWN)
         if not left_out:
-            document[field.key] = json_safe(value)
+            document[field.key] = make_json_safe(value)
     return document
 
 
@@ -73,7 +73,7 @@ class _Field(NamedTuple):
 
 
 @cache
-def _fields_of(struct: type[msgspec.Struct]) -> tuple[_Field, ...]:
+def _list_fields(struct: type[msgspec.Struct]) -> tuple[_Field, ...]:
     """Return the fields of a Struct without those that are Unprinted."""
     (info,) = inspect.multi_type_info([struct])
     types = info.fields if isinstance(info, inspect.StructType) else ()
@@ -86,7 +86,7 @@ def _fields_of(struct: type[msgspec.Struct]) -> tuple[_Field, ...]:
     return tuple(printed)
 
 
-def json_safe(value: Any) -> Any:
+def make_json_safe(value: Any) -> Any:
     """Return a value for JSON: NaN and infinity as None, tuples as lists, paths and errors as text."""
     if isinstance(value, float):
         return value if isfinite(value) else None
@@ -95,11 +95,11 @@ def json_safe(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         return write_struct(value)
     if isinstance(value, Mapping):
-        return {str(k): json_safe(v) for k, v in value.items()}
+        return {str(k): make_json_safe(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [json_safe(v) for v in value]
+        return [make_json_safe(v) for v in value]
     if is_dataclass(value):
-        return {field.name: json_safe(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: make_json_safe(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Path | Exception):
         return str(value)
     return value
@@ -129,7 +129,7 @@ class _FieldReader:
         self, struct: type[msgspec.Struct], document: Mapping[str, Any], path: str
     ) -> JsonObject:
         values = {}
-        for field in _fields_of(struct):
+        for field in _list_fields(struct):
             found = document.get(field.key)
             if found is None or (found == "" and field.mark != _MAYBE_EMPTY):
                 continue
@@ -213,7 +213,7 @@ def _is_scalar(kind: inspect.Type, value: Any) -> bool:
     return False
 
 
-def amended(
+def amend_document(
     document: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return a JSON object with what changed put in, and everything else as it is, to the letter.
@@ -229,7 +229,7 @@ def amended(
             continue
         held, read = items.get(key), before.get(key)
         if isinstance(held, Mapping) and isinstance(read, Mapping) and isinstance(new, Mapping):
-            new = amended(held, read, new)  # noqa: PLW2901
+            new = amend_document(held, read, new)  # noqa: PLW2901
         if key in items:
             items[key] = new
         else:
@@ -255,6 +255,6 @@ def name_schema(schema: object) -> str:
     return "something else"
 
 
-def digest(path: Path) -> str:
+def hash_file(path: Path) -> str:
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -27,8 +27,8 @@ from profkit.files import (
     temporary_folder,
     write_bytes,
 )
-from profkit.records.paths import expand, is_table
-from profkit.records.record import Record, declared, record_beside, recorded_sha256
+from profkit.records.paths import expand_paths, is_table
+from profkit.records.record import Record, get_declared_work, get_report_sha256, record_beside
 from profkit.reports.container import (
     PART,
     Frames,
@@ -215,7 +215,9 @@ def part_from(
     identity = tuple((*row[:-1], frames.ncu_version) for row in read)
     said = {}
     if identity:
-        said = {PLACES[k]: number for k, number in declared(record, frames.launches).items()}
+        said = {
+            PLACES[k]: number for k, number in get_declared_work(record, frames.launches).items()
+        }
     values, columns = join_values(rows, said)
     for place, number in said.items():
         values[columns.index(place)] = number
@@ -317,7 +319,7 @@ def _judge_file(
     """Return the status of a file from its bytes, from what the library gave, and from its record."""
     if frames.status == "damaged":
         return frames.status, frames.message
-    if recorded_sha256(record) not in (None, frames.sha256):
+    if get_report_sha256(record) not in (None, frames.sha256):
         return "damaged", "not the file that the run record next to it names (sha256 differs)"
     if len(kernels) != frames.launches:
         return "damaged", f"{len(kernels)} of {frames.launches} launches can be read"
@@ -332,7 +334,7 @@ def _judge_file(
     return frames.status, frames.message
 
 
-__all__ = ["ReportFile", "Reports", "actions", "expand", "prepare_child"]
+__all__ = ["ReportFile", "Reports", "actions", "expand_paths", "prepare_child"]
 
 # Up to so many files of so many bytes are read here, while there is room for them in this process: a
 # child takes 0.1 s to start. More are not: one might crash, and its memory is never given back.
@@ -342,7 +344,7 @@ _SWELLS = 20  # times, at most, that a compressed report becomes larger
 
 def load_reports(patterns: str | Path | Iterable[str | Path], client: Any = None) -> pd.DataFrame:
     """Do `pk.load`: read files, folders (recursively) and globs into one row per launch."""
-    return read_some(expand(patterns), client).launches
+    return read_some(expand_paths(patterns), client).launches
 
 
 def read_some(paths: Sequence[str | Path], client: Any = None) -> Reports:
@@ -402,7 +404,7 @@ def read_report(
 
 def is_recorded(path: str) -> bool:
     """Return whether the run record next to a report names these very bytes."""
-    recorded = recorded_sha256(record_beside(path))
+    recorded = get_report_sha256(record_beside(path))
     return recorded is not None and recorded == check(path).sha256
 
 

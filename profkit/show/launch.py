@@ -11,7 +11,7 @@ from typing import Any
 from profkit.diagnosis.launches import HotLine, Judged, Row
 from profkit.diagnosis.rules import BY_ID
 from profkit.model.roofline import nearest_roof
-from profkit.records.store import json_safe
+from profkit.records.store import make_json_safe
 from profkit.reports import figures
 from profkit.reports.figures import share
 from profkit.reports.metrics import CATALOGUE
@@ -90,7 +90,7 @@ def row_summary(shown: PageRow) -> dict[str, Any]:
         "occupancy": words.metric("occupancy", occupancy),
         "device": device_of(run),
         "case": run.case or "",
-        "sort": {key: json_safe(value) for key, value in sort.items()},
+        "sort": {key: make_json_safe(value) for key, value in sort.items()},
     }
 
 
@@ -220,7 +220,7 @@ def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
     """
     run = shown.run
     clear = {f.rule for f in run.diagnosis.findings if f.status == "clear"}
-    values = {name: json_safe(run.values.get(name, nan)) for name in CATALOGUE}
+    values = {name: make_json_safe(run.values.get(name, nan)) for name in CATALOGUE}
     return {
         "number": shown.number,
         "label": shown.label,
@@ -229,7 +229,7 @@ def data(shown: PageRow, rules: Sequence[str]) -> dict[str, Any]:
         "values": [v if v is None else float(f"{v:.{DIGITS}g}") for v in values.values()],
         "texts": ["" if v is None else words.metric(n, v) for n, v in values.items()],
         "findings": {
-            f.rule: [f.status, f.cause, json_safe(f.gain), figures.speedup(f.gain)]
+            f.rule: [f.status, f.cause, make_json_safe(f.gain), figures.speedup(f.gain)]
             for f in run.diagnosis.findings
             if f.status != "clear"
         },

@@ -21,13 +21,13 @@ from profkit.evidence import ladder as ladders
 from profkit.evidence.claims import Verified, verify_claim_files
 from profkit.evidence.compare import Compared, Policy, compare_sides
 from profkit.evidence.noise import KnownSpreads
-from profkit.evidence.runs import Evidence, Run, named_runs
+from profkit.evidence.runs import Evidence, Run, find_named_runs
 from profkit.files import expand_home, is_folder, is_there, write_text
 from profkit.model import whatif as cost_model
 from profkit.model.launch import Launch
 from profkit.program import recorded
 from profkit.program.sides import compare_recordings
-from profkit.records.paths import SUFFIXES, expand
+from profkit.records.paths import SUFFIXES, expand_paths
 from profkit.reports import figures, raw_counters, reader
 from profkit.reports.frame import frame_rows
 from profkit.reports.metrics import CATALOGUE
@@ -440,7 +440,7 @@ def claims(files: str | Path | Iterable[str | Path], artifacts: str | Path = "ar
         raise ProfkitError(
             f"{folder}: no such folder", "give the folder that holds the records and reports"
         )
-    return Claims(verify_claim_files(expand(files), Evidence(folder)))
+    return Claims(verify_claim_files(expand_paths(files), Evidence(folder)))
 
 
 # A path, a pattern, a frame, a row of one, a mapping of metrics, a variant's name, or several of them.
@@ -465,7 +465,7 @@ def given_launches(given: Given, artifacts: str | Path = "artifacts") -> pd.Data
     if parts and all(isinstance(p, Path) or (isinstance(p, str) and _is_path(p)) for p in parts):
         return reader.load_reports(parts)  # at once: many files are read in several processes
     if isinstance(given, str | Path):
-        runs = named_runs(given, Evidence(Path(artifacts)))
+        runs = find_named_runs(given, Evidence(Path(artifacts)))
         frames = [run.launches for run in runs if len(run.launches)]
         why = f"{given}: its run record has no report", "profkit profile makes one"
     else:
@@ -505,7 +505,7 @@ def given_reports(
 ) -> tuple[list[str], set[tuple[str, int]]]:
     """Return the files that are meant, and which launches in them; all where files were given."""
     if isinstance(given, str | Path) and _is_path(given):
-        return [str(path) for path in expand(given)], set()
+        return [str(path) for path in expand_paths(given)], set()
     frame = given_launches(given, artifacts)
     if not {"report", "launch"} <= set(frame.columns) or frame["report"].isna().any():
         raise ProfkitError(

@@ -68,7 +68,7 @@ def test_kept_read_again_and_compared(run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("by", ["line", "module", "operator"])
 def test_the_table_is_by_what_is_asked_for(run, by: str, tmp_path: Path) -> None:
     kept = tmp_path / "kept.triage"
-    store.write(injected.read_injected(record_training(tmp_path / "recorded", 12)), kept)
+    store.write_timeline(injected.read_injected(record_training(tmp_path / "recorded", 12)), kept)
     shown = run("triage", str(kept), "--by", by).stdout
     rows = shown[shown.index("Where the GPU's time goes") :].splitlines()
     first = {"line": "model.py:64", "module": "h.*.attn", "operator": "unknown"}[by]
@@ -191,7 +191,7 @@ def _counted_program(folder: Path) -> Path:
         p.launch(launch["kernel"], 300.0, **sizes)
         p.launch("other_kernel(float*)", 20.0)
 
-    store.write(read_timeline(ran(step).write(folder.parent / "trace.json")), folder)
+    store.write_timeline(read_timeline(ran(step).write(folder.parent / "trace.json")), folder)
     shutil.copy(report, folder / "counters.ncu-rep")
     return folder
 

@@ -13,8 +13,8 @@ from profkit.diagnosis.verdict import judge_launch
 from profkit.evidence.compare import (
     Policy,
     RunComparison,
+    classify_timing,
     compare_runs,
-    how_taken,
     is_worse,
     list_exit_reasons,
     match_launches,
@@ -26,7 +26,7 @@ from profkit.evidence.counters import (
     list_moved,
     measure_move,
 )
-from profkit.evidence.runs import Run, pair
+from profkit.evidence.runs import Run, pair_runs
 from profkit.judge import Estimate, Status
 from profkit.records.parts import RecordedGpu, Resources
 from tests.copies import replace
@@ -63,7 +63,7 @@ def test_a_duration_under_ncu_is_no_timing():
     ],
 )
 def test_how_the_samples_were_taken(one, other, taken):
-    assert how_taken(record(**one), record("stage2", **other)) == taken
+    assert classify_timing(record(**one), record("stage2", **other)) == taken
 
 
 @pytest.mark.parametrize(
@@ -313,19 +313,19 @@ def test_findings_come_by_what_became_of_them_and_the_dearest_first():
 
 def test_one_run_a_side_is_a_pair_whatever_it_is_called_and_several_go_by_their_names():
     one, other = run("stage1", "B"), run("stage2", "C")
-    assert pair([one], [other]) == ([(one, other)], ())
+    assert pair_runs([one], [other]) == ([(one, other)], ())
     cases = [run("stage1", "A"), run("stage1", "B")]
     later = [run("stage2", "B"), run("stage2", "C")]
-    pairs, left = pair(cases, later)
+    pairs, left = pair_runs(cases, later)
     assert [(b.name, a.name) for b, a in pairs] == [("stage1.B", "stage2.B")]
     assert left == ("stage1.A", "stage2.C")
-    pairs, left = pair(cases, [other])
+    pairs, left = pair_runs(cases, [other])
     assert (pairs, left) == ([], ("stage1.A", "stage1.B", "stage2.C"))
     both = [run("stage1", "B"), run("stage2", "B")]
-    pairs, left = pair(both, [run("stage2", "B"), run("stage3", "B")])
+    pairs, left = pair_runs(both, [run("stage2", "B"), run("stage3", "B")])
     assert [(b.name, a.name) for b, a in pairs] == [("stage2.B", "stage2.B")]
     assert left == ("stage1.B", "stage3.B")
-    assert pair([], [one]) == ([], ("stage1.B",))
+    assert pair_runs([], [one]) == ([], ("stage1.B",))
 
 
 def test_launches_match_by_name_and_order():

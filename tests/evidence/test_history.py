@@ -20,14 +20,14 @@ from profkit.cli.lab import read_hashes
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
-from profkit.evidence.commits import commit_at_hand, commit_named, committed_runs
+from profkit.evidence.commits import find_ci_commit, list_committed_runs, resolve_commit
 from profkit.evidence.history import History, add_artifacts, query
 from profkit.evidence.noise import (
     KnownSpreads,
     estimate_spreads,
+    list_steps,
     measure_noise,
-    spread_for,
-    steps,
+    scale_spread,
 )
 from profkit.evidence.runs import Evidence
 from profkit.evidence.samples import Spread
@@ -36,14 +36,14 @@ from profkit.evidence.tables import (
     HistoryRun,
     HistoryTwin,
     launch_rows,
+    list_columns,
+    list_schema_rows,
     rank_certainty,
     run_row,
-    schema_rows,
-    table_columns,
 )
 from profkit.records.parts import Commit, RecordedGpu, TimedSide, TimedSides
 from profkit.records.record import write_record
-from profkit.records.store import json_safe
+from profkit.records.store import make_json_safe
 from tests.conftest import ROOT
 from tests.copies import replace
 from tests.evidence.made import row as frame_row
@@ -78,8 +78,8 @@ def test_the_commit_of_the_record_comes_first(tmp_path: Path) -> None:
     found = run_row(own, "sha", "said", "environment")
     assert (found.commit, found.commit_from, found.dirty) == ("own", "record", True)
     assert run_row(made("v1"), "sha", None, "environment").commit_from is None
-    assert commit_at_hand({"GITHUB_SHA": "x", "PROFKIT_COMMIT": "y"}) == "y"
-    assert commit_at_hand({}) is None
+    assert find_ci_commit({"GITHUB_SHA": "x", "PROFKIT_COMMIT": "y"}) == "y"
+    assert find_ci_commit({}) is None
 
 
 def test_two_writers_do_not_meet(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_what_changed_when() -> None:
         row(0.5e-5, 5, 5, sass="newest", gpu_uuid="GPU-2"),
         row(0.5e-5, 6, 6, sass="last", gpu_uuid="GPU-2", samples=()),
     ]
-    found = steps(runs)
+    found = list_steps(runs)
     assert [s.answer for s in found] == [
         "first",
         "same code",
@@ -170,23 +170,23 @@ def test_what_changed_when() -> None:
 def test_what_is_odd_is_kept_and_said() -> None:
     """One commit measured twice with two answers, a new name, clocks and dates that jump."""
     twice = [row(1e-5, 1, 1), row(1.5e-5, 2, 2, commit="commit 1")]
-    first, again = steps(twice)
+    first, again = list_steps(twice)
     assert (first.note, again.answer) == (None, "same code")
     assert "identical machine code, but 1.5x slower" in again.note
-    renamed = steps([*twice, row(1.5e-5, 3, 3, variant="newname")])
+    renamed = list_steps([*twice, row(1.5e-5, 3, 3, variant="newname")])
     assert [s.note for s in renamed if s.run.variant == "newname"] == ["the machine code of v1.B"]
     elsewhere = [
         row(1e-5, 1, 1),
         row(2e-5, 2, 2, gpu_uuid="GPU-2", sass="x"),
         row(0.5e-5, 3, 3, sass="y"),
     ]
-    assert [s.answer for s in steps(elsewhere)] == ["first", "other machine", "faster"]
+    assert [s.answer for s in list_steps(elsewhere)] == ["first", "other machine", "faster"]
     before, after = row(1e-5, 1, 1, sass="a"), row(1e-5, 2, 2, sass="b")
     halves = tuple(x * (1.2 if i < 60 else 1.0) for i, x in enumerate(after.samples))
-    jumped = steps([before, replace(after, samples=halves)])[1]
+    jumped = list_steps([before, replace(after, samples=halves)])[1]
     assert jumped.answer == "cannot tell", "clocks that change within a run"
     undated = [replace(r, made=None) for r in (before, after)]
-    assert [s.answer for s in steps(undated)] == ["first", "cannot tell"]
+    assert [s.answer for s in list_steps(undated)] == ["first", "cannot tell"]
 
 
 def test_the_commit_is_that_of_the_code_where_its_hash_is_in_the_log(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_the_commit_is_that_of_the_code_where_its_hash_is_in_the_log(tmp_path: P
     log = subprocess.run(
         ["git", "log", "--format=%H"], cwd=repository, capture_output=True, text=True, check=True
     ).stdout.split()
-    runs, problems = committed_runs(repository / "artifacts", read_hashes)
+    runs, problems = list_committed_runs(repository / "artifacts", read_hashes)
     assert problems == []
     assert {r.variant: (r.commit, r.commit_from) for r in runs} == {
         "v1": (log[1], "source"),
@@ -236,15 +236,15 @@ def test_a_commit_that_is_found_afterwards_is_kept_beside_the_row_without(tmp_pa
 
 def test_what_a_commit_is_called_becomes_its_hash(tmp_path: Path) -> None:
     folder(tmp_path / "artifacts", made("v1"))
-    assert commit_named(tmp_path, "r17") == "r17", "no repository knows better"
+    assert resolve_commit(tmp_path, "r17") == "r17", "no repository knows better"
     _git(tmp_path, "init", "-q")
     _git(tmp_path, "add", ".")
     _git(tmp_path, "commit", "-qm", "x")
-    assert len(commit_named(tmp_path, "HEAD")) == 40
-    assert commit_named(tmp_path, "abcdef0") == "abcdef0", "of another repository"
+    assert len(resolve_commit(tmp_path, "HEAD")) == 40
+    assert resolve_commit(tmp_path, "abcdef0") == "abcdef0", "of another repository"
     for word in ("HEAD~2", "--all", "no such"):
         with pytest.raises(ProfkitError, match="no commit of this repository"):
-            commit_named(tmp_path, word)
+            resolve_commit(tmp_path, word)
 
 
 def test_a_shallow_clone_says_that_it_is_one(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_shallow_clone_says_that_it_is_one(tmp_path: Path) -> None:
         _git(origin, "add", ".")
         _git(origin, "commit", "-qm", str(number))
     _git(tmp_path, "clone", "-q", "--depth", "1", f"file://{origin}", "clone")
-    runs, (problem,) = committed_runs(tmp_path / "clone" / "artifacts", read_hashes)
+    runs, (problem,) = list_committed_runs(tmp_path / "clone" / "artifacts", read_hashes)
     assert len(runs) == 1
     assert "a shallow clone" in problem.message
 
@@ -271,9 +271,9 @@ def test_the_spread_of_a_machine_comes_from_what_it_measured_twice() -> None:
     later = [row(1e-5, 8, 8, sass="x"), row(0.93e-5, 9, 9, sass="y")]
     quiet = [replace(r, median=1e-5 + i * 1e-9) for i, r in enumerate(runs * 5)]
     quiet = [replace(r, session=f"q{i}") for i, r in enumerate(quiet)]
-    assert steps(later, estimate_spreads(quiet))[1].answer == "faster"
-    assert steps(later)[1].answer == "cannot tell", "3 % assumed"
-    assert steps([*runs, *later])[-1].answer == "cannot tell", "2.5 % measured"
+    assert list_steps(later, estimate_spreads(quiet))[1].answer == "faster"
+    assert list_steps(later)[1].answer == "cannot tell", "3 % assumed"
+    assert list_steps([*runs, *later])[-1].answer == "cannot tell", "2.5 % measured"
 
 
 def twin(session: str, median: float, again: float, **facts) -> HistoryTwin:
@@ -302,8 +302,8 @@ def test_the_spread_of_a_machine_comes_from_its_a_a_runs(tmp_path: Path) -> None
     assert (len(found), problems) == (20, []), "each once"
     spread = estimate_spreads((), found)["GPU-1"]
     assert (spread.sigma, spread.dof) == (pytest.approx(0.0103, abs=0.0005), 19)
-    assert spread_for(spread) / spread.sigma == pytest.approx(1.18, abs=0.01)
-    assert spread_for(Spread(0.01, 3)) == pytest.approx(0.0393, abs=1e-3)
+    assert scale_spread(spread) / spread.sigma == pytest.approx(1.18, abs=0.01)
+    assert scale_spread(Spread(0.01, 3)) == pytest.approx(0.0393, abs=1e-3)
     quiet = [twin(f"q{i}", 1e-5, 1e-5, made=f"2026-11-22T1{i}:00:00+00:00") for i in range(9)]
     assert estimate_spreads((), quiet)["GPU-1"].sigma == 0.0025, "one sitting is no week"
     days = [replace(t, made=f"2026-11-0{i + 1}T10:00:00+00:00") for i, t in enumerate(quiet)]
@@ -313,13 +313,13 @@ def test_the_spread_of_a_machine_comes_from_its_a_a_runs(tmp_path: Path) -> None
     assert noise.within == pytest.approx(0.01, abs=0.001)
     assert noise.gate_alarms == 20, "1 % apart in one process is no noise of a per mille"
     assert measure_noise([twin(f"t{i}", 1e-5, 1e-5) for i in range(20)])[0].gate_alarms == 0
-    assert json.loads(json.dumps(json_safe(noise), allow_nan=False))["gate_alarms"] == 20
+    assert json.loads(json.dumps(make_json_safe(noise), allow_nan=False))["gate_alarms"] == 20
 
 
 def test_a_record_that_was_mended_is_no_second_measurement() -> None:
     first = row(1e-5, 1, 1)
     mended = replace(first, record="mended", commit="later")
-    assert [s.run.record for s in steps([first, mended])] == ["record 1"]
+    assert [s.run.record for s in list_steps([first, mended])] == ["record 1"]
 
 
 def test_questions_in_sql(tmp_path: Path) -> None:
@@ -383,13 +383,13 @@ def test_the_log_gives_every_version_its_commit(tmp_path: Path) -> None:
     _git(repository, "add", ".")
     _git(repository, "commit", "-qm", "two")
     write_record(path, replace(first, timing=timed(1.1e-5, 3, "uncommitted")))
-    runs, problems = committed_runs(repository / "artifacts", read_hashes)
+    runs, problems = list_committed_runs(repository / "artifacts", read_hashes)
     assert problems == []
     assert [r.commit_from for r in runs] == ["log", "log"]
     assert len({r.commit for r in runs}) == 2
     assert runs[1].sass == "other sass"
     with pytest.raises(ProfkitError, match="git in"):
-        committed_runs(tmp_path, read_hashes)
+        list_committed_runs(tmp_path, read_hashes)
 
 
 def test_a_launcher_that_changed_is_no_same_code(tmp_path: Path) -> None:
@@ -402,12 +402,14 @@ def test_a_launcher_that_changed_is_no_same_code(tmp_path: Path) -> None:
         row(1.1e-5, 5, 5, source="of an older profkit", launches=("k 264x1x1",)),
     ]
     wanted = ["first", "same code", *["cannot tell"] * 3]
-    assert [s.answer for s in steps(runs)] == wanted
+    assert [s.answer for s in list_steps(runs)] == wanted
     History(tmp_path).append(runs)
-    assert [s.answer for s in steps(History(tmp_path).runs()[0])] == wanted, "the columns are kept"
+    assert [s.answer for s in list_steps(History(tmp_path).runs()[0])] == wanted, (
+        "the columns are kept"
+    )
     for host, note in {"h": "the machine code of v1.B", "i": None}.items():
         other = replace(first, variant="v2", record="r", host=host, source="x", session="z")
-        assert steps([first, other])[-1].note == note
+        assert list_steps([first, other])[-1].note == note
 
 
 def test_as_a_frame(tmp_path: Path) -> None:
@@ -447,8 +449,8 @@ def test_as_a_frame(tmp_path: Path) -> None:
 
 
 def test_every_column_is_a_field() -> None:
-    assert table_columns("runs").names[:3] == ["record", "variant", "case"]
-    assert table_columns("runs").field("samples").type == pa.list_(pa.float64())
+    assert list_columns("runs").names[:3] == ["record", "variant", "case"]
+    assert list_columns("runs").field("samples").type == pa.list_(pa.float64())
 
 
 def test_writers_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
@@ -619,7 +621,7 @@ def test_launches_that_ncu_finished_are_rows_with_their_dearest_finding() -> Non
 
 
 def test_the_columns_say_their_types_and_which_of_them_name_a_row() -> None:
-    rows = schema_rows()
+    rows = list_schema_rows()
     assert {
         r["table"]: [k["column"] for k in rows if k["table"] == r["table"] and k["key"]]
         for r in rows
@@ -745,9 +747,11 @@ def test_a_history_that_is_not_there_or_half_broken_knows_less_and_says_why(tmp_
     assert ["half.parquet" in p.message for p in known.problems] == [True]
     assert known("GPU-2") is None
     plain_spread = estimate_spreads(kept.runs()[0])["GPU-1"]
-    assert known("GPU-1") == spread_for(plain_spread, 0.05)
-    assert KnownSpreads(tmp_path / "h", 0.001)("GPU-1") == spread_for(plain_spread) > known("GPU-1")
-    assert spread_for(Spread(0.01)) == 0.01, "an assumption is not widened"
+    assert known("GPU-1") == scale_spread(plain_spread, 0.05)
+    assert (
+        KnownSpreads(tmp_path / "h", 0.001)("GPU-1") == scale_spread(plain_spread) > known("GPU-1")
+    )
+    assert scale_spread(Spread(0.01)) == 0.01, "an assumption is not widened"
 
 
 def test_the_latest_run_before_on_the_same_gpu_is_compared_with() -> None:
@@ -758,21 +762,26 @@ def test_the_latest_run_before_on_the_same_gpu_is_compared_with() -> None:
         row(1e-5, 3, 3, sass="c", gpu_uuid=None, gpu="L4"),
         row(1e-5, 4, 4, sass="d", **on),
     ]
-    assert [s.answer for s in steps(runs, {})] == ["first", "slower", "other machine", "faster"]
+    assert [s.answer for s in list_steps(runs, {})] == [
+        "first",
+        "slower",
+        "other machine",
+        "faster",
+    ]
     moved = [runs[0], replace(runs[2], sass=runs[0].sass)]
-    assert [s.answer for s in steps(moved)] == ["first", "same code"]
+    assert [s.answer for s in list_steps(moved)] == ["first", "same code"]
     untimed = [replace(r, samples=()) for r in (runs[0], replace(runs[1], sass=runs[0].sass))]
-    assert [s.answer for s in steps(untimed)] == ["first", "same code"]
+    assert [s.answer for s in list_steps(untimed)] == ["first", "same code"]
     for side in (0, 1):
         half = [replace(r, samples=r.samples if i == side else ()) for i, r in enumerate(runs[:2])]
-        found = steps(half)[1]
+        found = list_steps(half)[1]
         assert (found.answer, found.time, found.smallest_change) == ("no time", None, None)
     few = [replace(r, samples=r.samples[:3]) for r in runs[:2]]
-    assert (steps(few)[1].answer, steps(few)[1].smallest_change) == ("cannot tell", None)
+    assert (list_steps(few)[1].answer, list_steps(few)[1].smallest_change) == ("cannot tell", None)
     undated = [replace(r, made=None, session="s") for r in runs[:2]]
-    assert len(steps(undated)) == 2, "of two without a date nobody knows that they are one"
+    assert len(list_steps(undated)) == 2, "of two without a date nobody knows that they are one"
     other = [row(1e-5, 1, 1, variant="b"), row(1e-5, 2, 2, variant="a", sass="x")]
-    assert [s.run.variant for s in steps(other)] == ["a", "b"], "subject by subject"
+    assert [s.run.variant for s in list_steps(other)] == ["a", "b"], "subject by subject"
 
 
 def test_a_table_by_names_of_frames_with_and_without_cases(tmp_path: Path) -> None:

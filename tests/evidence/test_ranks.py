@@ -27,7 +27,7 @@ def test_each_is_what_scipy_says(n: int, places: int) -> None:
     assert ranks.average_ranks(x).tolist() == stats.rankdata(x).tolist()
     assert ranks.theil_sen_slope(x) == stats.theilslopes(x, order).slope
     assert ranks.order_p(x) == pytest.approx(stats.spearmanr(order, x).pvalue, rel=1e-9)
-    assert ranks.blocks_p(blocks) == pytest.approx(stats.kruskal(*blocks).pvalue, rel=1e-9)
+    assert ranks.compute_kruskal_p(blocks) == pytest.approx(stats.kruskal(*blocks).pvalue, rel=1e-9)
     theirs = stats.bootstrap(
         (x,), np.median, n_resamples=300, method="percentile", rng=np.random.default_rng(n)
     )
@@ -54,6 +54,6 @@ def test_equal_values_have_no_p_and_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert isnan(ranks.order_p(flat))
-        assert isnan(ranks.blocks_p(np.array_split(flat, 2)))
+        assert isnan(ranks.compute_kruskal_p(np.array_split(flat, 2)))
         assert ranks.theil_sen_slope(flat) == 0.0
     assert isnan(ranks.order_p(np.array([1.0, 2.0]))), "two are always in some order"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
-from profkit.evidence.runs import Evidence, MissingEvidence, Run, named_runs
+from profkit.evidence.runs import Evidence, MissingEvidence, Run, find_named_runs
 from profkit.records.parts import Resources
 from profkit.records.record import SCHEMA, Record, parse_record, read_record
 from profkit.reports import reader
@@ -251,17 +251,17 @@ def test_one_side_of_a_comparison_is_a_record_a_report_beside_it_or_a_folder(tmp
     shutil.copy(ROOT / "artifacts" / "scalar.B.ncu-rep", report)
     evidence = Evidence(tmp_path / "elsewhere")
     for side in (record, report, str(report), tmp_path):
-        (found,) = named_runs(side, evidence)
+        (found,) = find_named_runs(side, evidence)
         assert (found.name, found.record.session, len(found.launches)) == ("stage2.B", "w1", 1)
     alone = tmp_path / "some.ncu-rep"
     shutil.move(report, alone)
-    (found,) = named_runs(alone, evidence)
+    (found,) = find_named_runs(alone, evidence)
     assert (found.record, found.report) == (None, alone)
-    assert named_runs(found, evidence) == [found]
+    assert find_named_runs(found, evidence) == [found]
     with pytest.raises(ProfkitError, match="no run at case Z"):
-        named_runs(record, evidence, "Z")
+        find_named_runs(record, evidence, "Z")
     with pytest.raises(ProfkitError, match="no run of stage2 in") as raised:
-        named_runs("stage2", evidence)
+        find_named_runs("stage2", evidence)
     assert raised.value.hint == "profkit profile --variant stage2", "nothing is recorded at all"
 
 
@@ -269,15 +269,15 @@ def test_half_a_folder_is_used_where_somebody_takes_its_problems(tmp_path):
     (tmp_path / "stage2.B.json").write_text(json.dumps(WRITTEN))
     (tmp_path / "broken.B.json").write_text("{")
     with pytest.raises(ProfkitError, match=r"broken\.B\.json: not JSON"):
-        named_runs(tmp_path, Evidence(tmp_path))
+        find_named_runs(tmp_path, Evidence(tmp_path))
     problems: list[ProfkitError] = []
-    assert [r.name for r in named_runs(tmp_path, Evidence(tmp_path), None, problems)] == [
+    assert [r.name for r in find_named_runs(tmp_path, Evidence(tmp_path), None, problems)] == [
         "stage2.B"
     ]
     assert len(problems) == 1
     (tmp_path / "stage2.B.json").unlink()
     with pytest.raises(ProfkitError, match="not JSON"):
-        named_runs(tmp_path, Evidence(tmp_path), None, [])
+        find_named_runs(tmp_path, Evidence(tmp_path), None, [])
 
 
 def test_a_damaged_report_spoils_counters_and_not_the_record(tmp_path):

@@ -16,8 +16,8 @@ from profkit.evidence.stats import (
     Interval,
     TimeComparison,
     compare_samples,
+    estimate_median,
     hedges_g,
-    median_interval,
 )
 
 FAST = replace(THRESHOLDS, resamples=300)  # the simulations need many runs, not fine intervals
@@ -167,7 +167,7 @@ def test_processes_that_differ_raise_no_alarm(k, m):
 def test_several_processes_widen_the_interval():
     rng = np.random.default_rng(10)
     groups = processes(rng, 3)
-    alone, together = median_interval(groups[0]), median_interval(groups)
+    alone, together = estimate_median(groups[0]), estimate_median(groups)
     assert together.high - together.low > 3 * (alone.high - alone.low)
 
 
@@ -189,13 +189,13 @@ def test_tiny_and_constant_samples_are_never_significant():
     flat = compare_samples([10.0] * 50, [9.0] * 50)
     assert (flat.answer, flat.reason) == ("cannot tell", "constant")
     assert isnan(flat.hedges_g)
-    one = median_interval([3.0])
+    one = estimate_median([3.0])
     assert one.median == 3.0
     assert isnan(one.low)
 
 
 def test_a_coarse_timer_keeps_half_its_step():
-    found = median_interval([10.0] * 39 + [10.5])
+    found = estimate_median([10.0] * 39 + [10.5])
     assert (found.low, found.high) == (9.75, 10.25)
 
 

@@ -17,19 +17,19 @@ from profkit.evidence.samples import (
     Spread,
     Thresholds,
     as_groups,
-    drift_of,
-    levels_of,
+    measure_drift,
+    measure_level_gap,
     process_spread,
     summarize_samples,
 )
 from profkit.evidence.stats import (
     TimeComparison,
     compare_samples,
+    count_needed_samples,
+    estimate_median,
+    find_smallest_change,
     hedges_g,
     is_significant,
-    median_interval,
-    samples_for,
-    smallest_change,
 )
 
 X = np.array([10.0, 10.4, 9.8, 10.1, 10.3, 9.9, 10.2, 10.0])
@@ -81,11 +81,11 @@ def test_spread_is_the_standard_deviation_of_the_medians():
 
 
 def test_an_interval_is_the_same_every_time_and_round_the_median():
-    found = median_interval(X)
+    found = estimate_median(X)
     assert (found.median, found.level) == (pytest.approx(10.05), 0.95)
-    assert found == median_interval(X)
+    assert found == estimate_median(X)
     assert (found.low, found.high) == (pytest.approx(9.85, abs=0.06), pytest.approx(10.3, abs=0.06))
-    wide = median_interval(X, level=0.999)
+    wide = estimate_median(X, level=0.999)
     assert wide.low < found.low < found.high < wide.high
     assert wide.level == 0.999
 
@@ -141,7 +141,7 @@ def test_intervals_that_touch_share_a_value():
 
 def test_the_ends_of_a_bootstrap_interval():
     x = np.array([10.12, 9.31, 11.47, 10.05, 9.88, 12.6, 10.43, 8.97, 10.71, 11.03])
-    found = median_interval(x)
+    found = estimate_median(x)
     # Hesterberg's expanded percentiles of the bootstrapped medians, seed 0.
     tail = stats.norm.cdf(-sqrt(10 / 9) * stats.t.ppf(0.975, 9))
     drawn = stats.bootstrap(
@@ -165,7 +165,7 @@ def test_a_drift_widens_both_sides_by_all_of_it():
     x = 10 + rng.normal(0, 0.01, 40) + np.arange(40) * 0.05
     found = summarize_samples([x], FAST)
     assert found.faults[0] == "drift"
-    drift = drift_of(x)
+    drift = measure_drift(x)
     assert drift == pytest.approx(39 * 0.05, rel=0.02)
     assert found.interval.median - found.interval.low > drift
     assert found.interval.high - found.interval.median > drift
@@ -300,26 +300,26 @@ def test_the_smallest_change_is_what_the_wider_end_would_see():
     """The critical value of one in a thousand, and what 95 of 100 such changes lie above."""
     reach = (stats.norm.ppf(0.9995) + stats.norm.ppf(0.95)) * 0.02
     for sides in ({"below": 0.02}, {"above": 0.02}):
-        assert smallest_change(seen(1.0, **sides)) == pytest.approx(exp(reach) - 1)
+        assert find_smallest_change(seen(1.0, **sides)) == pytest.approx(exp(reach) - 1)
     few = (stats.t.ppf(0.9995, 12) + stats.norm.ppf(0.95)) * 0.01
-    assert smallest_change(seen(0.0, effective=13.0)) == pytest.approx(exp(few) - 1)
+    assert find_smallest_change(seen(0.0, effective=13.0)) == pytest.approx(exp(few) - 1)
     per = stats.norm.ppf(0.9995) + stats.norm.ppf(0.95)
     nearly = log(1e6) / per
-    assert smallest_change(seen(0.0, above=0.999 * nearly)) > 9e5
-    assert isnan(smallest_change(seen(0.0, above=1.001 * nearly))), "a factor of a million"
+    assert find_smallest_change(seen(0.0, above=0.999 * nearly)) > 9e5
+    assert isnan(find_smallest_change(seen(0.0, above=1.001 * nearly))), "a factor of a million"
 
 
 @pytest.mark.parametrize("reason", ["drift", "levels", "processes", "constant"])
 def test_more_samples_do_not_help_against(reason):
-    assert samples_for(0.02, 0.04, 100, reason) is None
+    assert count_needed_samples(0.02, 0.04, 100, reason) is None
 
 
 @pytest.mark.parametrize("reason", ["autocorrelated", "unseen", "difference", "within", "too-few"])
 def test_more_samples_help_where(reason):
-    assert samples_for(0.02, 0.02, 120, reason) == 120
+    assert count_needed_samples(0.02, 0.02, 120, reason) == 120
     wider = log(1.04) / log(1.02)
-    assert samples_for(0.02, 0.04, 120, reason) == ceil(120 * wider**2)
-    assert samples_for(0.02, 0.01, 120, reason) < 120
+    assert count_needed_samples(0.02, 0.04, 120, reason) == ceil(120 * wider**2)
+    assert count_needed_samples(0.02, 0.01, 120, reason) < 120
 
 
 # --- what few samples cannot show
@@ -395,7 +395,7 @@ def test_levels_widen_both_ends_by_all_of_their_distance():
         summarize_samples([x], replace(FAST, lag_p=1e-12, level_p=p)) for p in (0.05, 0)
     )
     assert (found.faults, alone.faults) == (("levels",), ())
-    apart = levels_of(x)
+    apart = measure_level_gap(x)
     assert apart == pytest.approx(0.3, abs=0.02)
     for end in ("low", "high"):
         moved = abs(getattr(found.interval, end) - getattr(alone.interval, end))

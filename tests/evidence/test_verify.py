@@ -19,7 +19,7 @@ from profkit.evidence.claims import (
 )
 from profkit.evidence.runs import Evidence, MissingEvidence
 from profkit.evidence.stats import Interval
-from profkit.records.store import json_safe
+from profkit.records.store import make_json_safe
 from tests.evidence.made import run, samples
 from tests.evidence.test_ladder import folder as evidence_of
 
@@ -164,7 +164,7 @@ def test_a_file_may_import_its_neighbour_and_have_no_claims(tmp_path, evidence):
 
 def test_json_has_everything_and_no_nan(tmp_path, evidence):
     results = verify_claim_files([written(tmp_path, HOLDS, FAILS, RAISES)], evidence)
-    text = json.dumps(json_safe({"files": results}), allow_nan=False)
+    text = json.dumps(make_json_safe({"files": results}), allow_nan=False)
     claims = json.loads(text)["files"][0]["claims"]
     assert claims[1]["numbers"] == {"sum": 4.0, "unknown": None}
     assert claims[0]["who"] == "the status document"

@@ -7,7 +7,7 @@ import pytest
 
 from profkit.lab.measure import pipeline, sanitize, targets
 from profkit.lab.measure.cuda import device
-from profkit.lab.measure.targets import Places, TargetRun, plan_of
+from profkit.lab.measure.targets import Places, TargetRun, make_plan
 from profkit.lab.measure.variants import build, variants
 
 pytestmark = pytest.mark.gpu
@@ -78,13 +78,17 @@ def test_a_launcher_that_asks_each_time_is_host_bound(target_run: TargetRun, nam
 @caught_by(*sanitize.TOOLS)
 def test_the_sanitizer_named_catches_it(target_run: TargetRun, name: str) -> None:
     tool = BAD[name].header.caught_by
-    found = sanitize.sanitize(sanitizer(), plan_of(target_run, name, "S17"), tool, timeout=60)
+    found = sanitize.run_sanitizer_tool(
+        sanitizer(), make_plan(target_run, name, "S17"), tool, timeout=60
+    )
     assert found != sanitize.CLEAN, found
 
 
 @pytest.mark.parametrize("tool", sanitize.TOOLS)
 def test_the_right_kernel_is_clean(target_run: TargetRun, tool: str) -> None:
-    found = sanitize.sanitize(sanitizer(), plan_of(target_run, "right", "S17"), tool, timeout=60)
+    found = sanitize.run_sanitizer_tool(
+        sanitizer(), make_plan(target_run, "right", "S17"), tool, timeout=60
+    )
     assert found == sanitize.CLEAN, found
 
 
@@ -117,4 +121,4 @@ def test_launches_read_from_a_graph_are_those_of_the_build(target_run: TargetRun
     assert launch.grid == (128, 8, 1)
     assert launch.static_smem == kernels[launch.kernel].smem
     assert target_run.measured.gpu is not None
-    assert target_run.measured.gpu.arch == device.gpu().arch
+    assert target_run.measured.gpu.arch == device.describe_gpu().arch

@@ -22,7 +22,7 @@ import pytest
 from profkit.lab.measure import data
 from profkit.lab.measure.check import judge_values
 from profkit.lab.measure.cuda.device import NOT_SUPPORTED
-from profkit.lab.measure.data import held_as, values_of
+from profkit.lab.measure.data import choose_storage_type, read_values
 from profkit.lab.measure.variants import problem, variants
 from tests.found import find_files
 
@@ -233,7 +233,7 @@ def emulate(
         "none",
         *objects,
     )
-    asked = problem.load_problem(variants.problem_of(file))
+    asked = problem.load_problem(variants.find_problem_dir(file))
     each = [data.prepare_data(asked, case, 0, _inputs()) for case in cases]
     work = [(at, folder / f"{at.case}-{n}-out") for n, _ in enumerate(schedules) for at in each]
     told = iter([_told(asked, at, out) for at, out in work])
@@ -253,7 +253,7 @@ def emulate(
     ran = [one for one, error in zip(work, errors, strict=False) if error == 0]
     for at, out in ran:
         outs = [
-            values_of(np.fromfile(f"{out}{i}", held_as(dtype)).reshape(shape), dtype)
+            read_values(np.fromfile(f"{out}{i}", choose_storage_type(dtype)).reshape(shape), dtype)
             for i, (shape, dtype) in enumerate(at.outputs)
         ]
         faults += [f"{out.name}: {f}" for f in judge_values(asked, at, outs).faults]

@@ -72,7 +72,7 @@ def compiled(wanted: Iterable[tuple[Variant, str]]) -> list[ladder.Compiled]:
     by_arch: dict[str, list[str]] = {}
     for variant, arch in wanted:
         by_arch.setdefault(arch, []).append(f"{variant.problem}/{variant.id}")
-    each = (ladder.compiled(Places(KERNELS), names, [arch]) for arch, names in by_arch.items())
+    each = (ladder.compile_named(Places(KERNELS), names, [arch]) for arch, names in by_arch.items())
     return [one for several in each for one in several]
 
 

@@ -101,7 +101,7 @@ def test_bfloat16_is_rounded_to_nearest_even_and_read_back() -> None:
     given = np.array([1.0, 1.00390625, 1.01171875, -3.0e38, 1e-20], np.float32)
     stored = module._stored(given, case)
     assert stored.tolist() == [0x3F80, 0x3F80, 0x3F82, 0xFF62, 0x1E3D]
-    assert data.values_of(stored, "bfloat16").tolist() == module._values(stored, case).tolist()
+    assert data.read_values(stored, "bfloat16").tolist() == module._values(stored, case).tolist()
     assert module.tolerance(case) == asked_tolerance("RMS4096") != asked_tolerance("LN768")
 
 

@@ -117,7 +117,7 @@ def test_without_nvcc_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_path_that_nvcc_would_expand_is_refused(tmp_path: Path) -> None:
     job = CompileJob(tmp_path / "a$(touch x).cu", tmp_path, "90")
     with pytest.raises(ProfkitError, match=r"'\$'"):
-        cuda.ninja_file([job], Path("/bin/nvcc"))
+        cuda.make_ninja_file([job], Path("/bin/nvcc"))
 
 
 @NVCC
@@ -164,7 +164,7 @@ def test_a_compile_error_is_shown_whole_and_the_rest_is_built(tmp_path: Path) ->
     assert failed.error
     assert not failed.library
     with pytest.raises(ProfkitError) as caught:
-        build.need_library(failed)
+        build.require_library(failed)
     assert str(bad.path) in caught.value.message
     assert 'identifier "no_such_thing" is undefined' in caught.value.message
     assert not list(tmp_path.glob("tmp-*"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.lab.measure.cuda.resources import blocks_that_fit, waves
+from profkit.lab.measure.cuda.resources import compute_waves, count_fitting_blocks
 from profkit.lab.measure.variants import build, dry, variants
 from profkit.records.header import Header
 from tests.copies import replace
@@ -68,13 +68,13 @@ def test_a_launcher_says_what_it_starts(place: Path, monkeypatch: pytest.MonkeyP
     folder = place / "kernels/p"
     variant = variants.read_variant(folder / "v1_x.cu")
     l4, h200 = build.compile_variants([variant], ["89", "90"], place / "build")
-    shapes = dry.dry_shapes(h200, folder)
+    shapes = dry.list_dry_shapes(h200, folder)
     assert shapes is not None
     first, second = shapes["large"]
     assert (first.kernel, first.grid, first.block) == ("first(float*)", (132, 2, 1), (256, 1, 1))
     assert (first.dynamic_smem, first.blocks_per_sm) == (70000, 3)
     assert (second.grid, second.dynamic_smem, second.static_smem) == ((1000, 1, 1), 0, 1024)
-    on_l4 = dry.dry_shapes(l4, folder)
+    on_l4 = dry.list_dry_shapes(l4, folder)
     assert on_l4
     assert on_l4["large"][0].grid == (58, 2, 1)
     assert on_l4["large"][0].blocks_per_sm == 1
@@ -84,7 +84,7 @@ def test_a_launcher_says_what_it_starts(place: Path, monkeypatch: pytest.MonkeyP
     assert build.check_budget(h200, dynamic) == ["v1_x.cu sm_90 first: smem=70000, budget 65536"]
 
     monkeypatch.setattr(dry, "run_command", None)
-    assert dry.dry_shapes(h200, folder) == shapes, "kept beside the build"
+    assert dry.list_dry_shapes(h200, folder) == shapes, "kept beside the build"
 
 
 @pytest.mark.nvcc
@@ -97,15 +97,15 @@ def test_what_the_stub_does_not_have_is_not_known(place: Path) -> None:
     )
     (built,) = build.compile_variants([variants.read_variant(path)], ["90"], place / "build")
     assert built.error is None
-    assert dry.dry_shapes(built, path.parent) is None
+    assert dry.list_dry_shapes(built, path.parent) is None
 
 
 def test_without_a_problem_nothing_is_known(tmp_path: Path) -> None:
     built = build.Build(
         variants.Variant("v", "p", tmp_path / "v.cu", Header("T")), "90", "", tmp_path
     )
-    assert dry.dry_shapes(built, tmp_path) is None
-    assert dry.dry_shapes(replace(built, library=None), tmp_path) is None
+    assert dry.list_dry_shapes(built, tmp_path) is None
+    assert dry.list_dry_shapes(replace(built, library=None), tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -127,12 +127,12 @@ def test_without_a_problem_nothing_is_known(tmp_path: Path) -> None:
 def test_occupancy(
     arch: str, regs: int, threads: int, smem: int, blocks: int, limiter: str
 ) -> None:
-    found = blocks_that_fit(arch, regs, threads, smem)
+    found = count_fitting_blocks(arch, regs, threads, smem)
     assert (found.blocks, found.limiter) == (blocks, limiter)
 
 
 def test_waves() -> None:
-    assert waves((16, 8, 1), 2, 58) == pytest.approx(1.103, abs=1e-3)
-    assert isnan(waves((1, 1, 1), 0, 58))
+    assert compute_waves((16, 8, 1), 2, 58) == pytest.approx(1.103, abs=1e-3)
+    assert isnan(compute_waves((1, 1, 1), 0, 58))
     with pytest.raises(ProfkitError, match="sm_42"):
-        blocks_that_fit("42", 32, 128, 0)
+        count_fitting_blocks("42", 32, 128, 0)

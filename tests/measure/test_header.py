@@ -108,8 +108,8 @@ def test_target(spec: str | None, arch: str, target: str | None) -> None:
 
 
 def test_words_reads_none_in_each_spelling() -> None:
-    assert header.words("a, b c") == ("a", "b", "c")
-    assert header.words("-") == header.words("–") == header.words("none") == ()
+    assert header.split_ids("a, b c") == ("a", "b", "c")
+    assert header.split_ids("-") == header.split_ids("–") == header.split_ids("none") == ()
 
 
 @given(st.text(max_size=300))

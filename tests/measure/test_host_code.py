@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profkit.lab.measure.cuda import code_hash
-from profkit.lab.measure.cuda.code_hash import host_hash
+from profkit.lab.measure.cuda.code_hash import hash_host_code
 from profkit.lab.measure.languages.plan import (
     CallPlan,
     CasePlan,
@@ -67,8 +67,8 @@ def test_one_text_has_one_hash_in_every_folder(tmp_path: Path) -> None:
     far = compiled(tmp_path / "a folder with a name/that is longer than the other's" / ("x" * 40))
     assert first.read_bytes() != far.read_bytes()
     assert str(tmp_path).encode() in far.read_bytes(), "or nothing is left out"
-    assert len({host_hash(o) for o in (first, far, commented)}) == 1
-    assert host_hash(first) is not None
+    assert len({hash_host_code(o) for o in (first, far, commented)}) == 1
+    assert hash_host_code(first) is not None
 
 
 @NVCC
@@ -89,18 +89,18 @@ def test_what_a_launcher_hands_over_is_in_its_hash(tmp_path: Path) -> None:
     for name, (old, new) in changes.items():
         assert LAUNCHER.count(old) == 1, name
         objects[name] = compiled(tmp_path / name, LAUNCHER.replace(old, new))
-    hashes = {name: host_hash(o) for name, o in objects.items()}
+    hashes = {name: hash_host_code(o) for name, o in objects.items()}
     assert len(set(hashes.values())) == len(objects), hashes
-    alike = {code_hash.sass_hash(o) for name, o in objects.items() if name != "which kernel"}
+    alike = {code_hash.hash_sass(o) for name, o in objects.items() if name != "which kernel"}
     assert len(alike) == 1, "the kernels are the same"
 
 
 def test_what_is_no_object_file_has_none(tmp_path: Path) -> None:
     file = tmp_path / "x.o"
-    assert host_hash(file) is None
+    assert hash_host_code(file) is None
     for content in (b"", b"text", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + b"\xff" * 60):
         file.write_bytes(content)
-        assert host_hash(file) is None
+        assert hash_host_code(file) is None
 
 
 def played(folder: Path, cubins: tuple[bytes, bytes], offset: int = 64) -> Path:
@@ -122,5 +122,5 @@ def test_a_launcher_in_python_is_hashed_without_its_kernels(tmp_path: Path) -> N
     first = played(tmp_path / "a", (b"line tables of /a", b"more"))
     longer = played(tmp_path / "b", (b"line tables of /a/longer/way" * 9, b"more"))
     moved = played(tmp_path / "c", (b"line tables of /a", b"more"), offset=128)
-    assert host_hash(first) == host_hash(longer) != host_hash(moved)
+    assert hash_host_code(first) == hash_host_code(longer) != hash_host_code(moved)
     assert re.search(b"/a/longer/way", longer.read_bytes())

@@ -16,8 +16,8 @@ from profkit.errors import ProfkitError
 from profkit.lab.measure import languages
 from profkit.lab.measure.languages import language as registry
 from profkit.lab.measure.languages import plan
-from profkit.lab.measure.languages.plan import LaunchArgs, array_of, parameter_of
-from profkit.lab.measure.languages.triton import LANGUAGE, one_line_of, without_prose
+from profkit.lab.measure.languages.plan import LaunchArgs, find_parameter, make_array
+from profkit.lab.measure.languages.triton import LANGUAGE, shorten_traceback, without_prose
 from profkit.lab.measure.variants import build, variants
 
 from .conftest import Machine
@@ -167,7 +167,7 @@ def test_one_more_language_is_one_file(
     place.mkdir()
     (place / "toy.py").write_text(TOY)
     monkeypatch.setattr(languages, "__path__", [*languages.__path__, str(place)])
-    registry.known_languages.cache_clear()
+    registry.list_languages.cache_clear()
     try:
         path = machine.kernels / "doubling" / "toy_x.toy"
         path.write_text("/* A toy. */\nint profkit_launch(const void* a) { return 801; }\n")
@@ -181,24 +181,24 @@ def test_one_more_language_is_one_file(
         (bad,) = build.compile_variants([variants.read_variant(path)], ["90"], tmp_path)
         assert "error" in (bad.error or "")
     finally:
-        registry.known_languages.cache_clear()
+        registry.list_languages.cache_clear()
         sys.modules.pop("profkit.lab.measure.languages.toy", None)
 
 
 def test_arrays_are_told_by_their_addresses() -> None:
     args = LaunchArgs({"size": (4, 8), "scale": 0.5}, "90", 132)
     more = args.scratch((16,), "float32", zero=True)
-    x, y = array_of("in", 1, "float16", (4, 8)), array_of("out", 0, "float16", (4, 8))
+    x, y = make_array("in", 1, "float16", (4, 8)), make_array("out", 0, "float16", (4, 8))
     assert (x.stride(), x.numel(), x.element_size(), x.size(1)) == ((8, 1), 32, 2, 8)
-    assert parameter_of(x.data_ptr() + 64) == plan.Parameter("in", 1, 64)
-    assert parameter_of(y.data_ptr()) == plan.Parameter("out", 0, 0)
+    assert find_parameter(x.data_ptr() + 64) == plan.Parameter("in", 1, 64)
+    assert find_parameter(y.data_ptr()) == plan.Parameter("out", 0, 0)
     for where, index in (("in", 31), ("out", 15)):  # as many as ProfkitArgs has room for
-        last = array_of(where, index, "int8", (1,))
-        assert parameter_of(last.data_ptr()) == plan.Parameter(where, index, 0)
-    assert parameter_of(more.data_ptr()) == plan.Parameter("scratch", 0, 0)
+        last = make_array(where, index, "int8", (1,))
+        assert find_parameter(last.data_ptr()) == plan.Parameter(where, index, 0)
+    assert find_parameter(more.data_ptr()) == plan.Parameter("scratch", 0, 0)
     assert args.requested == [plan.Scratch(64, True)]
     with pytest.raises(ProfkitError, match="other memory"):
-        parameter_of(4096)
+        find_parameter(4096)
     with pytest.raises(ProfkitError, match="no such type"):
         args.scratch((1,), "half")
 
@@ -231,7 +231,7 @@ Traceback (most recent call last):
   File "somewhere/else.py", line 3, in run
 AttributeError: module 'triton.language' has no attribute 'swizzle9d'
 """
-    said = one_line_of(output, path)
+    said = shorten_traceback(output, path)
     assert said.startswith("tri_x.py:24: AttributeError: module 'triton.language' has no attribute")
     assert said.endswith("at case n17")
 

@@ -8,7 +8,7 @@ import pytest
 
 from profkit.lab.measure import pipeline, session, targets
 from profkit.lab.measure.targets import TargetRun
-from profkit.records.store import digest
+from profkit.records.store import hash_file
 from tests.measure.conftest import Machine
 
 pytestmark = pytest.mark.slow
@@ -128,7 +128,7 @@ def test_what_is_wrong_after_many_launches_has_no_times(machine: Machine) -> Non
         f.startswith("B: after timing: output 0: 1 of 500") for f in faults(target_run, "worn")
     )
     assert [name for name, _ in target_run.measured.times] == ["good"]
-    why = pipeline.why_not(target_run, "worn", "B")
+    why = pipeline.explain_refusal(target_run, "worn", "B")
     assert why is not None
     assert "after timing" in why.message
 
@@ -151,7 +151,7 @@ def profile(machine: Machine, *names: str, **options: object) -> list[pipeline.P
     from profkit.collect import profiler
 
     target = targets.choose_target(targets.Places(machine.kernels), names, False, ("B",), False)
-    return pipeline.profile(
+    return pipeline.profile_target(
         target,
         machine.artifacts,
         profiler.CollectOptions(**options),
@@ -173,7 +173,7 @@ def test_profile_leaves_one_report_and_one_record(machine: Machine, tmp_path: Pa
     assert result.problem is None
     assert result.report == machine.recorded("B") / "v1.ncu-rep"
     said = json.loads((machine.recorded("B") / "v1.json").read_text())
-    assert said["report"]["sha256"] == digest(result.report)
+    assert said["report"]["sha256"] == hash_file(result.report)
     assert (said["variant"], said["case"], said["check"]["status"]) == ("v1", "B", "right")
     assert said["timing"]["l2"]["warm"]["median"] > 0
     assert said["resources"][0]["regs"] == 32

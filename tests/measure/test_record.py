@@ -8,9 +8,9 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.lab.measure import ladder
-from profkit.lab.measure.bench import Times, timing
-from profkit.lab.measure.subjects import versions_of
-from profkit.lab.measure.targets import Measurements, Places, Target, TargetRun, record_of
+from profkit.lab.measure.bench import Times, summarize_times
+from profkit.lab.measure.subjects import list_versions
+from profkit.lab.measure.targets import Measurements, Places, Target, TargetRun, make_record
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.variants.problem import load_problem
 from profkit.lab.measure.variants.variants import Variant
@@ -66,17 +66,17 @@ def test_an_interval_that_stays_wide_says_why() -> None:
         rounds_short="still wide after 240 rounds",
         session="s",
     )
-    said = timing(times)
+    said = summarize_times(times)
     assert said["why_wide"] == "warm: wider than 1%, still wide after 240 rounds"
     assert said["l2"]["cold"] is None
     assert said["l2"]["warm"]["low"] <= said["l2"]["warm"]["median"] <= said["l2"]["warm"]["high"]
-    narrow = timing(replace(times, warm=tuple(1e-5 + i * 1e-9 for i in range(5)) * 8))
+    narrow = summarize_times(replace(times, warm=tuple(1e-5 + i * 1e-9 for i in range(5)) * 8))
     assert narrow["why_wide"] == ""
     # Two levels, one after the other: 40 samples that are worth less than six.
-    hanging = timing(replace(times, warm=(1e-5,) * 20 + (1.3e-5,) * 20, rounds_short=""))
+    hanging = summarize_times(replace(times, warm=(1e-5,) * 20 + (1.3e-5,) * 20, rounds_short=""))
     assert hanging["why_wide"] == "warm: no interval, neighbouring samples hang together"
     assert hanging["l2"]["warm"]["low"] is hanging["l2"]["warm"]["width"] is None
-    few = timing(replace(times, warm=(1e-5, 2e-5), cold=(1e-5,) * 40))
+    few = summarize_times(replace(times, warm=(1e-5, 2e-5), cold=(1e-5,) * 40))
     assert few["why_wide"] == (
         "warm: no interval, 2 samples are too few; cold: no interval, all samples are equal"
     )
@@ -95,11 +95,11 @@ def test_the_same_machine_code_of_another_source_refreshes_a_record(tmp_path: Pa
         write_record(tmp_path / f"v1.{name}.json", Record(variant="v1", case=name, source=source))
     made = [built_as(), built_as(sass=None)]
     places = Places(tmp_path, artifacts=tmp_path)
-    assert [p.name for p in ladder.refresh(places, made).written] == ["v1.same.json"]
+    assert [p.name for p in ladder.refresh_records(places, made).written] == ["v1.same.json"]
     source = read_record(tmp_path / "v1.same.json").source
     assert (source.sha256, source.made_from) == ("new", "old")
-    assert ladder.refresh(places, made).written == (), "it is fresh now"
-    ladder.refresh(places, [built_as(source="newer")])
+    assert ladder.refresh_records(places, made).written == (), "it is fresh now"
+    ladder.refresh_records(places, [built_as(source="newer")])
     source = read_record(tmp_path / "v1.same.json").source
     assert (source.sha256, source.made_from) == ("newer", "old"), "made with, not before"
 
@@ -110,10 +110,13 @@ def test_the_same_kernels_of_another_launcher_stay_stale(tmp_path: Path, host: s
     source = RecordedSource(sha256="old", sass="s", host=host, arch="90")
     write_record(path, Record(variant="v1", case="B", source=source))
     text = path.read_text()
-    found = ladder.refresh(Places(tmp_path, artifacts=tmp_path), [built_as()])
+    found = ladder.refresh_records(Places(tmp_path, artifacts=tmp_path), [built_as()])
     assert (found.written, found.unknown) == ((), (path,))
     assert path.read_text() == text
-    assert ladder.refresh(Places(tmp_path, artifacts=tmp_path), [built_as(sass="t")]).unknown == ()
+    assert (
+        ladder.refresh_records(Places(tmp_path, artifacts=tmp_path), [built_as(sass="t")]).unknown
+        == ()
+    )
 
 
 def test_a_record_of_todays_source_gets_its_launchers_hash(tmp_path: Path) -> None:
@@ -122,23 +125,25 @@ def test_a_record_of_todays_source_gets_its_launchers_hash(tmp_path: Path) -> No
     write_record(path, Record(variant="v1", case="B", header=Header("T"), source=source))
     lines = path.read_text().splitlines()
     places = Places(tmp_path, artifacts=tmp_path)
-    assert ladder.refresh(places, [built_as()]).written == (path,)
+    assert ladder.refresh_records(places, [built_as()]).written == (path,)
     assert [x for x in path.read_text().splitlines() if x not in lines] == ['  "host": "h",']
-    assert ladder.refresh(places, [built_as(source="newer")]).written == (path,), "it can follow"
-    assert ladder.refresh(places, [built_as(source="newest", host="i")]).unknown == (path,)
+    assert ladder.refresh_records(places, [built_as(source="newer")]).written == (path,), (
+        "it can follow"
+    )
+    assert ladder.refresh_records(places, [built_as(source="newest", host="i")]).unknown == (path,)
 
 
 def test_what_a_library_call_brought_is_in_its_record() -> None:
-    assert versions_of("13.0", 91002) == {"cuda": "13.0", "cudnn": "9.10.2"}
-    assert versions_of("11.8", 8907) == {"cuda": "11.8", "cudnn": "8.9.7"}
-    assert versions_of(None, None) == {}
+    assert list_versions("13.0", 91002) == {"cuda": "13.0", "cudnn": "9.10.2"}
+    assert list_versions("11.8", 8907) == {"cuda": "11.8", "cudnn": "8.9.7"}
+    assert list_versions(None, None) == {}
     problem = load_problem(Path("kernels/attention"))
     idle = GpuState()
     brought = {"cuda": "13.0", "cudnn": "9.10.2"}
     timed = Times("x", "B", (1e-5,), (), 1, 1e-5, 1e-6, 1e-6, idle, idle, brought=brought)
     measured = Measurements(times={("sdpa", "B"): timed, ("v1", "B"): replace(timed, brought={})})
     run = TargetRun(Target(problem, (), ("B",), ("sdpa",), Path()), {}, Path(), measured)
-    said = record_of(run, "sdpa", "B").to_json()["versions"]
+    said = make_record(run, "sdpa", "B").to_json()["versions"]
     assert {k: said.get(k) for k in brought} == brought
-    own = record_of(run, "v1", "B").to_json()["versions"]
+    own = make_record(run, "v1", "B").to_json()["versions"]
     assert not {*brought} & {*own}, "a kernel of ours runs neither"

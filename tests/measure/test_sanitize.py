@@ -64,5 +64,5 @@ def test_a_hang_is_stopped(tmp_path: Path) -> None:
     tool = tmp_path / "compute-sanitizer"
     tool.write_text("#!/bin/sh\nsleep 60\n")
     tool.chmod(0o755)
-    found = sanitize.sanitize(tool, Plan("x", "y"), "synccheck", timeout=0.3)
+    found = sanitize.run_sanitizer_tool(tool, Plan("x", "y"), "synccheck", timeout=0.3)
     assert "stopped after" in found

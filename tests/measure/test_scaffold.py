@@ -9,13 +9,13 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.lab.measure.variants import problem, variants
-from profkit.lab.measure.variants.problem import new_problem, templates
+from profkit.lab.measure.variants.problem import create_problem, list_templates
 from tests.conftest import ROOT
 
 
-@pytest.mark.parametrize("language", sorted(templates()))
+@pytest.mark.parametrize("language", sorted(list_templates()))
 def test_a_new_problem_is_whole(tmp_path: Path, language: str) -> None:
-    made = new_problem("row-sum", language, tmp_path / "kernels")
+    made = create_problem("row-sum", language, tmp_path / "kernels")
     folder = made[0].parent
     (variant,) = variants.find_variants(tmp_path / "kernels")
     assert (variant.id, variant.problem, variant.path.parent) == ("first", "row-sum", folder)
@@ -28,11 +28,11 @@ def test_a_new_problem_is_whole(tmp_path: Path, language: str) -> None:
     assert wanted.shape == loaded.module.outputs(case)[0][0]
     text = "".join(path.read_text() for path in made)
     assert "@" not in text.replace("@triton", "")
-    assert variants.kernels_dir(tmp_path / "kernels") == tmp_path / "kernels"
+    assert variants.find_kernels_dir(tmp_path / "kernels") == tmp_path / "kernels"
 
 
 def test_there_is_a_template_for_each_language_that_ships() -> None:
-    assert set(templates()) == {"cuda", "triton"}
+    assert set(list_templates()) == {"cuda", "triton"}
 
 
 @pytest.mark.parametrize(
@@ -45,16 +45,16 @@ def test_there_is_a_template_for_each_language_that_ships() -> None:
 )
 def test_what_cannot_be_is_one_line(tmp_path: Path, name: str, language: str, says: str) -> None:
     with pytest.raises(ProfkitError, match=says) as caught:
-        new_problem(name, language, tmp_path)
+        create_problem(name, language, tmp_path)
     assert caught.value.hint
     assert not list(tmp_path.iterdir())
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:
-    made, *_ = new_problem("x", "cuda", tmp_path)
+    made, *_ = create_problem("x", "cuda", tmp_path)
     made.write_text("mine")
     with pytest.raises(ProfkitError, match="is there already"):
-        new_problem("x", "triton", tmp_path)
+        create_problem("x", "triton", tmp_path)
     assert made.read_text() == "mine"
 
 

@@ -37,8 +37,8 @@ def test_ladder_order_and_ids(kernels: Path) -> None:
     found = variants.find_variants(kernels)
     assert [v.id for v in found] == ["a", "v1", "v2", "v2tile", "v10"]
     assert {v.problem for v in found} == {"attention"}
-    assert variants.select(found, "v2").path.name == "v2_wmma_two.cu"
-    assert variants.select(found, "attention/v2").header.title == "v2_wmma_two.cu"
+    assert variants.select_variant(found, "v2").path.name == "v2_wmma_two.cu"
+    assert variants.select_variant(found, "attention/v2").header.title == "v2_wmma_two.cu"
 
 
 def test_faults_name_the_file(kernels: Path) -> None:
@@ -61,7 +61,7 @@ def test_faults_name_the_file(kernels: Path) -> None:
 
 def test_an_unknown_variant_lists_the_known(kernels: Path) -> None:
     with pytest.raises(ProfkitError) as caught:
-        variants.select(variants.find_variants(kernels), "v3")
+        variants.select_variant(variants.find_variants(kernels), "v3")
     assert "v10" in caught.value.hint
 
 
@@ -69,8 +69,8 @@ def test_an_id_in_two_problems_must_be_qualified(kernels: Path) -> None:
     write(kernels / "copy", "v1_copy.cu")
     found = variants.find_variants(kernels)
     with pytest.raises(ProfkitError, match="two problems"):
-        variants.select(found, "v1")
-    assert variants.select(found, "copy/v1").problem == "copy"
+        variants.select_variant(found, "v1")
+    assert variants.select_variant(found, "copy/v1").problem == "copy"
     assert [v.id for v in variants.find_variants(kernels, "copy")] == ["v1"]
 
 
@@ -78,16 +78,16 @@ def test_where_kernels_are(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delenv("PROFKIT_KERNELS", raising=False)
     below = kernels / "attention"
     monkeypatch.chdir(below)
-    assert variants.kernels_dir() == kernels
+    assert variants.find_kernels_dir() == kernels
     monkeypatch.chdir("/")
-    assert variants.kernels_dir() == ROOT / "kernels"
+    assert variants.find_kernels_dir() == ROOT / "kernels"
     monkeypatch.setenv("PROFKIT_KERNELS", str(kernels))
-    assert variants.kernels_dir() == kernels
+    assert variants.find_kernels_dir() == kernels
     monkeypatch.setenv("PROFKIT_KERNELS", "/nowhere")
     with pytest.raises(ProfkitError, match="PROFKIT_KERNELS /nowhere"):
-        variants.kernels_dir()
+        variants.find_kernels_dir()
     with pytest.raises(ProfkitError, match="--kernels /nor/here"):
-        variants.kernels_dir("/nor/here")
+        variants.find_kernels_dir("/nor/here")
 
 
 def test_the_source_hash_follows_includes_and_not_places(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_family_is_a_folder_of_its_problem(tmp_path: Path) -> None:
     write(tmp_path / "p/family", "k_x.cu")
     write(tmp_path / "p", "j_x.cu")
     assert [(v.problem, v.id) for v in variants.find_variants(tmp_path)] == [("p", "j"), ("p", "k")]
-    assert variants.named_variants(tmp_path, ["p/k"])[0].path.name == "k_x.cu"
+    assert variants.find_named_variants(tmp_path, ["p/k"])[0].path.name == "k_x.cu"
 
 
 def test_tuned_adds_declared_defines_only(tmp_path: Path) -> None:

@@ -76,10 +76,10 @@ class LinesRecording:
 
         for kind, rows in self.rows.items():
             if kind in places.LAYOUTS:
-                layout = places._layout_of(places.LAYOUTS[kind][0])
+                layout = places._read_layout(places.LAYOUTS[kind][0])
                 path = self.folder / f"7-7.{kind}"
             else:
-                layout = injected.layout_of(kind)
+                layout = injected.read_layout(kind)
                 path = self.folder / f"7.{kind}"
             unused = b"\0" * layout.itemsize * 3  # as a file that is longer than its rows ends
             path.write_bytes(np.array(rows, layout).tobytes() + unused * (kind in places.LAYOUTS))

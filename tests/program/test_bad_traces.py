@@ -254,7 +254,7 @@ def test_what_asks_for_more_than_its_bytes_can_need_is_refused(
 def test_a_name_that_many_share_is_there_once(tmp_path: Path) -> None:
     program = ran(step, 20)
     traced = recordings.read_timeline(program.write(tmp_path / "t.json"))
-    store.write(traced, tmp_path / "t.timeline")
+    store.write_timeline(traced, tmp_path / "t.timeline")
     for timeline in (traced, recordings.read_timeline(tmp_path / "t.timeline")):
         names = [row.name for row in timeline.processes[0].activities]
         assert len({id(name) for name in names}) == len(set(names)) < len(names)
@@ -274,7 +274,7 @@ def test_sizes_that_no_memory_holds_are_unknown(sizes: list[object], tmp_path: P
 def test_half_a_character_is_kept_as_its_escape(tmp_path: Path) -> None:
     program = ran(lambda p: p.launch("\ud800k", 100.0), 3)
     timeline = recordings.read_timeline(program.write(tmp_path / "t.json"))
-    store.write(timeline, tmp_path / "t.timeline")
+    store.write_timeline(timeline, tmp_path / "t.timeline")
     kept = recordings.read_timeline(tmp_path / "t.timeline").processes[0].activities
     assert {a.name for a in kept} == {"\\ud800k"}
 

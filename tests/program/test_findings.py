@@ -607,7 +607,7 @@ def test_values_that_a_loop_reads_become_one_launch_and_one_copy(
     ],
 )
 def test_a_gpu_that_is_not_known_gains_what_holds_on_every_one(column, cc, gains) -> None:
-    assert gpus.find_levels(column, cc) == gains
+    assert gpus.find_measured_range(column, cc) == gains
 
 
 def test_float64_becomes_products_of_float32_and_half_of_the_bytes(tmp_path: Path) -> None:

@@ -28,11 +28,11 @@ from profkit.program import readers as recordings
 from profkit.program.document import triage_document
 from profkit.program.readers import injected, store
 from profkit.program.readers.gathered import STANDARD_INPUT, read_gathered
-from profkit.program.readers.others import OTHERS, table_rows
+from profkit.program.readers.others import OTHERS, list_table_rows
 from profkit.program.recorded import judge_recordings
 from profkit.program.steps.cut import Steps, find_steps
 from profkit.program.steps.idle import split_period
-from profkit.program.steps.kinds import kind_of, kind_of_launch
+from profkit.program.steps.kinds import classify_kernel, classify_launch
 from profkit.program.triage import Triage, triage_timeline
 from profkit.show.exports import write_trace
 from tests.conftest import ROOT
@@ -123,7 +123,7 @@ def test_a_recording_of_graphs_as_one_is_kept_and_exported(tmp_path: Path) -> No
     (process,) = read(replaying([6.0], [900.0] * 10, [50.0])).processes
     path = exported(process, tmp_path / "x.sqlite", graphs="graph")
     of = triage_timeline(recordings.read_timeline(path))
-    store.write(of.timeline, tmp_path / "kept")
+    store.write_timeline(of.timeline, tmp_path / "kept")
     again = triage_timeline(recordings.read_timeline(tmp_path / "kept"))
     assert (again.split, again.groups) == (of.split, of.groups)
     write_trace(tmp_path / "step.json", of)
@@ -183,9 +183,9 @@ def test_an_open_range_of_our_own_recorder_ends_with_the_recording(tmp_path: Pat
     known = names.read_text("utf-8").rstrip("\n")
     names.write_text(f"{known}\nserve\n", "utf-8")
     number = len(known.split("\n"))
-    layout = injected.layout_of("ranges")
+    layout = injected.read_layout("ranges")
     calls = next(folder.glob("*.calls"))
-    begin = np.fromfile(calls, injected.layout_of("calls"))["start"].min()
+    begin = np.fromfile(calls, injected.read_layout("calls"))["start"].min()
     rows = np.zeros(1, layout)
     rows[0] = (begin, 1, 7, number, injected.BEGINS)
     with calls.with_suffix(".ranges").open("ab") as file:
@@ -194,7 +194,7 @@ def test_an_open_range_of_our_own_recorder_ends_with_the_recording(tmp_path: Pat
     (span,) = [s for s in timeline.processes[0].spans if s.name == "serve"]
     assert span.end == max(a.end for a in (*before.activities, *before.calls))
     assert any("1 range was still open" in note for note in timeline.notes)
-    store.write(timeline, tmp_path / "kept")
+    store.write_timeline(timeline, tmp_path / "kept")
     assert store.read_store(tmp_path / "kept").processes[0].spans == timeline.processes[0].spans
 
 
@@ -630,12 +630,12 @@ NOT_WHAT_A_WORD_SAYS = {
 
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_a_collective_of_any_library_is_one(name: str) -> None:
-    assert kind_of(name) == "collective"
+    assert classify_kernel(name) == "collective"
 
 
 @pytest.mark.parametrize("name", NOT_WHAT_A_WORD_SAYS)
 def test_a_part_of_a_word_is_no_word(name: str) -> None:
-    assert kind_of(name) == NOT_WHAT_A_WORD_SAYS[name]
+    assert classify_kernel(name) == NOT_WHAT_A_WORD_SAYS[name]
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
@@ -687,9 +687,9 @@ def test_what_a_product_is_its_operator_says(name: str) -> None:
 
 def test_what_an_operator_of_a_server_launches_besides_is_no_attention() -> None:
     op = "vllm::unified_attention_with_output"
-    assert kind_of_launch("kernel_2d_of_ours", op) == "attention"
-    assert kind_of_launch("reshape_and_cache_kernel", op) == "unknown"
-    assert kind_of_launch(MUL, "aten::bmm") == "elementwise"
+    assert classify_launch("kernel_2d_of_ours", op) == "attention"
+    assert classify_launch("reshape_and_cache_kernel", op) == "unknown"
+    assert classify_launch(MUL, "aten::bmm") == "elementwise"
 
 
 # AMD, and what is not read.
@@ -786,7 +786,7 @@ def test_what_is_not_read_is_named_with_what_works(name: str, packed: bool, tmp_
 
 def test_the_docs_have_the_table_of_what_is_not_read() -> None:
     page = (ROOT / "docs/howto/triage.md").read_text("utf-8")
-    for what, instead in table_rows():
+    for what, instead in list_table_rows():
         assert f"| {what} | {instead} |" in page
 
 

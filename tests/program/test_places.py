@@ -72,7 +72,7 @@ def test_each_kernel_has_the_line_of_who_launched_it(tmp_path: Path) -> None:
 
 def test_places_are_kept_and_read_again(tmp_path: Path) -> None:
     timeline = injected.read_injected(record_training(tmp_path / "r"))
-    store.write(timeline, tmp_path / "kept")
+    store.write_timeline(timeline, tmp_path / "kept")
     again = read_timeline(tmp_path / "kept")
     assert again.processes[0].places == timeline.processes[0].places
     assert again.processes[0].activities == timeline.processes[0].activities
@@ -83,7 +83,7 @@ def test_a_kept_folder_of_before_is_read(tmp_path: Path) -> None:
     import pandas as pd
 
     timeline = injected.read_injected(record_training(tmp_path / "r"))
-    store.write(timeline, tmp_path / "kept")
+    store.write_timeline(timeline, tmp_path / "kept")
     (tmp_path / "kept" / "places.parquet").unlink()
     for table in ("activities", "calls"):
         file = tmp_path / "kept" / f"{table}.parquet"
@@ -96,7 +96,7 @@ def test_a_place_that_is_not_there_is_refused(tmp_path: Path) -> None:
     import pandas as pd
 
     timeline = injected.read_injected(record_training(tmp_path / "r"))
-    store.write(timeline, tmp_path / "kept")
+    store.write_timeline(timeline, tmp_path / "kept")
     file = tmp_path / "kept" / "activities.parquet"
     frame = pd.read_parquet(file)
     frame["origin"] = 1_000_000
@@ -121,7 +121,7 @@ def test_the_document_has_lines_and_sums_them(tmp_path: Path) -> None:
 
 def test_frames_of_a_notebook_have_the_columns(tmp_path: Path) -> None:
     timeline = injected.read_injected(record_training(tmp_path / "r", 12))
-    store.write(timeline, tmp_path / "kept")
+    store.write_timeline(timeline, tmp_path / "kept")
     kernels = triage(tmp_path / "kept").kernels
     assert {"line", "module", "op"} <= set(kernels.columns)
     assert kernels.set_index("name").loc["adam", "line"] == f"{USER}:91"
@@ -304,5 +304,5 @@ def test_a_trace_s_backward_kernels_have_the_function_of_their_forward(tmp_path:
 
 
 def kept_again(timeline: Timeline, folder: Path) -> Timeline:
-    store.write(timeline, folder)
+    store.write_timeline(timeline, folder)
     return read_timeline(folder)

@@ -68,7 +68,7 @@ def test_the_layouts_are_those_of_the_library() -> None:
         for line in body.strip().splitlines():
             type_, *names = line.strip().rstrip(";").replace(",", " ").split()
             size += sum(width[type_] * (3 if "[3]" in name else 1) for name in names)
-        assert injected.layout_of(kind).itemsize == size
+        assert injected.read_layout(kind).itemsize == size
 
 
 @pytest.mark.parametrize("kind", ["kernels", "calls"])
@@ -94,7 +94,7 @@ def test_no_gpu_and_no_kernels_are_two_answers(tmp_path: Path) -> None:
 
 def test_kept_and_read_again_it_is_the_same(tmp_path: Path) -> None:
     trace = recordings.read_timeline(DATA / "copy_pageable.planted.json.gz")
-    store.write(trace, tmp_path / "kept")
+    store.write_timeline(trace, tmp_path / "kept")
     again = recordings.read_timeline(tmp_path / "kept")
     assert again.how == trace.how
     assert again.processes[0].device == trace.processes[0].device

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profkit.program.readers import torch_trace
-from profkit.program.readers.store import read_store, write
+from profkit.program.readers.store import read_store, write_timeline
 from profkit.program.triage import triage_timeline
 from tests.program.made import MUL, Program, ran
 
@@ -62,7 +62,7 @@ def test_the_cost_of_frames_is_taken_out_of_the_hosts_time(tmp_path: Path) -> No
 
 def test_a_kept_trace_says_the_same(tmp_path: Path) -> None:
     timeline = torch_trace.read_torch_trace(record(tmp_path, COST))
-    write(timeline, tmp_path / "kept")
+    write_timeline(timeline, tmp_path / "kept")
     again = triage_timeline(read_store(tmp_path / "kept"))
     first = triage_timeline(timeline)
     assert again.findings[0].cause == first.findings[0].cause

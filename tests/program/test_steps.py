@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from profkit.program import readers as recordings
-from profkit.program.steps.cut import find_steps, repeats
-from profkit.program.steps.idle import CAUSES, node, split_period
-from profkit.program.steps.kinds import is_librarys, kind_of, precision_of
+from profkit.program.steps.cut import find_repeats, find_steps
+from profkit.program.steps.idle import CAUSES, clean_operator, split_period
+from profkit.program.steps.kinds import classify_kernel, find_precision, is_librarys
 from tests.program.made import GEMM, MUL, SOFTMAX, Program, plain_ms, ran
 
 LAYER = ["mm", "add", "norm", "mm", "gelu", "mm"]
@@ -29,25 +29,25 @@ STEP = ["embed", *LAYER * 12, "loss", *reversed(LAYER * 12), *["adam"] * 3]
     ids=["steps", "warm-up", "short", "one kernel", "two steps"],
 )
 def test_the_period_of_a_launch_sequence(sequence: list[str], found: tuple[int, int, int]) -> None:
-    assert repeats(sequence) == found
+    assert find_repeats(sequence) == found
 
 
 def test_what_follows_the_loop_is_no_step() -> None:
-    found = repeats([*STEP * 5, "evaluate", "print"])
+    found = find_repeats([*STEP * 5, "evaluate", "print"])
     assert found is not None
     assert found[1:] == (len(STEP), 5)
 
 
 @pytest.mark.parametrize("sequence", [[], ["a"], list(range(200)), STEP])
 def test_what_does_not_repeat_has_no_period(sequence: list[object]) -> None:
-    found = repeats(sequence)  # type: ignore[arg-type]
+    found = find_repeats(sequence)  # type: ignore[arg-type]
     assert found is None or (sequence == STEP and found[1] % len(LAYER) == 0)
 
 
 def test_a_step_may_differ_in_a_few_launches() -> None:
     other = list(STEP)
     other[5] = "copy"
-    assert repeats(STEP * 3 + other + STEP * 3) == (0, len(STEP), 7)
+    assert find_repeats(STEP * 3 + other + STEP * 3) == (0, len(STEP), 7)
 
 
 def _unmarked(p: Program) -> Program:
@@ -226,9 +226,9 @@ KINDS = {
 @pytest.mark.parametrize("name", KINDS)
 def test_what_a_kernel_is_by_its_name(name: str) -> None:
     kind, precision = KINDS[name]
-    assert kind_of(name) == kind
+    assert classify_kernel(name) == kind
     if precision:
-        assert precision_of(name) == precision
+        assert find_precision(name) == precision
     assert is_librarys(name) == (name != "my_kernel(float*, int)")
 
 
@@ -243,5 +243,5 @@ def test_a_step_without_calls_cannot_be_cut(tmp_path: Path) -> None:
 
 
 def test_a_place_is_said_without_the_engine_s_words() -> None:
-    assert node("autograd::engine::evaluate_function: MmBackward0") == "MmBackward0"
-    assert node("aten::linear") == "aten::linear"
+    assert clean_operator("autograd::engine::evaluate_function: MmBackward0") == "MmBackward0"
+    assert clean_operator("aten::linear") == "aten::linear"

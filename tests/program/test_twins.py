@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from profkit.errors import ProfkitError
 from profkit.program import readers as recordings
-from profkit.program.steps.kinds import kind_of
+from profkit.program.steps.kinds import classify_kernel
 from profkit.program.triage import Triage, triage_timeline
 from tests.program.made import EXP, GEMM, MUL, Program, ran
 from tests.program.made_nsys import Export, exported
@@ -54,17 +54,17 @@ combine_halves
 
 @pytest.mark.parametrize("name", BETWEEN)
 def test_what_goes_between_gpus_is_a_collective_whoever_wrote_it(name: str) -> None:
-    assert kind_of(name) == "collective"
+    assert classify_kernel(name) == "collective"
 
 
 @pytest.mark.parametrize("name", WITHIN)
 def test_what_stays_on_one_gpu_is_none(name: str) -> None:
-    assert kind_of(name) != "collective"
+    assert classify_kernel(name) != "collective"
 
 
 @pytest.mark.parametrize("op", ["mm", "bmm", "addmm", "baddbmm", "_scaled_mm"])
 def test_a_template_of_inductor_s_is_the_product_that_it_names(op: str) -> None:
-    assert kind_of(f"triton_tem_fused_{op}_relu_3") == "gemm"
+    assert classify_kernel(f"triton_tem_fused_{op}_relu_3") == "gemm"
 
 
 # Several GPUs in one process.

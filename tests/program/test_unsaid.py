@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from profkit.program.document import triage_document
 from profkit.program.readers import torch_trace
-from profkit.program.steps.kinds import kind_of, precision_of
+from profkit.program.steps.kinds import classify_kernel, find_precision
 from profkit.program.triage import triage_timeline
 from profkit.reports.figures import readable
 from tests.program.made import EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, ran
@@ -80,7 +80,7 @@ COMPILED = [
 @pytest.mark.parametrize("name", COMPILED)
 def test_a_compiled_kernel_is_what_its_template_is(name: str, tmp_path: Path) -> None:
     """Inductor puts each operator that it fused into the name."""
-    assert kind_of(name) in {"elementwise", "reduce", "norm"}
+    assert classify_kernel(name) in {"elementwise", "reduce", "norm"}
     assert said(named(name, name, name, name), tmp_path)["findings"] == []
 
 
@@ -178,7 +178,7 @@ def test_no_word_in_a_name_of_nobody_s_is_a_finding(
     ],
 )
 def test_a_mangled_name_is_read(mangled: str, kind: str, short: str) -> None:
-    assert kind_of(readable(mangled)) == kind
+    assert classify_kernel(readable(mangled)) == kind
     assert readable(mangled).startswith(short)
 
 
@@ -354,7 +354,7 @@ def test_blocks_are_counted_with_those_of_what_runs_beside(
     ],
 )
 def test_a_tile_of_half_precision_is_no_float64(name: str) -> None:
-    assert precision_of(name) != "fp64"
+    assert find_precision(name) != "fp64"
 
 
 def copying(p: Program) -> None:

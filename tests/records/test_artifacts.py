@@ -8,7 +8,7 @@ import pytest
 
 from profkit.errors import ProfkitError
 from profkit.evidence.runs import Evidence
-from profkit.records.paths import files_of, only_one, place_for, run_files
+from profkit.records.paths import find_run_files, place_for, require_one, run_files
 from tests.conftest import ROOT
 from tests.found import find_files
 
@@ -65,7 +65,7 @@ def test_one_name_in_two_folders_is_asked_about(tmp_path: Path) -> None:
         evidence.load("v1", "B")
     assert len(evidence.readable()[1]) == 1
     assert len(evidence.readable(counters=False)[1]) == 1
-    assert Evidence(tmp_path / "q").files("v1", "B") == files_of(tmp_path / "q/B/v1")
+    assert Evidence(tmp_path / "q").files("v1", "B") == find_run_files(tmp_path / "q/B/v1")
 
 
 def test_profile_writes_by_folders_or_again_where_the_run_stands(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_the_committed_ones() -> None:
     top = {p.name for p in find_files(ROOT / "artifacts", "*.ncu-rep")}
     assert {"copy.1GiB.ncu-rep", "stage2.B.ncu-rep", "sdpa-cudnn.B.ncu-rep"} < top
     for name, several in found.items():
-        files = only_one(several, name)
+        files = require_one(several, name)
         # Of the other problems only times of the library's calls were kept, and of layernorm's rungs.
         times_only = files.record and files.record.parts[-3] in {
             "layernorm",

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from profkit.errors import ProfkitError
 from profkit.records.record import ProfileDocument, ProfiledRun, Record
-from profkit.records.store import Document, Unprinted, json_safe
+from profkit.records.store import Document, Unprinted, make_json_safe
 
 
 class Part(Document, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ def test_the_schema_is_first_and_keys_have_their_names() -> None:
 
 def test_a_document_in_anything_is_written_by_its_own_keys() -> None:
     whole = Whole(by_name={"x": Part(time=2.0)})
-    plain = json_safe({"several": [whole], "one": Part()})
+    plain = make_json_safe({"several": [whole], "one": Part()})
     assert plain["several"][0]["by_name"] == {"x": {"factor": None, "time_s": 2.0}}
     assert plain["one"] == {"factor": None, "time_s": None}
 

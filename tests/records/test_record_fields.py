@@ -11,7 +11,7 @@ import pytest
 from profkit.records.header import KEYS, SPEAKS, Header, parse_header
 from profkit.records.paths import run_files
 from profkit.records.record import SCHEMA, Record, amend_record, read_record
-from profkit.records.store import WhereKnown, json_safe, read_struct
+from profkit.records.store import WhereKnown, make_json_safe, read_struct
 from tests.conftest import ROOT
 from tests.copies import replace
 from tests.found import find_files
@@ -90,8 +90,8 @@ class Outer(msgspec.Struct, frozen=True):
 
 def test_a_class_is_its_own_reader_and_writer() -> None:
     outer = Outer("a", 3, False, Inner(1.5, ("x",)), (Inner(2),), (1.0, 2.0), {"b": 1.0}, "r")
-    assert read_struct(Outer, json.loads(json.dumps(json_safe(outer)))) == outer
-    assert "rare" not in json_safe(replace(outer, rare=None))
+    assert read_struct(Outer, json.loads(json.dumps(make_json_safe(outer)))) == outer
+    assert "rare" not in make_json_safe(replace(outer, rare=None))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_samples_that_are_no_numbers_are_counted() -> None:
     samples = read_struct(Outer, {"samples": [1.0, None, "x", 2.0]}).samples
     assert [s for s in samples if s == s] == [1.0, 2.0]
     assert len(samples) == 4
-    assert json_safe(Outer(samples=(nan,)))["samples"] == [None]
+    assert make_json_safe(Outer(samples=(nan,)))["samples"] == [None]
 
 
 @pytest.mark.parametrize("key", sorted(KEYS))

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from profkit.records.record import SCHEMA, declared, parse_record, record_beside, recorded_sha256
+from profkit.records.record import (
+    SCHEMA,
+    get_declared_work,
+    get_report_sha256,
+    parse_record,
+    record_beside,
+)
 
 NAMED = {"variant": "stage2", "case": "A-causal"}
 
@@ -22,7 +28,7 @@ NAMED = {"variant": "stage2", "case": "A-causal"}
     ],
 )
 def test_sha256(record: dict, sha256: str | None) -> None:
-    assert recorded_sha256(parse_record({**NAMED, **record})) == sha256
+    assert get_report_sha256(parse_record({**NAMED, **record})) == sha256
 
 
 @pytest.mark.parametrize(
@@ -40,7 +46,7 @@ def test_sha256(record: dict, sha256: str | None) -> None:
     ],
 )
 def test_declared(work, launches: int, found: dict) -> None:
-    assert declared(parse_record({**NAMED, "work": work}), launches) == found
+    assert get_declared_work(parse_record({**NAMED, "work": work}), launches) == found
 
 
 def test_the_record_lies_beside(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.records.paths import expand
+from profkit.records.paths import expand_paths
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     ],
 )
 def test_expand(folder: Path, patterns, names: list[str]) -> None:
-    found = [Path(name) for name in expand(patterns)]
+    found = [Path(name) for name in expand_paths(patterns)]
     shown = [str(p.relative_to(folder) if p.is_absolute() else p) for p in found]
     assert sorted(shown) == sorted(names)
 
@@ -47,11 +47,11 @@ def test_expand(folder: Path, patterns, names: list[str]) -> None:
 @pytest.mark.parametrize("pattern", ["*.nothing", "none", "n*e"])
 def test_nothing_there(folder: Path, pattern: str) -> None:
     with pytest.raises(ProfkitError) as caught:
-        expand(["b.ncu-rep", pattern])
+        expand_paths(["b.ncu-rep", pattern])
     assert pattern.rstrip("*e") in caught.value.message
     assert caught.value.hint
 
 
 def test_nothing_asked() -> None:
     with pytest.raises(ProfkitError):
-        expand([])
+        expand_paths([])

@@ -156,7 +156,7 @@ def _keep_history(reports: Sequence[str], history: str, on: str | None) -> int:
     from profkit.cli import output
     from profkit.cli.launches import expand_patterns
     from profkit.evidence.history import History
-    from profkit.evidence.stream import stream_reports, streamed_document
+    from profkit.evidence.stream import make_stream_document, stream_reports
 
     paths, complete = expand_patterns(reports)
     with output.progress("reading") as step:
@@ -172,7 +172,7 @@ def _keep_history(reports: Sequence[str], history: str, on: str | None) -> int:
     left = f"{done.known} known already, {len(done.not_ok)} not read whole"
     output.note(f"{history}: {added}, {left}")
     if options.FORM.json:
-        output.print_json(streamed_document(done))
+        output.print_json(make_stream_document(done))
     return 0 if complete and not done.not_ok else options.COULD_NOT
 
 

@@ -72,9 +72,9 @@ def show_history(
 def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
     from profkit.cli.lab import read_hashes
     from profkit.cli.output import note
-    from profkit.evidence.commits import committed_runs
+    from profkit.evidence.commits import list_committed_runs
 
-    runs, problems = committed_runs(artifacts, read_hashes)
+    runs, problems = list_committed_runs(artifacts, read_hashes)
     new = kept.unknown(runs)
     kept.append(new)
     note(f"{kept.root}: {len(new)} of {len(runs)} committed records added")
@@ -84,10 +84,10 @@ def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
 def _from_artifacts(kept: History, artifacts: Path, commit: str | None) -> Iterable[ProfkitError]:
     from profkit.cli import sources
     from profkit.cli.output import note
-    from profkit.evidence.commits import commit_at_hand, commit_named
+    from profkit.evidence.commits import find_ci_commit, resolve_commit
     from profkit.evidence.history import add_artifacts
 
-    named = commit_named(artifacts, commit) if commit else commit_at_hand(dict(os.environ))
+    named = resolve_commit(artifacts, commit) if commit else find_ci_commit(dict(os.environ))
     origin = "option" if commit else "environment"
     added = add_artifacts(kept, sources.open_evidence(artifacts), named, origin)
     note(f"{kept.root}: {added.runs} runs and {added.launches} launches added")

@@ -34,7 +34,7 @@ from profkit.errors import ProfkitError, did_you_mean, needing
 from profkit.files import is_folder, is_there, list_folder, read_text, reading_only, resolve_path
 from profkit.program.document import triage_document
 from profkit.program.recorded import judge_recordings
-from profkit.records.paths import expand, wrong_verb
+from profkit.records.paths import expand_paths, suggest_verb
 from profkit.reports.isolated import ROOM
 from profkit.reports.reader import Reports, load_reports, read_some
 from profkit.show.text.blocks import Block, TextLine
@@ -357,7 +357,7 @@ class Answers:
         named = [patterns] if isinstance(patterns, str) else patterns
         if len(named) == 1 and not has_magic(named[0]):
             self._there(named[0])
-        paths = expand([str(self._path(pattern)) for pattern in named])
+        paths = expand_paths([str(self._path(pattern)) for pattern in named])
         return tuple(str(self._path(path)) for path in paths)
 
     def _calls(self, worst: list[Judged]) -> Iterator[str]:
@@ -378,7 +378,7 @@ class Answers:
 
     def _refuse_other(self, path: str, tool: str) -> None:
         """Raise a ProfkitError that names the tool for a file which this tool does not read."""
-        if other := wrong_verb(path, tool):
+        if other := suggest_verb(path, tool):
             name = self._relative(path)
             raise ProfkitError(f"{name}: is {other[0]}", self.drop_root(other[1]))
 

@@ -99,10 +99,10 @@ def _end_fork(fork: int) -> None:
 
 def _print_tables() -> None:
     from profkit.cli.output import print_blocks
-    from profkit.evidence.tables import SCHEMA, ColumnsDocument, schema_rows
+    from profkit.evidence.tables import SCHEMA, ColumnsDocument, list_schema_rows
     from profkit.show.views.history import schema_blocks
 
-    columns = schema_rows()
+    columns = list_schema_rows()
     print_blocks(schema_blocks(SCHEMA, columns), ColumnsDocument(columns=tuple(columns)))
 
 

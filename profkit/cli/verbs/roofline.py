@@ -15,7 +15,7 @@ import typer
 
 from profkit.cli import options
 from profkit.errors import ProfkitError
-from profkit.records.paths import kind_of
+from profkit.records.paths import detect_kind
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -50,7 +50,7 @@ def draw_roofline(
 
     plots = import_plots()
 
-    grids = [Path(word) for word in reports if kind_of(word) == "grid"]
+    grids = [Path(word) for word in reports if detect_kind(word) == "grid"]
     patterns = [word for word in reports if Path(word) not in grids]
     if len(grids) > 1:
         raise ProfkitError(f"{len(grids)} files of times by shape", "draw one at a time")

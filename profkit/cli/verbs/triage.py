@@ -237,7 +237,7 @@ class _Kept:
         """Keep what was recorded, before anything is made of it."""
         if self.output:
             with _open_output(self.output) as folder:
-                store.write(timeline, folder)
+                store.write_timeline(timeline, folder)
 
     def keep_answer(self, answer: Triage, content: TriageDocument) -> None:
         """Keep what is known now with the timeline, in place of what was known before."""
@@ -252,7 +252,7 @@ class _Kept:
         if self.output is None:
             return
         with _open_output(self.output) as folder:
-            store.write(timeline, folder)
+            store.write_timeline(timeline, folder)
             if counts and counts.report:
                 copy_file(counts.report, folder / Path(counts.report).name)
             write_text(folder / NAME, dumps(content, indent=1, allow_nan=False))

@@ -41,7 +41,7 @@ class Lab:
     ) -> None:
         self.on, self.reset = on, reset
         self.call: Call = launches.read_call(call)
-        self.stream = device.new_stream()
+        self.stream = device.create_stream()
         began = time.perf_counter()
         Play(self.call).enqueue(self.stream)
         device.synchronize(self.stream)

@@ -107,11 +107,11 @@ class Call:
 
 def read_call(call: Callable[[int], None]) -> Call:
     """Capture one call; ProfkitError where it does what cannot be made again."""
-    stream = device.new_stream()
+    stream = device.create_stream()
     for _ in range(2):  # the first call may load modules, which a capture forbids
         call(stream)
     device.synchronize()
-    graph = library.capture(stream, lambda: call(stream))
+    graph = library.capture_graph(stream, lambda: call(stream))
     steps = [_read_node(node, kind) for node, kind in library.list_nodes(graph)]
     return Call(graph, tuple(steps))
 
@@ -323,7 +323,7 @@ class Hung(ProfkitError):
 
 def run_once(enqueue: Callable[[int], None], stream: int, seconds: float) -> None:
     """Make a call and wait for it, but no longer than `seconds`."""
-    event = device.new_event()
+    event = device.create_event()
     enqueue(stream)
     device.record_event(event, stream)
     until = time.monotonic() + seconds

@@ -14,7 +14,7 @@ from statistics import median
 
 import msgspec
 
-from profkit.evidence.stats import median_interval
+from profkit.evidence.stats import estimate_median
 from profkit.lab.ablation import preparation, reading
 from profkit.lab.ablation.change import Change, Code, Refused
 from profkit.lab.ablation.comparison import compare_change
@@ -138,7 +138,7 @@ def _rank_gain(row: MeasuredAblation) -> tuple[bool, float]:
 
 def _describe_base(base: Times, on: Conditions) -> AblationRecord:
     """A record of the original's time, of which nothing else is known yet."""
-    interval = median_interval(list(base.warm))
+    interval = estimate_median(list(base.warm))
     low: float | None = interval.low
     high: float | None = interval.high
     if isnan(interval.low):  # too few samples
@@ -172,9 +172,9 @@ def _time_calls(
 
 def _make_subject(name: str, call: Callable[[int], None]) -> Subject:
     def time_plainly(n: int, stream: int) -> tuple[float, float]:
-        return bench.eager_time(lambda: bench.host_time(lambda: call(stream), n), n, stream)
+        return bench.time_eager(lambda: bench.time_host(lambda: call(stream), n), n, stream)
 
-    return Subject(name, call, bench.native_capture, time_plainly)
+    return Subject(name, call, bench.capture_native, time_plainly)
 
 
 def _compare_all(

@@ -12,7 +12,7 @@ from profkit.lab.ablation.lab import Lab
 from profkit.lab.ablation.timeline import Timeline
 from profkit.lab.measure.bench import Times
 from profkit.lab.measure.cuda import library
-from profkit.lab.measure.cuda.resources import LIMITS, blocks_that_fit
+from profkit.lab.measure.cuda.resources import LIMITS, count_fitting_blocks
 from profkit.records.ablation import Shape
 
 _SINGLE = frozenset("add sub mul fma".split())
@@ -47,7 +47,7 @@ def _find_occupancy(lab: Lab, start: launches.Start) -> tuple[float | None, str]
         return None, ""
     shared = start.smem + library.read_attribute(start.function, launches.STATIC_SHARED)
     registers = library.read_attribute(start.function, launches.REGISTERS)
-    fitting = blocks_that_fit(arch, registers, start.threads, shared)
+    fitting = count_fitting_blocks(arch, registers, start.threads, shared)
     return fitting.fraction, fitting.limiter
 
 

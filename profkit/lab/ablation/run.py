@@ -25,7 +25,7 @@ from profkit.lab.ablation.classes import list_ablations
 from profkit.lab.ablation.task import Answer, Task, answer_of, log_of
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.languages.cuda import LANGUAGE as CUDA
-from profkit.lab.measure.targets import Target, TargetRun, build_target, record_of
+from profkit.lab.measure.targets import Target, TargetRun, build_target, make_record
 from profkit.lab.measure.variants import build
 from profkit.lab.measure.variants.build import Build
 from profkit.records.ablation import AblationRecord
@@ -46,7 +46,7 @@ def ablate_target(target: Target, progress: Progress) -> Iterator[Record]:
     progress("build")
     builds, support = build_target(target)
     run = TargetRun(target, {built.variant.id: built for built in builds}, support)
-    run.measured.gpu = device.identify_gpu(device.gpu())
+    run.measured.gpu = device.identify_gpu(device.describe_gpu())
     for built in builds:
         if built.failure:
             raise built.failure
@@ -54,7 +54,7 @@ def ablate_target(target: Target, progress: Progress) -> Iterator[Record]:
             began = time.monotonic()
             found, timing = _ablate_case(target, built, support, case, progress)
             found = msgspec.structs.replace(found, seconds=time.monotonic() - began)
-            record = record_of(run, built.variant.id, case)
+            record = make_record(run, built.variant.id, case)
             yield msgspec.structs.replace(record, timing=timing, ablation=found.to_json())
 
 
@@ -85,7 +85,7 @@ def _ablate_case(
             problem=str(target.problem.path.parent),
             build=str(target.folder),
             support=str(support),
-            library=str(build.need_library(built)),
+            library=str(build.require_library(built)),
             case=case,
             grid=built.variant.header.inputs,
             ptx=_keep_ptx(built, target.folder, place / "kernel.ptx"),

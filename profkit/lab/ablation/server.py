@@ -84,7 +84,7 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
     say("load")
     reset = functools.partial(arena.fill, here, arena.base)
     record, times = measure_call(call, reset, text, conditions, say)
-    return Answer(record, bench.timing(times))
+    return Answer(record, bench.summarize_times(times))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,13 @@ from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda.resources import LIMITS
 from profkit.lab.measure.languages import plan as plans
 from profkit.lab.measure.languages.language import CompileJob
-from profkit.lab.measure.languages.plan import CallPlan, CasePlan, KernelStart, LaunchArgs, array_of
+from profkit.lab.measure.languages.plan import (
+    CallPlan,
+    CasePlan,
+    KernelStart,
+    LaunchArgs,
+    make_array,
+)
 from profkit.lab.measure.languages.triton import CASE, LAUNCH
 from profkit.lab.measure.variants import problem
 
@@ -38,7 +44,7 @@ _PACKED = {
 }
 
 
-def _serve_ahead(arguments: list[str]) -> int:
+def _run_request(arguments: list[str]) -> int:
     """Do what a request says; what goes wrong ends in a traceback, or in one line."""
     end_with_parent()
     request_file = Path(arguments[0])
@@ -46,7 +52,7 @@ def _serve_ahead(arguments: list[str]) -> int:
     path, folder = Path(request.pop("path")), Path(request.pop("problem"))
     warnings.simplefilter("ignore")
     try:
-        plan = _planned(CompileJob(path=path, problem=folder, **request))
+        plan = _plan_calls(CompileJob(path=path, problem=folder, **request))
     except ProfkitError as error:
         hint = f"; {error.hint}" if error.hint else ""
         sys.stderr.write(f"{error.message}{hint}\n")
@@ -64,7 +70,7 @@ def _serve_ahead(arguments: list[str]) -> int:
     return 0
 
 
-def _planned(job: CompileJob) -> CallPlan:
+def _plan_calls(job: CompileJob) -> CallPlan:
     """Run a file's launch function at every case of its problem."""
     if not problem.is_complete(job.problem):
         raise ProfkitError(
@@ -74,15 +80,17 @@ def _planned(job: CompileJob) -> CallPlan:
     loaded, plan = problem.load_problem(job.problem), CallPlan()
     module = problem.import_file(job.path, f"_profkit_{job.path.stem}")
     for name, text in job.defines.items():
-        setattr(module, name, like(getattr(module, name), text))
+        setattr(module, name, convert_like(getattr(module, name), text))
     launch = getattr(module, LAUNCH)
-    recorder, types_of = Recorder(plan, job.arch), _types_of(loaded, job.grid)
+    recorder, types_of = Recorder(plan, job.arch), _make_types(loaded, job.grid)
     for name, case in {**loaded.cases, **loaded.checks}.items():
         sys.stderr.write(f"{CASE}{name}\n")
         values = dict(loaded.module.arguments(case))
         args = LaunchArgs(values, job.arch, job.sms)
-        inputs = [array_of("in", i, str(d), s) for i, (s, d) in enumerate(types_of(case))]
-        outputs = [array_of("out", i, d, s) for i, (s, d) in enumerate(loaded.module.outputs(case))]
+        inputs = [make_array("in", i, str(d), s) for i, (s, d) in enumerate(types_of(case))]
+        outputs = [
+            make_array("out", i, d, s) for i, (s, d) in enumerate(loaded.module.outputs(case))
+        ]
         try:
             with recorder.recording(args) as starts:
                 launch(*inputs, *outputs, args)
@@ -95,7 +103,7 @@ def _planned(job: CompileJob) -> CallPlan:
     return plan
 
 
-def like(default: Any, text: str) -> Any:
+def convert_like(default: Any, text: str) -> Any:
     """A tunable's value out of a header, of the kind that the file's own default is."""
     kind = type(getattr(default, "value", default))
     value: Any = kind(text) if kind in (int, float, str) else text
@@ -105,7 +113,7 @@ def like(default: Any, text: str) -> Any:
     return type(default)(value) if hasattr(default, "value") else value
 
 
-def _types_of(loaded: problem.Problem, grid: str | None) -> Callable[[Any], Types]:
+def _make_types(loaded: problem.Problem, grid: str | None) -> Callable[[Any], Types]:
     """Case -> (shape, dtype) of each input.
 
     Without the problem's `input_types`, the types are those of the smallest case, and each has one
@@ -188,7 +196,7 @@ class _Launcher:
     def __init__(self, driver: Any, source: Any, metadata: Any) -> None:
         self.driver, self.metadata = driver, metadata
         self.types: Mapping[str, Any] = source.signature
-        self.name = _shown(source, metadata)
+        self.name = _show_kernel(source, metadata)
         self.number = -1
 
     def loaded(self, cubin: bytes, printed: str) -> None:
@@ -209,7 +217,7 @@ class _Launcher:
         parameters: list[plans.Parameter] = []
         scratch = self.driver.args.requested
         for argument, kind in zip(arguments, self.types.values(), strict=True):
-            parameters += _packed(argument, kind)
+            parameters += _pack_argument(argument, kind)
         # Two pointers that Triton adds to every kernel: memory for descriptors, and for profiles.
         for name in ("global_scratch_size", "profile_scratch_size"):
             size = getattr(meta, name, None)
@@ -231,7 +239,7 @@ class _Launcher:
         self.driver.starts.append(start)
 
 
-def _shown(source: Any, metadata: Any) -> str:
+def _show_kernel(source: Any, metadata: Any) -> str:
     """`attend<BLOCK=64, n%16=0>`: the function and what it was compiled for."""
     names, types = source.fn.arg_names, source.signature
 
@@ -244,14 +252,16 @@ def _shown(source: Any, metadata: Any) -> str:
     return f"{metadata.name}<{', '.join(known)}>"
 
 
-def _packed(argument: Any, kind: Any) -> list[plans.Parameter]:
+def _pack_argument(argument: Any, kind: Any) -> list[plans.Parameter]:
     """An argument as kernel parameters; a constant is none."""
     if isinstance(kind, tuple):
-        return list(chain.from_iterable(map(_packed, argument, kind)))
+        return list(chain.from_iterable(map(_pack_argument, argument, kind)))
     if kind == "constexpr":
         return []
     if kind.startswith("*"):
-        return [plans.parameter_of(argument if isinstance(argument, int) else argument.data_ptr())]
+        return [
+            plans.find_parameter(argument if isinstance(argument, int) else argument.data_ptr())
+        ]
     if kind not in _PACKED:
         raise ProfkitError(
             f"a kernel parameter of type {kind} is not known here",
@@ -263,4 +273,4 @@ def _packed(argument: Any, kind: Any) -> list[plans.Parameter]:
 
 
 if __name__ == "__main__":
-    sys.exit(_serve_ahead(sys.argv[1:]))
+    sys.exit(_run_request(sys.argv[1:]))

@@ -19,7 +19,13 @@ from math import isnan, nan, sqrt
 from statistics import median
 
 from profkit.lab.measure.cuda import device
-from profkit.lab.measure.cuda.library import GraphLaunch, Support, capture, instantiate, replay
+from profkit.lab.measure.cuda.library import (
+    GraphLaunch,
+    Support,
+    capture_graph,
+    instantiate_graph,
+    replay_graph,
+)
 from profkit.records.parts import GpuState
 from profkit.records.store import JsonObject
 
@@ -86,12 +92,12 @@ class Times:
         )
 
 
-def native_capture(body: Callable[[], None], stream: int) -> Callable[[], None]:
-    graph = instantiate(capture(stream, body))
-    return lambda: replay(graph, stream)
+def capture_native(body: Callable[[], None], stream: int) -> Callable[[], None]:
+    graph = instantiate_graph(capture_graph(stream, body))
+    return lambda: replay_graph(graph, stream)
 
 
-def host_time(call: Callable[[], object], n: int) -> float:
+def time_host(call: Callable[[], object], n: int) -> float:
     """Return host seconds per call of n plain calls in a row."""
     began = time.perf_counter()
     for _ in range(n):
@@ -99,15 +105,15 @@ def host_time(call: Callable[[], object], n: int) -> float:
     return (time.perf_counter() - began) / n
 
 
-def eager_time(run: Callable[[], float], n: int, stream: int) -> tuple[float, float]:
+def time_eager(run: Callable[[], float], n: int, stream: int) -> tuple[float, float]:
     """(event, host) seconds per call of the n plain calls that `run` makes; it says the host's."""
-    start, stop = device.new_event(), device.new_event()
+    start, stop = device.create_event(), device.create_event()
     device.synchronize(stream)
     device.record_event(start, stream)
     host = run()
     device.record_event(stop, stream)
     device.synchronize(stream)
-    return device.elapsed(start, stop) / n, host
+    return device.measure_elapsed(start, stop) / n, host
 
 
 @dataclass(frozen=True)
@@ -128,10 +134,10 @@ def bench_subjects(
     rounds: tuple[int, int] = ROUNDS,
 ) -> list[Times]:
     """Time subjects, each run once already, in turns; `rounds`: at first, and at most."""
-    stream = device.new_stream()
+    stream = device.create_stream()
     clock = _make_clock(stream, tools)
     graphs = [_capture_graphs(s, stream, tools if cold else None, clock) for s in subjects]
-    flush = native_capture(lambda: _repeat_calls(_COLD_PER_GRAPH, stream, tools.flush), stream)
+    flush = capture_native(lambda: _repeat_calls(_COLD_PER_GRAPH, stream, tools.flush), stream)
     _run_until_warm(graphs, stream)
     before = device.read_state(gpu.pci)
     taken, why = _take_rounds(graphs, flush, clock, (*rounds, _LIMIT * len(subjects)))
@@ -166,7 +172,7 @@ Clock = Callable[[Callable[[], None], Callable[[], None] | None], float]
 
 def _make_clock(stream: int, tools: Support) -> Clock:
     """Return a function of (replay, first) that gives the seconds of one replay; first is not timed."""
-    start, stop = device.new_event(), device.new_event()
+    start, stop = device.create_event(), device.create_event()
 
     def seconds(replay: Callable[[], None], first: Callable[[], None] | None = None) -> float:
         tools.spin(_HOLD, stream)
@@ -176,7 +182,7 @@ def _make_clock(stream: int, tools: Support) -> Clock:
         replay()
         device.record_event(stop, stream)
         device.synchronize(stream)
-        return device.elapsed(start, stop)
+        return device.measure_elapsed(start, stop)
 
     return seconds
 
@@ -257,7 +263,7 @@ def _compute_half_width(samples: Sequence[float]) -> float:
     return (known[high] - known[low]) / 2 / middle if middle > 0 else float("inf")
 
 
-def timing(times: Times) -> JsonObject:
+def summarize_times(times: Times) -> JsonObject:
     """Timing samples with their medians and bootstrap intervals, in seconds per call."""
     samples = {"warm": times.warm, "cold": times.cold}
     medians = {k: _summarize_samples(v) for k, v in samples.items()}
@@ -286,9 +292,9 @@ def _explain_unusable(samples: Sequence[float]) -> str:
 def _summarize_samples(samples: Sequence[float]) -> JsonObject | None:
     if not samples:
         return None
-    from profkit.evidence.stats import median_interval
+    from profkit.evidence.stats import estimate_median
 
-    interval = median_interval(list(samples))
+    interval = estimate_median(list(samples))
     half = (interval.high - interval.low) / 2
     known = interval.median and not isnan(half)
     width = half / interval.median if known else None

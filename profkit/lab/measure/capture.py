@@ -22,7 +22,7 @@ from profkit.collect.timeline import INJECTED
 from profkit.errors import ProfkitError
 from profkit.files import list_folder, read_json, temporary_folder, write_text
 from profkit.lab.measure.cuda import device
-from profkit.lab.measure.pipeline import measure_target, why_not
+from profkit.lab.measure.pipeline import explain_refusal, measure_target
 from profkit.lab.measure.session import Progress
 from profkit.lab.measure.targets import Target
 from profkit.lab.measure.variants import build, problem, variants
@@ -50,7 +50,7 @@ def write_problem(left: Path, folder: Path, program: str, launches: int) -> Path
     return path
 
 
-def folder_name(kernel: str, taken: set[str]) -> str:
+def make_folder_name(kernel: str, taken: set[str]) -> str:
     stem = _make_word(kernel)
     names = (stem if n == 1 else f"{stem}-{n}" for n in range(1, len(taken) + 2))
     return next(name for name in names if name not in taken)
@@ -259,7 +259,7 @@ def _write_kernel(folder: Path, output: Path, row: JsonObject, program: str) -> 
         return CapturedEntry(kernel=name, launches=launches, why_not=row["why_not"] or None)
     left = folder / row["folder"]
     about = read_json(left / "capture.json")
-    new = output / folder_name(name, {p.name for p in list_folder(output)})
+    new = output / make_folder_name(name, {p.name for p in list_folder(output)})
     file = str(write_problem(left, new, program, launches))
     notes = (*about["notes"], *(() if about["bit_equal"] else ("it is not the same each time",)))
     return CapturedEntry(
@@ -267,21 +267,21 @@ def _write_kernel(folder: Path, output: Path, row: JsonObject, program: str) -> 
     )
 
 
-def tried(
+def try_kernels(
     kernels: Sequence[CapturedEntry], folder: Path, progress: Progress
 ) -> list[CapturedEntry]:
     """Return the same with their verdicts and their times here; the folder is that of builds."""
     progress("build")
     files = {k.file: variants.read_variant(Path(k.file)) for k in kernels if k.file}
     # Side by side; later they are there.
-    build.compile_variants(files.values(), [device.gpu().arch], folder)
+    build.compile_variants(files.values(), [device.describe_gpu().arch], folder)
     return [_try_kernel(k, files[k.file], folder, progress) if k.file else k for k in kernels]
 
 
 def _try_kernel(
     kernel: CapturedEntry, variant: variants.Variant, folder: Path, progress: Progress
 ) -> CapturedEntry:
-    loaded = problem.load_problem(variants.problem_of(variant.path))
+    loaded = problem.load_problem(variants.find_problem_dir(variant.path))
     target = Target(loaded, (variant,), (), (CASE,), folder)
     try:
         run = measure_target(target, lambda text: progress(f"{kernel.kernel}: {text}"), checks=())
@@ -289,7 +289,7 @@ def _try_kernel(
         return structs.replace(kernel, notes=(*kernel.notes, error.message.splitlines()[0]))
     check = run.measured.checks.get(variant.id)
     times = run.measured.times.get((variant.id, CASE))
-    failed = why_not(run, variant.id, CASE)
+    failed = explain_refusal(run, variant.id, CASE)
     here, before = median(times.warm) if times else None, kernel.in_program
     equal = None
     if check is not None:

@@ -152,12 +152,12 @@ class CheckDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag
     checks: tuple[Check, ...] = ()
 
 
-def summed_check(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> Check:
+def sum_checks(variant: str, problem: Problem, cases: Sequence[CaseCheck]) -> Check:
     atol, rtol = problem.module.ATOL, problem.module.RTOL
     return Check(variant, _choose_worst(c.status for c in cases), atol, rtol, tuple(cases))
 
 
-def merged_checks(before: Check, after: Check) -> Check:
+def merge_checks(before: Check, after: Check) -> Check:
     cases = (*before.cases, *after.cases)
     return replace(before, status=_choose_worst((before.status, after.status)), cases=cases)
 
@@ -175,13 +175,13 @@ def check_case(call: Callable[[Arena], None], problem: Problem, data: Data) -> C
         call(here)
         device.synchronize()
     except device.CudaError as error:
-        return failure(data, error)
+        return make_failure(data, error)
     host = here.fetch()
     device.free(here.base)
     return judge_case(problem, here, host)
 
 
-def failure(data: Data, error: device.CudaError) -> CaseCheck:
+def make_failure(data: Data, error: device.CudaError) -> CaseCheck:
     """Return a case that ended in a CUDA error; raises it again if the context is lost."""
     if error.code == device.NOT_SUPPORTED:
         return CaseCheck(data.case, data.seed, "not supported")
@@ -252,7 +252,7 @@ def check_stream(
         spinning = time.perf_counter() - began < _SPIN
         device.synchronize()
     except device.CudaError as error:
-        return failure(data, error)
+        return make_failure(data, error)
     judged = judge_case(problem, here, here.fetch())
     faults = list(judged.faults)
     if waited > _SPIN / 2:

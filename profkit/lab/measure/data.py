@@ -51,15 +51,15 @@ class Data:
         ]
 
     def output_bytes(self) -> list[int]:
-        return [prod(shape) * held_as(dtype).itemsize for shape, dtype in self.outputs]
+        return [prod(shape) * choose_storage_type(dtype).itemsize for shape, dtype in self.outputs]
 
 
 def _map_file(path: Path, shape: tuple[int, ...], dtype: str) -> Array:
     import numpy as np
 
     if 0 in shape:
-        return np.empty(shape, held_as(dtype))
-    return np.memmap(path, held_as(dtype), mode="r", shape=shape)
+        return np.empty(shape, choose_storage_type(dtype))
+    return np.memmap(path, choose_storage_type(dtype), mode="r", shape=shape)
 
 
 def prepare_data(
@@ -103,14 +103,14 @@ def _compute_files(problem: Problem, case: Any, seed: int, grid: str | None, pla
 BFLOAT16 = "bfloat16"  # numpy has none
 
 
-def held_as(dtype: str) -> np.dtype[Any]:
+def choose_storage_type(dtype: str) -> np.dtype[Any]:
     """Return the numpy type of the same size that an array of this type is kept as."""
     import numpy as np
 
     return np.dtype(np.uint16 if dtype == BFLOAT16 else dtype)
 
 
-def values_of(array: Array, dtype: str) -> Array:
+def read_values(array: Array, dtype: str) -> Array:
     import numpy as np
 
     if dtype != BFLOAT16:
@@ -118,7 +118,7 @@ def values_of(array: Array, dtype: str) -> Array:
     return (array.astype(np.uint32) << 16).view(np.float32)
 
 
-def tensor_of(array: Array, dtype: str) -> Any:
+def make_tensor(array: Array, dtype: str) -> Any:
     import numpy as np
     import torch
 
@@ -126,7 +126,7 @@ def tensor_of(array: Array, dtype: str) -> Any:
     return tensor.view(torch.bfloat16) if dtype == BFLOAT16 else tensor
 
 
-def values_of_tensor(tensor: Any) -> Array:
+def read_tensor_values(tensor: Any) -> Array:
     import torch
 
     plain: Array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
@@ -181,14 +181,16 @@ class Arena:
 
     def output(self, host: Bytes, index: int) -> Array:
         (shape, dtype), (offset, size) = self.data.outputs[index], self.outputs[index]
-        return values_of(host[offset : offset + size].view(held_as(dtype)).reshape(shape), dtype)
+        return read_values(
+            host[offset : offset + size].view(choose_storage_type(dtype)).reshape(shape), dtype
+        )
 
     def unwritten(self, host: Bytes, index: int) -> int:
         """How many elements of an output still hold every bit of the poison; 0 where none ever did."""
         if any(out == index for out, _ in self.data.begins):
             return 0
         (_, dtype), (offset, size) = self.data.outputs[index], self.outputs[index]
-        words = host[offset : offset + size].reshape(-1, held_as(dtype).itemsize)
+        words = host[offset : offset + size].reshape(-1, choose_storage_type(dtype).itemsize)
         return int((words == POISON).all(axis=1).sum())
 
     def out_of_bounds_writes(self, host: Bytes) -> list[str]:
@@ -219,10 +221,10 @@ class Arena:
             start, behind = offset + size, name
 
 
-def layout(data: Data, base: int = 0) -> Arena:
+def lay_out_arrays(data: Data, base: int = 0) -> Arena:
     at, places = GUARD, []
     for shape, dtype in (*data.shapes, *data.outputs):
-        size = prod(shape) * held_as(dtype).itemsize
+        size = prod(shape) * choose_storage_type(dtype).itemsize
         places.append((at, size))
         at += (size + _ALIGN - 1) // _ALIGN * _ALIGN + GUARD
     count = len(data.shapes)
@@ -231,7 +233,7 @@ def layout(data: Data, base: int = 0) -> Arena:
 
 def place_arena(data: Data) -> Arena:
     """Allocate and upload; guards and outputs are filled."""
-    arena = layout(data, device.allocate(layout(data).size))
+    arena = lay_out_arrays(data, device.allocate(lay_out_arrays(data).size))
     arena.fill(data, arena.base)
     return arena
 

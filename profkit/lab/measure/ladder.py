@@ -114,12 +114,12 @@ class ListDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag=
     variants: tuple[ListedVariant, ...] = ()
 
 
-def listing(
+def list_variants(
     places: Places, problem: str | None = None
 ) -> tuple[list[ListedVariant], list[ProfkitError]]:
     """Return every variant in ladder order, problem by problem; and what cannot be read."""
     records = _find_records(places.artifacts_dir())
-    found, problems = variants.survey(places.kernels_dir(), problem)
+    found, problems = variants.scan_variants(places.kernels_dir(), problem)
     rows = [
         ListedVariant(
             variant=variant.id,
@@ -165,7 +165,7 @@ class Refreshed:
     unknown: tuple[Path, ...]
 
 
-def refresh(places: Places, made: Sequence[Compiled]) -> Refreshed:
+def refresh_records(places: Places, made: Sequence[Compiled]) -> Refreshed:
     """Let records of the very machine code that was just built follow today's source.
 
     A change that leaves the machine code as it is (a header that moved, a refactoring) makes a
@@ -205,26 +205,30 @@ def _follow_source(record: Record, source: RecordedSource, built: Build) -> Reco
     return structs.replace(record, header=header, source=source)
 
 
-def compiled(places: Places, names: Sequence[str], archs: Sequence[str] | None) -> list[Compiled]:
+def compile_named(
+    places: Places, names: Sequence[str], archs: Sequence[str] | None
+) -> list[Compiled]:
     """Compile variants and hold them to their budgets.
 
     No names take all variants; no architectures take that of the GPU present.
     """
     kernels = places.kernels_dir()
-    chosen = variants.named_variants(kernels, names) if names else variants.find_variants(kernels)
+    chosen = (
+        variants.find_named_variants(kernels, names) if names else variants.find_variants(kernels)
+    )
     archs = archs or [_find_present_arch()]
     folder = places.build_dir()
     with ThreadPoolExecutor() as pool:  # each waits for a program of its own
-        stub = pool.submit(dry.stub_object, folder)
+        stub = pool.submit(dry.compile_stub, folder)
         made = build.compile_variants(chosen, archs, folder)
         stub.result()
-        shapes = pool.map(lambda b: dry.dry_shapes(b, kernels / b.variant.problem), made)
+        shapes = pool.map(lambda b: dry.list_dry_shapes(b, kernels / b.variant.problem), made)
         return [_check_budget(b, shape) for b, shape in zip(made, shapes, strict=True)]
 
 
 def _find_present_arch() -> str:
     try:
-        return device.arch() or device.gpu().arch
+        return device.find_arch() or device.describe_gpu().arch
     except ProfkitError as error:
         raise ProfkitError(
             "no --arch, and no GPU to take it from", "say for what to compile: --arch 90"

@@ -51,7 +51,7 @@ def _prepare_variant(plan: library.Plan) -> Callable[[], None]:
     outputs = [device.allocate(size) for size in plan.outputs]
     for out, start in plan.begins:
         device.copy(outputs[out], inputs[start], plan.outputs[out])
-    args = library.Args.filled(inputs, outputs, plan.values, device.new_stream())
+    args = library.Args.filled(inputs, outputs, plan.values, device.create_stream())
     return lambda: library.start_launcher(lib, args)
 
 

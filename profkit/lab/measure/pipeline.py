@@ -32,17 +32,17 @@ from profkit.collect import profiler, tools
 from profkit.collect.ncu_output import NoCounters
 from profkit.collect.process import Tool
 from profkit.errors import ProfkitError, needing
-from profkit.evidence.commits import git_commit
+from profkit.evidence.commits import read_commit
 from profkit.evidence.tables import HistoryTwin
 from profkit.files import is_there
 from profkit.lab.measure import targets
-from profkit.lab.measure.session import GpuPool, Progress, entry_of, measure_run
+from profkit.lab.measure.session import GpuPool, Progress, make_entry, measure_run
 from profkit.lab.measure.targets import (
     Target,
     TargetRun,
     build_target,
-    plan_of,
-    record_of,
+    make_plan,
+    make_record,
     with_timing,
 )
 from profkit.lab.measure.variants.build import Build
@@ -50,7 +50,7 @@ from profkit.lab.measure.worker import TIMEOUT, Setup, Worker
 from profkit.records.parts import Commit, NcuRun, RecordedReport
 from profkit.records.paths import place_for
 from profkit.records.record import Record, write_record
-from profkit.records.store import digest
+from profkit.records.store import hash_file
 
 
 def measure_target(
@@ -84,7 +84,7 @@ class Profiling:
     measured: targets.Measurements  # the times before ncu, and on which GPUs they were taken
 
 
-def profile(
+def profile_target(
     target: Target,
     artifacts: Path,
     options: profiler.CollectOptions,
@@ -98,7 +98,7 @@ def profile(
     except ProfkitError as error:
         ncu = error
     run = measure_target(target, progress)
-    profiler = _Profiler(run, artifacts, options, ncu, git_commit(target.problem.path.parent))
+    profiler = _Profiler(run, artifacts, options, ncu, read_commit(target.problem.path.parent))
     results: dict[tuple[str, str], Profiled] = {}
     reporting = threading.Lock()
 
@@ -118,7 +118,7 @@ def profile(
     return Profiling(tuple(results[at] for at in every), run.measured)
 
 
-def why_not(run: TargetRun, name: str, case: str) -> ProfkitError | None:
+def explain_refusal(run: TargetRun, name: str, case: str) -> ProfkitError | None:
     """Return why a variant gets no time and no verdict; None if it does."""
     built, measured = run.builds.get(name), run.measured
     if built is not None and built.error is not None:
@@ -144,10 +144,12 @@ class _Profiler:
     commit: Commit | None
 
     def checked(self, name: str, case: str) -> Profiled:
-        record = structs.replace(record_of(self.run, name, case), git=self.commit)
+        record = structs.replace(make_record(self.run, name, case), git=self.commit)
         check = self.run.measured.checks.get(name)
         wrong = check is not None and check.status in ("wrong", "failed")
-        return Profiled(name, case, record, None, why_not(self.run, name, case), wrong=wrong)
+        return Profiled(
+            name, case, record, None, explain_refusal(self.run, name, case), wrong=wrong
+        )
 
     def profiled(self, result: Profiled, visible: str | None) -> Profiled:
         """Run ncu round one call and write the record; without ncu or counters, the record alone.
@@ -178,7 +180,7 @@ class _Profiler:
         if visible is not None:
             options = replace(options, env={**os.environ, "CUDA_VISIBLE_DEVICES": visible})
         try:
-            plan = plan_of(self.run, *at)
+            plan = make_plan(self.run, *at)
             collected = profiler.start_ncu(plan, kernels, report, ncu.path, options)
         except NoCounters as error:
             self.ncu = error  # the answer is the same for every variant
@@ -195,7 +197,7 @@ class _Profiler:
                 visible=visible,
             ),
             report=RecordedReport(
-                file=report.name, sha256=digest(report), launches=len(collected.kernels)
+                file=report.name, sha256=hash_file(report), launches=len(collected.kernels)
             ),
         )
 
@@ -268,24 +270,26 @@ def run_twins(
         progress(f"process {number + 1} of {processes}")
         with closing(Worker(setup, TIMEOUT)) as worker:
             if not number:
-                _need_right(worker, builds, checks)
-            yield list(_of_a_process(worker, builds, target, rounds))
+                _require_right(worker, builds, checks)
+            yield list(_time_in_one_process(worker, builds, target, rounds))
 
 
-def _need_right(worker: Worker, builds: list[Build], checks: tuple[tuple[str, int], ...]) -> None:
+def _require_right(
+    worker: Worker, builds: list[Build], checks: tuple[tuple[str, int], ...]
+) -> None:
     for built in builds:
         name = built.variant.id
-        check = worker.judge(entry_of(built), checks).checks[name]
+        check = worker.judge(make_entry(built), checks).checks[name]
         if check.status != "right":
             why = check.faults[0] if check.faults else check.status
             raise ProfkitError(f"{name} is {check.status}: {why}", "profkit check says more")
 
 
-def _of_a_process(
+def _time_in_one_process(
     worker: Worker, builds: list[Build], target: Target, rounds: int
 ) -> Iterator[HistoryTwin]:
     for case in target.cases:
-        entries = [*map(entry_of, builds), *(entry_of(b, _AGAIN) for b in builds)]
+        entries = [*map(make_entry, builds), *(make_entry(b, _AGAIN) for b in builds)]
         times, gpu = worker.time(entries, case, (rounds, rounds)).times, worker.gpu
         for built in builds:
             name = built.variant.id

@@ -14,7 +14,7 @@ from profkit.files import temporary_folder, write_text
 from profkit.lab.measure.check import CaseCheck, Check
 from profkit.lab.measure.cuda.library import Plan
 from profkit.lab.measure.session import Progress
-from profkit.lab.measure.targets import TargetRun, plan_of
+from profkit.lab.measure.targets import TargetRun, make_plan
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _FOUND = 86  # an exit status that nothing else uses
@@ -32,7 +32,7 @@ _PLACE = re.compile(r"^=========\s+at (.*)$", re.M)
 CLEAN = "clean"
 
 
-def sanitize(sanitizer: Path, plan: Plan, tool: str, timeout: float = 300.0) -> str:
+def run_sanitizer_tool(sanitizer: Path, plan: Plan, tool: str, timeout: float = 300.0) -> str:
     """Run a plan (see profkit.lab.measure.launch) under one tool; its verdict.
 
     A small case: a tool slows it down tens of times. `timeout`: seconds.
@@ -94,8 +94,10 @@ def run_sanitizer(run: TargetRun, progress: Progress) -> None:
             check = run.measured.checks.get(name)
             if check is None or built.library is None:
                 continue
-            plan = plan_of(run, name, _choose_small_case(run, check))
-            verdicts = {tool: pool.submit(sanitize, sanitizer, plan, tool) for tool in TOOLS}
+            plan = make_plan(run, name, _choose_small_case(run, check))
+            verdicts = {
+                tool: pool.submit(run_sanitizer_tool, sanitizer, plan, tool) for tool in TOOLS
+            }
             waiting.append((name, built.library, plan.case, verdicts))
         for name, library, case, verdicts in waiting:
             for tool, verdict in verdicts.items():

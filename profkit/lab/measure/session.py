@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 from profkit.errors import ProfkitError
 from profkit.lab.measure.bench import ROUNDS
-from profkit.lab.measure.check import CaseCheck, merged_checks, summed_check
+from profkit.lab.measure.check import CaseCheck, merge_checks, sum_checks
 from profkit.lab.measure.targets import TargetRun
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.worker import TIMEOUT, Entry, Setup, Worker, WorkerLost
@@ -147,7 +147,7 @@ class _Session:
         name = build.variant.id
         try:
             self.open(worker)
-            reply = worker.judge(entry_of(build), self.checks)
+            reply = worker.judge(make_entry(build), self.checks)
         except WorkerLost as lost:
             self._mark_failed(worker, lost, "" if last or lost.at.name != name else name)
             return
@@ -184,11 +184,11 @@ class _Session:
             check = measured.checks.get(name)
             if check is None or check.status == "right":
                 fault = CaseCheck("?", 0, "failed", faults=(why,))
-                measured.checks[name] = summed_check(name, self.run.target.problem, [fault])
+                measured.checks[name] = sum_checks(name, self.run.target.problem, [fault])
 
     def _measure_case(self, worker: Worker, case: str) -> None:
         measured = self.run.measured
-        entries = [entry_of(build) for build in self.builds if self._is_timed(build, case)]
+        entries = [make_entry(build) for build in self.builds if self._is_timed(build, case)]
         entries += [
             Entry(name) for name in self.run.target.references if name not in measured.failed
         ]
@@ -198,7 +198,7 @@ class _Session:
         with self.lock:
             for name, check in reply.checks.items():  # a reference is judged case by case
                 before = measured.checks.get(name)
-                measured.checks[name] = merged_checks(before, check) if before else check
+                measured.checks[name] = merge_checks(before, check) if before else check
             measured.launches |= {(name, case): row for name, row in reply.launches.items()}
             measured.times |= {(name, case): times for name, times in reply.times.items()}
             measured.failed |= reply.refused
@@ -213,6 +213,6 @@ class _Session:
         return right and name not in measured.failed
 
 
-def entry_of(build: Build, again: str = "") -> Entry:
+def make_entry(build: Build, again: str = "") -> Entry:
     """Return a build as the protocol has it; `again` ends the name of one that is timed twice."""
     return Entry(build.variant.id + again, build.library, build.variant.header.inputs)

@@ -21,7 +21,7 @@ from profkit.lab.measure import bench, check
 from profkit.lab.measure.bench import Subject
 from profkit.lab.measure.check import CaseCheck, Check
 from profkit.lab.measure.cuda import device, library
-from profkit.lab.measure.data import Arena, Data, place_arena, tensor_of, values_of_tensor
+from profkit.lab.measure.data import Arena, Data, make_tensor, place_arena, read_tensor_values
 from profkit.lab.measure.variants.problem import Problem
 
 HOLD = 200_000  # nanoseconds that the kernel ahead writes late: many times a launch
@@ -54,14 +54,14 @@ def _check_row(
         captured = _capture_body(row, stream)
         if captured is None:
             return None
-        ready = library.instantiate(captured)
+        ready = library.instantiate_graph(captured)
         for _ in range(_REPLAYS):
-            library.replay(ready, stream)
+            library.replay_graph(ready, stream)
         device.synchronize()
         places = zip(work, results, strict=True)
         return _judge_row(problem, [replace(here, data=data, base=at) for data, at in places])
     except device.CudaError as error:
-        return check.failure(work[0], error)
+        return check.make_failure(work[0], error)
     finally:
         for address in (here.base, blank, *images, *results):
             device.free(address)
@@ -69,7 +69,7 @@ def _check_row(
 
 def _capture_body(body: Callable[[], None], stream: int) -> int | None:
     try:
-        return library.capture(stream, body)
+        return library.capture_graph(stream, body)
     except device.CudaError as error:
         if error.code in device.STICKY:
             raise
@@ -101,7 +101,7 @@ def check_variant(
     tools: library.Support,
 ) -> Check:
     """Judge a variant on every case and seed, and its manners on the first that is right."""
-    stream = device.new_stream()
+    stream = device.create_stream()
 
     def call(here: Arena) -> None:
         library.start_launcher(lib, here.args(problem, stream))
@@ -116,27 +116,27 @@ def check_variant(
             manners = _check_row(lib, problem, same, tools, stream) or manners
         if manners.faults:
             cases.append(manners)
-    return check.summed_check(name, problem, cases)
+    return check.sum_checks(name, problem, cases)
 
 
-def native(
+def run_native(
     name: str, lib: ctypes.CDLL, problem: Problem, data: Data, tools: library.Support
 ) -> Subject:
     """Run a built variant once on a case's inputs; CudaError if it or a capture refuses."""
     here = place_arena(data)
-    subject = launcher(name, lib, lambda stream: here.args(problem, stream), tools)
+    subject = run_launcher(name, lib, lambda stream: here.args(problem, stream), tools)
 
     def judge() -> tuple[str, ...]:
         if data.begins:  # worked on in place, many times over: once more, from the beginning
             here.fill(data, here.base)
-            subject.call(device.new_stream())
+            subject.call(device.create_stream())
             device.synchronize()
         return check.judge_case(problem, here, here.fetch()).faults
 
     return replace(subject, judge=judge)
 
 
-def launcher(
+def run_launcher(
     name: str, lib: ctypes.CDLL, arguments: Callable[[int], library.Args], tools: library.Support
 ) -> Subject:
     """Return a library's one function, run once on what `arguments` gives for a stream.
@@ -149,19 +149,19 @@ def launcher(
         library.start_launcher(lib, args(stream))
 
     def eager(n: int, stream: int) -> tuple[float, float]:
-        return bench.eager_time(lambda: tools.repeat(lib, args(stream), n), n, stream)
+        return bench.time_eager(lambda: tools.repeat(lib, args(stream), n), n, stream)
 
-    return _read_launches(Subject(name, call, bench.native_capture, eager))
+    return _read_launches(Subject(name, call, bench.capture_native, eager))
 
 
-def reference_subject(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseCheck]:
+def run_reference(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseCheck]:
     """Run a library call of the problem once on a case's inputs and judge it."""
-    subject, out = torch_call(name, problem.reference_call(name, data.case, to_torch(data)))
-    outputs = [values_of_tensor(o) for o in (out if isinstance(out, tuple) else (out,))]
+    subject, out = run_torch_call(name, problem.reference_call(name, data.case, to_torch(data)))
+    outputs = [read_tensor_values(o) for o in (out if isinstance(out, tuple) else (out,))]
     return subject, check.judge_values(problem, data, outputs)
 
 
-def torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
+def run_torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
     """Run a call into torch once; ReferenceUnavailable if there is no kernel for it on this GPU."""
     import torch
 
@@ -188,18 +188,18 @@ def torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
 
     def eager(n: int, stream: int) -> tuple[float, float]:
         with on(stream):
-            return bench.eager_time(lambda: bench.host_time(once, n), n, stream)
+            return bench.time_eager(lambda: bench.time_host(once, n), n, stream)
 
     try:
         out = once()
         torch.cuda.synchronize()
     except RuntimeError as error:  # torch says "no available kernel" with a plain RuntimeError
         raise ReferenceUnavailable(str(error).splitlines()[0]) from error
-    brought = versions_of(torch.version.cuda, torch.backends.cudnn.version())
+    brought = list_versions(torch.version.cuda, torch.backends.cudnn.version())
     return _read_launches(Subject(name, call, capture, eager, brought=brought)), out
 
 
-def versions_of(cuda: str | None, cudnn: int | None) -> dict[str, str]:
+def list_versions(cuda: str | None, cudnn: int | None) -> dict[str, str]:
     """CUDA and cuDNN as torch says them, cuDNN's number in its three parts; without what it lacks."""
     found = {"cuda": cuda} if cuda else {}
     if cudnn:  # 91002 is 9.10.2; before 9 the first part counted thousands
@@ -214,14 +214,14 @@ class ReferenceUnavailable(Exception):
 
 def to_torch(data: Data) -> list[Any]:
     arrays = zip(data.inputs(), data.shapes, strict=True)
-    return [tensor_of(array, dtype).cuda() for array, (_, dtype) in arrays]
+    return [make_tensor(array, dtype).cuda() for array, (_, dtype) in arrays]
 
 
 def _read_launches(subject: Subject) -> Subject:
     """Return the subject with its kernel launches, read from a graph that is thrown away."""
-    stream = device.new_stream()
+    stream = device.create_stream()
     for _ in range(2):  # the first call may load modules, which a capture forbids
         subject.call(stream)
     device.synchronize()
-    captured = library.capture(stream, lambda: subject.call(stream))
-    return replace(subject, launches=tuple(library.graph_launches(captured)))
+    captured = library.capture_graph(stream, lambda: subject.call(stream))
+    return replace(subject, launches=tuple(library.list_graph_launches(captured)))

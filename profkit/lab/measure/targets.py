@@ -19,13 +19,13 @@ from profkit.collect.tools import kept_json
 from profkit.errors import ProfkitError
 from profkit.files import list_folder
 from profkit.lab.measure import data
-from profkit.lab.measure.bench import Times, timing
+from profkit.lab.measure.bench import Times, summarize_times
 from profkit.lab.measure.check import Check
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.cuda.device import Gpu
 from profkit.lab.measure.cuda.library import GraphLaunch, Plan
-from profkit.lab.measure.cuda.resources import LIMITS, waves
-from profkit.lab.measure.languages.language import package_version
+from profkit.lab.measure.cuda.resources import LIMITS, compute_waves
+from profkit.lab.measure.languages.language import find_package_version
 from profkit.lab.measure.variants import build, problem, variants
 from profkit.lab.measure.variants.build import Build
 from profkit.lab.measure.variants.problem import Problem
@@ -55,7 +55,7 @@ class Places:
     artifacts: Path | None = None  # --artifacts
 
     def kernels_dir(self) -> Path:
-        return variants.kernels_dir(self.kernels)
+        return variants.find_kernels_dir(self.kernels)
 
     def build_dir(self) -> Path:
         return build.build_dir(self.kernels_dir(), self.build)
@@ -84,7 +84,7 @@ def choose_target(
         chosen = [v for v in runnable if v.problem in of]
     else:
         calls = set(names) & set(chain.from_iterable(p.references for p in problems))
-        chosen = [_select(n, known, runnable) for n in names if n not in calls]
+        chosen = [_select_variant(n, known, runnable) for n in names if n not in calls]
         of = {v.problem for v in chosen}
         of = of or {p.name for p in with_cases if calls & set(p.references)}
     if len(of) != 1:
@@ -101,20 +101,20 @@ def choose_target(
     return Target(target_problem, tuple(once.values()), called, chosen_cases, places.build_dir())
 
 
-def _select(name: str, known: Sequence[Variant], runnable: Sequence[Variant]) -> Variant:
+def _select_variant(name: str, known: Sequence[Variant], runnable: Sequence[Variant]) -> Variant:
     if any(name in (v.id, f"{v.problem}/{v.id}") for v in runnable):
-        return variants.select(runnable, name)
+        return variants.select_variant(runnable, name)
     # Says what is missing.
-    problem.load_problem(variants.problem_of(variants.select(known, name).path))
+    problem.load_problem(variants.find_problem_dir(variants.select_variant(known, name).path))
     raise ProfkitError(f"--variant {name}: no such variant")
 
 
 def build_target(target: Target, arch: str | None = None) -> tuple[list[Build], Path]:
     """Build the variants and support.cu for the GPU present; (builds, support library)."""
-    arch = arch or device.gpu().arch
+    arch = arch or device.describe_gpu().arch
     support = variants.read_variant(build.SUPPORT)
     *builds, tools = build.compile_variants([*target.variants, support], [arch], target.folder)
-    return builds, build.need_library(tools)
+    return builds, build.require_library(tools)
 
 
 class TimedRow(Document, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ class TargetRun:
     measured: Measurements = field(default_factory=Measurements)
 
 
-def plan_of(run: TargetRun, name: str, case: str) -> Plan:
+def make_plan(run: TargetRun, name: str, case: str) -> Plan:
     """What profkit.lab.measure.launch is given for one call."""
     target, built = run.target, run.builds.get(name)
     problem = target.problem
@@ -180,7 +180,7 @@ def plan_of(run: TargetRun, name: str, case: str) -> Plan:
     )
 
 
-def record_of(run: TargetRun, name: str, case: str) -> Record:
+def make_record(run: TargetRun, name: str, case: str) -> Record:
     """The run record of a variant at a case, without its timing and its report."""
     problem, measured, built = run.target.problem, run.measured, run.builds.get(name)
     module, shape = problem.module, problem.case(case)
@@ -196,12 +196,12 @@ def record_of(run: TargetRun, name: str, case: str) -> Record:
         "launches": [asdict(launch) for launch in launches],
         "check": asdict(check) if check else None,
         "gpu": asdict(gpu) if gpu else {},
-        "versions": {"torch": package_version("torch"), **(times.brought if times else {})},
+        "versions": {"torch": find_package_version("torch"), **(times.brought if times else {})},
         "work": {
             "operations": module.operations(shape),
             "compulsory_bytes": module.compulsory_bytes(shape),
             "exponentials": module.exponentials(shape) if hasattr(module, "exponentials") else None,
-            "floors": floors(problem, case, gpu) if gpu else {},
+            "floors": compute_floors(problem, case, gpu) if gpu else {},
         },
     }
     if built:
@@ -216,33 +216,35 @@ def record_of(run: TargetRun, name: str, case: str) -> Record:
     record = structs.replace(parse_record(document), shape=shape)
     if built:
         return structs.replace(record, header=built.variant.header)
-    return structs.replace(record, backend=_backend(problem, launches))
+    return structs.replace(record, backend=_detect_backend(problem, launches))
 
 
-def timing_of(run: TargetRun, name: str, case: str) -> JsonObject | None:
+def summarize_timing(run: TargetRun, name: str, case: str) -> JsonObject | None:
     """Times with intervals; apart from record_of, because the statistics take a while to load."""
     times = run.measured.times.get((name, case))
-    return timing(times) if times else None
+    return summarize_times(times) if times else None
 
 
 def with_timing(record: Record, run: TargetRun) -> Record:
-    times = timing_of(run, record.variant, record.case)
+    times = summarize_timing(run, record.variant, record.case)
     return structs.replace(record, timing=read_struct(Timing, times) if times else None)
 
 
-def timed_rows(run: TargetRun, case: str) -> tuple[TimedRow, ...]:
+def list_timed_rows(run: TargetRun, case: str) -> tuple[TimedRow, ...]:
     """Everything that was timed at a case: name, backend of a reference, launches and timing."""
     rows = []
     for name in (*run.builds, *run.target.references):
-        if timed := timing_of(run, name, case):
+        if timed := summarize_timing(run, name, case):
             launches = run.measured.launches.get((name, case), ())
-            backend = _backend(run.target.problem, launches) if name not in run.builds else None
+            backend = (
+                _detect_backend(run.target.problem, launches) if name not in run.builds else None
+            )
             row = TimedRow(name=name, backend=backend, launches=tuple(launches), timing=timed)
             rows.append(row)
     return tuple(rows)
 
 
-def _backend(problem: Problem, launches: Sequence[GraphLaunch]) -> str | None:
+def _detect_backend(problem: Problem, launches: Sequence[GraphLaunch]) -> str | None:
     """Which backend a reference really ran, read from its kernels' names."""
     if not hasattr(problem.module, "backend_of") or not launches:
         return None
@@ -252,7 +254,7 @@ def _backend(problem: Problem, launches: Sequence[GraphLaunch]) -> str | None:
 _EXP = 16  # ex2 results per SM and clock, on every one of them
 
 
-def floors(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
+def compute_floors(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
     """Seconds that each unit (tensor, dram, exp) needs for the work itself; without what is not known.
 
     From data sheets, at the highest clock, for machines where counters may not be read: where there
@@ -274,7 +276,7 @@ def _launch_shapes(launches: Sequence[GraphLaunch], sms: int) -> tuple[LaunchSha
     """Blocks, waves and idle SMs of each launch, from what the driver says fits on an SM."""
     shapes = []
     for launch in launches:
-        blocks, filled = prod(launch.grid), waves(launch.grid, launch.blocks_per_sm, sms)
+        blocks, filled = prod(launch.grid), compute_waves(launch.grid, launch.blocks_per_sm, sms)
         known = None if isnan(filled) else filled
         idle = max(0, sms - blocks)
         shape = LaunchShape(

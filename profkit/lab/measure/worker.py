@@ -114,7 +114,7 @@ read_request: Callable[[bytes], Request] = msgspec.json.Decoder(Request, **_PATH
 read_event: Callable[[bytes], Event] = msgspec.json.Decoder(Event, **_PATHS).decode
 
 
-def encode(message: Request | Event) -> bytes:
+def encode_message(message: Request | Event) -> bytes:
     return msgspec.json.encode(message, enc_hook=str) + b"\n"
 
 
@@ -228,7 +228,7 @@ class Worker:
         if worker is None or worker.stdin is None:
             raise WorkerClosed
         with contextlib.suppress(OSError, ValueError):  # it is gone: the end of its output says so
-            worker.stdin.write(encode(request))
+            worker.stdin.write(encode_message(request))
             worker.stdin.flush()
         reply, at = Reply(), Begun("start")
         failed: ProfkitError | None = None
@@ -283,7 +283,7 @@ def _read_lines(worker: subprocess.Popen[bytes], lines: queue.Queue[bytes | None
         worker.stdout.close()
 
 
-def visible_devices(wanted: str | None) -> Sequence[str | None]:
+def list_visible_devices(wanted: str | None) -> Sequence[str | None]:
     """Return what CUDA_VISIBLE_DEVICES each worker gets.
 
     `wanted` is --gpus: `all`, a number, or a list of indices (0,1); None takes one.

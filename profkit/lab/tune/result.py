@@ -14,7 +14,7 @@ from profkit.lab.measure.bench import Times
 from profkit.lab.measure.check import Check
 from profkit.lab.measure.cuda.device import Gpu
 from profkit.lab.measure.cuda.library import GraphLaunch
-from profkit.records.store import JsonObject, json_safe
+from profkit.records.store import JsonObject, make_json_safe
 
 _KEPT_AS = {"reference_time": "anchor_time", "reference": "anchor"}  # as JSON has had it
 
@@ -22,7 +22,7 @@ _KEPT_AS = {"reference_time": "anchor_time", "reference": "anchor"}  # as JSON h
 @dataclass(frozen=True)
 class StoredResult:
     def to_json(self) -> JsonObject:
-        plain: JsonObject = json_safe({_KEPT_AS.get(k, k): v for k, v in asdict(self).items()})
+        plain: JsonObject = make_json_safe({_KEPT_AS.get(k, k): v for k, v in asdict(self).items()})
         return plain
 
     @classmethod

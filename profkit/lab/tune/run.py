@@ -18,7 +18,7 @@ from msgspec import structs
 
 from profkit.collect import tools
 from profkit.errors import ProfkitError
-from profkit.evidence.commits import git_commit
+from profkit.evidence.commits import read_commit
 from profkit.files import copy_file, is_file
 from profkit.lab.measure import targets
 from profkit.lab.measure.bench import Times
@@ -33,7 +33,7 @@ from profkit.lab.tune.trial import CONFIRM, Runner
 from profkit.records.header import Header
 from profkit.records.parts import RecordedReport
 from profkit.records.record import write_record
-from profkit.records.store import Document, JsonObject, digest, json_safe
+from profkit.records.store import Document, JsonObject, hash_file, make_json_safe
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -102,7 +102,7 @@ def _confirm_finalists(runner: Runner) -> None:
         except ProfkitError as error:
             runner.study.write_note(f"finalist {trial.number}", {"reason": error.message})
             continue
-        runner.study.write_note(f"finalist {trial.number}", json_safe(asdict(confirmed)))
+        runner.study.write_note(f"finalist {trial.number}", make_json_safe(asdict(confirmed)))
         if confirmed.answer == "faster":
             runner.study.write_note("incumbent", trial.number)
             incumbent = trial
@@ -239,10 +239,10 @@ class SearchResult:
 
 
 def _summarize_times(times: Times) -> JsonObject:
-    from profkit.evidence.stats import median_interval
+    from profkit.evidence.stats import estimate_median
 
     samples = {"warm": times.warm, "cold": times.cold}
-    return {name: median_interval(list(s)).to_json() for name, s in samples.items() if s}
+    return {name: estimate_median(list(s)).to_json() for name, s in samples.items() if s}
 
 
 def choose_storage(task: Task) -> str:
@@ -289,8 +289,8 @@ def write_champion(result: SearchResult, folder: Path) -> Path:
     name = task.tuned
     run = _make_champion_run(result)
     record = structs.replace(
-        targets.with_timing(targets.record_of(run, name, task.case), run),
-        git=git_commit(task.problem.path.parent),
+        targets.with_timing(targets.make_record(run, name, task.case), run),
+        git=read_commit(task.problem.path.parent),
         # It changes the variant that was tuned, and predicts nothing.
         header=Header(task.variant.header.title, keys={"after": task.variant.id}),
         tune={
@@ -306,7 +306,7 @@ def write_champion(result: SearchResult, folder: Path) -> Path:
         report = folder / f"{name}.{task.case}.ncu-rep"
         copy_file(verdict.report, report)
         ncu = tools.tool("ncu", task.folder).version
-        kept = RecordedReport(file=report.name, sha256=digest(report))
+        kept = RecordedReport(file=report.name, sha256=hash_file(report))
         record = structs.replace(
             record, report=kept, versions=structs.replace(record.versions, ncu=ncu)
         )

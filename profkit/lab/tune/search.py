@@ -300,7 +300,7 @@ def open_study(task: Task, url: str, resume: bool) -> Study:
     about = {
         "source": task.variant.source_hash,
         "problem": task.problem.hash,
-        "gpu": device.gpu().name,
+        "gpu": device.describe_gpu().name,
         "arch": task.arch,
     }
     trials, was = study.list_trials(), study.read_note("about")  # whoever begins notes this first

@@ -23,7 +23,7 @@ from profkit.lab.measure.cuda.library import GraphLaunch
 from profkit.lab.measure.cuda.resources import LIMITS
 from profkit.lab.measure.targets import Measurements, Target, TargetRun, build_target
 from profkit.lab.measure.variants import build, dry, tunables
-from profkit.lab.measure.variants.build import Build, over_budget
+from profkit.lab.measure.variants.build import Build, list_over_budget
 from profkit.lab.measure.variants.problem import Problem
 from profkit.lab.measure.variants.tunables import Config, InvalidConfig, Space
 from profkit.lab.measure.variants.variants import Variant
@@ -161,7 +161,7 @@ def choose_subject(target: Target) -> tuple[Variant, str]:
 def prepare_task(target: Target, options: SearchOptions) -> Task:
     """Build the defaults of a search; a ProfkitError if the variant does not run on this GPU."""
     variant, case = choose_subject(target)
-    arch = device.gpu().arch
+    arch = device.describe_gpu().arch
     if variant.target(arch) is None:
         raise ProfkitError(f"{variant.path.name} does not run on sm_{arch}", "see 'arch:'")
     default = variant.tuned(**variant.space.default.named)
@@ -196,7 +196,7 @@ def refuse_build(build: Build, used: Sequence[str] | None) -> InvalidConfig | No
     budget = build.variant.budget
     spills, regs = budget.spills or 0, budget.regs or tunables.MOST_REGISTERS
     held_to = replace(budget, spills=spills, regs=regs, smem=None)  # memory is known at the launch
-    for name, what, taken, most in over_budget(kernels, held_to, {}):
+    for name, what, taken, most in list_over_budget(kernels, held_to, {}):
         return InvalidConfig(_KINDS[what], f"{name}: {what}={taken}, at most {most}")
     return None
 
@@ -209,7 +209,7 @@ def refuse_launches(build: Build, launches: Sequence[GraphLaunch]) -> InvalidCon
     for launch in launches:
         taken = {"threads": prod(launch.block), "regs": launch.regs}
         taken["smem"] = launch.dynamic_smem + launch.static_smem
-        if refusal := tunables.block_refusal(taken, build.arch, build.variant.budget):
+        if refusal := tunables.refuse_block(taken, build.arch, build.variant.budget):
             return refusal
     return None
 
@@ -230,7 +230,7 @@ def refuse_check(check: Check, supported: Sequence[str] | None) -> InvalidConfig
 
 def find_used_kernels(build: Build, problem: Problem, case: str) -> tuple[str, ...] | None:
     """Return the demangled names of the kernels that a case launches; None where that is not known."""
-    launches = dry.dry_launches(build, problem, case)
+    launches = dry.list_dry_launches(build, problem, case)
     return None if launches is None else tuple(launch.kernel for launch in launches)
 
 

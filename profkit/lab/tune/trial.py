@@ -30,7 +30,7 @@ from profkit.lab.tune.steer import propose_configs
 from profkit.lab.tune.study import Study, Trial
 from profkit.lab.tune.task import ReadyBuild, Task
 from profkit.records.record import write_record
-from profkit.records.store import json_safe
+from profkit.records.store import make_json_safe
 
 if TYPE_CHECKING:
     from profkit.evidence.stats import TimeComparison
@@ -101,14 +101,14 @@ class Profiler:
         place = self.task.folder / "tune" / f"{self.task.problem.name}.{self.task.subject}"
         report = place / f"{self.task.name_config(config)}.{self.task.case}.ncu-rep"
         kernels = [launch.kernel for launch in launches]
-        plan = targets.plan_of(run, name, self.task.case)
+        plan = targets.make_plan(run, name, self.task.case)
         ncu = tools.need_tool("ncu")
         # The worker's GPU, and its own folder for temporary files: ncu locks others out of one.
         own = report.with_name(f"tmp-{self.worker.visible or 0}")
         own.mkdir(parents=True, exist_ok=True)
         options = profiler.CollectOptions(env={**self.worker.env, "TMPDIR": str(own)})
         collected = profiler.start_ncu(plan, kernels, report, ncu, options)
-        write_record(report.with_suffix(".json"), targets.record_of(run, name, self.task.case))
+        write_record(report.with_suffix(".json"), targets.make_record(run, name, self.task.case))
         return collected
 
     def _diagnose_report(self, report: Path) -> TrialDiagnosis:
@@ -124,9 +124,9 @@ class Profiler:
                 firing.append(
                     FiringRule(
                         rule=finding.rule,
-                        gain=json_safe(finding.gain),
+                        gain=make_json_safe(finding.gain),
                         cause=finding.cause,
-                        evidence=json_safe(finding.evidence),
+                        evidence=make_json_safe(finding.evidence),
                     )
                 )
         watched = sorted({direction.name for direction in self.task.space.watch})
@@ -135,7 +135,7 @@ class Profiler:
             limiter=diagnosis.limiter,
             because=diagnosis.because,
             findings=tuple(firing),
-            metrics=json_safe({name: longest[name] for name in watched}),
+            metrics=make_json_safe({name: longest[name] for name in watched}),
         )
 
 

@@ -48,7 +48,7 @@ def time_variants(
     from profkit.cli.output import print_blocks, print_json, spinner
     from profkit.lab.flags import choose_names, on_gpus, say_faults, say_gpus
     from profkit.lab.measure import pipeline, targets
-    from profkit.lab.measure.targets import BenchDocument, timed_rows
+    from profkit.lab.measure.targets import BenchDocument, list_timed_rows
     from profkit.show.views import measured
 
     names, at = choose_names(variant, every), targets.Places(kernels, build_dir)
@@ -62,7 +62,7 @@ def time_variants(
     with spinner() as progress:
         run = pipeline.measure_target(target, progress)
     say_gpus(run.measured)
-    by_case = {c: timed_rows(run, c) for c in target.cases}
+    by_case = {c: list_timed_rows(run, c) for c in target.cases}
     # Everything of a case is timed on one GPU.
     used = {case: gpu for (_, case), gpu in run.measured.gpus.items()}
     if options.FORM.json:

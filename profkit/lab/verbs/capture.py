@@ -69,7 +69,7 @@ def capture_kernels(
     kernels = capture.capture_program(command, output, wanted, echo)
     if not untried_only:
         with spinner() as progress:
-            kernels = capture.tried(
+            kernels = capture.try_kernels(
                 kernels, build.build_dir(resolve_path(output), build_dir), progress
             )
     rows = [kernel.to_json() for kernel in kernels]

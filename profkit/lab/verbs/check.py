@@ -96,14 +96,14 @@ def _build_only(at: Places, names: Sequence[str], archs: Sequence[str], refresh:
 
     with spinner() as progress:
         progress("build")
-        builds = ladder.compiled(at, names, archs)
+        builds = ladder.compile_named(at, names, archs)
     if not builds:
         raise ProfkitError(
             f"--arch {', '.join(archs)}: excluded by the headers of these variants",
             "`arch:` in a header lists its architectures; profkit list shows the variants",
         )
     if refresh:
-        records = ladder.refresh(at, builds)
+        records = ladder.refresh_records(at, builds)
         for path in records.written:
             note(f"{path}: the current source still compiles to this machine code")
         for path in records.unknown:

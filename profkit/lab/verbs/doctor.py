@@ -20,7 +20,7 @@ def examine_machine() -> int:
     from profkit.lab.measure.variants import toolchain as examiner
     from profkit.show.views import measured
 
-    findings = examiner.examine()
+    findings = examiner.examine_machine()
     document = examiner.DoctorDocument(findings=tuple(findings))
     print_blocks(measured.examined([asdict(finding) for finding in findings]), document)
     missing = any(finding.status == "missing" for finding in findings)

@@ -30,7 +30,7 @@ def list_variants(
     from profkit.lab.measure import ladder, targets
     from profkit.show.views import measured
 
-    listed, problems = ladder.listing(targets.Places(kernels, build_dir, artifacts), problem)
+    listed, problems = ladder.list_variants(targets.Places(kernels, build_dir, artifacts), problem)
     rows = [asdict(variant) for variant in listed]
     print_blocks(measured.variants_table(rows), ladder.ListDocument(variants=tuple(listed)))
     say_each(problems)

@@ -32,7 +32,7 @@ def new_folder(
     from profkit.lab.measure.variants import problem as problems
     from profkit.show.views import measured
 
-    written = problems.new_problem(problem, language, kernels or Path("kernels"))
+    written = problems.create_problem(problem, language, kernels or Path("kernels"))
     folder = written[0].parent
     document = problems.NewDocument(folder=folder, files=tuple(written))
     print_blocks(measured.written(folder, written), document)

@@ -115,7 +115,7 @@ def profile_variants(
                 first, _, rest = result.problem.message.partition("\n")
                 out.say_all(f"{result.name} {result.case}: {first}", rest or result.problem.hint)
 
-        runs = pipeline.profile(target, at.artifacts_dir(), settings, progress, say_problem)
+        runs = pipeline.profile_target(target, at.artifacts_dir(), settings, progress, say_problem)
     say_gpus(runs.measured)
     return _show_results(runs.results)
 

@@ -87,7 +87,7 @@ def tune_variant(
 ) -> int:
     from profkit.cli.output import print_blocks, say, say_each, spinner
     from profkit.lab.measure import targets
-    from profkit.lab.measure.worker import visible_devices
+    from profkit.lab.measure.worker import list_visible_devices
     from profkit.lab.tune.task import SearchOptions, choose_subject, prepare_task
     from profkit.show.views import measured as views
 
@@ -97,7 +97,7 @@ def tune_variant(
     at = targets.Places(kernels, build_dir, artifacts)
     target = targets.choose_target(at, [variant], False, [case] if case else (), False)
     choose_subject(target)  # said also where there is no GPU
-    visible = visible_devices(gpus)
+    visible = list_visible_devices(gpus)
     search = SearchOptions(trials, time, timeout, profile=not no_profile)
     with spinner() as progress:
         progress("build")

@@ -18,7 +18,7 @@ from profkit.program.steps.idle import Split, launch_place
 from profkit.program.steps.kinds import is_compiled
 from profkit.program.steps.places import find_place, say_works
 from profkit.program.timeline import Device, HostSpan
-from profkit.records.gpus import Gpu, find_levels, find_nearest_of_generation
+from profkit.records.gpus import Gpu, find_measured_range, find_nearest_of_generation
 
 SHORT = 2_500  # nanoseconds: a kernel that has next to nothing to do takes so long
 EMPTY = 1_200  # nanoseconds: a kernel of a graph that does nothing takes about so long
@@ -211,7 +211,7 @@ class Case:
             return None
         # TF32 has half of that rate, the pipes that are no tensor cores what TF32 gains less.
         return {"half": half, "tf32": half / 2}.get(
-            precision, half / 2 / find_levels("tensor", self.cc)[1]
+            precision, half / 2 / find_measured_range("tensor", self.cc)[1]
         )
 
     def product_floor(self, product: Product) -> float:

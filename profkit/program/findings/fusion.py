@@ -24,7 +24,7 @@ from profkit.program.operators import VALUE_BYTES
 from profkit.program.replay.scenario import NOTHING, Change, Range, leave
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
-from profkit.program.steps.kinds import precision_of
+from profkit.program.steps.kinds import find_precision
 
 BETWEEN = frozenset(
     "elementwise convert set softmax reduce random layout copy gather other concat".split()
@@ -201,7 +201,7 @@ def _is_narrow(case: Case, product: StepWork, softmax: StepWork) -> bool:
     many there are; the product's time, at the rate of its pipe, how many columns it can sum over.
     """
     typed = _SOFTMAX_TYPES.search(softmax.activity.name)
-    rate = case.product_rate(precision_of(product.activity.name))
+    rate = case.product_rate(find_precision(product.activity.name))
     if not typed or not rate:
         return False
     size = 2 if typed[1].startswith("c10::") or "half" in typed[1] else 4

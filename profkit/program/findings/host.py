@@ -20,7 +20,7 @@ from profkit.program.findings.case import (
 from profkit.program.findings.words import Advice, Words
 from profkit.program.replay.scenario import ALL, CallShare, Change
 from profkit.program.steps.attribution import say_frame
-from profkit.program.steps.idle import of_maker, say_caller
+from profkit.program.steps.idle import describe_maker, say_caller
 from profkit.program.timeline import HostSpan
 
 FEW_WAITS = 4  # a step: fewer may lie at its end, behind what a graph would hold
@@ -138,7 +138,7 @@ def find_own_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     calls = case.step.calls
     longest = max(gaps, default=(0.0, len(calls)))[1]
     inside = _name_pause(case, longest)
-    before = of_maker(case.step, longest) if longest < len(calls) else ""
+    before = describe_maker(case.step, longest) if longest < len(calls) else ""
     where = inside or (f"before {before}" if before else "between steps")
     wait = _find_wait_before(case, longest or len(calls))  # before the first is the step before
     after = f"; before that, {wait} lets the GPU run empty" if wait else ""
@@ -213,7 +213,7 @@ def find_allocations(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
     share = CallShare(busy=REACH["allocations kept"])  # it is there from the step before
     names = Counter(calls[i].name for i in chosen)
     said = ", ".join(f"{name} ({n} x)" for name, n in names.most_common(3))
-    where = of_maker(case.step, min(chosen)) or "between steps"
+    where = describe_maker(case.step, min(chosen)) or "between steps"
     change = Change(host=dict.fromkeys(chosen, share))
     yield case.finding(ALLOCATIONS, (), change, where, names=said, time=time / 1e6)
 

@@ -17,7 +17,7 @@ from profkit.program.findings.words import Advice, Words
 from profkit.program.operators import is_native_loop
 from profkit.program.replay.scenario import Change, Range, leave
 from profkit.program.steps.cut import KernelGroup, StepWork
-from profkit.program.steps.kinds import is_librarys, is_vector_product, precision_of
+from profkit.program.steps.kinds import find_precision, is_librarys, is_vector_product
 from profkit.program.timeline import GRAPH
 from profkit.reports.figures import base_name
 
@@ -184,7 +184,7 @@ def is_near_floor(case: Case, group: KernelGroup) -> bool:
     if not is_librarys(group.name) or group.kind in NOT_KNOWN:
         return False
     if group.kind in {"gemm", "conv"}:
-        precise = precision_of(group.name)
+        precise = find_precision(group.name)
         matrix_cores = precise in {"half", "tf32"} or _TENSILE_HALF.match(group.name) is not None
         return matrix_cores or is_vector_product(group.name)
     need = case.price_bytes(group.works)

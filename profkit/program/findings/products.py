@@ -14,9 +14,9 @@ from profkit.program.operators import Product, find_product
 from profkit.program.replay.scenario import Change, Range, leave
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
-from profkit.program.steps.kinds import is_vector_product, precision_of
+from profkit.program.steps.kinds import find_precision, is_vector_product
 from profkit.program.timeline import Activity
-from profkit.records.gpus import find_levels
+from profkit.records.gpus import find_measured_range
 
 _FP32_ATTENTION = re.compile(r"fmha_cutlass[FB]_f32_")
 HALF = 0.5
@@ -73,7 +73,7 @@ def find_fp32_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     chosen = sorted([*attention, *case.list_works(_is_fp32_product, claimed)])
     if not chosen:
         return
-    gains = find_levels("tensor", case.cc)
+    gains = find_measured_range("tensor", case.cc)
     # Fused attention has no TF32: its fix is half precision.
     scale = {}
     for i in chosen:
@@ -90,7 +90,7 @@ def find_fp32_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
 def _is_fp32_product(work: StepWork) -> bool:
     name = work.activity.name
     product = work.kind in {"gemm", "conv"} and not is_vector_product(name)
-    return product and precision_of(name) == "fp32"
+    return product and find_precision(name) == "fp32"
 
 
 def is_fp32_attention(work: StepWork) -> bool:
@@ -126,7 +126,7 @@ def find_float64(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     if not chosen:
         return
     products = [i for i in chosen if case.works[i].kind in {"gemm", "conv"}]
-    least, gain, _ = find_levels("double", case.cc)
+    least, gain, _ = find_measured_range("double", case.cc)
     scale = dict.fromkeys(chosen, leave(HALF))  # 4 bytes a value in place of 8
     for i in (
         products
@@ -147,7 +147,7 @@ def find_float64(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
 def _is_float64(work: StepWork) -> bool:
     """A product by its name, a kernel bound by its bytes by what its operator reads."""
     if work.kind in {"gemm", "conv"}:
-        return precision_of(work.activity.name) == "fp64"
+        return find_precision(work.activity.name) == "fp64"
     moves = work.kind in {"elementwise", "convert", "norm", "softmax", "reduce"}
     return moves and work.maker.types[:1] == ("double",) and bool(work.maker.shapes[0])
 

@@ -22,7 +22,7 @@ from profkit.program.findings.words import Advice, Words
 from profkit.program.operators import ANY, Needs, find_needs, find_use
 from profkit.program.replay.scenario import Change, Range, leave
 from profkit.program.steps.cut import StepWork
-from profkit.program.steps.kinds import precision_of
+from profkit.program.steps.kinds import find_precision
 from profkit.program.timeline import HostSpan
 
 CUTS = frozenset({"aten::slice", "aten::select", "aten::narrow", "aten::index_select"})
@@ -346,7 +346,7 @@ def price_together(case: Case, run: Sequence[int]) -> tuple[float, float]:
 def _price_needs(case: Case, work: StepWork, needs: Needs) -> float:
     """Return the nanoseconds that the bytes or the operations of a work need at least."""
     moved = (needs.reads + needs.writes) / case.bandwidth * 1e9
-    rate = case.product_rate(precision_of(work.activity.name)) if work.kind == "gemm" else None
+    rate = case.product_rate(find_precision(work.activity.name)) if work.kind == "gemm" else None
     computed = needs.operations / rate * 1e9 if rate else 0.0
     return max(moved, computed)
 

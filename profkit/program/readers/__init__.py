@@ -7,7 +7,7 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.files import is_file, is_folder, open_regular
-from profkit.program.readers.others import named_instead
+from profkit.program.readers.others import explain_known_kind
 from profkit.program.timeline import Timeline
 
 HEAD_BYTES = 4096  # of a file, that tell what it is
@@ -38,12 +38,12 @@ def read_timeline(path: Path) -> Timeline:
         raise ProfkitError(f"{path}: is empty", "copy it again, or record again")
     if head.startswith(b"SQLite format 3"):
         return nsys.read_nsys(path)
-    if other := named_instead(path, head=_unpacked(head)):
+    if other := explain_known_kind(path, head=_unpack_gzip(head)):
         raise other
     return torch_trace.read_torch_trace(path)
 
 
-def _unpacked(head: bytes) -> bytes:
+def _unpack_gzip(head: bytes) -> bytes:
     """The beginning of a file without gzip round it."""
     if not head.startswith(b"\x1f\x8b"):
         return head

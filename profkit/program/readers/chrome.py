@@ -66,10 +66,10 @@ class ChromeTrace:
 
     def refuse(self, why: str) -> ProfkitError:
         """Return what is said of a file that is no trace; why is a clause."""
-        return _no_trace(self.path, why)
+        return _make_no_trace_error(self.path, why)
 
     def _decoded(self, window: _Window) -> Iterator[dict[str, Any]]:
-        self.header = _header(window)
+        self.header = _read_header(window)
         decode = json.JSONDecoder(strict=False).raw_decode
         while True:
             window.skip(_BETWEEN)
@@ -77,13 +77,13 @@ class ChromeTrace:
             if mark in ("]", ""):
                 if mark == "":
                     self.problem = "cut: its list of events has no end"
-                elif _holds_another(window):
+                elif _is_followed_by_trace(window):
                     self.problem = "holds more than one trace: the first is read"
                 return
             try:
                 event, end = decode(window.text, window.at)
             except RecursionError as error:
-                raise _no_trace(self.path, "an event is nested too deeply") from error
+                raise _make_no_trace_error(self.path, "an event is nested too deeply") from error
             except ValueError:
                 if window.more():
                     continue
@@ -115,7 +115,9 @@ class _Window:
     def more(self) -> bool:
         """Read on; False at the end of the file, or where it is damaged."""
         if len(self.text) - self.at > EVENT_MOST:
-            raise _no_trace(self.path, f"an event is longer than {EVENT_MOST:,} characters")
+            raise _make_no_trace_error(
+                self.path, f"an event is longer than {EVENT_MOST:,} characters"
+            )
         content, chunk = b"-", ""
         while content and not chunk and not self.problem:
             content = self._bytes()
@@ -123,7 +125,9 @@ class _Window:
         self.total += len(chunk)
         most = TEXT_MOST if self.total <= 1 << 26 else min(TEXT_MOST, RATIO_MOST * self.size)
         if self.total > most:
-            raise _no_trace(self.path, f"it unpacks to more than {self.total / 1e9:.1f} GB")
+            raise _make_no_trace_error(
+                self.path, f"it unpacks to more than {self.total / 1e9:.1f} GB"
+            )
         self.text = self.text[self.at :] + chunk
         self.at = 0
         return bool(chunk)
@@ -159,7 +163,7 @@ class _Window:
         return self.text[self.at : self.at + 1]
 
 
-def _holds_another(window: _Window) -> bool:
+def _is_followed_by_trace(window: _Window) -> bool:
     """Whether what follows the events is another trace: two files that were joined."""
     key = '"traceEvents"'
     while True:
@@ -170,32 +174,32 @@ def _holds_another(window: _Window) -> bool:
             return False
 
 
-def _header(window: _Window) -> dict[str, Any]:
+def _read_header(window: _Window) -> dict[str, Any]:
     """All keys before the events; the window stands after the bracket that opens them."""
     window.skip(_BEFORE)
     if window.peek() == "[":  # the form without a header
         window.at += 1
         return {"traceEvents": True}
     if window.peek() != "{":
-        raise _no_trace(window.path, window.problem or "it is no JSON")
+        raise _make_no_trace_error(window.path, window.problem or "it is no JSON")
     key = '"traceEvents"'
     while (found := window.text.find(key, window.at)) < 0:
         if len(window.text) > HEADER_MOST or not window.more():
-            raise _no_trace(window.path, "it has no traceEvents")
+            raise _make_no_trace_error(window.path, "it has no traceEvents")
     head = window.text[window.at : found].rstrip().rstrip(",")
     window.at = found + len(key)
     window.skip(_BEFORE_VALUE)
     if window.peek() != "[":
-        raise _no_trace(window.path, "its traceEvents are not a list")
+        raise _make_no_trace_error(window.path, "its traceEvents are not a list")
     window.at += 1
     try:
         header = json.loads(head + "}", strict=False)
     except (ValueError, RecursionError):
-        header = _salvaged(head)
+        header = _salvage_gpus(head)
     return {**header, "traceEvents": True}
 
 
-def _salvaged(head: str) -> dict[str, Any]:
+def _salvage_gpus(head: str) -> dict[str, Any]:
     """The list of GPUs out of a header that is no JSON: some versions forget its commas."""
     at = head.find('"deviceProperties"')
     start = head.find("[", at)
@@ -208,7 +212,7 @@ def _salvaged(head: str) -> dict[str, Any]:
     return {"deviceProperties": devices}
 
 
-def _no_trace(path: Path, why: str) -> ProfkitError:
+def _make_no_trace_error(path: Path, why: str) -> ProfkitError:
     return ProfkitError(
         f"{path}: cannot be read as a trace: {why}",
         "give what torch.profiler's export_chrome_trace wrote (.json, .json.gz)",
@@ -233,11 +237,11 @@ class EventPairs:
             self.unmatched += 1
             return
         self._count += 1
-        self._open.setdefault(_thread_of(event), []).append((number, event))
+        self._open.setdefault(_get_thread(event), []).append((number, event))
 
     def end_event(self, event: Event) -> tuple[int, dict[str, Any]] | None:
         """Return the whole event that one ends, and its begin's number; None where nothing was begun."""
-        stack = self._open.get(_thread_of(event), [])
+        stack = self._open.get(_get_thread(event), [])
         at = _find_begin(stack, event.get("name"))
         if at is None:
             self.unmatched += 1
@@ -261,7 +265,7 @@ class EventPairs:
         return chain.from_iterable(self._open.values())
 
 
-def _thread_of(event: Event) -> tuple[object, object]:
+def _get_thread(event: Event) -> tuple[object, object]:
     """The process and thread of an event: numbers, or names."""
     process, thread = event.get("pid"), event.get("tid")
     return (

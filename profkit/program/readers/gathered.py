@@ -58,15 +58,15 @@ def read_gathered(paths: Sequence[Path]) -> list[Timeline]:
     with ExitStack() as stack:
         sources: list[_Source] = []
         for path in paths:
-            sources += _sources_of(path, stack)
+            sources += _list_sources(path, stack)
         return _read_sources(sources, paths)
 
 
-def _sources_of(path: Path, stack: ExitStack) -> list[_Source]:
+def _list_sources(path: Path, stack: ExitStack) -> list[_Source]:
     """The recordings that one path names."""
     if path == STANDARD_INPUT:
         folder = stack.enter_context(temporary_folder())
-        return [_from_input(folder / "input")]
+        return [_read_standard_input(folder / "input")]
     if is_folder(path) and not is_file(path / store.HEAD):
         return _from_folder(path)
     if _is_zip(path):
@@ -75,9 +75,9 @@ def _sources_of(path: Path, stack: ExitStack) -> list[_Source]:
     return [_Source(path, str(path))]
 
 
-def _from_input(into: Path) -> _Source:
+def _read_standard_input(into: Path) -> _Source:
     with open_log(into) as file:
-        if not _copy(sys.stdin.buffer, file, BYTES_MOST, "standard input"):
+        if not _copy_bounded(sys.stdin.buffer, file, BYTES_MOST, "standard input"):
             raise ProfkitError(
                 "-: nothing came from standard input", "profkit triage - < trace.json.gz"
             )
@@ -125,7 +125,7 @@ def _from_zip(path: Path, folder: Path) -> Iterator[_Source]:
                 name = f"{path}/{member.filename}"
                 into = folder / f"{number}"
                 with packed.open(member) as source, open_log(into) as file:
-                    left -= _copy(source, file, most, name)
+                    left -= _copy_bounded(source, file, most, name)
                 yield _Source(into, name, gathered=True)
     except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, EOFError) as error:
         raise ProfkitError(
@@ -133,7 +133,7 @@ def _from_zip(path: Path, folder: Path) -> Iterator[_Source]:
         ) from error
 
 
-def _copy(source: IO[bytes], file: IO[bytes], most: int, name: str) -> int:
+def _copy_bounded(source: IO[bytes], file: IO[bytes], most: int, name: str) -> int:
     """Copy what is there, in bounds; return how many bytes."""
     copied = 0
     while chunk := source.read(_CHUNK):
@@ -153,17 +153,19 @@ def _read_sources(sources: Sequence[_Source], named: Sequence[Path]) -> list[Tim
         try:
             timeline = read_timeline(source.path)
         except ProfkitError as error:
-            problem = ProfkitError(_renamed(error.message, source), _renamed(error.hint, source))
+            problem = ProfkitError(
+                _rename_source(error.message, source), _rename_source(error.hint, source)
+            )
             if not source.gathered:
                 raise problem from error
             problems.append(problem)
             continue
-        notes = tuple(_renamed(note, source) for note in timeline.notes)
+        notes = tuple(_rename_source(note, source) for note in timeline.notes)
         timelines.append(replace(timeline, notes=notes))
         read.append(source)
     if not timelines:
         raise problems[0]
-    timelines, read = _leave_out_copies(timelines, read)
+    timelines, read = _drop_copies(timelines, read)
     _refuse_same_process(timelines, read, named)
     if problems:
         said = f"{len(problems)} files were left out; the first, {problems[0].message}"
@@ -171,11 +173,11 @@ def _read_sources(sources: Sequence[_Source], named: Sequence[Path]) -> list[Tim
     return timelines
 
 
-def _renamed(text: str, source: _Source) -> str:
+def _rename_source(text: str, source: _Source) -> str:
     return text.replace(str(source.path), source.name)
 
 
-def _leave_out_copies(
+def _drop_copies(
     timelines: Sequence[Timeline], sources: Sequence[_Source]
 ) -> tuple[list[Timeline], list[_Source]]:
     """Recordings, each once: a copy of a file is no second rank. What was left out is said."""
@@ -221,11 +223,11 @@ def _is_same_process(first: Process, second: Process) -> bool:
     if not shorter:
         return False
     samples = shorter[:: max(1, len(shorter) // SAMPLES)]
-    found = sum(_holds_activity(longer, sample) for sample in samples)
+    found = sum(_has_activity(longer, sample) for sample in samples)
     return found > SAME * len(samples)
 
 
-def _holds_activity(activities: Sequence[Activity], wanted: Activity) -> bool:
+def _has_activity(activities: Sequence[Activity], wanted: Activity) -> bool:
     """Whether activities, in order of start, hold one of a name, place and time."""
     at = bisect_left(activities, wanted.start, key=lambda activity: activity.start)
     while at < len(activities) and activities[at].start == wanted.start:

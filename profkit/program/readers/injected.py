@@ -56,7 +56,7 @@ def read_injected(folder: Path) -> Timeline:
         ProfkitError: No process of the program used a GPU, or what it did could not be recorded.
     """
     pids = sorted({int(p.stem) for p in folder.glob("*.meta") if p.stem.isdigit()})
-    read_all = [_process(folder, pid) for pid in pids]
+    read_all = [_read_process(folder, pid) for pid in pids]
     processes = [p for p, _ in read_all if p.activities]
     notes = list(chain.from_iterable(own for _, own in read_all))
     if not processes:
@@ -67,10 +67,10 @@ def read_injected(folder: Path) -> Timeline:
             )
         why = f": {notes[0]}" if notes else ""
         raise ProfkitError(f"no kernel was recorded{why}", "profkit doctor says what is missing")
-    return Timeline("cupti", _ranked(processes), "", tuple(notes))
+    return Timeline("cupti", _sort_by_rank(processes), "", tuple(notes))
 
 
-def _ranked(processes: Sequence[Process]) -> list[Process]:
+def _sort_by_rank(processes: Sequence[Process]) -> list[Process]:
     """Processes that do their share of the work, by rank; numbered anew where two say one rank."""
     sums = {p.pid: sum(a.duration for a in p.activities) for p in processes}
     working = [p for p in processes if sums[p.pid] >= SHARE * max(sums.values())]
@@ -80,26 +80,26 @@ def _ranked(processes: Sequence[Process]) -> list[Process]:
     return [replace(p, rank=rank) for rank, p in enumerate(working)]
 
 
-def _process(folder: Path, pid: int) -> tuple[Process, list[str]]:
+def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     about: dict[str, list[str]] = {}
-    for line in (*_lines(folder / f"{pid}.meta"), *_lines(folder / f"{pid}.hook")):
+    for line in (*_read_lines(folder / f"{pid}.meta"), *_read_lines(folder / f"{pid}.hook")):
         key, _, value = line.partition("\t")
         about.setdefault(key, []).append(value)
-    rows = {kind: _rows(folder / f"{pid}.{kind}", kind) for kind in LAYOUTS}
-    names = _lines(folder / f"{pid}.names")
+    rows = {kind: _read_rows(folder / f"{pid}.{kind}", kind) for kind in LAYOUTS}
+    names = _read_lines(folder / f"{pid}.names")
     clocks = [r["time" if kind == "ranges" else "start"] for kind, r in rows.items() if len(r)]
     first = min((int(clock.min()) for clock in clocks), default=0)
     places = Places(folder, pid)
-    kernels = _kernels(rows["kernels"], names, first, places)
-    activities = [*kernels, *_copies(rows["copies"], first, places)]
+    kernels = _list_kernels(rows["kernels"], names, first, places)
+    activities = [*kernels, *_list_copies(rows["copies"], first, places)]
     activities.sort(key=lambda a: (a.start, a.end))
     calls = []
     for start, end, correlation, thread, name in rows["calls"].tolist():
         place = places.find_place(correlation)
-        call = Call(_name(names, name), start - first, end - first, thread, correlation, place)
+        call = Call(_get_name(names, name), start - first, end - first, thread, correlation, place)
         calls.append(call)
     calls.sort(key=lambda c: c.start)
-    spans = _spans(rows["ranges"], names, first, find_end(activities, calls, []))
+    spans = _make_spans(rows["ranges"], names, first, find_end(activities, calls, []))
     if is_file(folder / f"{pid}.operators"):
         from profkit.program.readers.operators import read_operators, spread_operators
 
@@ -110,7 +110,7 @@ def _process(folder: Path, pid: int) -> tuple[Process, list[str]]:
         spans = [*spans, *spread_operators(operators, made, origins)]
         spans.sort(key=lambda span: (span.start, -span.end))
     rank = about.get("rank", [""])[0]
-    device = _device(about, activities)
+    device = _find_device(about, activities)
     process = Process(
         pid=pid,
         rank=int(rank) if rank.isdigit() else 0,
@@ -121,10 +121,10 @@ def _process(folder: Path, pid: int) -> tuple[Process, list[str]]:
         places=places.places,
     )
     gaps = [f"process {pid}: {text}" for text in (*places.list_gaps(), *say_unended([process]))]
-    return process, [*_notes(pid, about), *gaps]
+    return process, [*_list_notes(pid, about), *gaps]
 
 
-def _notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
+def _list_notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
     notes = [f"process {pid}: {text}" for text in about.get("error", ())]
     if why := about.get("lines"):
         notes.append(f"process {pid}: no Python lines are known: {why[-1]}")
@@ -144,33 +144,33 @@ def _notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
     return notes
 
 
-def _lines(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
     return path.read_text("utf-8", "backslashreplace").split("\n") if is_file(path) else []
 
 
-def layout_of(kind: str) -> np.dtype[Any]:
+def read_layout(kind: str) -> np.dtype[Any]:
     import numpy as np
 
     columns = (column.split(":") for column in LAYOUTS[kind].split())
     return np.dtype([(name, f"<{form}") for name, form in columns])
 
 
-def _rows(path: Path, kind: str) -> NDArray[Any]:
+def _read_rows(path: Path, kind: str) -> NDArray[Any]:
     import numpy as np
 
-    layout = layout_of(kind)
+    layout = read_layout(kind)
     if not is_file(path):
         return np.zeros(0, layout)
     content = path.read_bytes()
     return np.frombuffer(content[: len(content) // layout.itemsize * layout.itemsize], layout)
 
 
-def _name(names: Sequence[str], number: int) -> str:
+def _get_name(names: Sequence[str], number: int) -> str:
     name = names[number] if number < len(names) else "unknown"
     return plain_call_name(name)
 
 
-def _kernels(
+def _list_kernels(
     rows: NDArray[Any], names: Sequence[str], first: int, places: Places
 ) -> Iterator[Activity]:
     for start, end, node, correlation, device, stream, name, graph, *rest in rows.tolist():
@@ -181,12 +181,12 @@ def _kernels(
             sizes |= {"shared": shared, "registers": registers, "graph": bool(graph)}
             origin = places.find_place(correlation, node if graph else 0)
             # A collective begins when the last gradient of its bucket is there: nobody's line.
-            if not _name(names, name).startswith("nccl"):
+            if not _get_name(names, name).startswith("nccl"):
                 sizes["origin"] = origin
-            yield placed("kernel", _name(names, name), place, **sizes)
+            yield placed("kernel", _get_name(names, name), place, **sizes)
 
 
-def _copies(rows: NDArray[Any], first: int, places: Places) -> Iterator[Activity]:
+def _list_copies(rows: NDArray[Any], first: int, places: Places) -> Iterator[Activity]:
     for start, end, size, correlation, *on, number, source, target, _ in rows.tolist():
         ends = [MEMORIES.get(side, "unknown") for side in (source, target)]
         way, pageable = DIRECTIONS.get(number, ""), "Pageable" in ends
@@ -198,14 +198,14 @@ def _copies(rows: NDArray[Any], first: int, places: Places) -> Iterator[Activity
         yield placed(kind, name, place, **about, origin=places.find_place(correlation))
 
 
-def _spans(rows: NDArray[Any], names: Sequence[str], first: int, last: int) -> list[HostSpan]:
+def _make_spans(rows: NDArray[Any], names: Sequence[str], first: int, last: int) -> list[HostSpan]:
     """NVTX ranges from their begin and end marks; those that are open at the end end there."""
     begun: dict[tuple[int, int], tuple[int, str]] = {}
     out = []
     for time, number, thread, name, phase in rows.tolist():
         key = number, thread
         if phase & BEGINS:
-            begun[key] = time - first, _name(names, name)
+            begun[key] = time - first, _get_name(names, name)
         elif phase & ENDS and key in begun:
             out.append(HostSpan("range", *begun.pop(key)[::-1], time - first, thread))
         last = max(last, time - first)
@@ -214,7 +214,9 @@ def _spans(rows: NDArray[Any], names: Sequence[str], first: int, last: int) -> l
     return sorted(out, key=lambda s: (s.start, -s.end))
 
 
-def _device(about: Mapping[str, Sequence[str]], activities: Sequence[Activity]) -> Device | None:
+def _find_device(
+    about: Mapping[str, Sequence[str]], activities: Sequence[Activity]
+) -> Device | None:
     used = activities[len(activities) // 2].device if activities else 0
     for line in about.get("device", ()):
         words = line.split("\t")

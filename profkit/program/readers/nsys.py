@@ -21,7 +21,7 @@ from typing import Any
 
 from profkit.errors import ProfkitError
 from profkit.files import ReadBudget, cannot_read, get_size, is_file, open_regular, resolve_path
-from profkit.program.readers.others import named_instead
+from profkit.program.readers.others import explain_known_kind
 from profkit.program.timeline import (
     DIRECTIONS,
     FARTHEST,
@@ -92,7 +92,7 @@ def read_nsys(path: Path) -> Timeline:
         with contextlib.closing(
             sqlite3.connect(f"{resolve_path(path).as_uri()}?mode=ro&immutable=1", uri=True)
         ) as base:
-            _bound(base)
+            _limit_base(base)
             return _read_timeline(_Export(base, path))
     except (sqlite3.Error, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise ProfkitError(
@@ -158,21 +158,21 @@ def _is_hot(journal: Path) -> bool:
         raise cannot_read(journal, error) from error
 
 
-def _bound(base: sqlite3.Connection) -> None:
+def _limit_base(base: sqlite3.Connection) -> None:
     """A base may hold more than tables: what its own schema computes gets no functions and no time."""
-    base.text_factory = _text
+    base.text_factory = _decode_name
     base.execute("PRAGMA trusted_schema = OFF")
     base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, TEXT_MOST)
     until = time.monotonic() + SECONDS_MOST
     base.set_progress_handler(lambda: time.monotonic() > until, 1_000_000)
 
 
-def _whole(value: object) -> int:
+def _read_integer(value: object) -> int:
     """A column that should be an integer; 0 for what is none: SQLite holds anything anywhere."""
     return value if isinstance(value, int) else 0
 
 
-def _text(stored: bytes) -> str:
+def _decode_name(stored: bytes) -> str:
     """A name in whatever encoding: what is not UTF-8 is escaped, and loses nobody else's."""
     return stored.decode("utf-8", "backslashreplace")
 
@@ -214,7 +214,7 @@ class _Export:
         found = {}
         for family, named in versions.items():
             for _, name in sorted(named, reverse=True):
-                about = self.base.execute(f"PRAGMA table_info({_quoted(name)})")
+                about = self.base.execute(f"PRAGMA table_info({_quote_identifier(name)})")
                 columns = frozenset(str(row[1]) for row in about)
                 if _REQUIRED[family] <= columns and self._has_rows(name):
                     found[family] = _Table(name, columns)
@@ -222,18 +222,23 @@ class _Export:
         return found
 
     def _has_rows(self, name: str) -> bool:
-        query = f"SELECT 1 FROM {_quoted(name)} LIMIT 1"  # noqa: S608
+        query = f"SELECT 1 FROM {_quote_identifier(name)} LIMIT 1"  # noqa: S608
         return self.base.execute(query).fetchone() is not None
 
     def rows(
         self, table: _Table, columns: Sequence[str], where: str = ""
     ) -> Iterator[tuple[Any, ...]]:
         """Rows of a table, in bounds, whose first two columns are times that a clock can show."""
-        query = f"SELECT {_selected(table, columns)} FROM {_quoted(table.name)} {where}"  # noqa: S608
+        query = (
+            f"SELECT {_select_columns(table, columns)} FROM {_quote_identifier(table.name)} {where}"  # noqa: S608
+        )
         for count, row in enumerate(self.base.execute(query)):
             if count >= ROWS_MOST:
                 raise ValueError(f"a table has more than {ROWS_MOST:,} rows")
-            if -FARTHEST < _whole(row[0]) < FARTHEST and -FARTHEST < _whole(row[1]) < FARTHEST:
+            if (
+                -FARTHEST < _read_integer(row[0]) < FARTHEST
+                and -FARTHEST < _read_integer(row[1]) < FARTHEST
+            ):
                 yield row
 
     def names_of(self, table: _Table, column: str | None) -> dict[int, str]:
@@ -242,8 +247,8 @@ class _Export:
         if strings is None or column is None:
             return {}
         query = (
-            f"SELECT id, value FROM {_quoted(strings.name)} WHERE id IN "  # noqa: S608
-            f"(SELECT {_quoted(column)} FROM {_quoted(table.name)})"
+            f"SELECT id, value FROM {_quote_identifier(strings.name)} WHERE id IN "  # noqa: S608
+            f"(SELECT {_quote_identifier(column)} FROM {_quote_identifier(table.name)})"
         )
         names = {}
         for number, value in self.base.execute(query):
@@ -251,25 +256,27 @@ class _Export:
         return names
 
 
-def _quoted(name: str) -> str:
+def _quote_identifier(name: str) -> str:
     """An identifier in SQL."""
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
 
 
-def _selected(table: _Table, columns: Sequence[str]) -> str:
+def _select_columns(table: _Table, columns: Sequence[str]) -> str:
     """Columns to select; NULL for those that this version's table lacks."""
-    return ", ".join(_quoted(name) if name in table.columns else "NULL" for name in columns)
+    return ", ".join(
+        _quote_identifier(name) if name in table.columns else "NULL" for name in columns
+    )
 
 
 def _read_timeline(export: _Export) -> Timeline:
-    if "STRINGIDS" not in {name.upper() for name in _table_names(export)}:
-        raise _no_export(export)
-    said = _recorder_said(export)
+    if "STRINGIDS" not in {name.upper() for name in _list_tables(export)}:
+        raise _make_no_export_error(export)
+    said = _list_recorder_messages(export)
     calls = _read_calls(export)
-    activities = _activities_by_process(export, calls)
+    activities = _group_activities(export, calls)
     if not activities:
-        raise _no_kernels(export, said, calls)
+        raise _make_no_kernels_error(export, said, calls)
     ranges, begun = _read_ranges(export)
     devices = _read_devices(export)
     processes = []
@@ -283,11 +290,11 @@ def _read_timeline(export: _Export) -> Timeline:
         spans = [*spans, *end_ranges(begun.get(pid, []), find_end(own, made, spans))]
         spans.sort(key=lambda span: (span.start, -span.end))
         processes.append(Process(number, rank, device, own, made, spans))
-    notes = (*said, *_recorded_as_one(processes), *say_unended(processes))
+    notes = (*said, *_note_graphs_as_one(processes), *say_unended(processes))
     return Timeline("nsys", processes, "", notes)
 
 
-def _recorded_as_one(processes: Sequence[Process]) -> Iterator[str]:
+def _note_graphs_as_one(processes: Sequence[Process]) -> Iterator[str]:
     """Says so where graphs were recorded as one: nothing is known of what runs inside of them."""
     every = [activity for process in processes for activity in process.activities]
     inside = sum(activity.duration for activity in every if activity.kind == GRAPH)
@@ -300,19 +307,19 @@ def _recorded_as_one(processes: Sequence[Process]) -> Iterator[str]:
         )
 
 
-def _no_export(export: _Export) -> ProfkitError:
-    other = named_instead(export.path, tables=_table_names(export))
+def _make_no_export_error(export: _Export) -> ProfkitError:
+    other = explain_known_kind(export.path, tables=_list_tables(export))
     if other is not None:
         return other
     return ProfkitError(f"{export.path}: SQLite, but not an export of Nsight Systems", _EXPORT)
 
 
-def _table_names(export: _Export) -> list[str]:
+def _list_tables(export: _Export) -> list[str]:
     rows = export.base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     return [str(row[0]) for row in rows]
 
 
-def _no_kernels(
+def _make_no_kernels_error(
     export: _Export, said: Sequence[str], calls: Mapping[int, Sequence[Call]]
 ) -> ProfkitError:
     """Why nothing ran on a GPU, as far as the export tells."""
@@ -332,19 +339,19 @@ def _no_kernels(
     )
 
 
-def _recorder_said(export: _Export) -> list[str]:
+def _list_recorder_messages(export: _Export) -> list[str]:
     """What nsys recorded of itself and concerns the GPU: errors, warnings, and what was lost."""
     table = export.tables.get("DIAGNOSTIC_EVENT")
     if table is None:
         return []
     severity = "severity" if "severity" in table.columns else "NULL"
-    query = f"SELECT text, {severity} FROM {_quoted(table.name)} LIMIT 10000"  # noqa: S608
+    query = f"SELECT text, {severity} FROM {_quote_identifier(table.name)} LIMIT 10000"  # noqa: S608
     worst: dict[str, int] = {}
     for text, level in export.base.execute(query):
         line = " ".join(str(text or "").split())[:SAID_LENGTH]
-        concerns = _whole(level) >= WARNING and _CONCERNS.search(line)
-        if line and (_whole(level) >= ERROR or concerns or _LOST.search(line)):
-            worst[line] = max(worst.get(line, 0), _whole(level))
+        concerns = _read_integer(level) >= WARNING and _CONCERNS.search(line)
+        if line and (_read_integer(level) >= ERROR or concerns or _LOST.search(line)):
+            worst[line] = max(worst.get(line, 0), _read_integer(level))
     ordered = sorted(worst, key=lambda line: -worst[line])
     return [f"nsys: {line}" for line in ordered[:SAID_MOST]]
 
@@ -356,7 +363,7 @@ def _read_activities(export: _Export) -> Iterator[tuple[int | None, Activity]]:
     yield from _read_graph_launches(export)
 
 
-def _activities_by_process(
+def _group_activities(
     export: _Export, calls: Mapping[int, Sequence[Call]]
 ) -> dict[int, list[Activity]]:
     """What the GPU did for each process."""
@@ -378,8 +385,8 @@ def _read_kernels(export: _Export) -> Iterator[tuple[int | None, Activity]]:
     names = export.names_of(table, named)
     for row in export.rows(table, (*_PLACE, *_SIZES, *_USED, named or "demangledName")):
         place, pid = _place_of(row)
-        sizes = [_whole(value) for value in row[6:12]]
-        static, dynamic, registers, node = (_whole(value) for value in row[12:16])
+        sizes = [_read_integer(value) for value in row[6:12]]
+        static, dynamic, registers, node = (_read_integer(value) for value in row[12:16])
         grid = (sizes[0], sizes[1], sizes[2])
         block = (sizes[3], sizes[4], sizes[5])
         known = min(sizes) > 0
@@ -387,7 +394,7 @@ def _read_kernels(export: _Export) -> Iterator[tuple[int | None, Activity]]:
             pid,
             placed(
                 "kernel",
-                names.get(_whole(row[16])) or "unknown",
+                names.get(_read_integer(row[16])) or "unknown",
                 place,
                 grid=grid if known else None,
                 block=block if known else None,
@@ -404,7 +411,7 @@ def _read_copies(export: _Export) -> Iterator[tuple[int | None, Activity]]:
         return
     for row in export.rows(table, (*_PLACE, "bytes", "copyKind", "srcKind", "dstKind")):
         place, pid = _place_of(row)
-        number = _whole(row[7])
+        number = _read_integer(row[7])
         way = DIRECTIONS.get(number, "") or UNIFIED.get(number, "")
         source, target = (MEMORIES.get(side, "Device") for side in row[8:10])
         name = f"Memcpy {way} ({source} -> {target})"
@@ -414,7 +421,7 @@ def _read_copies(export: _Export) -> Iterator[tuple[int | None, Activity]]:
             "copy",
             name,
             place,
-            bytes=_whole(row[6]),
+            bytes=_read_integer(row[6]),
             direction=way,
             pageable=PAGEABLE in row[8:10],
         )
@@ -427,7 +434,7 @@ def _read_sets(export: _Export) -> Iterator[tuple[int | None, Activity]]:
         return
     for row in export.rows(table, (*_PLACE, "bytes")):
         place, pid = _place_of(row)
-        yield pid, placed("set", "Memset", place, bytes=_whole(row[6]))
+        yield pid, placed("set", "Memset", place, bytes=_read_integer(row[6]))
 
 
 def _read_graph_launches(export: _Export) -> Iterator[tuple[int | None, Activity]]:
@@ -437,12 +444,12 @@ def _read_graph_launches(export: _Export) -> Iterator[tuple[int | None, Activity
         return
     own = table.first_of(("graphId", "originalGraphId", "graphExecId"))
     rows = list(export.rows(table, (*_PLACE, own or "graphId")))
-    counts = Counter(_whole(row[6]) for row in rows)
+    counts = Counter(_read_integer(row[6]) for row in rows)
     # A program that captures anew for each launch has a graph of another number each time.
     numbered = 2 * len(counts) <= len(rows) or len(rows) == 1
     for row in rows:
         place, pid = _place_of(row)
-        name = f"CUDA graph {_whole(row[6])}" if numbered else "CUDA graph"
+        name = f"CUDA graph {_read_integer(row[6])}" if numbered else "CUDA graph"
         yield pid, placed(GRAPH, name, place, graph=True)
 
 
@@ -461,7 +468,7 @@ def _join_graphs(activities: list[Activity], calls: Sequence[Call]) -> list[Acti
 
 def _place_of(row: Sequence[object]) -> tuple[list[int], int | None]:
     """Return a row's start, end, device, stream and correlation, and its process."""
-    start, end, device, stream, correlation = (_whole(value) for value in row[:5])
+    start, end, device, stream, correlation = (_read_integer(value) for value in row[:5])
     pid = row[5] if isinstance(row[5], int) else None
     return [start, max(start, end), device, stream, correlation], pid
 
@@ -475,9 +482,9 @@ def _read_calls(export: _Export) -> dict[int, list[Call]]:
     names = {number: plain_call_name(name) for number, name in numbered.items()}
     calls: dict[int, list[Call]] = {}
     columns = ("start", "end", "globalTid", "correlationId", "nameId")
-    for start, end, thread, correlation, number in _in_order(export.rows(table, columns)):
-        name = names.get(_whole(number), "")
-        made = Call(name, start, max(start, end), thread & 0xFFFFFF, _whole(correlation))
+    for start, end, thread, correlation, number in _sort_rows(export.rows(table, columns)):
+        name = names.get(_read_integer(number), "")
+        made = Call(name, start, max(start, end), thread & 0xFFFFFF, _read_integer(correlation))
         calls.setdefault(thread & _PID, []).append(made)
     return calls
 
@@ -499,21 +506,24 @@ def _read_ranges(export: _Export) -> tuple[Ranges, Ranges]:
         where = f"WHERE eventType IN ({PUSH_POP}, {START_END})"
     columns = ("start", "end", "globalTid", "text", "textId")
     for start, end, thread, text, number in export.rows(table, columns, where):
-        name = names.get(_whole(number), "")
+        name = names.get(_read_integer(number), "")
         if text is not None:
             name = export.budget.share(str(text))
-        begin, process = _whole(start), _whole(thread) & _PID
+        begin, process = _read_integer(start), _read_integer(thread) & _PID
         is_ended = isinstance(end, int) and end >= begin
         last = end if is_ended else begin
-        span = HostSpan("range", name, begin, last, _whole(thread) & 0xFFFFFF)
+        span = HostSpan("range", name, begin, last, _read_integer(thread) & 0xFFFFFF)
         own = ranges if is_ended else begun
         own.setdefault(process, []).append(span)
     return ranges, begun
 
 
-def _in_order(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def _sort_rows(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Rows of start, end and thread as numbers, by start, the longer one first."""
-    numbers = [(_whole(row[0]), _whole(row[1]), _whole(row[2]), *row[3:]) for row in rows]
+    numbers = [
+        (_read_integer(row[0]), _read_integer(row[1]), _read_integer(row[2]), *row[3:])
+        for row in rows
+    ]
     return sorted(numbers, key=lambda row: (row[0], -row[1]))
 
 
@@ -527,8 +537,8 @@ def _read_devices(export: _Export) -> dict[tuple[int | None, int], Device]:
     columns = ("id", "id", "name", major or "smMajor", minor, "smCount")
     by_number = {}
     for number, _, name, high, low, multiprocessors in export.rows(table, columns):
-        cc = (_whole(high), _whole(low)) if _whole(high) else None
-        by_number[number] = Device(str(name), cc, _whole(multiprocessors) or None)
+        cc = (_read_integer(high), _read_integer(low)) if _read_integer(high) else None
+        by_number[number] = Device(str(name), cc, _read_integer(multiprocessors) or None)
     devices: dict[tuple[int | None, int], Device] = {
         (None, number): device for number, device in by_number.items()
     }

@@ -120,7 +120,7 @@ OTHERS = (
 )
 
 
-def named_instead(
+def explain_known_kind(
     path: Path,
     *,
     head: bytes = b"",
@@ -142,21 +142,21 @@ def named_instead(
             path.name.lower().endswith(other.suffixes)
             or head.lstrip().startswith(other.begins)
             or (bool(other.holds) and all(word in head for word in other.holds))
-            or _begins_so(tables, other.tables)
-            or _begins_so(categories, other.categories)
-            or _begins_so(processes, other.processes)
+            or _has_beginning(tables, other.tables)
+            or _has_beginning(categories, other.categories)
+            or _has_beginning(processes, other.processes)
         )
         if known:
             return ProfkitError(f"{path}: {other.what}, which triage cannot read", other.instead)
     return None
 
 
-def _begins_so(names: Collection[str], beginnings: tuple[str, ...]) -> bool:
+def _has_beginning(names: Collection[str], beginnings: tuple[str, ...]) -> bool:
     """Whether one of some names begins like one of those that are known."""
     return any(name.startswith(beginnings) for name in names)
 
 
-def table_rows() -> Iterator[tuple[str, str]]:
+def list_table_rows() -> Iterator[tuple[str, str]]:
     """What is not read, and what works in its place, as rows of the table in the docs."""
     for other in OTHERS:
         yield other.what, other.instead

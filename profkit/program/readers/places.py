@@ -71,11 +71,11 @@ class Places:
         self._numbers: dict[Place, int] = {}
         self._of_launch: dict[Launch, int] = {}
         self._of_stack: dict[int, Place] = {}
-        for sequence, correlation, *rest in _rows(folder, pid, "launches"):
+        for sequence, correlation, *rest in _read_rows(folder, pid, "launches"):
             self.launches[correlation] = Launch(sequence, *rest)
-        for sequence, parent, thread, stack, parent_thread, _ in _rows(folder, pid, "nodes"):
+        for sequence, parent, thread, stack, parent_thread, _ in _read_rows(folder, pid, "nodes"):
             self.nodes[thread, sequence] = Node(parent, stack, parent_thread)
-        for number, original, sequence, _, *rest in _rows(folder, pid, "graphs"):
+        for number, original, sequence, _, *rest in _read_rows(folder, pid, "graphs"):
             self.graph_nodes[number] = original, Launch(sequence, *rest)
 
     def find_place(self, correlation: int, graph_node: int = 0) -> int:
@@ -197,25 +197,25 @@ def _read_stacks(path: Path) -> Iterator[tuple[int, Stack]]:
         return
 
 
-def _rows(folder: Path, pid: int, kind: str) -> Iterable[Any]:
+def _read_rows(folder: Path, pid: int, kind: str) -> Iterable[Any]:
     """The rows of all threads of a process."""
     layout, written = LAYOUTS[kind]
-    form = _layout_of(layout)
+    form = _read_layout(layout)
     for path in list_folder(folder):
         if not path.name.startswith(f"{pid}-") or path.suffix != f".{kind}":
             continue
-        rows = _read_rows(path, form)
+        rows = _load_rows(path, form)
         yield from rows[rows[written] != 0].tolist()
 
 
-def _layout_of(text: str) -> np.dtype[Any]:
+def _read_layout(text: str) -> np.dtype[Any]:
     import numpy as np
 
     columns = [column.split(":") for column in text.split()]
     return np.dtype([(name, f"<{form}") for name, form in columns])
 
 
-def _read_rows(path: Path, form: np.dtype[Any]) -> Any:
+def _load_rows(path: Path, form: np.dtype[Any]) -> Any:
     import numpy as np
 
     try:

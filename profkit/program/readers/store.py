@@ -87,7 +87,7 @@ class KeptHead(TypedDict):
     processes: list[KeptProcess]
 
 
-def write(timeline: Timeline, folder: Path) -> None:
+def write_timeline(timeline: Timeline, folder: Path) -> None:
     """Write a timeline into a folder, which is made.
 
     Raises:
@@ -95,7 +95,7 @@ def write(timeline: Timeline, folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for table, frame in frames(timeline).items():
+        for table, frame in make_frames(timeline).items():
             with needing("pyarrow", "a timeline that is kept"):
                 into = io.BytesIO()
                 frame.to_parquet(into, index=False, compression="zstd")
@@ -111,7 +111,7 @@ def write(timeline: Timeline, folder: Path) -> None:
         raise ProfkitError(f"{folder}: cannot be written: {error.strerror or error}") from error
 
 
-def frames(timeline: Timeline) -> dict[str, DataFrame]:
+def make_frames(timeline: Timeline) -> dict[str, DataFrame]:
     """The timeline as frames, one row an activity, call or span; times in nanoseconds."""
     import pandas as pd
 
@@ -120,12 +120,14 @@ def frames(timeline: Timeline) -> dict[str, DataFrame]:
         names = [f.name for f in fields(kind)]
         rows: list[tuple[Any, ...]] = []
         for p in timeline.processes:
-            rows += [(p.rank, *(_cell(row, name) for name in names)) for row in getattr(p, table)]
+            rows += [
+                (p.rank, *(_get_cell(row, name) for name in names)) for row in getattr(p, table)
+            ]
         out[table] = pd.DataFrame(rows, columns=["rank", *names])
     return out
 
 
-def _cell(row: Row, name: str) -> Any:
+def _get_cell(row: Row, name: str) -> Any:
     value = getattr(row, name)
     return json.dumps(value) if name in AS_TEXT else value
 
@@ -140,7 +142,7 @@ def read_store(folder: Path) -> Timeline:
         head = _read_head(folder)
         with needing("pyarrow", "a timeline that was kept"):
             tables = _read_tables(folder)
-        processes = [_process(row, tables) for row in head["processes"]]
+        processes = [_read_process(row, tables) for row in head["processes"]]
         return Timeline(head["how"], processes, head["command"], tuple(head["notes"]))
     except _WRONG as error:  # it may say anything of anything
         why = f"{folder}: cannot be read as a timeline: {error}"
@@ -177,11 +179,11 @@ def _read_tables(folder: Path) -> dict[str, DataFrame]:
         if name in LATER and not is_there(path):
             tables[name] = pd.DataFrame(columns=["rank", *(field.name for field in fields(kind))])
         else:
-            tables[name] = _table(path, name, kind)
+            tables[name] = _read_table(path, name, kind)
     return tables
 
 
-def _table(path: Path, name: str, kind: type[Row]) -> DataFrame:
+def _read_table(path: Path, name: str, kind: type[Row]) -> DataFrame:
     """A table, within bounds: a Parquet file of some kB may say that it has a billion rows."""
     from pyarrow import Table, parquet
 
@@ -212,10 +214,10 @@ def _table(path: Path, name: str, kind: type[Row]) -> DataFrame:
     for added, value in ADDED.items():  # as recordings up to 0.2.0 were kept
         if added in own and added not in frame:
             frame[added] = value
-    _check(frame["rank"], "int", f"{path.name}: rank")
+    _check_column(frame["rank"], "int", f"{path.name}: rank")
     for column in fields(kind):
         where = f"{path.name}: {column.name}"
-        _check(frame[column.name], str(column.type), where)
+        _check_column(frame[column.name], str(column.type), where)
         known = WORDS.get(name, {}).get(column.name)
         if known and not known.issuperset(frame[column.name]):
             raise ValueError(f"{where} is none of {', '.join(sorted(known))}")
@@ -224,7 +226,7 @@ def _table(path: Path, name: str, kind: type[Row]) -> DataFrame:
     return frame  # type: ignore[no-any-return]
 
 
-def _check(column: Any, kind: str, where: str) -> None:
+def _check_column(column: Any, kind: str, where: str) -> None:
     """Raise a ValueError where a column holds something else than its field."""
     if kind == "int" and len(column) and column.dtype.kind not in "iu":
         raise ValueError(f"{where} is {column.dtype}, not integers")
@@ -245,13 +247,13 @@ def _check_times(frame: DataFrame, name: str) -> None:
         raise ValueError(f"{name}: an end is before its start")
 
 
-def _process(about: KeptProcess, tables: dict[str, DataFrame]) -> Process:
+def _read_process(about: KeptProcess, tables: dict[str, DataFrame]) -> Process:
     rows: dict[str, list[Any]] = {}
     for table, kind in TABLES.items():
         frame = tables[table]
         own = frame[frame["rank"] == about["rank"]].drop(columns="rank")
         own = own[[f.name for f in fields(kind)]]
-        rows[table] = [kind(**_values(record)) for record in own.to_dict("records")]
+        rows[table] = [kind(**_list_values(record)) for record in own.to_dict("records")]
     last = len(rows["places"]) - 1
     for row in (*rows["activities"], *rows["calls"]):
         if not -1 <= row.origin <= last:
@@ -261,7 +263,7 @@ def _process(about: KeptProcess, tables: dict[str, DataFrame]) -> Process:
     return Process(about["pid"], about["rank"], gpu, **rows)
 
 
-def _values(record: dict[Any, Any]) -> dict[str, Any]:
+def _list_values(record: dict[Any, Any]) -> dict[str, Any]:
     for key in ("grid", "block"):
         if key in record:
             value = record[key]

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from profkit.errors import ProfkitError
 from profkit.files import BudgetSpent
 from profkit.program.readers.chrome import ChromeTrace, EventPairs
-from profkit.program.readers.others import named_instead
+from profkit.program.readers.others import explain_known_kind
 from profkit.program.timeline import (
     FARTHEST,
     Activity,
@@ -74,24 +74,24 @@ def read_torch_trace(path: Path) -> Timeline:
         raise trace.refuse(str(error)) from error
     taken.end_open_ranges()
     notes = taken.leave_out_timeless(path)
-    other = named_instead(path, categories=taken.categories, processes=taken.processes)
+    other = explain_known_kind(path, categories=taken.categories, processes=taken.processes)
     if other and not (taken.activities and taken.calls):
         raise other
     if not taken.activities:
-        raise _no_gpu(path, taken, trace)
+        raise _make_no_gpu_error(path, taken, trace)
     ranks = trace.header.get("distributedInfo")
     ranks = ranks if isinstance(ranks, dict) else {}
-    rank, world = _whole(ranks.get("rank")), _whole(ranks.get("world_size"))
+    rank, world = _read_integer(ranks.get("rank")), _read_integer(ranks.get("world_size"))
     pid = max(taken.calls, key=lambda p: len(taken.calls[p]), default=0)
     activities = sorted(taken.activities, key=lambda a: (a.start, a.end, a.stream, a.correlation))
     calls = sorted(taken.calls.get(pid, []), key=lambda c: (c.start, c.thread, c.correlation))
     calls = add_traced_time(calls, taken.frames)
     spans = taken.order_spans()
-    once = _once(activities), _once(calls)
+    once = _drop_repeats(activities), _drop_repeats(calls)
     twice = len(activities) + len(calls) - len(once[0]) - len(once[1])
     if twice > TWICE * (len(activities) + len(calls)):
-        spans = _once(spans)
-    device = _device(trace.header, taken.activities)
+        spans = _drop_repeats(spans)
+    device = _find_device(trace.header, taken.activities)
     if taken.hip or _is_amd(device):
         named = device is not None and bool(device.name)
         device = replace(device, cc=None) if device and named else Device("AMD GPU")
@@ -128,7 +128,7 @@ def _take_events(trace: ChromeTrace, taken: _Taken) -> None:
             break
 
 
-def _once(rows: list[Row]) -> list[Row]:
+def _drop_repeats(rows: list[Row]) -> list[Row]:
     """Sorted rows without those that are the one before once more."""
     out = rows[:1]
     for before, row in pairwise(rows):
@@ -273,14 +273,20 @@ class _Taken:
         details = event.get("args")
         args = details if isinstance(details, dict) else {}
         kind = _OLD.get(kind.lower(), kind.lower())
-        name = self._trace.budget.share(_text(event.get("name", "")))
+        name = self._trace.budget.share(_clean_name(event.get("name", "")))
         if kind in _ACTIVITIES:
             own = self.timeless if start <= 0 else self.activities
-            own.append(_activity(_ACTIVITIES[kind], name, args, start, end))
+            own.append(_make_activity(_ACTIVITIES[kind], name, args, start, end))
         elif kind in _CALLS:
             self.hip |= name.startswith("hip")
-            self.calls.setdefault(_whole(event.get("pid")), []).append(
-                Call(name, start, end, _whole(event.get("tid")), _whole(args.get("correlation")))
+            self.calls.setdefault(_read_integer(event.get("pid")), []).append(
+                Call(
+                    name,
+                    start,
+                    end,
+                    _read_integer(event.get("tid")),
+                    _read_integer(args.get("correlation")),
+                )
             )
         elif kind in {"cpu_op", "user_annotation"}:
             label = "op" if kind == "cpu_op" else "range"
@@ -293,14 +299,14 @@ class _Taken:
                 name,
                 start,
                 end,
-                _whole(event.get("tid")),
+                _read_integer(event.get("tid")),
                 *inputs,
-                sequence=_whole(sequence) if sequence is not None else -1,
-                backward=_whole(args.get("Fwd thread id")) != 0,
+                sequence=_read_integer(sequence) if sequence is not None else -1,
+                backward=_read_integer(args.get("Fwd thread id")) != 0,
             )
             self._keep_span(span, number)
         elif kind == "python_function":
-            thread = _whole(event.get("tid"))
+            thread = _read_integer(event.get("tid"))
             self.frames.add_frame(thread, start, end)
             if not _is_users(name):
                 self._trace.budget.draw(FRAME_BYTES)
@@ -319,7 +325,7 @@ class _Taken:
         if event.get("name") != "process_name" or not isinstance(details, dict):
             return
         if len(self.processes) < CATEGORIES_MOST:
-            self.processes.add(_text(details.get("name", "")))
+            self.processes.add(_clean_name(details.get("name", "")))
 
     def leave_out_timeless(self, path: Path) -> list[str]:
         """Leave out what has no time, and say so; a clock that begins at 0 has such times too."""
@@ -347,7 +353,9 @@ class _Taken:
         shapes = operand_sizes(name, listed) if isinstance(listed, list) else ()
         budget = self._trace.budget
         words = (
-            tuple(budget.share(_text(word)) for word in types) if isinstance(types, list) else ()
+            tuple(budget.share(_clean_name(word)) for word in types)
+            if isinstance(types, list)
+            else ()
         )
         if shapes not in self.shapes:
             budget.draw(_NUMBER * sum(map(len, shapes)))
@@ -362,46 +370,46 @@ def _is_users(frame: str) -> bool:
     return parts is not None and not _NOT_USERS.search(parts["file"])
 
 
-def _text(value: object) -> str:
+def _clean_name(value: object) -> str:
     """A name; half a pair of surrogates, which is no character, is escaped."""
-    return _escaped(value if isinstance(value, str) else str(value))
+    return _escape_surrogates(value if isinstance(value, str) else str(value))
 
 
 @lru_cache(maxsize=65536)  # and each name once: a trace says the same few a million times
-def _escaped(text: str) -> str:
+def _escape_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _activity(kind: str, name: str, args: dict[str, Any], start: int, end: int) -> Activity:
+def _make_activity(kind: str, name: str, args: dict[str, Any], start: int, end: int) -> Activity:
     direction = _DIRECTION.search(name) if kind == "copy" else None
     return Activity(
         kind,
         name,
         start,
         end,
-        device=_whole(args.get("device")),
-        stream=_whole(args.get("stream")),
-        correlation=_whole(args.get("correlation")),
-        grid=_dims(args.get("grid")),
-        block=_dims(args.get("block")),
-        shared=_whole(args.get("shared memory")),
-        registers=_whole(args.get("registers per thread")),
-        bytes=_whole(args.get("bytes")),
+        device=_read_integer(args.get("device")),
+        stream=_read_integer(args.get("stream")),
+        correlation=_read_integer(args.get("correlation")),
+        grid=_read_dims(args.get("grid")),
+        block=_read_dims(args.get("block")),
+        shared=_read_integer(args.get("shared memory")),
+        registers=_read_integer(args.get("registers per thread")),
+        bytes=_read_integer(args.get("bytes")),
         direction=direction[1] if direction else "",
         pageable="ageable" in name,
-        graph=bool(_whole(args.get("graph node id")) or _whole(args.get("graph id"))),
+        graph=bool(_read_integer(args.get("graph node id")) or _read_integer(args.get("graph id"))),
     )
 
 
-def _dims(value: object) -> Dims | None:
+def _read_dims(value: object) -> Dims | None:
     """Three sizes; None, which is unknown and not zero, where one of them is none."""
     if not isinstance(value, list) or len(value) != 3:
         return None
-    x, y, z = [_whole(n) if isinstance(n, int | float) else 0 for n in value]
+    x, y, z = [_read_integer(n) if isinstance(n, int | float) else 0 for n in value]
     return (x, y, z) if x > 0 and y > 0 and z > 0 else None
 
 
-def _whole(value: object) -> int:
+def _read_integer(value: object) -> int:
     """An integer of 64 bits; 0 for what is none."""
     if type(value) is int and -FARTHEST < value < FARTHEST:  # nearly all: asked millions of times
         return value
@@ -412,15 +420,17 @@ def _whole(value: object) -> int:
     return number if -FARTHEST < number < 4 * FARTHEST else 0
 
 
-def _device(header: Mapping[str, Any], activities: list[Activity]) -> Device | None:
+def _find_device(header: Mapping[str, Any], activities: list[Activity]) -> Device | None:
     """The GPU on which most of the kernels ran."""
     listed = header.get("deviceProperties")
     used = activities[len(activities) // 2].device
     for row in listed if isinstance(listed, list) else []:
-        if isinstance(row, dict) and _whole(row.get("id")) == used:
-            major = _whole(row.get("computeMajor"))
-            cc = (major, _whole(row.get("computeMinor"))) if major else None
-            return Device(_text(row.get("name", "")), cc, _whole(row.get("numSms")) or None)
+        if isinstance(row, dict) and _read_integer(row.get("id")) == used:
+            major = _read_integer(row.get("computeMajor"))
+            cc = (major, _read_integer(row.get("computeMinor"))) if major else None
+            return Device(
+                _clean_name(row.get("name", "")), cc, _read_integer(row.get("numSms")) or None
+            )
     return None
 
 
@@ -429,7 +439,7 @@ def _is_amd(device: Device | None) -> bool:
     return device is not None and _AMD.search(device.name) is not None
 
 
-def _no_gpu(path: Path, taken: _Taken, trace: ChromeTrace) -> ProfkitError:
+def _make_no_gpu_error(path: Path, taken: _Taken, trace: ChromeTrace) -> ProfkitError:
     launches = sum(call.launches_kernels for own in taken.calls.values() for call in own)
     if launches and trace.problem:
         why = f"{trace.problem}; before that it holds {launches:,} launches, and no kernel"

@@ -35,7 +35,7 @@ class Maker:
 NOBODY = Maker()
 
 
-def makers(process: Process) -> list[Maker]:
+def find_makers(process: Process) -> list[Maker]:
     """The maker of each of a process's calls, in their order."""
     spans: dict[int, list[HostSpan]] = defaultdict(list)
     for span in process.spans:
@@ -46,7 +46,7 @@ def makers(process: Process) -> list[Maker]:
     out = [NOBODY] * len(process.calls)
     forward = find_forward_frames(spans.values())
     for thread, indices in calls.items():
-        _sweep(spans.get(thread, ()), indices, process.calls, out, forward)
+        _attribute_thread(spans.get(thread, ()), indices, process.calls, out, forward)
     for index, call in enumerate(process.calls):
         if call.origin >= 0:
             out[index] = put_place(out[index], process.places[call.origin])
@@ -94,7 +94,7 @@ def find_forward_frames(threads: Iterable[Sequence[HostSpan]]) -> dict[int, str]
     return frames
 
 
-def _sweep(
+def _attribute_thread(
     spans: Sequence[HostSpan],
     indices: Iterable[int],
     calls: Sequence[Call],
@@ -114,10 +114,10 @@ def _sweep(
             stack.append(span)
             position += 1
         stack = [s for s in stack if s.end > now]
-        out[index] = _maker(stack, ordinal, forward)
+        out[index] = _find_maker(stack, ordinal, forward)
 
 
-def _maker(stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, str]) -> Maker:
+def _find_maker(stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, str]) -> Maker:
     ops = [s for s in stack if s.kind == "op"]
     # The tensors of a list have sizes, but no types: who called it with tensors tells more.
     sized = (s for s in reversed(ops) if any(s.shapes) and s.types[:1] != ("TensorList",))
@@ -128,30 +128,34 @@ def _maker(stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, str]) 
         if node.backward and node.sequence in forward:
             frame = forward[node.sequence]
             break
-    names = within.get("op", ""), ops[0].name if ops else "", _range_name(within.get("range", ""))
+    names = (
+        within.get("op", ""),
+        ops[0].name if ops else "",
+        _clean_range_name(within.get("range", "")),
+    )
     inputs = (shaped.shapes, shaped.types) if shaped else ((), ())
     return Maker(
         *names,
-        line_of(frame),
+        get_line(frame),
         *inputs,
         ordinal=ordinal if ops else -1,
-        function=function_of(frame),
+        function=get_function(frame),
     )
 
 
-def _range_name(name: str) -> str:
+def _clean_range_name(name: str) -> str:
     """A range as its program calls it, without what XLA writes beside it."""
     parts = _XLA_RANGE.match(name)
     return (parts["op"] or parts["name"] or name) if parts else name
 
 
-def line_of(frame: str) -> str:
+def get_line(frame: str) -> str:
     """The file and line of a frame in torch.profiler's words."""
     parts = _FRAME.match(frame)
     return f"{parts['file']}:{parts['line']}" if parts else frame
 
 
-def function_of(frame: str) -> str:
+def get_function(frame: str) -> str:
     """The function of a frame in torch.profiler's words, whose line is where it begins."""
     parts = _FRAME.match(frame)
     return parts["function"] if parts else ""
@@ -159,10 +163,10 @@ def function_of(frame: str) -> str:
 
 def say_frame(frame: str) -> str:
     """Say where a frame in torch.profiler's words is: its line is the def's, not the one that ran."""
-    function = function_of(frame)
+    function = get_function(frame)
     if function and function != "<module>":
-        return f"in {function} ({line_of(frame)})"
-    return line_of(frame)
+        return f"in {function} ({get_line(frame)})"
+    return get_line(frame)
 
 
 def say_source(maker: Maker) -> str:

@@ -19,22 +19,27 @@ from profkit.errors import ProfkitError
 from profkit.program.steps.attribution import (
     NOBODY,
     Maker,
+    find_makers,
     join_makers,
-    makers,
     put_place,
     say_source,
 )
-from profkit.program.steps.kinds import kind_of_launch
+from profkit.program.steps.kinds import classify_launch
 from profkit.program.steps.lost import (
     Captures,
     find_captures,
     find_lost,
-    idle_in_graphs,
     say_captures,
     say_idle_in_graphs,
     say_lost,
+    sum_idle_in_graphs,
 )
-from profkit.program.steps.passes import family, find_passes, host_work, outermost_of
+from profkit.program.steps.passes import (
+    find_passes,
+    keep_outermost,
+    make_family_name,
+    make_host_work,
+)
 from profkit.program.steps.places import find_place
 from profkit.program.steps.setup import find_set_up
 from profkit.program.timeline import (
@@ -132,8 +137,8 @@ def find_steps(process: Process, named: str = "") -> Steps:
         ProfkitError: The range is nowhere, no kernel was launched inside of any step, or all of
             it is at one time.
     """
-    calls = _outermost(process.calls)
-    order = _launched(process.activities, calls)
+    calls = _drop_inner_calls(process.calls)
+    order = _list_launched(process.activities, calls)
     if not order:
         why = "no kernel launch was recorded (none has a correlation number)"
         raise ProfkitError(why, "record CPU and GPU together")
@@ -156,14 +161,14 @@ def find_steps(process: Process, named: str = "") -> Steps:
     launches = [calls[i].start for i in (*launching, *lost) if begin <= calls[i].start]
     first = min(launches, default=begin)
     turns = [replace(turn, begin=max(turn.begin, first)) for turn in marks.turns]
-    made = dict(zip(process.calls, makers(process), strict=True))
+    made = dict(zip(process.calls, find_makers(process), strict=True))
     captured = _find_captured_makers(calls, order, made, captures)
-    steps = _cut(turns, calls, order, made, captured, process.places)
+    steps = _cut_steps(turns, calls, order, made, captured, process.places)
     if not steps:
         raise ProfkitError(
             "no kernel was launched inside of a step", "name the step with --range, or record more"
         )
-    complete, incomplete = _leave_out_incomplete(steps, turns, calls, lost)
+    complete, incomplete = _drop_incomplete(steps, turns, calls, lost)
     notes = [
         *incomplete,
         *say_lost(lost, len(launching)),
@@ -171,14 +176,14 @@ def find_steps(process: Process, named: str = "") -> Steps:
         *_say_unlaunched(process.activities, order),
         *marks.notes,
     ]
-    kinds = divide_by_work(complete) if marks.named else [complete]
+    kinds = split_by_work(complete) if marks.named else [complete]
     warm_up = find_warm_up(kinds)
     if warm_up:
         kinds = [own for own in kinds if own not in warm_up]
         notes += _say_warm_up(warm_up, len(complete))
-    found = [_chosen(marks.how, own, notes) for own in kinds]
+    found = [_choose_steps(marks.how, own, notes) for own in kinds]
     if len(kinds) > 1:
-        patterns = [_pattern_of(own, complete) for own in kinds]
+        patterns = [_find_pattern(own, complete) for own in kinds]
         found = [replace(own, pattern=p) for own, p in zip(found, patterns, strict=True)]
     main = replace(found[0], captures=bool(captures.spans), others=tuple(found[1:]))
     if main.typical.period <= 0:
@@ -187,11 +192,11 @@ def find_steps(process: Process, named: str = "") -> Steps:
         )
     works = [work.activity for work in main.typical.works]
     callers = [main.typical.calls[work.call] for work in main.typical.works]
-    idle = idle_in_graphs(works, callers)
+    idle = sum_idle_in_graphs(works, callers)
     return replace(main, notes=(*say_idle_in_graphs(idle, main.typical.period), *main.notes))
 
 
-def _outermost(calls: Sequence[Call]) -> list[Call]:
+def _drop_inner_calls(calls: Sequence[Call]) -> list[Call]:
     """Calls without those that a call of the runtime made of the driver."""
     out: list[Call] = []
     last: dict[int, Call] = {}
@@ -204,7 +209,7 @@ def _outermost(calls: Sequence[Call]) -> list[Call]:
     return out
 
 
-def _launched(activities: Sequence[Activity], calls: Sequence[Call]) -> list[Launched]:
+def _list_launched(activities: Sequence[Activity], calls: Sequence[Call]) -> list[Launched]:
     """(index of the call, activity) of every activity whose call was recorded, in that order."""
     at = {call.correlation: i for i, call in enumerate(calls) if call.correlation}  # 0 is none
     pairs = [(at[a.correlation], a) for a in activities if a.correlation in at]
@@ -247,7 +252,7 @@ class Marks:
     named: bool = False  # whether ranges that the program names are the steps
 
 
-def _turns_between(begins: Sequence[int]) -> list[Turn]:
+def _make_turns(begins: Sequence[int]) -> list[Turn]:
     """Turns from each begin to the next one; the last begin is where the last turn ends."""
     return [Turn(begin, end) for begin, end in pairwise(begins)]
 
@@ -257,15 +262,15 @@ def _mark_steps(
 ) -> Marks:
     """What tells steps apart: a range that was named, the profiler's marks, ranges, or a period."""
     if named:
-        return _named_steps(process.spans, named)
+        return _find_named_steps(process.spans, named)
     spans = [s for s in process.spans if s.kind == "step"]
     if spans:
         ends = [*(s.start for s in spans), max(s.end for s in spans)]
-        return Marks(PROFILER_STEP, _turns_between(ends))
-    marked = _between_marks(calls, order)
+        return Marks(PROFILER_STEP, _make_turns(ends))
+    marked = _keep_profiled(calls, order)
     found = _find_period(calls, marked)
     begins = found.begins if found else []
-    passes = find_passes(process.spans, host_work(calls, marked), list(pairwise(begins)))
+    passes = find_passes(process.spans, make_host_work(calls, marked), list(pairwise(begins)))
     if passes:
         ends = [*(s.start for s in passes.spans[1:]), passes.end]
         pairs = zip(passes.spans, ends, strict=True)
@@ -279,11 +284,11 @@ def _mark_steps(
     if found:
         warm_up = found.warm_up
         note = f"the first {warm_up:,} calls were treated as warm-up" if warm_up else ""
-        return Marks(found.how, _turns_between(begins), [note] if note else [])
-    return _whole_recording(calls, marked)
+        return Marks(found.how, _make_turns(begins), [note] if note else [])
+    return _mark_whole_recording(calls, marked)
 
 
-def _named_steps(spans: Sequence[HostSpan], named: str) -> Marks:
+def _find_named_steps(spans: Sequence[HostSpan], named: str) -> Marks:
     """Steps of the ranges whose name is so, or matches; what is of their family ends them too.
 
     Raises:
@@ -303,21 +308,21 @@ def _named_steps(spans: Sequence[HostSpan], named: str) -> Marks:
         ranges = [s for s in ranges if s.ended]
         wanted = [s for s in wanted if s.ended]
     # A server's other kind of pass between two of these is no part of them.
-    families = {family(s.name) for s in wanted}
-    alike = [s for s in ranges if family(s.name) in families]
-    ordered = outermost_of(alike)
+    families = {make_family_name(s.name) for s in wanted}
+    alike = [s for s in ranges if make_family_name(s.name) in families]
+    ordered = keep_outermost(alike)
     ends = [*(s.start for s in ordered[1:]), ordered[-1].end]
     chosen = {id(s) for s in wanted}
     pairs = zip(ordered, ends, strict=True)
     turns = [Turn(s.start, end, s.name, id(s) in chosen) for s, end in pairs]
     if not any(turn.kept for turn in turns):  # they lie in others of their family
-        ordered = outermost_of(wanted)
+        ordered = keep_outermost(wanted)
         ends = [*(s.start for s in ordered[1:]), ordered[-1].end]
         turns = [Turn(s.start, end, s.name) for s, end in zip(ordered, ends, strict=True)]
     return Marks(f"range {named}", turns, named=True)
 
 
-def _between_marks(calls: Sequence[Call], order: Sequence[Launched]) -> Sequence[Launched]:
+def _keep_profiled(calls: Sequence[Call], order: Sequence[Launched]) -> Sequence[Launched]:
     """What was launched between cudaProfilerStart and Stop, where the program calls them."""
     low = next((i for i, c in enumerate(calls) if "ProfilerStart" in c.name), len(calls))
     stops = (i for i, c in enumerate(calls) if i > low and "ProfilerStop" in c.name)
@@ -339,15 +344,15 @@ def _find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | N
 
     A launch of a graph is one launch, whatever repeats inside of it.
     """
-    by_call = _by_call(order)
-    found = repeats([_token(calls[index], own) for index, own in by_call])
+    by_call = _group_by_call(order)
+    found = find_repeats([_make_token(calls[index], own) for index, own in by_call])
     if found is None:
         return None
     first, length, count = found
     callers = [index for index, _ in by_call]
-    if not _are_steps(by_call, found):
+    if not _is_step_pattern(by_call, found):
         return None
-    phase = _phase(calls, callers, found)
+    phase = _find_phase(calls, callers, found)
     heads = range(first + phase, min(len(callers), first + length * count + 1), length)
     begins = [calls[callers[i]].start for i in heads]
     if len(begins) < 2:
@@ -356,7 +361,9 @@ def _find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | N
     return Period(f"{length:,} launches that repeat {count} times", begins, warm_up)
 
 
-def _are_steps(by_call: Sequence[tuple[int, list[Activity]]], found: tuple[int, int, int]) -> bool:
+def _is_step_pattern(
+    by_call: Sequence[tuple[int, list[Activity]]], found: tuple[int, int, int]
+) -> bool:
     """Whether launches that repeat do more than next to nothing, and than any single launch beside them.
 
     One launch of a graph may be the whole step: what repeats before and after it is none.
@@ -378,7 +385,7 @@ def _sum_work(launched: Iterable[Activity]) -> int:
     return sum(activity.duration for activity in launched)
 
 
-def _by_call(order: Sequence[Launched]) -> list[tuple[int, list[Activity]]]:
+def _group_by_call(order: Sequence[Launched]) -> list[tuple[int, list[Activity]]]:
     """Each launching call's index with all that it launched."""
     out: list[tuple[int, list[Activity]]] = []
     for index, activity in order:
@@ -389,7 +396,7 @@ def _by_call(order: Sequence[Launched]) -> list[tuple[int, list[Activity]]]:
     return out
 
 
-def _token(call: Call, activities: Sequence[Activity]) -> Hashable:
+def _make_token(call: Call, activities: Sequence[Activity]) -> Hashable:
     """What makes one launch like another."""
     if len(activities) == 1 and not call.launches_graph:
         activity = activities[0]
@@ -397,7 +404,7 @@ def _token(call: Call, activities: Sequence[Activity]) -> Hashable:
     return call.name, frozenset(activity.name for activity in activities)
 
 
-def _whole_recording(calls: Sequence[Call], order: Sequence[Launched]) -> Marks:
+def _mark_whole_recording(calls: Sequence[Call], order: Sequence[Launched]) -> Marks:
     """Everything from the first launch to the end of the work: what follows is the program's end."""
     begin, end = calls[order[0][0]].start, _end_of_work(calls, order)
     after = [call for call in calls if call.start >= end]
@@ -421,7 +428,7 @@ def _end_of_work(calls: Sequence[Call], order: Sequence[Launched]) -> int:
     return max([done, last, *waited])
 
 
-def _phase(calls: Sequence[Call], callers: Sequence[int], found: tuple[int, int, int]) -> int:
+def _find_phase(calls: Sequence[Call], callers: Sequence[int], found: tuple[int, int, int]) -> int:
     """Where in the repeating sequence a step begins: after the host's longest pause."""
     first, length, count = found
 
@@ -433,7 +440,7 @@ def _phase(calls: Sequence[Call], callers: Sequence[int], found: tuple[int, int,
     return max(range(length), key=lambda offset: (pause(offset), -offset))
 
 
-def _cut(
+def _cut_steps(
     turns: Sequence[Turn],
     calls: Sequence[Call],
     order: Sequence[Launched],
@@ -445,7 +452,7 @@ def _cut(
     starts = [c.start for c in calls]
     launched = [pair[0] for pair in order]
     steps: list[Step | None] = []
-    busiest = _busiest(order)
+    busiest = _find_busiest_stream(order)
     for turn in turns:
         low, high = bisect_left(starts, turn.begin), bisect_left(starts, turn.end)
         pairs = order[bisect_left(launched, low) : bisect_left(launched, high)]
@@ -458,9 +465,9 @@ def _cut(
         for index, activity in pairs:
             call = index - low
             maker = captured.get(activity, makers[call]) if captured else makers[call]
-            works.append(_work(activity, call, maker, places))
+            works.append(_make_work(activity, call, maker, places))
         first = min((a.stream != busiest, a.start) for _, a in pairs)[1]
-        on_host = turn.end - turn.begin - _waited_before(own, turn.begin, first)
+        on_host = turn.end - turn.begin - _sum_waits_before(own, turn.begin, first)
         span = max(max(a.end for _, a in pairs) - first, on_host)
         steps.append(Step(turn.begin, turn.end, first, span, own, makers, works, turn.name))
     out = []
@@ -490,13 +497,13 @@ def _find_captured_makers(
     return found
 
 
-def _waited_before(calls: Sequence[Call], begin: int, first: int) -> int:
+def _sum_waits_before(calls: Sequence[Call], begin: int, first: int) -> int:
     """Nanoseconds that the host waits for work of earlier steps, before the step's own begins."""
     waits = [(max(call.start, begin), min(call.end, first)) for call in calls if call.waits]
     return sum(end - start for start, end in waits if end > start)
 
 
-def _leave_out_incomplete(
+def _drop_incomplete(
     steps: Sequence[Step], turns: Sequence[Turn], calls: Sequence[Call], lost: frozenset[int]
 ) -> tuple[list[Step], list[str]]:
     """Steps whose kernels are there as far as of any other, and a sentence on the others."""
@@ -524,7 +531,7 @@ def _leave_out_incomplete(
     return kept, [said]
 
 
-def _busiest(order: Sequence[Launched]) -> int:
+def _find_busiest_stream(order: Sequence[Launched]) -> int:
     """The stream that computes most: copies on others may run steps ahead of it."""
     times: Counter[int] = Counter()
     for _, activity in order:
@@ -533,21 +540,21 @@ def _busiest(order: Sequence[Launched]) -> int:
     return max(times, key=lambda stream: times[stream], default=0)
 
 
-def _work(activity: Activity, call: int, maker: Maker, places: Sequence[Place]) -> StepWork:
+def _make_work(activity: Activity, call: int, maker: Maker, places: Sequence[Place]) -> StepWork:
     if activity.origin >= 0:  # of a graph's kernel: where it was captured, not where it is replayed
         maker = put_place(maker, places[activity.origin])
     name, kind = readable(activity.name), "set"
     if activity.kind == "copy":
         kind = "convert" if activity.direction == "DtoD" else "copy"
     elif activity.kind == "kernel":
-        kind = kind_of_launch(name, maker.op)
+        kind = classify_launch(name, maker.op)
     elif activity.kind == GRAPH:
         kind = GRAPH
     activity = activity if name == activity.name else replace(activity, name=name)
     return StepWork(activity, kind, call, maker)
 
 
-def divide_by_work(steps: Sequence[Step]) -> list[list[Step]]:
+def split_by_work(steps: Sequence[Step]) -> list[list[Step]]:
     """Steps that do one kind of work together, the kind that takes most time first.
 
     A server's prefill and decode have ranges of one name, and are two steps: other kernels, or the
@@ -555,7 +562,7 @@ def divide_by_work(steps: Sequence[Step]) -> list[list[Step]]:
     """
     kinds: list[tuple[dict[str, float], list[Step]]] = []
     for step in steps:
-        shares = _shares_of_kernels(step)
+        shares = _compute_kernel_shares(step)
         for other, own in kinds:
             if sum(min(share, other.get(name, 0.0)) for name, share in shares.items()) >= SAME_WORK:
                 own.append(step)
@@ -564,7 +571,7 @@ def divide_by_work(steps: Sequence[Step]) -> list[list[Step]]:
             kinds.append((shares, [step]))
     divided = []
     for _, alike in kinds:
-        divided += _divide_by_time(alike)
+        divided += _split_by_time(alike)
     return sorted(divided, key=lambda own: -sum(step.period for step in own))
 
 
@@ -580,12 +587,16 @@ def find_warm_up(kinds: Sequence[list[Step]]) -> list[list[Step]]:
     found = []
     for own in kinds:
         is_before = all(step.begin < first for step in own)
-        if is_before and len(own) < len(steady) and all(_does_more(step, usual) for step in own):
+        if (
+            is_before
+            and len(own) < len(steady)
+            and all(_is_longer_step(step, usual) for step in own)
+        ):
             found.append(own)
     return found
 
 
-def _does_more(step: Step, usual: Step) -> bool:
+def _is_longer_step(step: Step, usual: Step) -> bool:
     """Whether a step ends with all that a usual one does, about as fast, and does something before."""
     if len(step.works) <= len(usual.works):
         return False
@@ -610,7 +621,7 @@ def _say_warm_up(warm_up: Sequence[Sequence[Step]], count: int) -> Iterator[str]
     )
 
 
-def _pattern_of(own: Sequence[Step], every: Sequence[Step]) -> str:
+def _find_pattern(own: Sequence[Step], every: Sequence[Step]) -> str:
     """A pattern for the names of some steps that matches no other's; empty where there is none."""
     names = {step.name for step in own}
     chosen = {step.begin for step in own}
@@ -627,7 +638,7 @@ def _pattern_of(own: Sequence[Step], every: Sequence[Step]) -> str:
     return "" if any(name.startswith(prefix) for name in others) else f"{prefix}*"
 
 
-def _shares_of_kernels(step: Step) -> dict[str, float]:
+def _compute_kernel_shares(step: Step) -> dict[str, float]:
     """Of the GPU's time in a step, each kernel's share."""
     times: Counter[str] = Counter()
     for work in step.works:
@@ -636,7 +647,7 @@ def _shares_of_kernels(step: Step) -> dict[str, float]:
     return {name: time / whole for name, time in times.items()}
 
 
-def _divide_by_time(steps: Sequence[Step]) -> list[list[Step]]:
+def _split_by_time(steps: Sequence[Step]) -> list[list[Step]]:
     """Steps apart where some keep the GPU busy more than twice as long as the next shorter one."""
     busy = {id(s): sum(work.activity.duration for work in s.works) for s in steps}
     ordered = sorted(steps, key=lambda s: busy[id(s)])
@@ -648,7 +659,7 @@ def _divide_by_time(steps: Sequence[Step]) -> list[list[Step]]:
     return [sorted(own, key=lambda s: s.begin) for own in divided]
 
 
-def _chosen(how: str, steps: list[Step], notes: list[str]) -> Steps:
+def _choose_steps(how: str, steps: list[Step], notes: list[str]) -> Steps:
     timed = steps[:-1] or steps
     middle = median(s.period for s in timed)
     odd = [s for s in timed if s.period > ODD * middle or s.period < middle / ODD]
@@ -657,11 +668,11 @@ def _chosen(how: str, steps: list[Step], notes: list[str]) -> Steps:
         lengths = f"{low:.3g} to {high:.3g} ms; what is said is of the typical one"
         notes = [*notes, f"{len(odd)} of {len(timed)} steps are of another length: {lengths}"]
     chosen = min(range(len(timed)), key=lambda i: (abs(timed[i].period - middle), -i))
-    usual = _usual_pauses(steps, chosen)
+    usual = _set_usual_pauses(steps, chosen)
     return Steps(how, [*steps[:chosen], usual, *steps[chosen + 1 :]], chosen, tuple(notes))
 
 
-def _usual_pauses(steps: Sequence[Step], chosen: int) -> Step:
+def _set_usual_pauses(steps: Sequence[Step], chosen: int) -> Step:
     """A step whose host pauses before its first call and after its last as long as steps usually do.
 
     One pause that the GPU's queue bridges says nothing of the others. None is longer than the
@@ -677,7 +688,7 @@ def _usual_pauses(steps: Sequence[Step], chosen: int) -> Step:
     return replace(step, begin=step.calls[0].start - head, end=end)
 
 
-def repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
+def find_repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
     """Where the turns begin, their length, and how many are alike; None if nothing repeats."""
     import numpy as np
 
@@ -686,17 +697,17 @@ def repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
     codes = np.array([numbers.setdefault(token, len(numbers)) for token in sequence[offset:]])
     if len(codes) < 2:
         return None
-    exact = {n: float(np.mean(codes[n:] == codes[:-n])) for n in _candidates(codes)}
+    exact = {n: float(np.mean(codes[n:] == codes[:-n])) for n in _list_lags(codes)}
     best = max(exact.values(), default=0.0)
     if best < 0.5:
         return None
     for length in (n for n, alike in exact.items() if alike >= NEAR_BEST * best):
-        if found := _turns(codes, length):
+        if found := _find_turns(codes, length):
             return offset + found[0], length, found[1]
     return None
 
 
-def _candidates(codes: NDArray[Any]) -> list[int]:
+def _list_lags(codes: NDArray[Any]) -> list[int]:
     """Lags at which the sequence is most like itself, by the correlation of random projections."""
     import numpy as np
 
@@ -717,7 +728,7 @@ def _candidates(codes: NDArray[Any]) -> list[int]:
     return sorted({int(n) for n in (*good, *top)})
 
 
-def _turns(codes: NDArray[Any], length: int) -> tuple[int, int] | None:
+def _find_turns(codes: NDArray[Any], length: int) -> tuple[int, int] | None:
     """The longest run of turns at the end that are alike: its beginning and count."""
     end = len(codes)
     best: tuple[int, int] | None = None
@@ -752,7 +763,7 @@ class KernelGroup:
     place: Place | None = None  # where most of their time comes from
 
 
-def group(works: Sequence[StepWork]) -> list[KernelGroup]:
+def group_kernels(works: Sequence[StepWork]) -> list[KernelGroup]:
     """Kernels, copies and sets of a step, longest first."""
     members: dict[tuple[str, Dims | None, Dims | None], list[int]] = defaultdict(list)
     for i, work in enumerate(works):
@@ -760,10 +771,12 @@ def group(works: Sequence[StepWork]) -> list[KernelGroup]:
         members[activity.name, activity.grid, activity.block].append(i)
     sums = {key: sum(works[i].activity.duration for i in own) for key, own in members.items()}
     ordered = sorted(members, key=lambda key: (-sums[key], str(key)))
-    return [_group(works, f"k{n}", sums[key], members[key]) for n, key in enumerate(ordered, 1)]
+    return [
+        _make_group(works, f"k{n}", sums[key], members[key]) for n, key in enumerate(ordered, 1)
+    ]
 
 
-def _group(works: Sequence[StepWork], name: str, time: int, own: Sequence[int]) -> KernelGroup:
+def _make_group(works: Sequence[StepWork], name: str, time: int, own: Sequence[int]) -> KernelGroup:
     first, made = works[own[0]], [works[i].maker for i in own]
     activity = first.activity
     found = find_place((works[i].maker.place, works[i].activity.duration) for i in own)
@@ -776,13 +789,13 @@ def _group(works: Sequence[StepWork], name: str, time: int, own: Sequence[int]) 
         calls=len(own),
         time=time,
         works=tuple(own),
-        op=_usual(maker.top or maker.op for maker in made),
-        range=_usual(maker.range for maker in made),
-        source=_usual(m.source if m.place else say_source(m) for m in made),
+        op=_find_most_common(maker.top or maker.op for maker in made),
+        range=_find_most_common(maker.range for maker in made),
+        source=_find_most_common(m.source if m.place else say_source(m) for m in made),
         place=found.place if found else None,
     )
 
 
-def _usual(words: Iterable[str]) -> str:
+def _find_most_common(words: Iterable[str]) -> str:
     counted = Counter(word for word in words if word)
     return counted.most_common(1)[0][0] if counted else ""

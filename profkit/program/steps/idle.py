@@ -54,26 +54,28 @@ class Split:
 def split_period(step: Step) -> Split:
     """Divide a step's period."""
     whole = step.first, step.first + step.period
-    computing = _union((w for w in step.works if w.kind not in {"copy", "collective"}), whole)
-    gaps = _without(whole, computing)
+    computing = _join_intervals(
+        (w for w in step.works if w.kind not in {"copy", "collective"}), whole
+    )
+    gaps = _subtract_intervals(whole, computing)
     spent: list[Spent] = []
     for cause in ("collective", "copy"):
         works = [w for w in step.works if w.kind == cause]
-        running = _union(works, whole)
+        running = _join_intervals(works, whole)
         largest = max(works, key=lambda w: w.activity.duration, default=None)
         where = f"{largest.activity.name} at {launch_place(largest)}" if largest else ""
         left: list[Interval] = []
         for gap in gaps:
-            rest = _without(gap, running)
-            spent += [(*part, cause, where) for part in _without(gap, rest)]
+            rest = _subtract_intervals(gap, running)
+            spent += [(*part, cause, where) for part in _subtract_intervals(gap, rest)]
             left += rest
         gaps = left
-    spent += _waits_for_host(step, gaps)
+    spent += _explain_gaps(step, gaps)
     gaps_in_time = tuple(sorted((low, high, cause) for low, high, cause, _ in spent))
-    return Split(step.period, sum(b - a for a, b in computing), _rows(spent), gaps_in_time)
+    return Split(step.period, sum(b - a for a, b in computing), _make_rows(spent), gaps_in_time)
 
 
-def busy_of_devices(step: Step) -> dict[int, int]:
+def sum_busy_by_device(step: Step) -> dict[int, int]:
     """Nanoseconds of the step in which each GPU computes, of those that do a part worth a word."""
     works: dict[int, list[StepWork]] = {}
     for work in step.works:
@@ -84,7 +86,7 @@ def busy_of_devices(step: Step) -> dict[int, int]:
         own = [work.activity for work in works[device]]
         # One GPU may be at this step while another is still at the one before.
         span = min(a.start for a in own), max(a.end for a in own)
-        time = sum(end - start for start, end in _union(works[device], span))
+        time = sum(end - start for start, end in _join_intervals(works[device], span))
         busy[device] = min(step.period, time)
     least = DEVICE_LEAST * sum(busy.values())
     for device, time in tuple(busy.items()):
@@ -93,7 +95,7 @@ def busy_of_devices(step: Step) -> dict[int, int]:
     return busy
 
 
-def _rows(spent: Sequence[Spent]) -> tuple[Idle, ...]:
+def _make_rows(spent: Sequence[Spent]) -> tuple[Idle, ...]:
     places: dict[str, Counter[str]] = {cause: Counter() for cause in CAUSES}
     for low, high, cause, where in spent:
         places[cause][where] += high - low
@@ -102,13 +104,13 @@ def _rows(spent: Sequence[Spent]) -> tuple[Idle, ...]:
     return tuple(sorted(rows, key=lambda row: -row.time))
 
 
-def _waits_for_host(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
+def _explain_gaps(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
     """Give each gap to what the host did while the GPU had nothing."""
     works = sorted(step.works, key=lambda w: w.activity.start)
     starts = [w.activity.start for w in works]
     waits = [i for i, call in enumerate(step.calls) if call.waits]
     ends = [step.calls[i].end for i in waits]
-    at_once = _soonest(step)
+    at_once = _find_shortest_delay(step)
     lost = find_lost_launches(step)
     captures = [i for i, call in enumerate(step.calls) if call.capture_phase]
     for low, end in gaps:
@@ -126,7 +128,7 @@ def _waits_for_host(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
             continue
         late = high
         if call and work and before != work.call:  # kernels of one graph are launched at once
-            late = _late_from(call, work, at_once)
+            late = _find_late_start(call, work, at_once)
         if late < high:
             yield max(low, late), high, "other", f"before {launch_place(work)}" if work else ""
             high = max(low, late)
@@ -136,7 +138,7 @@ def _waits_for_host(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
         at = bisect_left(ends, low - EPSILON)
         held = at < len(waits) and ends[at] <= (min(high, call.end) if call else high)
         until = high
-        if held and _pauses_after(step, waits[at], high):
+        if held and _is_host_busy_after(step, waits[at], high):
             # The wait is over: what keeps the GPU idle then is what the host does of its own.
             until = max(low, min(high, ends[at]))
             yield until, high, "host-launch", launch_place(work) if work else "between steps"
@@ -150,12 +152,12 @@ def _waits_for_host(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
             yield low, until, "other", IN_GRAPH if inside else f"before {launch_place(work)}"
         elif held:
             index = waits[at]
-            yield low, until, "host-sync", of_maker(step, index) or step.calls[index].name
+            yield low, until, "host-sync", describe_maker(step, index) or step.calls[index].name
         else:
             yield low, until, "host-launch", launch_place(work)
 
 
-def _pauses_after(step: Step, wait: int, until: int) -> bool:
+def _is_host_busy_after(step: Step, wait: int, until: int) -> bool:
     """Whether the host does something long of its own after a wait, before it calls again."""
     calls = step.calls
     next_call = calls[wait + 1].start if wait + 1 < len(calls) else until
@@ -163,7 +165,7 @@ def _pauses_after(step: Step, wait: int, until: int) -> bool:
     return pause > max(PAUSE, PAUSE_SHARE * step.period)
 
 
-def _late_from(call: Call, work: StepWork, at_once: float) -> int:
+def _find_late_start(call: Call, work: StepWork, at_once: float) -> int:
     """From when on the host is not why a work begins so late; the work's own beginning if it always is.
 
     A launch has returned long before: something that was not recorded runs, or is waited for. Or it is
@@ -189,7 +191,7 @@ def find_lost_launches(step: Step) -> list[int]:
     return sorted(find_lost(step.calls, launching, captures))
 
 
-def _soonest(step: Step) -> float:
+def _find_shortest_delay(step: Step) -> float:
     """Nanoseconds from a launch's beginning within which its work begins where nothing is before it.
 
     Such work began as soon as its launch could bring it, though that began while the work before ran:
@@ -203,10 +205,10 @@ def _soonest(step: Step) -> float:
 def launch_place(work: StepWork) -> str:
     """Where a piece of work comes from, as exactly as is known."""
     maker = work.maker
-    return say_source(maker) or maker.range or node(maker.top) or work.activity.name
+    return say_source(maker) or maker.range or clean_operator(maker.top) or work.activity.name
 
 
-def node(name: str) -> str:
+def clean_operator(name: str) -> str:
     """An operator, or a node of the backward pass without the engine's words before it."""
     return name.removeprefix("autograd::engine::evaluate_function: ")
 
@@ -216,16 +218,16 @@ def say_caller(maker: Maker) -> str:
     return say_source(maker) or maker.range
 
 
-def of_maker(step: Step, call: int) -> str:
+def describe_maker(step: Step, call: int) -> str:
     """Where a call comes from."""
     maker = step.makers[call]
-    name, place = maker.op or node(maker.top), say_caller(maker)
+    name, place = maker.op or clean_operator(maker.top), say_caller(maker)
     if not place or not name:
         return place or name
     return f"{name} {place}" if place.startswith("in ") else f"{place} ({name})"
 
 
-def _union(works: Iterable[StepWork], span: Interval) -> list[Interval]:
+def _join_intervals(works: Iterable[StepWork], span: Interval) -> list[Interval]:
     """When any of some works runs, inside of a span."""
     out: list[Interval] = []
     for start, end in sorted((w.activity.start, w.activity.end) for w in works):
@@ -239,7 +241,7 @@ def _union(works: Iterable[StepWork], span: Interval) -> list[Interval]:
     return out
 
 
-def _without(span: Interval, taken: Sequence[Interval]) -> list[Interval]:
+def _subtract_intervals(span: Interval, taken: Sequence[Interval]) -> list[Interval]:
     """What is left of a span."""
     out, at = [], span[0]
     for low, high in taken[max(0, bisect_left(taken, (span[0], span[0])) - 1) :]:

@@ -38,12 +38,12 @@ fused (^|_)fusion(_\d+)?$
 """
 
 
-def _table(text: str, flags: int = 0) -> list[tuple[str, re.Pattern[str]]]:
+def _read_table(text: str, flags: int = 0) -> list[tuple[str, re.Pattern[str]]]:
     rows = [line.split() for line in text.strip().splitlines()]
     return [(kind, re.compile("|".join(words), flags)) for kind, *words in rows]
 
 
-_BY_HEAD, _BY_NAME = _table(_HEADS), _table(_NAMES, re.IGNORECASE)
+_BY_HEAD, _BY_NAME = _read_table(_HEADS), _read_table(_NAMES, re.IGNORECASE)
 # Inductor puts every operator that it fused into a name: what the kernel does is its template.
 _INDUCTOR = re.compile(r"triton_(poi|red|per|tem|mm|for)_fused_?(?P<ops>\w*)")
 _TEMPLATES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -147,38 +147,38 @@ _BY_OPERATOR = {
 }
 
 
-def kind_of_launch(name: str, op: str) -> str:
+def classify_launch(name: str, op: str) -> str:
     """What a kernel does: by its name where a known library's, else by the operator that made it.
 
     Args:
         name: The kernel's, readable.
         op: The innermost recorded operator; empty where none was recorded.
     """
-    by_name = kind_of(name)
+    by_name = classify_kernel(name)
     if not op or is_librarys(name) or by_name == "collective":
         return by_name
-    by_operator = _kind_of_operator(op)
-    if by_operator == "attention" and not _AROUND_ATTENTION.isdisjoint(words_of(name)):
+    by_operator = _classify_operator(op)
+    if by_operator == "attention" and not _AROUND_ATTENTION.isdisjoint(split_name(name)):
         return by_name  # an operator of a server stores keys and values besides
     return by_operator or by_name
 
 
 @lru_cache(maxsize=65536)
-def _kind_of_operator(op: str) -> str:
+def _classify_operator(op: str) -> str:
     """What an operator does with its tensors; empty where it is not known."""
     known = _BY_OPERATOR.get(op)
     if known or op.startswith(("aten::", "autograd::")):
         return known or ""
-    words = words_of(op)
-    if _follows(words, _EXCHANGES):
+    words = split_name(op)
+    if _has_phrase(words, _EXCHANGES):
         return "collective"
-    return _about(words)
+    return _find_subject(words)
 
 
 @lru_cache(maxsize=65536)
-def kind_of(name: str) -> str:
+def classify_kernel(name: str) -> str:
     """What a kernel does, by its name: a word of _NAMES, collective, convert, other, or unknown."""
-    words = words_of(name)
+    words = split_name(name)
     if compiled := _INDUCTOR.match(name):
         kinds, otherwise = _TEMPLATES[compiled[1]]
         named = (k for k, pattern in _BY_NAME if k in kinds and pattern.search(compiled["ops"]))
@@ -187,16 +187,16 @@ def kind_of(name: str) -> str:
     if _is_between_gpus(words):
         return "collective"
     if not is_librarys(name):
-        return _about(words) or "unknown"
+        return _find_subject(words) or "unknown"
     head = name.split("<", 1)[0]
     for kind, pattern in _BY_HEAD:
         if pattern.search(head):
-            return _elementwise(name) if kind == "elementwise" else kind
+            return _classify_elementwise(name) if kind == "elementwise" else kind
     return next((kind for kind, pattern in _BY_NAME if pattern.search(name)), "other")
 
 
 @lru_cache(maxsize=65536)
-def words_of(name: str) -> tuple[str, ...]:
+def split_name(name: str) -> tuple[str, ...]:
     """The words of a kernel's name before its arguments: my_RowSum<4>(int) is my, row and sum."""
     head = _RETURNS.sub("", name).replace("(anonymous namespace)", "")
     head = re.split(r"[<(]", head, maxsplit=1)[0]
@@ -209,14 +209,14 @@ def _is_between_gpus(words: tuple[str, ...]) -> bool:
         return True
     if not _OF_EXPERTS.isdisjoint(words) and not _EXPERT_PARALLEL.isdisjoint(words):
         return "layout" not in words
-    if _follows(words, _ONLY_BETWEEN):
+    if _has_phrase(words, _ONLY_BETWEEN):
         return True
     joined = "_".join(words)
     across = not _ACROSS.isdisjoint(words) or "one_shot" in joined or "two_shot" in joined
-    return across and _follows(words, _EXCHANGES)
+    return across and _has_phrase(words, _EXCHANGES)
 
 
-def _follows(words: tuple[str, ...], phrases: tuple[str, ...]) -> bool:
+def _has_phrase(words: tuple[str, ...], phrases: tuple[str, ...]) -> bool:
     """Whether words hold a phrase: its words one after another, or written as one."""
     text = f" {' '.join(words)} "
     for phrase in phrases:
@@ -227,7 +227,7 @@ def _follows(words: tuple[str, ...], phrases: tuple[str, ...]) -> bool:
     return False
 
 
-def _about(words: tuple[str, ...]) -> str:
+def _find_subject(words: tuple[str, ...]) -> str:
     """What words say that something is about; empty where they say nothing."""
     named = frozenset(words)
     around = not _AROUND_ATTENTION.isdisjoint(named)
@@ -236,16 +236,16 @@ def _about(words: tuple[str, ...]) -> str:
     paged = not _PAGED.isdisjoint(named) and not _ATTENDS_HOW.isdisjoint(named)
     if (attends or flash or paged) and not around:
         return "attention"
-    if "softmax" in named or _follows(words, ("soft max",)):
+    if "softmax" in named or _has_phrase(words, ("soft max",)):
         return "softmax"
     if not _NORMS.isdisjoint(named):
         return "norm"
-    if not _PRODUCTS.isdisjoint(named) or _follows(words, ("fused moe",)):
+    if not _PRODUCTS.isdisjoint(named) or _has_phrase(words, ("fused moe",)):
         return "gemm"
     return ""
 
 
-def _elementwise(name: str) -> str:
+def _classify_elementwise(name: str) -> str:
     """A copy of a tensor into another type or order is a conversion, not arithmetic."""
     if re.search(r"direct_copy|copy_kernel", name):
         return "convert"
@@ -258,7 +258,7 @@ def _elementwise(name: str) -> str:
 
 
 @lru_cache(maxsize=65536)
-def precision_of(name: str) -> str:
+def find_precision(name: str) -> str:
     """Of a gemm or conv: fp32 (off the tensor cores), tf32, fp64, half, or unknown."""
     if not is_librarys(name):
         return "unknown"

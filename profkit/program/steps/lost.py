@@ -84,7 +84,7 @@ def say_captures(captures: Captures) -> Iterator[str]:
         )
 
 
-def idle_in_graphs(works: Sequence[Activity], calls: Sequence[Call]) -> int:
+def sum_idle_in_graphs(works: Sequence[Activity], calls: Sequence[Call]) -> int:
     """Nanoseconds in which nothing runs between two kernels of one launch of a graph.
 
     Args:

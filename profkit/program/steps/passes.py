@@ -54,7 +54,7 @@ class HostWork:
         return bisect_right(self.waits, end) > bisect_left(self.waits, begin)
 
 
-def host_work(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) -> HostWork:
+def make_host_work(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) -> HostWork:
     """What the host does, from calls and what each launched, in order of launch."""
     launches = [calls[index].start for index, _ in order]
     sums = list(accumulate((activity.duration for _, activity in order), initial=0))
@@ -79,24 +79,24 @@ def find_passes(
     for span in spans:
         if span.kind == "range" and span.ended and host.work(span.start, span.end) > 0:
             ranges.append(span)
-    outermost = outermost_of(ranges)
+    outermost = keep_outermost(ranges)
     whole = host.sums[-1]
-    while outermost and _work(host, outermost) >= NEARLY_ALL * whole:
-        main = _heaviest(outermost, host)
-        inner = _steps_inside(main, ranges, host)
+    while outermost and _sum_work(host, outermost) >= NEARLY_ALL * whole:
+        main = _find_heaviest_family(outermost, host)
+        inner = _find_steps_inside(main, ranges, host)
         if not inner:
-            return _passes(outermost, main, host, turns)
+            return _find_passes(outermost, main, host, turns)
         outermost = inner
     return None
 
 
-def family(name: str) -> str:
+def make_family_name(name: str) -> str:
     """What a name has in common with its like: numbers and details in brackets left out."""
     bare = _DETAIL.sub("", name)
     return _NUMBER.sub("#", bare if bare.strip() else name)
 
 
-def outermost_of(ranges: Sequence[HostSpan]) -> list[HostSpan]:
+def keep_outermost(ranges: Sequence[HostSpan]) -> list[HostSpan]:
     """Ranges that lie in no other, one after another; ends may overlap a little."""
     out: list[HostSpan] = []
     for span in ranges:
@@ -106,19 +106,19 @@ def outermost_of(ranges: Sequence[HostSpan]) -> list[HostSpan]:
     return out
 
 
-def _work(host: HostWork, spans: Sequence[HostSpan]) -> int:
+def _sum_work(host: HostWork, spans: Sequence[HostSpan]) -> int:
     return sum(host.work(span.start, span.end) for span in spans)
 
 
-def _heaviest(spans: Sequence[HostSpan], host: HostWork) -> list[HostSpan]:
+def _find_heaviest_family(spans: Sequence[HostSpan], host: HostWork) -> list[HostSpan]:
     """Those of one family whose launches keep the GPU busy longest."""
     families: dict[str, list[HostSpan]] = defaultdict(list)
     for span in spans:
-        families[family(span.name)].append(span)
-    return max(families.values(), key=lambda own: _work(host, own))
+        families[make_family_name(span.name)].append(span)
+    return max(families.values(), key=lambda own: _sum_work(host, own))
 
 
-def _steps_inside(
+def _find_steps_inside(
     outer: Sequence[HostSpan], ranges: Sequence[HostSpan], host: HostWork
 ) -> list[HostSpan]:
     """Ranges inside of others that are steps by themselves; none where there are none."""
@@ -128,45 +128,45 @@ def _steps_inside(
         at = bisect_right(starts, span.start) - 1
         if at >= 0 and span.end <= outer[at].end and span is not outer[at]:
             inside.append(span)
-    inner = outermost_of(inside)
+    inner = keep_outermost(inside)
     if not inner:
         return []
-    main = _heaviest(inner, host)
-    if len(main) < 2 * len(outer) or _work(host, main) < NEARLY_ALL * _work(host, outer):
+    main = _find_heaviest_family(inner, host)
+    if len(main) < 2 * len(outer) or _sum_work(host, main) < NEARLY_ALL * _sum_work(host, outer):
         return []
-    return inner if _are_waiting([(span.start, span.end) for span in main], host) else []
+    return inner if _is_waiting([(span.start, span.end) for span in main], host) else []
 
 
-def _are_waiting(turns: Sequence[tuple[int, int]], host: HostWork) -> bool:
+def _is_waiting(turns: Sequence[tuple[int, int]], host: HostWork) -> bool:
     """Whether nearly all of some spans of time have a wait or a copy of the host."""
     waiting = sum(host.is_waiting(begin, end) for begin, end in turns)
     return waiting >= WAITING * len(turns)
 
 
-def _passes(
+def _find_passes(
     outermost: Sequence[HostSpan],
     main: Sequence[HostSpan],
     host: HostWork,
     turns: Sequence[tuple[int, int]],
 ) -> Passes | None:
     """Passes by what begins each; None where what repeats inside of them are the steps."""
-    inside = _turns_inside(turns, main)
+    inside = _keep_turns_inside(turns, main)
     several = len(inside) >= 2 * len(main)
-    if several and (len(inside) > LAYERS_MOST * len(main) or _are_waiting(inside, host)):
+    if several and (len(inside) > LAYERS_MOST * len(main) or _is_waiting(inside, host)):
         return None
     as_often = _as_often(outermost, main)
-    if sum(_work(host, own) for own in as_often) < NEARLY_ALL * host.sums[-1]:
+    if sum(_sum_work(host, own) for own in as_often) < NEARLY_ALL * host.sums[-1]:
         return None  # ranges of many names, each as often as its like: operators, no passes
     lead = as_often[0]
-    waiting = _are_waiting([(span.start, span.end) for span in lead], host)
-    heads = list(lead) if waiting else _first_of_numbered(lead)
+    waiting = _is_waiting([(span.start, span.end) for span in lead], host)
+    heads = list(lead) if waiting else _keep_first_numbered(lead)
     end = max(span.end for span in outermost if span.start >= heads[-1].start)
     if len(lead) == 1:
         end = lead[0].end
-    return Passes(family(lead[0].name), heads, end)
+    return Passes(make_family_name(lead[0].name), heads, end)
 
 
-def _turns_inside(
+def _keep_turns_inside(
     turns: Sequence[tuple[int, int]], spans: Sequence[HostSpan]
 ) -> list[tuple[int, int]]:
     """Turns that lie inside of one of some spans that follow one another."""
@@ -186,11 +186,11 @@ def _as_often(outermost: Sequence[HostSpan], main: Sequence[HostSpan]) -> list[l
     spare = 1 if len(main) >= MANY else 0
     families: dict[str, list[HostSpan]] = defaultdict(list)
     for span in outermost:
-        families[family(span.name)].append(span)
+        families[make_family_name(span.name)].append(span)
     return [own for own in families.values() if abs(len(own) - len(main)) <= spare]
 
 
-def _first_of_numbered(spans: Sequence[HostSpan]) -> list[HostSpan]:
+def _keep_first_numbered(spans: Sequence[HostSpan]) -> list[HostSpan]:
     """Where ranges are numbered from one on and begin again (layer 0 to 35): those that begin."""
     names = [span.name for span in spans]
     if names[0] not in names[1:]:

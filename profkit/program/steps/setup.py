@@ -53,9 +53,9 @@ class SetUp:
 
         return replace(
             process,
-            activities=[_shift(row, moved) for row in process.activities],
-            calls=[_shift(row, moved) for row in process.calls],
-            spans=[_shift(row, moved) for row in process.spans],
+            activities=[_shift_times(row, moved) for row in process.activities],
+            calls=[_shift_times(row, moved) for row in process.calls],
+            spans=[_shift_times(row, moved) for row in process.spans],
         )
 
     def say(self) -> Iterator[str]:
@@ -66,7 +66,7 @@ class SetUp:
         )
 
 
-def _shift(row: Row, moved: Callable[[int], int]) -> Row:
+def _shift_times(row: Row, moved: Callable[[int], int]) -> Row:
     return replace(row, start=moved(row.start), end=moved(row.end))
 
 
@@ -76,7 +76,7 @@ def find_set_up(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) ->
     found = [c for c in calls if _SETS_UP.match(c.name) and first <= c.start < last]
     spans = [(call.start, call.end) for call in found]
     usual = median(calls[index].end - calls[index].start for index, _ in order)
-    for call in [*_first_launches(calls, order), *_first_calls(calls)]:
+    for call in [*_list_first_launches(calls, order), *_list_first_calls(calls)]:
         cold = call.end - call.start > max(COLD * usual, COLD_LEAST)
         if cold and first <= call.start < last:
             found.append(call)
@@ -89,7 +89,9 @@ def find_set_up(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) ->
     return SetUp(idle, len(found), longest.name)
 
 
-def _first_launches(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) -> Iterator[Call]:
+def _list_first_launches(
+    calls: Sequence[Call], order: Sequence[tuple[int, Activity]]
+) -> Iterator[Call]:
     """The first launch of each kernel, which may load its code."""
     seen: set[str] = set()
     for index, activity in order:
@@ -98,7 +100,7 @@ def _first_launches(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]
             yield calls[index]
 
 
-def _first_calls(calls: Sequence[Call]) -> Iterator[Call]:
+def _list_first_calls(calls: Sequence[Call]) -> Iterator[Call]:
     """The first call of each name that is no wait, which may make the context or start a library."""
     seen: set[str] = set()
     for call in calls:

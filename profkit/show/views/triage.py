@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from profkit.program.steps.idle import node
+from profkit.program.steps.idle import clean_operator
 from profkit.program.steps.places import join_layers, shorten_line
 from profkit.reports.figures import figures, seconds
 from profkit.show.text.blocks import (
@@ -273,7 +273,7 @@ def name_kinds(kernels: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any
     """Return the column that says what kernels do: their operators where no line is known."""
     if any(row.get("line") for row in kernels) or not any(row["op"] for row in kernels):
         return {"kind": lambda row: row["category"]}
-    return {"operator": lambda row: node(row["op"] or row["category"])}
+    return {"operator": lambda row: clean_operator(row["op"] or row["category"])}
 
 
 def duration(value: float) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.program.steps.attribution import makers
+from profkit.program.steps.attribution import find_makers
 from profkit.program.timeline import Place
 from tests.measure.timeline.standin_cupti import build_over_standin, is_cupti_here
 from tests.measure.timeline.test_lines import Recording, place_of
@@ -181,7 +181,9 @@ def test_launches_of_all_steps_have_the_operators_of_a_few(
     for line in of.said.splitlines():
         number, name, _ = line.split()
         told[int(number)] = name.split(".")[0]
-    made = dict(zip([call.correlation for call in process.calls], makers(process), strict=True))
+    made = dict(
+        zip([call.correlation for call in process.calls], find_makers(process), strict=True)
+    )
     named = [number for number in told if made[number].op]
     assert len(named) > 0.9 * len(told) > 100
     wrong = {(made[number].op, told[number]) for number in named if made[number].op != told[number]}

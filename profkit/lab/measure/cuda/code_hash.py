@@ -54,7 +54,7 @@ _EM_CUDA = struct.pack("<H", 190)  # the machine of an image for the GPU
 _CODE = (".text.", ".nv.constant1", ".nv.constant2", ".nv.constant3")
 
 
-def sass_hash(library: Path) -> str | None:
+def hash_sass(library: Path) -> str | None:
     """Return sha256 over the machine code of every kernel; None if no readable cubin is inside."""
     data = library.read_bytes()
     starts = (found.start() for found in re.finditer(re.escape(ELF), data))
@@ -85,7 +85,7 @@ _OF_FILE = re.compile(
 )
 
 
-def host_hash(object_file: Path) -> str | None:
+def hash_host_code(object_file: Path) -> str | None:
     """Return sha256 over host code and its constants; None if it is no ELF file, or a broken one."""
     try:
         data = object_file.read_bytes()

@@ -37,7 +37,7 @@ class CudaError(ProfkitError):
     """A CUDA call failed; code is its cudaError_t, which the driver shares where both have one."""
 
     def __init__(self, code: int, what: str) -> None:
-        super().__init__(f"{what}: {error_name(code)} ({code})", _HINTS.get(code, ""))
+        super().__init__(f"{what}: {get_error_name(code)} ({code})", _HINTS.get(code, ""))
         self.code = code
 
 
@@ -68,7 +68,7 @@ def _load_driver() -> ctypes.CDLL:
         ) from error
 
 
-def error_name(code: int) -> str:
+def get_error_name(code: int) -> str:
     if code in _RUNTIME:
         return _RUNTIME[code]
     name = c_char_p()
@@ -88,7 +88,8 @@ def _init_driver() -> None:
     code = _load_driver().cuInit(0)
     if code in (3, 100, 999):
         raise ProfkitError(
-            f"no usable GPU: cuInit says {error_name(code)}", "profkit doctor says what is there"
+            f"no usable GPU: cuInit says {get_error_name(code)}",
+            "profkit doctor says what is there",
         )
     if code:
         raise CudaError(code, "cuInit")
@@ -102,7 +103,7 @@ def count_gpus() -> int:
 
 
 @functools.cache
-def gpu() -> Gpu:
+def describe_gpu() -> Gpu:
     """Return what the first GPU that CUDA shows is; nothing is opened, so this takes milliseconds."""
     _init_driver()
     device, version = c_int(), c_int()
@@ -137,7 +138,7 @@ def open_gpu() -> Gpu:
     call("cuDeviceGet", byref(device), 0)
     call("cuDevicePrimaryCtxRetain", byref(context), device)
     call("cuCtxSetCurrent", context)
-    return gpu()
+    return describe_gpu()
 
 
 def allocate(size: int) -> int:
@@ -181,14 +182,14 @@ def synchronize(stream: int | None = None) -> None:
         call("cuStreamSynchronize", c_void_p(stream))
 
 
-def new_stream() -> int:
+def create_stream() -> int:
     """Return a stream that does not wait for the default stream, nor that for it."""
     stream = c_void_p()
     call("cuStreamCreate", byref(stream), 1)
     return stream.value or 0
 
 
-def new_event() -> int:
+def create_event() -> int:
     event = c_void_p()
     call("cuEventCreate", byref(event), 0)
     return event.value or 0
@@ -198,7 +199,7 @@ def record_event(event: int, stream: int) -> None:
     call("cuEventRecord", c_void_p(event), c_void_p(stream))
 
 
-def elapsed(start: int, stop: int) -> float:
+def measure_elapsed(start: int, stop: int) -> float:
     """Return seconds between two events that have happened; the step is about half a microsecond."""
     milliseconds = c_float()
     call("cuEventElapsedTime", byref(milliseconds), c_void_p(start), c_void_p(stop))
@@ -240,7 +241,7 @@ def _find_handle(pci: str | None) -> tuple[Any, Any] | None:
         return None
 
 
-def arch() -> str | None:
+def find_arch() -> str | None:
     """The architecture that every GPU here has, such as `90`; None if they differ or NVML is absent.
 
     NVML answers in 20 ms where cuInit takes 200, but counts GPUs in another order than CUDA may.
@@ -275,12 +276,12 @@ def read_state(pci: str | None = None) -> GpuState:
         memory_clock=ask(1e6, "nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
         power=ask(1e-3, "nvmlDeviceGetPowerUsage"),
         temperature=ask(1.0, "nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
-        throttle=None if bits is None else reasons(bits),
+        throttle=None if bits is None else list_throttle_reasons(bits),
         power_limit=ask(1e-3, "nvmlDeviceGetEnforcedPowerLimit"),
     )
 
 
-def reasons(bits: int) -> tuple[str, ...]:
+def list_throttle_reasons(bits: int) -> tuple[str, ...]:
     """Return NVML's throttle bits in words, without idle and the application's own setting."""
     known = tuple(w for b, w in THROTTLE.items() if bits & b and not b & _HARMLESS)
     unknown = bits & ~sum(THROTTLE)

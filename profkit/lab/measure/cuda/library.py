@@ -33,7 +33,7 @@ class GraphLaunch:
     blocks_per_sm: int  # how many blocks fit on an SM at once, says the driver
 
 
-def capture(stream: int, body: Callable[[], None]) -> int:
+def capture_graph(stream: int, body: Callable[[], None]) -> int:
     """Record what `body` enqueues into a graph, unrun; CudaError if none can hold it."""
     graph = c_void_p()
     device.call("cuStreamBeginCapture_v2", c_void_p(stream), 1)  # 1: this thread's calls only
@@ -48,13 +48,13 @@ def capture(stream: int, body: Callable[[], None]) -> int:
     return graph.value or 0
 
 
-def instantiate(graph: int) -> int:
+def instantiate_graph(graph: int) -> int:
     executable = c_void_p()
     device.call("cuGraphInstantiateWithFlags", byref(executable), c_void_p(graph), c_ulonglong(0))
     return executable.value or 0
 
 
-def replay(executable: int, stream: int) -> None:
+def replay_graph(executable: int, stream: int) -> None:
     device.call("cuGraphLaunch", c_void_p(executable), c_void_p(stream))
 
 
@@ -130,7 +130,7 @@ def read_attribute(function: int, number: int) -> int:
     return value.value
 
 
-def graph_launches(graph: int) -> list[GraphLaunch]:
+def list_graph_launches(graph: int) -> list[GraphLaunch]:
     """The kernel launches of a captured graph, in the order in which they were enqueued."""
     launches = []
     for node, kind in list_nodes(graph):
@@ -231,14 +231,14 @@ def load_library(path: Path) -> ctypes.CDLL:
     return library
 
 
-def _ok(code: int, what: str) -> None:
+def _check_status(code: int, what: str) -> None:
     if code:
         raise device.CudaError(code, what)
 
 
 def start_launcher(library: ctypes.CDLL, args: Args) -> None:
     """Start the work; raises CudaError with what the launcher returned."""
-    _ok(library.profkit_launch(byref(args)), "profkit_launch")
+    _check_status(library.profkit_launch(byref(args)), "profkit_launch")
 
 
 class Support:
@@ -257,29 +257,31 @@ class Support:
         self._lib.profkit_range_push(text.encode())
 
     def spin(self, nanoseconds: int, stream: int) -> None:
-        _ok(self._lib.profkit_spin(c_longlong(nanoseconds), c_void_p(stream)), "spin")
+        _check_status(self._lib.profkit_spin(c_longlong(nanoseconds), c_void_p(stream)), "spin")
 
     def flush(self, stream: int) -> None:
         sizes = c_void_p(self._buffer), c_size_t(self._size), c_int(self._blocks)
-        _ok(self._lib.profkit_flush(*sizes, c_void_p(stream)), "flush")
+        _check_status(self._lib.profkit_flush(*sizes, c_void_p(stream)), "flush")
 
     def put(self, to: int, source: int, size: int, nanoseconds: int, stream: int) -> None:
         """Copy bytes late, having let the next kernel begin."""
         places = c_void_p(to), c_void_p(source), c_size_t(size)
-        _ok(self._lib.profkit_put(*places, c_longlong(nanoseconds), c_void_p(stream)), "put")
+        _check_status(
+            self._lib.profkit_put(*places, c_longlong(nanoseconds), c_void_p(stream)), "put"
+        )
 
     def repeat(self, library: ctypes.CDLL, args: Args, n: int) -> float:
         """Return the host's seconds per call of a launcher."""
         error, function = c_int(), ctypes.cast(library.profkit_launch, c_void_p)
         took = self._lib.profkit_repeat(function, byref(args), n, byref(error))
-        _ok(error.value, "profkit_launch")
+        _check_status(error.value, "profkit_launch")
         return float(took) / n * 1e-9
 
     def bare(self, n: int, stream: int) -> float:
         """Return the host's seconds per start of an empty kernel."""
         error = c_int()
         took = self._lib.profkit_bare(n, c_void_p(stream), byref(error))
-        _ok(error.value, "an empty kernel")
+        _check_status(error.value, "an empty kernel")
         return float(took) / n * 1e-9
 
 

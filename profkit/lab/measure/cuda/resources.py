@@ -112,7 +112,7 @@ class Occupancy:
     fraction: float  # resident warps over the most that an SM holds
 
 
-def blocks_that_fit(arch: str, regs: int, threads: int, smem: int) -> Occupancy:
+def count_fitting_blocks(arch: str, regs: int, threads: int, smem: int) -> Occupancy:
     """Count the blocks that fit; `smem` is static and dynamic shared memory of a block, bytes."""
     limits = LIMITS.get(arch.rstrip("af"))
     if limits is None:
@@ -131,7 +131,7 @@ def blocks_that_fit(arch: str, regs: int, threads: int, smem: int) -> Occupancy:
     return Occupancy(fits[limiter], limiter, fits[limiter] * warps / limits.warps)
 
 
-def waves(grid: tuple[int, int, int], blocks_per_sm: int, sms: int) -> float:
+def compute_waves(grid: tuple[int, int, int], blocks_per_sm: int, sms: int) -> float:
     """Return how many times the machine is filled; NaN if no block fits."""
     slots = blocks_per_sm * sms
     return prod(grid) / slots if slots else float("nan")

@@ -16,7 +16,7 @@ from pathlib import Path
 from profkit.collect.process import run_command
 from profkit.errors import ProfkitError
 from profkit.lab.measure.languages.language import CompileJob, Language, Programs
-from profkit.records.header import code_hash, parse_header, text_hash
+from profkit.records.header import hash_code, hash_text, parse_header
 
 _BUILD_SECONDS = (
     3600.0  # for all that is built at a time: 150 variants take ten minutes on two processors
@@ -32,7 +32,9 @@ _FLAGS = (
 def _compile_jobs(
     jobs: Sequence[CompileJob], work: Path, programs: Programs, parallel: int | None
 ) -> dict[int, float]:
-    (work / "build.ninja").write_text(ninja_file(jobs, programs["nvcc"].path), encoding="utf-8")
+    (work / "build.ninja").write_text(
+        make_ninja_file(jobs, programs["nvcc"].path), encoding="utf-8"
+    )
     limit = ["-j", str(parallel)] if parallel else []
     command = [str(programs["ninja"].path), "-C", str(work), "-k", "0", *limit]
     done = run_command(command, timeout=_BUILD_SECONDS)
@@ -56,7 +58,7 @@ def _read_seconds(log: Path) -> dict[str, float]:
     return {r[3]: (int(r[1]) - int(r[0])) / 1000 for r in rows if len(r) == 5}
 
 
-def ninja_file(jobs: Sequence[CompileJob], nvcc: Path) -> str:
+def make_ninja_file(jobs: Sequence[CompileJob], nvcc: Path) -> str:
     """Return a ninja file with one edge per library: i.o, i.so and everything nvcc said in i.log."""
     lines = ["rule nvcc", "  command = { $compile && $link ; } > $log 2>&1"]
     for i, job in enumerate(jobs):
@@ -111,8 +113,8 @@ LANGUAGE = Language(
     suffix=".cu",
     programs=("nvcc", "ninja"),
     header=parse_header,
-    code_hash=code_hash,
-    text_hash=text_hash,
+    code_hash=hash_code,
+    text_hash=hash_text,
     # those of the header, then a -D for each tunable
     flags=lambda head, defines: (*head.flags, *(f"-D{k}={v}" for k, v in sorted(defines.items()))),
     check_flags=lambda header, name: check_flags(header.flags, name),

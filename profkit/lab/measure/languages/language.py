@@ -79,7 +79,7 @@ class Language:
     surroundings: Callable[[CompileJob], Sequence[str]] = lambda _job: ()
 
 
-def package_version(name: str) -> str | None:
+def find_package_version(name: str) -> str | None:
     """Return the version of a Python package; None if it is not installed."""
     try:
         return importlib.metadata.version(name)
@@ -88,34 +88,34 @@ def package_version(name: str) -> str | None:
 
 
 @functools.cache
-def known_languages() -> tuple[Language, ...]:
+def list_languages() -> tuple[Language, ...]:
     """Return every language: what a file of this folder calls LANGUAGE."""
     names = sorted(m.name for m in pkgutil.iter_modules(folder.__path__) if not m.ispkg)
     modules = (importlib.import_module(f"{folder.__name__}.{name}") for name in names)
     return tuple(m.LANGUAGE for m in modules if hasattr(m, "LANGUAGE"))
 
 
-def language_of(path: Path, text: str) -> Language | None:
+def find_language(path: Path, text: str) -> Language | None:
     """Return the language that a file is written in; None if it is no kernel of any."""
-    fitting = (known for known in known_languages() if known.suffix == path.suffix)
+    fitting = (known for known in list_languages() if known.suffix == path.suffix)
     return next((known for known in fitting if not known.owns or known.owns(path, text)), None)
 
 
 def is_kernel(path: Path) -> bool:
     """Return whether a file is a kernel of any language, or would be if it could be read."""
-    fitting = [known for known in known_languages() if known.suffix == path.suffix]
+    fitting = [known for known in list_languages() if known.suffix == path.suffix]
     if any(known.owns is None for known in fitting):
         return True  # what is no readable file is an error of its reader
     if not fitting or not is_file(path):
         return False
     with contextlib.suppress(ProfkitError):
-        text = source_text(path)
-        language = language_of(path, text)
+        text = read_source(path)
+        language = find_language(path, text)
         return language is not None and language.is_meant(path, text)
     return False
 
 
-def source_text(path: Path) -> str:
+def read_source(path: Path) -> str:
     try:
         return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
@@ -123,7 +123,7 @@ def source_text(path: Path) -> str:
         raise ProfkitError(f"cannot read {path}: {why}", "a kernel's source is text") from error
 
 
-def kernel_files(place: Path) -> list[Path]:
+def list_kernel_files(place: Path) -> list[Path]:
     """Return the kernels below a folder, sorted; a ProfkitError where a part of it may not be read."""
     files, unread = walk_folder(place)
     for closed in unread:

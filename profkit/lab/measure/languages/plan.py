@@ -95,7 +95,7 @@ class CallPlan:
         cases: list[Any] = []
         for case in self.cases:
             counts = len(starts), len(case.starts), len(scratch), len(case.scratch)
-            cases.append((*_numbers(case.values), *counts))
+            cases.append((*_list_numbers(case.values), *counts))
             scratch += [(s.size, s.zero) for s in case.scratch]
             for s in case.starts:
                 how = s.dynamic_smem, s.cluster, s.cooperative, s.dependent
@@ -109,22 +109,22 @@ class CallPlan:
             "Case CASES": cases,
         }
         lines = [f'IMAGE({i}, "image{i}.cubin")' for i in range(len(self.images))]
-        lines += [f"static const {k}[] = {_c_value(v or [(0,)])};" for k, v in tables.items()]
+        lines += [f"static const {k}[] = {_write_c_value(v or [(0,)])};" for k, v in tables.items()]
         lines.append(f"enum {{CASE_COUNT = {len(cases)}, IMAGE_COUNT = {max(1, len(images))}}};")
         digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
         return "\n".join([*lines, f"#define PLAN_ID 0x{digest}ull", ""])
 
 
-def _c_value(value: Any) -> str:
+def _write_c_value(value: Any) -> str:
     """A value as an initialiser in C: several in braces, text as it is."""
     if isinstance(value, list | tuple):
-        return f"{{{', '.join(map(_c_value, value))}}}"
+        return f"{{{', '.join(map(_write_c_value, value))}}}"
     if isinstance(value, str):
         return value
     return f"{value:d}ull" if value >= 1 << 63 else f"{value:d}"
 
 
-def _numbers(values: Mapping[str, Any]) -> tuple[Any, ...]:
+def _list_numbers(values: Mapping[str, Any]) -> tuple[Any, ...]:
     """size, stride, scale and causal as ProfkitArgs holds them; scale by its bits."""
     numbers = Numbers.of(values)
     (scale,) = struct.unpack("<I", struct.pack("<f", numbers.scale))
@@ -193,16 +193,16 @@ class LaunchArgs:
 
         Not zeroed unless asked for.
         """
-        array = array_of("scratch", len(self.requested), dtype, shape)
+        array = make_array("scratch", len(self.requested), dtype, shape)
         self.requested.append(Scratch(array.numel() * array.element_size(), zero))
         return array
 
 
-def array_of(where: Where, index: int, dtype: str, shape: Sequence[int]) -> DeviceArray:
+def make_array(where: Where, index: int, dtype: str, shape: Sequence[int]) -> DeviceArray:
     return DeviceArray(dtype, shape, (_FIRST[where] + index) * _STEP)
 
 
-def parameter_of(address: int) -> Parameter:
+def find_parameter(address: int) -> Parameter:
     """What a pointer that a launch function gave a kernel points into."""
     step, offset = divmod(address, _STEP)
     if address == 0:

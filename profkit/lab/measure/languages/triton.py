@@ -61,7 +61,7 @@ def _find_c_compiler() -> str | None:
 
 
 def _name_version(_: Programs | None = None) -> str:
-    return f"Triton {language.package_version('triton') or '?'}"
+    return f"Triton {language.find_package_version('triton') or '?'}"
 
 
 def _list_surroundings(job: CompileJob) -> Sequence[str]:
@@ -116,7 +116,7 @@ def _explain_failure(job: CompileJob, stem: Path) -> str:
         # The lines of the kernel that its compiler showed with an error.
         _, mark, excerpt = done.output.rpartition("CompilationError: ")
         more = f"\n{excerpt.rstrip()[:2000]}" if mark else ""
-        return f"{one_line_of(done.output, job.path)} ({_name_version()}){more}"
+        return f"{shorten_traceback(done.output, job.path)} ({_name_version()}){more}"
     object_file, library = stem.with_suffix(".o"), stem.with_suffix(".so")
     start = [_find_c_compiler() or "cc", "-O2", "-fPIC"]
     inside = f"-I{folder}", f"-Wa,-I{folder}"
@@ -139,7 +139,7 @@ def _move_only_ptx(cache: Path, place: Path) -> None:
         os.replace(found[0], place)
 
 
-def one_line_of(output: str, path: Path) -> str:
+def shorten_traceback(output: str, path: Path) -> str:
     """Return one line out of a traceback: which line of the file, what, and at which case."""
     lines = [line for line in output.splitlines() if line.strip()]
     cases = [line.removeprefix(CASE) for line in lines if line.startswith(CASE)]
@@ -212,15 +212,15 @@ def _read_header(text: str, name: str) -> header.Header:
     return head
 
 
-def code_hash(path: Path, keys: Mapping[str, str]) -> str:
+def hash_code(path: Path, keys: Mapping[str, str]) -> str:
     """Return sha256 of the file without its prose, and of the header's keys that decide the code."""
     decides = {k: v.split() for k, v in sorted(keys.items()) if k not in header.SPEAKS}
-    code = without_prose(language.source_text(path))
+    code = without_prose(language.read_source(path))
     return hashlib.sha256(f"{decides or ''}{code}".encode()).hexdigest()
 
 
-def text_hash(path: Path) -> str:
-    return hashlib.sha256(language.source_text(path).encode()).hexdigest()
+def hash_text(path: Path) -> str:
+    return hashlib.sha256(language.read_source(path).encode()).hexdigest()
 
 
 def without_prose(text: str) -> str:
@@ -274,8 +274,8 @@ LANGUAGE = Language(
     owns=_is_triton,
     is_meant=is_meant,
     header=_read_header,
-    code_hash=code_hash,
-    text_hash=text_hash,
+    code_hash=hash_code,
+    text_hash=hash_text,
     # the tunables as they are set in the module
     flags=lambda _, defines: tuple(f"{k}={v}" for k, v in sorted(defines.items())),
     missing=_say_missing,

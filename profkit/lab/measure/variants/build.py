@@ -34,10 +34,10 @@ from profkit.files import (
     write_text,
 )
 from profkit.lab.measure.cuda import device
-from profkit.lab.measure.cuda.code_hash import host_hash, sass_hash
+from profkit.lab.measure.cuda.code_hash import hash_host_code, hash_sass
 from profkit.lab.measure.cuda.resources import CARDS, KernelResources, parse_ptxas
 from profkit.lab.measure.languages.language import CompileJob, Language
-from profkit.lab.measure.variants.variants import Variant, problem_of
+from profkit.lab.measure.variants.variants import Variant, find_problem_dir
 from profkit.records.header import Budget
 from profkit.records.record import MachineCode
 from profkit.reports.figures import base_name
@@ -133,7 +133,7 @@ def is_built(variant: Variant, folder: Path) -> bool:
     return any(tools.kept_json(place / "build.json").get("text") == text for place in own)
 
 
-def need_library(built: Build) -> Path:
+def require_library(built: Build) -> Path:
     if built.library is None:
         raise built.failure or ProfkitError(f"{built.variant.path} was not built")
     return built.library
@@ -169,7 +169,7 @@ def _find_programs(language: Language, folder: Path) -> dict[str, Tool]:
 def _make_job(variant: Variant, arch: str, flags: tuple[str, ...]) -> CompileJob:
     return CompileJob(
         path=variant.path,
-        problem=problem_of(variant.path),
+        problem=find_problem_dir(variant.path),
         arch=arch,
         flags=flags,
         defines=variant.defines,
@@ -182,7 +182,7 @@ def _count_sms(arch: str) -> int:
     """Return how many SMs: of the GPU present if it is of this architecture, else of the usual card."""
     number = arch.rstrip("af")
     try:
-        gpu = device.gpu()
+        gpu = device.describe_gpu()
     except ProfkitError:
         return CARDS[number].sms if number in CARDS else 0
     return gpu.sms if gpu.arch == number or number not in CARDS else CARDS[number].sms
@@ -212,7 +212,7 @@ def _read_stored(plan: Build, library: Path, kept: Mapping[str, Any]) -> Build:
         library=library,
         kernels=tuple(KernelResources(**k) for k in kept["kernels"]),
         sass=kept["sass"],
-        host=host_hash(library.with_name(OBJECT)),  # not kept: older builds have none
+        host=hash_host_code(library.with_name(OBJECT)),  # not kept: older builds have none
         warnings=tuple(kept["warnings"]),
     )
 
@@ -251,7 +251,7 @@ def _take_output(plan: Build, stem: Path, folder: Path) -> Build:
         "key": plan.key,
         "bytes": get_size(compiled),
         "kernels": [asdict(k) for k in kernels],
-        "sass": _with_resources(sass_hash(compiled), kernels),
+        "sass": _with_resources(hash_sass(compiled), kernels),
         "warnings": [s.strip() for s in output.splitlines() if _WARNING.search(s)],
         "flags": plan.flags,
         "text": plan.text,
@@ -281,11 +281,11 @@ def check_budget(built: Build, dynamic: Mapping[str, int] | None = None) -> list
     `dynamic`: demangled name -> the most dynamic shared memory that its launcher asks for, in bytes.
     """
     where = f"{built.variant.path.name} sm_{built.arch}"
-    over = over_budget(built.kernels, built.variant.budget, dynamic or {})
+    over = list_over_budget(built.kernels, built.variant.budget, dynamic or {})
     return [f"{where} {name}: {what}={taken}, budget {most}" for name, what, taken, most in over]
 
 
-def over_budget(
+def list_over_budget(
     kernels: Iterable[KernelResources], budget: Budget, dynamic: Mapping[str, int]
 ) -> Iterator[tuple[str, str, int, int]]:
     """(kernel, what of it, how much, the most) of all that is over a budget; `dynamic` as above."""

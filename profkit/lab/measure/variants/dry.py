@@ -17,7 +17,13 @@ from profkit.collect import tools
 from profkit.collect.process import run_command
 from profkit.files import is_file, move_file, read_bytes, read_json, temporary_folder, write_text
 from profkit.lab.measure.cuda.library import GraphLaunch, Numbers
-from profkit.lab.measure.cuda.resources import CARDS, LIMITS, Card, KernelResources, blocks_that_fit
+from profkit.lab.measure.cuda.resources import (
+    CARDS,
+    LIMITS,
+    Card,
+    KernelResources,
+    count_fitting_blocks,
+)
 from profkit.lab.measure.variants.build import OBJECT, Build
 from profkit.lab.measure.variants.problem import Problem, is_complete, load_problem
 from profkit.records.store import JsonObject
@@ -29,7 +35,7 @@ STUB = Path(__file__).with_name("dry.cpp")
 _NOT_SUPPORTED = 801
 
 
-def dry_launches(built: Build, problem: Problem, case: str) -> list[GraphLaunch] | None:
+def list_dry_launches(built: Build, problem: Problem, case: str) -> list[GraphLaunch] | None:
     """Return what a launcher would start on the usual card of its architecture, in order.
 
     Empty if it does not support the case there. None if it cannot be known: no such card here, or it
@@ -52,7 +58,7 @@ def dry_launches(built: Build, problem: Problem, case: str) -> list[GraphLaunch]
     return _read_output(done.output, built) if done and done.status == 0 else None
 
 
-def dry_shapes(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] | None:
+def list_dry_shapes(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] | None:
     """Return case -> dry_launches, kept beside the build; None too where there is no problem.py."""
     known_card = built.arch.rstrip("af") in CARDS
     if built.library is None or not known_card or not is_complete(folder):
@@ -63,14 +69,14 @@ def dry_shapes(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] | Non
     kept = tools.kept_json(memory)
     if kept.get("key") != key or "shapes" not in kept:
         loaded = load_problem(folder)
-        by_case = {c: dry_launches(built, loaded, c) for c in loaded.cases}
+        by_case = {c: list_dry_launches(built, loaded, c) for c in loaded.cases}
         known = None not in by_case.values()
         kept = {"key": key, "shapes": msgspec.to_builtins(by_case) if known else None}
         write_text(memory, json.dumps(kept))
     return msgspec.convert(kept["shapes"], dict[str, list[GraphLaunch]] | None)
 
 
-def stub_object(folder: Path) -> Path | None:
+def compile_stub(folder: Path) -> Path | None:
     """Compile dry.cpp, once per build folder; None if this toolkit's headers do not take it."""
     return _make_file(folder / f"dry-{_hash_stub()}.o", ["-O1", "-std=c++17", "-c", STUB])
 
@@ -97,7 +103,7 @@ def _link_program(place: Path) -> Path | None:
     program = place / f"dry-{_hash_stub()}"
     if is_file(program):
         return program
-    stub = stub_object(place.parents[1])
+    stub = compile_stub(place.parents[1])
     return stub and _make_file(program, ["--cudart", "none", place / OBJECT, stub])
 
 
@@ -144,7 +150,7 @@ def _make_launch(row: JsonObject, kernel: KernelResources, arch: str) -> GraphLa
     across, down, deep = row["grid"]
     x, y, z = row["block"]
     dynamic = row["dynamic_smem"]
-    fits = blocks_that_fit(arch, kernel.regs, x * y * z, kernel.smem + dynamic)
+    fits = count_fitting_blocks(arch, kernel.regs, x * y * z, kernel.smem + dynamic)
     return GraphLaunch(
         kernel=kernel.name,
         grid=(across, down, deep),

@@ -25,7 +25,7 @@ import msgspec
 
 from profkit.errors import ProfkitError, did_you_mean
 from profkit.files import is_file, is_there, read_bytes, write_text
-from profkit.lab.measure.languages.language import known_languages
+from profkit.lab.measure.languages.language import list_languages
 from profkit.records.store import Document
 
 Case = Any  # whatever the problem says
@@ -169,10 +169,10 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
 _HEADERS = (_HERE / "variant.cuh", Path(__file__).parents[4] / "kernels/common/variant.cuh")
 
 
-def templates() -> dict[str, str]:
+def list_templates() -> dict[str, str]:
     """Return language, as one types it -> the file that a first variant is made of."""
     names = [entry.name for entry in files(__package__).iterdir()]
-    known = {language.name.lower(): language.suffix for language in known_languages()}
+    known = {language.name.lower(): language.suffix for language in list_languages()}
     template_of = {name: f"{name}{suffix}.tmpl" for name, suffix in known.items()}
     return {name: template for name, template in template_of.items() if template in names}
 
@@ -184,13 +184,13 @@ class NewDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag="
     files: tuple[Path, ...] = ()
 
 
-def new_problem(name: str, language: str, kernels: Path) -> list[Path]:
+def create_problem(name: str, language: str, kernels: Path) -> list[Path]:
     """Write a problem's folder; return all files that were written, its problem.py first."""
     if not _NAME.fullmatch(name) or name == "common":
         raise ProfkitError(
             f"{name}: a problem's name is a folder's", "small letters, digits, - and _: row-sum"
         )
-    known = templates()
+    known = list_templates()
     if language not in known:
         raise ProfkitError(
             f"--language {language}: no template",

@@ -19,7 +19,7 @@ from profkit.files import (
     read_text,
 )
 from profkit.lab.measure.cuda import device
-from profkit.lab.measure.languages.language import known_languages, package_version
+from profkit.lab.measure.languages.language import find_package_version, list_languages
 from profkit.records.store import Document
 
 PARAMETERS = Path("/proc/driver/nvidia/params")
@@ -44,7 +44,7 @@ class DoctorDocument(
     findings: tuple[Inspection, ...] = ()
 
 
-def examine() -> list[Inspection]:
+def examine_machine() -> list[Inspection]:
     """Look at everything; nothing here needs a GPU to be there, nor changes anything."""
     return [
         *_examine_gpu(),
@@ -61,7 +61,7 @@ def examine() -> list[Inspection]:
 
 def _examine_gpu() -> Iterator[Inspection]:
     try:
-        gpu = device.identify_gpu(device.gpu())
+        gpu = device.identify_gpu(device.describe_gpu())
     except ProfkitError as error:
         advice = "list, build --arch, diagnose, compare and report work without one; "
         advice += "check, bench and profile need a machine with an NVIDIA GPU and its driver"
@@ -94,7 +94,7 @@ def _examine_tool(name: str, use: str) -> Iterator[Inspection]:
 
 
 def _examine_languages() -> Iterator[Inspection]:
-    for language in known_languages():
+    for language in list_languages():
         lacking = language.missing()
         if lacking:
             what, _, advice = lacking.partition(": ")
@@ -107,14 +107,14 @@ def _examine_torch() -> Iterator[Inspection]:
     if importlib.util.find_spec("torch") is None:
         detail = "not installed: the SDPA references cannot run, everything else can"
         yield Inspection("torch", "warning", detail, "pip install torch")
-    elif said := package_version("torch"):
+    elif said := find_package_version("torch"):
         yield Inspection("torch", "ok", said)
     else:
         yield Inspection("torch", "warning", "installed without metadata", "reinstall it")
 
 
 def _examine_counters() -> Iterator[Inspection]:
-    allowed = counters_allowed(PARAMETERS)
+    allowed = can_read_counters(PARAMETERS)
     if allowed is None:
         detail = f"not known who may read them: {PARAMETERS} is not there"
         advice = "profile says it; without permission it still times and gives the analytic roof"
@@ -126,7 +126,7 @@ def _examine_counters() -> Iterator[Inspection]:
         yield Inspection("counters", "missing", detail, ncu_output.PERMISSION)
 
 
-def counters_allowed(parameters: Path) -> bool | None:
+def can_read_counters(parameters: Path) -> bool | None:
     """Return whether this user may read performance counters; None if the driver does not say."""
     try:
         text = read_text(parameters)

@@ -197,10 +197,10 @@ class Space:
         for condition in self.conditions:
             if not self._evaluate_node(condition, numbers):
                 return InvalidConfig(condition.text, condition.text)
-        return block_refusal(numbers, arch, budget)
+        return refuse_block(numbers, arch, budget)
 
 
-def block_refusal(taken: Mapping[str, int], arch: str, budget: Budget) -> InvalidConfig | None:
+def refuse_block(taken: Mapping[str, int], arch: str, budget: Budget) -> InvalidConfig | None:
     """Why no block may take this of `threads`, `regs` a thread and `smem` in bytes, as far as known."""
     most_of = {
         "threads": (MOST_THREADS, "threads of a block"),

@@ -75,7 +75,7 @@ class Variant:
         return replace(self, defines={**self.defines, **defines})
 
 
-def kernels_dir(given: str | Path | None = None) -> Path:
+def find_kernels_dir(given: str | Path | None = None) -> Path:
     """The folder of problems: --kernels, PROFKIT_KERNELS, ./kernels upwards, then the checkout's."""
     named = given or os.environ.get("PROFKIT_KERNELS")
     if named:
@@ -96,19 +96,21 @@ def kernels_dir(given: str | Path | None = None) -> Path:
 
 def find_variants(kernels: Path, problem: str | None = None) -> list[Variant]:
     """Return all variants in ladder order by problem; ProfkitError if a header is wrong."""
-    found, problems = survey(kernels, problem)
+    found, problems = scan_variants(kernels, problem)
     if problems:
         raise problems[0]
     return found
 
 
-def survey(kernels: Path, problem: str | None = None) -> tuple[list[Variant], list[ProfkitError]]:
+def scan_variants(
+    kernels: Path, problem: str | None = None
+) -> tuple[list[Variant], list[ProfkitError]]:
     """Return the variants that can be read, in ladder order, and what is wrong with the others."""
     variants: list[Variant] = []
     problems: list[ProfkitError] = []
     for folder in _list_problems(kernels, problem):
         readable = []
-        for path in language.kernel_files(folder):
+        for path in language.list_kernel_files(folder):
             try:
                 readable.append(read_variant(path))
             except ProfkitError as error:
@@ -125,14 +127,14 @@ def _list_problems(kernels: Path, problem: str | None) -> list[Path]:
     folders = [d for d in sorted(list_folder(kernels)) if is_folder(d) and d.name != "common"]
     chosen = [d for d in folders if problem in (None, d.name)]
     if not chosen and problem is not None:
-        there = [d.name for d in folders if language.kernel_files(d)]
+        there = [d.name for d in folders if language.list_kernel_files(d)]
         raise ProfkitError(
             f"{kernels} has no problem '{problem}'", f"there are: {', '.join(there) or 'none'}"
         )
     return chosen
 
 
-def named_variants(kernels: Path, names: Sequence[str]) -> list[Variant]:
+def find_named_variants(kernels: Path, names: Sequence[str]) -> list[Variant]:
     """Return the variants of names such as `stage2` or `attention/stage2`.
 
     Other files are read only to say what there is instead.
@@ -145,21 +147,21 @@ def named_variants(kernels: Path, names: Sequence[str]) -> list[Variant]:
         if is_one and language.is_kernel(file):
             matching.append(read_variant(file))
     try:
-        return [select(matching, name) for name in names]
+        return [select_variant(matching, name) for name in names]
     except ProfkitError:
         known = find_variants(kernels)
-        return [select(known, name) for name in names]
+        return [select_variant(known, name) for name in names]
 
 
-def problem_of(path: Path) -> Path:
+def find_problem_dir(path: Path) -> Path:
     """Return the nearest folder above a kernel with a problem.py; else the kernel's own folder."""
     above = resolve_path(path).parents
     return next((d for d in above if is_file(d / "problem.py")), above[0])
 
 
 def read_variant(path: Path) -> Variant:
-    text = language.source_text(path)
-    written_in = language.language_of(path, text) or CUDA
+    text = language.read_source(path)
+    written_in = language.find_language(path, text) or CUDA
     name = path.stem.split("_", 1)[0]
     if not _ID.fullmatch(name):
         raise ProfkitError(
@@ -167,8 +169,10 @@ def read_variant(path: Path) -> Variant:
             f"name the file <id>_<words>{path.suffix}, with letters and digits in the id",
         )
     head = written_in.header(text, path.name)
-    variant = Variant(name, problem_of(path).name, resolve_path(path), head, language=written_in)
-    if len(header.words(head.keys.get("after", ""))) > 1:
+    variant = Variant(
+        name, find_problem_dir(path).name, resolve_path(path), head, language=written_in
+    )
+    if len(header.split_ids(head.keys.get("after", ""))) > 1:
         raise ProfkitError(f"{path.name}: 'after:' names more than one variant", "name one")
     parse_moves(" ".join((*head.moves, *head.moves_not)), path.name)
     _ = variant.budget, variant.space, variant.target("90")  # a bad value is an error now
@@ -188,8 +192,9 @@ def _sort_by_ladder(variants: Iterable[Variant]) -> list[Variant]:
     children: dict[str | None, list[Variant]] = {}
     for v in sorted(by_id.values(), key=lambda v: _make_sort_key(v.id)):
         if v.header.after is not None and v.header.after not in by_id:
+            folder = find_problem_dir(v.path)
             raise ProfkitError(
-                f"{v.path.name}: 'after: {v.header.after}' names no variant in {problem_of(v.path)}",
+                f"{v.path.name}: 'after: {v.header.after}' names no variant in {folder}",
                 f"there are: {', '.join(by_id) or 'none'}",
             )
         children.setdefault(v.header.after, []).append(v)
@@ -216,7 +221,7 @@ def _refuse_circles(by_id: Mapping[str, Variant]) -> None:
         ) from error
 
 
-def select(variants: Iterable[Variant], name: str) -> Variant:
+def select_variant(variants: Iterable[Variant], name: str) -> Variant:
     known = list(variants)
     matching = [v for v in known if name in (v.id, f"{v.problem}/{v.id}")]
     if len(matching) == 1:
