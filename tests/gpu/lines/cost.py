@@ -13,7 +13,13 @@ import time
 import torch
 from torch import nn
 
-SIZES = {"launch-bound step": (64, 4, 4, 4, 16), "GPU-bound step": (1024, 16, 6, 16, 512)}
+SIZES = {
+    "launch-bound step": (64, 4, 4, 4, 16),
+    "GPU-bound step": (1024, 16, 6, 16, 512),
+    "a step of nanoGPT's size": (768, 12, 12, 12, 1024),
+}
+
+LAUNCHES = {"launch-bound step": 296, "GPU-bound step": 441, "a step of nanoGPT's size": 870}
 
 
 class Net(nn.Module):
@@ -114,7 +120,7 @@ def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 60
     compare("a loop of one tiny kernel", make_loop(), time_host, 3, rounds, 300)
     for name, sizes in SIZES.items():
-        launches = 296 if "launch" in name else 441
+        launches = LAUNCHES[name]
         compare(name, make_step(*sizes), time_whole, 4, rounds, launches)
 
 

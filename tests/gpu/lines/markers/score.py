@@ -1,0 +1,286 @@
+"""Recordings of the six models  ->  how much GPU time has a line, a module, and the right ones.
+
+    python -m tests.gpu.lines.markers.score FOLDER [MODEL ...] [--record FILE] [--wrong COUNT]
+
+Records what is not in the folder yet, on a machine with a GPU: each model in its four modes under the
+recorder, and without it under torch's profiler, which says the sizes of each kernel's tensors. A
+model's marks say which lines compute something of these sizes. Both runs launch the same kernels in the
+same order: that is how a kernel of the recording has its truth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any
+
+from profkit.program.readers.injected import read_injected
+from profkit.program.timeline import Activity, Place, Process
+from tests.gpu.lines.markers.marks import Mark, find_lines, tell_marks
+
+ROOT = Path(__file__).parents[4]
+MODELS = ("mlp", "cnn", "transformer", "recurrent", "experts", "unet")
+MODES = ("eager", "compile", "reduce", "hand")
+# Of each mode's kernels, the mode whose kernels under torch's profiler are the same ones.
+TRUTHS = {"eager": "eager", "compile": "compile", "reduce": "compile", "hand": "hand"}
+PROGRAM = "tests.gpu.lines.markers.train"
+STEP_BEGINS = "lgamma"
+# Lines of the training loop, whichever model is trained.
+LOOP = {"optimizer": ("clip", "step"), "side": ("side linear", "side sum")}
+FOUND_SAME = ("Memcpy", "Memset")
+
+
+@dataclass
+class Score:
+    """Nanoseconds of the kernels of one phase of one model in one mode, and of which what is known."""
+
+    model: str
+    mode: str
+    phase: str
+    kernels: int = 0
+    time: int = 0
+    line: int = 0  # has one
+    module: int = 0  # has one
+    told: int = 0  # has one, and the sizes tell which it should be
+    right_line: int = 0
+    right_all: int = 0  # all lines of a fused kernel are of the right sizes, not the first alone
+    right_module: int = 0
+
+
+def run_model(folder: Path, model: str) -> None:
+    """Record a model in each mode, and have torch's profiler tell the sizes."""
+    for mode in MODES:
+        place = folder / f"{model}-{mode}"
+        if not place.is_dir():
+            place.mkdir(parents=True)
+            record_mode(folder, place, model, mode)
+    for mode in sorted(set(TRUTHS.values())):
+        truth = folder / f"{model}-{mode}.json"
+        if not truth.is_file():
+            run_program(folder, model, mode, {}, "--truth", str(truth))
+    if not (folder / f"{model}.hatchet").is_file():
+        run_program(folder, model, "eager", {}, "--proton", str(folder / model))
+    marks = folder / f"{model}-marks.json"
+    if not marks.is_file():
+        from tests.gpu.lines.markers.models import MODELS as KINDS
+        from tests.gpu.lines.markers.models import list_all_marks
+
+        rows = [[*row] for row in map(list_mark, list_all_marks(KINDS[model]()))]
+        marks.write_text(json.dumps(rows), encoding="utf-8")
+
+
+def list_mark(one: Mark) -> tuple[str, str, list[int], str, str]:
+    """Return a mark as JSON has it."""
+    return one.line, one.module, sorted(one.sizes), one.words, one.phase
+
+
+def record_mode(folder: Path, place: Path, model: str, mode: str) -> None:
+    """Run the program under the recorder."""
+    from profkit.collect import timeline
+
+    env = {
+        "CUDA_INJECTION64_PATH": str(timeline.build_injection()),
+        "PROFKIT_TIMELINE": str(place),
+        "PYTHONPATH": os.pathsep.join([str(timeline.INJECTED), os.environ.get("PYTHONPATH", "")]),
+    }
+    run_program(folder, model, mode, env)
+
+
+def run_program(folder: Path, model: str, mode: str, env: dict[str, str], *more: str) -> None:
+    """Run the program, with a compiler's cache that only these runs fill."""
+    own = {
+        **os.environ,
+        "INDUCTOR_PROVENANCE": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor" / model),
+        **env,
+    }
+    command = [sys.executable, "-m", PROGRAM, model, mode, *more]
+    with (folder / f"{model}.log").open("ab") as log:
+        done = subprocess.run(
+            command, env=own, cwd=ROOT, stdout=log, stderr=log, check=False, timeout=400
+        )
+        if done.returncode:
+            log.write(f"{model} {mode} ended with {done.returncode}\n".encode())
+
+
+def read_marks(path: Path) -> list[Mark]:
+    """Read the marks of a model."""
+    rows = json.loads(path.read_text("utf-8"))
+    return [
+        Mark(line, module, frozenset(sizes), words, phase)
+        for line, module, sizes, words, phase in rows
+    ]
+
+
+def score_mode(folder: Path, model: str, mode: str, wrong: Counter[Any]) -> list[Score]:
+    """Score the last steps of a recording."""
+    (process, *_) = read_injected(folder / f"{model}-{mode}").processes
+    truth = json.loads((folder / f"{model}-{TRUTHS[mode]}.json").read_text("utf-8"))
+    marks = read_marks(folder / f"{model}-marks.json")
+    scores = {phase: Score(model, mode, phase) for phase in ("forward", "backward", "optimizer")}
+    for step in cut_steps(process.activities):
+        rows = match_kernels(step, truth)
+        for activity, row in zip(step, rows, strict=True):
+            if row is None:
+                wrong["no truth", activity.name[:50]] += 1
+                row = {"name": activity.name, "operators": [], "sizes": [], "phase": "unmatched"}
+            phase = row["phase"] or "other"
+            score = scores.setdefault(phase, Score(model, mode, phase))
+            add_kernel(score, activity, find_place(process, activity), row, marks, wrong)
+    return list(scores.values())
+
+
+def cut_steps(activities: Sequence[Activity]) -> list[list[Activity]]:
+    """Cut the marked steps out of what the GPU did."""
+    steps: list[list[Activity]] = []
+    for activity in activities:
+        if STEP_BEGINS in activity.name:
+            steps.append([])
+        if steps:
+            steps[-1].append(activity)
+    return steps
+
+
+def find_place(process: Process, activity: Activity) -> Place:
+    """Find where something comes from."""
+    return process.places[activity.origin] if activity.origin >= 0 else Place()
+
+
+def match_kernels(
+    step: Sequence[Activity], truth: Sequence[dict[str, Any]]
+) -> list[dict[str, Any] | None]:
+    """Find for each kernel of a step the one of the truth that is at its place."""
+    own = [say_kernel(activity.name) for activity in step]
+    told = [say_kernel(row["name"]) for row in truth]
+    rows: list[dict[str, Any] | None] = [None] * len(own)
+    matcher = SequenceMatcher(None, told, own, autojunk=False)
+    for begin, at, size in matcher.get_matching_blocks():
+        for offset in range(size):
+            rows[at + offset] = truth[begin + offset]
+    return rows
+
+
+def say_kernel(name: str) -> str:
+    """Return what two recorders call a kernel alike."""
+    for word in FOUND_SAME:
+        if name.startswith(word):
+            return "Memory"  # a graph may copy where a call sets, and the other way round
+    return name
+
+
+def add_kernel(
+    score: Score,
+    activity: Activity,
+    place: Place,
+    row: dict[str, Any],
+    marks: Sequence[Mark],
+    wrong: Counter[Any],
+) -> None:
+    """Add one kernel to a score."""
+    time = activity.duration
+    score.kernels += 1
+    score.time += time
+    score.line += time * bool(place.line)
+    score.module += time * bool(place.module or place.kind)
+    if not place.line:
+        wrong["no line", score.phase, activity.name[:60], *row["operators"][-2:]] += 1
+        return
+    allowed = list_allowed(row, marks, activity.name)
+    if not allowed:
+        sizes = tuple(row["sizes"])
+        wrong["untold", score.phase, *row["operators"][-3:], sizes, place.line[-30:]] += 1
+        return
+    score.told += time
+    named = [short_line(line) for line in place.lines or (place.line,)]
+    first = [module for line, module in allowed if line == named[0]]
+    lines = {line for line, _ in allowed}
+    right_module = any(is_inside(place.module, module) for module in first)
+    score.right_line += time * bool(first)
+    score.right_all += time * lines.issuperset(named)
+    score.right_module += time * right_module
+    if not first or not right_module:
+        about = row["operators"][-2:], tuple(row["sizes"]), activity.name[:50]
+        told = named, place.module, place.part, allowed[:4]
+        wrong["wrong", score.phase, str(about), str(told)] += 1
+
+
+def list_allowed(row: dict[str, Any], marks: Sequence[Mark], name: str) -> list[tuple[str, str]]:
+    """List the lines and modules of which a kernel may be; empty where its sizes do not tell."""
+    lines = find_lines()
+    phase = row["phase"]
+    if phase in LOOP:
+        return [(lines[name], "") for name in LOOP[phase]]
+    if phase not in ("forward", "backward"):
+        return []
+    operators = "\n".join(row["operators"])
+    fused = "triton_" in name
+    found = tell_marks(marks, row["sizes"], operators, phase, fused)
+    told = [(lines[one.line], one.module) for one in found]
+    if not told and not row["sizes"]:
+        return []
+    return told
+
+
+def short_line(line: str) -> str:
+    """Return file and line without the folder."""
+    return line.rpartition("/")[2]
+
+
+def is_inside(path: str, module: str) -> bool:
+    """Whether a module is another one or a part of it."""
+    return not module or path == module or path.startswith(f"{module}.")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run and score what was asked for."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("models", nargs="*", default=MODELS)
+    parser.add_argument("--record", type=Path)
+    parser.add_argument("--wrong", type=int, default=6)
+    asked = parser.parse_args(arguments)
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(len(asked.models)) as pool:
+        list(pool.map(lambda model: run_model(asked.folder, model), asked.models))
+    rows: list[Score] = []
+    for model in asked.models:
+        for mode in MODES:
+            wrong: Counter[Any] = Counter()
+            try:
+                found = score_mode(asked.folder, model, mode, wrong)
+            except (OSError, ValueError, KeyError, RuntimeError) as error:
+                print(f"{model} {mode}: {error!r}", flush=True)
+                continue
+            rows += found
+            for score in found:
+                print_score(score)
+            for words, count in wrong.most_common(asked.wrong):
+                print("   ", count, *words)
+    if asked.record is not None:
+        asked.record.write_text(json.dumps([asdict(row) for row in rows]), encoding="utf-8")
+
+
+def print_score(score: Score) -> None:
+    """Print one row."""
+    whole, told = max(1, score.time), max(1, score.told)
+    print(
+        f"{score.model:11} {score.mode:7} {score.phase:9} {score.kernels:5} kernels "
+        f"{score.time / 1e3:9.1f} us line {score.line / whole:6.1%} module "
+        f"{score.module / whole:6.1%} told {score.told / whole:6.1%} right: line "
+        f"{score.right_line / told:6.1%} all {score.right_all / told:6.1%} module "
+        f"{score.right_module / told:6.1%}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
