@@ -42,8 +42,8 @@ struct Kernel {
   uint32_t shared_memory, registers;
 };
 struct Copy {
-  uint64_t start, end, bytes;
-  uint32_t correlation, device, stream;
+  uint64_t start, end, node, bytes;
+  uint32_t correlation, device, stream, graph;
   uint8_t kind, source, target, flags;
 };
 struct Call {
@@ -116,22 +116,22 @@ void take(const CUpti_Activity* record) {
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
       const auto& c = *reinterpret_cast<const CUpti_ActivityMemcpy5*>(record);
       if (c.start < earliest) break;
-      write(kCopies, Copy{c.start, c.end, c.bytes, c.correlationId, c.deviceId, c.streamId,
-                          c.copyKind, c.srcKind, c.dstKind, c.flags});
+      write(kCopies, Copy{c.start, c.end, c.graphNodeId, c.bytes, c.correlationId, c.deviceId,
+                          c.streamId, c.graphId, c.copyKind, c.srcKind, c.dstKind, c.flags});
       break;
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY2: {
       const auto& c = *reinterpret_cast<const CUpti_ActivityMemcpyPtoP4*>(record);
       if (c.start < earliest) break;
-      write(kCopies, Copy{c.start, c.end, c.bytes, c.correlationId, c.deviceId, c.streamId,
-                          c.copyKind, c.srcKind, c.dstKind, c.flags});
+      write(kCopies, Copy{c.start, c.end, c.graphNodeId, c.bytes, c.correlationId, c.deviceId,
+                          c.streamId, c.graphId, c.copyKind, c.srcKind, c.dstKind, c.flags});
       break;
     }
     case CUPTI_ACTIVITY_KIND_MEMSET: {
       const auto& m = *reinterpret_cast<const CUpti_ActivityMemset4*>(record);
       if (m.start < earliest) break;
-      write(kCopies, Copy{m.start, m.end, m.bytes, m.correlationId, m.deviceId, m.streamId,
-                          kMemset, 0, static_cast<uint8_t>(m.memoryKind), 0});
+      write(kCopies, Copy{m.start, m.end, m.graphNodeId, m.bytes, m.correlationId, m.deviceId,
+                          m.streamId, m.graphId, kMemset, 0, static_cast<uint8_t>(m.memoryKind), 0});
       break;
     }
     case CUPTI_ACTIVITY_KIND_RUNTIME:

@@ -23,7 +23,7 @@ class LinesRecording:
         self.folder = folder
         folder.mkdir(exist_ok=True)
         self.rows: dict[str, list[tuple[Any, ...]]] = {
-            kind: [] for kind in ("kernels", "calls", "launches", "nodes", "graphs")
+            kind: [] for kind in ("kernels", "copies", "calls", "launches", "nodes", "graphs")
         }
         self.stacks: list[dict[str, Any]] = []
         self.names: list[str] = ["cudaLaunchKernel_v7000"]
@@ -62,6 +62,19 @@ class LinesRecording:
         )
         self.rows["launches"].append((sequence, number, stack, 1, how))
         return number
+
+    def memset(self, stack: int, graph_node: int = 0) -> None:
+        """A memset and its call."""
+        self.correlation += 1
+        number, start = self.correlation, self.clock
+        self.clock += 12_000
+        self.rows["copies"].append(
+            (
+                *(start, start + 2_000, graph_node, 4_096, number, 0, 7, int(graph_node > 0)),
+                *(injected.MEMSET, 0, 3, 0),
+            )
+        )
+        self.rows["launches"].append((NO_NODE, number, stack, 1, 0))
 
     def node(self, sequence: int, stack: int, parent: int = NO_NODE) -> None:
         """A node of autograd that a stack made."""

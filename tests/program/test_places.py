@@ -70,6 +70,20 @@ def test_each_kernel_has_the_line_of_who_launched_it(tmp_path: Path) -> None:
     assert found["unknown"] == {Place()}
 
 
+def test_a_graph_s_memset_has_the_line_that_was_captured(tmp_path: Path) -> None:
+    of = LinesRecording(tmp_path / "r")
+    captured = of.stack((MODEL, 64, "Attention.forward"))
+    replay = of.stack((USER, 95, "train"))
+    of.captured(500, stack=captured)
+    of.memset(replay, graph_node=500)
+    of.memset(captured)
+    of.kernel("attention", captured)
+    (process,) = injected.read_injected(of.write()).processes
+    sets = [a for a in process.activities if a.kind == "set"]
+    assert [process.places[a.origin].line for a in sets] == [f"{MODEL}:64"] * 2
+    assert [a.graph for a in sets] == [True, False]
+
+
 def test_places_are_kept_and_read_again(tmp_path: Path) -> None:
     timeline = injected.read_injected(record_training(tmp_path / "r"))
     store.write_timeline(timeline, tmp_path / "kept")

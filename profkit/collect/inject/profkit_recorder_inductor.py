@@ -66,13 +66,44 @@ def list_origins(nodes: Any) -> list[dict[str, Any]]:
 def find_graph_nodes(nodes: Any) -> Iterable[Any]:
     """The nodes of the graph, of a kernel that was generated, or of one of a library."""
     if not isinstance(nodes, list):
-        return list(nodes.origins)
+        return find_own_nodes(nodes)
     found: dict[Any, None] = {}  # in order, each once
     for scheduled in nodes:
         inner = getattr(scheduled, "node", None)
         if inner is not None:
             found.update(dict.fromkeys(inner.origins))
+    if not found:
+        found.update(dict.fromkeys(find_readers(nodes)))
     return list(found)
+
+
+def find_own_nodes(kernel: Any) -> list[Any]:
+    """The node that a library's kernel computes: its origins have those of its inputs among them."""
+    if getattr(kernel, "origin_node", None) is not None:
+        return [kernel.origin_node]
+    name = find_operator(getattr(kernel, "op_overload", None))
+    origins = list(kernel.origins)
+    same = [node for node in origins if find_operator(node.target) == name]
+    if not name or not same:
+        return origins
+    order = {node: at for at, node in enumerate(same[0].graph.nodes)}
+    return [max(same, key=lambda node: order.get(node, -1))]  # what an input computes comes before
+
+
+def find_operator(target: Any) -> str:
+    """Return the name of what a node of the graph calls: aten::mm of aten.mm.default."""
+    schema = getattr(target, "_schema", None)
+    return str(getattr(schema, "name", ""))
+
+
+def find_readers(nodes: list[Any]) -> Iterable[Any]:
+    """Yield what reads a kernel that is of no node: a copy in the order that its reader wants."""
+    for scheduled in nodes:
+        for made in getattr(scheduled, "get_outputs", list)():
+            for user in made.users:
+                reader = getattr(getattr(user, "node", None), "node", None)
+                if reader is not None:
+                    yield from find_own_nodes(reader)
 
 
 def weigh_node(node: Any) -> int:

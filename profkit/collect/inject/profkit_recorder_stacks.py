@@ -14,12 +14,13 @@ import sys
 import weakref
 from collections.abc import Sequence
 from io import TextIOBase
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 from profkit_recorder_inductor import find_origins
 
 FOLDER = os.environ.get("PROFKIT_TIMELINE", "")
+TYPED = frozenset({"<stdin>", "<string>"})  # python -c, and what is typed
 # Code objects of all stacks: while they are kept, no other code takes their place in memory.
 _kept: set[CodeType] = set()
 _files: dict[int, TextIOBase] = {}  # of this process, by its number: a forked child opens its own
@@ -42,7 +43,8 @@ def write_stack(
     for code, offset in zip(codes, offsets, strict=True):
         if frame is None or frame.f_code is not code or frame.f_lasti != offset:
             return 0
-        frames.append((code.co_filename, frame.f_lineno or code.co_firstlineno, code.co_qualname))
+        line = frame.f_lineno or code.co_firstlineno
+        frames.append((name_file(frame), line, code.co_qualname))
         frame = frame.f_back  # type: ignore[assignment]
     if frame is not None:
         return 0
@@ -55,6 +57,14 @@ def write_stack(
             break
     _open_file().write(json.dumps(row) + "\n")
     return 1
+
+
+def name_file(frame: FrameType) -> str:
+    """Return the file of a frame; text that a library has run is not what was typed."""
+    file = frame.f_code.co_filename
+    if file in TYPED and frame.f_globals.get("__name__") != "__main__":
+        return "<generated>"
+    return file
 
 
 def _open_file() -> TextIOBase:

@@ -21,6 +21,8 @@ struct Python {
   const char* (*version)() = nullptr;
   int (*is_finalizing)() = nullptr;
   void* (*import_module)(const char*) = nullptr;
+  void* (*imported_module)(void* name) = nullptr;  // null where it was not imported
+  void* (*new_text)(const char*) = nullptr;
   void* (*attribute)(void*, const char*) = nullptr;
   void* (*call)(void*, ...) = nullptr;
   void* (*new_list)(long) = nullptr;
@@ -34,6 +36,7 @@ struct Python {
   int (*start_collector)() = nullptr;
   void (*drop)(void*) = nullptr;
   void* cell_type = nullptr;
+  void* none = nullptr;
 };
 inline Python python;
 
@@ -107,6 +110,9 @@ inline std::string find_python() {
       (find_symbol(python.is_finalizing, "Py_IsFinalizing") ||
        find_symbol(python.is_finalizing, "_Py_IsFinalizing")) &
       find_symbol(python.import_module, "PyImport_ImportModule") &
+      find_symbol(python.imported_module, "PyImport_GetModule") &
+      find_symbol(python.new_text, "PyUnicode_FromString") &
+      find_symbol(python.none, "_Py_NoneStruct") &
       find_symbol(python.attribute, "PyObject_GetAttrString") &
       find_symbol(python.call, "PyObject_CallFunctionObjArgs") &
       find_symbol(python.new_list, "PyList_New") & find_symbol(python.append, "PyList_Append") &

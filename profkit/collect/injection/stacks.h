@@ -101,6 +101,29 @@ class Reference {
   void* object_;
 };
 
+// torch.compile looks at every function of Python that a thread begins, ours too: not meanwhile. Only
+// a function of C may be called to say so.
+class Uncompiled {
+ public:
+  Uncompiled() {
+    const Reference name(python.new_text("torch._C._dynamo.eval_frame"));
+    const Reference module(name.get() ? python.imported_module(name.get()) : nullptr);
+    if (module.get() == nullptr) return;
+    choose_ = python.attribute(module.get(), "set_eval_frame");
+    if (choose_ != nullptr) before_ = python.call(choose_, python.none, nullptr);
+  }
+  ~Uncompiled() {
+    if (before_ != nullptr) const Reference off(python.call(choose_, before_, nullptr));
+    const Reference function(choose_), compiler(before_);
+  }
+  Uncompiled(const Uncompiled&) = delete;
+  Uncompiled& operator=(const Uncompiled&) = delete;
+
+ private:
+  void* choose_ = nullptr;
+  void* before_ = nullptr;  // what looked at functions of this thread until now
+};
+
 // The GIL, with the program's pending exception put aside and its collector stopped: no tensor may
 // die inside of a launch.
 class Inside {
@@ -132,8 +155,10 @@ inline void find_call_of_module(void* module) {
   if (number > 0) call_of_module.store(reinterpret_cast<void*>(number));
 }
 
+enum class Named : int { kNot, kSame, kOther };
+
 // Give a new stack to Python, which compares it with its own frames and writes it down.
-inline bool name_stack(void* module, uint32_t number, Frame top) {
+inline Named name_stack(void* module, uint32_t number, Frame top) {
   const Reference codes(python.new_list(0)), offsets(python.new_list(0)),
       modules(python.new_list(0)), id(python.new_integer(number));
   for (Frame frame = top; frame; frame = skip_to_python(frame.previous())) {
@@ -144,10 +169,11 @@ inline bool name_stack(void* module, uint32_t number, Frame top) {
     if (called) python.append(modules.get(), called);
   }
   const Reference function(python.attribute(module, "write_stack"));
-  if (function.get() == nullptr) return false;
+  if (function.get() == nullptr) return Named::kNot;
   const Reference same(python.call(function.get(), id.get(), codes.get(), offsets.get(),
                                    modules.get(), nullptr));
-  return same.get() != nullptr && python.as_integer(same.get()) == 1;
+  if (same.get() == nullptr) return Named::kNot;  // it failed: this stack alone has no line
+  return python.as_integer(same.get()) == 1 ? Named::kSame : Named::kOther;
 }
 
 // A stack seen for the first time: 0.1 to 0.4 ms, once.
@@ -156,6 +182,7 @@ inline uint32_t resolve_stack(Frame top) {
   uint32_t number = 0;
   {
     const Inside inside;
+    const Uncompiled uncompiled;
     const Reference module(python.import_module("profkit_recorder_stacks"));
     if (module.get() == nullptr) {
       turn_frames_off("Python did not find profkit's hook (started with -I or -E?)");
@@ -164,7 +191,7 @@ inline uint32_t resolve_stack(Frame top) {
       if (before_naming) before_naming();
       bool is_new = false;
       number = stack_table->add(hash_frames(top), &is_new);
-      if (is_new && !name_stack(module.get(), number, top)) {
+      if (is_new && name_stack(module.get(), number, top) == Named::kOther) {
         turn_frames_off("frames were not where they are in other Pythons of this version");
         number = 0;
       }

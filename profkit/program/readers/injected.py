@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 LAYOUTS = {
     "kernels": "start:u8 end:u8 node:u8 correlation:u4 device:u4 stream:u4 name:u4 graph:u4 "
     "grid:3i4 block:3i4 shared:u4 registers:u4",
-    "copies": "start:u8 end:u8 bytes:u8 correlation:u4 device:u4 stream:u4 kind:u1 source:u1 "
-    "target:u1 flags:u1",
+    "copies": "start:u8 end:u8 node:u8 bytes:u8 correlation:u4 device:u4 stream:u4 graph:u4 "
+    "kind:u1 source:u1 target:u1 flags:u1",
     "calls": "start:u8 end:u8 correlation:u4 thread:u4 name:u4",
     "ranges": "time:u8 id:u4 thread:u4 name:u4 phase:u4",
 }
@@ -187,15 +187,17 @@ def _list_kernels(
 
 
 def _list_copies(rows: NDArray[Any], first: int, places: Places) -> Iterator[Activity]:
-    for start, end, size, correlation, *on, number, source, target, _ in rows.tolist():
+    for start, end, node, size, correlation, device, stream, graph, *kinds in rows.tolist():
+        number, source, target, _ = kinds
         ends = [MEMORIES.get(side, "unknown") for side in (source, target)]
         way, pageable = DIRECTIONS.get(number, ""), "Pageable" in ends
         kind, name = "set", "Memset"
         if number != MEMSET:
             kind, name = "copy", f"Memcpy {way} ({ends[0]} -> {ends[1]})"
-        place = start - first, end - first, *on, correlation
-        about = {"bytes": size, "direction": way, "pageable": pageable}
-        yield placed(kind, name, place, **about, origin=places.find_place(correlation))
+        place = start - first, end - first, device, stream, correlation
+        about = {"bytes": size, "direction": way, "pageable": pageable, "graph": bool(graph)}
+        origin = places.find_place(correlation, node if graph else 0)
+        yield placed(kind, name, place, **about, origin=origin)
 
 
 def _make_spans(rows: NDArray[Any], names: Sequence[str], first: int, last: int) -> list[HostSpan]:

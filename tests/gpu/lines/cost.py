@@ -13,13 +13,13 @@ import time
 import torch
 from torch import nn
 
+# Width, heads, layers, rows and their length.
 SIZES = {
     "launch-bound step": (64, 4, 4, 4, 16),
     "GPU-bound step": (1024, 16, 6, 16, 512),
-    "a step of nanoGPT's size": (768, 12, 12, 12, 1024),
+    "step of nanoGPT's size": (768, 12, 12, 12, 1024),
 }
-
-LAUNCHES = {"launch-bound step": 296, "GPU-bound step": 441, "a step of nanoGPT's size": 870}
+LAUNCHES = {"launch-bound step": 296, "GPU-bound step": 441, "step of nanoGPT's size": 870}
 
 
 class Net(nn.Module):

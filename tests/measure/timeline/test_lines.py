@@ -212,6 +212,56 @@ def test_frames_that_do_not_check_are_off_and_said(library: Path, tmp_path: Path
     assert any("frames were not where they are" in note for note in of.timeline.notes)
 
 
+def test_a_stack_that_cannot_be_named_costs_its_own_line_alone(
+    library: Path, tmp_path: Path
+) -> None:
+    code = (
+        "import profkit_recorder_stacks as stacks\n"
+        "write = stacks.write_stack\n"
+        "def fail(*given):\n"
+        "    stacks.write_stack = write\n"
+        "    raise RuntimeError\n"
+        "from profkit_recorder_started import launch\n"
+        "launch()  # first\n"
+        "stacks.write_stack = fail\n"
+        "launch()\n"
+        "launch()  # third\n"
+    )
+    of = Recording(library, tmp_path, code)
+    lines = [place.line for _, place in sorted(of.places().items())]
+    assert lines == [of.line_of("first"), "", of.line_of("third")]
+
+
+def test_torch_compile_does_not_look_at_our_hook(library: Path, tmp_path: Path) -> None:
+    """It looks at each function of Python that a thread begins, and would compile ours."""
+    code = (
+        "import sys, types\n"
+        "asked = []\n"
+        "compiler = types.ModuleType('torch._C._dynamo.eval_frame')\n"
+        "compiler.set_eval_frame = asked.append\n"
+        "sys.modules[compiler.__name__] = compiler\n"
+        "from profkit_recorder_started import launch\n"
+        "launch()\n"
+        "print(asked)\n"
+    )
+    of = Recording(library, tmp_path, code)
+    assert of.said == "[None, None]\n"
+
+
+def test_a_function_that_a_library_generates_is_not_the_user_s(
+    library: Path, tmp_path: Path
+) -> None:
+    code = (
+        "from profkit_recorder_started import launch\n"
+        "space = {'__name__': 'torch.generated', 'launch': launch}\n"
+        "exec('def call():\\n    return launch()', space)\n"
+        "call = space['call']\n"
+        "call()  # user\n"
+    )
+    of = Recording(library, tmp_path, code)
+    assert [place.line for place in of.places().values()] == [of.line_of("user")]
+
+
 def test_a_python_without_our_hook_is_said(library: Path, tmp_path: Path) -> None:
     code = (
         "import sys\n"

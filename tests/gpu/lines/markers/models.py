@@ -341,6 +341,7 @@ class Recurrent(Model):
             mark("rnn state", "", fourth, words="zeros", phase="forward"),
             mark("rnn cell", "cell", third, words="gru_cell|cell|mm|linear"),
             mark("rnn cell", "", third, words="select|slice|evaluate"),
+            mark("rnn state", "", third, words="new_zeros", phase="forward"),
             mark("rnn gru", "", third, words="evaluate"),
             mark("rnn cell", "cell", fourth, words="gru_cell|cell|accumulate|evaluate"),
             mark("rnn cell", "cell", 3 * fourth),
@@ -398,6 +399,7 @@ class Experts(Model):
     def list_marks(self) -> list[Mark]:
         """Say what is known by its size."""
         marks: list[Mark] = []
+        products = "::mm|::matmul|mmback"
         for n, (rows, hidden) in enumerate(zip(self.own_rows, self.hidden, strict=True)):
             name = f"experts.{n}"
             marks += [
@@ -412,7 +414,7 @@ class Experts(Model):
                     rows,
                     hidden,
                     self.width,
-                    words=r"::mm|::matmul|mmback",
+                    words=products,
                 ),
                 mark("choose rows", "", self.width, words="evaluate_function|accumulate"),
             ]

@@ -36,6 +36,7 @@ PROGRAM = "tests.gpu.lines.markers.train"
 STEP_BEGINS = "lgamma"
 # Lines of the training loop, whichever model is trained.
 LOOP = {"optimizer": ("clip", "step"), "side": ("side linear", "side sum")}
+UNMATCHED: dict[str, Any] = {"operators": [], "sizes": [], "phase": "unmatched"}
 FOUND_SAME = ("Memcpy", "Memset")
 
 
@@ -49,11 +50,12 @@ class Score:
     kernels: int = 0
     time: int = 0
     line: int = 0  # has one
-    module: int = 0  # has one
     told: int = 0  # has one, and the sizes tell which it should be
     right_line: int = 0
     right_all: int = 0  # all lines of a fused kernel are of the right sizes, not the first alone
-    right_module: int = 0
+    layer: int = 0  # is of a module, by its sizes
+    module: int = 0  # is, and a module is named
+    right_module: int = 0  # and that is it
 
 
 def run_model(folder: Path, model: str) -> None:
@@ -130,12 +132,10 @@ def score_mode(folder: Path, model: str, mode: str, wrong: Counter[Any]) -> list
     for step in cut_steps(process.activities):
         rows = match_kernels(step, truth)
         for activity, row in zip(step, rows, strict=True):
-            if row is None:
-                wrong["no truth", activity.name[:50]] += 1
-                row = {"name": activity.name, "operators": [], "sizes": [], "phase": "unmatched"}
-            phase = row["phase"] or "other"
+            told = row or UNMATCHED
+            phase = told["phase"] or "other"
             score = scores.setdefault(phase, Score(model, mode, phase))
-            add_kernel(score, activity, find_place(process, activity), row, marks, wrong)
+            add_kernel(score, activity, find_place(process, activity), told, marks, wrong)
     return list(scores.values())
 
 
@@ -190,7 +190,6 @@ def add_kernel(
     score.kernels += 1
     score.time += time
     score.line += time * bool(place.line)
-    score.module += time * bool(place.module or place.kind)
     if not place.line:
         wrong["no line", score.phase, activity.name[:60], *row["operators"][-2:]] += 1
         return
@@ -201,15 +200,19 @@ def add_kernel(
         return
     score.told += time
     named = [short_line(line) for line in place.lines or (place.line,)]
-    first = [module for line, module in allowed if line == named[0]]
     lines = {line for line, _ in allowed}
-    right_module = any(is_inside(place.module, module) for module in first)
-    score.right_line += time * bool(first)
+    score.right_line += time * (named[0] in lines)
     score.right_all += time * lines.issuperset(named)
-    score.right_module += time * right_module
-    if not first or not right_module:
+    right_module = True
+    if all(module for _, module in allowed):
+        score.layer += time
+        score.module += time * bool(place.module)
+        right_module = any(is_inside(place.module, module) for _, module in allowed)
+        score.right_module += time * right_module
+        right_module |= not place.module
+    if named[0] not in lines or not right_module:
         about = row["operators"][-2:], tuple(row["sizes"]), activity.name[:50]
-        told = named, place.module, place.part, allowed[:4]
+        told = named, place.module, place.part, sorted(set(allowed))[:6]
         wrong["wrong", score.phase, str(about), str(told)] += 1
 
 
@@ -217,6 +220,8 @@ def list_allowed(row: dict[str, Any], marks: Sequence[Mark], name: str) -> list[
     """List the lines and modules of which a kernel may be; empty where its sizes do not tell."""
     lines = find_lines()
     phase = row["phase"]
+    if STEP_BEGINS in name:
+        return [(lines["marked"], "")]
     if phase in LOOP:
         return [(lines[name], "") for name in LOOP[phase]]
     if phase not in ("forward", "backward"):
@@ -272,12 +277,13 @@ def main(arguments: Sequence[str]) -> None:
 def print_score(score: Score) -> None:
     """Print one row."""
     whole, told = max(1, score.time), max(1, score.told)
+    layer, module = max(1, score.layer), max(1, score.module)
     print(
         f"{score.model:11} {score.mode:7} {score.phase:9} {score.kernels:5} kernels "
         f"{score.time / 1e3:9.1f} us line {score.line / whole:6.1%} module "
-        f"{score.module / whole:6.1%} told {score.told / whole:6.1%} right: line "
+        f"{score.module / layer:6.1%} told {score.told / whole:6.1%} right: line "
         f"{score.right_line / told:6.1%} all {score.right_all / told:6.1%} module "
-        f"{score.right_module / told:6.1%}",
+        f"{score.right_module / module:6.1%}",
         flush=True,
     )
 

@@ -2,9 +2,10 @@
 
     python -m tests.gpu.lines.markers.train MODEL eager|compile|reduce|hand [--truth FILE]
 
-A kernel that nothing else has (lgamma) stands before each of the last steps. --truth: torch's profiler
-sees the last step, and what it says of each kernel (the operators that were open when it was launched,
-with the sizes of what they read) is written into a file. No line is asked of it: lines follow from sizes.
+A kernel that nothing else has (lgamma) stands before each of the last steps. --truth: torch's
+profiler sees the last step, and what it says of each kernel (the operators that were open when it
+was launched, with the sizes of what they read) is written into a file. No line is asked of it: lines
+follow from sizes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from tests.gpu.lines.markers.models import MODELS
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+# What is open around all kernels of a compiled graph says nothing of one of them.
+AROUND = ("## ", "Torch-Compiled", "CompiledFunction", "autograd::engine")
 WARM = 3
 STEPS = 3
 SIDE = 112, 136  # widths of what a second thread trains
@@ -139,12 +142,14 @@ def list_kernels(events: Any) -> list[dict[str, Any]]:
     rows = []
     for kernel in sorted(on_gpu, key=lambda event: event.start_ns()):
         maker = makers.get(kernel.linked_correlation_id())
-        row: dict[str, Any] = {"name": kernel.name(), "operators": [], "sizes": [], "phase": ""}
-        if maker is not None:
+        # A thread that the program starts is not looked at: what it launched has no operator.
+        row: dict[str, Any] = {"name": kernel.name(), "operators": [], "sizes": [], "phase": "side"}
+        if maker is not None and kernel.linked_correlation_id() > 0:
             row["phase"] = find_phase(maker, phases)
             for event in list_open(maker, on_host):
                 row["operators"].append(event.name())
-                row["sizes"] += list_sizes(event.shapes())
+                if not event.name().startswith(AROUND):
+                    row["sizes"] += list_sizes(event.shapes())
             row["sizes"] = sorted(set(row["sizes"]))
         rows.append(row)
     return rows

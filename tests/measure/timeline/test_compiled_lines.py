@@ -1,0 +1,53 @@
+"""What a kernel of torch.compile stands for, without torch."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from profkit.collect import timeline
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(timeline.INJECTED))
+    import profkit_recorder_inductor
+
+    yield profkit_recorder_inductor
+    sys.modules.pop("profkit_recorder_inductor")
+
+
+class Node:
+    """A node of a graph, which can be in a set."""
+
+    def __init__(self, graph: Any, operator: str) -> None:
+        self.target = SimpleNamespace(_schema=SimpleNamespace(name=operator))
+        self.graph = graph
+
+
+def make_graph(*operators: str) -> list[Any]:
+    graph = SimpleNamespace()
+    graph.nodes = [Node(graph, operator) for operator in operators]
+    return graph.nodes
+
+
+def test_a_library_s_kernel_is_of_its_own_node_and_not_of_its_inputs(hook: Any) -> None:
+    up, gate, down = make_graph("aten::mm", "aten::gelu", "aten::mm")
+    product = SimpleNamespace(_schema=SimpleNamespace(name="aten::mm"))
+    kernel = SimpleNamespace(origin_node=None, op_overload=product, origins={gate, up, down})
+    assert hook.find_own_nodes(kernel) == [down]
+    kernel.origin_node = up
+    assert hook.find_own_nodes(kernel) == [up]
+
+
+def test_a_copy_that_is_of_no_node_is_of_what_reads_it(hook: Any) -> None:
+    (convolution,) = make_graph("aten::convolution")
+    reader = SimpleNamespace(origin_node=convolution)
+    user = SimpleNamespace(node=SimpleNamespace(node=reader))
+    copy = SimpleNamespace(
+        node=SimpleNamespace(origins=[]), get_outputs=lambda: [SimpleNamespace(users=[user])]
+    )
+    assert hook.find_graph_nodes([copy]) == [convolution]
