@@ -6,6 +6,7 @@ import ast
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -158,3 +159,21 @@ def test_no_test_waits_for_a_process_less_than_two_minutes() -> None:
             if is_wait and any(isinstance(x, int | float) and x < 120 for x in seconds):
                 short.append(f"{name}:{node.lineno}")
     assert short == []
+
+
+def test_the_long_description_has_no_dead_link() -> None:
+    """A package index knows no files of the repository; its address is in pyproject.toml, or nowhere."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    from long_description import describe
+
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert "](docs/" in readme
+    without = describe(readme, "")
+    assert not re.findall(r"\]\((?!https?:)", without)
+    assert "What a gain means".lower() in without.lower()
+    address = "https://example.org/who/profkit"
+    leads = re.findall(r"\]\(([^)]+)\)", describe(readme, address))
+    assert f"{address}/blob/main/docs/why/gains.md" in leads
+    assert f"{address}/raw/main/docs/_static/page.png" in leads
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert "readme" in project["dynamic"]

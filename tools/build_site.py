@@ -13,9 +13,11 @@ import base64
 import inspect
 import io
 import json
+import os
+import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,15 @@ ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "site"
 SOURCES, HTML = BUILD / "source", BUILD / "html"
 PICTURES = ("artifacts/tune/v3.B/history.png",)  # that pages of docs/ show
+# What a page of docs/ links to in the repository -> the page of the site that has it.
+PAGES = {
+    "profkit/REFERENCE.md": "reference/rules/index.md",
+    "profkit/schemas": "reference/schemas.md",
+}
+REFERENCE = ("rules/index", "words", "metrics", "verbs", "api", "schemas")
+_LINK = re.compile(
+    r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<to>(?!https?:)[^)#\s]+)(?P<part>#[^)]*)?\)"
+)
 
 
 def rules() -> Iterator[tuple[str, str]]:
@@ -171,7 +182,7 @@ def gallery(pictures: Path | None) -> Iterator[tuple[str, str]]:
 
 _ABOUT = (
     "Small kernels whose bottleneck is known by construction, each recorded on an H200 and most with "
-    "a twin that lacks the cause. They hold the rules to the truth: `python tools/score.py verdicts`. "
+    "a copy that lacks the cause. They hold the rules to the truth: `python tools/score.py verdicts`. "
     "A card's bars are what the warps wait for: above with the cause, below without."
 )
 
@@ -194,7 +205,7 @@ def _title(path: Path) -> str:
 
 
 def _card(name: str, row: verdicts.Row, path: Path, picture: Picture | None) -> str:
-    gain = f"{figures.speedup(row.gain)} faster without it" if row.gain else "no twin"
+    gain = f"{figures.speedup(row.gain)} faster without it" if row.gain else "no copy without it"
     bars = f'<img src="{picture.bars}" alt="{html(_alt(name))}" loading="lazy">' if picture else ""
     return (
         f'<div class="card"><h3><a href="{html(name)}.html">{html(name)}</a></h3>'
@@ -270,6 +281,14 @@ def written(into: Path, *, pictures: bool, probes: bool = True) -> None:
     for picture in PICTURES:
         (into / picture).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / picture, into / picture)
+    for file in sorted(into.rglob("*.md")):
+        place = file.relative_to(into)
+        text = lead_to_site(file.read_text("utf-8"), place.parent)
+        if place.name in ("index.md", "notebooks.md"):
+            text = add_contents(text)
+        if place.name == "index.md":
+            text += list_made()
+        write_text(file, text)
     drawn = into / "gallery"
     drawn.mkdir()
     made: Mapping[str, Iterator[tuple[str, str]]] = {
@@ -285,6 +304,59 @@ def written(into: Path, *, pictures: bool, probes: bool = True) -> None:
             file = into / folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
             write_text(file, text)
+
+
+def lead_to_site(text: str, folder: Path) -> str:
+    """Return a page of docs/ with its links as the site has them; `folder`: the page's, below docs/.
+
+    On GitHub a link leads to a file of the repository. What the site does not have becomes plain text.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        target = os.path.normpath(Path("docs") / folder / match["to"])
+        if target.startswith("docs/") and target != "docs/decisions/README.md":
+            return match[0]
+        page = PAGES.get(target)
+        if page is None and (target.startswith("notebooks/") or target in PICTURES):
+            page = target
+        if page is None:
+            return match["text"]
+        place = os.path.relpath(page, folder)
+        part = match["part"] or ""
+        return f"{match['image']}[{match['text']}]({place}{part})"
+
+    return _LINK.sub(replace, text)
+
+
+def add_contents(text: str) -> str:
+    """Return a page whose lists of links are the contents of the sidebar too, a part per heading."""
+    parts = re.split(r"^(?=#+ )", text, flags=re.M)
+    out = []
+    for part in parts:
+        title = part.partition("\n")[0].lstrip("# ")
+        listed = re.findall(r"^- \[[^\]]*\]\(([^)#]+)\.(?:md|ipynb)\)", part, flags=re.M)
+        own = [page for page in listed if not page.startswith("reference/")]
+        out.append(part)
+        if own:
+            out.append(_hidden(title, own))
+    return "".join(out)
+
+
+def _hidden(title: str, pages: Sequence[str], *, is_glob: bool = False) -> str:
+    options = f":hidden:\n:maxdepth: 1\n:caption: {title}\n" + ":glob:\n" * is_glob
+    return f"\n:::{{toctree}}\n{options}\n{chr(10).join(pages)}\n:::\n\n"
+
+
+def list_made() -> str:
+    """Return the parts of the contents that exist only in the site."""
+    reference = _hidden("Reference", [f"reference/{name}" for name in REFERENCE])
+    probes = (
+        "## Probes\n\n[Small kernels whose bottleneck is known](gallery/index.md), with pictures.\n"
+    )
+    shown = _hidden("Probes", ["gallery/index"])
+    return f"\n{reference}\n{probes}{shown}" + _hidden(
+        "Decisions", ["decisions/[0-9]*"], is_glob=True
+    )
 
 
 _ELSEWHERE = ("gallery/index.md", "# Probes\n\n`make site` writes a card for each.\n")

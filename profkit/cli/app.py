@@ -34,16 +34,15 @@ from profkit.cli.options import (
     UsageError,
     Verb,
     explain_usage,
+    find_settings,
 )
 from profkit.cli.output import note, say
 from profkit.errors import ProfkitError, did_you_mean, explain_limit
 from profkit.files import (
     cannot_read,
     get_current_folder,
-    is_file,
     is_folder,
     memory_left,
-    read_text,
     refuse_too_little_memory,
 )
 
@@ -317,19 +316,6 @@ def _print_version(wanted: bool) -> None:
 
         print(f"profkit {version('profkit')}")
         raise typer.Exit
-
-
-def find_settings() -> Path | None:
-    """Return the nearest pyproject.toml, from the current folder upwards, if it names profkit."""
-    try:
-        folder = get_current_folder()
-        for place in (folder, *folder.parents):
-            file = place / "pyproject.toml"
-            if is_file(file):
-                return file if "[tool.profkit]" in read_text(file) else None
-    except (OSError, ValueError, ProfkitError):
-        pass  # it is gone, or may not be read: then it says nothing
-    return None
 
 
 @app.callback()

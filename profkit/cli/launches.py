@@ -7,7 +7,7 @@ import re
 import signal
 import threading
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -51,6 +51,7 @@ class Chosen:
     complete: bool  # whether all reports were read whole
     everything: list[Judged]
     kept: list[int]
+    left_out: Mapping[str, int]  # rules that were ignored, and in how many launches each had fired
 
     @property
     def launches(self) -> list[Judged]:
@@ -90,9 +91,11 @@ def read_launches(
             )
     complete = _say_unread(reports) and complete
     launches = judge_reports(reports)
+    left_out: dict[str, int] = {}
     if ignore:
+        left_out = count_findings(launches, ignore)
         launches = [leave_out_rules(run, ignore) for run in launches]
-    chosen = Chosen(reports, complete, launches, list(range(len(launches))))
+    chosen = Chosen(reports, complete, launches, list(range(len(launches))), left_out)
     if kernel is not None:
         matches = match_kernels([run.kernel for run in launches], kernel)
         chosen = replace(chosen, kept=[i for i in chosen.kept if matches[i]])
@@ -103,6 +106,16 @@ def read_launches(
     return chosen
 
 
+def count_findings(launches: Sequence[Judged], rules: Sequence[str]) -> dict[str, int]:
+    """Return in how many launches each of these rules fires."""
+    counts = dict.fromkeys(rules, 0)
+    for run in launches:
+        for finding in run.diagnosis.findings:
+            if finding.rule in counts and finding.status == "fires":
+                counts[finding.rule] += 1
+    return counts
+
+
 def leave_out_rules(run: Judged, ignored: Sequence[str]) -> Judged:
     """Return a launch without what these rules found; what limits it stays as it was judged."""
     diagnosis = run.diagnosis
@@ -110,7 +123,12 @@ def leave_out_rules(run: Judged, ignored: Sequence[str]) -> Judged:
     together = diagnosis.together
     if together and not set(together.rules).isdisjoint(ignored):
         together = None
-    return replace(run, diagnosis=replace(diagnosis, findings=findings, together=together))
+    lead = diagnosis.top
+    return replace(
+        run,
+        diagnosis=replace(diagnosis, findings=findings, together=together),
+        lead_is_left_out=lead is not None and lead.rule in ignored,
+    )
 
 
 def _say_unread(reports: Reports) -> bool:

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 from profkit.errors import ProfkitError, did_you_mean
-from profkit.files import is_folder, list_folder
+from profkit.files import get_current_folder, is_file, is_folder, list_folder, read_text
 
 DONE, BAD, COULD_NOT, INTERRUPTED = 0, 1, 2, 130
 ARTIFACTS = Path("artifacts")  # where the verbs that judge look
@@ -234,6 +234,7 @@ FORMS = {
     "quiet": ("--quiet -q", "Print no progress or notes on stderr."),
 }
 FORMATS = ("gcc", "github", "sarif")
+Opens = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 Format = Annotated[
     str | None,
     typer.Option(
@@ -265,6 +266,23 @@ class _Form:
 
 
 FORM = _Form()
+
+
+def find_settings() -> Path | None:
+    """Return the nearest pyproject.toml, from the current folder upwards, if it names profkit."""
+    try:
+        folder = get_current_folder()
+        for place in (folder, *folder.parents):
+            file = place / "pyproject.toml"
+            if is_file(file):
+                return file if "[tool.profkit]" in read_text(file) else None
+    except (OSError, ValueError, ProfkitError):
+        pass  # it is gone, or may not be read: then it says nothing
+    return None
+
+
+# Parameters of the verb that runs whose values are from [tool.profkit], not from the command line.
+FROM_SETTINGS: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -316,6 +334,11 @@ class _Command(TyperCommand):
     context_class = Context
 
     def invoke(self, ctx: Any) -> Any:
+        FROM_SETTINGS.clear()
+        for name in ctx.params:
+            source = ctx.get_parameter_source(name)
+            if source is not None and source.name == "DEFAULT_MAP":
+                FROM_SETTINGS.add(name)
         FORM.choose({name: ctx.params.pop(name) for name in self.verb.forms.split()})
         raise typer.Exit(super().invoke(ctx))
 

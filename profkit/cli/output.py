@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from profkit.records.store import Document
     from profkit.show.text.blocks import Block
+
+
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # one of them is set where pages can be shown
 
 
 def say(error: ProfkitError) -> None:
@@ -47,6 +51,11 @@ def note(text: str) -> None:
     """Print on stderr what was done, unless silence is asked for."""
     if not FORM.quiet:
         print(text, file=sys.stderr)
+
+
+def warn(text: str) -> None:
+    """Print on stderr what changes an answer and nobody asked for, also where silence is asked for."""
+    print(escaped(text), file=sys.stderr)
 
 
 @contextmanager
@@ -163,6 +172,15 @@ def write_to(path: Path, reads: Sequence[str] = ()) -> Path:
     check_output(path, expand_paths(reads) if reads else ())
     refuse_evidence(path)
     return path
+
+
+def open_page(path: Path) -> None:
+    """Open a page in the user's browser; where no screen is, say where the page is."""
+    import webbrowser
+
+    has_screen = sys.platform != "linux" or any(map(os.environ.get, _SCREENS))
+    if not (has_screen and webbrowser.open_new_tab(resolve_path(path).as_uri())):
+        say(ProfkitError(f"{path}: no browser was found to open it", "copy it to your own machine"))
 
 
 def refuse_evidence(path: Path) -> None:

@@ -76,6 +76,7 @@ class Judged:
     diagnosis: Diagnosis
     nvidia: tuple[NvidiaRule, ...] = ()
     lines: tuple[HotLine, ...] = ()
+    lead_is_left_out: bool = False  # what found the verdict's cause was ignored, as somebody asked
 
     @property
     def time(self) -> float:

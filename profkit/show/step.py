@@ -83,11 +83,16 @@ def _list_cards(
             "title": title,
             "say": screen.say_finding(row),
             "try": try_,
-            "kernels": [(name, at[name]) for name in row["kernels"] if name in at],
+            "kernels": [(name, at[name]) for name in order_kernels(row["kernels"]) if name in at],
             "mark": f"f{number}" if f"f{number}" in drawn else "",
         }
         cards.append(card)
     return cards
+
+
+def order_kernels(names: Iterable[str]) -> list[str]:
+    """Return the ids of kernels (k2, k10) by their numbers, as the table has them."""
+    return sorted(names, key=lambda name: (len(name), name))
 
 
 def _list_kernels(

@@ -89,3 +89,27 @@ def test_a_page_is_not_lost_with_the_folder_that_it_is_in(
         found = run("triage", TRACE.name, "-o", "out", "--page", page)
         assert found.exit_code == 2
     assert run("triage", TRACE.name, "-o", "out", "--page", "page.html").exit_code == 0
+
+
+def test_a_page_opens_in_the_browser_that_there_is(run, tmp_path: Path, monkeypatch) -> None:
+    import webbrowser
+
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open_new_tab", lambda url: not opened.append(url))
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    page = tmp_path / "page.html"
+    words = ("report", ROOT / "artifacts" / "stage2.B.ncu-rep", "-o", page, "--open")
+    without = run(*words)
+    assert without.exit_code == 0
+    assert "no browser was found" in without.stderr
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert run(*words).exit_code == 0
+    assert opened == [page.as_uri()]
+    trace = ROOT / "tests" / "program" / "data" / "host_sync_item.planted.json.gz"
+    assert run("triage", trace, "--page", page, "--open", "--quiet").exit_code == 0
+    assert len(opened) == 2
+    assert f"<title>Triage: {trace.name}</title>" in page.read_text("utf-8")
+    missing = run("triage", trace, "--open")
+    assert missing.exit_code == 2
+    assert "--page" in missing.stderr

@@ -157,5 +157,5 @@ def test_the_verb_draws_shapes_beside_launches(
         main()
     assert not ended.value.code
     shapes = len(grid.read_text("utf-8").splitlines()) - 1
-    assert f"1 launches and {shapes} shapes" in capfd.readouterr().err
+    assert f"1 launch and {shapes} shapes" in capfd.readouterr().err
     assert out.stat().st_size > 10_000

@@ -14,6 +14,7 @@ from profkit.judge import Estimate
 from profkit.show.text.terminal import to_text
 from profkit.show.text.words import find_larger, headline
 from profkit.show.views.screen import say_expected, screen_blocks
+from profkit.show.views.triage import kernels_table
 
 from .conftest import HOSTILE, Made
 
@@ -131,3 +132,51 @@ def test_an_expectation_in_a_few_characters(made: Made) -> None:
     wide = replace(top, saving=Estimate(low=2.0, expected=4.0, high=8.0))
     assert say_expected(wide) == "2.00-8.00x"
     assert say_expected(None) == ""
+
+
+def test_names_are_short_and_reports_named_on_one_line(made: Made) -> None:
+    """Several reports at 80 columns: the bound gives way, the details say it."""
+    kernels = ["attention_scalar", "transposeSmemUnrollPad<float, 32>(float *)", "copyGmem"]
+    runs = [
+        replace(
+            made(name, (5 - i) * 1e-4),
+            variant=f"variant{i}",
+            case="B-causal",
+            report=f"r{i}.ncu-rep",
+        )
+        for i, name in enumerate(kernels)
+    ]
+    lines = show(judged_rows(runs)).splitlines()
+    table = lines[lines.index("") + 1 :]
+    assert table[0].split() == "# kernel launch time top finding expected".split()
+    assert table[1].startswith("1  attention_scalar")
+    assert table[4] == ""
+
+
+def list_kernel(number: int, line: str, module: str) -> dict[str, object]:
+    """Return a row of the table of kernels of a "profkit.triage/1" document."""
+    return {
+        "id": f"k{number}",
+        "name": f"void at::native::vectorized_elementwise_kernel<4, at::native::f{number}>(int)",
+        "line": line,
+        "module": module,
+        "category": "elementwise",
+        "op": None,
+        "calls": 128 * number,
+        "ms": 1.5 / number,
+        "share": 0.3 / number,
+        "bound": None,
+        "limiter": None,
+        "headroom": None,
+    }
+
+
+def test_a_line_of_python_is_whole_and_its_row_one_line() -> None:
+    places = ("model.py:187", "modeling_qwen3_moe_layers.py:1222", "train.py:7")
+    rows = [list_kernel(i, place, "transformer.h.0.mlp.c_fc") for i, place in enumerate(places, 1)]
+    for width in (80, 100, 160):
+        on = Console(file=io.StringIO(), width=width, markup=False, emoji=False, highlight=False)
+        lines = to_text([kernels_table(rows)], on).splitlines()
+        assert len(lines) == 1 + len(places)
+        assert all(place in line for place, line in zip(places, lines[1:], strict=True))
+    assert "transformer.h.0.mlp.c_fc" in lines[1]

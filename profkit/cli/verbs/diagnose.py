@@ -105,8 +105,11 @@ def diagnose_reports(
     files = [output.write_to(f, reports) for f in (csv, parquet) if f and str(f) != "-"]
     output.refuse_same_file(files)
     ignored = check_ignored(ignore or ())
+    settings = options.find_settings() if "ignore" in options.FROM_SETTINGS else None
     client = _open_client(on)
     chosen = read_launches(reports, kernel, where, client, lines_follow=lines != 0, ignore=ignored)
+    if ignored:
+        _say_left_out(chosen, ignored, settings)
     for file in files:
         output.save_frame(chosen.frame, file, as_csv=file == csv)
     if csv and str(csv) == "-":
@@ -120,17 +123,37 @@ def diagnose_reports(
 
 
 def check_ignored(rules: Sequence[str]) -> Sequence[str]:
-    """Return the rules that are left out, and say so; a ProfkitError where one is unknown."""
-    from profkit.cli.output import note
-
+    """Return the rules that are left out; a ProfkitError where one is unknown."""
     if rules:
         from profkit.diagnosis.rules import BY_ID
 
         for rule in rules:
             if rule not in BY_ID:
                 raise ProfkitError(f"--ignore {rule}: unknown", did_you_mean(rule, BY_ID))
-        note(f"left out, as asked: {', '.join(rules)}")
     return rules
+
+
+def _say_left_out(chosen: Chosen, ignored: Sequence[str], settings: Path | None) -> None:
+    """Say on stderr which findings are left out, and which file or flag asked for it.
+
+    --quiet silences this for the flag only: a file that came with a repository was not asked for by
+    the one who runs the command.
+    """
+    from profkit.cli import output
+    from profkit.reports.figures import counted
+
+    asked = f"{settings}: [tool.profkit] ignore" if settings else "--ignore"
+    found = [rule for rule in ignored if chosen.left_out.get(rule)]
+    launches = counted(len(chosen.everything), "launch", "launches")
+    said = [f"{rule} (fires in {chosen.left_out[rule]} of {launches})" for rule in found]
+    if not said:
+        output.note(f"{asked}: no finding was left out")
+        return
+    text = f"{asked}: left out {', '.join(said)}"
+    if settings:
+        output.warn(text)
+    else:
+        output.note(text)
 
 
 def _open_client(address: str | None) -> Any:

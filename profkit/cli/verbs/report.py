@@ -4,6 +4,7 @@ profkit report runs/ -o page.html             # one page, to open, send and prin
 profkit report *.ncu-rep -o page.html --title 'Attention' --top 20 --quiet
 profkit report runs/ artifacts/history -o page.html  # with all that was measured
 profkit report runs/ --output page.html --kernel flash --where 'time > 1e-5'
+profkit report my.ncu-rep -o page.html --open # in a browser, at once
 profkit report step.triage step.triage/counters.ncu-rep -o step.html
 """
 
@@ -38,6 +39,7 @@ def write_report(
     output: Path | None = typer.Option(
         None, "--output", "-o", metavar="FILE", help="Write the page to this HTML file."
     ),
+    opens: options.Opens = False,
     title: str | None = typer.Option(None, metavar="TEXT", help="Set the page's heading."),
     kernel: options.Kernel = None,
     where: options.Where = None,
@@ -46,10 +48,11 @@ def write_report(
     """It needs no network; a whole program and a history can be on it too."""
     from profkit.cli import sources
     from profkit.cli.launches import read_launches
-    from profkit.cli.output import note, say_each, write_to
+    from profkit.cli.output import note, open_page, say_each, write_to
     from profkit.program import readers as recordings
     from profkit.program.document import read_document
     from profkit.program.triage import triage_timeline
+    from profkit.reports.figures import counted
 
     if output is None:
         raise ProfkitError(f"{what[0]}: a page of reports needs an output file", "-o page.html")
@@ -60,6 +63,8 @@ def write_report(
     folders = [w for w in what if sources.is_triage(w) or sources.is_history(w)]
     patterns = [word for word in what if word not in folders]
     write_to(output, patterns)
+    for pattern in patterns:
+        sources.refuse_other(pattern, "report")
     programs, histories = [], []
     complete = True  # whether everything of the folders can be shown
     for word in folders:
@@ -73,12 +78,17 @@ def write_report(
             histories.append((word, steps))
     chosen = read_launches(patterns, kernel, where, lines_follow=True)
     shown = chosen.reports, chosen.launches
+    if not chosen.launches and not programs and not histories:
+        return options.COULD_NOT  # what could not be read was said; an empty page says nothing
     page = pages.render(*shown, title or pages.TITLE, top or ROWS, programs, histories)
     write_text(output, page.html)
     say_each((ProfkitError(line) for line in page.notes), quiet=options.FORM.quiet)
     left = f"; {page.left_out} more with --top {page.launches + page.left_out}"
     size = len(page.html.encode()) / 1e6
-    note(f"{output}: {page.launches} rows, {size:.1f} MB{left * bool(page.left_out)}")
+    rows = counted(page.launches, "row", "rows")
+    note(f"{output}: {rows}, {size:.1f} MB{left * bool(page.left_out)}")
+    if opens:
+        open_page(output)
     if not folders:
         return chosen.status
     return options.DONE if chosen.complete and complete else options.COULD_NOT

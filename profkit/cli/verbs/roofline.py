@@ -47,6 +47,7 @@ def draw_roofline(
     from profkit.cli.output import note, write_to
     from profkit.cli.pictures import import_plots
     from profkit.records.grid import read_grid
+    from profkit.reports.figures import counted
 
     plots = import_plots()
 
@@ -71,7 +72,7 @@ def draw_roofline(
         _refuse_empty(chosen.frame)
     plots.save(plots.roofline(chosen.frame, grid=shapes), output)
     beside = f" and {len(shapes.cells)} shapes" if shapes else ""
-    note(f"{output}: {len(chosen.frame)} launches{beside}")
+    note(f"{output}: {counted(len(chosen.frame), 'launch', 'launches')}{beside}")
     return options.DONE if chosen.complete else options.COULD_NOT
 
 

@@ -13,7 +13,7 @@ profkit triage rank0.json.gz rank1.json.gz --markdown    # a trace a rank
 profkit triage ranks.zip                      # or a folder; - is standard input
 profkit triage trace.json.gz --format github  # or gcc, sarif
 profkit triage --ranks all -- torchrun --nproc-per-node 2 train.py
-profkit triage trace.json.gz --page step.html # with the step's timeline
+profkit triage trace.json.gz --page step.html --open  # with the timeline
 profkit triage step.triage --trace step.json.gz --speedscope step.speedscope.json
 """
 
@@ -33,6 +33,7 @@ from profkit.cli import options
 from profkit.cli.output import (
     check_format,
     note,
+    open_page,
     print_blocks,
     refuse_evidence,
 )
@@ -123,6 +124,7 @@ def triage_program(
         help="Keep the recording and the answer in this folder.",
     ),
     page: Path | None = typer.Option(None, metavar="FILE", help="Write an HTML page too."),
+    opens: options.Opens = False,
     trace: Path | None = typer.Option(None, metavar="FILE", help="Write a trace for Perfetto."),
     speedscope: Path | None = typer.Option(
         None, metavar="FILE", help="Write GPU time by stack for speedscope."
@@ -130,13 +132,16 @@ def triage_program(
     form: options.Format = None,
 ) -> int:
     check_format(form)
+    if opens and page is None:
+        raise ProfkitError("--open: no page is written", "add --page FILE.html")
     _check_outputs(output, page, what)
     for file in filter(None, (trace, speedscope)):
         check_output(file, what)
     if by not in BY:
         raise ProfkitError(f"--by {by}: no such table", f"one of {', '.join(BY)}")
     recordings = _list_recordings(what)
-    kept = _Kept(output, page, trace, speedscope)
+    name = recordings[0].name if recordings else ""
+    kept = _Kept(output, page, trace, speedscope, name)
     if recordings:
         answer, counts = judge_recordings(recordings, ranks, range_, step_ms)
         content = triage_document(answer, kept.place_report(counts or Counts()))
@@ -148,6 +153,8 @@ def triage_program(
             print(WRITERS[form](annotate_step(content, what[0])), end="")
         else:
             print_blocks(triaged(content, by=by), content)
+        if opens and page:
+            open_page(page)
         return options.DONE
     if form:
         raise ProfkitError(
@@ -156,9 +163,11 @@ def triage_program(
     from profkit.collect.timeline import Window
 
     asked = _Asked(ranks, range_, step_ms, budget, by)
-    return _triage_command(
-        what, Window(after, seconds, timeout, not no_lines, operators), asked, kept
-    )
+    window = Window(after, seconds, timeout, not no_lines, operators)
+    status = _triage_command(what, window, asked, kept)
+    if opens and page:
+        open_page(page)
+    return status
 
 
 @dataclass(frozen=True)
@@ -227,7 +236,9 @@ class _Kept:
         page: Path | None,
         trace: Path | None,
         speedscope: Path | None,
+        name: str = "",
     ) -> None:
+        self.name = name  # of the recording that was read; empty for a command
         self.output = output
         self.page = page
         self.trace = trace
@@ -286,7 +297,7 @@ class _Kept:
         from profkit.show.page import program_page
         from profkit.show.step import PageProgram
 
-        name = content["program"]["command"] or content["program"]["how"]
+        name = self.name or content["program"]["command"] or content["program"]["how"]
         write_text(self.page, program_page(PageProgram(name, answer, content)))
 
 

@@ -131,6 +131,8 @@ class Grid:
     bands: bool = False  # columns that have no room go below, with the first one repeated
     narrow: bool = False  # a pipe's width limits it too
     asked: bool = False  # the reader named the columns: each is shown, also where it says nothing
+    # titles of the columns that a terminal leaves out, the first one first, where a row has no room
+    spare: tuple[str, ...] = ()
 
     def telling(self) -> list[int]:
         columns = list(range(len(self.head)))

@@ -208,8 +208,9 @@ def squeeze_words(text: str, width: int) -> str:
     for i in sorted(worth, key=lambda i: (-worth[i], i)):
         if len(join_kept(words, kept | {i})) <= width:
             kept.add(i)
-    # Without its start it could be anything.
-    return join_kept(words, kept) if 0 in kept else middle(text, width)
+    if 0 in kept:
+        return join_kept(words, kept)
+    return f"{text[: width - 1]}…"  # without its start it could be anything
 
 
 def rate_word(words: list[str], i: int) -> float:

@@ -104,9 +104,20 @@ def render_grid(grid: blocks.Grid, on: Console, indent: int) -> str:
     # In a pipe no window cuts: a table is as wide as it is, and grep finds whole words.
     fits = on.is_terminal or grid.wraps is not None or grid.bands or grid.narrow
     room = on if fits else console(width=_WIDEST)
-    columns = [build_column(grid, i) for i in grid.telling()]
+    columns = choose_columns(grid, room.width - indent)
     lines = _table_lines(columns, room.width - indent, banded=grid.bands, trims=on.is_terminal)
     return "".join(print_narrow(room, line, indent) for line in lines)
+
+
+def choose_columns(grid: blocks.Grid, width: int) -> list[TableColumn]:
+    """Return the columns of a table; spare ones are left out until a row fits on one line."""
+    columns = {grid.head[i]: build_column(grid, i) for i in grid.telling()}
+    for title in grid.spare:
+        needed = sum(column.min_width(1, width) + _GAP for column in columns.values()) - _GAP
+        if needed <= width:
+            break
+        columns.pop(title, None)
+    return list(columns.values())
 
 
 def build_column(grid: blocks.Grid, i: int) -> TableColumn:
@@ -118,6 +129,7 @@ def build_column(grid: blocks.Grid, i: int) -> TableColumn:
         right=is_right(title),
         names=names if names and len(names) == len(cells) else None,
         prose=i == grid.wraps,
+        shortest=_SHORTEST_ON_A_LINE if grid.spare else _SHORTEST,
     )
 
 
@@ -163,6 +175,7 @@ def print_narrow(on: Console, what: RenderableType, indent: int, width: int | No
 _GAP = 2  # blanks between two columns
 TALLEST = 3  # lines of a row
 _SHORTEST = 36  # characters of a kernel's name where there is no room; else a part of it
+_SHORTEST_ON_A_LINE = 16  # the same in a table that leaves columns out, to keep a row on one line
 _UNDER = 4  # blanks before the further lines of a row, where the first column leaves no room
 _CONSOLE = Console(width=1000, markup=False, emoji=False, highlight=False, force_jupyter=False)
 
@@ -175,6 +188,7 @@ class TableColumn:
     # the whole names of kernels that the cells are; None for any other text
     names: list[str] | None = None
     prose: bool = False  # sentences: other words get the room first
+    shortest: int = _SHORTEST  # characters of a kernel's name where there is no room
 
     @cached_property
     def full_width(self) -> int:
@@ -188,7 +202,7 @@ class TableColumn:
             if _widest_line(cell) > need:
                 need = max(need, _widest_line(cell) if self.right else find_narrowest(cell, lines))
         if self.names:
-            need = max(need, min(self.full_width, _SHORTEST // lines))
+            need = max(need, min(self.full_width, self.shortest // lines))
         return need if self.right else min(need, most)
 
     def cell_lines(self, width: int) -> Iterator[list[Text]]:

@@ -297,6 +297,8 @@ def headline(rows: Sequence[Row]) -> list[str]:
         line = top.where[0]
         where = f"; {basename(line.file)}:{line.line} has {share(line.share)} of it"
     cause = top.cause if top and not _is_guess(run, top) else run.diagnosis.because
+    if run.lead_is_left_out:
+        return _say_without_lead(run, where)
     what = f"{name} {bound_by(run.diagnosis)}: {cause}{where}."
     if top and not _is_guess(run, top):
         sentence = re.match(r".*?[.;](?=\s|$)", top.advice)
@@ -308,6 +310,15 @@ def headline(rows: Sequence[Row]) -> list[str]:
         what,
         "No rule finds a cause to fix: it cannot go faster without doing less work.",
     ]
+
+
+def _say_without_lead(run: Judged, where: str) -> list[str]:
+    """Return the verdict apart from the first finding that is left: that is not the verdict's cause."""
+    verdict = f"{short(run.kernel, NAME)} {bound_by(run.diagnosis)}: {run.diagnosis.because}."
+    said = [verdict, "The finding that explains this was left out."]
+    if run.top:
+        said.append(f"Next finding: {run.top.rule}: {run.top.cause}{where}; {worth(run.top)}.")
+    return said
 
 
 def _is_guess(run: Judged, top: LaunchFinding) -> bool:

@@ -14,7 +14,16 @@ from profkit.evidence.ladder import Ladder, Rung, Summary, SummaryGate
 from profkit.model.whatif import CounterChange, Expected
 from profkit.reports import figures
 from profkit.show.text import words
-from profkit.show.text.blocks import Block, Columns, Grid, Heading, TextLine, grid, plain_words
+from profkit.show.text.blocks import (
+    Block,
+    Columns,
+    Grid,
+    Heading,
+    TextLine,
+    TextSpan,
+    grid,
+    plain_words,
+)
 from profkit.show.text.escape import short
 
 NAME = 60  # characters of a kernel name
@@ -264,12 +273,12 @@ def answers(
     condition = ", ".join(f"{c.metric} {c.op} {c.value:g}" for c in changes)
     yield Heading(f"{variant}, if {condition}")
     columns: Columns[Expected] = {
-        "case": lambda row: str(row.case),
+        "case": lambda row: TextSpan(str(row.case), "name"),
         ">time now": lambda row: figures.seconds(row.time_s),
         ">expected": lambda row: words.expect(row.expect),
         ">time then": lambda row: figures.seconds(row.time_s / row.expect.gain),
     }
-    yield grid(expected, columns)
+    yield grid(expected, columns, narrow=True)
     yield TextLine(
         "times are under ncu; the interval is the error on programs that were not used for "
         "calibration"

@@ -45,7 +45,7 @@ def diagnosis_blocks(
     listed = rows if full else rows[: max(LISTED, len(detailed))]
     head = (">#", "kernel", "launch", ">time", ">share", "bound", "top finding", ">expected")
     cells = tuple(list_cells(number, row, total) for number, row in enumerate(listed, 1))
-    yield blocks.Grid(head, cells, indent=0, narrow=True)
+    yield blocks.Grid(head, cells, indent=0, narrow=True, spare=(">share", "bound", "launch"))
     yield blocks.Paragraph(TextSpan(write_summary(listed, rows), "dim"))
     before = None
     for number, row in enumerate(detailed, 1):

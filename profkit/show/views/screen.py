@@ -70,7 +70,7 @@ def list_rows(rows: Sequence[Row]) -> blocks.Grid:
         "top finding": lambda pair: pair[1].shown.top.rule if pair[1].shown.top else "-",
         ">expected": lambda pair: TextSpan(say_expected(pair[1].shown.top), "gain"),
     }
-    return grid(numbered, columns, indent=0, narrow=True)
+    return grid(numbered, columns, indent=0, narrow=True, spare=("bound",))
 
 
 def _count_calls(row: Row) -> str:

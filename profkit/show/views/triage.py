@@ -258,6 +258,7 @@ def kernels_table(
         "": lambda row: row["id"],
         "kernel": lambda row: TextSpan(row["name"], "name"),
         "line": lambda row: name_source_line(row, len(lines.get(row["id"], ())) - 1),
+        "module": lambda row: row.get("module") or "",
         **name_kinds(kernels),
         ">calls": lambda row: str(row["calls"]),
         ">per step": lambda row: duration(row["ms"]),
@@ -265,8 +266,7 @@ def kernels_table(
         "limit": lambda row: f"{row['bound']}: {row['limiter']}" if row["bound"] else "not counted",
         ">headroom": lambda row: f"{row['headroom']:.2f}x" if row["headroom"] else "",
     }
-    is_narrow = not any(row["bound"] for row in kernels)  # else a pipe has room for more columns
-    return grid(kernels, columns, narrow=is_narrow)
+    return grid(kernels, columns, narrow=True, spare=("kind", "module", ">calls"))
 
 
 def name_kinds(kernels: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]]:
@@ -282,13 +282,12 @@ def duration(value: float) -> str:
 
 
 def name_source_line(row: Mapping[str, Any], others: int = 0) -> str:
-    """Name the line of most of a kernel's time, its module, and how many lines there are besides."""
+    """Name the line of most of a kernel's time, and how many lines there are besides."""
     line = row.get("line")
     if not line:
         return ""
-    module = f" {row['module']}" if row.get("module") else ""
     more = f" +{others}" if others > 0 else ""
-    return f"{shorten_line(line)}{module}{more}"
+    return f"{shorten_line(line)}{more}"
 
 
 # What a table can have a row of, besides a kernel -> how a row of "origins" is called there.

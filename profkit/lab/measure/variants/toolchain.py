@@ -63,7 +63,7 @@ def _examine_gpu() -> Iterator[Inspection]:
     try:
         gpu = device.identify_gpu(device.describe_gpu())
     except ProfkitError as error:
-        advice = "list, build --arch, diagnose, compare and report work without one; "
+        advice = "diagnose, triage, compare, report, explain and list work without one; "
         advice += "check, bench and profile need a machine with an NVIDIA GPU and its driver"
         yield Inspection("GPU", "missing", error.message, advice)
         return
