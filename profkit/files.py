@@ -55,16 +55,24 @@ class ReadBudget:
     SPARE = 32 << 20
     PACKED = 40  # times the bytes of a packed file become its bytes: 30 is the most that was seen
     NAME_MOST = 1 << 20  # characters of a name: those of kernels have some thousands
+    DOCUMENT = 112 << 20  # instead of SPARE for a document that is read whole: 16 MB are its most
+    CELL = 40  # bytes of a number or a short text of a table, as a value of Python
+    # What a mark of JSON or TOML brings along, in bytes: half of all texts are keys, which are shared.
+    MARKS = ((b",", 32), (b":", 40), (b'"', 28), (b"'", 28), (b"[", 64), (b"{", 184), (b"=", 100))
 
     def __init__(self, size: int, *, is_packed: bool = False, spare: int | None = None) -> None:
         """Allow what a file of so many bytes may take; `spare` is for small ones, SPARE when None."""
         self.left = self.SPARE if spare is None else spare
-        self.grow(self.PACKED * size if is_packed else size)
+        self.grow(size, is_packed=is_packed)
         self._texts: dict[str, str] = {}
 
-    def grow(self, size: int) -> None:
+    def grow(self, size: int, *, is_packed: bool = False) -> None:
         """Allow what so many bytes more may take."""
-        self.left += self.TIMES * size
+        self.left += self.TIMES * (self.PACKED * size if is_packed else size)
+
+    def draw_rows(self, rows: int, columns: int, unpacked: int) -> None:
+        """Take what a table takes that says it has so many rows, before any of it is unpacked."""
+        self.draw(rows * columns * self.CELL + unpacked)
 
     def draw(self, size: int) -> None:
         """Take so many bytes; a BudgetSpent where there are no more."""
@@ -486,15 +494,32 @@ def read_text(path: str | Path, most: int = TEXT_LIMIT) -> str:
     return read_bytes(path, most).decode("utf-8")
 
 
+def read_structured(path: str | Path, most: int = TEXT_LIMIT) -> bytes:
+    """A file's content, of JSON or TOML that may be parsed: its values do not take too much memory.
+
+    `[],` is three bytes, and seventy as a list of Python.
+
+    Raises:
+        OSError: As read_bytes.
+        BudgetSpent: It asks for more memory than its bytes can need; a ValueError.
+    """
+    content = read_bytes(path, most)
+    budget = ReadBudget(len(content), spare=ReadBudget.DOCUMENT)
+    for mark, size in ReadBudget.MARKS:
+        budget.draw(size * content.count(mark))
+    return content
+
+
 def read_json(path: str | Path, most: int = TEXT_LIMIT) -> Any:
     """The JSON document in a file.
 
     Raises:
         OSError: As read_bytes.
-        ValueError: It is no JSON, or nested deeper than anything that means something.
+        ValueError: It is no JSON, or nested deeper than anything that means something; or as
+            read_structured.
     """
     try:
-        return json.loads(read_bytes(path, most))
+        return json.loads(read_structured(path, most))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 

@@ -64,6 +64,21 @@ def test_json_nested_without_end_is_a_value_error(tmp_path: Path) -> None:
         files.read_json(path)
 
 
+@pytest.mark.parametrize("value", ["[]", "{}", '"ab"', "1", '{"a":0}'])
+def test_json_of_many_small_values_is_refused_before_it_is_parsed(
+    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """15 MB of `[],` next to a report took 540 MB."""
+    path = tmp_path / "x.json"
+    path.write_text(f"[{f'{value},' * 10_000}{value}]")
+    assert len(files.read_json(path)) == 10_001
+    monkeypatch.setattr(files.ReadBudget, "DOCUMENT", 0)
+    with pytest.raises(ValueError, match="asks for more memory than its bytes can need"):
+        files.read_json(path)
+    path.write_text(json.dumps({"samples": [1.2345678e-05] * 1000, "kernel": "k" * 10_000}))
+    assert files.read_json(path)["samples"][999] == 1.2345678e-05
+
+
 def test_a_file_is_replaced_whole_and_keeps_its_permissions(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("old")

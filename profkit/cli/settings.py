@@ -9,7 +9,7 @@ from typing import Any
 
 from profkit.cli.options import FAIL_ON
 from profkit.errors import ProfkitError, did_you_mean
-from profkit.files import read_text
+from profkit.files import read_structured
 
 # A key -> the verbs that take it, and the name of their parameter.
 PLACES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -18,6 +18,8 @@ PLACES: dict[str, tuple[str, tuple[str, ...]]] = {
     "ignore": ("ignore", ("diagnose",)),
 }
 Defaults = dict[str, dict[str, Any]]  # verb -> parameter -> value
+MOST = 1 << 20  # bytes of a pyproject.toml
+DOTS_MOST = 1000  # in a line: the time for a key `a.a.a...` is the square of its parts
 
 
 def read_defaults(file: Path, current: Path) -> Defaults:
@@ -27,7 +29,10 @@ def read_defaults(file: Path, current: Path) -> Defaults:
         ProfkitError: The file is no TOML, or a key or a value is not known: it names both.
     """
     try:
-        content = tomllib.loads(read_text(file))
+        text = read_structured(file, MOST).decode("utf-8")
+        if any(line.count(".") > DOTS_MOST for line in text.splitlines()):
+            raise ValueError(f"a line has more than {DOTS_MOST} dots")
+        content = tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise ProfkitError(f"{file}: not TOML: {error}", "fix the file") from error
     tool = content.get("tool")

@@ -28,7 +28,7 @@ from profkit.evidence.gate import (
     write_report,
 )
 from profkit.evidence.stats import TimeComparison
-from profkit.files import TEXT_LIMIT, is_there, read_bytes, resolve_path
+from profkit.files import TEXT_LIMIT, is_there, read_bytes, read_structured, resolve_path
 
 TIMES = "nv/json/bin:nv/cold/sample_times"  # the summary of nvbench that names a file of samples
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -137,7 +137,7 @@ def read_benchmarks(path: Path) -> BenchmarkFile:
         ProfkitError: It is none of these, or has another form: where in it is said.
     """
     try:
-        content = msgspec.json.decode(read_bytes(path, TEXT_LIMIT))
+        content = msgspec.json.decode(read_structured(path))
         keys = set(content) if isinstance(content, dict) else set()
         if {"machine_info", "benchmarks"} <= keys:
             return read_pytest(msgspec.convert(content, PytestFile))

@@ -31,6 +31,7 @@ from profkit.evidence import tables
 from profkit.evidence.runs import Evidence, read_together
 from profkit.evidence.tables import HistoryLaunch, HistoryRow, HistoryRun, HistoryTwin
 from profkit.files import (
+    ReadBudget,
     is_folder,
     list_folder,
     memory_left,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 Row = TypeVar("Row", HistoryRun, HistoryTwin)
 SECONDS_MOST = 120.0  # for a question, as for a base of Nsight Systems
 MEMORY_MOST = 1_000_000_000  # bytes, for what DuckDB works with and for its answer
+_BATCH = 4096  # rows of a file that are unpacked before their bytes are counted
 ROWS_MOST = 100_000  # of an answer: the others are left out, and it says so
 MEMORY_LEAST = 40 << 20  # bytes without which it answers nothing
 
@@ -153,26 +155,34 @@ class History:
         if columns is not None:
             wanted = pa.schema([wanted.field(column) for column in columns])
         parts, problems = [wanted.empty_table()], []
+        budget = ReadBudget(0)  # of all files together
         for file in self._listed(name):
+            left = budget.left
             try:
-                parts.append(self._read_file(file, name, wanted))
+                parts.append(self._read_file(file, name, wanted, budget))
             except (OSError, ValueError, pa.ArrowException) as error:
+                budget.left = left  # for the others
                 problems.append(_make_read_error(file, error))
         return pa.concat_tables(parts), problems
 
-    def _read_file(self, file: str, name: str, wanted: pa.Schema) -> pa.Table:
-        """The wanted columns of a file, of their types; ValueError where it has others."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
+    def _open(self, file: str) -> Any:
+        """A file of a table, open: never a pipe with such a name, which would be waited for."""
         store, _ = self._store
-        if store is None:
-            open_regular(file).close()  # a pipe with such a name would be waited for
-        held = pq.read_schema(file, filesystem=store).names
-        if len(set(held)) < len(held):
-            raise ValueError("it has a column twice")
-        names = [column for column in wanted.names if column in held]
-        found = pq.ParquetFile(file, filesystem=store).read(names)
+        return open_regular(file) if store is None else store.open(file, "rb")
+
+    def _read_file(
+        self, file: str, name: str, wanted: pa.Schema, budget: ReadBudget | None = None
+    ) -> pa.Table:
+        """The wanted columns of a file, of their types; ValueError where it has others.
+
+        Within a budget, of all files that are kept at the same time: a page of some bytes may say that
+        it has millions of rows.
+        """
+        import pyarrow as pa
+
+        with self._open(file) as opened:
+            found = _read_page(opened, wanted.names, budget or ReadBudget(0))
+        names = found.column_names
         columns = []
         for column in wanted:
             if column.name not in names:
@@ -244,6 +254,29 @@ class History:
             into = BytesIO()
             pq.write_table(pa.Table.from_pylist(listed, schema=schema), into, compression="zstd")
             self._write(name, sha256, into.getvalue())
+
+
+def _read_page(opened: Any, wanted: Sequence[str], budget: ReadBudget) -> pa.Table:
+    """Return what a file of Parquet has of the wanted columns; ValueError where it has one twice."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    budget.grow(opened.seek(0, os.SEEK_END), is_packed=True)
+    opened.seek(0)
+    page = pq.ParquetFile(opened)
+    held = page.schema_arrow.names
+    if len(set(held)) < len(held):
+        raise ValueError("it has a column twice")
+    names = [column for column in wanted if column in held]
+    groups = [page.metadata.row_group(n) for n in range(page.metadata.num_row_groups)]
+    unpacked = sum(group.total_byte_size for group in groups)
+    budget.draw_rows(page.metadata.num_rows, len(names), unpacked)
+    batches = []
+    for batch in page.iter_batches(batch_size=_BATCH, columns=names):
+        budget.draw(batch.nbytes)
+        batches.append(batch)
+    schema = pa.schema([page.schema_arrow.field(column) for column in names])
+    return pa.Table.from_batches(batches, schema)
 
 
 def _make_read_error(file: str, error: Exception) -> ProfkitError:

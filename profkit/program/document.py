@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Any, Final, Literal, TypedDict
 
 from profkit.errors import ProfkitError
-from profkit.files import TEXT_LIMIT, is_folder, read_bytes
+from profkit.files import is_folder, read_structured
 from profkit.judge import NO_SAVING, Estimate
 from profkit.program.counts import Counts
 from profkit.program.findings.case import StepFinding
@@ -383,7 +383,7 @@ def read_document(path: Path) -> TriageDocument:
 
     file = path / NAME if is_folder(path) else path
     try:
-        content = msgspec.json.decode(read_bytes(file, TEXT_LIMIT))
+        content = msgspec.json.decode(read_structured(file))
         schema = content.get("schema") if isinstance(content, dict) else None
         if schema != SCHEMA:
             raise ProfkitError(f"{file}: is {name_schema(schema)}, not {SCHEMA}", HINT)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from profkit.errors import OUT_OF_MEMORY, is_memory_limited
-from profkit.files import open_regular
+from profkit.files import BudgetSpent, ReadBudget, open_regular
 from profkit.reports import wire
 from profkit.reports.contents import (
     LAUNCH,
@@ -57,6 +57,7 @@ LIMIT = 4 << 30  # bytes that a compressed report may become: the largest seen i
 RATIO, SMALL = 100, 64 << 20
 HOLLOW = 10_000  # blocks without anything in them: reports that were seen have one at most
 REMEMBERED = 1024  # files whose check is remembered: a few hundred bytes each
+LAUNCH_KEPT = 2 << 10  # bytes that a launch takes from when it is read until all are judged
 PART = 4 << 20  # bytes of launches, with what they take besides, in each file that split makes
 NO_SESSION = "ncu did not write who it was behind the first launch: later launches may be missing"
 _CHUNK = 64 << 20
@@ -256,6 +257,7 @@ class _Walk:
         self._path = path
         self._out, self._metrics_only = out, metrics_only
         self._first = True
+        self._budget = ReadBudget(0, spare=ReadBudget.DOCUMENT)  # for launches
         self._odd = ""  # what only a newer ncu than those that are known can have written
         self._launches = 0
         self._hollow = 0
@@ -277,6 +279,7 @@ class _Walk:
 
     def step(self, frame: bytes) -> None:
         self.size += 4 + len(frame)
+        self._budget.grow(4 + len(frame))
         odd = Oddities()
         if self._first:
             self._first = False
@@ -346,6 +349,10 @@ class _Walk:
                 self.problems.append(f"a kernel's machine code is damaged: {error}")
                 return False
             return True
+        try:
+            self._budget.draw(LAUNCH_KEPT)
+        except BudgetSpent as error:
+            raise Malformed(f"behind launch {self._launches}: {error}") from error
         self._launches += 1
         self._metrics.append(0)
         self._same.append(self._launches - 1)

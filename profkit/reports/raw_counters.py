@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import hashlib
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import ProfkitError
-from profkit.files import read_bytes
-from profkit.reports.container import Status
+from profkit.files import BudgetSpent, ReadBudget, read_bytes
+from profkit.reports.container import LAUNCH_KEPT, Status
 from profkit.reports.frame import (
     Identity,
     Part,
@@ -64,11 +65,15 @@ def frame_from_raw(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return Reports((part,)).launches
 
 
-def part_from_raw(rows: Iterable[Mapping[str, Any]], file: ReportFile) -> Part:
-    """Return the same as one file's share of a frame."""
+def part_from_raw(
+    rows: Iterable[Mapping[str, Any]], file: ReportFile, budget: ReadBudget | None = None
+) -> Part:
+    """Return the same as one file's share of a frame; a BudgetSpent of more launches than it has for."""
     identity: list[Identity] = []
     values: array[float] = array("d")
     for index, row in enumerate(rows):
+        if budget:
+            budget.draw(LAUNCH_KEPT)
         metrics = evaluate(_read_counters(row, index))
         kernel, variant, case = (_read_text(row, key, index) for key in NAMES)
         _read_text(row, IDENTITY[0], index)
@@ -121,99 +126,250 @@ def _read_text(row: Mapping[str, Any], key: str, index: int) -> str | None:
 
 def read_table(path: str) -> Part:
     """Return what `ncu --csv` printed as one file's share of a frame."""
-    content = None
-    rows: list[dict[str, Any]] = []
     lost = ""
     status: Status = "unreadable"
+    sha256 = None
+    unread = ReportFile(path, None, "unreadable", "", 0, None)
+    part = Part(file=unread)
     try:
         content = read_bytes(path, TABLE_MOST)
-        if content.strip():
-            rows, lost = read_printed(content.decode("utf-8-sig", "backslashreplace"), path)
-        status = "damaged" if lost else "ok" if rows else "empty"
-        nothing = "a header without launches" if content.strip() else "0 bytes"
-        message = lost or ("" if rows else nothing)
+        sha256 = hashlib.sha256(content).hexdigest()
+        if content and not content.isspace():
+            table = open_printed(lambda: _decode_lines(content), path)
+            lost = table.lost
+            budget = ReadBudget(len(content), spare=ReadBudget.DOCUMENT)
+            part = part_from_raw(table.launches(), unread, budget)
+            nothing = "a header without launches"
+        else:
+            nothing = "0 bytes"
+        status = "damaged" if lost else "ok" if part.identity else "empty"
+        message = lost or ("" if part.identity else nothing)
     except OSError as error:
         message = error.strerror or "cannot be read"
+    except BudgetSpent as error:
+        message = str(error)
     except ProfkitError as error:
         message = f"{error.message.removeprefix(f'{path}: ')}: {error.hint}"
-    if content is None:
-        sha256 = None
-    else:
-        sha256 = hashlib.sha256(content).hexdigest()
-    return part_from_raw(rows, ReportFile(path, sha256, status, message, len(rows), None))
+    file = ReportFile(path, sha256, status, message, len(part.identity), None)
+    return replace(part, file=file)
+
+
+_PIECE = 1 << 20  # bytes of a table that are decoded at a time
+
+
+def _decode_lines(content: bytes) -> Iterator[str]:
+    """Yield the lines of a table; as one text a single letter would make it four times as large."""
+    start = len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0
+    while start < len(content):
+        end = content.find(b"\n", start + _PIECE) + 1 or len(content)
+        yield from content[start:end].decode("utf-8", "backslashreplace").splitlines()
+        start = end
 
 
 def table_rows(text: str, name: str) -> list[dict[str, Any]]:
-    """Return the launches that read_printed finds."""
-    return read_printed(text, name)[0]
+    """Return the launches of a printed table."""
+    return list(open_printed(text.splitlines, name).launches())
 
 
-def read_printed(text: str, name: str) -> tuple[list[dict[str, Any]], str]:
-    """Return a mapping a launch, as `from_raw` takes it, of what `ncu --csv --page raw` printed.
+_HOW = "print it with: ncu --import REPORT --csv --page raw > FILE.csv"
+_CELLS_MOST = 100_000  # of a row: a full set has 2,500
 
-    And what is lost of it, mostly nothing: a row that is cut, or has more cells than the header.
+
+@dataclass
+class PrintedTable:
+    """What `ncu --csv --page raw` printed, read twice: for what only all of it says, then for launches.
 
     Two layouts. Wide: a launch a row, a column a metric, the units in the second row. Long: a metric a
     row (`--csv --metrics ...`, and the details page with `--print-metric-name name`). Versions add and
     drop columns in front, print units scaled (Gbyte/s) or not (`--print-units base`), numbers by the
-    locale of the machine, and other programs' lines in between. `name` is the table's in an error: it is
-    no such table, or a page without metric names.
+    locale of the machine, and other programs' lines in between.
     """
-    head, rows, lost = _read_rows(text, name)
-    if set(_LONG) <= set(head):
-        return list(_read_long(head, rows, name)), lost
-    if not any(_is_metric(column) for column in head):
-        raise ProfkitError(f"{name}: no column is a metric", _HOW)
-    return list(_read_wide(head, rows)), lost
+
+    lines: Callable[[], Iterable[str]]  # of the file, from its beginning
+    name: str  # of the table, in an error
+    head: list[str] = field(default_factory=list)
+    units: list[str] | None = None  # the row that says them
+    whole: int = 0  # how many rows below the header have as many cells, the units' included
+    below: int = 0  # how many rows there are in all
+    is_cut: bool = False  # inside of its last cell
+    has_comma: bool = False  # for a decimal point
+    losses: int = 0
+    first_loss: str = ""
+    _last_line: str = ""
+    _is_quoted: bool = False
+    _cells: int = 0  # of the row that is being read
+
+    @property
+    def is_long(self) -> bool:
+        return set(_LONG) <= set(self.head)
+
+    @property
+    def lost(self) -> str:
+        """What is lost of it, mostly nothing: a row that is cut, or has more cells than the header."""
+        if self.losses > 1:
+            return f"{self.first_loss} (and {self.losses - 1} more)"
+        return self.first_loss
+
+    def launches(self) -> Iterator[dict[str, Any]]:
+        """Yield a mapping a launch, as `from_raw` takes it.
+
+        A ProfkitError where the table has no names of metrics.
+        """
+        if self.is_long:
+            return self._read_long()
+        if not any(_is_metric(column) for column in self.head):
+            raise ProfkitError(f"{self.name}: no column is a metric", _HOW)
+        return self._read_wide()
+
+    def scan(self) -> None:
+        """Look at all of it once.
+
+        A ProfkitError where it is no such table.
+        """
+        rows = self._list_rows()
+        is_there = False
+        for row in rows:
+            if _LAUNCH in row[:1] and _KERNEL in row:
+                self.head = row
+                is_there = True
+                break
+        if not is_there:
+            raise ProfkitError(f"{self.name}: has no line with {_LAUNCH} and {_KERNEL}", _HOW)
+        twice = _find_twice(self.head)
+        numbers = self._list_numbers()
+        is_last_whole = False
+        for row in rows:
+            self.below += 1
+            is_last_whole = False
+            if len(row) != len(self.head):
+                if _is_of_table(row, self.head):
+                    cells = f"{len(row)} cells, and the header {len(self.head)}"
+                    self._lose(f"row {self.below} has {cells}")
+                continue
+            for first, place in twice:
+                if row[first] != row[place]:
+                    column = clean(self.head[place])
+                    raise ProfkitError(f"{self.name}: has two columns {column}", _HOW)
+            if row != self.head:
+                is_last_whole = True
+                self._take_row(row, numbers)
+        if _is_cut(self._last_line, is_quoted=self._is_quoted):
+            self._lose(f"row {self.below} is cut in its last cell")
+            self.is_cut = is_last_whole
+
+    def _take_row(self, row: list[str], numbers: list[int]) -> None:
+        """Count a row; see whether it says units, or has a decimal comma."""
+        self.whole += 1
+        is_first = self.whole == 1
+        if is_first and not self.is_long and not row[0].strip():
+            self.units = row
+        elif not self.has_comma and (not self.is_long or self._is_of_metric(row)):
+            self.has_comma = _decimal_comma([row[place] for place in numbers])
+
+    def _is_of_metric(self, row: list[str]) -> bool:
+        return _is_metric(row[self.head.index(_LONG[0])])
+
+    def _list_numbers(self) -> list[int]:
+        """Return the places of a row's numbers."""
+        if self.is_long:
+            return [self.head.index(_LONG[2])]
+        return [n for n, column in enumerate(self.head) if _is_metric(column)]
+
+    def _lose(self, what: str) -> None:
+        self.losses += 1
+        self.first_loss = self.first_loss or what
+
+    def _list_lines(self) -> Iterator[str]:
+        """Yield the lines without those of ncu and the program round them."""
+        for line in self.lines():
+            if line.startswith("=="):
+                continue
+            self._last_line = line
+            self._is_quoted = self._is_quoted or line.startswith(f'"{_LAUNCH}"')
+            self._cells += line.count(",")
+            if self._cells > _CELLS_MOST:
+                why = f"{self.name}: has a row of more than {_CELLS_MOST:,} cells"
+                raise ProfkitError(why, _HOW)
+            yield line
+
+    def _list_rows(self) -> Iterator[list[str]]:
+        try:
+            for row in csv.reader(self._list_lines()):
+                self._cells = 0
+                yield row
+        except csv.Error as error:  # a field longer than anything that ncu prints
+            why = f"{self.name}: no table that can be read: {error}"
+            raise ProfkitError(why, _HOW) from error
+
+    def _list_whole(self) -> Iterator[list[str]]:
+        """Yield the rows with values: below the header, whole, without the units and what is cut."""
+        is_below = False
+        count = 0
+        for row in self._list_rows():
+            if not is_below:
+                is_below = row == self.head
+                continue
+            if len(row) != len(self.head) or row == self.head:
+                continue
+            count += 1
+            if self.is_cut and count == self.whole:
+                return
+            if self.units is None or count > 1:
+                yield row
+
+    def _read_wide(self) -> Iterator[dict[str, Any]]:
+        units = dict(zip(self.head, self.units or (), strict=False))
+        metrics = self._list_numbers()
+        for row in self._list_whole():
+            cells = dict(zip(self.head, row, strict=True))
+            launch = _read_identity(cells)
+            for n in metrics:
+                column = self.head[n]
+                launch |= _read_values(column, row[n], units.get(column, ""), self.has_comma)
+            yield launch
+
+    def _read_long(self) -> Iterator[dict[str, Any]]:
+        launches: dict[tuple[str, str], dict[str, Any]] = {}
+        names: dict[str, str] = {}  # a name that many rows share is one
+        for row in self._list_whole():
+            cells = dict(zip(self.head, row, strict=True))
+            metric, unit, value = (cells[column] for column in _LONG)
+            if not _is_metric(metric):
+                continue
+            key = (cells.get("Process ID", ""), cells[_LAUNCH])
+            launch = launches.get(key)
+            if launch is None:
+                launch = launches[key] = _read_identity(cells)
+            for read, number in _read_values(metric, value, unit, self.has_comma).items():
+                if launch.setdefault(names.setdefault(read, read), number) != number:
+                    why = f"{self.name}: has two values of {clean(read)} for the launch"
+                    raise ProfkitError(
+                        f"{why} {clean(key[1])}", "give each table as a file of its own"
+                    )
+        if not launches:
+            raise ProfkitError(
+                f"{self.name}: has labels, not names of metrics",
+                f"{_HOW}, or with --print-metric-name name",
+            )
+        yield from launches.values()
 
 
-_HOW = "print it with: ncu --import REPORT --csv --page raw > FILE.csv"
+def open_printed(lines: Callable[[], Iterable[str]], name: str) -> PrintedTable:
+    """Return a table that was looked at once; `name` is its own in an error."""
+    table = PrintedTable(lines, name)
+    table.scan()
+    return table
 
 
-def _read_rows(text: str, name: str) -> tuple[list[str], list[list[str]], str]:
-    """Return header, rows and what is lost, without the lines of ncu and the program round them."""
-    lines = [line for line in text.splitlines() if not line.startswith("==")]
-    try:
-        rows = list(csv.reader(lines))
-    except csv.Error as error:  # a field longer than anything that ncu prints
-        raise ProfkitError(f"{name}: no table that can be read: {error}", _HOW) from error
-    at = next((n for n, row in enumerate(rows) if _LAUNCH in row[:1] and _KERNEL in row), None)
-    if at is None:
-        raise ProfkitError(f"{name}: has no line with {_LAUNCH} and {_KERNEL}", _HOW)
-    head = rows[at]
-    below = rows[at + 1 :]
-    _verify_columns(head, below, name)
-    kept, lost = _keep_whole(head, below)
-    is_quoted = any(line.startswith(f'"{_LAUNCH}"') for line in lines)
-    if _is_cut(lines[-1], is_quoted=is_quoted):
-        lost.append(f"row {len(below)} is cut in its last cell")
-        if kept and kept[-1] is rows[-1]:
-            kept.pop()
-    return head, kept, _say_lost(lost)
-
-
-def _keep_whole(
-    head: Sequence[str], rows: Sequence[list[str]]
-) -> tuple[list[list[str]], list[str]]:
-    """Return the rows that have as many cells as the header, and what is lost of others."""
-    kept = []
-    lost = []
-    for number, row in enumerate(rows, 1):
-        if len(row) != len(head):
-            if _is_of_table(row, head):
-                lost.append(f"row {number} has {len(row)} cells, and the header {len(head)}")
-        elif row != head:
-            kept.append(row)
-    return kept, lost
-
-
-def _say_lost(lost: Sequence[str]) -> str:
-    if not lost:
-        return ""
-    more = ""
-    if len(lost) > 1:
-        more = f" (and {len(lost) - 1} more)"
-    return lost[0] + more
+def _find_twice(head: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the places of columns that are there twice: of other values none is surely right."""
+    places: dict[str, int] = {}
+    twice = []
+    for place, column in enumerate(head):
+        first = places.setdefault(column, place)
+        if first != place:
+            twice.append((first, place))
+    return twice
 
 
 def _is_of_table(row: Sequence[str], head: Sequence[str]) -> bool:
@@ -225,53 +381,6 @@ def _is_cut(line: str, *, is_quoted: bool) -> bool:
     """Return whether the last line ends inside of a cell, or before one where ncu quotes them all."""
     is_open = line.count('"') % 2 == 1
     return is_open or (is_quoted and line.startswith('"') and not line.rstrip().endswith('"'))
-
-
-def _verify_columns(head: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> None:
-    """Refuse a column that is there twice, with other values: nothing says which is right."""
-    places: dict[str, int] = {}
-    for place, column in enumerate(head):
-        first = places.setdefault(column, place)
-        if first == place:
-            continue
-        for row in rows:
-            if len(row) == len(head) and row[first] != row[place]:
-                raise ProfkitError(f"{name}: has two columns {clean(column)}", _HOW)
-
-
-def _read_wide(head: Sequence[str], rows: list[list[str]]) -> Iterator[dict[str, Any]]:
-    first = rows[0] if rows else []
-    with_units = bool(first) and not first[0].strip()
-    units = dict(zip(head, first, strict=True)) if with_units else {}
-    body = rows[1:] if with_units else rows
-    metrics = [n for n, column in enumerate(head) if _is_metric(column)]
-    comma = _decimal_comma(chain.from_iterable(map(row.__getitem__, metrics) for row in body))
-    for row in body:
-        cells = dict(zip(head, row, strict=True))
-        launch = _read_identity(cells)
-        for n in metrics:
-            launch |= _read_values(head[n], row[n], units.get(head[n], ""), comma)
-        yield launch
-
-
-def _read_long(head: Sequence[str], rows: list[list[str]], name: str) -> Iterator[dict[str, Any]]:
-    cells = [dict(zip(head, row, strict=True)) for row in rows]
-    metrics = [c for c in cells if _is_metric(c["Metric Name"])]
-    if not metrics:
-        raise ProfkitError(
-            f"{name}: has labels, not names of metrics", f"{_HOW}, or with --print-metric-name name"
-        )
-    comma = _decimal_comma(c["Metric Value"] for c in metrics)
-    launches: dict[tuple[str, str], dict[str, Any]] = {}
-    for c in metrics:
-        key = (c.get("Process ID", ""), c[_LAUNCH])
-        metric, unit, value = (c[column] for column in _LONG)
-        launch = launches.setdefault(key, _read_identity(c))
-        for read, number in _read_values(metric, value, unit, comma).items():
-            if launch.setdefault(read, number) != number:
-                twice = f"{name}: has two values of {clean(read)} for the launch {clean(key[1])}"
-                raise ProfkitError(twice, "give each table as a file of its own")
-    yield from launches.values()
 
 
 def _is_metric(column: str) -> bool:

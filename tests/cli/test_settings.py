@@ -30,6 +30,7 @@ def write_settings(folder: Path, text: str) -> Path:
         ("ignore = ['tail-efect']", "ignore: tail-efect: unknown", "did you mean tail-effect"),
         ("fail-on = ['slow']", "fail-on: slow: unknown", "did you mean slower"),
         ("ignore = [", "not TOML", "fix the file"),
+        (f"{'a.' * 100_000}b = 1", "a line has more than 1000 dots", "fix the file"),
     ],
 )
 def test_a_bad_key_is_named_with_its_file(text: str, says: str, hint: str, tmp_path: Path) -> None:

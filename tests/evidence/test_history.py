@@ -130,6 +130,22 @@ def test_half_a_file_is_named_and_nothing_else_is_lost(tmp_path: Path) -> None:
     assert "half.parquet: not readable" in problem.message
 
 
+def test_a_page_that_asks_for_more_than_its_bytes_can_need_is_named(tmp_path: Path) -> None:
+    """2 kB of Parquet may say that they have a million rows, all equal."""
+    history = History(tmp_path)
+    history.append([row(1e-5, 1, 1)])
+    (whole,) = (tmp_path / "runs").glob("*.parquet")
+    table = pq.read_table(whole)
+    pq.write_table(
+        pa.concat_tables([table] * 100_000).combine_chunks(), tmp_path / "runs/x.parquet"
+    )
+    rows, (problem,) = history.runs()
+    assert len(rows) == 1
+    assert "0.parquet: not readable (it asks for more memory than its bytes can need)" in str(
+        problem
+    )
+
+
 def test_files_of_another_version_are_read(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     older = pa.table({"record": ["r0"], "variant": ["v1"], "case": ["B"], "median": [1.0]})

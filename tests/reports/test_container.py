@@ -247,3 +247,17 @@ def test_rescue_keeps_what_is_whole(tmp_path: Path) -> None:
     assert b"GPU Speed Of Light Throughput" in copy.read_bytes()
     repair(path, copy, metrics_only=True)
     assert b"GPU Speed Of Light Throughput" not in copy.read_bytes()
+
+
+def test_launches_that_take_more_than_their_bytes_are_not_all_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launch of 274 bytes is 2 kB of findings: without a bound a report could ask for any memory."""
+    path = tmp_path / "many.ncu-rep"
+    path.write_bytes(made.numbered(200))
+    assert container.check(path).status == "ok"
+    monkeypatch.setattr(container.ReadBudget, "DOCUMENT", 0)
+    container._walked.clear()
+    frames = container.check(path)
+    assert frames.status == "damaged"
+    assert "it asks for more memory than its bytes can need" in frames.message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+from pathlib import Path
 
 import pytest
 
@@ -402,3 +403,36 @@ def test_what_a_table_s_file_is(tmp_path, monkeypatch, content, status, message,
     assert [row["launch"] for row in part.launches()] == [*range(launches)]
     if b"caf" in content:
         assert [row["kernel"] for row in part.launches()] == [r"caf\xe9"]
+
+
+def test_a_row_of_cells_without_end_is_refused() -> None:
+    head = ["ID", "Kernel Name", *TWO]
+    assert len(table_rows(printed([head, ["0", "a", "1", "2"]]) + "\n" * 1000, "x.csv")) == 1
+    for wrong in ("," * 200_000, '"\n",' * 200_000):
+        with pytest.raises(ProfkitError, match="has a row of more than 100,000 cells"):
+            table_rows(printed([head, ["0", "a", "1", "2"]]) + f"\n{wrong}\n", "x.csv")
+
+
+def test_more_launches_than_a_table_has_bytes_for_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.csv"
+    rows = [[str(n), "a", "1", "2"] for n in range(200)]
+    path.write_text(printed([["ID", "Kernel Name", *TWO], *rows]))
+    assert table.read_table(str(path)).file.launches == 200
+    monkeypatch.setattr(table.ReadBudget, "DOCUMENT", 0)
+    file = table.read_table(str(path)).file
+    assert file.status == "unreadable"
+    assert file.message == "it asks for more memory than its bytes can need"
+
+
+def test_a_letter_that_is_no_ascii_is_read_wherever_a_piece_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.csv"
+    rows = [[str(n), "\u00fc" * n, "1", "2"] for n in range(9)]
+    path.write_text("\ufeff" + printed([["ID", "Kernel Name", *TWO], *rows]), encoding="utf-8")
+    for piece in (1, 7, 1000):
+        monkeypatch.setattr(table, "_PIECE", piece)
+        part = table.read_table(str(path))
+        assert [row[2] or "" for row in part.identity] == [row[1] for row in rows]

@@ -660,3 +660,14 @@ def test_only_metrics_that_a_launch_has_are_kept_and_parts_with_others_are_one_f
     whole = frame.Reports(tuple(read)).launches
     shown = whole[[names[3], names[4], names[5]]].fillna(-1).to_numpy().tolist()
     assert shown == [[7, -1, -1], [-1, 0, -1], [-1, -1, 7], [-1, 0, -1]]
+
+
+def test_rows_that_are_looked_at_are_those_that_are_copied() -> None:
+    """A hundred dicts of 230 keys are 1.5 MB: pictures look at some of them."""
+    rows: list[Any] = [("x", n, "k", "kernel", *[None] * 7, "ok", None) for n in range(2)]
+    values = array("d", [1.5, nan] * len(CATALOGUE)).tobytes()
+    launches = frame.Reports((frame.Part(rows, values, file=FILE),)).launches
+    looked, copied = frame.view_rows(launches), frame.frame_rows(launches)
+    assert [str(dict(row)) for row in looked] == [str(row) for row in copied]
+    assert [type(value) for value in looked[0].values()] == [type(x) for x in copied[0].values()]
+    assert len(looked[1]) == len(copied[1])

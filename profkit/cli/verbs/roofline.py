@@ -79,10 +79,10 @@ def draw_roofline(
 def _refuse_empty(frame: DataFrame) -> None:
     """Raise a ProfkitError where no launch has a point: the picture would say nothing."""
     from profkit.model import roofline
-    from profkit.reports.frame import frame_rows
+    from profkit.reports.frame import view_rows
     from profkit.show.numbers import why_no_point
 
-    rows = frame_rows(frame)
+    rows = view_rows(frame)
     if not rows or any(roofline.points(row) for row in rows):
         return
     reasons = why_no_point(rows).most_common(1)

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from profkit.errors import ProfkitError, needing
 from profkit.files import (
-    TEXT_LIMIT,
     ReadBudget,
     is_there,
     open_regular,
-    read_bytes,
+    read_structured,
     write_bytes,
     write_text,
 )
@@ -152,7 +151,7 @@ def read_store(folder: Path) -> Timeline:
 def _read_head(folder: Path) -> KeptHead:
     import msgspec
 
-    content = msgspec.json.decode(read_bytes(folder / HEAD, TEXT_LIMIT))
+    content = msgspec.json.decode(read_structured(folder / HEAD))
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema != SCHEMA:
         why = f"{folder}: is {name_schema(schema)}, not {SCHEMA}"

@@ -24,7 +24,7 @@ from matplotlib.ticker import NullLocator
 from profkit.errors import ProfkitError
 from profkit.files import part_of
 from profkit.model.launch import collected_metrics
-from profkit.reports.frame import frame_rows
+from profkit.reports.frame import view_rows
 from profkit.show import numbers
 from profkit.show.numbers import Row
 from profkit.show.text.escape import middle, short
@@ -100,7 +100,7 @@ def records(runs: Launches) -> list[Row]:
         from profkit.reports.reader import load_reports
 
         frame = load_reports(runs)
-    rows = frame_rows(frame)
+    rows = view_rows(frame)
     if not rows:
         raise ProfkitError(
             "no launches to draw", "the frame is empty: check the query that made it"

@@ -95,6 +95,8 @@ def _with_ceilings(rows: Sequence[Row], ceilings: Mapping[str, float]) -> list[R
             raise ProfkitError(f"unknown ceiling {name}", f"there are: {', '.join(known)}")
         if not (isfinite(value) and value > 0):
             raise ProfkitError(f"ceiling {name}: {value} is not a rate", "byte/s or op/s, above 0")
+    if not ceilings:
+        return list(rows)
     peaks = {f"peak_{name}": float(value) for name, value in ceilings.items()}
     return [{**row, **peaks} for row in rows]
 
