@@ -168,7 +168,7 @@ class History:
     def _open(self, file: str) -> Any:
         """A file of a table, open: never a pipe with such a name, which would be waited for."""
         store, _ = self._store
-        return open_regular(file) if store is None else store.open(file, "rb")
+        return open_regular(file) if store is None else BytesIO(store.cat_file(file))
 
     def _read_file(
         self, file: str, name: str, wanted: pa.Schema, budget: ReadBudget | None = None

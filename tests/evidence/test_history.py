@@ -137,7 +137,7 @@ def test_a_page_that_asks_for_more_than_its_bytes_can_need_is_named(tmp_path: Pa
     (whole,) = (tmp_path / "runs").glob("*.parquet")
     table = pq.read_table(whole)
     pq.write_table(
-        pa.concat_tables([table] * 100_000).combine_chunks(), tmp_path / "runs/x.parquet"
+        pa.concat_tables([table] * 100_000).combine_chunks(), tmp_path / "runs/0.parquet"
     )
     rows, (problem,) = history.runs()
     assert len(rows) == 1
