@@ -153,7 +153,7 @@ MEASURES = {
 IMPORTED = {
     ("profile", "--help"): (13, 25),
     ("triage", "tests/program/data/attention_with_bias.planted.json.gz"): (64, 65),
-    ("diagnose", "artifacts/stage2.B.ncu-rep"): (59, 50),
+    ("diagnose", "artifacts/stage1.B.ncu-rep"): (59, 50),
 }
 # The first word of a function's name that says what it does.
 VERBS = frozenset(Path(__file__).with_name("verbs.txt").read_text("utf-8").split())

@@ -12,6 +12,7 @@ from profkit.diagnosis.rule import Diagnosis, LaunchFinding, Measured, SourceSha
 from profkit.model.launch import Missing
 from profkit.model.scenario import Expectation
 from profkit.records.store import Document
+from profkit.reports.addresses import Layouts
 from profkit.reports.frame import ReportFile
 
 SCHEMA = "profkit.diagnosis/1"
@@ -38,6 +39,8 @@ class FindingEntry(Document, frozen=True, kw_only=True):
     note: bool = False
     # Where an ablation lies beside the report.
     measured: Measured | msgspec.UnsetType = msgspec.UNSET
+    # Of bank conflicts, where the report has source counters.
+    layouts: Layouts | msgspec.UnsetType = msgspec.UNSET
 
 
 class TogetherEntry(Document, frozen=True, kw_only=True):
@@ -132,6 +135,7 @@ def finding_entry(finding: LaunchFinding) -> FindingEntry:
         advice=finding.advice,
         note=finding.note,
         measured=finding.measured or msgspec.UNSET,
+        layouts=finding.layouts or msgspec.UNSET,
     )
 
 

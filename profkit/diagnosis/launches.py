@@ -26,6 +26,7 @@ from profkit.reports.metrics import CATALOGUE
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from profkit.reports.addresses import Layouts
     from profkit.reports.frame import Part, Reports
     from profkit.reports.hotlines import CounterLine, HotLines, LinesRequest
 
@@ -376,7 +377,21 @@ def _add_lines(run: Judged, answer: HotLines) -> Judged:
     )
     if _is_triton(run.kernel, findings):
         findings = tuple(map(_in_triton_words, findings))
+    else:
+        findings = tuple(_with_layouts(f, answer.layouts.get(f.rule)) for f in findings)
     return replace(run, lines=listed, diagnosis=replace(run.diagnosis, findings=findings))
+
+
+def _with_layouts(finding: LaunchFinding, layouts: Layouts | None) -> LaunchFinding:
+    """Return a finding of bank conflicts with the layouts that have none; of other rules as it is."""
+    if layouts is None:
+        return finding
+    from profkit.diagnosis.layouts import advise_layouts
+
+    advice = finding.advice
+    if layouts.found:
+        advice = advise_layouts(layouts, advice)
+    return replace(finding, layouts=layouts, advice=advice)
 
 
 _GATHERS = (

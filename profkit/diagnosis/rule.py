@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import nan
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from profkit.errors import ProfkitError
 from profkit.judge import Estimate, Finding, Rule
 from profkit.model.launch import Launch, Missing
 from profkit.model.scenario import Expectation, Fix, expected_of, price_fixes
+
+if TYPE_CHECKING:
+    from profkit.reports.addresses import Layouts
 
 Bound = Literal["memory", "compute", "latency", "launch", "balanced", "unknown"]
 
@@ -69,6 +72,8 @@ class LaunchFinding(Finding):
     # The unit is at what it can reach with the problem's own work: only less work helps.
     at_roof: bool = False
     explains: tuple[str, ...] = ()  # limiters that it can be the cause of in this launch
+    # Of bank conflicts: layouts without them, where the addresses say which.
+    layouts: Layouts | None = None
     measured: Measured | None = None  # `profkit ablate` did, and its record lies beside the report
 
     @property

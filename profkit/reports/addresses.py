@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import product
 from tokenize import COMMENT, DEDENT, ENDMARKER, INDENT, NEWLINE, NL, TokenError, generate_tokens
-from typing import Any
+from typing import Any, Literal
 
 from profkit.reports.cubin import Function, find_launched
 from profkit.reports.frame import clean
@@ -233,6 +233,36 @@ def _of_groups(program: Program, sources: set[int]) -> set[int]:
     return sources
 
 
+@dataclass(frozen=True)
+class Layout:
+    """A change of where an array of shared memory has its elements, and what comes of it.
+
+    `padding`: so many bytes more after each `row` bytes. `swizzle`: chunks of so many bytes change
+    places within 128 bytes, by the exclusive or of their number and that of their line of 128 bytes (of
+    their row, where it is longer).
+    """
+
+    kind: Literal["padding", "swizzle"]
+    row: int  # bytes
+    bytes: int
+    size: int  # bytes of a lane at the access that conflicts most
+    file: str | None  # of that access; None where the report knows no lines
+    line: int | None
+    before: float  # wavefronts of a request there
+    after: float
+    warps: int  # that it was worked out for, all lanes of each
+    accesses: int  # instructions on that array, or those of that layout, that it was worked out for
+    share: float  # of the launch's wavefronts beyond the ideal that it takes away, 0-1
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """Layouts without bank conflicts of a launch's arrays in shared memory."""
+
+    decoded: float  # share of the wavefronts beyond the ideal at accesses whose addresses are known
+    found: tuple[Layout, ...]
+
+
 # A line is (file, line); an instruction without one is its own: (None, address).
 Place = tuple[str | None, int]
 
@@ -362,7 +392,7 @@ class LaunchedCode:
 
     def opcode(self, pc: int) -> str:
         """Return the opcode at an address; "" when unknown."""
-        program = self._find_program(pc)
+        program = self.find_program(pc)
         at = program.index.get(pc) if program else None
         if program is None or at is None:
             return self._word(pc)
@@ -370,32 +400,51 @@ class LaunchedCode:
 
     def is_gather(self, pc: int) -> bool:
         """Whether a load's index was loaded just for it; False where the machine code is not known."""
-        program = self._find_program(pc)
+        program = self.find_program(pc)
         return program is not None and is_gather(program, pc)
 
     def _list_producers(self, pc: int, state: str) -> list[int]:
         """Return the addresses of what an instruction in a warp state waits for; see producers."""
-        program = self._find_program(pc)
+        program = self.find_program(pc)
         if program:
             return [x.pc for x in find_producers(program, pc, state)]
         return []
 
-    def _find_program(self, pc: int) -> Program | None:
+    def find_program(self, pc: int) -> Program | None:
+        """Return the function that an address is in; None where its machine code is not known."""
         start = self._find_start(pc)
         if start is None:
             return None
         return self._function_code(start)
 
     def _decode_function(self, start: int) -> Program | None:
-        code = decode(self._spans[start].code, start, self._capability, self._word)
+        code = decode(self._spans[start].code, start, self.capability, self._word)
         return None if code is None else Program(code)
 
-    def _disassemble_at(self, pc: int) -> str:
-        """Return the opcode as the library gives it, which is slow; "" where it gives none."""
+    def machine_code(self, pc: int) -> bytes:
+        """Return the machine code of the function that an address is in; nothing where not known."""
+        start = self._find_start(pc)
+        return self._spans[start].code if start is not None else b""
+
+    def text(self, pc: int) -> str:
+        """Return an instruction as the library gives it, which is slow; "" where it gives none."""
         if not self._has_bounded_lines():
             return ""
-        word = _OPCODE.match(clean(self._action.sass_by_pc(pc) or ""))
+        return clean(self._action.sass_by_pc(pc) or "")
+
+    def _disassemble_at(self, pc: int) -> str:
+        """Return the opcode in the library's text; "" where there is none."""
+        word = _OPCODE.match(self.text(pc))
         return word[1] if word else ""
+
+    @cached_property
+    def block(self) -> tuple[int, int, int]:
+        """Threads of a block in each dimension; 0 where that was not recorded."""
+        return self._read_block("x"), self._read_block("y"), self._read_block("z")
+
+    def _read_block(self, axis: str) -> int:
+        metric = self._action.metric_by_name(f"launch__block_dim_{axis}")
+        return metric.as_uint64() if metric else 0
 
     def _find_start(self, pc: int) -> int | None:
         spans = self._spans.items()
@@ -419,11 +468,12 @@ class LaunchedCode:
 
     def _does_begin(self, function: Function, start: int) -> bool:
         """Whether a function is here by the library's text: before 2023.2 a report says no address."""
-        code = decode(function.code[: _FIRST * BYTES], start, self._capability, self._word) or []
+        code = decode(function.code[: _FIRST * BYTES], start, self.capability, self._word) or []
         return bool(code) and all(self._word(x.pc) == x.opcode for x in code)
 
     @cached_property
-    def _capability(self) -> int:
+    def capability(self) -> int:
+        """Ten times the compute capability; 0 where it is not known."""
         cc = "device__attribute_compute_capability_"
         major, minor = (self._action.metric_by_name(cc + part) for part in ("major", "minor"))
         if major and minor:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from profkit.errors import ProfkitError
 from profkit.files import expand_home, temporary_folder
 from profkit.records.paths import is_table
-from profkit.reports.addresses import LaunchedCode, Place
+from profkit.reports.addresses import LaunchedCode, Layouts, Place
 from profkit.reports.container import check, split
 from profkit.reports.cubin import read_code
 from profkit.reports.instruction import COUNTERS, RAW_SAMPLES, Counter
@@ -49,7 +49,7 @@ __all__ = ["prepare_child"]
 # The warp was issuing: a sample like the others, but nothing that it waited for.
 _ISSUING = "selected"
 _FIXED = "wait"
-_EXCESS = "excess-sectors"
+_EXCESS, _CONFLICTS = "excess-sectors", "excess-wavefronts"
 _TOO_MUCH = "its machine code asks for more memory than its bytes can need"
 _OTHERS = "the process that read it answered other requests"
 
@@ -97,6 +97,8 @@ class HotLines:
     # Key -> share of its counter at loads whose index was loaded just for them; where it is of sectors
     # beyond the ideal.
     gathered: Mapping[str, float] = field(default_factory=dict)
+    # Key -> layouts without bank conflicts; where its counter is of what these cost.
+    layouts: Mapping[str, Layouts] = field(default_factory=dict)
     refused: str = ""  # why its machine code was not looked into
 
 
@@ -238,7 +240,14 @@ def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
     sampled = tuple(_add_source_text(kernel, x, strip=not request.around) for x in rows)
     counters = {key: first(tuple(names)) for key, names in request.counters.items()}
     beyond = [key for key, names in request.counters.items() if _EXCESS in names]
-    return HotLines(counters, sampled, {key: _share_gathered(kernel) for key in beyond})
+    gathered = {key: _share_gathered(kernel) for key in beyond}
+    layouts = {}
+    for key, names in request.counters.items():
+        if _CONFLICTS in names:
+            from profkit.reports.banks import find_layouts
+
+            layouts[key] = find_layouts(kernel)
+    return HotLines(counters, sampled, gathered, layouts)
 
 
 def _share_gathered(kernel: LaunchedCode) -> float:

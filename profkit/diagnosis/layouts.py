@@ -1,0 +1,42 @@
+"""Layouts that shared memory could have  ->  what to do about its bank conflicts."""
+
+from __future__ import annotations
+
+from os.path import basename
+
+from profkit.reports.addresses import Layout, Layouts
+from profkit.reports.figures import counted, share
+
+WORD, LINE = 4, 128  # bytes of a bank, and of all of them
+MOST = 0.5  # of the conflicts, from which nothing else needs to be said
+
+
+def advise_layouts(layouts: Layouts, usual: str) -> str:
+    """Return layouts without conflicts as advice; the usual one too where they are not most of it."""
+    sentences = [say_layout(layout) for layout in layouts.found]
+    if sum(layout.share for layout in layouts.found) < MOST:
+        sentences.append(usual)
+    return " ".join(sentences)
+
+
+def say_layout(layout: Layout) -> str:
+    """Return a layout in two sentences: what to change and what comes of it, and how that is known."""
+    where = f" at {basename(layout.file)}:{layout.line}" if layout.file else ""
+    accesses = counted(layout.accesses, "access", "accesses")
+    warps = counted(layout.warps, "warp", "warps")
+    return (
+        f"{_say_change(layout)}: {layout.before:.3g} wavefronts a request become "
+        f"{layout.after:.3g}{where}. That is {share(layout.share)} of the conflicts, worked out of the "
+        f"addresses of all lanes of {warps} at {accesses}, which agree with the counters."
+    )
+
+
+def _say_change(layout: Layout) -> str:
+    if layout.kind == "padding":
+        words = layout.row // WORD
+        more = f"a row of {words} words becomes {words + layout.bytes // WORD}"
+        return f"Pad the array by {layout.bytes} bytes after each {layout.row} ({more})"
+    line = max(layout.row, LINE)
+    chunks = min(layout.row, LINE) // layout.bytes
+    swizzled = f"x ^ x / {line} % {chunks} * {layout.bytes}"
+    return f"Swizzle the array, the byte at offset x to offset {swizzled}"

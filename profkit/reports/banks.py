@@ -1,0 +1,421 @@
+"""Addresses of shared memory in each lane  ->  wavefronts, and a layout without conflicts.
+
+Shared memory has 32 banks of 4 bytes. What is served at once takes as many wavefronts as the fullest
+bank has different words: a warp's words of 4 bytes, half a warp's of 8, a quarter's of 16.
+
+Only what agrees with the counters is said: an address that was worked out wrongly has other conflicts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import gcd
+from typing import Literal
+
+from profkit.reports.addresses import LaunchedCode, Layout, Layouts, Program
+from profkit.reports.lanes import (
+    LANES,
+    Definitions,
+    Lanes,
+    Statement,
+    WarpRegisters,
+    add,
+    multiply,
+    spread,
+)
+
+BANKS, BANK = 32, 4  # bytes
+LINE = BANKS * BANK  # bytes of one wavefront
+MATRIX = 8  # rows of 16 bytes in what LDSM loads at once, each at the address of a lane
+AGREES = 0.05  # how far the wavefronts worked out may be from those counted
+NARROWEST = 32  # bytes of a row: what is shorter is a record, and no padding mends its layout
+MOST = 3  # layouts that are looked for
+_WAVEFRONTS = ("memory_l1_wavefronts_shared", "memory_l1_sectors_shared")
+_LOADS, _MATRICES = frozenset({"LDS", "LDSM"}), frozenset({"LDSM", "STSM"})
+_DECODED = _LOADS | _MATRICES | {"STS"}
+_TILES = re.compile(r"UTMA|UBLK|[A-Z]GMMA$|UTC")  # opcodes of copies and products of whole tiles
+_SCALES = {"X4": 4, "X8": 8, "X16": 16}
+_WORDS = 2  # low bits of an address in a word
+_THREADS = 1024  # of a block, at most
+_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "8": 1, "16": 2}
+# Since this capability a launch's block is elsewhere among its constants.
+_BLACKWELL, _BLOCK_BEFORE, _BLOCK_SINCE = 100, 0x0, 0x360
+
+
+@dataclass(frozen=True)
+class Access:
+    """An instruction on shared memory, and its addresses in each lane of each warp of a block."""
+
+    pc: int
+    size: int  # bytes a lane
+    is_load: bool
+    bits: int  # low bits of the addresses that are known; all lanes add the same above
+    warps: tuple[tuple[int, ...], ...]
+    counted: float  # wavefronts of the launch
+    ideal: float  # those that it needs
+    requests: float
+
+    @cached_property
+    def predicted(self) -> float:
+        """Wavefronts of a request, in the mean of the warps."""
+        return self.mean_wavefronts(self.warps)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether as many wavefronts were counted as its addresses say."""
+        apart = abs(self.predicted * self.requests - self.counted)
+        return apart <= AGREES * self.counted
+
+    @property
+    def needed(self) -> float:
+        """Wavefronts that a request needs."""
+        return self.ideal / self.requests
+
+    @property
+    def excess(self) -> float:
+        return max(0.0, self.counted - self.ideal)
+
+    @property
+    def conflicts(self) -> bool:
+        return self.predicted > self.needed * (1 + AGREES)
+
+    def mean_wavefronts(self, warps: Sequence[Sequence[int]]) -> float:
+        counts = [count_wavefronts(lanes, self.size, is_load=self.is_load) for lanes in warps]
+        return sum(counts) / len(counts)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The bytes from its lowest to its highest address."""
+        return min(map(min, self.warps)), max(map(max, self.warps)) + self.size
+
+
+def count_wavefronts(addresses: Sequence[int], size: int, *, is_load: bool) -> int:
+    """Return the wavefronts of one request of a warp, `size` bytes at each address."""
+    total = 0
+    for group in _group_lanes(addresses, size, is_load=is_load):
+        banks: dict[int, set[int]] = defaultdict(set)
+        for address in group:
+            for word in range(address // BANK, (address + size - 1) // BANK + 1):
+                banks[word % BANKS].add(word)
+        total += max(map(len, banks.values()))
+    return total
+
+
+def _group_lanes(addresses: Sequence[int], size: int, *, is_load: bool) -> list[Sequence[int]]:
+    """Return the addresses that are served at once.
+
+    Two groups of a load go as one where each lane has the address of a neighbour: all of the next
+    lane, or all of the next but one.
+    """
+    lanes = min(LINE // max(size, BANK), len(addresses))
+    step = min(2 * lanes, len(addresses))
+    groups: list[Sequence[int]] = []
+    for first in range(0, len(addresses), step):
+        both = addresses[first : first + step]
+        if step == lanes or (is_load and _is_paired(both)):
+            groups.append(both)
+        else:
+            groups += [both[:lanes], both[lanes:]]
+    return groups
+
+
+def _is_paired(addresses: Sequence[int]) -> bool:
+    for near in (1, 2):
+        if all(address == addresses[n ^ near] for n, address in enumerate(addresses)):
+            return True
+    return False
+
+
+# The addresses of a launch.
+
+
+@dataclass(frozen=True)
+class SharedAccesses:
+    """The accesses of a launch on shared memory."""
+
+    decoded: tuple[Access, ...]  # those whose addresses were worked out
+    counted: float  # wavefronts of all
+    excess: float  # of them, beyond the ideal
+    # Bytes that an access of unknown addresses may move at once: padding keeps to multiples of it.
+    widest: int
+    is_laid_out: bool  # by copies or products of tiles, whose layouts are the hardware's
+
+    @property
+    def known(self) -> list[Access]:
+        """Those that have as many wavefronts as their addresses say."""
+        return [access for access in self.decoded if access.agrees]
+
+
+def find_accesses(kernel: LaunchedCode) -> SharedAccesses:
+    """Return what is known of a launch's accesses; nothing where its machine code is not."""
+    counted, ideal = _read_counters(kernel)
+    executed = kernel.values({"inst_executed": 1.0}) or {}
+    decoded: list[Access] = []
+    widest, is_laid_out = BANK, False
+    for program, places in _group_by_program(kernel, counted):
+        opcodes = {instruction.opcode for instruction in program.instructions}
+        is_laid_out = is_laid_out or any(map(_TILES.match, opcodes))
+        definitions = _find_definitions(kernel, program)
+        warps = _list_warps(kernel, definitions)
+        for pc in places:
+            statement = definitions.statement(program.index[pc])
+            size = _access_bytes(statement)
+            addresses = _find_addresses(warps, program.index[pc], statement)
+            if addresses:
+                access = Access(
+                    pc=pc,
+                    size=size,
+                    is_load=statement.opcode in _LOADS,
+                    bits=min(value.bits for value in addresses),
+                    warps=tuple(value.values[: _count_rows(statement)] for value in addresses),
+                    counted=counted[pc],
+                    ideal=ideal.get(pc, counted[pc]),
+                    requests=executed.get(pc, 0.0),
+                )
+                decoded.append(access)
+            if not addresses or not decoded[-1].agrees:
+                widest = max(widest, size)
+    excess = sum(max(0.0, value - ideal.get(pc, value)) for pc, value in counted.items())
+    return SharedAccesses(
+        decoded=tuple(decoded),
+        counted=sum(counted.values()),
+        excess=excess,
+        widest=widest,
+        is_laid_out=is_laid_out,
+    )
+
+
+def _read_counters(kernel: LaunchedCode) -> tuple[dict[int, float], dict[int, float]]:
+    """Return address -> wavefronts of its accesses, and those that it needs at least."""
+    for name in _WAVEFRONTS:
+        counted = kernel.values({name: 1.0})
+        ideal = kernel.values({f"{name}_ideal": 1.0})
+        if counted and ideal:
+            return counted, ideal
+    return {}, {}
+
+
+def _group_by_program(
+    kernel: LaunchedCode, counted: Iterable[int]
+) -> list[tuple[Program, list[int]]]:
+    """Return each function of a launch with the addresses in it that count."""
+    groups: dict[int, tuple[Program, list[int]]] = {}
+    for pc in sorted(counted):
+        program = kernel.find_program(pc)
+        if program is not None and pc in program.index:
+            groups.setdefault(id(program), (program, []))[1].append(pc)
+    return list(groups.values())
+
+
+def _find_definitions(kernel: LaunchedCode, program: Program) -> Definitions:
+    pcs = [instruction.pc for instruction in program.instructions]
+    return Definitions(kernel.machine_code(pcs[0]), lambda n: kernel.text(pcs[n]), program.before)
+
+
+def _list_warps(kernel: LaunchedCode, definitions: Definitions) -> list[WarpRegisters]:
+    """Return the registers of each warp of a block; none where its size is not known."""
+    columns, rows, planes = kernel.block
+    first = _BLOCK_SINCE if kernel.capability >= _BLACKWELL else _BLOCK_BEFORE
+    constants = {first: columns, first + 4: rows, first + 8: planes}
+    threads = columns * rows * planes
+    warps = []
+    for start in range(0, min(threads, _THREADS), LANES):
+        numbers = [min(start + lane, threads - 1) for lane in range(LANES)]
+        special = {
+            "SR_TID.X": Lanes(tuple(n % columns for n in numbers)),
+            "SR_TID.Y": Lanes(tuple(n // columns % rows for n in numbers)),
+            "SR_TID.Z": Lanes(tuple(n // (columns * rows) for n in numbers)),
+            "SR_LANEID": Lanes(tuple(range(LANES))),
+        }
+        warps.append(WarpRegisters(definitions, special, constants))
+    return warps
+
+
+def _access_bytes(statement: Statement) -> int:
+    """Return how many bytes a lane reads or writes at its address."""
+    if statement.opcode in _MATRICES:
+        return 16
+    return max((_BYTES.get(modifier, 0) for modifier in statement.modifiers), default=0) or BANK
+
+
+def _count_rows(statement: Statement) -> int:
+    """Return of how many lanes the addresses count: of a matrix each row has one."""
+    if statement.opcode not in _MATRICES:
+        return LANES
+    matrices = {"2": 2, "4": 4}
+    return MATRIX * max((matrices.get(word, 1) for word in statement.modifiers), default=1)
+
+
+def _find_addresses(warps: Sequence[WarpRegisters], at: int, statement: Statement) -> list[Lanes]:
+    """Return where a statement accesses shared memory in each warp; none where that is not known."""
+    if statement.opcode not in _DECODED:
+        return []
+    found = []
+    for warp in warps:
+        address = _find_address(warp, at, statement)
+        if address is None or address.bits < _WORDS:
+            return []
+        found.append(address)
+    return found
+
+
+def _find_address(warp: WarpRegisters, at: int, statement: Statement) -> Lanes | None:
+    operand = next((x for x in statement.operands if x.startswith("[")), "")
+    names, scales = [], []
+    for term in operand.strip("[]").split("+"):
+        name, *parts = term.split(".")
+        names.append(name)
+        scales.append(max((_SCALES.get(part, 1) for part in parts), default=1))
+    total = spread(0)
+    for value, scale in zip(warp.evaluate(at, names), scales, strict=True):
+        scaled = value and multiply(value, spread(scale))
+        if scaled is None:
+            return None
+        total = add(total, scaled)
+    return total
+
+
+# Layouts.
+
+
+def find_layouts(kernel: LaunchedCode) -> Layouts:
+    """Return layouts without conflicts of a launch's arrays in shared memory, that with most first."""
+    shared = find_accesses(kernel)
+    if not shared.excess:
+        return Layouts(0.0, ())
+    decoded = sum(access.excess for access in shared.known) / shared.excess
+    found: list[Layout] = []
+    left = sorted(shared.known, key=lambda access: -access.excess)
+    while left and left[0].conflicts and len(found) < MOST and not shared.is_laid_out:
+        array = _list_overlapping(left[0], shared.known)
+        layout = _find_layout(array, max(shared.widest, *(x.size for x in array)))
+        if layout is not None:
+            kind, row, by, moved = layout
+            file, line = kernel.place(left[0].pc)
+            share = sum(access.excess for access in array) / shared.excess
+            _add_layout(
+                found,
+                Layout(
+                    kind=kind,
+                    row=row,
+                    bytes=by,
+                    size=left[0].size,
+                    file=file,
+                    line=line if file else None,
+                    before=left[0].predicted,
+                    after=left[0].mean_wavefronts(moved),
+                    warps=len(moved),
+                    accesses=len(array),
+                    share=share,
+                ),
+            )
+        left = [access for access in left if access not in array]
+    return Layouts(decoded, tuple(found))
+
+
+def _add_layout(found: list[Layout], layout: Layout) -> None:
+    """Add what is said of one more array; to the same change of another array where there is one."""
+    for n, other in enumerate(found):
+        change = layout.kind, layout.row, layout.bytes, layout.size
+        if change == (other.kind, other.row, other.bytes, other.size):
+            accesses, share = other.accesses + layout.accesses, other.share + layout.share
+            found[n] = replace(other, accesses=accesses, share=share)
+            return
+    found.append(layout)
+
+
+def _list_overlapping(first: Access, others: Iterable[Access]) -> list[Access]:
+    """Return an access and those on the same array: what overlaps it, or overlaps what does."""
+    array = [first]
+    rest = [access for access in others if access is not first]
+    low, high = first.span
+    grows = True
+    while grows:
+        near = [x for x in rest if x.span[0] < high and low < x.span[1]]
+        rest = [x for x in rest if x not in near]
+        array += near
+        spans = [access.span for access in array]
+        low, high = min(start for start, _ in spans), max(end for _, end in spans)
+        grows = bool(near)
+    return array
+
+
+Warps = Sequence[Sequence[int]]
+Found = tuple[Literal["padding", "swizzle"], int, int, Warps]
+
+
+def _find_layout(array: Sequence[Access], align: int) -> Found | None:
+    """Return the least padding, else a swizzle, that leaves no conflict at any access of an array."""
+    row = _find_row(array[0])
+    if row < NARROWEST or row % align:
+        return None
+    for padding in range(align, LINE + 1, align):
+        moved = [_pad(access, row, padding) for access in array]
+        if _is_free(array, moved):
+            return "padding", row, padding, moved[0]
+    moved = _swizzle(array, row, align)
+    if moved and _is_free(array, moved):
+        return "swizzle", row, align, moved[0]
+    return None
+
+
+def _is_free(array: Sequence[Access], moved: Sequence[Warps]) -> bool:
+    """Return whether no access needs more wavefronts than it must, or than before without conflicts."""
+    for access, warps in zip(array, moved, strict=True):
+        most = access.needed
+        if not access.conflicts:
+            most = max(most, access.predicted)
+        if access.mean_wavefronts(warps) > most * (1 + AGREES):
+            return False
+    return True
+
+
+def _find_row(access: Access) -> int:
+    """Return how many bytes apart the rows are that lanes access at once; 0 where they are in one."""
+    apart = 0
+    for lanes in access.warps:
+        addresses = sorted(set(lanes))
+        end = addresses[0]
+        for address in addresses:
+            if address > end:
+                apart = gcd(apart, address - addresses[0])
+            end = address + access.size
+    return apart
+
+
+def _pad(access: Access, row: int, padding: int) -> list[list[int]]:
+    """Return where an access goes when each row of its array has so many bytes more.
+
+    A row begins at the lowest address of a warp: whatever all lanes add keeps them in their rows.
+    """
+    moved = []
+    for lanes in access.warps:
+        first = min(lanes)
+        moved.append([address + (address - first) // row * padding for address in lanes])
+    return moved
+
+
+def _swizzle(array: Sequence[Access], row: int, chunk: int) -> list[list[list[int]]]:
+    """Return where accesses go when chunks change places by the number of their line of 128 bytes.
+
+    Nothing where rows are no power of two, or what all lanes add may change the line's number.
+    """
+    line = max(row, LINE)
+    chunks = min(row, LINE) // chunk
+    repeats = line * chunks  # bytes after which the same chunks change places again
+    known = min(access.bits for access in array)
+    if row & (row - 1) or chunks < 2 or repeats > 1 << known:
+        return []
+    base = min(access.span[0] for access in array)
+    moved = []
+    for access in array:
+        warps = []
+        for lanes in access.warps:
+            offsets = [address - base for address in lanes]
+            warps.append([x ^ x // line % chunks * chunk for x in offsets])
+        moved.append(warps)
+    return moved

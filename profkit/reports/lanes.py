@@ -1,0 +1,493 @@
+"""Machine code as text  ->  what each lane of a warp has in a register.
+
+An address in shared memory is mostly arithmetic of thread indices. What all lanes add alike (the number
+of the block, a parameter, the round of a loop) may stay unknown: banks conflict by how lanes differ.
+
+Branches are taken for the same in all lanes of a warp, and a call for one that keeps all registers.
+Neither has to be so: whoever asks compares what comes out with what was counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, reduce
+
+LANES = 32  # of a warp
+BITS = 32  # of a register
+WORD = 1 << BITS
+_ROUNDS = 3 * BITS  # a value loses a bit a round at least, or stays
+_MOST = 1000  # instructions that an address may depend on
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """What a register has in each lane: `values`, plus the same unknown multiple of 2**bits in all."""
+
+    values: tuple[int, ...]
+    bits: int = BITS
+
+    @property
+    def is_exact(self) -> bool:
+        return self.bits == BITS
+
+    @property
+    def is_uniform(self) -> bool:
+        return min(self.values) == max(self.values)
+
+
+def spread(value: int) -> Lanes:
+    """Return one known value in all lanes."""
+    return Lanes((value % WORD,) * LANES)
+
+
+UNKNOWN = Lanes((0,) * LANES, 0)  # the same in all lanes, but which is not known
+
+
+def add(left: Lanes, right: Lanes) -> Lanes:
+    pairs = zip(left.values, right.values, strict=True)
+    return Lanes(tuple((x + y) % WORD for x, y in pairs), min(left.bits, right.bits))
+
+
+def negate(value: Lanes) -> Lanes:
+    return Lanes(tuple(-x % WORD for x in value.values), value.bits)
+
+
+def count_trailing_zeros(value: int) -> int:
+    return (value & -value).bit_length() - 1 if value else BITS
+
+
+def multiply(left: Lanes, right: Lanes) -> Lanes | None:
+    """Return the product; None where an unknown factor meets one that differs between lanes."""
+    bits = BITS
+    for unknown, other in ((left, right), (right, left)):
+        if unknown.is_exact:
+            continue
+        if not other.is_uniform:
+            return None
+        factor = min(count_trailing_zeros(other.values[0]), other.bits)
+        bits = min(bits, unknown.bits + factor)
+    pairs = zip(left.values, right.values, strict=True)
+    return Lanes(tuple(x * y % WORD for x, y in pairs), bits)
+
+
+def shift_right(value: Lanes, count: int, *, signed: bool) -> Lanes | None:
+    if value.is_exact:
+        numbers = value.values
+        if signed:
+            numbers = tuple(map(with_sign, numbers))
+        return Lanes(tuple((x >> count) % WORD for x in numbers))
+    if value.bits > count:
+        return Lanes(tuple(x >> count for x in value.values), value.bits - count)
+    return UNKNOWN if value.is_uniform else None
+
+
+def with_sign(value: int) -> int:
+    return value - WORD if value >> (BITS - 1) else value
+
+
+def combine_bits(operands: Sequence[Lanes], table: int) -> Lanes | None:
+    """Return what LOP3 makes of three operands; `table` has the answer for each three bits."""
+    known = min(operand.bits for operand in operands)
+    values = tuple(
+        _look_up(lane, table) for lane in zip(*(x.values for x in operands), strict=True)
+    )
+    if known == BITS:
+        return Lanes(values)
+    low = (1 << known) - 1
+    if all(operand.is_uniform for operand in operands):
+        return Lanes(tuple(x & low for x in values), known)
+    unknown = [n for n, operand in enumerate(operands) if not operand.is_exact]
+    if len(unknown) > 1:
+        return None
+    at, others = unknown[0], 0  # the position of the unknown one, and what the others are above
+    for n, operand in enumerate(operands):
+        if n == at:
+            continue
+        above = {x >> known for x in operand.values}
+        if above == {(WORD - 1) >> known}:
+            others |= 4 >> n
+        elif above != {0}:
+            return None
+    cleared, set_ = table >> others & 1, table >> (others | 4 >> at) & 1
+    if cleared == set_:
+        top = (WORD - 1 - low) * cleared
+        return Lanes(tuple((x & low) | top for x in values))
+    return Lanes(values, known)
+
+
+def _look_up(operands: Sequence[int], table: int) -> int:
+    result = 0
+    for number in range(8):
+        if table >> number & 1:
+            bits = WORD - 1
+            for n, operand in enumerate(operands):
+                bits &= operand if number & 4 >> n else ~operand
+            result |= bits
+    return result
+
+
+def join(left: Lanes | None, right: Lanes | None) -> Lanes | None:
+    """Return what is known of a register that comes from two places, one at a time in all lanes."""
+    if left is None or right is None:
+        return None
+    pairs = zip(left.values, right.values, strict=True)
+    apart = {(y - x) % WORD for x, y in pairs}
+    if len(apart) > 1:
+        return None
+    return Lanes(left.values, min(left.bits, right.bits, count_trailing_zeros(apart.pop())))
+
+
+# A machine instruction as text.
+
+_TEXT = re.compile(r"\s*(?:@(!?U?P\w+)\s+)?([A-Z][A-Z0-9_]*)([\w.]*)\s*(.*?)\s*;?\s*$")
+_PREDICATE = re.compile(r"!?U?P(?:T|\d+)$")
+_REGISTER = re.compile(r"(U?R)(Z|\d+)")
+_CONSTANT = re.compile(r"c\[(0x[0-9a-f]+)\]\[(0x[0-9a-f]+)\]$")
+_NUMBER = re.compile(r"-?(?:0x[0-9a-f]+|\d+)$")
+# These write no register, whatever their first operand is.
+_SILENT = re.compile(
+    r"(?:ST|STG|STS|STL|STSM|STAS|RED|REDG|REDS|BRA|BRX|BAR|EXIT|CALL|RET|LDGSTS|LDGDEPBAR|DEPBAR|NOP"
+    r"|PLOP3|UPLOP3|FCHK|R2P|CCTL|BSSY|BSYNC|WARPSYNC|SYNCS|\w*SETP\w*)$"
+)
+_WIDEST = 8  # registers that an instruction writes, at most
+_WIDTHS = {"64": 2, "128": 4, "WIDE": 2, "F64": 2, "S64": 2, "U64": 2, "256": 8}
+_PAIRS = re.compile(r"D(?:ADD|MUL|FMA)$|CS2R$")
+_FOURS = re.compile(r"[HIDBQ]MMA$")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    guard: str  # the predicate it runs under; "" without
+    opcode: str
+    modifiers: tuple[str, ...]
+    operands: tuple[str, ...]  # without the predicates before the first register, and its result
+    writes: tuple[str, ...]  # registers
+
+
+def parse_statement(text: str) -> Statement:
+    """Return an instruction's parts; with nothing in them where the text is none."""
+    found = _TEXT.match(text)
+    if not found:
+        return Statement("", "", (), (), ())
+    guard, opcode, modifiers, rest = found.groups(default="")
+    parts = tuple(modifiers.strip(".").split(".")) if modifiers else ()
+    operands = tuple(part.strip() for part in rest.split(",")) if rest else ()
+    if _SILENT.match(opcode):
+        return Statement(guard, opcode, parts, operands, ())
+    while operands and _PREDICATE.match(operands[0]):
+        operands = operands[1:]
+    first = _REGISTER.match(operands[0]) if operands else None
+    if first is None:
+        return Statement(guard, opcode, parts, operands, ())
+    writes: tuple[str, ...] = ()
+    if first[2] != "Z":
+        count = _count_written(opcode, parts)
+        numbers = range(int(first[2]), int(first[2]) + count)
+        writes = tuple(f"{first[1]}{number}" for number in numbers)
+    sources = tuple(x for x in operands[1:] if not _PREDICATE.match(x))
+    return Statement(guard, opcode, parts, sources, writes)
+
+
+def _count_written(opcode: str, modifiers: Sequence[str]) -> int:
+    if opcode == "LDSM":
+        return int(modifiers[-1]) if modifiers[-1:] and modifiers[-1] in "24" else 1
+    if _FOURS.match(opcode):
+        return 4
+    if _PAIRS.match(opcode):
+        return 1 if "32" in modifiers else 2
+    return max((_WIDTHS.get(modifier, 1) for modifier in modifiers), default=1)
+
+
+# What an instruction makes of its operands: None where lanes differ in a way that is not known.
+
+Made = Lanes | None
+Maker = Callable[[Statement, Sequence[Lanes]], Made]
+
+
+def _make_sum(statement: Statement, operands: Sequence[Lanes]) -> Made:
+    if "X" in statement.modifiers:  # with a carry
+        return None
+    return reduce(add, operands)
+
+
+def _make_product(statement: Statement, operands: Sequence[Lanes]) -> Made:
+    if "X" in statement.modifiers:
+        return None
+    if "HI" in statement.modifiers:
+        return _make_high_product(statement, operands)
+    product = multiply(operands[0], operands[1])
+    return product and add(product, operands[2])
+
+
+def _make_high_product(statement: Statement, operands: Sequence[Lanes]) -> Made:
+    """Return the upper half of a product, which divisions by constants are made of."""
+    left, right, more = operands[:3]
+    if not (left.is_exact and right.is_exact):
+        return None
+    signed = "U32" not in statement.modifiers
+    products = []
+    for x, y in zip(left.values, right.values, strict=True):
+        product = with_sign(x) * with_sign(y) if signed else x * y
+        products.append((product >> BITS) % WORD)
+    return add(Lanes(tuple(products)), more)
+
+
+def _make_scaled(statement: Statement, operands: Sequence[Lanes]) -> Made:
+    """LEA: the first shifted left, plus the second; with HI what the shift pushes out."""
+    if "X" in statement.modifiers:
+        return None
+    count = operands[-1].values[0] & (BITS - 1)
+    if "HI" not in statement.modifiers:
+        product = multiply(operands[0], spread(1 << count))
+        return product and add(product, operands[1])
+    if len(operands) == 4 and any(operands[2].values):
+        return None
+    moved = shift_right(operands[0], BITS - count, signed="SX32" in statement.modifiers)
+    return moved and add(moved, operands[1])
+
+
+def _make_bits(_: Statement, operands: Sequence[Lanes]) -> Made:
+    return combine_bits(operands[:3], operands[3].values[0])
+
+
+def _make_shifted(statement: Statement, operands: Sequence[Lanes]) -> Made:
+    low, count, high = operands[:3]
+    if not count.is_exact or not count.is_uniform:
+        return None
+    by, modifiers = count.values[0] & (BITS - 1), statement.modifiers
+    if "L" in modifiers and "HI" not in modifiers:
+        return multiply(low, spread(1 << by))
+    if "R" in modifiers and "HI" in modifiers:
+        return shift_right(high, by, signed="S32" in modifiers or "S64" in modifiers)
+    if "R" in modifiers and not any(high.values) and high.is_exact:
+        return shift_right(low, by, signed=False)
+    return None
+
+
+def _make_moved(_: Statement, operands: Sequence[Lanes]) -> Made:
+    return operands[0]
+
+
+def _make_first(_: Statement, operands: Sequence[Lanes]) -> Made:
+    """R2UR: the lanes have one value, or the first active one's is taken."""
+    return Lanes((operands[0].values[0],) * LANES, operands[0].bits)
+
+
+def _make_exchanged(statement: Statement, operands: Sequence[Lanes]) -> Made:
+    """SHFL.IDX of one lane, which tells the compiler that a value is the same in all."""
+    source, index = operands[:2]
+    if "IDX" not in statement.modifiers or not (index.is_exact and index.is_uniform):
+        return None
+    return Lanes((source.values[index.values[0] % LANES],) * LANES, source.bits)
+
+
+def _make_absolute(_: Statement, operands: Sequence[Lanes]) -> Made:
+    if not operands[0].is_exact:
+        return None
+    return Lanes(tuple(abs(with_sign(x)) % WORD for x in operands[0].values))
+
+
+# Opcode -> who works it out, and from how many operands at least.
+_MAKERS: dict[str, tuple[Maker, int]] = {
+    "IADD3": (_make_sum, 1),
+    "IADD": (_make_sum, 1),
+    "VIADD": (_make_sum, 1),
+    "IMAD": (_make_product, 3),
+    "LEA": (_make_scaled, 3),
+    "LOP3": (_make_bits, 4),
+    "SHF": (_make_shifted, 3),
+    "MOV": (_make_moved, 1),
+    "R2UR": (_make_first, 1),
+    "SHFL": (_make_exchanged, 2),
+    "IABS": (_make_absolute, 1),
+}
+# Lanes that put the same in may get something else out.
+_OWN = re.compile(
+    r"(?:ATOM\w*|RED\w*|SEL|USEL|FSEL|VOTE\w*|MATCH\w*|P2R|SHFL|CS2R|\w*MMA|LDSM|LDL)$"
+)
+
+
+def make_value(statement: Statement, operands: Sequence[Lanes | None]) -> Made:
+    """Return the first register that an instruction writes."""
+    known = [operand for operand in operands if operand is not None]
+    if len(known) < len(operands):
+        return None
+    opcode = statement.opcode
+    if opcode.removeprefix("U") in _MAKERS:
+        maker, least = _MAKERS[opcode.removeprefix("U")]
+        made = maker(statement, known) if len(known) >= least else None
+        if made is not None:
+            return made
+    if not _OWN.match(opcode) and all(operand.is_uniform for operand in known):
+        return UNKNOWN
+    return None
+
+
+class Definitions:
+    """Which instructions of a function may have written a register last; the same for all warps.
+
+    `machine_code` has 16 bytes for each instruction. The third is the first register that it writes, if
+    it writes any: only where that is near is its text asked for, which is slow.
+    """
+
+    def __init__(
+        self,
+        machine_code: bytes,
+        text: Callable[[int], str],
+        before: Mapping[int, Sequence[int]],
+    ) -> None:
+        self._destinations = machine_code[2::16]
+        self._before = before
+        self.statement = cache(lambda n: parse_statement(text(n)))
+        self.find = cache(self._find)
+
+    def _find(self, at: int, register: str) -> tuple[int, ...]:
+        """Return the instructions whose value a register may have at an instruction."""
+        number = int(register.lstrip("UR"))
+        found = []
+        seen: set[int] = set()
+        front = list(self._before[at])
+        while front:
+            n = front.pop()
+            if n in seen:
+                continue
+            seen.add(n)
+            if number - _WIDEST < self._destinations[n] <= number:
+                statement = self.statement(n)
+                if register in statement.writes:
+                    found.append(n)
+                    if not statement.guard:
+                        continue
+            front += self._before[n]
+        return tuple(sorted(found))
+
+
+class WarpRegisters:
+    """The registers of one warp, as far as they can be worked out.
+
+    `special` has what S2R reads (SR_TID.X), `constants` what is known of c[0x0] by offset.
+    """
+
+    def __init__(
+        self, code: Definitions, special: Mapping[str, Lanes], constants: Mapping[int, int]
+    ) -> None:
+        self._code = code
+        self._special, self._constants = special, constants
+        self._made: dict[tuple[int, str], Made] = {}
+
+    def evaluate(self, at: int, operands: Sequence[str]) -> list[Made]:
+        """Return what an instruction's operands are in each lane; None where that is not known."""
+        nodes = self._collect(at, operands)
+        if len(nodes) > _MOST:
+            return [None for _ in operands]
+        for _ in range(_ROUNDS):
+            if not self._improve(nodes):
+                break
+        values: list[Made] = []
+        for operand in operands:
+            value = self._read(at, operand)
+            values.append(value[0] if value else None)
+        return values
+
+    def _collect(self, at: int, operands: Sequence[str]) -> list[tuple[int, str]]:
+        """Return the instructions and registers of theirs that some operands depend on, in order."""
+        nodes: set[tuple[int, str]] = set()
+        front = [(at, operand) for operand in operands]
+        while front and len(nodes) <= _MOST:
+            place, operand = front.pop()
+            for name in _list_registers(operand):
+                for n in self._code.find(place, name):
+                    if (n, name) not in nodes:
+                        nodes.add((n, name))
+                        front += [(n, source) for source in self._code.statement(n).operands]
+        return sorted(nodes)
+
+    def _improve(self, nodes: Iterable[tuple[int, str]]) -> bool:
+        """Work each register out anew; whether one changed."""
+        changed = False
+        for n, register in nodes:
+            made = self._run(n, register)
+            if made is None:
+                continue
+            value = made[0]
+            if (n, register) in self._made:
+                value = join(self._made[n, register], value)
+                if value == self._made[n, register]:
+                    continue
+            self._made[n, register] = value
+            changed = True
+        return changed
+
+    def _run(self, n: int, register: str) -> tuple[Made] | None:
+        """Return what an instruction puts into a register; None while its operands are not known."""
+        statement = self._code.statement(n)
+        if statement.opcode in ("S2R", "S2UR", "CS2R"):
+            return (self._special.get("".join(statement.operands), UNKNOWN),)
+        operands = []
+        for operand in statement.operands:
+            value = self._read(n, operand)
+            if value is None:
+                return None
+            operands.append(value[0])
+        if register != statement.writes[0]:  # the upper half
+            uniform = all(value is not None and value.is_uniform for value in operands)
+            return (UNKNOWN if uniform and not _OWN.match(statement.opcode) else None,)
+        return (make_value(statement, operands),)
+
+    def _read(self, at: int, operand: str) -> tuple[Made] | None:
+        """Return the value of an operand; None while it is not known yet."""
+        if _NUMBER.match(operand):
+            return (spread(_read_number(operand)),)
+        plain = operand.lstrip("-~|!").rstrip("|")
+        value: Made
+        constant = _CONSTANT.match(plain)
+        if constant:
+            value = self._read_constant(_read_number(constant[1]), _read_number(constant[2]))
+        elif plain.startswith(("R", "UR")):
+            register = _REGISTER.match(plain)
+            found = self._read_register(at, register[0]) if register else (None,)
+            if found is None:
+                return None
+            value = found[0]
+        elif "[" in plain:  # of memory: who asks by the same address gets the same
+            values = [self._read_register(at, name) for name in _list_registers(plain)]
+            if None in values:
+                return None
+            uniform = all(x and x[0] is not None and x[0].is_uniform for x in values)
+            value = UNKNOWN if uniform else None
+        else:
+            value = UNKNOWN
+        if value is None:
+            return (None,)
+        if operand.startswith("-"):
+            value = negate(value)
+        if operand.startswith("~"):
+            value = add(negate(value), spread(-1))
+        return (value,)
+
+    def _read_constant(self, bank: int, offset: int) -> Lanes:
+        if bank == 0 and offset in self._constants:
+            return spread(self._constants[offset])
+        return UNKNOWN
+
+    def _read_register(self, at: int, register: str) -> tuple[Made] | None:
+        if register.endswith("Z"):
+            return (spread(0),)
+        definitions = self._code.find(at, register)
+        if not definitions:
+            return (None,)
+        known = [(n, register) for n in definitions if (n, register) in self._made]
+        if not known:
+            return None
+        return (reduce(join, [self._made[key] for key in known]),)
+
+
+def _read_number(text: str) -> int:
+    return int(text, 16 if "x" in text else 10)
+
+
+def _list_registers(operand: str) -> list[str]:
+    """Return the registers that an operand names."""
+    return [match[0] for match in _REGISTER.finditer(operand) if match[2] != "Z"]

@@ -1,0 +1,171 @@
+"""Addresses in shared memory that machine code says: wavefronts, and layouts without conflicts."""
+
+from __future__ import annotations
+
+import pytest
+
+from profkit.diagnosis.layouts import advise_layouts
+from profkit.reports.addresses import Layouts
+from profkit.reports.banks import count_wavefronts
+from profkit.reports.hotlines import LinesRequest, lines_of
+from profkit.reports.lanes import (
+    LANES,
+    Definitions,
+    Lanes,
+    WarpRegisters,
+    parse_statement,
+)
+from tests.conftest import ROOT
+
+ONE_EACH = tuple(range(LANES))
+
+
+def column(pitch: int) -> list[int]:
+    return [pitch * lane for lane in ONE_EACH]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "size", "wavefronts"),
+    [
+        (column(4), 4, 1),
+        (column(8), 4, 2),
+        (column(128), 4, 32),
+        (column(132), 4, 1),
+        ([0] * LANES, 4, 1),
+        (column(8), 8, 2),
+        (column(16), 16, 4),
+        (column(128), 16, 32),
+        (column(144), 16, 4),
+        (column(1), 1, 1),
+        # Half a warp and half a warp, quarter and quarter: together where neighbours ask for the same.
+        ([0] * LANES, 8, 1),
+        ([0] * LANES, 16, 2),
+        ([16 * (lane // 2) for lane in ONE_EACH], 16, 2),
+        # Rows of a matrix for LDSM: as many lanes as rows.
+        (column(128)[:8], 16, 8),
+        (column(144)[:8], 16, 1),
+    ],
+)
+def test_a_bank_delivers_one_word_at_once(addresses, size, wavefronts):
+    assert count_wavefronts(addresses, size, is_load=True) == wavefronts
+
+
+def test_stores_to_one_place_do_not_go_together():
+    assert count_wavefronts([0] * LANES, 8, is_load=False) == 2
+
+
+def evaluate(*texts: str, register: str, loops_to: int | None = None) -> Lanes | None:
+    """What the last instruction finds in a register, in warp 1 of a block of 64."""
+    code = bytearray(16 * len(texts))
+    for n, text in enumerate(texts):
+        written = parse_statement(text).writes
+        code[16 * n + 2] = int(written[0].lstrip("UR")) if written else 255
+    before = {n: [n - 1] for n in range(1, len(texts))} | {0: []}
+    if loops_to is not None:
+        before[loops_to].append(len(texts) - 1)
+    definitions = Definitions(bytes(code), lambda n: texts[n], before)
+    special = {"SR_TID.X": Lanes(tuple(32 + lane for lane in ONE_EACH))}
+    warp = WarpRegisters(definitions, special, {0: 64})
+    return warp.evaluate(len(texts) - 1, [register])[0]
+
+
+@pytest.mark.parametrize(
+    ("texts", "values", "bits"),
+    [
+        (["LOP3.LUT R1, R0, 0x1f, RZ, 0xc0, !PT"], list(ONE_EACH), 32),
+        (["SHF.R.U32.HI R1, RZ, 0x5, R0"], [1] * LANES, 32),
+        (["IMAD.SHL.U32 R1, R0, 0x4, RZ"], [4 * (32 + lane) for lane in ONE_EACH], 32),
+        (["LEA R1, R0, c[0x0][0x210], 0x7"], [128 * (32 + lane) for lane in ONE_EACH], 0),
+        (["IMAD R1, R0, c[0x0][0x0], RZ"], [64 * (32 + lane) for lane in ONE_EACH], 32),
+        (["IADD3 R1, R0, -0x1, RZ"], [31 + lane for lane in ONE_EACH], 32),
+        (["LOP3.LUT R1, R0, 0x7, RZ, 0x3c, !PT"], [(32 + lane) ^ 7 for lane in ONE_EACH], 32),
+        (["IMAD.HI.U32 R1, R0, 0x55555556, RZ"], [(32 + lane) // 3 for lane in ONE_EACH], 32),
+        (["LDC R2, c[0x0][0x210]", "IADD3 R1, R0, R2, RZ"], [32 + lane for lane in ONE_EACH], 0),
+        (
+            ["S2R R2, SR_CTAID.X", "IMAD R1, R2, 0x400, R0"],
+            [32 + lane for lane in ONE_EACH],
+            10,
+        ),
+        (
+            [
+                "LDC R2, c[0x0][0x210]",
+                "LEA R2, R2, R0, 0x5",
+                "LOP3.LUT R1, R2, 0x1f, RZ, 0xc0, !PT",
+            ],
+            list(ONE_EACH),
+            32,
+        ),
+    ],
+)
+def test_what_lanes_have_in_a_register(texts, values, bits):
+    found = evaluate("S2R R0, SR_TID.X", *texts, "NOP", register="R1")
+    assert found is not None
+    low = (1 << bits) - 1
+    assert [x & low for x in found.values] == [x & low for x in values]
+    assert found.bits == bits
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["LDG.E R2, desc[UR4][R4.64]", "IADD3 R1, R0, R2, RZ"],  # of an address that is not known
+        ["LDC R2, c[0x0][0x210]", "IMAD R1, R0, R2, RZ"],  # a pitch that only the host knows
+        ["SEL R1, R0, RZ, P0"],
+        ["IADD3 R1, R9, R0, RZ"],  # never written
+        ["LEA"],
+    ],
+)
+def test_what_is_not_known_is_not_said(texts):
+    assert evaluate("S2R R0, SR_TID.X", *texts, "NOP", register="R1") is None
+
+
+def test_a_loop_adds_the_same_to_all_lanes():
+    texts = [
+        "S2R R0, SR_TID.X",
+        "IMAD.SHL.U32 R1, R0, 0x80, RZ",
+        "IADD3 R1, R1, 0x10, RZ",
+        "BRA 0x20",
+    ]
+    found = evaluate(*texts, register="R1", loops_to=2)
+    assert found is not None
+    assert found.bits == 4
+    assert {b - a for a, b in zip(found.values, found.values[1:], strict=False)} == {128}
+
+
+def layouts(probe: int, *launches: int) -> list[Layouts]:
+    report = str(ROOT / "artifacts" / "probes" / f"probes-{probe}.ncu-repz")
+    counters = {"conflicts": ("excess-wavefronts",)}
+    answers = lines_of([LinesRequest(report, launch, counters) for launch in launches])
+    return [answer.layouts["conflicts"] for answer in answers]
+
+
+def test_a_tile_without_padding_is_padded_by_one_word():
+    """Launch 28 and its fixed copy, whose rows have that word."""
+    found, twin = layouts(3, 28, 29)
+    assert found.decoded == 1
+    (layout,) = found.found
+    assert (layout.kind, layout.row, layout.bytes) == ("padding", 128, 4)
+    assert (layout.before, layout.after, layout.share, layout.warps) == (32, 1, 1, 8)
+    assert twin.found == ()
+    advice = advise_layouts(found, "or not")
+    assert advice.startswith(
+        "Pad the array by 4 bytes after each 128 (a row of 32 words becomes 33): 32 wavefronts a "
+        "request become 1 at transpose-conflict_unpadded_tile.cu:22. "
+    )
+
+
+def test_rows_shorter_than_all_banks_are_swizzled():
+    """Eight words a row: one word of padding makes the stores along rows conflict."""
+    (found,) = layouts(0, 27)
+    (layout,) = found.found
+    assert (layout.kind, layout.row, layout.bytes) == ("swizzle", 32, 4)
+    assert (layout.before, layout.after) == (8, 1)
+    advice = advise_layouts(found, "or not")
+    assert advice.startswith(
+        "Swizzle the array, the byte at offset x to offset x ^ x / 128 % 8 * 4:"
+    )
+
+
+def test_conflicts_at_addresses_that_were_loaded_have_no_layout():
+    (found,) = layouts(1, 26)
+    assert found == Layouts(0.0, ())
