@@ -11,6 +11,7 @@ import pytest
 
 from profkit.diagnosis.document import diagnosis_document
 from profkit.diagnosis.launches import judge_reports, with_lines
+from profkit.program.document import read_second, write_second
 from profkit.records.store import make_json_safe
 from profkit.reports.reader import read_report
 from tests.conftest import ROOT, committed
@@ -66,6 +67,9 @@ def test_every_committed_run_record_keeps_to_its_schema() -> None:
 def test_the_triage_of_every_recording_keeps_to_its_schema(path: Path) -> None:
     document = triage_of(str(path.relative_to(DATA)))
     held(make_json_safe(document))
+    second = write_second(document)
+    held(make_json_safe(second))
+    assert read_second(second) == document
     for key in document:  # each key is asked for
         without = {k: of for k, of in document.items() if k != key}
         assert not is_valid(make_json_safe(without), "profkit.triage/1")

@@ -33,7 +33,7 @@ from profkit.lab.measure.variants.toolchain import DoctorDocument
 from profkit.lab.tune.run import TuneDocument
 from profkit.model.whatif import WhatifDocument
 from profkit.program.change import TriagesDocument
-from profkit.program.document import TriageDocument
+from profkit.program.document import SecondTriageDocument, TriageDocument
 from profkit.records.ablation import AblateDocument
 from profkit.records.record import ProfileDocument, Record
 from profkit.records.store import Document
@@ -58,6 +58,7 @@ DOCUMENTS = (
     NoiseDocument,
     ProfileDocument,
     QueryDocument,
+    SecondTriageDocument,
     StreamedDocument,
     SummaryDocument,
     TriageDocument,

@@ -1,4 +1,8 @@
-"""A triage  <->  the JSON document "profkit.triage/1". Keys are added, never renamed."""
+"""A triage  <->  the JSON documents "profkit.triage/1" and "/2". Keys are added, never renamed.
+
+Only findings and what is first differ in the two: in /2 they have the keys of a launch's. What is kept
+is written in both, and either is read; profkit itself uses /1.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import Any, Final, Literal, TypedDict
 
 from profkit.errors import ProfkitError
 from profkit.files import is_folder, read_structured
-from profkit.judge import NO_SAVING, Estimate
+from profkit.judge import NO_SAVING, Estimate, Status
 from profkit.program.counts import Counts
 from profkit.program.findings.case import StepFinding
 from profkit.program.origins import sum_origins
@@ -23,7 +27,9 @@ from profkit.records.store import name_schema
 from profkit.reports.figures import base_name
 
 SCHEMA: Final = "profkit.triage/1"
+SECOND: Final = "profkit.triage/2"
 NAME = "triage.json"
+SECOND_NAME = "triage.2.json"
 
 
 class ProgramEntry(TypedDict):
@@ -175,6 +181,52 @@ class TriageDocument(TypedDict):
     step: StepEntry
     first: FirstEntry
     findings: list[ProgramFindingEntry]
+    kernels: list[KernelEntry]
+    origins: list[OriginEntry]
+    ranks: list[RankEntry]
+    notes: list[str]
+
+
+class SavingEntry(TypedDict):
+    """Milliseconds of the step that a fix saves, and what it cannot exceed; null: nothing is known."""
+
+    expected: float
+    low: float
+    high: float
+    bound: float | None
+
+
+class FirstRuleEntry(TypedDict):
+    """What to do first: the rule of the first finding, or healthy or unknown."""
+
+    rule: str
+    cause: str
+    saving: SavingEntry
+
+
+class StepFindingEntry(TypedDict):
+    """What a rule says of a step."""
+
+    rule: str
+    status: Status
+    cause: str
+    advice: str
+    where: list[str]
+    evidence: dict[str, float] | None
+    saving: SavingEntry
+    on_top_ms: float
+    kernels: list[str]
+    change: ChangeEntry | None
+
+
+class SecondTriageDocument(TypedDict):
+    """What `profkit triage -o` keeps as triage.2.json: findings have the keys of a launch's."""
+
+    schema: Literal["profkit.triage/2"]
+    program: ProgramEntry
+    step: StepEntry
+    first: FirstRuleEntry
+    findings: list[StepFindingEntry]
     kernels: list[KernelEntry]
     origins: list[OriginEntry]
     ranks: list[RankEntry]
@@ -364,6 +416,88 @@ def _profile(of: Triage, row: KernelGroup) -> str:
     return f"profkit profile --kernel {kernel} --count 1 -- {of.timeline.command or 'COMMAND'}"
 
 
+def write_second(document: TriageDocument) -> SecondTriageDocument:
+    """Return a document in the second form."""
+    first = document["first"]
+    bound = None
+    for row in document["findings"]:
+        if row["say"] == first["say"]:
+            bound = row["at_most_ms"]
+    return SecondTriageDocument(
+        schema=SECOND,
+        program=document["program"],
+        step=document["step"],
+        first=FirstRuleEntry(
+            rule=first["category"],
+            cause=first["say"],
+            saving=_write_saving(first["saves_ms"], bound),
+        ),
+        findings=[_write_finding(row) for row in document["findings"]],
+        kernels=document["kernels"],
+        origins=document["origins"],
+        ranks=document["ranks"],
+        notes=document["notes"],
+    )
+
+
+def _write_finding(row: ProgramFindingEntry) -> StepFindingEntry:
+    return StepFindingEntry(
+        rule=row["category"],
+        status="fires",
+        cause=row["say"],
+        advice=row["try"],
+        where=[row["where"]] if row["where"] else [],
+        evidence=row["evidence"],
+        saving=_write_saving(row["saves_ms"], row["at_most_ms"]),
+        on_top_ms=row["on_top_ms"],
+        kernels=row["kernels"],
+        change=row["change"],
+    )
+
+
+def _write_saving(saves: RangeEntry, bound: float | None) -> SavingEntry:
+    return SavingEntry(expected=saves["expect"], low=saves["low"], high=saves["high"], bound=bound)
+
+
+def read_second(document: SecondTriageDocument) -> TriageDocument:
+    """Return a document of the second form in the first one; what no rule found is not in it."""
+    first = document["first"]
+    return TriageDocument(
+        schema=SCHEMA,
+        program=document["program"],
+        step=document["step"],
+        first=FirstEntry(
+            category=first["rule"],
+            say=first["cause"],
+            saves_ms=_read_saving(first["saving"]),
+        ),
+        findings=[_read_finding(row) for row in document["findings"] if row["status"] == "fires"],
+        kernels=document["kernels"],
+        origins=document["origins"],
+        ranks=document["ranks"],
+        notes=document["notes"],
+    )
+
+
+def _read_finding(row: StepFindingEntry) -> ProgramFindingEntry:
+    return {
+        "category": row["rule"],
+        "say": row["cause"],
+        "saves_ms": _read_saving(row["saving"]),
+        "kernels": row["kernels"],
+        "try": row["advice"],
+        "where": row["where"][0] if row["where"] else "",
+        "on_top_ms": row["on_top_ms"],
+        "change": row["change"],
+        "evidence": row["evidence"],
+        "at_most_ms": row["saving"]["bound"],
+    }
+
+
+def _read_saving(saving: SavingEntry) -> RangeEntry:
+    return RangeEntry(expect=saving["expected"], low=saving["low"], high=saving["high"])
+
+
 # Keys that documents of 0.1 do not have: rows of which part, and their names.
 LATER = {
     "kernels": ("next", "missing", "line", "module"),
@@ -385,10 +519,9 @@ def read_document(path: Path) -> TriageDocument:
     try:
         content = msgspec.json.decode(read_structured(file))
         schema = content.get("schema") if isinstance(content, dict) else None
-        if schema != SCHEMA:
+        document = _convert_content(content, schema)
+        if document is None:
             raise ProfkitError(f"{file}: is {name_schema(schema)}, not {SCHEMA}", HINT)
-        _add_later_keys(content)
-        document = msgspec.convert(content, TriageDocument)
     except FileNotFoundError as error:
         raise ProfkitError(f"{file}: no such file", HINT) from error
     except RecursionError as error:
@@ -398,6 +531,18 @@ def read_document(path: Path) -> TriageDocument:
     if why := _find_wrong(document):
         raise ProfkitError(f"{file}: not a triage document: {why}", HINT)
     return document
+
+
+def _convert_content(content: dict[str, Any], schema: object) -> TriageDocument | None:
+    """Return the document of either form in the first one; None of what is neither."""
+    import msgspec
+
+    if schema == SECOND:
+        return read_second(msgspec.convert(content, SecondTriageDocument))
+    if schema != SCHEMA:
+        return None
+    _add_later_keys(content)
+    return msgspec.convert(content, TriageDocument)
 
 
 def _add_later_keys(content: dict[str, Any]) -> None:

@@ -230,3 +230,29 @@ def test_without_permission_for_counters_the_timeline_is_the_answer(
     assert {row["counted"] for row in document["kernels"]} == {False}
     assert document["first"]["category"]
     assert (tmp_path / "t.triage" / "timeline.json").is_file()
+
+
+def test_a_kept_answer_of_the_second_version_is_read_as_one_of_the_first(
+    run, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first.triage", tmp_path / "second.triage"
+    for folder in (first, second):
+        assert run("triage", COPY, "-o", str(folder), "--quiet").exit_code == 0
+    document = json.loads((second / "triage.2.json").read_text())
+    assert document["schema"] == "profkit.triage/2"
+    finding = document["findings"][0]
+    assert finding["rule"] == document["first"]["rule"] == "copy"
+    assert finding["saving"] == document["first"]["saving"]
+    assert isinstance(finding["where"], list)
+    assert finding["status"] == "fires"
+    (second / "triage.2.json").rename(second / "triage.json")
+    compared = run("compare", str(first), str(second), "--json")
+    assert json.loads(compared.stdout)["answer"] == "same"
+    assert len(json.loads(compared.stdout)["promises"]) == len(document["findings"])
+    page = tmp_path / "page.html"
+    assert run("report", str(second), "-o", str(page), "--quiet").exit_code == 0
+    (second / "triage.json").write_text(json.dumps(document | {"schema": "profkit.triage/3"}))
+    refused = run("report", str(second), "-o", str(page), "--quiet")
+    assert refused.exit_code == 2
+    assert "is profkit.triage/3, not profkit.triage/1" in refused.stderr
+    assert run("triage", COPY, "-o", str(second), "--quiet").exit_code == 0, "it is profkit's own"

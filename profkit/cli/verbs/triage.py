@@ -55,7 +55,13 @@ from profkit.files import (
     write_text,
 )
 from profkit.program.counts import Counts
-from profkit.program.document import NAME, TriageDocument, triage_document
+from profkit.program.document import (
+    NAME,
+    SECOND_NAME,
+    TriageDocument,
+    triage_document,
+    write_second,
+)
 from profkit.program.ranks import only_ranks
 from profkit.program.readers import store
 from profkit.program.readers.gathered import STANDARD_INPUT
@@ -253,7 +259,7 @@ class _Kept:
     def keep_answer(self, answer: Triage, content: TriageDocument) -> None:
         """Keep what is known now with the timeline, in place of what was known before."""
         if self.output:
-            write_text(self.output / NAME, dumps(content, indent=1, allow_nan=False))
+            _write_documents(self.output, content)
         self.write_files(answer, content)
 
     def keep_recording(
@@ -266,7 +272,7 @@ class _Kept:
             store.write_timeline(timeline, folder)
             if counts and counts.report:
                 copy_file(counts.report, folder / Path(counts.report).name)
-            write_text(folder / NAME, dumps(content, indent=1, allow_nan=False))
+            _write_documents(folder, content)
 
     def place_report(self, counts: Counts) -> Counts:
         """Return the counters with the place where their report will be found."""
@@ -299,6 +305,12 @@ class _Kept:
 
         name = self.name or content["program"]["command"] or content["program"]["how"]
         write_text(self.page, program_page(PageProgram(name, answer, content)))
+
+
+def _write_documents(folder: Path, content: TriageDocument) -> None:
+    """Write an answer in both versions of its document."""
+    write_text(folder / NAME, dumps(content, indent=1, allow_nan=False))
+    write_text(folder / SECOND_NAME, dumps(write_second(content), indent=1, allow_nan=False))
 
 
 @contextmanager
@@ -339,7 +351,7 @@ def _check_outputs(output: Path | None, page: Path | None, what: Sequence[str]) 
 
 def _refuse_strangers(output: Path) -> None:
     """Raise a ProfkitError where a folder that is replaced holds what profkit did not put there."""
-    own = {NAME, store.HEAD, *REPORTS, *(f"{table}.parquet" for table in store.TABLES)}
+    own = {NAME, SECOND_NAME, store.HEAD, *REPORTS, *(f"{table}.parquet" for table in store.TABLES)}
     others = [entry.name for entry in list_folder(output) if entry.name not in own]
     if others:
         raise ProfkitError(
