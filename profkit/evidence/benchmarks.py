@@ -138,7 +138,10 @@ def read_benchmarks(path: Path) -> BenchmarkFile:
     """
     try:
         content = msgspec.json.decode(read_structured(path))
-        keys = set(content) if isinstance(content, dict) else set()
+        if isinstance(content, dict):
+            keys = set(content)
+        else:
+            keys = set()
         if {"machine_info", "benchmarks"} <= keys:
             return read_pytest(msgspec.convert(content, PytestFile))
         if {"context", "benchmarks"} <= keys:
@@ -239,8 +242,13 @@ def judge_benchmark(
 ) -> GateSubject:
     """Return the answer on one benchmark, as on a variant whose code has changed."""
     if name not in base or name not in head:
-        only: GateAnswer = "new" if name in head else "gone"
-        side = "HEAD" if name in head else "BASE"
+        only: GateAnswer
+        if name in head:
+            only = "new"
+            side = "HEAD"
+        else:
+            only = "gone"
+            side = "BASE"
         return GateSubject(name=name, answer=only, because=f"only {side} has it")
     before, after = base[name], head[name]
     if before.machine != after.machine:

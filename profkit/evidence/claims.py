@@ -55,7 +55,13 @@ class Answer:
 
 def decide(true: bool | None, because: str, **numbers: Number) -> Answer:
     """Holds if `true`, fails if not, undecided if None (an interval that has the bound in it)."""
-    verdict: ClaimVerdict = "undecided" if true is None else "holds" if true else "fails"
+    verdict: ClaimVerdict
+    if true is None:
+        verdict = "undecided"
+    elif true:
+        verdict = "holds"
+    else:
+        verdict = "fails"
     return Answer(verdict, because, numbers)
 
 
@@ -63,7 +69,9 @@ def at_least(value: Interval, bound: float) -> bool | None:
     """Return whether a value is at least this: None when its interval has the bound in it."""
     if value.low >= bound:
         return True
-    return False if value.high < bound else None
+    if value.high < bound:
+        return False
+    return None
 
 
 def timed(evidence: Evidence, before: str, after: str) -> TimeComparison:
@@ -318,5 +326,8 @@ def answer_not_collected(metric: str) -> Answer:
     known = CATALOGUE.get(metric)
     if known is None:
         return undecided(f"no metric is called {metric}", "profkit explain")
-    section = f"profkit profile --section {known.section}" if known.section else ""
+    if known.section:
+        section = f"profkit profile --section {known.section}"
+    else:
+        section = ""
     return undecided(f"{metric} was not collected", *filter(None, [section]))

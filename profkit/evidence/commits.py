@@ -24,7 +24,10 @@ _ENVIRONMENT = ("PROFKIT_COMMIT", "GITHUB_SHA", "CI_COMMIT_SHA")
 
 def find_ci_commit(environment: dict[str, str]) -> str | None:
     """Return the commit that a CI system says it works on; None without one."""
-    return next((environment[name] for name in _ENVIRONMENT if environment.get(name)), None)
+    for name in _ENVIRONMENT:
+        if environment.get(name):
+            return environment[name]
+    return None
 
 
 def read_commit(folder: Path) -> Commit | None:

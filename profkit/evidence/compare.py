@@ -214,8 +214,12 @@ def is_same_timing(before: Record | None, after: Record | None) -> bool:
 def find_untimed(before: Run, after: Run) -> Untimed:
     timed = [bool(run.record and run.record.warm) for run in (before, after)]
     if any(timed):
-        return "" if all(timed) else "one side"
-    return "unchanged" if is_unchanged(before, after) else "both sides"
+        if all(timed):
+            return ""
+        return "one side"
+    if is_unchanged(before, after):
+        return "unchanged"
+    return "both sides"
 
 
 def is_unchanged(before: Run, after: Run) -> bool:
@@ -294,7 +298,10 @@ def index_launches(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
     keyed: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         # The mark carries the variant, which differs by intention; the kernel's name does not.
-        nvtx = None if row["variant"] is not None else row["nvtx"]
+        if row["variant"] is not None:
+            nvtx = None
+        else:
+            nvtx = row["nvtx"]
         key = (nvtx, row["kernel"])
         keyed[(*key, seen[key])] = row
         seen[key] += 1
@@ -339,7 +346,9 @@ def find_resource(run: Run, name: str) -> float | None:
         value = getattr(run.record.most, name, None)
     if value is not None:
         return float(value)
-    counted = run.column(name) if name in _FROM_FRAME else None
+    counted = None
+    if name in _FROM_FRAME:
+        counted = run.column(name)
     if isinstance(counted, float) and not isnan(counted):
         return counted
     return None

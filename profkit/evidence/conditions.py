@@ -108,7 +108,9 @@ def get_device(run: Run) -> Any:
 
 
 def get_clock_control(run: Run) -> str | None:
-    return run.record.clock_control if run.record else None
+    if run.record:
+        return run.record.clock_control
+    return None
 
 
 def get_clock(run: Run) -> float | None:
@@ -116,7 +118,9 @@ def get_clock(run: Run) -> float | None:
     clock = run.column("sm_clock")
     if isinstance(clock, float) and not isnan(clock):
         return clock
-    return run.record.sm_clock if run.record else None
+    if run.record:
+        return run.record.sm_clock
+    return None
 
 
 _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (
@@ -220,7 +224,10 @@ def list_notes(before: Run, after: Run) -> list[str]:
             places = name_places(run.record.damaged)
             notes.append(f"{run.name}: parts of its record are damaged and not used: {places}")
         if run.usable.empty:
-            why = "no report" if run.launches.empty else "no launch that ncu finished"
+            if run.launches.empty:
+                why = "no report"
+            else:
+                why = "no launch that ncu finished"
             notes.append(f"{run.name} has {why}: no counters")
     names = [set(run.usable["kernel"]) for run in (before, after)]
     if all(names) and not names[0] & names[1] and before.record is None and after.record is None:

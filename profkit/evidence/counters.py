@@ -66,8 +66,12 @@ Became = Literal["gone", "new", "changed", "unknown", "stays"]
 
 
 def measure_move(metric: str, unit: str, before: float, after: float) -> Moved:
-    points = 100 * (after - before) if unit == "share" else None
-    factor = after / before if before else inf
+    points = None
+    if unit == "share":
+        points = 100 * (after - before)
+    factor = inf
+    if before:
+        factor = after / before
     return Moved(metric=metric, unit=unit, before=before, after=after, points=points, factor=factor)
 
 
@@ -231,7 +235,9 @@ def compute_factor(before: float, after: float) -> float:
     """From 0 to anything is an infinite factor, from 0 to 0 none."""
     if before:
         return after / before
-    return inf if after else 1.0
+    if after:
+        return inf
+    return 1.0
 
 
 def parse_moves(value: str, name: str) -> tuple[Move, ...]:

@@ -72,7 +72,10 @@ class GateReport(Document, frozen=True, kw_only=True, tag_field="schema", tag="p
     def assumed(self) -> BetweenProcesses | None:
         """What processes were taken to differ by where that was never measured; None elsewhere."""
         found = [s.between_processes for s in self.subjects]
-        return next((b for b in found if b and not b.measured), None)
+        for b in found:
+            if b and not b.measured:
+                return b
+        return None
 
 
 def write_report(
@@ -129,7 +132,9 @@ def judge_gate(
     sides = [read_runs(side, case, problems) for side in (base, head)]
     for side, runs in zip((base, head), sides, strict=True):
         if not runs and not problems:
-            at = f" at case {case}" if case else ""
+            at = ""
+            if case:
+                at = f" at case {case}"
             raise ProfkitError(f"{side.root}: no run{at}", "profkit profile --all")
     policy = replace(STRICT, spread_of=spread_of)
     control = compare_references(sides[0], sides[1], policy, problems)
@@ -149,7 +154,11 @@ def judge_gate(
             untimed = judge_without_times(name, before, after)
             subjects.append(untimed or judge_times(before, after, control.get(key[1]), policy))
         else:
-            answer: GateAnswer = "gone" if before else "new"
+            answer: GateAnswer
+            if before:
+                answer = "gone"
+            else:
+                answer = "new"
             because = f"only {'BASE' if before else 'HEAD'} has it"
             subjects.append(GateSubject(name=name, answer=answer, because=because))
     return write_report(subjects, problems, strict=strict)
@@ -234,8 +243,12 @@ def find_faulty(
             because=said,
             cause=None if after.reference else "code",
         )
-    was = "was measured right" if before.correct else "was not checked"
-    was = f"was wrong too ({', '.join(before.faults)})" if before.faults else was
+    if before.correct:
+        was = "was measured right"
+    else:
+        was = "was not checked"
+    if before.faults:
+        was = f"was wrong too ({', '.join(before.faults)})"
     because = f"{said}: the same code was measured wrong; in BASE it {was}"
     return GateSubject(name=name, answer="wrong", because=because)
 
@@ -243,14 +256,18 @@ def find_faulty(
 def find_code_hash(side: Evidence, record: Record) -> str | None:
     """Hash of the variant's code as it is today; as it was measured, where no file is there."""
     file = side.headers.get(f"{record.problem}/{record.variant}")
-    return file.sha256 if file and record.source else record.source_hash
+    if file and record.source:
+        return file.sha256
+    return record.source_hash
 
 
 def judge_without_times(name: str, before: Run, after: Run) -> GateSubject | None:
     """Return a subject that is not judged by two times; None of one that is."""
     old, new = before.record, after.record
     if (old is None) == (new is None) and compare.is_unchanged(before, after):
-        code = f"the machine code is unchanged (SASS {(new.sass or '')[:12]})" if new else ""
+        code = ""
+        if new:
+            code = f"the machine code is unchanged (SASS {(new.sass or '')[:12]})"
         return GateSubject(name=name, answer="same", because=code or "the same report")
     if old is None or new is None:
         because = "a report without a run record has no timing: profkit profile writes both"
@@ -267,8 +284,14 @@ def judge_without_times(name: str, before: Run, after: Run) -> GateSubject | Non
         )
     if old.warm and new.warm:
         return None
-    side = "HEAD" if old.warm else "BASE"
-    how = "timed with a cold L2 only" if old.cold and new.cold else "not timed"
+    if old.warm:
+        side = "HEAD"
+    else:
+        side = "BASE"
+    if old.cold and new.cold:
+        how = "timed with a cold L2 only"
+    else:
+        how = "not timed"
     return GateSubject(name=name, answer="no time", because=f"{side} was {how}: {again}")
 
 
@@ -348,7 +371,9 @@ def explain_by_machine(
         return f"{time.sentence}, and {also}: the machine, not the code"
     machine = ", ".join(list_machine_differences(before, after))
     tell = "only references timed together can separate the machine from the code"
-    return f"{time.sentence}, on {machine}: {tell} (profkit profile --all)" if machine else ""
+    if machine:
+        return f"{time.sentence}, on {machine}: {tell} (profkit profile --all)"
+    return ""
 
 
 def is_shared_by_references(time: TimeComparison, control: TimeComparison) -> bool:
@@ -359,5 +384,10 @@ def is_shared_by_references(time: TimeComparison, control: TimeComparison) -> bo
 
 
 def name_moved(change: RunComparison) -> str:
-    moved = change.launches[0].moved[:_SHOWN] if change.launches else ()
-    return f"; {', '.join(f'{m.metric} {m.factor:.2g}x' for m in moved)}" if moved else ""
+    if change.launches:
+        moved = change.launches[0].moved[:_SHOWN]
+    else:
+        moved = ()
+    if moved:
+        return f"; {', '.join(f'{m.metric} {m.factor:.2g}x' for m in moved)}"
+    return ""

@@ -133,7 +133,9 @@ class History:
         """
         every, problems = self.read(name)
         best: dict[tuple[Any, ...], tuple[tuple[int, str], int]] = {}
-        surest = ["commit", "commit_from"] if name == "runs" else []
+        surest = []
+        if name == "runs":
+            surest = ["commit", "commit_from"]
         for n, row in enumerate(every.select([*tables.KEYS[name], *surest]).to_pylist()):
             key = tuple(row[column] for column in tables.KEYS[name])
             rank = tables.rank_certainty(row.get("commit"), row.get("commit_from"))
@@ -487,9 +489,14 @@ def history(
     """
     if table not in tables.TABLES:
         raise ProfkitError(f"no table {table!r}", f"one of {', '.join(tables.TABLES)}")
-    text = given if isinstance(given, str) else ""
+    text = ""
+    if isinstance(given, str):
+        text = given
     whole = isinstance(given, Path) or "/" in text or os.sep in text or is_folder(text)
-    place = given if whole else folder
+    if whole:
+        place = given
+    else:
+        place = folder
     frame: pd.DataFrame = _open_existing(place).table(table)[0].to_pandas()
     if whole:
         return frame

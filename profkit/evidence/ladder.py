@@ -72,7 +72,9 @@ def build_ladder(evidence: Evidence, case: str, policy: Policy = COMPARE) -> Lad
     runs, problems = evidence.readable(lambda name: name[1] == case)
     if not problems and not any(run.record and not run.record.reference for run in runs):
         cases = sorted({c for _, c in evidence.names()})
-        hint = f"recorded cases: {', '.join(cases)}" if cases else "profkit profile --all"
+        hint = "profkit profile --all"
+        if cases:
+            hint = f"recorded cases: {', '.join(cases)}"
         raise ProfkitError(f"no run record at case {case} in {evidence.root}", hint)
     return build_ladder_of_runs(runs, case, policy, problems)
 
@@ -150,9 +152,16 @@ def build_step(
     variant, depth = place
     run = runs[variant]
     record = run.record
-    after = record.header.after if record else None
-    parent = runs.get(after) if after else None
-    verdict = run.diagnosis() if not run.usable.empty else None
+    if record:
+        after = record.header.after
+    else:
+        after = None
+    parent = None
+    if after:
+        parent = runs.get(after)
+    verdict = None
+    if not run.usable.empty:
+        verdict = run.diagnosis()
     # A kernel that is wrong gets no time: what it saved it may have saved by being wrong.
     timed = bool(record and record.warm and not record.faults)
     return Rung(
@@ -231,8 +240,12 @@ def summarize_variant(
     """
     run = evidence.load(variant, case)
     name = against or (run.record.header.after if run.record else None)
-    baseline = evidence.load(name, case) if name else None
-    change = compare.compare_runs(baseline, run, policy) if baseline else None
+    baseline = None
+    if name:
+        baseline = evidence.load(name, case)
+    change = None
+    if baseline:
+        change = compare.compare_runs(baseline, run, policy)
     sides = [build_column(run, "variant", None)]
     if baseline is not None:
         sides.append(build_column(baseline, "baseline", change.time if change else None))
@@ -285,7 +298,9 @@ def find_fault(run: Run, gates: Sequence[GateResult]) -> str:
         return f"{', '.join(record.sanitizer_errors)} found errors"
     closed = [g for g in gates if g.binding and not g.met]
     failing = "; ".join(f"{g.name}: {', '.join(g.failing)}" for g in closed)
-    return f"gate not met: {failing}" if closed else ""
+    if closed:
+        return f"gate not met: {failing}"
+    return ""
 
 
 def compare_with_reference(reference: Run, run: Run) -> TimeComparison | None:

@@ -54,7 +54,10 @@ def estimate_spreads(
         taken = None
         if isinstance(row, HistoryTwin) and row.samples:
             taken = median(row.samples)
-        middle = row.median if isinstance(row, HistoryRun) else taken
+        if isinstance(row, HistoryRun):
+            middle = row.median
+        else:
+            middle = taken
         if row.gpu_uuid and row.sass and row.session and middle:
             key = row.gpu_uuid, row.sass, row.case
             medians.setdefault(key, {})[row.session] = log(middle)
@@ -65,7 +68,9 @@ def estimate_spreads(
         spread = estimate_pooled_spread(mine)
         if spread and (spread.dof or 0) >= _LEAST:
             one_sitting = not times or max(times) - min(times) < _DAY
-            least = sitting if one_sitting else 0.0
+            least = 0.0
+            if one_sitting:
+                least = sitting
             spreads[gpu] = Spread(max(spread.sigma, least), spread.dof)
     return spreads
 
@@ -81,7 +86,9 @@ class KnownSpreads:
     def __call__(self, uuid: str) -> float | None:
         """The standard deviation that a test at this level has to assume; None: never measured."""
         spread = self._known.get(uuid)
-        return scale_spread(spread, self._alpha) if spread else None
+        if spread:
+            return scale_spread(spread, self._alpha)
+        return None
 
     def read(self) -> KnownSpreads:
         """Read it now, for its problems."""
@@ -248,7 +255,8 @@ def list_steps(
     `spreads`: GPU (uuid) -> what its processes differ by; None asks the runs themselves.
     """
     ordered = list(runs)
-    spreads = estimate_spreads(ordered) if spreads is None else spreads
+    if spreads is None:
+        spreads = estimate_spreads(ordered)
     known = {gpu: scale_spread(spread) for gpu, spread in spreads.items()}
     policy = replace(STRICT, spread_of=known.get)
     by_subject: dict[str, list[HistoryRun]] = {}
@@ -289,11 +297,11 @@ def judge_step(
     answer = policy.answer(time)
     if same_code:
         moved = answer in ("faster", "slower")
-        odd = (
-            f"identical machine code, but {time.sentence}: the method or the machine caused it"
-            if moved
-            else ""
-        )
+        odd = ""
+        if moved:
+            odd = (
+                f"identical machine code, but {time.sentence}: the method or the machine caused it"
+            )
         return describe_step(run, "same code", note=odd)
     smallest = stats.find_smallest_change(time)
     return describe_step(run, answer, time, None if isnan(smallest) else smallest)

@@ -77,7 +77,9 @@ class Run:
     @property
     def sha256(self) -> str:
         """Of its report as it is now; "" without one."""
-        return hash_file(self.report) if self.report else ""
+        if self.report:
+            return hash_file(self.report)
+        return ""
 
     @cached_property
     def usable(self) -> pd.DataFrame:
@@ -223,7 +225,10 @@ class Evidence:
         problems = list(self._unread)
         if counters:
             read_together(self._recorded_of(names))
-        find = self.load if counters else self.recorded
+        if counters:
+            find = self.load
+        else:
+            find = self.recorded
         runs = []
         for name in names:
             try:
@@ -348,7 +353,9 @@ def find_named_runs(
     else:
         runs = [evidence.load(*name) for name in evidence.named(str(side), case)]
     if not runs:
-        at = f" at case {case}" if case else ""
+        at = ""
+        if case:
+            at = f" at case {case}"
         raise ProfkitError(f"{side}: no run{at}", "profkit list shows what was recorded")
     return runs
 

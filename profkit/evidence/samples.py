@@ -240,11 +240,14 @@ def summarize_samples(
     effective = sum(p.effective for p in parts)
     if spread is not None:
         half = find_two_sided_quantile(level, spread.dof) * spread.sigma / sqrt(k)
+        if half > min(below, above):
+            faults += ("processes",)
         # Measured, the processes' scatter has the noise within each in it already; assumed, not.
-        add = hypot if spread.dof is None else max
-        faults += ("processes",) if half > min(below, above) else ()
-        below, above = add(below, half), add(above, half)
-        effective = effective if spread.dof is None else min(effective, spread.dof + 1)
+        if spread.dof is None:
+            below, above = hypot(below, half), hypot(above, half)
+        else:
+            below, above = max(below, half), max(above, half)
+            effective = min(effective, spread.dof + 1)
     interval = Interval(centre, centre - below, centre + above, level)
     return Sample(interval, faults, effective=effective)
 
@@ -272,8 +275,15 @@ def summarize_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sam
     wander = max(drift, levels)
     below = max(stretch * (median - low), step / 2) + wander
     above = max(stretch * (high - median), step / 2) + wander
-    faults: tuple[SampleFault, ...] = ("drift",) if drift else ("levels",) if levels else ()
-    faults += ("autocorrelated",) if stretch > 1 else ()
+    faults: tuple[SampleFault, ...]
+    if drift:
+        faults = ("drift",)
+    elif levels:
+        faults = ("levels",)
+    else:
+        faults = ()
+    if stretch > 1:
+        faults += ("autocorrelated",)
     interval = Interval(median, median - below, median + above, level)
     return Sample(interval, faults, effective=effective)
 

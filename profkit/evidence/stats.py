@@ -319,7 +319,10 @@ def is_significant(time: TimeComparison) -> bool:
     """Return whether the speed-up differs from 1 at ALPHA, with everything that widened it."""
     below, above = measure_sigmas(time)
     distance = log(time.speedup.median)
-    sigma = below if distance > 0 else above
+    if distance > 0:
+        sigma = below
+    else:
+        sigma = above
     return abs(distance) > find_critical(time) * sigma  # false where there is no interval
 
 
@@ -338,5 +341,8 @@ def find_critical(time: TimeComparison) -> float:
     The interval is right at its own level, 95 %. Farther out, how wide it is is itself known from
     so few independent samples only: Student's t at 1 in 1,000 is 1.3 times the normal's at 13.
     """
-    known = time.effective if time.effective >= 2 else 2.0  # also where it is not known
+    # also where it is not known
+    known = 2.0
+    if time.effective >= 2:
+        known = time.effective
     return find_two_sided_quantile(1 - ALPHA, known - 1)

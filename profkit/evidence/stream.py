@@ -75,7 +75,8 @@ def stream_reports(
         for _, (report, found) in each_report(here[0], new, here[1], client):
             reports += 1
             launches += len(found)
-            not_ok += [report] if report.status != "ok" else []
+            if report.status != "ok":
+                not_ok += [report]
             waiting += [report, *found]
             if not reports % BATCH:
                 kept.append(waiting)

@@ -207,7 +207,10 @@ def list_schema_rows() -> list[dict[str, str]]:
     rows = []
     for table in TABLES:
         for column in list_columns(table):
-            key = "yes" if column.name in KEYS[table] else ""
+            if column.name in KEYS[table]:
+                key = "yes"
+            else:
+                key = ""
             row = {"table": table, "column": column.name, "type": str(column.type), "key": key}
             rows.append(row)
     return rows

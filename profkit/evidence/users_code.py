@@ -132,7 +132,9 @@ def explain_failure(error: BaseException, path: str | Path) -> str:
     for f in traceback.extract_tb(error.__traceback__):
         if f.filename == str(path):
             lines.append(f.lineno)
-    where = f"line {lines[-1]}: " if lines else ""
+    where = ""
+    if lines:
+        where = f"line {lines[-1]}: "
     try:
         text = str(error)
     except BaseException:  # noqa: BLE001 - an error of the user's own, whose text may fail too
@@ -143,4 +145,7 @@ def explain_failure(error: BaseException, path: str | Path) -> str:
 def find_users_file(error: BaseException) -> str | None:
     """Return the user's file that an error came out of; None where it is profkit's own."""
     frames = traceback.extract_tb(error.__traceback__)
-    return next((f.filename for f in reversed(frames) if f.filename in _FILES), None)
+    for f in reversed(frames):
+        if f.filename in _FILES:
+            return f.filename
+    return None

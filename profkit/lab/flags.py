@@ -23,8 +23,12 @@ def say_gpus(measured: Measurements) -> None:
     by_case: dict[str, str] = {}
     for (name, case), gpu in measured.gpus.items():
         times = measured.times.get((name, case))
-        clock = times.after.sm_clock if times else None
-        at = f" at {clock / 1e6:.0f} MHz" if clock else ""
+        clock = None
+        if times:
+            clock = times.after.sm_clock
+        at = ""
+        if clock:
+            at = f" at {clock / 1e6:.0f} MHz"
         by_case.setdefault(case, f"case {case} on {gpu.uuid or gpu.pci}{at}")
     if len({gpu.pci for gpu in measured.gpus.values()}) > 1:
         where = ", ".join(by_case.values())
@@ -36,7 +40,10 @@ def say_gpus(measured: Measurements) -> None:
 def choose_names(names: Sequence[str] | None, every: bool) -> Sequence[str]:
     """Return the variants that were named; none with --all, which is the other answer."""
     if bool(names) == every:
-        why = "which variants?" if not every else "--all and --variant cannot be combined"
+        if not every:
+            why = "which variants?"
+        else:
+            why = "--all and --variant cannot be combined"
         raise ProfkitError(why, "--variant ID (profkit list shows them), or --all")
     return names or ()
 
@@ -54,4 +61,6 @@ def say_faults(run: TargetRun, checks: Sequence[dict[str, Any]]) -> int:
         say(ProfkitError(f"{name}: {run.measured.failed[name]}"))
     if broken:
         return COULD_NOT
-    return BAD if any(c["status"] in ("wrong", "failed") for c in checks) else DONE
+    if any(c["status"] in ("wrong", "failed") for c in checks):
+        return BAD
+    return DONE

@@ -44,7 +44,10 @@ def read_table() -> dict[Capability, Gpu]:
 
 def find_exactly(cc: object) -> Gpu | None:
     """Return the row of a compute capability as a report names it, such as 9.0."""
-    return next((row for known, row in read_table().items() if "{}.{}".format(*known) == cc), None)
+    for known, row in read_table().items():
+        if "{}.{}".format(*known) == cc:
+            return row
+    return None
 
 
 def find_nearest_of_generation(cc: Capability | None) -> Gpu | None:

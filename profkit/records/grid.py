@@ -67,7 +67,9 @@ def read_grid(path: Path) -> TimeGrid:
     try:
         lines = read_text(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "is not text"
+        why = "is not text"
+        if isinstance(error, OSError):
+            why = str(error.strerror)
         raise ProfkitError(f"cannot read {path}: {why}") from error
     head, *rest = list(read_documents(path, lines)) or [{}]
     if head.get("schema") != SCHEMA:
@@ -96,7 +98,9 @@ def read_documents(path: Path, lines: list[str]) -> Iterator[JsonObject]:
 def find_object(document: JsonObject, key: str) -> JsonObject:
     """Return the object of this key; an empty one where there is none."""
     held = document.get(key)
-    return held if isinstance(held, dict) else {}
+    if isinstance(held, dict):
+        return held
+    return {}
 
 
 def read_cell(path: Path, number: int, document: JsonObject) -> GridCell:

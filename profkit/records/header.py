@@ -213,7 +213,10 @@ def parse_lines(comment: Sequence[str], name: str) -> Header:
     for line in lines[1:]:
         pairs = find_pairs(line, name)
         for key, value in pairs:
-            keys[key] = f"{keys[key]} {value}".strip() if key in keys else value
+            if key in keys:
+                keys[key] = f"{keys[key]} {value}".strip()
+            else:
+                keys[key] = value
         if not pairs:
             text.append(line)
     return Header(lines[0].strip(), "\n".join(text).strip(), keys)
@@ -362,7 +365,10 @@ def split_tokens(text: str) -> Iterator[str]:
             directive = directive or (fresh and token["directive"] is not None)
             fresh = False
             # A header's name is code, the way to it is not: files move between folders.
-            yield _FOLDERS.sub('"', token[0]) if directive else token[0]
+            if directive:
+                yield _FOLDERS.sub('"', token[0])
+            else:
+                yield token[0]
 
 
 def walk_included_files(file: Path, seen: set[Path]) -> Iterator[tuple[bytes, bytes]]:

@@ -134,12 +134,17 @@ def detect_kind(path: str | Path) -> str | None:
     path = Path(path)
     try:
         if is_folder(path):
-            return "kept" if is_file(path / "triage.json") else None
+            if is_file(path / "triage.json"):
+                return "kept"
+            return None
         with open_regular(path) as file:
             head = file.read(_HEAD)
     except (OSError, ProfkitError):
         return None
-    text = unpack_head(head) if head.startswith(b"\x1f\x8b") else head
+    if head.startswith(b"\x1f\x8b"):
+        text = unpack_head(head)
+    else:
+        text = head
     is_json = text.lstrip()[:1] in (b"{", b"[")
     tests = {
         "empty": not head,
@@ -151,7 +156,10 @@ def detect_kind(path: str | Path) -> str | None:
         "printed": b'"ID"' not in text and _PRINTED.search(text) is not None,
         "program": path.suffix == ".py",
     }
-    return next((kind for kind, holds in tests.items() if holds), None)
+    for kind, holds in tests.items():
+        if holds:
+            return kind
+    return None
 
 
 def unpack_head(head: bytes) -> bytes:

@@ -174,13 +174,20 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
         said = {self.check.status, *(case.status for case in cases)}
         if not said.isdisjoint(("wrong", "failed")) or any(case.faults for case in cases):
             return False
-        return True if self.check.status == "right" else None  # "not supported" is neither
+        # "not supported" is neither
+        if self.check.status == "right":
+            return True
+        return None
 
     @property
     def faults(self) -> tuple[str, ...]:
         """Return what rules it out whatever its time: wrong results, or what a sanitizer said."""
-        values = ("wrong results",) if self.correct is False else ()
-        return (*values, *(f"{tool}: {self.sanitizers[tool]}" for tool in self.sanitizer_errors))
+        faults = []
+        if self.correct is False:
+            faults.append("wrong results")
+        for tool in self.sanitizer_errors:
+            faults.append(f"{tool}: {self.sanitizers[tool]}")
+        return tuple(faults)
 
     @property
     def max_abs(self) -> float | None:
@@ -247,7 +254,9 @@ def read_record(path: str | Path) -> Record:
         raise ProfkitError(f"{file}: {error.strerror}", "profkit profile writes it") from error
     except ValueError as error:
         raise ProfkitError(f"{file}: not JSON ({error})", "record it again") from error
-    schema = document.get("schema") if isinstance(document, dict) else None
+    schema = None
+    if isinstance(document, dict):
+        schema = document.get("schema")
     if schema != SCHEMA:
         why = f"{file}: not a run record of this version ({name_schema(schema)}, not {SCHEMA})"
         raise ProfkitError(why, "record it again with this profkit")
@@ -277,7 +286,10 @@ def record_beside(report: str | Path) -> Record | None:
 
 def get_report_sha256(record: Record | None) -> str | None:
     """Return the report's sha256 as a run record says it, None when it says none."""
-    sha256 = record.report.sha256 if record and record.report else None
+    if record and record.report:
+        sha256 = record.report.sha256
+    else:
+        sha256 = None
     if sha256 and re.fullmatch("[0-9a-f]{64}", sha256):
         return sha256
     return None
@@ -296,7 +308,11 @@ def get_declared_work(record: Record | None, launches: int) -> dict[str, float]:
         "declared_bytes": work.compulsory_bytes,
         "declared_exps": work.exponentials,
     }
-    return {metric: float(number) for metric, number in needs.items() if number is not None}
+    declared_work = {}
+    for metric, number in needs.items():
+        if number is not None:
+            declared_work[metric] = float(number)
+    return declared_work
 
 
 def write_record(path: Path, record: Record) -> None:

@@ -76,11 +76,19 @@ class _Field(NamedTuple):
 def _list_fields(struct: type[msgspec.Struct]) -> tuple[_Field, ...]:
     """Return the fields of a Struct without those that are Unprinted."""
     (info,) = inspect.multi_type_info([struct])
-    types = info.fields if isinstance(info, inspect.StructType) else ()
+    if isinstance(info, inspect.StructType):
+        types = info.fields
+    else:
+        types = ()
     printed = []
     for field, typed in zip(structs.fields(struct), types, strict=True):
-        marks = [part for part in get_args(field.type) if isinstance(part, msgspec.Meta)]
-        mark = marks[0] if marks else None
+        marks = []
+        for part in get_args(field.type):
+            if isinstance(part, msgspec.Meta):
+                marks.append(part)
+        mark = None
+        if marks:
+            mark = marks[0]
         if mark != _UNPRINTED:
             printed.append(_Field(field.name, field.encode_name, typed.type, mark))
     return tuple(printed)
@@ -89,7 +97,9 @@ def _list_fields(struct: type[msgspec.Struct]) -> tuple[_Field, ...]:
 def make_json_safe(value: Any) -> Any:
     """Return a value for JSON: NaN and infinity as None, tuples as lists, paths and errors as text."""
     if isinstance(value, float):
-        return value if isfinite(value) else None
+        if isfinite(value):
+            return value
+        return None
     if hasattr(value, "to_json"):
         return value.to_json()
     if isinstance(value, msgspec.Struct):

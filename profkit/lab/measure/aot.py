@@ -54,7 +54,10 @@ def _run_request(arguments: list[str]) -> int:
     try:
         plan = _plan_calls(CompileJob(path=path, problem=folder, **request))
     except ProfkitError as error:
-        hint = f"; {error.hint}" if error.hint else ""
+        if error.hint:
+            hint = f"; {error.hint}"
+        else:
+            hint = ""
         sys.stderr.write(f"{error.message}{hint}\n")
         return 2
     place = request_file.parent
@@ -106,11 +109,17 @@ def _plan_calls(job: CompileJob) -> CallPlan:
 def convert_like(default: Any, text: str) -> Any:
     """A tunable's value out of a header, of the kind that the file's own default is."""
     kind = type(getattr(default, "value", default))
-    value: Any = kind(text) if kind in (int, float, str) else text
+    value: Any
+    if kind in (int, float, str):
+        value = kind(text)
+    else:
+        value = text
     if kind is bool:
         value = text in ("1", "True", "true")
     # tl.constexpr and its like wrap a value
-    return type(default)(value) if hasattr(default, "value") else value
+    if hasattr(default, "value"):
+        return type(default)(value)
+    return value
 
 
 def _make_types(loaded: problem.Problem, grid: str | None) -> Callable[[Any], Types]:
@@ -248,7 +257,9 @@ def _show_kernel(source: Any, metadata: Any) -> str:
 
     known = [f"{name(key)}={value}" for key, value in source.constants.items()]
     whole = [name(key) for key in getattr(source, "attrs", None) or {}]
-    known += [f"{n}%16=0" for n in whole if not str(types.get(n, "*")).startswith("*")]
+    for n in whole:
+        if not str(types.get(n, "*")).startswith("*"):
+            known.append(f"{n}%16=0")
     return f"{metadata.name}<{', '.join(known)}>"
 
 

@@ -196,7 +196,9 @@ def _capture_graphs(subject: Subject, stream: int, tools: Support | None, clock:
     once, few = captured(1), captured(5)
     seconds = min(clock(few, once) for _ in range(3)) / 5
     n = max(1, min(_MOST_PER_GRAPH, round(_SAMPLE / max(seconds, 1e-7))))
-    cold = captured(_COLD_PER_GRAPH, tools.flush) if tools else None
+    cold = None
+    if tools:
+        cold = captured(_COLD_PER_GRAPH, tools.flush)
     return _Graphs(subject, once, captured(n), n, cold)
 
 
@@ -226,10 +228,15 @@ def _take_rounds(
     needed, most, limit = limits
     until = time.monotonic() + limit
     while True:
-        flushes = clock(flush, None) if any(g.cold for g in graphs) else nan
+        flushes = nan
+        if any(g.cold for g in graphs):
+            flushes = clock(flush, None)
         for g, samples in zip(graphs, rounds, strict=True):
             warm = clock(g.warm, g.once) / g.n
-            cold = (clock(g.cold, None) - flushes) / _COLD_PER_GRAPH if g.cold else nan
+            if g.cold:
+                cold = (clock(g.cold, None) - flushes) / _COLD_PER_GRAPH
+            else:
+                cold = nan
             samples.append((warm, cold))
         done = len(rounds[0])
         if time.monotonic() > until:
@@ -260,7 +267,9 @@ def _compute_half_width(samples: Sequence[float]) -> float:
     low = max(0, int(len(known) / 2 - reach))
     high = min(len(known) - 1, int(len(known) / 2 + reach) + 1)
     middle = median(known)
-    return (known[high] - known[low]) / 2 / middle if middle > 0 else float("inf")
+    if middle > 0:
+        return (known[high] - known[low]) / 2 / middle
+    return float("inf")
 
 
 def summarize_times(times: Times) -> JsonObject:
@@ -270,7 +279,9 @@ def summarize_times(times: Times) -> JsonObject:
     widths = {k: v["width"] for k, v in medians.items() if v}
     wide = [k for k, width in widths.items() if width is not None and width > WIDTH]
     reason = times.rounds_short or "neighbouring samples hang together"
-    short = [f"{' and '.join(wide)}: wider than {WIDTH:.0%}, {reason}"] if wide else []
+    short = []
+    if wide:
+        short = [f"{' and '.join(wide)}: wider than {WIDTH:.0%}, {reason}"]
     none = [k for k, width in widths.items() if width is None]
     why = "; ".join(short + [f"{k}: no interval, {_explain_unusable(samples[k])}" for k in none])
     kept = ("session", "per_sample", "eager", "host", "bare", "host_bound", "before", "after")
@@ -297,5 +308,7 @@ def _summarize_samples(samples: Sequence[float]) -> JsonObject | None:
     interval = estimate_median(list(samples))
     half = (interval.high - interval.low) / 2
     known = interval.median and not isnan(half)
-    width = half / interval.median if known else None
+    width = None
+    if known:
+        width = half / interval.median
     return {**interval.to_json(), "width": width, "samples": list(samples)}

@@ -99,7 +99,10 @@ def _list_tunables(about: Mapping[str, Any]) -> dict[str, list[int]]:
     """Name -> values, the program's own first: blocks where the grid follows them, warps, stages."""
     sizes = {parameter["name"]: parameter.get("value") for parameter in about["parameters"]}
     tunables: dict[str, list[int]] = {}
-    names = about["tunable"] if about["grid_text"] else ()
+    if about["grid_text"]:
+        names = about["tunable"]
+    else:
+        names = ()
     for name in names:
         size = sizes[name]
         if not isinstance(size, int) or size <= 0:
@@ -124,7 +127,10 @@ def _render_prose(
     about: Mapping[str, Any], program: str, launches: int, tunables: Mapping[str, Sequence[int]]
 ) -> str:
     """Return the docstring of a variant, which is its header too."""
-    times = "once" if launches == 1 else f"{launches} times"
+    if launches == 1:
+        times = "once"
+    else:
+        times = f"{launches} times"
     file = _escape_text(about["file"]) or "a file of the program"
     lines = [
         f'"""{about["kernel"]} as a program launched it.',
@@ -227,12 +233,17 @@ def _describe_end(command: Sequence[str], done: process.Done) -> str:
     if done.status is None:
         return f"{command[0]} was stopped at --timeout before it launched a Triton kernel"
     words = (done.output.strip().splitlines() or [""])[-1][:200]
-    how = f"ended with {done.status}: {words}" if done.status else "launched no Triton kernel"
+    how = "launched no Triton kernel"
+    if done.status:
+        how = f"ended with {done.status}: {words}"
     return f"{command[0]} {how}"
 
 
 def _build_environment(folder: Path, options: CaptureOptions) -> dict[str, str]:
-    count = _EVERY if options.count is None else options.count
+    if options.count is None:
+        count = _EVERY
+    else:
+        count = options.count
     request = {**asdict(options), "folder": str(folder), "count": count}
     del request["timeout"]  # not the hook's business
     request_file = folder / "request.json"
@@ -293,8 +304,14 @@ def _try_kernel(
     here, before = median(times.warm) if times else None, kernel.in_program
     equal = None
     if check is not None:
-        right = "bit-equal" if check.max_abs == 0 else "within tolerance"
-        equal = right if check.status == "right" else check.status
+        if check.max_abs == 0:
+            right = "bit-equal"
+        else:
+            right = "within tolerance"
+        if check.status == "right":
+            equal = right
+        else:
+            equal = check.status
     return structs.replace(
         kernel,
         here=here,

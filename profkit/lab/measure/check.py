@@ -165,7 +165,10 @@ def merge_checks(before: Check, after: Check) -> Check:
 def _choose_worst(statuses: Iterable[Status]) -> Status:
     seen = set(statuses)
     order: tuple[Status, ...] = ("failed", "wrong", "right", "not supported")
-    return next((s for s in order if s in seen), "not supported")
+    for s in order:
+        if s in seen:
+            return s
+    return "not supported"
 
 
 def check_case(call: Callable[[Arena], None], problem: Problem, data: Data) -> CaseCheck:
@@ -212,7 +215,9 @@ def judge_values(
     for i, (out, reference) in enumerate(zip(outs, data.reference(), strict=True)):
         verdict = judge_output(out, reference, atol, rtol)
         verdicts.append(verdict)
-        left = unwritten[i] if i < len(unwritten) else 0
+        left = 0
+        if i < len(unwritten):
+            left = unwritten[i]
         if verdict.wrong and left:
             faults.append(f"output {i}: {left} of {out.size} elements were never written")
         if verdict.nans > left:

@@ -91,7 +91,10 @@ def _compute_files(problem: Problem, case: Any, seed: int, grid: str | None, pla
     for i, array in enumerate(outputs):
         write_bytes(place / f"ref{i}", array.astype(np.float32).tobytes())
     named = getattr(problem.module, "input_types", None)
-    types = [dtype for _, dtype in named(case)] if named else [str(a.dtype) for a in inputs]
+    if named:
+        types = [dtype for _, dtype in named(case)]
+    else:
+        types = [str(a.dtype) for a in inputs]
     shapes = {
         "inputs": [(a.shape, dtype) for a, dtype in zip(inputs, types, strict=True)],
         "outputs": [(tuple(shape), dtype) for shape, dtype in problem.module.outputs(case)],
@@ -123,7 +126,9 @@ def make_tensor(array: Array, dtype: str) -> Any:
     import torch
 
     tensor = torch.from_numpy(np.array(array))
-    return tensor.view(torch.bfloat16) if dtype == BFLOAT16 else tensor
+    if dtype == BFLOAT16:
+        return tensor.view(torch.bfloat16)
+    return tensor
 
 
 def read_tensor_values(tensor: Any) -> Array:
@@ -160,7 +165,10 @@ class Arena:
         for offset, size in self.outputs:
             image[offset : offset + size] = POISON
         for i, (offset, size) in enumerate(self.inputs):
-            image[offset : offset + size] = as_bytes(data.inputs()[i]) if data else 0
+            if data:
+                image[offset : offset + size] = as_bytes(data.inputs()[i])
+            else:
+                image[offset : offset + size] = 0
         for out, source in data.begins if data else ():
             (offset, size), (start, _) = self.outputs[out], self.inputs[source]
             image[offset : offset + size] = image[start : start + size]

@@ -120,19 +120,20 @@ def list_variants(
     """Return every variant in ladder order, problem by problem; and what cannot be read."""
     records = _find_records(places.artifacts_dir())
     found, problems = variants.scan_variants(places.kernels_dir(), problem)
-    rows = [
-        ListedVariant(
-            variant=variant.id,
-            problem=variant.problem,
-            after=variant.header.after,
-            title=variant.header.title,
-            file=str(variant.path),
-            built=build.is_built(variant, places.build_dir()),
-            recorded=_list_recorded(variant, records.get(variant.id, ())),
-            missing=variant.language.lacking(),
+    rows = []
+    for variant in found:
+        rows.append(
+            ListedVariant(
+                variant=variant.id,
+                problem=variant.problem,
+                after=variant.header.after,
+                title=variant.header.title,
+                file=str(variant.path),
+                built=build.is_built(variant, places.build_dir()),
+                recorded=_list_recorded(variant, records.get(variant.id, ())),
+                missing=variant.language.lacking(),
+            )
         )
-        for variant in found
-    ]
     return rows, problems
 
 
@@ -146,7 +147,10 @@ def _list_recorded(variant: Variant, records: Iterable[tuple[Path, str]]) -> dic
             states[case] = "unreadable"
             continue
         if record.problem == variant.problem:
-            states[record.case] = "stale" if record.stale(variant.source_hash) else "ok"
+            if record.stale(variant.source_hash):
+                states[record.case] = "stale"
+            else:
+                states[record.case] = "ok"
     return states
 
 
@@ -174,7 +178,10 @@ def refresh_records(places: Places, made: Sequence[Compiled]) -> Refreshed:
     compiler, gets it while its source is today's, so that it can follow the next change.
     """
     builds = [compiled.build for compiled in made]
-    today = {f"{b.variant.id} {b.arch} {b.sass}": b for b in builds if b.sass}
+    today = {}
+    for b in builds:
+        if b.sass:
+            today[f"{b.variant.id} {b.arch} {b.sass}"] = b
     written, unknown = [], []
     records = _find_records(places.artifacts_dir()).values()
     for path, _ in itertools.chain.from_iterable(records):
@@ -187,7 +194,8 @@ def refresh_records(places: Places, made: Sequence[Compiled]) -> Refreshed:
         if same is None:
             continue
         if not record.machine_code.same_as(same.machine_code):
-            unknown += [path] if record.stale(same.source) else []
+            if record.stale(same.source):
+                unknown += [path]
             continue
         followed = _follow_source(record, source, same)
         if followed != record:
@@ -213,9 +221,10 @@ def compile_named(
     No names take all variants; no architectures take that of the GPU present.
     """
     kernels = places.kernels_dir()
-    chosen = (
-        variants.find_named_variants(kernels, names) if names else variants.find_variants(kernels)
-    )
+    if names:
+        chosen = variants.find_named_variants(kernels, names)
+    else:
+        chosen = variants.find_variants(kernels)
     archs = archs or [_find_present_arch()]
     folder = places.build_dir()
     with ThreadPoolExecutor() as pool:  # each waits for a program of its own

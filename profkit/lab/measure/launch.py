@@ -28,7 +28,9 @@ def _launch_main(arguments: list[str]) -> int:
             call = _prepare_variant(plan)
         else:
             call = _prepare_reference(plan, plan.reference)
-        tools = library.Support(Path(plan.support)) if plan.profile else None
+        tools = None
+        if plan.profile:
+            tools = library.Support(Path(plan.support))
         call()
         device.synchronize()
         if tools:  # that call was outside of the profiled window: this one is inside

@@ -168,7 +168,9 @@ class _Profiler:
             return replace(result, record=reported, report=report)
         if not is_there(report):
             write_record(path, record)
-        why = self.ncu if isinstance(self.ncu, ProfkitError) else None
+        why = None
+        if isinstance(self.ncu, ProfkitError):
+            why = self.ncu
         return replace(result, record=record, problem=why)
 
     def _reported(self, record: Record, report: Path, visible: str | None) -> Record | None:
@@ -234,7 +236,10 @@ def profile_on_hosts(
     for task in as_completed(list(tasks)):
         case, lost = tasks[task], task.exception()
         why = f"its workers were lost ({type(lost).__name__})"
-        results[case] = task.result() if lost is None else HostResult(case, "", 2, why)
+        if lost is None:
+            results[case] = task.result()
+        else:
+            results[case] = HostResult(case, "", 2, why)
         finished(results[case])
     return [results[case] for case in cases]
 
@@ -281,7 +286,10 @@ def _require_right(
         name = built.variant.id
         check = worker.judge(make_entry(built), checks).checks[name]
         if check.status != "right":
-            why = check.faults[0] if check.faults else check.status
+            if check.faults:
+                why = check.faults[0]
+            else:
+                why = check.status
             raise ProfkitError(f"{name} is {check.status}: {why}", "profkit check says more")
 
 

@@ -64,14 +64,21 @@ def read_sanitizer(tool: str, status: int, output: str) -> str:
     if not errors and not warnings:
         if status == 0:
             return CLEAN
-        own = [s for s in output.splitlines() if s.strip() and not s.startswith("=====")]
+        own = []
+        for s in output.splitlines():
+            if s.strip() and not s.startswith("====="):
+                own.append(s)
         raise ProfkitError(
             f"the variant failed under compute-sanitizer --tool {tool} (exit status {status})",
             own[-1][:200] if own else "",
         )
     detail, place = _DETAIL.search(output), _PLACE.search(output)
-    first = detail[1].strip() if detail else ""
-    where = f" at {place[1].strip()}" if place else ""
+    first = ""
+    if detail:
+        first = detail[1].strip()
+    where = ""
+    if place:
+        where = f" at {place[1].strip()}"
     counted = f"{errors} errors" + (f", {warnings} warnings" if warnings else "")
     return f"{counted}: {first}{where}"[:300]
 

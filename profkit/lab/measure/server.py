@@ -111,7 +111,10 @@ class _Server:
         conditions = self.gpu, self.tools, request.cold, request.rounds
         timed = bench.bench_subjects(loaded, request.case, *conditions)
         for subject, times in zip(loaded, timed, strict=True):
-            faults = subject.judge() if subject.judge else ()
+            if subject.judge:
+                faults = subject.judge()
+            else:
+                faults = ()
             if faults:  # right once, but not after many launches: its times are of something else
                 lines = tuple(f"after timing: {fault}" for fault in faults)
                 judged = check.CaseCheck(request.case, 0, "wrong", faults=lines)

@@ -126,7 +126,9 @@ def measure_run(
 
 
 def _name_gpu(worker: Worker) -> str:
-    return worker.gpu.pci if worker.gpu else f"GPU {worker.visible}"
+    if worker.gpu:
+        return worker.gpu.pci
+    return f"GPU {worker.visible}"
 
 
 @dataclass
@@ -188,7 +190,10 @@ class _Session:
 
     def _measure_case(self, worker: Worker, case: str) -> None:
         measured = self.run.measured
-        entries = [make_entry(build) for build in self.builds if self._is_timed(build, case)]
+        entries = []
+        for build in self.builds:
+            if self._is_timed(build, case):
+                entries.append(make_entry(build))
         entries += [
             Entry(name) for name in self.run.target.references if name not in measured.failed
         ]
@@ -198,7 +203,10 @@ class _Session:
         with self.lock:
             for name, check in reply.checks.items():  # a reference is judged case by case
                 before = measured.checks.get(name)
-                measured.checks[name] = merge_checks(before, check) if before else check
+                if before:
+                    measured.checks[name] = merge_checks(before, check)
+                else:
+                    measured.checks[name] = check
             measured.launches |= {(name, case): row for name, row in reply.launches.items()}
             measured.times |= {(name, case): times for name, times in reply.times.items()}
             measured.failed |= reply.refused

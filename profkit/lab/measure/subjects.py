@@ -201,9 +201,14 @@ def run_torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
 
 def list_versions(cuda: str | None, cudnn: int | None) -> dict[str, str]:
     """CUDA and cuDNN as torch says them, cuDNN's number in its three parts; without what it lacks."""
-    found = {"cuda": cuda} if cuda else {}
+    found = {}
+    if cuda:
+        found = {"cuda": cuda}
     if cudnn:  # 91002 is 9.10.2; before 9 the first part counted thousands
-        major = 10000 if cudnn >= 10000 else 1000
+        if cudnn >= 10000:
+            major = 10000
+        else:
+            major = 1000
         found["cudnn"] = f"{cudnn // major}.{cudnn % major // 100}.{cudnn % 100}"
     return found
 

@@ -74,7 +74,10 @@ def choose_target(
     the problem's first. References alone are of the problems that have the cases.
     """
     kernels = places.kernels_dir()
-    folders = [d for d in sorted(list_folder(kernels)) if problem.is_complete(d)]
+    folders = []
+    for d in sorted(list_folder(kernels)):
+        if problem.is_complete(d):
+            folders.append(d)
     known, problems = variants.find_variants(kernels), list(map(problem.load_problem, folders))
     with_cases = [p for p in problems if all(c in p.cases for c in cases)]
     runnable = [v for v in known if v.problem in {p.name for p in problems}]
@@ -163,7 +166,9 @@ def make_plan(run: TargetRun, name: str, case: str) -> Plan:
     """What profkit.lab.measure.launch is given for one call."""
     target, built = run.target, run.builds.get(name)
     problem = target.problem
-    grid = built.variant.header.inputs if built else None
+    grid = None
+    if built:
+        grid = built.variant.header.inputs
     at = data.prepare_data(problem, case, 0, target.folder, grid)
     return Plan(
         label=f"profkit:{name}:{case}",
@@ -212,7 +217,10 @@ def make_record(run: TargetRun, name: str, case: str) -> Record:
             "sha256": built.source,
             **{key: getattr(built, key) for key in ("sass", "host", "arch", "flags")},
         }
-    shape = _launch_shapes(launches, gpu.sms) if gpu else ()
+    if gpu:
+        shape = _launch_shapes(launches, gpu.sms)
+    else:
+        shape = ()
     record = structs.replace(parse_record(document), shape=shape)
     if built:
         return structs.replace(record, header=built.variant.header)
@@ -222,7 +230,9 @@ def make_record(run: TargetRun, name: str, case: str) -> Record:
 def summarize_timing(run: TargetRun, name: str, case: str) -> JsonObject | None:
     """Times with intervals; apart from record_of, because the statistics take a while to load."""
     times = run.measured.times.get((name, case))
-    return summarize_times(times) if times else None
+    if times:
+        return summarize_times(times)
+    return None
 
 
 def with_timing(record: Record, run: TargetRun) -> Record:
@@ -236,9 +246,9 @@ def list_timed_rows(run: TargetRun, case: str) -> tuple[TimedRow, ...]:
     for name in (*run.builds, *run.target.references):
         if timed := summarize_timing(run, name, case):
             launches = run.measured.launches.get((name, case), ())
-            backend = (
-                _detect_backend(run.target.problem, launches) if name not in run.builds else None
-            )
+            backend = None
+            if name not in run.builds:
+                backend = _detect_backend(run.target.problem, launches)
             row = TimedRow(name=name, backend=backend, launches=tuple(launches), timing=timed)
             rows.append(row)
     return tuple(rows)
@@ -277,7 +287,10 @@ def _launch_shapes(launches: Sequence[GraphLaunch], sms: int) -> tuple[LaunchSha
     shapes = []
     for launch in launches:
         blocks, filled = prod(launch.grid), compute_waves(launch.grid, launch.blocks_per_sm, sms)
-        known = None if isnan(filled) else filled
+        if isnan(filled):
+            known = None
+        else:
+            known = filled
         idle = max(0, sms - blocks)
         shape = LaunchShape(
             kernel=launch.kernel,

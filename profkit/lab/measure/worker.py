@@ -291,8 +291,14 @@ def list_visible_devices(wanted: str | None) -> Sequence[str | None]:
     if wanted is None or wanted == "1":
         return [None]
     count = device.count_gpus()
-    listed = [w for w in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if w]
-    names = listed[:count] if listed else [str(i) for i in range(count)]
+    listed = []
+    for w in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","):
+        if w:
+            listed.append(w)
+    if listed:
+        names = listed[:count]
+    else:
+        names = [str(i) for i in range(count)]
     if "," in wanted:
         picked = wanted.split(",")
     else:

@@ -87,7 +87,10 @@ def decide_search(study: Study, measured: FinalMeasurement) -> Conclusion:
     faster = comparison["answer"] == "faster"
     because = str(comparison["sentence"])
     if faster:
-        because += " than the defaults" if apart else ", but the two intervals overlap"
+        if apart:
+            because += " than the defaults"
+        else:
+            because += ", but the two intervals overlap"
     return Conclusion(champion, default, faster and apart, because, measured)
 
 
@@ -229,7 +232,10 @@ class SearchResult:
         )
 
     def _describe_trial(self, trial: Trial) -> TrialEntry:
-        kept = {k: v for k, v in trial.result.to_json().items() if k != "launches"}
+        kept = {}
+        for k, v in trial.result.to_json().items():
+            if k != "launches":
+                kept[k] = v
         return TrialEntry(
             config=trial.config.named,
             number=trial.number,
@@ -357,7 +363,10 @@ def _make_row(trial: Trial) -> JsonObject:
 
 def _find_value(value: Any, path: Sequence[str]) -> Any:
     for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
+        if isinstance(value, Mapping):
+            value = value.get(key)
+        else:
+            value = None
     return value
 
 

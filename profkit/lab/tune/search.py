@@ -150,12 +150,17 @@ class Search:
                     self.outcome.why = "time"
                     return None
                 left = self._count_left()
-                trial = self.study.ask_trial() if left > 0 else None
+                trial = None
+                if left > 0:
+                    trial = self.study.ask_trial()
                 if trial is not None:
                     self._doing.add(trial.number)
                     return trial
                 if not self._doing:
-                    self.outcome.why = "exhausted" if left > 0 else "done"
+                    if left > 0:
+                        self.outcome.why = "exhausted"
+                    else:
+                        self.outcome.why = "done"
                     return None
                 self._changed.wait(_TICK)
         return None
@@ -229,7 +234,10 @@ class Search:
 
     def _leave_gpu(self, worker: Worker, error: ProfkitError) -> None:
         """Go on without a GPU; the error if it was the last one."""
-        name = "the GPU" if worker.visible is None else f"GPU {worker.visible}"
+        if worker.visible is None:
+            name = "the GPU"
+        else:
+            name = f"GPU {worker.visible}"
         self.outcome.lost.append(f"{name}: {error.message}")
         worker.close()
         with self._changed:

@@ -57,7 +57,9 @@ def _open_database(url: str) -> Any:
     """
     from sqlalchemy.exc import DatabaseError, IntegrityError
 
-    engine = {"creator": _make_connector(url)} if url.startswith("sqlite:") else None
+    engine = None
+    if url.startswith("sqlite:"):
+        engine = {"creator": _make_connector(url)}
     for wait in _WAITS:
         try:
             return optuna.storages.RDBStorage(url, engine_kwargs=engine)
@@ -102,7 +104,11 @@ def explain_unreachable(url: str) -> Iterator[None]:
     except (SQLAlchemyError, ImportError, OSError, optuna.exceptions.OptunaError) as error:
         first = (str(getattr(error, "orig", None) or error).splitlines() or ["?"])[0]
         scheme, separator, rest = url.partition("://")
-        shown = f"{scheme}://{rest.rpartition('@')[2]}" if separator else url  # without a password
+        # without a password
+        if separator:
+            shown = f"{scheme}://{rest.rpartition('@')[2]}"
+        else:
+            shown = url
         raise ProfkitError(
             f"--storage {shown}: {first[:200]}",
             "for example sqlite:///search.db, journal:///shared/search.log, or "

@@ -80,11 +80,11 @@ class Study:
         """Return all trials in the storage, in order, without proposals that wait."""
         with self._lock:
             known = self._study.get_trials(deepcopy=False)
-        return [
-            self._read_trial(t)
-            for t in known
-            if t.state != TrialState.WAITING and self._is_whole(t)
-        ]
+        trials = []
+        for t in known:
+            if t.state != TrialState.WAITING and self._is_whole(t):
+                trials.append(self._read_trial(t))
+        return trials
 
     def get_trial(self, number: int) -> Trial:
         return next(t for t in self.list_trials() if t.number == number)
@@ -124,7 +124,10 @@ class Study:
                 if source is None:
                     done = (TrialState.COMPLETE, TrialState.PRUNED)
                     begun = sum(t.state in done for t in known)
-                    source = "random" if begun < STARTUP else "tpe"
+                    if begun < STARTUP:
+                        source = "random"
+                    else:
+                        source = "tpe"
                 live.set_user_attr("by", [source, name_owner()])
                 # Two searches in one storage may want the same: the first to write has it.
                 if config in self.possible and config not in self._list_tried(live.number):
@@ -154,7 +157,10 @@ class Study:
         result: TrialResult | None = None,
     ) -> None:
         """Write down what came of a trial; a refusal is pruned, so that TPE keeps away from it."""
-        state = TrialState.COMPLETE if value is not None else TrialState.PRUNED
+        if value is not None:
+            state = TrialState.COMPLETE
+        else:
+            state = TrialState.PRUNED
         if outcome == "pruned":
             state = TrialState.PRUNED
         if outcome in ("failed", *_ABANDONED):
@@ -163,7 +169,9 @@ class Study:
             live = self._live.pop(number)
             kept = replace(result or TrialResult(), outcome=outcome)
             live.set_user_attr("said", kept.to_json())
-            done = value if state == TrialState.COMPLETE else None
+            done = None
+            if state == TrialState.COMPLETE:
+                done = value
             self._study.tell(live, done, state, skip_if_finished=True)
 
     def interrupt_trial(self, number: int) -> None:
@@ -263,9 +271,13 @@ class Study:
         """Return the configuration that a trial has a result of, or will have."""
         if t.state == TrialState.FAIL and _name_outcome(t) in _ABANDONED:
             return None
-        waits = t.system_attrs.get("fixed_params") if t.state == TrialState.WAITING else None
+        waits = None
+        if t.state == TrialState.WAITING:
+            waits = t.system_attrs.get("fixed_params")
         ranks = waits or t.params
-        return self._read_config(ranks) if set(ranks) == set(self._ordered) else None
+        if set(ranks) == set(self._ordered):
+            return self._read_config(ranks)
+        return None
 
     def _list_tried(self, before: int) -> set[Config | None]:
         """Return what earlier trials have claimed, also those of other processes."""
@@ -317,10 +329,16 @@ class NearestSampler(optuna.samplers.TPESampler):  # type: ignore[misc]
         self._all = dict(space)
 
     def infer_relative_search_space(self, _study: Any, _trial: Any) -> dict[str, Any]:
-        return {m: d for m, d in self._all.items() if not d.single()}
+        relative_search_space = {}
+        for m, d in self._all.items():
+            if not d.single():
+                relative_search_space[m] = d
+        return relative_search_space
 
     def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, int]:
         """Return TPE's sample, or a random one at the start, as a configuration that can be."""
         sample = super().sample_relative(study, trial, search_space)
-        full = {m: sample.get(m, 0) for m in self._all} if sample else None
+        full = None
+        if sample:
+            full = {m: sample.get(m, 0) for m in self._all}
         return self._find_nearest(full)

@@ -101,8 +101,10 @@ class Task:
     def make_run(self, config: Config, measured: Measurements) -> TargetRun:
         """Return a configuration as other verbs have a variant, under the name of `tuned`."""
         built = self.wait_for_build(config).built
-        calls = (self.reference,) if self.reference else ()
-        target = Target(self.problem, (built.variant,), calls, (self.case,), self.folder)
+        calls = []
+        if self.reference:
+            calls.append(self.reference)
+        target = Target(self.problem, (built.variant,), tuple(calls), (self.case,), self.folder)
         return TargetRun(target, {self.tuned: built}, self.support, measured)
 
     def name_config(self, config: Config) -> str:
@@ -223,7 +225,9 @@ def refuse_check(check: Check, supported: Sequence[str] | None) -> InvalidConfig
         return InvalidConfig(check.status, check.faults[0] if check.faults else check.status)
     lost = [c for c in supported or () if c not in check.correct_cases]
     if check.status != "right" or lost:
-        what = f": {lost[0]}, which the defaults can" if lost else " on this GPU"
+        what = " on this GPU"
+        if lost:
+            what = f": {lost[0]}, which the defaults can"
         return InvalidConfig("not supported", f"not supported{what}")
     return None
 
@@ -231,7 +235,9 @@ def refuse_check(check: Check, supported: Sequence[str] | None) -> InvalidConfig
 def find_used_kernels(build: Build, problem: Problem, case: str) -> tuple[str, ...] | None:
     """Return the demangled names of the kernels that a case launches; None where that is not known."""
     launches = dry.list_dry_launches(build, problem, case)
-    return None if launches is None else tuple(launch.kernel for launch in launches)
+    if launches is None:
+        return None
+    return tuple(launch.kernel for launch in launches)
 
 
 def identify_machine_code(build: Build) -> str | None:
@@ -242,7 +248,9 @@ def identify_machine_code(build: Build) -> str | None:
     """
     if build.library is None:
         return None
-    return None if build.sass is None and build.host is None else f"{build.sass}:{build.host}"
+    if build.sass is None and build.host is None:
+        return None
+    return f"{build.sass}:{build.host}"
 
 
 def measure_footprint(build: Build, launches: Sequence[GraphLaunch]) -> JsonObject:

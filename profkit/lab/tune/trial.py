@@ -141,7 +141,9 @@ class Profiler:
 
 def _read_time(row: Mapping[str, Any]) -> float:
     """Return the time of a launch; 0 where it was not collected."""
-    return 0.0 if isnan(row["time"]) else float(row["time"])
+    if isnan(row["time"]):
+        return 0.0
+    return float(row["time"])
 
 
 class Runner:
@@ -182,7 +184,10 @@ class Runner:
         attempt.note_result(code=gates.identify_machine_code(built))
         self._end_double(trial, attempt.result.code)
         is_default = trial.config == self.task.space.default
-        basis = None if is_default else self.read_basis()
+        if is_default:
+            basis = None
+        else:
+            basis = self.read_basis()
         entry = self.task.make_entry(trial.config)
         reply = self.worker.judge(entry, self.task.list_checks(), self.task.case)
         check, launches = reply.checks[entry.name], reply.launches.get(entry.name, ())
@@ -230,7 +235,10 @@ class Runner:
             gpu=self.worker.gpu,
         )
         self.study.write_note("basis", basis.to_json())
-        best = {t.number for t in self.study.list_trials() if t.result.became_incumbent}
+        best = set()
+        for t in self.study.list_trials():
+            if t.result.became_incumbent:
+                best.add(t.number)
         if self.study.read_note("incumbent") not in best:  # a killed search may have got further
             self.study.write_note("incumbent", trial.number)
         attempt.note_result(time=time, reference_time=basis.reference_time)
@@ -297,8 +305,10 @@ class Runner:
             raise ProfkitError(refused[0])
         for name in names:
             if name not in reply.times:  # it was wrong after many launches
-                faults = reply.checks[name].faults if name in reply.checks else ()
-                raise ProfkitError(f"{name}: {faults[0] if faults else 'was not timed'}")
+                why = "was not timed"
+                if name in reply.checks and reply.checks[name].faults:
+                    why = reply.checks[name].faults[0]
+                raise ProfkitError(f"{name}: {why}")
         return reply.times
 
     def _ask_worker(
@@ -357,7 +367,9 @@ class Runner:
 def _end_refused(refusal: InvalidConfig | None) -> None:
     """End a trial that a gate does not let through: refused, wrong or failed."""
     if refusal is not None:
-        outcome = refusal.kind if refusal.kind in ("wrong", "failed") else "refused"
+        outcome = "refused"
+        if refusal.kind in ("wrong", "failed"):
+            outcome = refusal.kind
         raise TrialEnded(outcome, refusal.detail, refusal.kind)
 
 

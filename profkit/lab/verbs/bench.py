@@ -66,11 +66,16 @@ def time_variants(
     # Everything of a case is timed on one GPU.
     used = {case: gpu for (_, case), gpu in run.measured.gpus.items()}
     if options.FORM.json:
-        gpu = asdict(run.measured.gpu) if run.measured.gpu else {}
+        if run.measured.gpu:
+            gpu = asdict(run.measured.gpu)
+        else:
+            gpu = {}
         print_json(BenchDocument(gpu=gpu, gpus=used, cases=by_case))
     for name, rows in by_case.items():
         if rows and not options.FORM.json:
-            gpu = asdict(used[name]) if name in used else {}
+            gpu = {}
+            if name in used:
+                gpu = asdict(used[name])
             plain = [row.to_json() for row in rows]
             print_blocks(measured.timed_case(name, gpu, plain, target.references))
     return say_faults(run, run.measured.checks_json())

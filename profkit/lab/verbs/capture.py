@@ -65,7 +65,10 @@ def capture_kernels(
     wanted = capture.CaptureOptions(
         kernel, skip, None if every else count, values, int(limit * 1e6), timeout
     )
-    echo = None if options.FORM.quiet else sys.stderr.buffer
+    if options.FORM.quiet:
+        echo = None
+    else:
+        echo = sys.stderr.buffer
     kernels = capture.capture_program(command, output, wanted, echo)
     if not untried_only:
         with spinner() as progress:
@@ -93,4 +96,6 @@ def _say_next(kernels: Sequence[CapturedEntry], output: Path) -> int:
     untried = [k for k in captured if k.notes and not k.equal]
     for kernel in untried:
         say(ProfkitError(f"{kernel.kernel}: {kernel.notes[-1]}"))
-    return options.COULD_NOT if untried else options.DONE
+    if untried:
+        return options.COULD_NOT
+    return options.DONE

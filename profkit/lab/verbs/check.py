@@ -118,7 +118,9 @@ def _build_only(at: Places, names: Sequence[str], archs: Sequence[str], refresh:
             say_all(*failure.message.split("\n", 1))
     if any(compiled.build.error for compiled in builds):
         return options.COULD_NOT
-    return options.BAD if any(b.over_budget for b in builds) else options.DONE
+    if any(b.over_budget for b in builds):
+        return options.BAD
+    return options.DONE
 
 
 def _read_archs(text: str | None) -> list[str]:

@@ -24,4 +24,6 @@ def examine_machine() -> int:
     document = examiner.DoctorDocument(findings=tuple(findings))
     print_blocks(measured.examined([asdict(finding) for finding in findings]), document)
     missing = any(finding.status == "missing" for finding in findings)
-    return options.BAD if missing else options.DONE
+    if missing:
+        return options.BAD
+    return options.DONE

@@ -34,4 +34,6 @@ def list_variants(
     rows = [asdict(variant) for variant in listed]
     print_blocks(measured.variants_table(rows), ladder.ListDocument(variants=tuple(listed)))
     say_each(problems)
-    return options.COULD_NOT if problems else options.DONE
+    if problems:
+        return options.COULD_NOT
+    return options.DONE

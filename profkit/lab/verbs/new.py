@@ -36,7 +36,9 @@ def new_folder(
     folder = written[0].parent
     document = problems.NewDocument(folder=folder, files=tuple(written))
     print_blocks(measured.written(folder, written), document)
-    place = f" --kernels {kernels}" if kernels else ""
+    place = ""
+    if kernels:
+        place = f" --kernels {kernels}"
     if not options.FORM.json:
         note(f"next: profkit check --variant {problem}/first{place}")
     return options.DONE

@@ -161,7 +161,10 @@ def _show_results(results: Sequence[Profiled]) -> int:
     if options.FORM.json:
         runs = []
         for result in results:
-            message = result.problem.message if result.problem else None
+            if result.problem:
+                message = result.problem.message
+            else:
+                message = None
             fields = structs.asdict(result.record)
             runs.append(ProfiledRun(**fields, problem_message=message))
         out.print_json(ProfileDocument(runs=tuple(runs)))
@@ -175,7 +178,9 @@ def _show_results(results: Sequence[Profiled]) -> int:
     faulty = [r for r in results if r.wrong]
     if unread or any(r.problem for r in results if r not in faulty):
         return options.COULD_NOT
-    return options.BAD if faulty else options.DONE
+    if faulty:
+        return options.BAD
+    return options.DONE
 
 
 def _profile_command(

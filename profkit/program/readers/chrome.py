@@ -108,7 +108,9 @@ class _Window:
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         head = raw.read(2)
         raw.seek(0)
-        self.unpack = zlib.decompressobj(wbits=31) if head == b"\x1f\x8b" else None
+        self.unpack = None
+        if head == b"\x1f\x8b":
+            self.unpack = zlib.decompressobj(wbits=31)
         self.left = b""
         self.size = max(1, get_size(path))
 
@@ -123,7 +125,10 @@ class _Window:
             content = self._bytes()
             chunk = self.decoder.decode(content, final=not content)
         self.total += len(chunk)
-        most = TEXT_MOST if self.total <= 1 << 26 else min(TEXT_MOST, RATIO_MOST * self.size)
+        if self.total <= 1 << 26:
+            most = TEXT_MOST
+        else:
+            most = min(TEXT_MOST, RATIO_MOST * self.size)
         if self.total > most:
             raise _make_no_trace_error(
                 self.path, f"it unpacks to more than {self.total / 1e9:.1f} GB"

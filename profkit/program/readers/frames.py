@@ -45,12 +45,16 @@ class Frame:
     def package(self) -> str:
         """The installed package that it is of; "python" for its own library, empty for the user's."""
         if self.file.startswith("<"):
-            return "" if self.file in _TYPED else "python"
+            if self.file in _TYPED:
+                return ""
+            return "python"
         if _HOOK in self.file or self.is_compiled:
             return "python"
         if installed := _PACKAGE.search(self.file):
             return installed[1].removesuffix(".py")
-        return "python" if _STANDARD.search(self.file) else ""
+        if _STANDARD.search(self.file):
+            return "python"
+        return ""
 
     @property
     def is_users(self) -> bool:
@@ -106,7 +110,10 @@ def read_stack(row: Mapping[str, Any]) -> Stack:
         raise ValueError("a stack without frames or modules")
     read = [Frame(str(file), int(line), str(function)) for file, line, function in frames]
     named = [(None if path is None else str(path), str(kind)) for path, kind in modules]
-    origins = [read_origin(origin) for origin in row.get("origins", ()) if "frames" in origin]
+    origins = []
+    for origin in row.get("origins", ()):
+        if "frames" in origin:
+            origins.append(read_origin(origin))
     return Stack(
         frames=tuple(read),
         modules=tuple(named),
@@ -214,7 +221,10 @@ def find_line(frames: Sequence[Frame]) -> int | None:
     near = next((at for at, frame in enumerate(frames) if not frame.is_core), None)
     if near is None or near == users:
         return users
-    inside = frames[near:] if users is None else frames[near:users]
+    if users is None:
+        inside = frames[near:]
+    else:
+        inside = frames[near:users]
     if users is None or any(frame.is_forward and not frame.is_core for frame in inside):
         return near
     return users
@@ -230,7 +240,9 @@ def find_caller(frames: Sequence[Frame], own: Frame) -> str:
         return ""
     for frame in frames[outermost:]:
         if frame.is_users:
-            return frame.place if frame != own else ""
+            if frame != own:
+                return frame.place
+            return ""
     return ""
 
 

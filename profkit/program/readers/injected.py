@@ -65,7 +65,9 @@ def read_injected(folder: Path) -> Timeline:
                 "the program did not use a GPU: none of its processes started CUDA",
                 "check the command, and that it finds the GPU (nvidia-smi)",
             )
-        why = f": {notes[0]}" if notes else ""
+        why = ""
+        if notes:
+            why = f": {notes[0]}"
         raise ProfkitError(f"no kernel was recorded{why}", "profkit doctor says what is missing")
     return Timeline("cupti", _sort_by_rank(processes), "", tuple(notes))
 
@@ -145,7 +147,9 @@ def _list_notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _read_lines(path: Path) -> list[str]:
-    return path.read_text("utf-8", "backslashreplace").split("\n") if is_file(path) else []
+    if is_file(path):
+        return path.read_text("utf-8", "backslashreplace").split("\n")
+    return []
 
 
 def read_layout(kind: str) -> np.dtype[Any]:
@@ -166,7 +170,9 @@ def _read_rows(path: Path, kind: str) -> NDArray[Any]:
 
 
 def _get_name(names: Sequence[str], number: int) -> str:
-    name = names[number] if number < len(names) else "unknown"
+    name = "unknown"
+    if number < len(names):
+        name = names[number]
     return plain_call_name(name)
 
 
@@ -219,7 +225,9 @@ def _make_spans(rows: NDArray[Any], names: Sequence[str], first: int, last: int)
 def _find_device(
     about: Mapping[str, Sequence[str]], activities: Sequence[Activity]
 ) -> Device | None:
-    used = activities[len(activities) // 2].device if activities else 0
+    used = 0
+    if activities:
+        used = activities[len(activities) // 2].device
     for line in about.get("device", ()):
         words = line.split("\t")
         if len(words) >= 4 and words[0] == str(used):

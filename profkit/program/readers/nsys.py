@@ -169,7 +169,9 @@ def _limit_base(base: sqlite3.Connection) -> None:
 
 def _read_integer(value: object) -> int:
     """A column that should be an integer; 0 for what is none: SQLite holds anything anywhere."""
-    return value if isinstance(value, int) else 0
+    if isinstance(value, int):
+        return value
+    return 0
 
 
 def _decode_name(stored: bytes) -> str:
@@ -186,7 +188,10 @@ class _Table:
 
     def first_of(self, names: Sequence[str]) -> str | None:
         """The first of some columns that it has."""
-        return next((name for name in names if name in self.columns), None)
+        for name in names:
+            if name in self.columns:
+                return name
+        return None
 
 
 @dataclass
@@ -324,7 +329,9 @@ def _make_no_kernels_error(
 ) -> ProfkitError:
     """Why nothing ran on a GPU, as far as the export tells."""
     launches = sum(call.launches_kernels for own in calls.values() for call in own)
-    why = f"; nsys says: {'; '.join(text.removeprefix('nsys: ') for text in said)}" if said else ""
+    why = ""
+    if said:
+        why = f"; nsys says: {'; '.join(text.removeprefix('nsys: ') for text in said)}"
     if launches:
         problem = (
             f"{export.path}: {launches:,} launches were recorded, but none of their kernels{why}"
@@ -344,7 +351,10 @@ def _list_recorder_messages(export: _Export) -> list[str]:
     table = export.tables.get("DIAGNOSTIC_EVENT")
     if table is None:
         return []
-    severity = "severity" if "severity" in table.columns else "NULL"
+    if "severity" in table.columns:
+        severity = "severity"
+    else:
+        severity = "NULL"
     query = f"SELECT text, {severity} FROM {_quote_identifier(table.name)} LIMIT 10000"  # noqa: S608
     worst: dict[str, int] = {}
     for text, level in export.base.execute(query):
@@ -449,7 +459,9 @@ def _read_graph_launches(export: _Export) -> Iterator[tuple[int | None, Activity
     numbered = 2 * len(counts) <= len(rows) or len(rows) == 1
     for row in rows:
         place, pid = _place_of(row)
-        name = f"CUDA graph {_read_integer(row[6])}" if numbered else "CUDA graph"
+        name = "CUDA graph"
+        if numbered:
+            name = f"CUDA graph {_read_integer(row[6])}"
         yield pid, placed(GRAPH, name, place, graph=True)
 
 
@@ -469,7 +481,9 @@ def _join_graphs(activities: list[Activity], calls: Sequence[Call]) -> list[Acti
 def _place_of(row: Sequence[object]) -> tuple[list[int], int | None]:
     """Return a row's start, end, device, stream and correlation, and its process."""
     start, end, device, stream, correlation = (_read_integer(value) for value in row[:5])
-    pid = row[5] if isinstance(row[5], int) else None
+    pid = None
+    if isinstance(row[5], int):
+        pid = row[5]
     return [start, max(start, end), device, stream, correlation], pid
 
 
@@ -499,7 +513,10 @@ def _read_ranges(export: _Export) -> tuple[Ranges, Ranges]:
     table = export.tables.get("NVTX_EVENTS")
     if table is None:
         return ranges, begun
-    numbered = "textId" if "textId" in table.columns else None
+    if "textId" in table.columns:
+        numbered = "textId"
+    else:
+        numbered = None
     names = export.names_of(table, numbered)
     where = "WHERE end IS NOT NULL"  # a mark has no end either
     if "eventType" in table.columns:
@@ -511,9 +528,15 @@ def _read_ranges(export: _Export) -> tuple[Ranges, Ranges]:
             name = export.budget.share(str(text))
         begin, process = _read_integer(start), _read_integer(thread) & _PID
         is_ended = isinstance(end, int) and end >= begin
-        last = end if is_ended else begin
+        if is_ended:
+            last = end
+        else:
+            last = begin
         span = HostSpan("range", name, begin, last, _read_integer(thread) & 0xFFFFFF)
-        own = ranges if is_ended else begun
+        if is_ended:
+            own = ranges
+        else:
+            own = begun
         own.setdefault(process, []).append(span)
     return ranges, begun
 
@@ -533,11 +556,16 @@ def _read_devices(export: _Export) -> dict[tuple[int | None, int], Device]:
     if table is None:
         return {}
     major = table.first_of(("smMajor", "computeMajor"))
-    minor = "smMinor" if major == "smMajor" else "computeMinor"
+    if major == "smMajor":
+        minor = "smMinor"
+    else:
+        minor = "computeMinor"
     columns = ("id", "id", "name", major or "smMajor", minor, "smCount")
     by_number = {}
     for number, _, name, high, low, multiprocessors in export.rows(table, columns):
-        cc = (_read_integer(high), _read_integer(low)) if _read_integer(high) else None
+        cc = None
+        if _read_integer(high):
+            cc = (_read_integer(high), _read_integer(low))
         by_number[number] = Device(str(name), cc, _read_integer(multiprocessors) or None)
     devices: dict[tuple[int | None, int], Device] = {
         (None, number): device for number, device in by_number.items()

@@ -177,7 +177,10 @@ class Places:
     def _place_of_stack(self, number: int) -> Place:
         if number not in self._of_stack:
             stack = self.stacks.get(number)
-            self._of_stack[number] = place_of_stack(stack) if stack is not None else Place()
+            if stack is not None:
+                self._of_stack[number] = place_of_stack(stack)
+            else:
+                self._of_stack[number] = Place()
             if stack is not None and lacks_origins(stack):
                 self.unexplained.add(number)
         return self._of_stack[number]

@@ -128,7 +128,9 @@ def make_frames(timeline: Timeline) -> dict[str, DataFrame]:
 
 def _get_cell(row: Row, name: str) -> Any:
     value = getattr(row, name)
-    return json.dumps(value) if name in AS_TEXT else value
+    if name in AS_TEXT:
+        return json.dumps(value)
+    return value
 
 
 def read_store(folder: Path) -> Timeline:
@@ -152,7 +154,9 @@ def _read_head(folder: Path) -> KeptHead:
     import msgspec
 
     content = msgspec.json.decode(read_structured(folder / HEAD))
-    schema = content.get("schema") if isinstance(content, dict) else None
+    schema = None
+    if isinstance(content, dict):
+        schema = content.get("schema")
     if schema != SCHEMA:
         why = f"{folder}: is {name_schema(schema)}, not {SCHEMA}"
         raise ProfkitError(why, "record it again")
@@ -258,7 +262,9 @@ def _read_process(about: KeptProcess, tables: dict[str, DataFrame]) -> Process:
         if not -1 <= row.origin <= last:
             raise ValueError(f"place {row.origin} of {last + 1}")
     device = about["device"]
-    gpu = Device(device["name"], device["cc"], device["multiprocessors"]) if device else None
+    gpu = None
+    if device:
+        gpu = Device(device["name"], device["cc"], device["multiprocessors"])
     return Process(about["pid"], about["rank"], gpu, **rows)
 
 
@@ -266,7 +272,10 @@ def _list_values(record: dict[Any, Any]) -> dict[str, Any]:
     for key in ("grid", "block"):
         if key in record:
             value = record[key]
-            record[key] = tuple(int(n) for n in value) if hasattr(value, "__len__") else None
+            if hasattr(value, "__len__"):
+                record[key] = tuple(int(n) for n in value)
+            else:
+                record[key] = None
     if "shapes" in record:
         record["shapes"] = tuple(tensor_sizes(shape) for shape in json.loads(record["shapes"]))
         record["types"] = _read_texts(record["types"])

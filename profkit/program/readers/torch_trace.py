@@ -80,7 +80,8 @@ def read_torch_trace(path: Path) -> Timeline:
     if not taken.activities:
         raise _make_no_gpu_error(path, taken, trace)
     ranks = trace.header.get("distributedInfo")
-    ranks = ranks if isinstance(ranks, dict) else {}
+    if not isinstance(ranks, dict):
+        ranks = {}
     rank, world = _read_integer(ranks.get("rank")), _read_integer(ranks.get("world_size"))
     pid = max(taken.calls, key=lambda p: len(taken.calls[p]), default=0)
     activities = sorted(taken.activities, key=lambda a: (a.start, a.end, a.stream, a.correlation))
@@ -94,7 +95,10 @@ def read_torch_trace(path: Path) -> Timeline:
     device = _find_device(trace.header, taken.activities)
     if taken.hip or _is_amd(device):
         named = device is not None and bool(device.name)
-        device = replace(device, cc=None) if device and named else Device("AMD GPU")
+        if device and named:
+            device = replace(device, cc=None)
+        else:
+            device = Device("AMD GPU")
         notes.append(
             "an AMD GPU: judged by its operators, calls, times and bytes; findings about NVIDIA's "
             "units (tensor cores, tiles, precision by kernel name) are not checked"
@@ -123,7 +127,10 @@ def _take_events(trace: ChromeTrace, taken: _Taken) -> None:
     for seen, event in enumerate(trace.events(), 1):
         taken.add(event)
         if taken.count >= MOST or seen >= EVENTS_MOST:
-            most = f"{MOST:,} records" if taken.count >= MOST else f"{EVENTS_MOST:,} events"
+            if taken.count >= MOST:
+                most = f"{MOST:,} records"
+            else:
+                most = f"{EVENTS_MOST:,} events"
             trace.problem = f"longer than {most}: the rest was skipped"
             break
 
@@ -271,11 +278,16 @@ class _Taken:
         if not -FARTHEST < start <= end < FARTHEST:
             return
         details = event.get("args")
-        args = details if isinstance(details, dict) else {}
+        args = {}
+        if isinstance(details, dict):
+            args = details
         kind = _OLD.get(kind.lower(), kind.lower())
         name = self._trace.budget.share(_clean_name(event.get("name", "")))
         if kind in _ACTIVITIES:
-            own = self.timeless if start <= 0 else self.activities
+            if start <= 0:
+                own = self.timeless
+            else:
+                own = self.activities
             own.append(_make_activity(_ACTIVITIES[kind], name, args, start, end))
         elif kind in _CALLS:
             self.hip |= name.startswith("hip")
@@ -289,10 +301,16 @@ class _Taken:
                 )
             )
         elif kind in {"cpu_op", "user_annotation"}:
-            label = "op" if kind == "cpu_op" else "range"
+            if kind == "cpu_op":
+                label = "op"
+            else:
+                label = "range"
             if name.startswith("ProfilerStep"):  # up to 1.10 as an operator
                 label = "step"
-            inputs = self._inputs(name, args) if kind == "cpu_op" else ((), ())
+            if kind == "cpu_op":
+                inputs = self._inputs(name, args)
+            else:
+                inputs = ((), ())
             sequence = args.get("Sequence number")
             span = HostSpan(
                 label,
@@ -329,7 +347,10 @@ class _Taken:
 
     def leave_out_timeless(self, path: Path) -> list[str]:
         """Leave out what has no time, and say so; a clock that begins at 0 has such times too."""
-        begins = [call.start for calls in self.calls.values() for call in calls[:1]]
+        begins = []
+        for calls in self.calls.values():
+            for call in calls[:1]:
+                begins.append(call.start)
         if min(begins, default=0) <= 0:
             self.activities += self.timeless
             self.timeless = []
@@ -350,13 +371,15 @@ class _Taken:
     def _inputs(self, name: str, args: Mapping[str, Any]) -> tuple[Shapes, tuple[str, ...]]:
         """Sizes and types of an operator's inputs."""
         listed, types = args.get("Input Dims", args.get("Input dims")), args.get("Input type")
-        shapes = operand_sizes(name, listed) if isinstance(listed, list) else ()
+        if isinstance(listed, list):
+            shapes = operand_sizes(name, listed)
+        else:
+            shapes = ()
         budget = self._trace.budget
-        words = (
-            tuple(budget.share(_clean_name(word)) for word in types)
-            if isinstance(types, list)
-            else ()
-        )
+        if isinstance(types, list):
+            words = tuple(budget.share(_clean_name(word)) for word in types)
+        else:
+            words = ()
         if shapes not in self.shapes:
             budget.draw(_NUMBER * sum(map(len, shapes)))
         budget.draw(_REFERENCE * len(words))
@@ -377,11 +400,15 @@ def _clean_name(value: object) -> str:
 
 @lru_cache(maxsize=65536)  # and each name once: a trace says the same few a million times
 def _escape_surrogates(text: str) -> str:
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _make_activity(kind: str, name: str, args: dict[str, Any], start: int, end: int) -> Activity:
-    direction = _DIRECTION.search(name) if kind == "copy" else None
+    direction = None
+    if kind == "copy":
+        direction = _DIRECTION.search(name)
     return Activity(
         kind,
         name,
@@ -406,7 +433,9 @@ def _read_dims(value: object) -> Dims | None:
     if not isinstance(value, list) or len(value) != 3:
         return None
     x, y, z = [_read_integer(n) if isinstance(n, int | float) else 0 for n in value]
-    return (x, y, z) if x > 0 and y > 0 and z > 0 else None
+    if x > 0 and y > 0 and z > 0:
+        return (x, y, z)
+    return None
 
 
 def _read_integer(value: object) -> int:
@@ -414,10 +443,12 @@ def _read_integer(value: object) -> int:
     if type(value) is int and -FARTHEST < value < FARTHEST:  # nearly all: asked millions of times
         return value
     try:
-        number = int(value)  # type: ignore[call-overload]
+        number: int = int(value)  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):
         return 0
-    return number if -FARTHEST < number < 4 * FARTHEST else 0
+    if -FARTHEST < number < 4 * FARTHEST:
+        return number
+    return 0
 
 
 def _find_device(header: Mapping[str, Any], activities: list[Activity]) -> Device | None:
@@ -427,7 +458,9 @@ def _find_device(header: Mapping[str, Any], activities: list[Activity]) -> Devic
     for row in listed if isinstance(listed, list) else []:
         if isinstance(row, dict) and _read_integer(row.get("id")) == used:
             major = _read_integer(row.get("computeMajor"))
-            cc = (major, _read_integer(row.get("computeMinor"))) if major else None
+            cc = None
+            if major:
+                cc = (major, _read_integer(row.get("computeMinor")))
             return Device(
                 _clean_name(row.get("name", "")), cc, _read_integer(row.get("numSms")) or None
             )
@@ -445,9 +478,15 @@ def _make_no_gpu_error(path: Path, taken: _Taken, trace: ChromeTrace) -> Profkit
         why = f"{trace.problem}; before that it holds {launches:,} launches, and no kernel"
         hint = "copy it again, or record again"
     elif launches:
-        where = " on an AMD GPU" if taken.hip else ""
+        if taken.hip:
+            where = " on an AMD GPU"
+        else:
+            where = ""
         why = f"holds {launches:,} launches{where}, but none of their kernels"
-        holder = "roctracer or rocprof" if taken.hip else "nsys, ncu, DCGM"
+        if taken.hip:
+            holder = "roctracer or rocprof"
+        else:
+            holder = "nsys, ncu, DCGM"
         hint = (
             f"another profiler held the GPU ({holder}), or the records were lost: record again "
             "with nothing else that profiles it"
@@ -455,7 +494,9 @@ def _make_no_gpu_error(path: Path, taken: _Taken, trace: ChromeTrace) -> Profkit
     elif trace.problem and not taken.count:
         why, hint = trace.problem, "copy it again, or record again"
     elif taken.count:
-        cut = f" ({trace.problem})" if trace.problem else ""
+        cut = ""
+        if trace.problem:
+            cut = f" ({trace.problem})"
         why = f"nothing in it ran on a GPU{cut}"
         hint = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
     else:

@@ -133,7 +133,10 @@ def _find_maker(stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, s
         ops[0].name if ops else "",
         _clean_range_name(within.get("range", "")),
     )
-    inputs = (shaped.shapes, shaped.types) if shaped else ((), ())
+    if shaped:
+        inputs = (shaped.shapes, shaped.types)
+    else:
+        inputs = ((), ())
     return Maker(
         *names,
         get_line(frame),
@@ -146,19 +149,25 @@ def _find_maker(stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, s
 def _clean_range_name(name: str) -> str:
     """A range as its program calls it, without what XLA writes beside it."""
     parts = _XLA_RANGE.match(name)
-    return (parts["op"] or parts["name"] or name) if parts else name
+    if parts:
+        return parts["op"] or parts["name"] or name
+    return name
 
 
 def get_line(frame: str) -> str:
     """The file and line of a frame in torch.profiler's words."""
     parts = _FRAME.match(frame)
-    return f"{parts['file']}:{parts['line']}" if parts else frame
+    if parts:
+        return f"{parts['file']}:{parts['line']}"
+    return frame
 
 
 def get_function(frame: str) -> str:
     """The function of a frame in torch.profiler's words, whose line is where it begins."""
     parts = _FRAME.match(frame)
-    return parts["function"] if parts else ""
+    if parts:
+        return parts["function"]
+    return ""
 
 
 def say_frame(frame: str) -> str:

@@ -68,4 +68,6 @@ def _find_kind(call: Call) -> str:
     """The kind of node that a captured call makes; empty where it makes none."""
     if call.launches_kernels and not call.launches_graph:
         return KERNEL
-    return MOVE if call.name.startswith(MOVES) else ""
+    if call.name.startswith(MOVES):
+        return MOVE
+    return ""

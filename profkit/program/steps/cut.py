@@ -158,7 +158,10 @@ def find_steps(process: Process, named: str = "") -> Steps:
     lost = find_lost(calls, launching, captures)
     # What precedes the first launch may be no step's: a recorder that starts takes its time once.
     begin = marks.turns[0].begin
-    launches = [calls[i].start for i in (*launching, *lost) if begin <= calls[i].start]
+    launches = []
+    for i in (*launching, *lost):
+        if begin <= calls[i].start:
+            launches.append(calls[i].start)
     first = min(launches, default=begin)
     turns = [replace(turn, begin=max(turn.begin, first)) for turn in marks.turns]
     made = dict(zip(process.calls, find_makers(process), strict=True))
@@ -176,7 +179,10 @@ def find_steps(process: Process, named: str = "") -> Steps:
         *_say_unlaunched(process.activities, order),
         *marks.notes,
     ]
-    kinds = split_by_work(complete) if marks.named else [complete]
+    if marks.named:
+        kinds = split_by_work(complete)
+    else:
+        kinds = [complete]
     warm_up = find_warm_up(kinds)
     if warm_up:
         kinds = [own for own in kinds if own not in warm_up]
@@ -269,21 +275,30 @@ def _mark_steps(
         return Marks(PROFILER_STEP, _make_turns(ends))
     marked = _keep_profiled(calls, order)
     found = _find_period(calls, marked)
-    begins = found.begins if found else []
+    if found:
+        begins = found.begins
+    else:
+        begins = []
     passes = find_passes(process.spans, make_host_work(calls, marked), list(pairwise(begins)))
     if passes:
         ends = [*(s.start for s in passes.spans[1:]), passes.end]
         pairs = zip(passes.spans, ends, strict=True)
         turns = [Turn(span.start, end, span.name) for span, end in pairs]
         names = {turn.name for turn in turns}
-        shown = (
-            turns[0].name if len(turns[0].name) <= NAME_MOST else f"{turns[0].name[:NAME_MOST]}..."
-        )
-        how = f"range {shown}" if len(names) == 1 else f"ranges like {shown}"
+        if len(turns[0].name) <= NAME_MOST:
+            shown = turns[0].name
+        else:
+            shown = f"{turns[0].name[:NAME_MOST]}..."
+        if len(names) == 1:
+            how = f"range {shown}"
+        else:
+            how = f"ranges like {shown}"
         return Marks(how, turns, named=True)
     if found:
         warm_up = found.warm_up
-        note = f"the first {warm_up:,} calls were treated as warm-up" if warm_up else ""
+        note = ""
+        if warm_up:
+            note = f"the first {warm_up:,} calls were treated as warm-up"
         return Marks(found.how, _make_turns(begins), [note] if note else [])
     return _mark_whole_recording(calls, marked)
 
@@ -302,7 +317,9 @@ def _find_named_steps(spans: Sequence[HostSpan], named: str) -> Marks:
         wanted = [s for s in ranges if pattern.fullmatch(s.name)]
     if not wanted:
         names = sorted({s.name for s in ranges if s.kind == "range"})[:5]
-        hint = f"there are: {', '.join(names)}" if names else "it has no ranges"
+        hint = "it has no ranges"
+        if names:
+            hint = f"there are: {', '.join(names)}"
         raise ProfkitError(f"--range {named}: not in the timeline", hint)
     if any(s.ended for s in wanted):  # one that was still open is no whole step
         ranges = [s for s in ranges if s.ended]
@@ -357,7 +374,9 @@ def _find_period(calls: Sequence[Call], order: Sequence[Launched]) -> Period | N
     begins = [calls[callers[i]].start for i in heads]
     if len(begins) < 2:
         begins.append(_end_of_work(calls, order))
-    warm_up = callers[first + phase] if first else 0
+    warm_up = 0
+    if first:
+        warm_up = callers[first + phase]
     return Period(f"{length:,} launches that repeat {count} times", begins, warm_up)
 
 
@@ -424,7 +443,10 @@ def _end_of_work(calls: Sequence[Call], order: Sequence[Launched]) -> int:
     """When the GPU is done with all that was launched and the host knows it."""
     done = max(activity.end for _, activity in order)
     last = max(calls[index].end for index, _ in order)
-    waited = [c.end for c in calls if c.waits and not c.allocates and c.start <= done]
+    waited = []
+    for c in calls:
+        if c.waits and not c.allocates and c.start <= done:
+            waited.append(c.end)
     return max([done, last, *waited])
 
 
@@ -435,7 +457,9 @@ def _find_phase(calls: Sequence[Call], callers: Sequence[int], found: tuple[int,
     def pause(offset: int) -> float:
         heads = [callers[i] for i in range(first + offset, first + length * (count - 1), length)]
         gaps = [calls[i].start - calls[i - 1].end if i else 0 for i in heads]
-        return median(gaps) if gaps else 0.0
+        if gaps:
+            return median(gaps)
+        return 0.0
 
     return max(range(length), key=lambda offset: (pause(offset), -offset))
 
@@ -464,7 +488,10 @@ def _cut_steps(
         works = []
         for index, activity in pairs:
             call = index - low
-            maker = captured.get(activity, makers[call]) if captured else makers[call]
+            if captured:
+                maker = captured.get(activity, makers[call])
+            else:
+                maker = makers[call]
             works.append(_make_work(activity, call, maker, places))
         first = min((a.stream != busiest, a.start) for _, a in pairs)[1]
         on_host = turn.end - turn.begin - _sum_waits_before(own, turn.begin, first)
@@ -519,7 +546,10 @@ def _drop_incomplete(
         there = len({work.call for work in step.works})
         shares.append(there / (there + missing))
     best = max(shares)
-    kept = [s for s, share in zip(steps, shares, strict=True) if share >= ALIKE * best]
+    kept = []
+    for s, share in zip(steps, shares, strict=True):
+        if share >= ALIKE * best:
+            kept.append(s)
     left = empty + len(steps) - len(kept)
     if not left:
         return kept, []
@@ -536,7 +566,8 @@ def _find_busiest_stream(order: Sequence[Launched]) -> int:
     times: Counter[int] = Counter()
     for _, activity in order:
         computes = activity.kind in {"kernel", GRAPH}
-        times[activity.stream] += activity.duration if computes else 0
+        if computes:
+            times[activity.stream] += activity.duration
     return max(times, key=lambda stream: times[stream], default=0)
 
 
@@ -545,12 +576,16 @@ def _make_work(activity: Activity, call: int, maker: Maker, places: Sequence[Pla
         maker = put_place(maker, places[activity.origin])
     name, kind = readable(activity.name), "set"
     if activity.kind == "copy":
-        kind = "convert" if activity.direction == "DtoD" else "copy"
+        if activity.direction == "DtoD":
+            kind = "convert"
+        else:
+            kind = "copy"
     elif activity.kind == "kernel":
         kind = classify_launch(name, maker.op)
     elif activity.kind == GRAPH:
         kind = GRAPH
-    activity = activity if name == activity.name else replace(activity, name=name)
+    if name != activity.name:
+        activity = replace(activity, name=name)
     return StepWork(activity, kind, call, maker)
 
 
@@ -635,7 +670,9 @@ def _find_pattern(own: Sequence[Step], every: Sequence[Step]) -> str:
         a for a, b in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
     ]
     prefix = "".join(alike)
-    return "" if any(name.startswith(prefix) for name in others) else f"{prefix}*"
+    if any(name.startswith(prefix) for name in others):
+        return ""
+    return f"{prefix}*"
 
 
 def _compute_kernel_shares(step: Step) -> dict[str, float]:
@@ -684,7 +721,10 @@ def _set_usual_pauses(steps: Sequence[Step], chosen: int) -> Step:
     head, tail = (
         min(round(median(pauses)), step.period) for pauses in (heads, tails[:-1] or tails)
     )
-    end = lasts[chosen] + tail if tails[chosen] else step.end
+    if tails[chosen]:
+        end = lasts[chosen] + tail
+    else:
+        end = step.end
     return replace(step, begin=step.calls[0].start - head, end=end)
 
 
@@ -798,4 +838,6 @@ def _make_group(works: Sequence[StepWork], name: str, time: int, own: Sequence[i
 
 def _find_most_common(words: Iterable[str]) -> str:
     counted = Counter(word for word in words if word)
-    return counted.most_common(1)[0][0] if counted else ""
+    if counted:
+        return counted.most_common(1)[0][0]
+    return ""

@@ -63,7 +63,9 @@ def split_period(step: Step) -> Split:
         works = [w for w in step.works if w.kind == cause]
         running = _join_intervals(works, whole)
         largest = max(works, key=lambda w: w.activity.duration, default=None)
-        where = f"{largest.activity.name} at {launch_place(largest)}" if largest else ""
+        where = ""
+        if largest:
+            where = f"{largest.activity.name} at {launch_place(largest)}"
         left: list[Interval] = []
         for gap in gaps:
             rest = _subtract_intervals(gap, running)
@@ -116,10 +118,21 @@ def _explain_gaps(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
     for low, end in gaps:
         high = end
         following = bisect_left(starts, high)
-        work = works[following] if following < len(works) else None
-        call = step.calls[work.call] if work else None
-        before = works[following - 1].call if following else -1
-        after = work.call if work else len(step.calls)
+        work = None
+        if following < len(works):
+            work = works[following]
+        if work:
+            call = step.calls[work.call]
+        else:
+            call = None
+        if following:
+            before = works[following - 1].call
+        else:
+            before = -1
+        if work:
+            after = work.call
+        else:
+            after = len(step.calls)
         missing = _is_between(lost, before, after)
         if work is None and lost:  # the next step begins as this one does
             missing = missing or lost[0] < works[0].call
@@ -160,7 +173,10 @@ def _explain_gaps(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
 def _is_host_busy_after(step: Step, wait: int, until: int) -> bool:
     """Whether the host does something long of its own after a wait, before it calls again."""
     calls = step.calls
-    next_call = calls[wait + 1].start if wait + 1 < len(calls) else until
+    if wait + 1 < len(calls):
+        next_call = calls[wait + 1].start
+    else:
+        next_call = until
     pause = min(next_call, until) - calls[wait].end
     return pause > max(PAUSE, PAUSE_SHARE * step.period)
 
@@ -176,7 +192,9 @@ def _find_late_start(call: Call, work: StepWork, at_once: float) -> int:
         return begin
     if call.waits and call.start < begin <= call.end:
         return call.start
-    return call.end if call.end < begin else begin
+    if call.end < begin:
+        return call.end
+    return begin
 
 
 def _is_between(indices: Sequence[int], before: int, after: int) -> bool:
@@ -197,9 +215,14 @@ def _find_shortest_delay(step: Step) -> float:
     Such work began as soon as its launch could bring it, though that began while the work before ran:
     the GPU waits for the host, which launches in less time than a launch takes to arrive.
     """
-    leads = [w.activity.start - step.calls[w.call].start for w in step.works if w.call >= 0]
+    leads = []
+    for w in step.works:
+        if w.call >= 0:
+            leads.append(w.activity.start - step.calls[w.call].start)
     least = min((lead for lead in leads if lead > 0), default=FULL)
-    return AT_ONCE * least if least < FULL else 0.0
+    if least < FULL:
+        return AT_ONCE * least
+    return 0.0
 
 
 def launch_place(work: StepWork) -> str:
@@ -224,7 +247,9 @@ def describe_maker(step: Step, call: int) -> str:
     name, place = maker.op or clean_operator(maker.top), say_caller(maker)
     if not place or not name:
         return place or name
-    return f"{name} {place}" if place.startswith("in ") else f"{place} ({name})"
+    if place.startswith("in "):
+        return f"{name} {place}"
+    return f"{place} ({name})"
 
 
 def _join_intervals(works: Iterable[StepWork], span: Interval) -> list[Interval]:
@@ -250,4 +275,6 @@ def _subtract_intervals(span: Interval, taken: Sequence[Interval]) -> list[Inter
         if low > at:
             out.append((at, low))
         at = max(at, high)
-    return [*out, (at, span[1])] if at < span[1] else out
+    if at < span[1]:
+        return [*out, (at, span[1])]
+    return out

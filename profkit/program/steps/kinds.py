@@ -191,7 +191,9 @@ def classify_kernel(name: str) -> str:
     head = name.split("<", 1)[0]
     for kind, pattern in _BY_HEAD:
         if pattern.search(head):
-            return _classify_elementwise(name) if kind == "elementwise" else kind
+            if kind == "elementwise":
+                return _classify_elementwise(name)
+            return kind
     return next((kind for kind, pattern in _BY_NAME if pattern.search(name)), "other")
 
 
@@ -254,7 +256,9 @@ def _classify_elementwise(name: str) -> str:
         r"TensorAssign|OpaqueType", name
     ):
         return "scatter"
-    return "gather" if re.search(r"(?i)index_|scatter|gather", name) else "elementwise"
+    if re.search(r"(?i)index_|scatter|gather", name):
+        return "gather"
+    return "elementwise"
 
 
 @lru_cache(maxsize=65536)
@@ -268,7 +272,9 @@ def find_precision(name: str) -> str:
         return "fp32"
     if _TF32.search(name) and not re.search(r"(?i)s1688gemm_(f16|bf16)", name):
         return "tf32"
-    return "half" if _TENSOR.search(name) else "unknown"
+    if _TENSOR.search(name):
+        return "half"
+    return "unknown"
 
 
 def is_compiled(name: str) -> bool:

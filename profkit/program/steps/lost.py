@@ -77,7 +77,10 @@ def say_captures(captures: Captures) -> Iterator[str]:
     """Says so where graphs are captured: that is no step."""
     if captures.spans:
         count = len(captures.spans)
-        graphs = "a graph is" if count == 1 else f"{count:,} graphs are"
+        if count == 1:
+            graphs = "a graph is"
+        else:
+            graphs = f"{count:,} graphs are"
         yield (
             f"{graphs} captured in the recording ({captures.time / 1e6:.3g} ms of the host): what "
             "is launched there is no step; record the replays for what a step takes"

@@ -100,7 +100,10 @@ def keep_outermost(ranges: Sequence[HostSpan]) -> list[HostSpan]:
     """Ranges that lie in no other, one after another; ends may overlap a little."""
     out: list[HostSpan] = []
     for span in ranges:
-        middle = (out[-1].start + out[-1].end) / 2 if out else span.start
+        if out:
+            middle = (out[-1].start + out[-1].end) / 2
+        else:
+            middle = span.start
         if not out or (span.start >= middle and span.end > out[-1].end):
             out.append(span)
     return out
@@ -134,7 +137,9 @@ def _find_steps_inside(
     main = _find_heaviest_family(inner, host)
     if len(main) < 2 * len(outer) or _sum_work(host, main) < NEARLY_ALL * _sum_work(host, outer):
         return []
-    return inner if _is_waiting([(span.start, span.end) for span in main], host) else []
+    if _is_waiting([(span.start, span.end) for span in main], host):
+        return inner
+    return []
 
 
 def _is_waiting(turns: Sequence[tuple[int, int]], host: HostWork) -> bool:
@@ -159,7 +164,10 @@ def _find_passes(
         return None  # ranges of many names, each as often as its like: operators, no passes
     lead = as_often[0]
     waiting = _is_waiting([(span.start, span.end) for span in lead], host)
-    heads = list(lead) if waiting else _keep_first_numbered(lead)
+    if waiting:
+        heads = list(lead)
+    else:
+        heads = _keep_first_numbered(lead)
     end = max(span.end for span in outermost if span.start >= heads[-1].start)
     if len(lead) == 1:
         end = lead[0].end
@@ -183,7 +191,10 @@ def _as_often(outermost: Sequence[HostSpan], main: Sequence[HostSpan]) -> list[l
     """The families that come as often as the heaviest, in order of their first range."""
     if len(main) == 1:
         return [list(main)]
-    spare = 1 if len(main) >= MANY else 0
+    if len(main) >= MANY:
+        spare = 1
+    else:
+        spare = 0
     families: dict[str, list[HostSpan]] = defaultdict(list)
     for span in outermost:
         families[make_family_name(span.name)].append(span)
@@ -202,4 +213,6 @@ def _keep_first_numbered(spans: Sequence[HostSpan]) -> list[HostSpan]:
         for before, after in pairwise(numbers)
     )
     again = all(name == names[i % length] for i, name in enumerate(names))
-    return list(spans[::length]) if length > 1 and counted and again else list(spans)
+    if length > 1 and counted and again:
+        return list(spans[::length])
+    return list(spans)

@@ -140,4 +140,6 @@ def name_module(of: _HasModule) -> str:
 def shorten_line(line: str) -> str:
     """Shorten a line's file to its name; one of an installed package to its path in there."""
     installed = _SITE.sub("", line)
-    return installed if installed != line else line.rpartition("/")[2]
+    if installed != line:
+        return installed
+    return line.rpartition("/")[2]

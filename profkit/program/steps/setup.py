@@ -48,7 +48,9 @@ class SetUp:
 
         def moved(time: int) -> int:
             at = bisect_right(begins, time)
-            inside = max(0, self.spans[at - 1][1] - time) if at else 0
+            inside = 0
+            if at:
+                inside = max(0, self.spans[at - 1][1] - time)
             return time - gone[at] + inside
 
         return replace(
@@ -73,7 +75,10 @@ def _shift_times(row: Row, moved: Callable[[int], int]) -> Row:
 def find_set_up(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) -> SetUp | None:
     """Where the host sets up between the first and the last launch; None where that is little."""
     first, last = calls[order[0][0]].start, calls[order[-1][0]].end
-    found = [c for c in calls if _SETS_UP.match(c.name) and first <= c.start < last]
+    found = []
+    for c in calls:
+        if _SETS_UP.match(c.name) and first <= c.start < last:
+            found.append(c)
     spans = [(call.start, call.end) for call in found]
     usual = median(calls[index].end - calls[index].start for index, _ in order)
     for call in [*_list_first_launches(calls, order), *_list_first_calls(calls)]:

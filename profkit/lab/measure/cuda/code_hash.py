@@ -61,7 +61,9 @@ def hash_sass(library: Path) -> str | None:
     cubins = (at for at in starts if at and data[at + 18 : at + 20] == _EM_CUDA)
     sections = chain.from_iterable(_list_code(data[at:]) for at in cubins)
     parts = sorted(hashlib.sha256(kind.encode() + code).digest() for kind, code in sections)
-    return hashlib.sha256(b"".join(parts)).hexdigest() if parts else None
+    if parts:
+        return hashlib.sha256(b"".join(parts)).hexdigest()
+    return None
 
 
 def _list_code(image: bytes) -> Iterator[tuple[str, bytes]]:
@@ -121,7 +123,10 @@ def _list_host_parts(sections: list[ElfSection]) -> list[tuple[object, ...]]:
     parts: list[tuple[object, ...]] = []
     for at in counting:
         parts.append(("section", sections[at].size, sections[at].content))
-        content = relocations[at].content if at in relocations else b""
+        if at in relocations:
+            content = relocations[at].content
+        else:
+            content = b""
         for offset, info, addend in struct.iter_unpack("<QQq", content):
             parts.append((offset, info & 0xFFFFFFFF, *describe_target(symbols[info >> 32], addend)))
     return parts

@@ -73,7 +73,9 @@ def get_error_name(code: int) -> str:
         return _RUNTIME[code]
     name = c_char_p()
     _load_driver().cuGetErrorName(code, byref(name))
-    return name.value.decode() if name.value else "unknown CUDA error"
+    if name.value:
+        return name.value.decode()
+    return "unknown CUDA error"
 
 
 def call(name: str, *args: Any) -> None:
@@ -255,7 +257,9 @@ def find_arch() -> str | None:
         archs = {"{}{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)) for h in handles}
     except nvml.NVMLError:
         return None
-    return archs.pop() if len(archs) == 1 else None
+    if len(archs) == 1:
+        return archs.pop()
+    return None
 
 
 def read_state(pci: str | None = None) -> GpuState:
@@ -268,7 +272,10 @@ def read_state(pci: str | None = None) -> GpuState:
     def ask(unit: float, question: str, *which: str) -> float | None:
         more = (getattr(nvml, name) for name in which)
         value = _ask_nvml(nvml, question, handle, *more)
-        return None if value is None else value * unit
+        if value is None:
+            return None
+        scaled: float = value * unit
+        return scaled
 
     bits = _ask_nvml(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
     return GpuState(
@@ -285,7 +292,9 @@ def list_throttle_reasons(bits: int) -> tuple[str, ...]:
     """Return NVML's throttle bits in words, without idle and the application's own setting."""
     known = tuple(w for b, w in THROTTLE.items() if bits & b and not b & _HARMLESS)
     unknown = bits & ~sum(THROTTLE)
-    return (*known, f"unknown reason {unknown:#x}") if unknown else known
+    if unknown:
+        return (*known, f"unknown reason {unknown:#x}")
+    return known
 
 
 def identify_gpu(gpu: Gpu) -> Gpu:

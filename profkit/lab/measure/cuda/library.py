@@ -248,7 +248,10 @@ class Support:
         self._lib = ctypes.CDLL(str(path))
         self._lib.profkit_repeat.restype = self._lib.profkit_bare.restype = c_longlong
         self._blocks, self._size = (4 * gpu.sms, 2 * gpu.l2) if gpu else (0, 0)
-        self._buffer = device.allocate(self._size) if gpu else 0
+        if gpu:
+            self._buffer = device.allocate(self._size)
+        else:
+            self._buffer = 0
         if gpu:
             device.fill(self._buffer, 0, self._size)
         self.pop: Callable[[], None] = self._lib.profkit_range_pop  # close an NVTX range

@@ -134,4 +134,6 @@ def count_fitting_blocks(arch: str, regs: int, threads: int, smem: int) -> Occup
 def compute_waves(grid: tuple[int, int, int], blocks_per_sm: int, sms: int) -> float:
     """Return how many times the machine is filled; NaN if no block fits."""
     slots = blocks_per_sm * sms
-    return prod(grid) / slots if slots else float("nan")
+    if slots:
+        return prod(grid) / slots
+    return float("nan")

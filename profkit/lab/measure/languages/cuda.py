@@ -35,7 +35,9 @@ def _compile_jobs(
     (work / "build.ninja").write_text(
         make_ninja_file(jobs, programs["nvcc"].path), encoding="utf-8"
     )
-    limit = ["-j", str(parallel)] if parallel else []
+    limit = []
+    if parallel:
+        limit = ["-j", str(parallel)]
     command = [str(programs["ninja"].path), "-C", str(work), "-k", "0", *limit]
     done = run_command(command, timeout=_BUILD_SECONDS)
     if done.status is None:
@@ -55,7 +57,11 @@ def _read_seconds(log: Path) -> dict[str, float]:
         rows = [line.split("\t") for line in log.read_text().splitlines()]
     except OSError:
         return {}
-    return {r[3]: (int(r[1]) - int(r[0])) / 1000 for r in rows if len(r) == 5}
+    seconds = {}
+    for r in rows:
+        if len(r) == 5:
+            seconds[r[3]] = (int(r[1]) - int(r[0])) / 1000
+    return seconds
 
 
 def make_ninja_file(jobs: Sequence[CompileJob], nvcc: Path) -> str:
@@ -99,7 +105,9 @@ def check_flags(flags: Sequence[str], file: str) -> None:
         return
     words = iter(flags)
     for word in words:
-        value = next(words, "") if word in _JOINED else ""
+        value = ""
+        if word in _JOINED:
+            value = next(words, "")
         if not _SINGLE.fullmatch(f"{word}{_JOINED.get(word, '')}{value}"):
             flag = f"{word} {value}".strip()
             raise ProfkitError(

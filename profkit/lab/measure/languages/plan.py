@@ -121,7 +121,9 @@ def _write_c_value(value: Any) -> str:
         return f"{{{', '.join(map(_write_c_value, value))}}}"
     if isinstance(value, str):
         return value
-    return f"{value:d}ull" if value >= 1 << 63 else f"{value:d}"
+    if value >= 1 << 63:
+        return f"{value:d}ull"
+    return f"{value:d}"
 
 
 def _list_numbers(values: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -168,11 +170,15 @@ class DeviceArray:
         return len(self.shape)
 
     def size(self, axis: int | None = None) -> Any:
-        return self.shape if axis is None else self.shape[axis]
+        if axis is None:
+            return self.shape
+        return self.shape[axis]
 
     def stride(self, axis: int | None = None) -> Any:
         strides = tuple(prod(self.shape[i + 1 :]) for i in range(len(self.shape)))
-        return strides if axis is None else strides[axis]
+        if axis is None:
+            return strides
+        return strides[axis]
 
     def is_contiguous(self) -> bool:
         return True

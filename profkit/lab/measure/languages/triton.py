@@ -57,7 +57,10 @@ def _say_lacking() -> str:
 def _find_c_compiler() -> str | None:
     """Return the C compiler: $CC, or the first of cc, gcc and clang on PATH."""
     names = [os.environ.get("CC") or "", "cc", "gcc", "clang"]
-    return next((path for name in names if name and (path := shutil.which(name))), None)
+    for name in names:
+        if name and (path := shutil.which(name)):
+            return path
+    return None
 
 
 def _name_version(_: Programs | None = None) -> str:
@@ -99,7 +102,10 @@ def _explain_failure(job: CompileJob, stem: Path) -> str:
     request_file = folder / "request.json"
     request_file.write_text(json.dumps(request), encoding="utf-8")
     text = os.environ.get("PROFKIT_COMPILE_SECONDS", "")
-    limit = float(text) if re.fullmatch(r"\d{1,6}", text) and int(text) else _TIMEOUT
+    if re.fullmatch(r"\d{1,6}", text) and int(text):
+        limit = float(text)
+    else:
+        limit = _TIMEOUT
     # A cache of this build's own, and what ptxas says of each kernel.
     own = {"TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_DUMP_PTXAS_LOG": "1"}
     from profkit.interpreter import make_command
@@ -115,7 +121,9 @@ def _explain_failure(job: CompileJob, stem: Path) -> str:
     if done.status:
         # The lines of the kernel that its compiler showed with an error.
         _, mark, excerpt = done.output.rpartition("CompilationError: ")
-        more = f"\n{excerpt.rstrip()[:2000]}" if mark else ""
+        more = ""
+        if mark:
+            more = f"\n{excerpt.rstrip()[:2000]}"
         return f"{shorten_traceback(done.output, job.path)} ({_name_version()}){more}"
     object_file, library = stem.with_suffix(".o"), stem.with_suffix(".so")
     start = [_find_c_compiler() or "cc", "-O2", "-fPIC"]
@@ -214,7 +222,10 @@ def _read_header(text: str, name: str) -> header.Header:
 
 def hash_code(path: Path, keys: Mapping[str, str]) -> str:
     """Return sha256 of the file without its prose, and of the header's keys that decide the code."""
-    decides = {k: v.split() for k, v in sorted(keys.items()) if k not in header.SPEAKS}
+    decides = {}
+    for k, v in sorted(keys.items()):
+        if k not in header.SPEAKS:
+            decides[k] = v.split()
     code = without_prose(language.read_source(path))
     return hashlib.sha256(f"{decides or ''}{code}".encode()).hexdigest()
 
@@ -260,8 +271,12 @@ def _parse_python(text: str, name: str) -> ast.Module:
 def _list_assigned(tree: ast.Module) -> set[str]:
     names: set[str] = set()
     for node in tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        targets += [node.target] if isinstance(node, ast.AnnAssign) else []
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        else:
+            targets = []
+        if isinstance(node, ast.AnnAssign):
+            targets += [node.target]
         below = chain.from_iterable(map(ast.walk, targets))
         names.update(part.id for part in below if isinstance(part, ast.Name))
     return names

@@ -87,7 +87,10 @@ class Build:
 def build_dir(kernels: Path, given: str | Path | None = None) -> Path:
     """Where libraries go: --build-dir, PROFKIT_BUILD, build/ beside kernels/, or the user's cache."""
     named = given or os.environ.get("PROFKIT_BUILD")
-    folder = Path(named) if named else kernels.parent / "build"
+    if named:
+        folder = Path(named)
+    else:
+        folder = kernels.parent / "build"
     if not named and not is_writable(kernels.parent):
         cache = os.environ.get("XDG_CACHE_HOME") or get_home_folder() / ".cache"
         place = hashlib.sha256(str(kernels).encode()).hexdigest()[:12]
@@ -184,8 +187,12 @@ def _count_sms(arch: str) -> int:
     try:
         gpu = device.describe_gpu()
     except ProfkitError:
-        return CARDS[number].sms if number in CARDS else 0
-    return gpu.sms if gpu.arch == number or number not in CARDS else CARDS[number].sms
+        if number in CARDS:
+            return CARDS[number].sms
+        return 0
+    if gpu.arch == number or number not in CARDS:
+        return gpu.sms
+    return CARDS[number].sms
 
 
 def _choose_place(plan: Build, folder: Path) -> Path:
@@ -239,7 +246,9 @@ def _compile_group(plans: Sequence[Build], folder: Path, jobs: int | None) -> li
 def _take_output(plan: Build, stem: Path, folder: Path) -> Build:
     """Read one compiler's log and move its library to its place; build.json comes last."""
     compiled, log = stem.with_suffix(".so"), stem.with_suffix(".log")
-    output = log.read_text(encoding="utf-8", errors="replace") if is_file(log) else "not started"
+    output = "not started"
+    if is_file(log):
+        output = log.read_text(encoding="utf-8", errors="replace")
     if not is_file(compiled):
         return replace(plan, error=output.strip())
     if plan.variant.path != SUPPORT and b"profkit_launch" not in compiled.read_bytes():

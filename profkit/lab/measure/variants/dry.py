@@ -47,15 +47,17 @@ def list_dry_launches(built: Build, problem: Problem, case: str) -> list[GraphLa
     if is_file(ahead := built.library.with_name("plan.json")):
         rows = read_json(ahead).get(case)  # its language knew them when it compiled
         kernels = {k.name: k for k in built.kernels}
-        return None if rows is None else _make_launches(rows, kernels, built.arch)
+        if rows is None:
+            return None
+        return _make_launches(rows, kernels, built.arch)
     program = _link_program(built.library.parent)
     values = problem.module.arguments(problem.case(case))
-    done = (
-        run_command([program, *_make_words(built, values, machine)], timeout=_RUN_SECONDS)
-        if program
-        else None
-    )
-    return _read_output(done.output, built) if done and done.status == 0 else None
+    done = None
+    if program:
+        done = run_command([program, *_make_words(built, values, machine)], timeout=_RUN_SECONDS)
+    if done and done.status == 0:
+        return _read_output(done.output, built)
+    return None
 
 
 def list_dry_shapes(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] | None:

@@ -100,7 +100,9 @@ class Problem:
 
     def begins(self, case: Case) -> Mapping[int, int]:
         """Output -> the input that it holds at first; empty where nothing is worked on in place."""
-        return dict(self.module.begins(case)) if hasattr(self.module, "begins") else {}
+        if hasattr(self.module, "begins"):
+            return dict(self.module.begins(case))
+        return {}
 
     def reference_call(self, name: str, case: str, tensors: Sequence[Any]) -> Callable[[], Any]:
         made: Callable[[], Any] = self.module.reference_call(name, self.case(case), tensors)

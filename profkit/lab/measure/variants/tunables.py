@@ -176,7 +176,10 @@ class Space:
 
     def numbers(self, config: Config) -> dict[str, int]:
         """Return the macros that are numbers, and the quantities."""
-        known = {macro: int(v) for macro, v in config.values if macro in self.numeric}
+        known = {}
+        for macro, v in config.values:
+            if macro in self.numeric:
+                known[macro] = int(v)
         for name, expression in self.quantities.items():
             known[name] = self._evaluate_node(expression, known)
         return known
@@ -269,7 +272,10 @@ def _read_quantities(words: Iterable[str], file: str, macros: Set[str]) -> dict[
 def _parse_expression(text: str, where: str, known: set[str], *, condition: bool) -> Expression:
     expression = read_expression(text, where)
     if expression.is_condition != condition:
-        what = "compares nothing" if condition else "is a condition"
+        if condition:
+            what = "compares nothing"
+        else:
+            what = "is a condition"
         raise ProfkitError(f"{where}: '{expression.text}' {what}", header.KEYS["where"])
     if strange := sorted(expression.names - known):
         raise ProfkitError(

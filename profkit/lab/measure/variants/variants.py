@@ -80,7 +80,10 @@ def find_kernels_dir(given: str | Path | None = None) -> Path:
     named = given or os.environ.get("PROFKIT_KERNELS")
     if named:
         if not is_folder(Path(named)):
-            flag = "--kernels" if given else "PROFKIT_KERNELS"
+            if given:
+                flag = "--kernels"
+            else:
+                flag = "PROFKIT_KERNELS"
             raise ProfkitError(f"{flag} {named}: no such folder", "it holds one folder per problem")
         return resolve_path(Path(named))
     here = get_current_folder()
@@ -156,7 +159,10 @@ def find_named_variants(kernels: Path, names: Sequence[str]) -> list[Variant]:
 def find_problem_dir(path: Path) -> Path:
     """Return the nearest folder above a kernel with a problem.py; else the kernel's own folder."""
     above = resolve_path(path).parents
-    return next((d for d in above if is_file(d / "problem.py")), above[0])
+    for d in above:
+        if is_file(d / "problem.py"):
+            return d
+    return above[0]
 
 
 def read_variant(path: Path) -> Variant:
