@@ -14,6 +14,7 @@ import pytest
 
 from profkit.errors import EXTRAS, install_extra
 from tests.found import find_files
+from tools import goldens
 
 ROOT = Path(__file__).parents[1]
 PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==[A-Za-z0-9.!+]+")
@@ -139,6 +140,14 @@ OWN_WAITS = {  # not waits for a process that a busy machine could make late
     ),  # what is stopped there never ends; it is tried longer
     ("tests/tune/test_resume.py", "connect"),
 }
+
+
+def test_a_pull_request_shows_the_answers_that_were_accepted() -> None:
+    for group in goldens.GROUPS:
+        file = goldens.find_text_file(group)
+        text = file.read_text("utf-8") if file.is_file() else ""
+        same = text == goldens.join_shown(group, goldens.read(group))
+        assert same, f"{file.name}: python tools/goldens.py --text"
 
 
 def test_no_test_waits_for_a_process_less_than_two_minutes() -> None:

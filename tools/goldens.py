@@ -3,9 +3,11 @@
     python tools/goldens.py                  # compare; exit 1 and the differences where there are any
     python tools/goldens.py --only triage    # groups whose name begins so
     python tools/goldens.py --accept         # write the answers of today, in the commit that says why
+    python tools/goldens.py --text           # after a merge: write the text of what is accepted
 
 Everything goes through the command line, as a user has it. Computed floats are written to nine
-significant digits, then texts are compared byte for byte. tests/goldens/ has a file a group.
+significant digits, then texts are compared byte for byte. tests/goldens/ has a file a group; in
+tests/goldens/text/ are the short ones as text, which a pull request shows.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GOLDENS = ROOT / "tests" / "goldens"
 TRACES = ROOT / "tests" / "program" / "data"
 FORMS = {"json": ["--json"], "markdown": ["--markdown"], "brief": ["--brief"], "text": []}
+SHOWN_MOST = 4_000  # characters of a document that a pull request shows
 # What `ncu --set basic` collects.
 BASIC = {"", "SpeedOfLight", "LaunchStats", "Occupancy", "WorkloadDistribution"}
 FLOAT = re.compile(r"(?<![\w.])-?\d+\.\d+(?:e[+-]?\d+)?(?![\w.])|(?<![\w.])-?\d+e[+-]?\d+(?![\w.])")
@@ -53,10 +56,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", metavar="GROUP", help="groups whose name begins so")
     parser.add_argument("--accept", action="store_true", help="write what is answered today")
+    parser.add_argument("--text", action="store_true", help="write the text of what is accepted")
     parser.add_argument("--lines", type=int, default=12, help="of each difference")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     asked = parser.parse_args()
     groups = {name: tasks for name, tasks in GROUPS.items() if name.startswith(asked.only)}
+    if asked.text:
+        for name in groups:
+            write_text(name, read(name))
+        return
     changed = 0
     # NVIDIA's library never gives back the memory that a report took: a worker ends after some.
     with get_context("spawn").Pool(asked.jobs, _begin, maxtasksperchild=25) as pool:
@@ -83,7 +91,48 @@ def write(group: str, documents: Documents) -> None:
     GOLDENS.mkdir(exist_ok=True)
     text = json.dumps(dict(sorted(documents.items())), indent=0, ensure_ascii=False)
     (GOLDENS / f"{group}.json.xz").write_bytes(lzma.compress(text.encode(), preset=4))
+    write_text(group, documents)
     print(f"{group}: {len(documents)} documents, {len(text):,} characters")
+
+
+def write_text(group: str, documents: Documents) -> None:
+    """Write what a pull request shows of a group; no file where that is nothing."""
+    file = find_text_file(group)
+    shown = join_shown(group, documents)
+    if shown:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(shown, "utf-8")
+
+
+def find_text_file(group: str) -> Path:
+    """The file of what a pull request shows of a group."""
+    return GOLDENS / "text" / f"{group}.txt"
+
+
+def join_shown(group: str, documents: Documents) -> str:
+    """The documents of a group that a pull request shows, one below the other."""
+    parts = []
+    for name, text in sorted(documents.items()):
+        if is_shown(group, name, text):
+            lines = (f"  {line}".rstrip() for line in text.splitlines())
+            parts.append("\n".join((f"$ {name}", *lines, "")))
+    return "\n".join(parts)
+
+
+def is_shown(group: str, name: str, text: str) -> bool:
+    """Whether a pull request shows a document: one form of an answer, where it is short.
+
+    Pages of `explain` are in profkit/REFERENCE.md.
+    """
+    if len(text) > SHOWN_MOST:
+        return False
+    if group in ("reports", "ladder"):
+        return name.endswith(" brief") and not name.endswith(" basic brief")
+    if group == "triage":
+        return name.endswith(" text")
+    if group == "recorded":
+        return not name.endswith(" --json")
+    return group in ("help", "gate")
 
 
 def differences(group: str, before: Documents, after: Documents, lines: int) -> int:
