@@ -77,6 +77,7 @@ class Judged:
     diagnosis: Diagnosis
     nvidia: tuple[NvidiaRule, ...] = ()
     lines: tuple[HotLine, ...] = ()
+    unread: str = ""  # why its source lines were not read: memory was short, say
     lead_is_left_out: bool = False  # what found the verdict's cause was ignored, as somebody asked
 
     @property
@@ -337,10 +338,17 @@ def with_lines(
     ]
 
 
+def list_unread(runs: Iterable[Judged]) -> list[str]:
+    """Return of which reports the source lines could not be read, and why, each once."""
+    said = [f"{run.report}: without source lines: {run.unread}" for run in runs if run.unread]
+    return list(dict.fromkeys(said))
+
+
 def with_known_lines(runs: Sequence[Judged], *how: Any) -> tuple[list[Judged], list[str]]:
     """Return the launches with their lines (`how` as above), and why some are left without."""
     try:
-        return with_lines(runs, *how), []
+        lined = with_lines(runs, *how)
+        return lined, list_unread(lined)
     except ProfkitError as error:
         if len(runs) == 1:
             return list(runs), [error.message]
@@ -379,7 +387,8 @@ def _add_lines(run: Judged, answer: HotLines) -> Judged:
         findings = tuple(map(_in_triton_words, findings))
     else:
         findings = tuple(_with_layouts(f, answer.layouts.get(f.rule)) for f in findings)
-    return replace(run, lines=listed, diagnosis=replace(run.diagnosis, findings=findings))
+    diagnosis = replace(run.diagnosis, findings=findings)
+    return replace(run, lines=listed, diagnosis=diagnosis, unread=answer.unread)
 
 
 def _with_layouts(finding: LaunchFinding, layouts: Layouts | None) -> LaunchFinding:

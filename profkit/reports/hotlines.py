@@ -15,7 +15,7 @@ from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from profkit.errors import ProfkitError
+from profkit.errors import OUT_OF_MEMORY, ProfkitError
 from profkit.files import expand_home, temporary_folder
 from profkit.records.paths import is_table
 from profkit.reports.addresses import LaunchedCode, Layouts, Place
@@ -100,13 +100,15 @@ class HotLines:
     # Key -> layouts without bank conflicts; where its counter is of what these cost.
     layouts: Mapping[str, Layouts] = field(default_factory=dict)
     refused: str = ""  # why its machine code was not looked into
+    unread: str = ""  # why nothing was read, for a reason that says nothing of the file: no memory
 
 
 def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[HotLines]:
     """Answer requests, in their order; each report is opened once.
 
     A ProfkitError where one cannot be read or has no such launch; with `strict` also where its machine
-    code crashes the library, which else is only without lines.
+    code crashes the library, which else is only without lines. Where memory is short, lines are what
+    is missing, and the answer says why.
     """
     answers: dict[int, HotLines] = {}
     by_report: dict[str, list[int]] = defaultdict(list)
@@ -125,11 +127,11 @@ def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[H
     died = _raise_died if strict else _skip_lines
     inside = [_read_inside(item, died) for item in items]
     others = [item for item, answer in zip(items, inside, strict=True) if answer is None]
-    outside = iter(isolated(f"{__name__}:read_lines", others, processors(), died) if others else ())
+    outside = iter(_read_outside(others, died))
     for numbers, item, answer in zip(by_report.values(), items, inside, strict=True):
         found: Sequence[HotLines] = next(outside) if answer is None else answer
         if len(found) != len(numbers):
-            found = died(item, _OTHERS)  # type: ignore[assignment]
+            found = died(item, _OTHERS)
         refused = [answer.refused for answer in found if answer.refused]
         if refused and strict:
             hint = "--lines 0 diagnoses it without; record it again if ncu wrote it"
@@ -162,11 +164,28 @@ def read_lines(item: Sequence[Any]) -> list[HotLines]:
     return answers
 
 
+def _read_outside(items: Sequence[Any], died: Callable[[Any, str], Any]) -> list[list[HotLines]]:
+    """Return the answers that forks give; where there is no memory to begin, they have no lines."""
+    if not items:
+        return []
+    try:
+        return isolated(f"{__name__}:read_lines", items, processors(), died)
+    except ProfkitError as error:
+        if error.message != OUT_OF_MEMORY:
+            raise
+        return [_leave_lines(item, OUT_OF_MEMORY) for item in items]
+
+
 def _read_inside(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines] | None:
     """Return the answers of a report that is large or known to be whole; None of another."""
     path, _ = item
     if report_weight(path) > LARGE:
-        return _read_apart(item, died)
+        try:
+            return _read_apart(item, died)
+        except (MemoryError, ProfkitError) as error:
+            if isinstance(error, ProfkitError) and error.message != OUT_OF_MEMORY:
+                raise
+            return _leave_lines(item, OUT_OF_MEMORY)
     if is_recorded(path) and not is_limited() and ROOM.take(check(path).size):
         return read_lines(item)
     return None
@@ -176,6 +195,8 @@ def _read_apart(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[Ho
     """Answer for a large report: in children, from copies of the launches that are asked for."""
     path, requests = item
     frames = check(path)
+    if frames.message == OUT_OF_MEMORY:
+        return _leave_lines(item, OUT_OF_MEMORY)
     launches = [request["launch"] for request in requests]
     for launch in launches:
         if not 0 <= launch < frames.launches:
@@ -216,15 +237,22 @@ def lines_frame(lines: Sequence[CounterLine]) -> pd.DataFrame:
     return pd.DataFrame(data, columns=list(COLUMNS), dtype=object).astype(kinds)
 
 
-def _raise_died(item: Sequence[Any], why: str) -> None:
+def _raise_died(item: Sequence[Any], why: str) -> list[HotLines]:
+    if not is_about_file(why):
+        return _leave_lines(item, why)
     hint = find_hint(why, otherwise="its machine code is damaged: record it again")
     raise ProfkitError(f"{item[0]}: {why}", hint)
 
 
 def _skip_lines(item: Sequence[Any], why: str) -> list[HotLines]:
     if not is_about_file(why):
-        _raise_died(item, why)
+        return _leave_lines(item, why)
     return [_no_lines() for _ in item[1]]
+
+
+def _leave_lines(item: Sequence[Any], why: str) -> list[HotLines]:
+    """Return answers without lines, and why: that costs a report no more than its lines."""
+    return [replace(_no_lines(), unread=why) for _ in item[1]]
 
 
 def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:

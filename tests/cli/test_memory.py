@@ -23,7 +23,7 @@ def asked(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
-@pytest.mark.parametrize("size", ["40M", "90M", "120M"])
+@pytest.mark.parametrize("size", ["40M", "60M", "70M"])
 def test_too_little_is_said_in_two_lines(size: str) -> None:
     done = asked("--max-memory", size, "diagnose", REPORT)
     assert (done.returncode, done.stdout) == (2, "")

@@ -12,7 +12,8 @@ from pathlib import Path
 import ncu_report  # noqa: F401 - else a process that has forked lets forks read all reports
 import pytest
 
-from profkit.errors import ProfkitError
+from profkit.diagnosis.launches import judge_reports, with_known_lines
+from profkit.errors import OUT_OF_MEMORY, ProfkitError
 from profkit.reports import cluster, cubin, hotlines, isolated, reader
 from profkit.reports.isolated import LibraryRoom
 from tests.conftest import report_of
@@ -140,3 +141,31 @@ def test_the_library_of_units_is_not_looked_for(tmp_path: Path) -> None:
     loaded = "".join(file.read_text("utf-8", "replace") for file in tmp_path.iterdir())
     assert "find library=" in loaded, "the loader says what it looks for"
     assert "nvperf" not in loaded
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("where", ["at the start", "in a fork"])
+def test_without_memory_only_source_lines_are_lost(
+    monkeypatch: pytest.MonkeyPatch, where: str, strict: bool
+) -> None:
+    """It ended the command, also where launches had been read."""
+
+    def run_out(_function: str, items: list, _jobs: int, died: Callable, *_: object) -> list:
+        if where == "in a fork":
+            return [died(item, OUT_OF_MEMORY) for item in items]
+        raise ProfkitError(OUT_OF_MEMORY, "allow more")
+
+    monkeypatch.setattr(hotlines, "isolated", run_out)
+    monkeypatch.setattr(hotlines, "ROOM", LibraryRoom(files_left=0))
+    report = str(report_of("stage2", "B"))
+    requests = [hotlines.LinesRequest(report, 0, {"rule": ("excess-sectors",)}, sampled=2)]
+    for _ in range(2):
+        (answer,) = hotlines.lines_of(requests, strict=strict)
+        assert (answer.counters, answer.sampled, answer.unread) == ({}, (), OUT_OF_MEMORY)
+        monkeypatch.setattr(hotlines, "LARGE", 1)  # the next time in parts
+    monkeypatch.setattr(hotlines, "isolated", None)
+    judged = judge_reports(reader.read_report([report]))
+    monkeypatch.setattr(hotlines, "isolated", run_out)
+    lined, notes = with_known_lines(judged)
+    assert notes == [f"{report}: without source lines: out of memory"]
+    assert [run.diagnosis.bound for run in lined] == [run.diagnosis.bound for run in judged]

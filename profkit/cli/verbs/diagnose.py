@@ -207,6 +207,7 @@ def _show_launches(
     from profkit.diagnosis.launches import judged_rows, with_lines
 
     launches = chosen.launches
+    shown = launches
     if options.FORM.json:
         from profkit.diagnosis.document import diagnosis_document, launch_entry
 
@@ -214,14 +215,14 @@ def _show_launches(
             worst = chain.from_iterable(row.launches for row in judged_rows(launches)[:top])
             kept = set(map(id, worst))
             launches = [run for run in launches if id(run) in kept]
-        launches = launches if lines == 0 else with_lines(launches, lines, lines or 0)
+        shown = launches if lines == 0 else with_lines(launches, lines, lines or 0)
         document = diagnosis_document(chosen.reports.files, ())
-        output.print_json_rows(document, "launches", map(launch_entry, launches))
+        output.print_json_rows(document, "launches", map(launch_entry, shown))
     elif table := judged_rows(launches, every=each):
         detailed = table if every else table[: top or DETAILS]
         if lines != 0:
-            lined = with_lines([row.shown for row in detailed], lines, lines or 0)
-            pairs = zip(detailed, lined, strict=True)
+            shown = with_lines([row.shown for row in detailed], lines, lines or 0)
+            pairs = zip(detailed, shown, strict=True)
             detailed = [row.replaced(row.shown, run) for row, run in pairs]
         if options.FORM.brief:
             from profkit.show.views.diagnosis import brief_diagnosis
@@ -237,6 +238,16 @@ def _show_launches(
             from profkit.show.views.screen import screen_blocks
 
             output.print_blocks(screen_blocks(table, detailed[0]))
+    _say_unread(shown)
+
+
+def _say_unread(runs: Sequence[Judged]) -> None:
+    """Say of which reports the source lines could not be read: the answer is whole without."""
+    from profkit.cli import output
+    from profkit.diagnosis.launches import list_unread
+
+    for why in list_unread(runs):
+        output.note(f"{why}; allow more of it, or --lines 0")
 
 
 def has_source(run: Judged) -> bool:
@@ -256,3 +267,4 @@ def _annotate(chosen: Chosen, form: str) -> None:
     pairs = zip(rows, lined, strict=True)
     rows = [row.replaced(row.shown, run) for row, run in pairs]
     print(WRITERS[form](annotate_launches(rows)), end="")
+    _say_unread(lined)
