@@ -50,13 +50,15 @@ class Bomb:
     what: str
     make: Callable[[Path], Path]  # in a folder that is empty
     verb: str = "diagnose"
+    words: tuple[str, ...] = ()  # behind the path; {} is the folder
+    unpacked: int = 0  # bytes, of a packed report: the promise is of these
 
 
 @dataclass(frozen=True)
 class Cost:
     """What a verb took for a file."""
 
-    size: int  # bytes of the file
+    size: int  # bytes of the file, and of those next to it; of a packed report unpacked
     memory: float  # bytes of all processes together
     seconds: float  # of the processor
     answer: str
@@ -202,6 +204,89 @@ def make_header(folder: Path) -> Path:
     return path
 
 
+def make_launches(count: int) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        path = folder / "x.ncu-rep"
+        path.write_bytes(made.numbered(count))
+        return path
+
+    return make
+
+
+def make_packed_report(plain: Callable[[], bytes]) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        import zstandard
+
+        path = folder / "x.ncu-repz"
+        path.write_bytes(zstandard.compress(plain(), 19))
+        return path
+
+    return make
+
+
+def make_record(value: str, times: int) -> Callable[[Path], Path]:
+    """Make a report whose run record has a list of many values besides."""
+
+    def make(folder: Path) -> Path:
+        path = folder / REPORT.name
+        path.write_bytes(REPORT.read_bytes())
+        record = REPORT.with_suffix(".json").read_text("utf-8").rstrip().removesuffix("}")
+        values = f"{value}," * times
+        path.with_suffix(".json").write_text(f'{record}, "more": [{values}0]}}', encoding="utf-8")
+        return path
+
+    return make
+
+
+def make_printed(rows: str) -> Callable[[Path], Path]:
+    """Make a table as ncu prints it, of rows behind the header and one launch."""
+
+    def make(folder: Path) -> Path:
+        path = folder / "x.csv"
+        head = '"ID","Kernel Name","gpu__time_duration.sum"\n"0","k","1"\n'
+        path.write_text(head + rows, encoding="utf-8")
+        return path
+
+    return make
+
+
+def make_printed_launches(folder: Path) -> Path:
+    head = '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
+    rows = [f'"{n}","k","gpu__time_duration.sum","ns","7"\n' for n in range(20_000)]
+    path = folder / "x.csv"
+    path.write_text(head + "".join(rows), encoding="utf-8")
+    return path
+
+
+def make_history(folder: Path) -> Path:
+    """Make a history of which one row stands in a file again and again."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from profkit.evidence import tables
+
+    schema = tables.list_columns("runs")
+    columns = []
+    for field in schema:
+        is_text = pa.types.is_string(field.type)
+        columns.append(pa.array(["x"] * 400_000) if is_text else pa.nulls(400_000, field.type))
+    (folder / "runs").mkdir()
+    table = pa.table(columns, schema=schema)
+    parquet.write_table(table, folder / "runs" / "x.parquet", compression="zstd")
+    return folder
+
+
+def make_kernel(text: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        place = folder / "kernels" / "p"
+        place.mkdir(parents=True)
+        (place / "problem.py").write_text("", encoding="utf-8")
+        (place / "v1_x.cu").write_text(f"// t\n{text}", encoding="utf-8")
+        return folder / "kernels"
+
+    return make
+
+
 # --- recordings ------------------------------------------------------------------------------------
 
 
@@ -297,6 +382,48 @@ BOMBS = {
     "folder-names": Bomb("2,000 files in a folder with a name of 1 MB", make_images(share_folder)),
     "line-rows": Bomb("4 million rows of a line table", make_images(add_line_rows)),
     "header-fields": Bomb("400,000 fields of a block header", make_header),
+    "launches": Bomb("10,000 launches of 274 bytes", make_launches(10_000)),
+    "launches-csv": Bomb(
+        "the same, as a table (`--csv`)", make_launches(10_000), words=("--csv", "{}/out.csv")
+    ),
+    "launches-report": Bomb(
+        "the same, as a page (`report`)", make_launches(10_000), "report", ("-o", "{}/out.html")
+    ),
+    "launches-many": Bomb("40,000 launches of 274 bytes", make_launches(40_000)),
+    "packed-launches": Bomb(
+        "a packed report of 20,000 launches",
+        make_packed_report(lambda: made.numbered(20_000)),
+        unpacked=5_489_384,
+    ),
+    "packed-name": Bomb(
+        "a packed report with a name of 50 MB",
+        make_packed_report(
+            lambda: made.report(
+                [made.result([*made.METRICS], kernel="n" * 50_000_000)], [*made.METRICS]
+            )
+        ),
+        unpacked=50_000_400,
+    ),
+    "record-lists": Bomb("a run record with 5 million empty lists", make_record("[]", 5_000_000)),
+    "record-texts": Bomb(
+        "a run record with 3 million texts of two letters", make_record('"ab"', 3_000_000)
+    ),
+    "table-lines": Bomb(
+        "a printed table with 10 million empty lines", make_printed("\n" * 10_000_000)
+    ),
+    "table-cells": Bomb(
+        "a printed table with a row of 10 million cells", make_printed("," * 10_000_000)
+    ),
+    "table-launches": Bomb("a printed table of 20,000 launches", make_printed_launches),
+    "history-rows": Bomb(
+        "a file of a history with 400,000 equal rows", make_history, "history", ("--history", "{}")
+    ),
+    "kernel-strings": Bomb(
+        'a kernel of 300 kB of `R"(`',
+        make_kernel('R"(' * 100_000),
+        "list",
+        ("--kernels", "{}/kernels"),
+    ),
     "packed-numbers": Bomb(
         "a packed trace of 30 million numbers", make_packed(b"0,", 30_000_000), "triage"
     ),
@@ -328,8 +455,10 @@ BOMBS = {
 def measure(bomb: Bomb, folder: Path, source: Path = ROOT, words: tuple[str, ...] = ()) -> Cost:
     """Run a verb on a bomb and see what it takes."""
     path = bomb.make(folder)
-    files = [path] if path.is_file() else [file for file in path.iterdir() if file.is_file()]
-    command = [sys.executable, "-m", "profkit", bomb.verb, str(path), *words]
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    own = [word.format(folder) for word in bomb.words]
+    named = [] if bomb.verb in ("history", "list") else [str(path)]
+    command = [sys.executable, "-m", "profkit", bomb.verb, *named, *own, *words]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
@@ -346,7 +475,7 @@ def measure(bomb: Bomb, folder: Path, source: Path = ROOT, words: tuple[str, ...
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     answer = f"{process.returncode}: {' '.join(words_said)[-120:]}"
-    return Cost(sum(file.stat().st_size for file in files), memory, seconds, answer)
+    return Cost(bomb.unpacked or size, memory, seconds, answer)
 
 
 def main(words: list[str]) -> int:
