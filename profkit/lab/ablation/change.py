@@ -99,6 +99,7 @@ class Change:
     # other code, which needs no table and has no control: it is held against the original
     other_code: bool = False
     uncapped: bool = False  # to be assembled without the original's limit of registers
+    part: int = 1  # of so many blocks one is launched, and does the work of all
 
 
 class Refused(Exception):

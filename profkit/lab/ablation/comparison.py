@@ -48,3 +48,20 @@ def compare_change(
         changed=change.changed,
         kept=change.kept,
     )
+
+
+# Units whose work stays where fewer threads make wider accesses; integers are mostly addresses.
+_ARITHMETIC = ("fp32", "fp64", "fp16", "xu", "tensor")
+
+
+def refuse_arithmetic(gain: float, busy: Mapping[str, float]) -> None:
+    """Refuse a gain that leaves no time for the arithmetic of the threads that were left out."""
+    unit = max(_ARITHMETIC, key=lambda name: busy.get(name, 0.0))
+    share = busy.get(unit, 0.0)
+    if gain * share > 1:
+        raise Refused(
+            "other-work",
+            f"arithmetic ({unit}) that was left out with threads takes {share:.0%} of the time",
+            f"less than the {1 / gain:.0%} that are left",
+            "its arithmetic is the limit once its accesses are wide",
+        )

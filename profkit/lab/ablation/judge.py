@@ -48,6 +48,7 @@ _LIMITERS = {
     "atomics-in-rows": ("memory", "shared"),
     "constants-uniform": ("memory", "constant"),
     "no-spills": ("memory", "l2"),
+    "wide": ("memory", "dram"),
 }
 _OCCUPANCY = {
     "shared": "occupancy-shared",
@@ -193,6 +194,9 @@ def _judge_reachable(case: Case) -> AblationVerdict | None:
     best = _find_best(case, _LIMITERS, _WORTH)
     if best is None:
         return None
+    if best.ablation == "wide" and case.waits:  # wider loads are what waiting for loads is fixed by
+        because = f"{_say_without(best)}; {case.slower}"
+        return AblationVerdict("latency", "long_scoreboard", "long-scoreboard", because, best.gain)
     bound, limiter = _LIMITERS[best.ablation]
     if best.ablation == "coalesced" and "hits-l2" not in case.measured:
         limiter = "l2"

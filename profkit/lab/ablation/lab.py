@@ -90,13 +90,18 @@ class Lab:
         return self.read_launched(changes.write())
 
     def count(
-        self, module: Module, accesses: Sequence[Access], code: bytes, table: bytes
+        self,
+        module: Module,
+        accesses: Sequence[Access],
+        code: bytes,
+        table: bytes,
+        part: int = 1,
     ) -> list[int]:
-        """The counters of a counting copy after one call."""
+        """The counters of a counting copy after one call, or after one of so many blocks of it."""
         loaded = self.load(module, code, table)
         first = survey.make_counters(module, accesses)
         launches.write_global(loaded.module, survey.COUNTS, launches.pack_words(first))
-        self.run(Play(self.call, loaded.functions))
+        self.run(Play(self.call, loaded.functions, part=part))
         words = launches.read_words(loaded.module, survey.COUNTS, len(first))
         launches.drop_code(loaded)
         return words

@@ -270,7 +270,7 @@ class Play:
     # name of a kernel -> the function that is started in its place
     functions: Mapping[str, int] = field(default_factory=dict)
     smem: Mapping[str, int] = field(default_factory=dict)  # dynamic shared memory, where another
-    halved: bool = False  # half the blocks
+    part: int = 1  # of so many blocks one is launched
 
     def enqueue(self, stream: int) -> None:
         for step in self.call.steps:
@@ -278,17 +278,17 @@ class Play:
                 _fill_memory(step, stream)
             else:
                 start = step
-                if self.halved:
-                    start = replace(start, grid=take_half(start.grid))
+                if self.part > 1:
+                    start = replace(start, grid=take_part(start.grid, self.part))
                 function = self.functions.get(start.name, start.function)
                 _start_kernel(start, function, self.smem.get(start.name, start.smem), stream)
 
 
-def take_half(grid: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Half of the blocks, along the longest axis; one block stays one."""
+def take_part(grid: tuple[int, int, int], part: int) -> tuple[int, int, int]:
+    """One of so many blocks, along the longest axis; one block stays one."""
     longest = max(range(3), key=lambda axis: grid[axis])
     sizes = list(grid)
-    sizes[longest] = max(1, sizes[longest] // 2)
+    sizes[longest] = max(1, sizes[longest] // part)
     return sizes[0], sizes[1], sizes[2]
 
 

@@ -17,7 +17,7 @@ import msgspec
 from profkit.evidence.stats import estimate_median
 from profkit.lab.ablation import preparation, reading
 from profkit.lab.ablation.change import Change, Code, Refused
-from profkit.lab.ablation.comparison import compare_change
+from profkit.lab.ablation.comparison import compare_change, refuse_arithmetic
 from profkit.lab.ablation.judge import judge_record
 from profkit.lab.ablation.lab import Conditions, Lab
 from profkit.lab.ablation.launches import Play
@@ -61,14 +61,15 @@ def measure_call(
     lab.reset()
     times = _time_calls(calls, on, on.rounds)
     base = times["original"]
-    measured, refused = _compare_all(prepared, times)
+    busy = reading.read_busy(code, base, lab) if code else {}
+    measured, refused = _compare_all(prepared, times, busy)
     measured = _add_lines(lab, prepared, measured, say)
     cold = _time_cold(calls["original"], on)
     lab.reset()
     shape = reading.describe_shape(lab, times, cold, spans)
     record = _describe_base(base, on)
     if code:
-        record = _add_survey(record, lab, code, times, shape)
+        record = _add_survey(record, lab, code, times, shape, busy)
     record = msgspec.structs.replace(
         record,
         kernels=_name_kernels(lab),
@@ -113,7 +114,12 @@ def _time_cold(original: Callable[[int], None], on: Conditions) -> Times:
 
 
 def _add_survey(
-    record: AblationRecord, lab: Lab, code: Code, times: Mapping[str, Times], shape: Shape
+    record: AblationRecord,
+    lab: Lab,
+    code: Code,
+    times: Mapping[str, Times],
+    shape: Shape,
+    busy: dict[str, float],
 ) -> AblationRecord:
     """Add what the copies that count have seen."""
     base = times["original"]
@@ -121,7 +127,7 @@ def _add_survey(
     return msgspec.structs.replace(
         record,
         rebuilt=median(times["base"].warm) / record.base,
-        busy=reading.read_busy(code, base, lab),
+        busy=busy,
         seen=reading.sum_survey(code) | chains,
     )
 
@@ -178,7 +184,7 @@ def _make_subject(name: str, call: Callable[[int], None]) -> Subject:
 
 
 def _compare_all(
-    prepared: Prepared, times: Mapping[str, Times]
+    prepared: Prepared, times: Mapping[str, Times], busy: Mapping[str, float]
 ) -> tuple[list[MeasuredAblation], list[Refusal]]:
     measured, refused = [], list(prepared.refused)
     for ablation, change in prepared.changes.items():
@@ -186,6 +192,8 @@ def _compare_all(
             continue
         try:
             row = compare_change(ablation, change, times, prepared.executed.get(ablation.id))
+            if change.part > 1:
+                refuse_arithmetic(row.gain, busy)
             measured.append(row)
         except Refused as why:
             refused.append(ablation.refuse(why))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from profkit.errors import ProfkitError
 from profkit.lab.ablation import assemble, launches, survey, timeline
@@ -137,8 +137,11 @@ def _prepare_change(
     else:
         module, flags = lab.limit_registers(change.text), list(lab.on.flags)
     if change.other_code:
-        prepared.executed[ablation.id] = _count_outward(lab, code, module)
-        play = _load_other(lab, module, flags)
+        if change.part > 1:
+            prepared.executed[ablation.id] = _count_part(lab, code, module, change.part)
+        else:
+            prepared.executed[ablation.id] = _count_outward(lab, code, module)
+        play = replace(_load_other(lab, module, flags), part=change.part)
         lab.run(play)
         prepared.plays[f"gone:{ablation.id}"] = play
         return
@@ -175,6 +178,15 @@ def _count_outward(lab: Lab, code: Code, module: Module) -> float:
     executed = survey.count_executed(module, words)
     before = survey.keep_outward(code.survey.executed)
     return _refuse_other_work(before, survey.keep_outward(executed))
+
+
+def _count_part(lab: Lab, code: Code, module: Module, part: int) -> float:
+    """How far one of so many blocks is from making that part of the accesses of all."""
+    counter = _assemble(lab, survey.write_counting(module, []), _cap_registers(lab))
+    words = lab.count(module, [], counter, b"", part)
+    executed = survey.count_accesses(survey.count_executed(module, words))
+    times = Counter({kind: part * number for kind, number in executed.items()})
+    return _refuse_other_work(survey.count_accesses(code.survey.executed), times)
 
 
 def _refuse_other_work(counted: Counter[str], again: Counter[str]) -> float:
@@ -251,7 +263,7 @@ def make_launches(lab: Lab) -> dict[str, Play]:
         if smem:
             plays[name] = Play(lab.call, smem=smem)
     if any(start.blocks > 1 for start in lab.call.starts):
-        plays["half-grid"] = Play(lab.call, halved=True)
+        plays["half-grid"] = Play(lab.call, part=2)
     return plays
 
 

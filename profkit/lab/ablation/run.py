@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -77,8 +77,23 @@ def record_gpu(record: Record) -> str | None:
     return record.gpu.name if record.gpu else None
 
 
+def ablate_beside(
+    target: Target, progress: Progress, case: str
+) -> tuple[AblationRecord, Timing | None]:
+    """Ablate the first variant of a target, the others timed in turns with it."""
+    builds, support = build_target(target)
+    first, *others = builds
+    beside = {built.variant.id: str(build.need_library(built)) for built in others}
+    return _ablate_case(target, first, support, case, progress, beside)
+
+
 def _ablate_case(
-    target: Target, built: Build, support: Path, case: str, progress: Progress
+    target: Target,
+    built: Build,
+    support: Path,
+    case: str,
+    progress: Progress,
+    beside: Mapping[str, str] | None = None,
 ) -> tuple[AblationRecord, Timing | None]:
     with temporary_folder(target.folder) as place:
         task = Task(
@@ -94,6 +109,7 @@ def _ablate_case(
             flags=tuple(assemble.read_ptxas_flags(built.flags)),
             rounds=ROUNDS,
             refused={},
+            beside=dict(beside or {}),
         )
         return run_task(task, place, f"{built.variant.id} {case}", progress)
 

@@ -60,15 +60,21 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
     here = data.prepare_data(loaded, task.case, 0, Path(task.build), task.grid)
     gpu = device.identify_gpu(device.open_gpu())
     tools = library.Support(Path(task.support), gpu)
-    code = library.load_library(Path(task.library))
     arena = data.place_arena(here)
     arguments: dict[int, library.Args] = {}
 
-    def call(stream: int) -> None:
-        if stream not in arguments:
-            arguments[stream] = arena.args(loaded, stream)
-        library.start_launcher(code, arguments[stream])
+    def make_call(file: str) -> Callable[[int], None]:
+        code = library.load_library(Path(file))
 
+        def call(stream: int) -> None:
+            if stream not in arguments:
+                arguments[stream] = arena.args(loaded, stream)
+            library.start_launcher(code, arguments[stream])
+
+        return call
+
+    call = make_call(task.library)
+    beside = {name: make_call(file) for name, file in task.beside.items()}
     text = read_text(task.ptx, PTX_LIMIT) if task.ptx else None
     fast = read_text(task.fast, PTX_LIMIT) if task.fast else ""
     conditions = Conditions(
@@ -83,7 +89,10 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
     )
     say("load")
     reset = functools.partial(arena.fill, here, arena.base)
-    record, times = measure_call(call, reset, text, conditions, say)
+    for other in beside.values():
+        other(device.new_stream())
+        device.synchronize()
+    record, times = measure_call(call, reset, text, conditions, say, beside)
     return Answer(record, bench.summarize_times(times))
 
 

@@ -239,6 +239,16 @@ def keep_outward(executed: Counter[str]) -> Counter[str]:
     return kept
 
 
+def count_accesses(executed: Counter[str]) -> Counter[str]:
+    """Of counted instructions the loads and the stores of global memory, however wide."""
+    counted: Counter[str] = Counter()
+    for opcode, number in executed.items():
+        words = opcode.split(".")
+        if words[0] in ("ld", "st") and _OWN.search(opcode) is None:
+            counted[words[0]] += number
+    return counted
+
+
 def find_difference(counted: Counter[str], again: Counter[str]) -> float:
     """By what share of itself the count of any opcode differs between two calls, the largest."""
     worst = 0.0

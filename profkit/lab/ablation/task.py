@@ -25,6 +25,7 @@ class Task(msgspec.Struct, frozen=True):
     flags: tuple[str, ...]  # of ptxas
     rounds: tuple[int, int]
     refused: dict[str, str]  # ablation -> how it lost an earlier process
+    beside: dict[str, str] = {}  # name -> the library of what takes turns with it
 
 
 class Answer(msgspec.Struct, frozen=True):

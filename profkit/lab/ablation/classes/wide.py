@@ -1,0 +1,188 @@
+"""Narrow accesses of neighbours, made 16 bytes wide by so many fewer threads.
+
+A launch of a part of the blocks, each of whose accesses is as much wider: the same bytes move in fewer and
+wider instructions. Only threads that work alone can be fewer: each does what its element needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from profkit.lab.ablation import ptx
+from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.change import (
+    GLOBAL,
+    Ablation,
+    Change,
+    Code,
+    Refused,
+    choose_free,
+    count_words,
+)
+from profkit.lab.ablation.ptx import Changes, Kernel
+
+_WIDEST = 16  # bytes that a thread moves by one instruction
+_TOGETHER = frozenset(
+    "bar barrier shfl vote match redux atom red mbarrier cp mma wmma wgmma ldmatrix stmatrix".split()
+)
+_FILLED = 0.75  # of the bytes of its sectors: fewer are not neighbours side by side, or the same for all
+_OTHERS = 0.05  # of all sectors
+_WORDS = tuple(f"%profkit_w{number}" for number in range(4))
+
+
+def widen_accesses(code: Code) -> Change:
+    executed = code.list_executed(GLOBAL, ("load", "store"))
+    moved = [access for access in executed if _is_stream(code, access)]
+    narrow = [access for access in moved if access.width < _WIDEST]
+    nothing = "no access of neighbours is narrower than 16 bytes"
+    choose_free(narrow, lambda access: not access.steers, "narrow accesses", nothing)
+    _refuse_teams(code)
+    moved = [access for access in moved if not access.steers]
+    _refuse_others(code, executed, moved)
+    part = _WIDEST // max(access.width for access in moved)
+    if part < 2 or max(code.grids.values()) < part:
+        raise _refuse_shape("its widest access is 16 bytes, or it has no blocks to spare")
+    kernel = code.module.kernels[moved[0].kernel]
+    changes = Changes(code.module)
+    changes.add_registers("b32", *_WORDS)
+    changes.add_registers("b64", "%profkit_to", "%profkit_wrapped")
+    changes.add_registers("pred", "%profkit_past")
+    for access in moved:
+        changes.replace(access.statement, "\n\t".join(_write_wide(code, kernel, access, part)))
+    return Change(
+        text=changes.write(),
+        table=b"",
+        control=b"",
+        changed=f"{count_words(len(moved), 'access', 'accesses')} {part} times as wide, "
+        f"by 1/{part} of the blocks",
+        other_code=True,
+        part=part,
+    )
+
+
+def _is_stream(code: Code, access: Access) -> bool:
+    """Whether lanes go side by side, and both ends of what they touched are of one array."""
+    seen = code.survey.seen[access.number]
+    asked = seen.threads * access.width
+    fills = _FILLED * 32 * seen.units <= asked <= 32 * seen.units / _FILLED
+    is_placed = access.number in code.anchored and seen.lowest % _WIDEST == 0
+    return fills and is_placed and not access.unmovable
+
+
+def _refuse_teams(code: Code) -> None:
+    """Threads that work together cannot be fewer and do the same."""
+    if len(code.grids) != 1:
+        raise _refuse_shape("it launches several kernels")
+    for block, _, statement in code.module.number_blocks():
+        words = statement.words
+        is_shared = any(word.startswith("shared") for word in words)
+        if code.survey.blocks[block] and (words[0] in _TOGETHER or is_shared):
+            raise _refuse_shape("its threads work together")
+
+
+def _refuse_others(code: Code, executed: Sequence[Access], moved: Sequence[Access]) -> None:
+    """What fewer threads touch less of must be next to nothing: else it is taken away, too."""
+    sectors = sum(code.survey.seen[access.number].units for access in executed)
+    streamed = sum(code.survey.seen[access.number].units for access in moved)
+    if sectors - streamed > _OTHERS * sectors:
+        raise _refuse_shape("it makes other accesses beside those of neighbours side by side")
+
+
+def _refuse_shape(why: str) -> Refused:
+    remedy = "write it with one wide access for each thread, and time it"
+    return Refused("other-work", why, "threads that work alone", remedy)
+
+
+def _write_wide(code: Code, kernel: Kernel, access: Access, part: int) -> list[str]:
+    """Statements in the place of an access that touch as many times its bytes."""
+    size = access.width * part
+    words = _WORDS[: max(1, size // 4)]
+    opcode = _make_opcode(access, len(words))
+    place = words[0] if len(words) == 1 else f"{{{', '.join(words)}}}"
+    values = _list_values(access)
+    guard = ptx.write_guard(access.statement)
+    lines = _write_address(code, kernel, access, part)
+    if access.kind == "store":
+        lines += _pack_values(kernel, values, words)
+        lines.append(f"{guard}{opcode} [%profkit_to], {place};")
+        return lines
+    lines.append(f"{guard}{opcode} {place}, [%profkit_to];")
+    for word in words[1:]:
+        lines.append(f"xor.b32 {words[0]}, {words[0]}, {word};")
+    for value in values:
+        lines.append(guard + _take_word(kernel, value, words[0]))
+    return lines
+
+
+def _make_opcode(access: Access, words: int) -> str:
+    """The opcode of an access with so many words of 4 bytes."""
+    kept = [word for word in access.statement.words[:-1] if word not in ("v2", "v4", "v8")]
+    return ".".join([*kept, f"v{words}", "b32"] if words > 1 else [*kept, "b32"])
+
+
+def _list_values(access: Access) -> list[str]:
+    """What is loaded or stored: registers, or a number."""
+    operand = access.statement.operands[1 - access.address.operand]
+    return [word.strip() for word in operand.strip("{} ").split(",")]
+
+
+def _write_address(code: Code, kernel: Kernel, access: Access, part: int) -> list[str]:
+    """Statements that stretch the way from the first byte, and come back before the last one."""
+    seen = code.survey.seen[access.number]
+    room = seen.highest - seen.lowest - access.width * part
+    last = max(0, room) // _WIDEST * _WIDEST
+    mask = (1 << (last // _WIDEST + 1).bit_length() - 1) * _WIDEST - 1
+    base, offset = access.address.base, access.address.offset
+    first = f"add.s64 %profkit_to, {base}, {offset - seen.lowest};"
+    if access.address.in_register and not kernel.is_wide(base):
+        raise _refuse_shape("its addresses have 32 bits")
+    if not access.address.in_register:
+        raise _refuse_shape("it accesses an array of its module by name")
+    return [
+        first,
+        f"mul.lo.u64 %profkit_to, %profkit_to, {part};",
+        f"and.b64 %profkit_wrapped, %profkit_to, {mask};",
+        f"setp.gt.u64 %profkit_past, %profkit_to, {last};",
+        "selp.b64 %profkit_to, %profkit_wrapped, %profkit_to, %profkit_past;",
+        f"add.s64 %profkit_to, %profkit_to, {seen.lowest};",
+    ]
+
+
+def _pack_values(kernel: Kernel, values: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Statements that fill words to store with what was to be stored."""
+    lines = []
+    for number, value in enumerate(values):
+        to = words[min(number, len(words) - 1)]
+        bits = kernel.types.get(value, "b32")[1:]
+        if not value.startswith("%"):
+            lines.append(f"mov.b32 {to}, 0;")
+        elif bits == "16":
+            lines.append(f"mov.b32 {to}, {{{value}, {value}}};")
+        elif bits == "64":
+            lines.append(f"mov.b64 {{{to}, _}}, {value};")
+        else:
+            lines.append(f"mov.b32 {to}, {value};")
+    for word in words[len(values) :]:
+        lines.append(f"mov.b32 {word}, {words[0]};")
+    return lines
+
+
+def _take_word(kernel: Kernel, value: str, word: str) -> str:
+    """A statement that puts a loaded word into a register of the kernel."""
+    bits = kernel.types.get(value, "b32")[1:]
+    if bits == "16":
+        return f"mov.b32 {{{value}, _}}, {word};"
+    if bits == "64":
+        return f"mov.b64 {value}, {{{word}, {word}}};"
+    return f"mov.b32 {value}, {word};"
+
+
+ABLATION = Ablation(
+    id="wide",
+    title="narrow accesses",
+    reachable=True,
+    rules=("narrow-accesses", "long-scoreboard"),
+    probes=(),  # no probe has narrow accesses alone
+    keeps="",  # fewer and wider accesses are what is wanted
+    make=widen_accesses,
+)
