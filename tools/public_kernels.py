@@ -1,11 +1,11 @@
 """Public kernels with a published fix  ->  what ablation says of each, the fixed one timed beside it.
 
-    python tools/public_kernels.py --from CHECKOUTS --sources DIR          anywhere: sources and launches
-    python tools/public_kernels.py --sources DIR --build                   on the GPU's machine: compile all
-    python tools/public_kernels.py --sources DIR --out public.json [NAME ...]
-    python tools/public_kernels.py --keep public.json                      anywhere: into artifacts/probes
+    python tools/public_kernels.py --from CHECKOUTS --sources DIR    anywhere: sources and launches
+    python tools/public_kernels.py --sources DIR --build             with the GPU: compile all
+    python tools/public_kernels.py --sources DIR --out FILE [NAME ...]
+    python tools/public_kernels.py --keep FILE ...                   anywhere: into artifacts/probes
 
-The list (tests/ablation/public.toml) names repositories, commits and lines; their code is never kept here.
+The list (tests/ablation/public.toml) names repositories, commits and lines; their code is not kept here.
 CHECKOUTS has a clone of each, in a folder of the name that the list gives it.
 """
 
@@ -105,11 +105,15 @@ def compile_kernel(kernel: Mapping[str, Any], sources: Path, arch: str) -> str:
     return ""
 
 
+def say_nothing(what: str) -> None:
+    """Show no progress: each kernel's line is enough."""
+
+
 def measure_kernel(kernel: Mapping[str, Any], sources: Path) -> Any:
     began = time.monotonic()
     try:
         target = make_target(kernel, sources)
-        record, _ = run.ablate_beside(target, lambda what: None, CASE)
+        record, _ = run.ablate_beside(target, say_nothing, CASE)
     except ProfkitError as error:
         return {"error": f"{error.message}; {error.hint}"}
     document = msgspec.to_builtins(record)
@@ -125,11 +129,14 @@ def main() -> int:
     parser.add_argument("--build", action="store_true")
     parser.add_argument("--arch", default="90")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--keep", type=Path, help="a recording to put into artifacts/probes")
+    parser.add_argument("--keep", type=Path, nargs="+", help="recordings, the later ones count")
     given = parser.parse_args()
     listed = read_list()
     if given.keep:
-        write_bytes(KEPT, lzma.compress(given.keep.read_bytes()))
+        kept: dict[str, Any] = {}
+        for file in given.keep:
+            kept.update(json.loads(file.read_text("utf-8")))
+        write_bytes(KEPT, lzma.compress(json.dumps(kept).encode()))
         return 0
     if given.checkouts:
         write_sources(listed, given.checkouts, given.sources)

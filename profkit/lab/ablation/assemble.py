@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +26,8 @@ PTX_LIMIT = 64 << 20  # bytes: unrolled kernels are long
 CODE_LIMIT = 256 << 20  # bytes of machine code
 _SECONDS = 120.0  # that one compilation may take
 _NOT_FOR_PTX = {"--no-compress"}
+# What is made for the features of one GPU, or of its family, is code for nothing else: `sm_90a`.
+_OWN_TARGET = re.compile(r"^\.target\s+sm_(\d+[af])\b", re.MULTILINE)
 
 
 def write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> str:
@@ -112,6 +115,9 @@ def _assemble_or_say(
 
 
 def assemble(text: str, arch: str, flags: Sequence[str], folder: Path) -> bytes:
+    own = _OWN_TARGET.search(text)
+    if own and own[1][:-1] == arch.rstrip("af"):
+        arch = own[1]
     key = hashlib.sha256(repr((text, arch, tuple(flags))).encode()).hexdigest()[:24]
     kept = folder / "cubin" / f"{key}.cubin"
     if not is_file(kept):

@@ -1,7 +1,7 @@
 """Narrow accesses of neighbours, made 16 bytes wide by so many fewer threads.
 
-A launch of a part of the blocks, each of whose accesses is as much wider: the same bytes move in fewer and
-wider instructions. Only threads that work alone can be fewer: each does what its element needs.
+Only a part of the blocks is launched, and each access is wider by as much: the same bytes move in fewer
+and wider instructions. Only threads that work alone can be fewer: each does what its element needs.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ _WIDEST = 16  # bytes that a thread moves by one instruction
 _TOGETHER = frozenset(
     "bar barrier shfl vote match redux atom red mbarrier cp mma wmma wgmma ldmatrix stmatrix".split()
 )
-_FILLED = 0.75  # of the bytes of its sectors: fewer are not neighbours side by side, or the same for all
-_OTHERS = 0.05  # of all sectors
+_FILLED = (
+    0.75  # of the bytes of its sectors: fewer are not neighbours side by side, or the same for all
+)
+_OTHERS = 0.05  # of the sectors of those
 _WORDS = tuple(f"%profkit_w{number}" for number in range(4))
 
 
@@ -81,10 +83,15 @@ def _refuse_teams(code: Code) -> None:
 
 
 def _refuse_others(code: Code, executed: Sequence[Access], moved: Sequence[Access]) -> None:
-    """What fewer threads touch less of must be next to nothing: else it is taken away, too."""
-    sectors = sum(code.survey.seen[access.number].units for access in executed)
+    """Fewer threads must touch no less than all: but for what all lanes read at one place."""
+    others = 0
+    for access in executed:
+        seen = code.survey.seen[access.number]
+        is_shared = access.kind == "load" and seen.units == seen.requests
+        if access not in moved and not is_shared:
+            others += seen.units
     streamed = sum(code.survey.seen[access.number].units for access in moved)
-    if sectors - streamed > _OTHERS * sectors:
+    if others > _OTHERS * streamed:
         raise _refuse_shape("it makes other accesses beside those of neighbours side by side")
 
 
