@@ -83,7 +83,7 @@ def ablate_beside(
     """Ablate the first variant of a target, the others timed in turns with it."""
     builds, support = build_target(target)
     first, *others = builds
-    beside = {built.variant.id: str(build.need_library(built)) for built in others}
+    beside = {built.variant.id: str(build.require_library(built)) for built in others}
     return _ablate_case(target, first, support, case, progress, beside)
 
 

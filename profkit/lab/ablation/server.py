@@ -90,7 +90,7 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
     say("load")
     reset = functools.partial(arena.fill, here, arena.base)
     for other in beside.values():
-        other(device.new_stream())
+        other(device.create_stream())
         device.synchronize()
     record, times = measure_call(call, reset, text, conditions, say, beside)
     return Answer(record, bench.summarize_times(times))

@@ -92,11 +92,11 @@ def _refuse_others(code: Code, executed: Sequence[Access], moved: Sequence[Acces
             others += seen.units
     streamed = sum(code.survey.seen[access.number].units for access in moved)
     if others > _OTHERS * streamed:
-        raise _refuse_shape("it makes other accesses beside those of neighbours side by side")
+        raise _refuse_shape("it makes accesses that are not of neighbours side by side, too")
 
 
 def _refuse_shape(why: str) -> Refused:
-    remedy = "write it with one wide access for each thread, and time it"
+    remedy = "write and time a wide version"
     return Refused("other-work", why, "threads that work alone", remedy)
 
 
@@ -136,9 +136,12 @@ def _list_values(access: Access) -> list[str]:
 def _write_address(code: Code, kernel: Kernel, access: Access, part: int) -> list[str]:
     """Statements that stretch the way from the first byte, and come back before the last one."""
     seen = code.survey.seen[access.number]
-    room = seen.highest - seen.lowest - access.width * part
-    last = max(0, room) // _WIDEST * _WIDEST
-    mask = (1 << (last // _WIDEST + 1).bit_length() - 1) * _WIDEST - 1
+    size = access.width * part
+    places = (seen.highest - seen.lowest) // size
+    if places < 1:
+        raise _refuse_shape("it touches a few bytes only")
+    last = (places - 1) * size
+    mask = (1 << places.bit_length() - 1) * size - 1
     base, offset = access.address.base, access.address.offset
     first = f"add.s64 %profkit_to, {base}, {offset - seen.lowest};"
     if access.address.in_register and not kernel.is_wide(base):
@@ -189,7 +192,7 @@ ABLATION = Ablation(
     title="narrow accesses",
     reachable=True,
     rules=("narrow-accesses", "long-scoreboard"),
-    probes=(),  # no probe has narrow accesses alone
+    probes=("stream-one",),
     keeps="",  # fewer and wider accesses are what is wanted
     make=widen_accesses,
 )

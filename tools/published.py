@@ -1,9 +1,9 @@
 """Public kernels with a published fix  ->  what ablation says of each, the fixed one timed beside it.
 
-    python tools/public_kernels.py --from CHECKOUTS --sources DIR    anywhere: sources and launches
-    python tools/public_kernels.py --sources DIR --build             with the GPU: compile all
-    python tools/public_kernels.py --sources DIR --out FILE [NAME ...]
-    python tools/public_kernels.py --keep FILE ...                   anywhere: into artifacts/probes
+    python tools/published.py --from CHECKOUTS --sources DIR    anywhere: sources and launches
+    python tools/published.py --sources DIR --build             with the GPU: compile all
+    python tools/published.py --sources DIR --out FILE [NAME ...]
+    python tools/published.py --keep FILE ...                   anywhere: into artifacts/probes
 
 The list (tests/ablation/public.toml) names repositories, commits and lines; their code is not kept here.
 CHECKOUTS has a clone of each, in a folder of the name that the list gives it.

@@ -1,0 +1,129 @@
+"""Narrow accesses of threads that work alone become wide ones of fewer, within what was touched."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from profkit.lab.ablation.assemble import assemble
+from profkit.lab.ablation.change import Code, Refused
+from profkit.lab.ablation.classes.wide import ABLATION
+from profkit.lab.ablation.comparison import refuse_arithmetic
+from profkit.lab.ablation.launches import take_part
+from profkit.lab.ablation.ptx import Module, read_module
+from profkit.lab.ablation.survey import Seen, count_accesses, count_executed
+from tests.ablation.test_rewriting import make_code
+
+ADD_HALVES = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry add(.param .u64 x, .param .u64 y)
+{
+	.reg .pred %p<2>;
+	.reg .b16 %h<3>;
+	.reg .b64 %rd<4>;
+	ld.global.nc.b16 %h1, [%rd1+2];
+	@%p1 ld.global.b16 %h2, [%rd2];
+	add.f16 %h1, %h1, %h2;
+	MORE
+	st.global.b16 [%rd3], %h1;
+	ret;
+}
+"""
+LOW, HIGH = 1 << 20, (1 << 20) + 3000
+
+
+SIDE_BY_SIDE = Seen(1, 32, 2, 0, LOW, HIGH)
+
+
+def make_add(more: str = "", seen: Seen = SIDE_BY_SIDE) -> Code:
+    code = make_code(read_module(ADD_HALVES.replace("MORE", more)))
+    return replace(code, survey=replace(code.survey, seen=(seen,) * len(code.accesses)))
+
+
+def test_each_access_is_wide_and_keeps_its_guard_and_its_way() -> None:
+    made = ABLATION.make(make_add())
+    opcodes = [s.opcode for s in read_module(made.text).kernels["add"].statements]
+    assert "ld.global.nc.v4.b32" in opcodes
+    assert "st.global.v4.b32" in opcodes
+    assert not [name for name in opcodes if name.endswith("global.b16")]
+    assert re.search(r"@%p1 ld\.global\.v4\.b32 \{.*\}, \[%profkit_to\]", made.text)
+    assert (made.part, made.other_code) == (8, True)
+
+
+def walk_to(text: str, at: int) -> int:
+    """Where an access at an address goes: the statements that stretch its way, done in Python."""
+    first, times, mask, last, back = (
+        int(re.search(pattern, text)[1])
+        for pattern in (
+            r"add\.s64 %profkit_to, %rd2, (-?\d+)",
+            r"mul\.lo\.u64 %profkit_to, %profkit_to, (\d+)",
+            r"and\.b64 %profkit_wrapped, %profkit_to, (\d+)",
+            r"setp\.gt\.u64 %profkit_past, %profkit_to, (\d+)",
+            r"add\.s64 %profkit_to, %profkit_to, (\d+)",
+        )
+    )
+    far = (at + first) * times
+    return back + (far & mask if far > last else far)
+
+
+@pytest.mark.parametrize("high", [LOW + 16, LOW + 20, LOW + 100, HIGH, LOW + (1 << 20) - 2])
+def test_no_wide_access_leaves_what_the_narrow_ones_touched(high: int) -> None:
+    text = ABLATION.make(make_add(seen=Seen(1, 32, 2, 0, LOW, high))).text
+    places = [walk_to(text, at) for at in range(LOW, high - 1, 2)]
+    assert min(places) >= LOW
+    assert max(places) + 16 <= high
+    assert not [place for place in places if place % 16]
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (make_add("bar.sync 0;"), "work together"),
+        (make_add("st.shared.b16 [%rd1], %h1;"), "work together"),
+        (make_add(seen=Seen(1, 32, 32, 0, LOW, HIGH)), "narrower than 16"),
+        (make_add(seen=Seen(1, 32, 2, 0, LOW + 2, HIGH)), "narrower than 16"),
+        (make_add(seen=Seen(1, 32, 2, 0, LOW, LOW + 8)), "few bytes"),
+    ],
+)
+def test_what_fewer_threads_cannot_do_is_refused(code: Code, why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        ABLATION.make(code)
+
+
+def test_a_scattered_access_beside_it_would_be_taken_away_too() -> None:
+    code = make_add()
+    scattered = Seen(1, 32, 32, 0, LOW, HIGH)
+    seen = (scattered, *code.survey.seen[1:])
+    with pytest.raises(Refused, match="not of neighbours"):
+        ABLATION.make(replace(code, survey=replace(code.survey, seen=seen)))
+
+
+def count_once(module: Module) -> dict[str, int]:
+    return dict(count_accesses(count_executed(module, [1] * module.blocks)))
+
+
+def test_one_part_of_the_blocks_makes_that_part_of_the_accesses() -> None:
+    code = make_add()
+    assert count_once(code.module) == {"ld": 2, "st": 1}
+    assert count_once(read_module(ABLATION.make(code).text)) == {"ld": 2, "st": 1}
+    assert take_part((6, 64, 1), 8) == (6, 8, 1)
+
+
+def test_a_gain_that_leaves_no_time_for_the_arithmetic_is_refused() -> None:
+    refuse_arithmetic(3.0, {"fp32": 0.3, "int": 0.9})
+    with pytest.raises(Refused, match="fp32"):
+        refuse_arithmetic(4.0, {"fp32": 0.3, "int": 0.9})
+
+
+def test_ptx_of_one_gpus_features_is_assembled_for_that_gpu(tmp_path, monkeypatch) -> None:
+    """Triton writes `.target sm_90a`, which ptxas takes for sm_90a alone."""
+    tool = tmp_path / "ptxas"
+    tool.write_text('#!/bin/sh\necho "$@" >> ${0%/*}/asked\nfor to; do :; done\n: > "$to"\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    (tmp_path / "build").mkdir()
+    for target in ("sm_90a", "sm_90", "sm_80"):
+        assemble(f".version 8.0\n.target {target}\n", "90", [], tmp_path / "build")
+    asked = [line.split()[0] for line in (tmp_path / "asked").read_text().splitlines()]
+    assert asked == ["-arch=sm_90a", "-arch=sm_90", "-arch=sm_90"]
