@@ -34,7 +34,8 @@ SHOWN = 0.015  # of the step, from which on the bar shows a cause as more than 1
 IDLE_CAUSES = ("host-launch", "host-sync", "copy", "collective")
 HALF = 0.5  # of what the largest saves: what saves less is not named before it
 AFTER_WAITS = (
-    "; savings of a graph count only after those waits are removed, because they prevent capture"
+    "; no graph can be captured while the host waits for the GPU {waits} per step{place}: remove "
+    "those waits first"
 )
 STACKS = (
     "; the recording holds Python stacks, which take about {traced:.3g} ms of the host's time "
@@ -213,10 +214,19 @@ def price_drafts(
         if hindering and draft.general:
             saving = _price(case, draft, shares, after=hindering.change)
             saving = saving._replace(low=0.0)  # alone it cannot be had
-            priced.append(replace(draft, cause=draft.cause + AFTER_WAITS, saving=saving))
+            cause = draft.cause + _say_waits(hindering)
+            priced.append(replace(draft, cause=cause, saving=saving))
         else:
             priced.append(replace(draft, saving=_price(case, draft, shares)))
     return priced
+
+
+def _say_waits(hindering: StepFinding) -> str:
+    """Which waits have to go before a graph can be captured: most of them may be no finding."""
+    count = len(hindering.change.host)
+    waits = "once" if count == 1 else f"{count:,} times"
+    place = f" (most often at {hindering.where[0]})" if hindering.where else ""
+    return AFTER_WAITS.format(waits=waits, place=place)
 
 
 def _say_stacks(case: Case) -> str:

@@ -571,7 +571,7 @@ def test_sizes_that_the_host_waits_for_are_named_before_launches(tmp_path: Path)
     first, second = judged(looked_at, tmp_path).findings[:2]
     assert (first.rule, second.rule) == ("host-launch", "host-sync")
     assert first.saving.low == 0.0, "alone it cannot be had"
-    assert "savings of a graph count only after those waits are removed" in first.cause
+    assert "no graph can be captured while the host waits for the GPU" in first.cause
     assert "cannot be captured in a graph" in second.cause
     assert second.advice.startswith("keep the value on the GPU")
 
