@@ -218,6 +218,9 @@ def test_wrappers_are_no_part_of_a_path() -> None:
         "h.0",
         "Block",
     )
+    wrapped = [("module", "Net"), ("", "DistributedDataParallel")]
+    assert find_module(wrapped) == ("", "Net")
+    assert find_module([("module.0", "Linear"), ("", "Net")]) == ("module.0", "Linear")
     assert find_module([("", "Net")]) == ("", "Net")
     assert find_module([(None, "Stranger"), ("", "Net")]) == ("", "Net")
     assert find_module([]) == ("", "")

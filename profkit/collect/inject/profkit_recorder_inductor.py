@@ -21,6 +21,8 @@ _FRAME = re.compile(r'File "(.*?)", line (\d+), in (\S+)')
 _CALLS = re.compile(r"\s*(def|class) ")
 # What Inductor of another version may raise: the program goes on without these lines.
 TROUBLE = (AttributeError, LookupError, OSError, TypeError, ValueError)
+# What a node of the graph knows of where it was traced from.
+ORIGIN_FIELDS = ("stack_trace", "nn_module_stack", "fwd_nn_module_stack", "partitioner_tag")
 _pending: dict[str, list[dict[str, Any]]] = {}
 _files: dict[str, tuple[list[str], dict[str, Any]] | None] = {}
 
@@ -70,8 +72,9 @@ def find_graph_nodes(nodes: Any) -> Iterable[Any]:
     found: dict[Any, None] = {}  # in order, each once
     for scheduled in nodes:
         inner = getattr(scheduled, "node", None)
-        if inner is not None:
-            found.update(dict.fromkeys(inner.origins))
+        for origin in inner.origins if inner is not None else ():
+            if origin.op != "placeholder":  # what is given to the graph is computed nowhere
+                found[origin] = None
     if not found:
         found.update(dict.fromkeys(find_readers(nodes)))
     return list(found)
@@ -97,13 +100,39 @@ def find_operator(target: Any) -> str:
 
 
 def find_readers(nodes: list[Any]) -> Iterable[Any]:
-    """Yield what reads a kernel that is of no node: a copy in the order that its reader wants."""
+    """Yield what reads a kernel that computes nothing: a copy in the order that its reader wants."""
     for scheduled in nodes:
         for made in getattr(scheduled, "get_outputs", list)():
             for user in made.users:
                 reader = getattr(getattr(user, "node", None), "node", None)
                 if reader is not None:
                     yield from find_own_nodes(reader)
+
+
+def watch_patterns(matcher: Any) -> None:
+    """Have nodes that a pattern puts in place of others keep the line of the heaviest of these."""
+    entry = matcher.ReplacementPatternEntry
+    replace = entry.replace_with_graph
+
+    def replace_with_graph(match: Any, graph: Any, *args: Any, **more: Any) -> Any:
+        before = set(graph.nodes)
+        known = [node for node in match.nodes if node.meta.get("stack_trace")]
+        heaviest = max(known, key=weigh_node, default=None)
+        done = replace(match, graph, *args, **more)
+        if heaviest is not None:
+            for node in graph.nodes:
+                if node not in before and not node.meta.get("stack_trace"):
+                    copy_origin(heaviest.meta, node.meta)
+        return done
+
+    entry.replace_with_graph = staticmethod(replace_with_graph)
+
+
+def copy_origin(old: Any, new: Any) -> None:
+    """Copy what a node of the graph knows of where it was traced from."""
+    for name in ORIGIN_FIELDS:
+        if name in old:
+            new[name] = old[name]
 
 
 def weigh_node(node: Any) -> int:
@@ -186,4 +215,5 @@ def read_beside(path: str) -> tuple[list[str], dict[str, Any]] | None:
 WATCHED: dict[str, Callable[[Any], None]] = {
     "torch._inductor.debug": watch_kernels,
     "torch._inductor.codecache": watch_files,
+    "torch._inductor.pattern_matcher": watch_patterns,
 }

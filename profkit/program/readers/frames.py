@@ -248,11 +248,13 @@ def find_caller(frames: Sequence[Frame], own: Frame) -> str:
 
 def find_module(modules: Sequence[tuple[str | None, str]]) -> tuple[str, str]:
     """Find the innermost module that has a path: its path and its class."""
+    is_wrapped = bool(modules) and modules[-1][1] in _WRAPPING
     for path, kind in modules:
         if path is None or kind in _WRAPPING:
             continue
         plain = _WRAPPERS.sub(r"\1", path).replace("..", ".").strip(".")
-        plain = plain.removeprefix("module.")
+        if is_wrapped and (plain == "module" or plain.startswith("module.")):
+            plain = plain.removeprefix("module").removeprefix(".")
         if plain:
             return plain, kind
     if modules:

@@ -23,6 +23,8 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Any:
 class Node:
     """A node of a graph, which can be in a set."""
 
+    op = "call_function"
+
     def __init__(self, graph: Any, operator: str) -> None:
         self.target = SimpleNamespace(_schema=SimpleNamespace(name=operator))
         self.graph = graph
@@ -47,7 +49,31 @@ def test_a_copy_that_is_of_no_node_is_of_what_reads_it(hook: Any) -> None:
     (convolution,) = make_graph("aten::convolution")
     reader = SimpleNamespace(origin_node=convolution)
     user = SimpleNamespace(node=SimpleNamespace(node=reader))
+    weight = SimpleNamespace(op="placeholder")
     copy = SimpleNamespace(
-        node=SimpleNamespace(origins=[]), get_outputs=lambda: [SimpleNamespace(users=[user])]
+        node=SimpleNamespace(origins=[weight]), get_outputs=lambda: [SimpleNamespace(users=[user])]
     )
     assert hook.find_graph_nodes([copy]) == [convolution]
+
+
+def test_what_a_pattern_puts_in_place_keeps_the_line(hook: Any) -> None:
+    """torch 2.11 gives a product and a sum that it makes one no trace of where they were."""
+    graph = SimpleNamespace(nodes=make_graph("aten::mm", "aten::add", "aten::gelu"))
+    product, total, other = graph.nodes
+    product.meta = {"stack_trace": "line 64", "val": SimpleNamespace(shape=(8, 8))}
+    total.meta = {"stack_trace": "line 65", "val": SimpleNamespace(shape=(8,))}
+    other.meta = {}
+
+    class Entry:
+        """As torch has it."""
+
+        @staticmethod
+        def replace_with_graph(match: Any, of: Any, name: str) -> None:
+            (both,) = make_graph(name)
+            both.meta = {}
+            of.nodes = [both, other]
+
+    hook.watch_patterns(SimpleNamespace(ReplacementPatternEntry=Entry))
+    match = SimpleNamespace(nodes=[product, total])
+    Entry.replace_with_graph(match, graph, "aten::addmm")
+    assert [node.meta for node in graph.nodes] == [{"stack_trace": "line 64"}, {}]
