@@ -26,8 +26,10 @@ LOOKED_AT = 4096  # launches, the last ones
 SURE = 512  # launches that must be as those a repeat before: loops inside of a step are shorter
 REPEATS = 4  # that are recorded: what is open where it begins or ends is seen in part
 PAUSE = 0.1  # seconds between two looks
+SHORT_PAUSE = 0.002  # while the profiler runs: a step may be as short, and each is slowed
 PATIENCE = 120.0  # seconds until it is given up
 LONGEST = 20.0  # seconds that the profiler runs at most
+AT_ONCE = 200  # operators that are written before other threads go on
 BACKWARD = 1  # torch's scope of a node of the backward pass
 _Pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
@@ -98,7 +100,11 @@ class OperatorRecorder:
         self.torch = torch
         self.profile: Any = None
         self.is_over = False
+        self.results: Any = None  # of torch's profiler, until they are written
         self.clocks: list[tuple[int, int, int]] = []
+        self.clock: Any = None
+        self.pause = PAUSE / 5  # while other threads go on; none when the program ends
+        self.is_writing = threading.Lock()
         # What the interpreter calls must live as long as it may do so.
         self._start = _Pending(self.start)
         self._stop = _Pending(self.stop)
@@ -115,13 +121,14 @@ class OperatorRecorder:
             until = time.monotonic() + LONGEST
             while self.profile is None and not self.is_over and time.monotonic() < until:
                 ctypes.pythonapi.Py_AddPendingCall(self._start, None)
-                time.sleep(PAUSE)
+                time.sleep(SHORT_PAUSE)
             enough = launches.read_on() + REPEATS * lag
             while launches.read_on() < enough and time.monotonic() < until:
-                time.sleep(PAUSE)
+                time.sleep(SHORT_PAUSE)
             while not self.is_over:
                 ctypes.pythonapi.Py_AddPendingCall(self._stop, None)
-                time.sleep(PAUSE)
+                time.sleep(SHORT_PAUSE)
+            self.write_operators()
         except TROUBLE as error:
             append_hook_line("operators", repr(error))
 
@@ -162,7 +169,7 @@ class OperatorRecorder:
         return 0
 
     def stop(self, _: object = None) -> int:
-        """Stop it, and write what it saw; on the main thread."""
+        """Stop it; on the main thread. What it saw is written by the thread that watches."""
         from profkit_recorder_hook import TROUBLE, append_hook_line
 
         if self.profile is None or self.is_over or is_in_backward():
@@ -170,45 +177,72 @@ class OperatorRecorder:
         self.is_over = True
         try:
             self.clocks.append(self.read_clocks())
-            self.profile.__exit__(None, None, None)
-            self.write_operators(self.profile.kineto_results.events())
+            # Not by its __exit__, which makes a tree of all events before the program goes on.
+            module = sys.modules["torch.autograd.profiler"]
+            self.results = module._disable_profiler()
+            module._run_on_profiler_stop()
         except TROUBLE as error:
             append_hook_line("operators", repr(error))
         return 0
 
+    def finish(self) -> None:
+        """End what is still on when the program ends."""
+        from profkit_recorder_hook import TROUBLE, append_hook_line
+
+        self.stop()
+        self.pause = 0.0
+        try:
+            self.write_operators()
+        except TROUBLE as error:
+            append_hook_line("operators", repr(error))
+
     def read_clocks(self) -> tuple[int, int, int]:
         """Return Python's clock, CUPTI's, and Python's again."""
         stamp = ctypes.c_uint64()
-        clock = find_clock()
+        if self.clock is None:
+            self.clock = find_clock()
         before = time.time_ns()
-        clock(ctypes.byref(stamp))
+        self.clock(ctypes.byref(stamp))
         return before, stamp.value, time.time_ns()
 
-    def write_operators(self, events: Any) -> None:
-        """Write a line for each operator."""
-        if not events:
-            raise RuntimeError("torch's profiler saw no operator")
-        with open(f"{FOLDER}/{os.getpid()}.operators", "w", encoding="utf-8") as file:
-            file.write(json.dumps({"clocks": self.clocks}) + "\n")
-            for event in events:
-                row = {
-                    "name": event.name(),
-                    "start": event.start_ns(),
-                    "end": event.end_ns(),
-                    "thread": event.device_resource_id(),
-                    "shapes": event.shapes(),
-                    "types": event.dtypes(),
-                    "sequence": event.sequence_nr(),
-                    "backward": event.scope() == BACKWARD,
-                }
-                file.write(json.dumps(row) + "\n")
+    def write_operators(self) -> None:
+        """Write a line for each operator, once; other threads go on after every few."""
+        with self.is_writing:
+            results, self.results = self.results, None
+            if results is None:
+                return
+            events = results.events()
+            if not events:
+                raise RuntimeError("torch's profiler saw no operator")
+            target = f"{FOLDER}/{os.getpid()}.operators"
+            with open(f"{target}.part", "w", encoding="utf-8") as file:
+                file.write(json.dumps({"clocks": self.clocks}) + "\n")
+                for number, event in enumerate(events):
+                    file.write(json.dumps(describe_event(event)) + "\n")
+                    if self.pause and number % AT_ONCE == AT_ONCE - 1:
+                        time.sleep(self.pause)
+            os.replace(f"{target}.part", target)
+
+
+def describe_event(event: Any) -> dict[str, Any]:
+    """Say what is wanted of an operator."""
+    return {
+        "name": event.name(),
+        "start": event.start_ns(),
+        "end": event.end_ns(),
+        "thread": event.device_resource_id(),
+        "shapes": event.shapes(),
+        "types": event.dtypes(),
+        "sequence": event.sequence_nr(),
+        "backward": event.scope() == BACKWARD,
+    }
 
 
 def watch_operators(torch: Any) -> None:
     """Begin to wait for steps that repeat."""
     recorder = OperatorRecorder(torch)
     # A profiler that is still on when torch's libraries are unloaded ends the program by SIGSEGV.
-    atexit.register(recorder.stop)
+    atexit.register(recorder.finish)
     thread = threading.Thread(target=recorder.watch, name="profkit", daemon=True)
     thread.start()
     module = sys.modules["torch.autograd.profiler"]
