@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,14 @@ from profkit.collect import timeline
 from profkit.program.readers import read_timeline
 from profkit.program.timeline import Timeline
 from tests.conftest import ROOT
+from tests.gpu.lines.markers.score import MODELS, MODES, measure_models
+from tests.gpu.lines.markers.table import add_rows
 from tests.gpu.lines.score import Score, place_of, score_hard, score_planted
 
 pytestmark = pytest.mark.gpu
 PROGRAMS = Path(__file__).parent / "lines"
+# Of what the sizes tell, by GPU time.
+LEAST_RIGHT = {"eager": 0.99, "hand": 0.99, "compile": 0.97, "reduce": 0.97}
 COEXISTS = """
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -78,6 +83,19 @@ def test_hard_lines_are_found(tmp_path: Path) -> None:
     right, wrong = score_hard(of.processes[0])
     assert right >= 40
     assert not wrong
+
+
+def test_lines_of_six_models_are_right_by_their_sizes(tmp_path: Path) -> None:
+    """Six models, four ways to run them: what the marker table of decision 363 sums up."""
+    rows = measure_models(tmp_path, MODELS, show=3)
+    for mode in MODES:
+        own = [asdict(row) for row in rows if row.mode == mode]
+        whole = add_rows(own)
+        assert whole["line"] >= 0.98 * whole["time"], mode
+        assert whole["told"] >= 0.9 * whole["time"], mode
+        assert whole["right_line"] >= LEAST_RIGHT[mode] * whole["told"], mode
+        assert whole["module"] >= 0.95 * whole["layer"], mode
+        assert whole["right_module"] >= LEAST_RIGHT[mode] * whole["module"], mode
 
 
 def test_a_program_that_profiles_itself_is_whole(tmp_path: Path) -> None:

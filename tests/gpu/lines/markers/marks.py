@@ -64,7 +64,7 @@ def tell_marks(
     """
     own = [one for one in marks if one.sizes <= set(sizes) and one.phase in ("", phase)]
     if fused:
-        return own
+        return [one for one in own if one.sizes]
     named = [one for one in own if not one.words or re.search(one.words, names, re.IGNORECASE)]
     found = named or [one for one in own if one.sizes]
     most = max((len(one.sizes) for one in found), default=0)

@@ -190,7 +190,10 @@ class AttentionBlock(nn.Module):
         """Each token to those before it."""
         both = self.qkv(x)  # attend qkv
         thirds = both.chunk(3, dim=2)  # attend thirds
-        q, k, v = (third.unflatten(2, (self.heads, -1)).transpose(1, 2) for third in thirds)
+        heads = self.heads
+        q, k, v = (
+            part.unflatten(2, (heads, -1)).transpose(1, 2) for part in thirds
+        )  # attend heads
         seen = functional.scaled_dot_product_attention(q, k, v, is_causal=True)  # attend sdpa
         return self.out(seen.transpose(1, 2).flatten(2))  # attend out
 
@@ -254,6 +257,7 @@ class Transformer(Model):
                     mark("attend before", f"{name}.before", count, words=norms),
                     mark("attend between", f"{name}.between", count, words=norms),
                     mark("attend qkv", f"{name}.qkv", count, 3 * width),
+                    mark("attend heads", name, count, 48, words="transpose|unflatten|view|copy"),
                     mark("attend sdpa", name, count, 48, words="attention|flash|efficient"),
                     mark("attend out", f"{name}.out", count, width, words="addmm|linear"),
                     mark("feed down", f"{name}.feed.down", count, width, words="addmm|linear"),
@@ -353,10 +357,10 @@ class Recurrent(Model):
 class Expert(nn.Module):
     """Two linear layers."""
 
-    def __init__(self, width: int, hidden: int) -> None:
+    def __init__(self, width: int, hidden: int, made: int) -> None:
         super().__init__()
         self.up = nn.Linear(width, hidden)
-        self.down = nn.Linear(hidden, width, bias=False)
+        self.down = nn.Linear(hidden, made, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Of the rows that are its own."""
@@ -368,16 +372,16 @@ class Experts(Model):
     """Experts, each of which gets a number of rows of its own."""
 
     rows = 900
-    width = 160
+    width, made = 160, 176
     own_rows = 200, 264, 328, 392
     hidden = 336, 400, 464, 528
     last = 248
 
     def __init__(self) -> None:
         super().__init__()
-        self.experts = nn.ModuleList(Expert(self.width, n) for n in self.hidden)
+        self.experts = nn.ModuleList(Expert(self.width, n, self.made) for n in self.hidden)
         self.scale = nn.Parameter(torch.ones(self.width))
-        self.head = nn.Linear(self.width, self.last)
+        self.head = nn.Linear(self.made, self.last)
         for n, count in enumerate(self.own_rows):
             self.register_buffer(f"own{n}", torch.randperm(self.rows)[:count])
 
@@ -386,7 +390,7 @@ class Experts(Model):
         owns = [getattr(self, f"own{n}") for n in range(len(self.own_rows))]
         chosen = [x.index_select(0, own) * self.scale for own in owns]  # choose rows
         made = [expert(rows) for expert, rows in zip(self.experts, chosen, strict=True)]
-        out = torch.zeros_like(x)  # empty rows
+        out = x.new_zeros(self.rows, self.made)  # empty rows
         for own, rows in zip(owns, made, strict=True):
             out = out.index_add(0, own, rows)  # put back
         return self.head(out)  # expert head
@@ -399,13 +403,12 @@ class Experts(Model):
     def list_marks(self) -> list[Mark]:
         """Say what is known by its size."""
         marks: list[Mark] = []
-        products = "::mm|::matmul|mmback"
         for n, (rows, hidden) in enumerate(zip(self.own_rows, self.hidden, strict=True)):
             name = f"experts.{n}"
             marks += [
                 mark("choose rows", "", rows, words="index_select|mul|sum"),
                 mark("put back", "", rows, words="index"),
-                mark("expert up", f"{name}.up", rows, hidden, self.width, words="addmm"),
+                mark("expert up", f"{name}.up", rows, hidden, self.width),
                 mark("expert up", name, rows, hidden, words="relu|pow|mul|threshold|square|addmm"),
                 mark("expert up", f"{name}.up", hidden, words="addmm"),
                 mark(
@@ -413,15 +416,14 @@ class Experts(Model):
                     f"{name}.down",
                     rows,
                     hidden,
-                    self.width,
-                    words=products,
+                    self.made,
                 ),
                 mark("choose rows", "", self.width, words="evaluate_function|accumulate"),
             ]
         marks += [
             mark("empty rows", "", self.rows, words="zeros", phase="forward"),
-            mark("put back", "", self.rows, self.width, words="index_add|copy"),
-            *mark_linear("expert head", "head", self.width, self.last),
+            mark("put back", "", self.rows, self.made, words="index_add|copy"),
+            *mark_linear("expert head", "head", self.made, self.last),
         ]
         return [*marks, mark("loss", "", self.last, words=SMALL["loss"])]
 

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +246,23 @@ def is_inside(path: str, module: str) -> bool:
     return not module or path == module or path.startswith(f"{module}.")
 
 
+def measure_models(folder: Path, models: Sequence[str], show: int) -> list[Score]:
+    """Record models, and score and print what was recorded; `show`: how many mistakes of each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(len(models)) as pool:
+        list(pool.map(lambda model: run_model(folder, model), models))
+    rows: list[Score] = []
+    for model, mode in product(models, MODES):
+        wrong: Counter[Any] = Counter()
+        found = score_mode(folder, model, mode, wrong)
+        rows += found
+        for score in found:
+            print_score(score)
+        for words, count in wrong.most_common(show):
+            print("   ", count, *words)
+    return rows
+
+
 def main(arguments: Sequence[str]) -> None:
     """Run and score what was asked for."""
     parser = argparse.ArgumentParser()
@@ -253,25 +271,46 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--record", type=Path)
     parser.add_argument("--wrong", type=int, default=6)
     asked = parser.parse_args(arguments)
-    asked.folder.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(len(asked.models)) as pool:
-        list(pool.map(lambda model: run_model(asked.folder, model), asked.models))
-    rows: list[Score] = []
-    for model in asked.models:
-        for mode in MODES:
-            wrong: Counter[Any] = Counter()
-            try:
-                found = score_mode(asked.folder, model, mode, wrong)
-            except (OSError, ValueError, KeyError, RuntimeError) as error:
-                print(f"{model} {mode}: {error!r}", flush=True)
-                continue
-            rows += found
-            for score in found:
-                print_score(score)
-            for words, count in wrong.most_common(asked.wrong):
-                print("   ", count, *words)
+    rows = measure_models(asked.folder, asked.models, asked.wrong)
     if asked.record is not None:
-        asked.record.write_text(json.dumps([asdict(row) for row in rows]), encoding="utf-8")
+        write_record(asked.record, asked.folder, asked.models, rows)
+
+
+def write_record(path: Path, folder: Path, models: Sequence[str], rows: Sequence[Score]) -> None:
+    """Write down what was measured, and on what."""
+    import torch
+
+    record = {
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "python": sys.version.split()[0],
+        "proton": {model: score_proton(folder / f"{model}.hatchet") for model in models},
+        "rows": [asdict(row) for row in rows],
+    }
+    path.write_text(json.dumps(record, indent=1), encoding="utf-8")
+
+
+def score_proton(path: Path) -> dict[str, float]:
+    """Add up the GPU time that Proton saw, and what of it is under a frame of the program."""
+    sums = {"time": 0.0, "frame": 0.0}
+    if path.is_file():
+        for tree in json.loads(path.read_text("utf-8")):
+            if "frame" in tree:
+                add_proton(tree, framed=False, sums=sums)
+    return sums
+
+
+def add_proton(tree: dict[str, Any], framed: bool, sums: dict[str, float]) -> None:
+    """Add what is in a tree of Proton's; metrics stand at its leaves, once."""
+    name = str(tree["frame"].get("name", ""))
+    framed = framed or any(file in name for file in ("models.py", "parts.py", "train.py"))
+    children = tree.get("children", [])
+    for child in children:
+        add_proton(child, framed, sums)
+    if not children:
+        time = float(tree.get("metrics", {}).get("time (ns)", 0))
+        sums["time"] += time
+        sums["frame"] += time * framed
 
 
 def print_score(score: Score) -> None:

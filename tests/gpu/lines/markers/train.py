@@ -138,7 +138,9 @@ def list_kernels(events: Any) -> list[dict[str, Any]]:
     on_gpu = [event for event in events if "CUDA" in str(event.device_type())]
     on_gpu = [event for event in on_gpu if not event.is_user_annotation()]
     phases = [event for event in on_host if event.name().startswith("phase ")]
-    makers = {event.correlation_id(): event for event in on_host}
+    # Calls of CUDA have numbers of their own.
+    operators = [event for event in on_host if not event.name().startswith("cu")]
+    makers = {event.correlation_id(): event for event in operators}
     rows = []
     for kernel in sorted(on_gpu, key=lambda event: event.start_ns()):
         maker = makers.get(kernel.linked_correlation_id())
@@ -146,7 +148,7 @@ def list_kernels(events: Any) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"name": kernel.name(), "operators": [], "sizes": [], "phase": "side"}
         if maker is not None and kernel.linked_correlation_id() > 0:
             row["phase"] = find_phase(maker, phases)
-            for event in list_open(maker, on_host):
+            for event in list_open(maker, operators):
                 row["operators"].append(event.name())
                 if not event.name().startswith(AROUND):
                     row["sizes"] += list_sizes(event.shapes())
