@@ -14,17 +14,21 @@ import signal
 import subprocess
 import threading
 import time
+from _thread import start_new_thread
 from collections import deque
 from collections.abc import Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-from profkit.errors import ProfkitError
+from profkit.errors import ProfkitError, is_memory_limited
 
 KEEP = 256 * 1024  # bytes of output kept, the last ones: a program may print gigabytes
 _GRACE = 2.0  # seconds between asking and killing
 _WATCH = 0.5  # seconds between two looks at the parent
+_BEGIN = 60.0  # seconds in which a thread begins, however busy the machine is
+_POOL_MOST = 32  # threads of a pool that is not told how many
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,42 @@ class Done:
 
 def cores() -> int:
     return len(os.sched_getaffinity(0))
+
+
+def make_pool(workers: int | None = None, name: str = "") -> ThreadPoolExecutor:
+    """Return a pool of threads; a ProfkitError where memory is limited, and they cannot begin.
+
+    A thread without memory ends before it has begun, and CPython waits for it for ever. So as many are
+    begun here first, without that wait.
+    """
+    most = workers or min(_POOL_MOST, cores() + 4)
+    if is_memory_limited():
+        refuse_unbegun_threads(most)
+    return ThreadPoolExecutor(most, name)
+
+
+def refuse_unbegun_threads(count: int) -> None:
+    """Begin so many threads at a time; a ProfkitError where one does not begin."""
+    begun = threading.Semaphore(0)
+    may_end = threading.Event()
+
+    def begin() -> None:
+        begun.release()
+        may_end.wait(_BEGIN)
+
+    try:
+        for _ in range(count):
+            start_new_thread(begin, ())
+        have_begun = all(begun.acquire(timeout=_BEGIN) for _ in range(count))
+    except (RuntimeError, MemoryError):  # the system gives no more
+        have_begun = False
+    finally:
+        may_end.set()
+    if not have_begun:
+        raise ProfkitError(
+            f"{count} threads cannot begin: no memory is left for them",
+            "allow more: --max-memory, ulimit -v or ulimit -u",
+        )
 
 
 def end_with_parent() -> None:

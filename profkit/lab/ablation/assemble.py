@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from profkit.collect import process, tools
@@ -100,7 +99,7 @@ def assemble_all(
 ) -> Mapping[str, bytes | ProfkitError]:
     """Text -> its machine code, or what ptxas said against it; side by side."""
     different = list(dict.fromkeys(texts))
-    with ThreadPoolExecutor(process.cores()) as pool:
+    with process.make_pool(process.cores()) as pool:
         made = pool.map(lambda text: _assemble_or_say(text, arch, flags, folder), different)
         return dict(zip(different, made, strict=True))
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from profkit.collect.process import make_pool
 from profkit.lab.measure.cuda import device, library
 from profkit.lab.measure.data import POISON, Arena, Data, place_arena
 from profkit.lab.measure.variants.problem import Problem
@@ -53,7 +53,7 @@ def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
         part = slice(start, start + _PIECE)
         return _compare_piece(flat[part], flat_ref[part], start, atol, rtol)
 
-    with ThreadPoolExecutor() as pool:
+    with make_pool() as pool:
         pieces = list(pool.map(piece, range(0, out.size, _PIECE)))
     finite = sum(p.finite for p in pieces)
     _, place = max(p.worst for p in pieces)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from msgspec import structs
 
+from profkit.collect.process import make_pool
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.cuda.library import GraphLaunch
@@ -227,7 +227,7 @@ def compile_named(
         chosen = variants.find_variants(kernels)
     archs = archs or [_find_present_arch()]
     folder = places.build_dir()
-    with ThreadPoolExecutor() as pool:  # each waits for a program of its own
+    with make_pool() as pool:  # each waits for a program of its own
         stub = pool.submit(dry.compile_stub, folder)
         made = build.compile_variants(chosen, archs, folder)
         stub.result()

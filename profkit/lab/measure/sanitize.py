@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,7 +94,7 @@ def run_sanitizer(run: TargetRun, progress: Progress) -> None:
     gives no verdict is a fault of that variant; the others go on.
     """
     sanitizer = tools.need_tool("compute-sanitizer")
-    pool = ThreadPoolExecutor(_AT_ONCE)
+    pool = process.make_pool(_AT_ONCE)
     try:
         waiting = []
         for name, built in run.builds.items():

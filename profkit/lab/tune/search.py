@@ -12,10 +12,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 
-from profkit.collect.process import cores
+from profkit.collect.process import cores, make_pool
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.worker import Setup, Worker, WorkerClosed, WorkerLost
@@ -86,7 +86,7 @@ class Search:
         for worker in self.workers:
             self._free.put(Runner(self.task, self.study, worker, self.progress))
         threads = max(len(self.workers) + 1, min(cores(), AHEAD * len(self.workers)))
-        pool = ThreadPoolExecutor(threads, "trial")
+        pool = make_pool(threads, "trial")
         done = [pool.submit(self._try_trials) for _ in range(threads)]
         interrupted = True
         try:

@@ -23,7 +23,6 @@ import time
 import tokenize
 import warnings
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -81,7 +80,7 @@ def _compile_jobs(
     jobs: Sequence[CompileJob], work: Path, _: Programs, parallel: int | None
 ) -> dict[int, float]:
     """Run each file's launch function in a process of its own, at every case of its problem."""
-    with ThreadPoolExecutor(parallel or process.cores()) as pool:
+    with process.make_pool(parallel or process.cores()) as pool:
         runs = [pool.submit(_compile_job, job, work / str(i)) for i, job in enumerate(jobs)]
         return {i: run.result() for i, run in enumerate(runs)}
 
