@@ -37,6 +37,7 @@ ELSEWHERE = {
     },
     "verdict.md": {
         "29 of 74": "kernels/test_verdicts.py::test_the_page_has_the_score",
+        "63 of 68": "kernels/test_verdicts.py::test_the_page_has_the_score",
         "1.5x": "kernels/test_verdicts.py::test_the_page_has_the_score",
         "91 of 94": "kernels/test_thresholds.py::test_no_probe_hangs_on_its_own_number",
     },

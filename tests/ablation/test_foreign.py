@@ -12,6 +12,7 @@ from profkit.errors import ProfkitError
 from profkit.lab.ablation.foreign import CASE, make_problem, read_launch
 from profkit.lab.measure.data import prepare_data
 from profkit.lab.measure.targets import Places, choose_target
+from profkit.records.record import Record
 
 SOURCE = """
 template <class T> __global__ void scale(const T* x, T* y, const int* order, float by, int n) {
@@ -120,3 +121,36 @@ def test_what_is_missing_is_said(
     assert isinstance(done.exception, ProfkitError | SystemExit) or done.exit_code
     shown = done.output + str(done.exception)
     assert says in " ".join(shown.split())
+
+
+def test_a_variant_that_cannot_be_ablated_leaves_the_others_to_be(monkeypatch) -> None:
+    from types import SimpleNamespace
+
+    from profkit.lab.ablation import run
+    from profkit.records.ablation import AblationRecord
+    from tests.ablation.test_recorded import ablations
+
+    found = AblationRecord.of_record(ablations.read_records()["conflict8"])
+    names = ("broken", "copies", "good")
+
+    def make_build(name: str) -> SimpleNamespace:
+        failure = ProfkitError(f"{name}: no library") if name == "broken" else None
+        return SimpleNamespace(variant=SimpleNamespace(id=name), failure=failure)
+
+    def ablate_case(_target, built, *_):
+        if built.variant.id == "copies":
+            raise ProfkitError("copies: a call that copies memory")
+        return found, None
+
+    monkeypatch.setattr(run, "build_target", lambda _: ([*map(make_build, names)], Path()))
+    monkeypatch.setattr(run.device, "identify_gpu", lambda _: None)
+    monkeypatch.setattr(run.device, "describe_gpu", lambda: None)
+    monkeypatch.setattr(run, "_ablate_case", ablate_case)
+    monkeypatch.setattr(
+        run, "make_record", lambda _run, name, case: Record(variant=name, case=case)
+    )
+    said: list[ProfkitError] = []
+    target = SimpleNamespace(cases=("A",))
+    records = list(run.ablate_target(target, lambda _: None, said.append))
+    assert [record.variant for record in records] == ["good"]
+    assert [error.message.partition(":")[0] for error in said] == ["broken", "copies"]

@@ -59,6 +59,14 @@ def test_a_cause_that_a_fix_can_take_away_comes_before_any_bound() -> None:
     assert (verdict.bound, verdict.cause, verdict.gain) == ("memory", "shared-bank-conflicts", 1.5)
 
 
+def test_a_fix_that_brings_more_than_busy_sms_would_comes_before_the_grid() -> None:
+    """SMs without a block for 0.3 of the time cost 1.43x at most."""
+    uneven = {"idle": 0.3, "longest_block": 2.0}
+    for gain, cause in ((2.9, "shared-bank-conflicts"), (1.3, "workload-imbalance")):
+        measured = row("conflict-free", gain, True, "shared-bank-conflicts")
+        assert judged(measured=measured, shape=shaped(**uneven)).cause == cause
+
+
 def test_a_bound_is_never_a_gain() -> None:
     verdict = judged(measured=LOADS)
     assert verdict.cause == "dram-bandwidth"

@@ -62,9 +62,9 @@ def test_the_page_has_the_score(rows):
     assert held[0] == held[1] == near[1]
     said = (
         f"On {len(rows)} probe kernels whose bottleneck",
-        f"rule names {ncu} bounds on the same reports. All {held[0]} gains",
+        f"rule names {ncu} bounds on the same reports. All {held[0]} speed-ups",
         f"{near[0]} within a factor of two of it (ncu's rules: {theirs[0]} of {theirs[1]}), "
-        f"and of {close[1]} with an expectation {close[0]} came within {VERDICTS.CLOSE}x of it",
+        f"and {close[0]} of {close[1]} expectations are within {VERDICTS.CLOSE}x of the measured",
     )
     page = " ".join((ROOT / "docs/why/verdict.md").read_text("utf-8").split())
     assert [words for words in said if words not in page] == []

@@ -161,7 +161,11 @@ def _judge_shortness(case: Case) -> AblationVerdict | None:
 
 
 def _judge_grid(case: Case) -> AblationVerdict | None:
+    """Too few blocks, or uneven ones; but not where a fix of other kind was measured to bring more."""
     shape = case.shape
+    best = _find_best(case, _LIMITERS, _WORTH)
+    if best and shape.idle is not None and best.gain * (1 - shape.idle) > 1:
+        return None  # with no SM idle at all, it would be less
     is_idle = shape.idle is not None and shape.idle > _IDLE
     if shape.blocks < case.sms and (is_idle or shape.idle is None):
         because = f"{shape.blocks} blocks for {case.sms} SMs"

@@ -41,18 +41,28 @@ _SECONDS = 300.0  # that one process may take
 Progress = Callable[[str], None]
 
 
-def ablate_target(target: Target, progress: Progress) -> Iterator[Record]:
-    """Yield the run record of each variant at each case, with what each cause costs."""
+def ablate_target(
+    target: Target, progress: Progress, complain: Callable[[ProfkitError], None]
+) -> Iterator[Record]:
+    """Yield the run record of each variant at each case, with what each cause costs.
+
+    What cannot be ablated is complained of, and the others go on.
+    """
     progress("build")
     builds, support = build_target(target)
     run = TargetRun(target, {built.variant.id: built for built in builds}, support)
     run.measured.gpu = device.identify_gpu(device.describe_gpu())
     for built in builds:
         if built.failure:
-            raise built.failure
+            complain(built.failure)
+            continue
         for case in target.cases:
             began = time.monotonic()
-            found, timing = _ablate_case(target, built, support, case, progress)
+            try:
+                found, timing = _ablate_case(target, built, support, case, progress)
+            except ProfkitError as error:
+                complain(error)
+                continue
             found = msgspec.structs.replace(found, seconds=time.monotonic() - began)
             record = make_record(run, built.variant.id, case)
             yield msgspec.structs.replace(record, timing=timing, ablation=found.to_json())

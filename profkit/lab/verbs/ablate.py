@@ -83,16 +83,24 @@ def _choose_source(
 
 def ablate_chosen(target: Target, folder: Path) -> int:
     """Ablate what was chosen, keep it with the runs of a folder, and show it."""
-    from profkit.cli.output import note, spinner
+    from profkit.cli.output import note, say, spinner
     from profkit.lab.ablation.run import ablate_target, keep_ablation
 
-    records = []
+    records, refused = [], 0
+
+    def complain(error: ProfkitError) -> None:
+        nonlocal refused
+        refused += 1
+        progress("")
+        say(error)
+
     with spinner() as progress:
-        for record in ablate_target(target, progress):
+        for record in ablate_target(target, progress, complain):
             file = keep_ablation(record, folder)
             note(f"{record.variant}.{record.case}: {file}")
             records.append(record)
-    return _show_records(records)
+    status = _show_records(records)
+    return options.COULD_NOT if refused else status
 
 
 def _show_records(records: Sequence[Record]) -> int:
