@@ -118,7 +118,10 @@ def _is_about_variant(args: list[str]) -> bool:
 
 def replace_old_flag(args: list[str]) -> list[str]:
     """Return the words of the verb that a flag became; the same words where there is none."""
-    end = args.index("--") if "--" in args else len(args)
+    if "--" in args:
+        end = args.index("--")
+    else:
+        end = len(args)
     for (name, flag_), verb in OLD_FLAGS.items():
         if args[:1] != [name]:
             continue
@@ -137,7 +140,10 @@ def replace_old_flag(args: list[str]) -> list[str]:
 
 def refuse_what_is_gone(args: list[str]) -> None:
     """Raise a ProfkitError that names the new way, where a verb or a flag is no longer there."""
-    end = args.index("--") if "--" in args else len(args)
+    if "--" in args:
+        end = args.index("--")
+    else:
+        end = len(args)
     flags = {word.partition("=")[0] for word in args[1:end]}
     for (verb, flag), (why, instead) in GONE.items():
         if args[:1] == [verb] and (not flag or flag in flags):
@@ -212,12 +218,20 @@ class Verbs(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return a verb and what follows it; a report where a verb should be means diagnose."""
-        first = args[0] if args else "--"
+        first = "--"
+        if args:
+            first = args[0]
         if first == "help":
-            args = [*args[1:2], "--help"] if args[1:] else ["--help"]
+            if args[1:]:
+                args = [*args[1:2], "--help"]
+            else:
+                args = ["--help"]
             first = args[0]
         refuse_what_is_gone(args)
-        old = "report VARIANT" if _is_about_variant(args) else first
+        if _is_about_variant(args):
+            old = "report VARIANT"
+        else:
+            old = first
         if now := OLD.get(old):
             _note_new_name(ctx, old, " ".join(now[:2]))
             args = [*now, *args[1:]]
@@ -365,7 +379,8 @@ def _limit_memory(size: str) -> None:
         raise ProfkitError(f"--max-memory {size}: not understood", "say 800M or 4G")
     most = int(digits) * _UNITS[unit]
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
@@ -466,7 +481,9 @@ def say_lost(error: OSError) -> int:
             print(f"profkit: the answer could not be written: {error.strerror}", file=sys.stderr)
             sys.stderr.flush()
     drop_streams()
-    return PIPE_CLOSED if gone else COULD_NOT
+    if gone:
+        return PIPE_CLOSED
+    return COULD_NOT
 
 
 def drop_streams() -> None:

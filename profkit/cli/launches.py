@@ -60,13 +60,17 @@ class Chosen:
     @property
     def status(self) -> int:
         good = self.complete and any(run.status == "ok" for run in self.launches)
-        return DONE if good else COULD_NOT
+        if good:
+            return DONE
+        return COULD_NOT
 
     @property
     def frame(self) -> DataFrame:
         """Return the rows of the frame with the judgement in it."""
         table = make_table(self.reports, self.everything)
-        return table if len(self.kept) == len(table) else table.iloc[self.kept]
+        if len(self.kept) == len(table):
+            return table
+        return table.iloc[self.kept]
 
 
 def read_launches(
@@ -286,7 +290,9 @@ def refuse_unsafe(expression: str, columns: Collection[str], texts: Collection[s
                     raise ProfkitError(f"--where {expression}: arithmetic with text", EXAMPLE)
         if isinstance(node, ast.Name) and node.id not in columns:
             near = get_close_matches(node.id, columns, 1)
-            hint = f"did you mean {near[0]}?" if near else "profkit explain lists the columns"
+            hint = "profkit explain lists the columns"
+            if near:
+                hint = f"did you mean {near[0]}?"
             raise ProfkitError(f"--where {expression}: there is no column {node.id}", hint)
     if not any(isinstance(node, ast.Compare) for node in ast.walk(tree)):
         raise ProfkitError(f"--where {expression}: not a comparison", EXAMPLE)

@@ -39,7 +39,10 @@ def show_ncu_words(log: Path, program: bool = True) -> Iterator[NcuWords]:
             task = bar.add_task("ncu starts the program", total=None)
 
             def at(number: int, of: int | None, name: str) -> None:
-                where = f"[{number}/{of}]" if of else f"[{number}]"
+                if of:
+                    where = f"[{number}/{of}]"
+                else:
+                    where = f"[{number}]"
                 bar.update(task, description=f"{where} {escaped(name)}", completed=number, total=of)
 
             sink = NcuWords(log, _Above(on) if aloud else None, at)

@@ -28,7 +28,10 @@ _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # one of them is set where
 
 def say(error: ProfkitError) -> None:
     """Print an error as two lines on stderr: what is wrong, and what to do about it."""
-    name = "\x1b[1;31mprofkit:\x1b[0m" if is_coloured(sys.stderr) else "profkit:"
+    if is_coloured(sys.stderr):
+        name = "\x1b[1;31mprofkit:\x1b[0m"
+    else:
+        name = "profkit:"
     print(f"{name} {escaped(error.message)}", file=sys.stderr)
     if error.hint:
         print(f"  {escaped(error.hint)}", file=sys.stderr)
@@ -99,7 +102,10 @@ def print_json(document: Any) -> None:
 
 def print_json_rows(document: Document, name: str, rows: Iterable[Document]) -> None:
     """Print a document whose last key is a list of rows that are made one by one, a line for each."""
-    before = {key: value for key, value in document.to_json().items() if key != name}
+    before = {}
+    for key, value in document.to_json().items():
+        if key != name:
+            before[key] = value
     head = dumps(before, indent=1, allow_nan=False).removesuffix("\n}")
     print(head, f",\n {dumps(name)}: [", sep="", end="")
     for n, row in enumerate(rows):

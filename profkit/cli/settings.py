@@ -36,7 +36,9 @@ def read_defaults(file: Path, current: Path) -> Defaults:
     except (OSError, ValueError, RecursionError) as error:
         raise ProfkitError(f"{file}: not TOML: {error}", "fix the file") from error
     tool = content.get("tool")
-    table = tool.get("profkit", {}) if isinstance(tool, dict) else {}
+    table = {}
+    if isinstance(tool, dict):
+        table = tool.get("profkit", {})
     if not isinstance(table, dict):
         raise ProfkitError(f"{file}: tool.profkit is not a table", "write [tool.profkit]")
     defaults: Defaults = {}

@@ -88,7 +88,9 @@ def find_headers(artifacts: Path) -> dict[str, SourceFile]:
     from profkit.cli.lab import read_headers
 
     kernels = resolve_path(artifacts).parent / "kernels"
-    return read_headers(kernels) if is_file(kernels / "common" / "variant.cuh") else {}
+    if is_file(kernels / "common" / "variant.cuh"):
+        return read_headers(kernels)
+    return {}
 
 
 def read_steps(
@@ -96,10 +98,13 @@ def read_steps(
 ) -> tuple[list[HistoryStep], list[ProfkitError]]:
     """Return the steps of a variant at a case ("": of all), and what cannot be read of the history."""
     from profkit.evidence.history import History
-    from profkit.evidence.noise import estimate_spreads, list_steps
+    from profkit.evidence.noise import compare_consecutive_runs, estimate_spreads
 
     kept = History(folder)
     runs, bad_runs = kept.runs()
     twins, bad_twins = kept.twins()
-    chosen = [r for r in runs if variant in ("", r.variant) and case in ("", r.case)]
-    return list_steps(chosen, estimate_spreads(runs, twins)), bad_runs + bad_twins
+    chosen = []
+    for r in runs:
+        if variant in ("", r.variant) and case in ("", r.case):
+            chosen.append(r)
+    return compare_consecutive_runs(chosen, estimate_spreads(runs, twins)), bad_runs + bad_twins

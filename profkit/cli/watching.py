@@ -29,7 +29,10 @@ UNENDED = (
 
 def record_program(command: Sequence[str], window: recorder.Window) -> tuple[Timeline, bool]:
     """Record a command's timeline; also say whether it ended by itself."""
-    echo = None if options.FORM.quiet else sys.stderr.buffer
+    if options.FORM.quiet:
+        echo = None
+    else:
+        echo = sys.stderr.buffer
     with temporary_folder() as folder, spinner() as progress:
         progress("timeline")
         done = recorder.record_timeline(command, folder, window, echo)

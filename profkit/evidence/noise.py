@@ -247,7 +247,7 @@ def describe_step(
     )
 
 
-def list_steps(
+def compare_consecutive_runs(
     runs: Iterable[HistoryRun], spreads: Mapping[str, Spread] | None = None
 ) -> list[HistoryStep]:
     """Return each run of each subject against the one before it, subject by subject, oldest first.

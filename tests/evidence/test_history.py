@@ -24,8 +24,8 @@ from profkit.evidence.commits import find_ci_commit, list_committed_runs, resolv
 from profkit.evidence.history import History, add_artifacts, query
 from profkit.evidence.noise import (
     KnownSpreads,
+    compare_consecutive_runs,
     estimate_spreads,
-    list_steps,
     measure_noise,
     scale_spread,
 )
@@ -169,7 +169,7 @@ def test_what_changed_when() -> None:
         row(0.5e-5, 5, 5, sass="newest", gpu_uuid="GPU-2"),
         row(0.5e-5, 6, 6, sass="last", gpu_uuid="GPU-2", samples=()),
     ]
-    found = list_steps(runs)
+    found = compare_consecutive_runs(runs)
     assert [s.answer for s in found] == [
         "first",
         "same code",
@@ -186,23 +186,27 @@ def test_what_changed_when() -> None:
 def test_what_is_odd_is_kept_and_said() -> None:
     """One commit measured twice with two answers, a new name, clocks and dates that jump."""
     twice = [row(1e-5, 1, 1), row(1.5e-5, 2, 2, commit="commit 1")]
-    first, again = list_steps(twice)
+    first, again = compare_consecutive_runs(twice)
     assert (first.note, again.answer) == (None, "same code")
     assert "identical machine code, but 1.5x slower" in again.note
-    renamed = list_steps([*twice, row(1.5e-5, 3, 3, variant="newname")])
+    renamed = compare_consecutive_runs([*twice, row(1.5e-5, 3, 3, variant="newname")])
     assert [s.note for s in renamed if s.run.variant == "newname"] == ["the machine code of v1.B"]
     elsewhere = [
         row(1e-5, 1, 1),
         row(2e-5, 2, 2, gpu_uuid="GPU-2", sass="x"),
         row(0.5e-5, 3, 3, sass="y"),
     ]
-    assert [s.answer for s in list_steps(elsewhere)] == ["first", "other machine", "faster"]
+    assert [s.answer for s in compare_consecutive_runs(elsewhere)] == [
+        "first",
+        "other machine",
+        "faster",
+    ]
     before, after = row(1e-5, 1, 1, sass="a"), row(1e-5, 2, 2, sass="b")
     halves = tuple(x * (1.2 if i < 60 else 1.0) for i, x in enumerate(after.samples))
-    jumped = list_steps([before, replace(after, samples=halves)])[1]
+    jumped = compare_consecutive_runs([before, replace(after, samples=halves)])[1]
     assert jumped.answer == "cannot tell", "clocks that change within a run"
     undated = [replace(r, made=None) for r in (before, after)]
-    assert [s.answer for s in list_steps(undated)] == ["first", "cannot tell"]
+    assert [s.answer for s in compare_consecutive_runs(undated)] == ["first", "cannot tell"]
 
 
 def test_the_commit_is_that_of_the_code_where_its_hash_is_in_the_log(tmp_path: Path) -> None:
@@ -287,9 +291,9 @@ def test_the_spread_of_a_machine_comes_from_what_it_measured_twice() -> None:
     later = [row(1e-5, 8, 8, sass="x"), row(0.93e-5, 9, 9, sass="y")]
     quiet = [replace(r, median=1e-5 + i * 1e-9) for i, r in enumerate(runs * 5)]
     quiet = [replace(r, session=f"q{i}") for i, r in enumerate(quiet)]
-    assert list_steps(later, estimate_spreads(quiet))[1].answer == "faster"
-    assert list_steps(later)[1].answer == "cannot tell", "3 % assumed"
-    assert list_steps([*runs, *later])[-1].answer == "cannot tell", "2.5 % measured"
+    assert compare_consecutive_runs(later, estimate_spreads(quiet))[1].answer == "faster"
+    assert compare_consecutive_runs(later)[1].answer == "cannot tell", "3 % assumed"
+    assert compare_consecutive_runs([*runs, *later])[-1].answer == "cannot tell", "2.5 % measured"
 
 
 def twin(session: str, median: float, again: float, **facts) -> HistoryTwin:
@@ -335,7 +339,7 @@ def test_the_spread_of_a_machine_comes_from_its_a_a_runs(tmp_path: Path) -> None
 def test_a_record_that_was_mended_is_no_second_measurement() -> None:
     first = row(1e-5, 1, 1)
     mended = replace(first, record="mended", commit="later")
-    assert [s.run.record for s in list_steps([first, mended])] == ["record 1"]
+    assert [s.run.record for s in compare_consecutive_runs([first, mended])] == ["record 1"]
 
 
 def test_questions_in_sql(tmp_path: Path) -> None:
@@ -418,14 +422,14 @@ def test_a_launcher_that_changed_is_no_same_code(tmp_path: Path) -> None:
         row(1.1e-5, 5, 5, source="of an older profkit", launches=("k 264x1x1",)),
     ]
     wanted = ["first", "same code", *["cannot tell"] * 3]
-    assert [s.answer for s in list_steps(runs)] == wanted
+    assert [s.answer for s in compare_consecutive_runs(runs)] == wanted
     History(tmp_path).append(runs)
-    assert [s.answer for s in list_steps(History(tmp_path).runs()[0])] == wanted, (
+    assert [s.answer for s in compare_consecutive_runs(History(tmp_path).runs()[0])] == wanted, (
         "the columns are kept"
     )
     for host, note in {"h": "the machine code of v1.B", "i": None}.items():
         other = replace(first, variant="v2", record="r", host=host, source="x", session="z")
-        assert list_steps([first, other])[-1].note == note
+        assert compare_consecutive_runs([first, other])[-1].note == note
 
 
 def test_as_a_frame(tmp_path: Path) -> None:
@@ -778,26 +782,33 @@ def test_the_latest_run_before_on_the_same_gpu_is_compared_with() -> None:
         row(1e-5, 3, 3, sass="c", gpu_uuid=None, gpu="L4"),
         row(1e-5, 4, 4, sass="d", **on),
     ]
-    assert [s.answer for s in list_steps(runs, {})] == [
+    assert [s.answer for s in compare_consecutive_runs(runs, {})] == [
         "first",
         "slower",
         "other machine",
         "faster",
     ]
     moved = [runs[0], replace(runs[2], sass=runs[0].sass)]
-    assert [s.answer for s in list_steps(moved)] == ["first", "same code"]
+    assert [s.answer for s in compare_consecutive_runs(moved)] == ["first", "same code"]
     untimed = [replace(r, samples=()) for r in (runs[0], replace(runs[1], sass=runs[0].sass))]
-    assert [s.answer for s in list_steps(untimed)] == ["first", "same code"]
+    assert [s.answer for s in compare_consecutive_runs(untimed)] == ["first", "same code"]
     for side in (0, 1):
         half = [replace(r, samples=r.samples if i == side else ()) for i, r in enumerate(runs[:2])]
-        found = list_steps(half)[1]
+        found = compare_consecutive_runs(half)[1]
         assert (found.answer, found.time, found.smallest_change) == ("no time", None, None)
     few = [replace(r, samples=r.samples[:3]) for r in runs[:2]]
-    assert (list_steps(few)[1].answer, list_steps(few)[1].smallest_change) == ("cannot tell", None)
+    assert (
+        compare_consecutive_runs(few)[1].answer,
+        compare_consecutive_runs(few)[1].smallest_change,
+    ) == ("cannot tell", None)
     undated = [replace(r, made=None, session="s") for r in runs[:2]]
-    assert len(list_steps(undated)) == 2, "of two without a date nobody knows that they are one"
+    assert len(compare_consecutive_runs(undated)) == 2, (
+        "of two without a date nobody knows that they are one"
+    )
     other = [row(1e-5, 1, 1, variant="b"), row(1e-5, 2, 2, variant="a", sass="x")]
-    assert [s.run.variant for s in list_steps(other)] == ["a", "b"], "subject by subject"
+    assert [s.run.variant for s in compare_consecutive_runs(other)] == ["a", "b"], (
+        "subject by subject"
+    )
 
 
 def test_a_table_by_names_of_frames_with_and_without_cases(tmp_path: Path) -> None:

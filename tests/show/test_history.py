@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profkit.errors import ProfkitError
-from profkit.evidence.noise import list_steps
+from profkit.evidence.noise import compare_consecutive_runs
 from profkit.show import plots
 from profkit.show.numbers import history_points
 from profkit.show.page import history_section
@@ -27,7 +27,7 @@ def found():
         row(0.3e-5, 5, 5, sass="newest", gpu_uuid="GPU-2"),
         row(0.3e-5, 6, 6, sass="last", gpu_uuid="GPU-2"),
     ]
-    return list_steps(runs)
+    return compare_consecutive_runs(runs)
 
 
 def test_points_know_machine_interval_and_whether_it_was_real(found) -> None:

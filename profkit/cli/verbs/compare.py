@@ -76,7 +76,10 @@ def compare_two(
     policy = Policy(spread_of=known, anyway=anyway)
     problems, comparisons = _compare_runs((before, after), case, artifacts, policy, every)
     say_each([*problems, *known.problems], quiet=options.FORM.quiet)
-    worst = options.COULD_NOT if problems else options.DONE
+    if problems:
+        worst = options.COULD_NOT
+    else:
+        worst = options.DONE
     return max(worst, report_comparisons(comparisons, fail_if))
 
 
@@ -93,7 +96,10 @@ def _compare_runs(
     if options.FORM.brief and not options.FORM.json:
         out.print_plain(views.brief_comparison(compared))
     else:
-        shown = 10_000 if every else views.MOVED_SHOWN
+        if every:
+            shown = 10_000
+        else:
+            shown = views.MOVED_SHOWN
         out.print_blocks(views.compared_runs(compared, shown), compared)
     return list(compared.problems), list(compared.changes)
 
@@ -106,4 +112,6 @@ def _report_programs(comparison: TriagesDocument, fail_if: set[str]) -> int:
     print_blocks(compared_triages(comparison), comparison)
     is_slower = "slower" in fail_if and comparison["answer"] == "slower"
     has_new_finding = "finding" in fail_if and bool(comparison["new"])
-    return options.BAD if is_slower or has_new_finding else options.DONE
+    if is_slower or has_new_finding:
+        return options.BAD
+    return options.DONE

@@ -71,7 +71,10 @@ def run_gate(
         say(error)
         return _SKIP
     print_blocks(gate_blocks(report), report)
-    left = _SKIP if bisect and report.status == options.COULD_NOT else report.status
+    if bisect and report.status == options.COULD_NOT:
+        left = _SKIP
+    else:
+        left = report.status
     reasons = (ProfkitError(f"exit status {left}: {reason}") for reason in report.reasons)
     say_each([*known.problems, *reasons], quiet=options.FORM.quiet)
     return left

@@ -56,7 +56,8 @@ def show_history(
 
     kept = History(history)
     problems = list(_from_log(kept, artifacts) if log else ())
-    problems += _from_artifacts(kept, artifacts, commit) if add else ()
+    if add:
+        problems += _from_artifacts(kept, artifacts, commit)
     name, _, at = (subject or "").partition(".")
     steps, unreadable = sources.read_steps(history, name, at or case or "")
     problems += unreadable
@@ -66,7 +67,9 @@ def show_history(
         plots.save(plots.history_steps(steps), write_to(output))
     print_blocks(history_blocks(steps), HistoryDocument(steps=tuple(steps)))
     say_each(problems, quiet=options.FORM.quiet)
-    return options.COULD_NOT if problems or not steps else options.DONE
+    if problems or not steps:
+        return options.COULD_NOT
+    return options.DONE
 
 
 def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
@@ -87,8 +90,13 @@ def _from_artifacts(kept: History, artifacts: Path, commit: str | None) -> Itera
     from profkit.evidence.commits import find_ci_commit, resolve_commit
     from profkit.evidence.history import add_artifacts
 
-    named = resolve_commit(artifacts, commit) if commit else find_ci_commit(dict(os.environ))
-    origin = "option" if commit else "environment"
+    named: str | None
+    if commit:
+        named = resolve_commit(artifacts, commit)
+        origin = "option"
+    else:
+        named = find_ci_commit(dict(os.environ))
+        origin = "environment"
     added = add_artifacts(kept, sources.open_evidence(artifacts), named, origin)
     note(f"{kept.root}: {added.runs} runs and {added.launches} launches added")
     return added.problems

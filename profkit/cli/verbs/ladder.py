@@ -48,7 +48,10 @@ def compare_ladder(
     out.say_each([*problems, *known.problems], quiet=options.FORM.quiet)
     steps = chain.from_iterable(ladder.steps for ladder in ladders)
     comparisons = [step.change for step in steps if step.change]
-    worst = options.COULD_NOT if problems else options.DONE
+    if problems:
+        worst = options.COULD_NOT
+    else:
+        worst = options.DONE
     if not fail_if:
         return worst
     return max(worst, report_comparisons(comparisons, fail_if))
@@ -64,7 +67,10 @@ def _build_ladders(
     from profkit.evidence.ladder import build_ladder
 
     evidence = sources.open_evidence(artifacts)
-    cases = [case] if case else evidence.recorded_cases()
+    if case:
+        cases = [case]
+    else:
+        cases = evidence.recorded_cases()
     if not cases:
         raise ProfkitError(f"no run record in {artifacts}", "profkit profile --all")
     if output and len(cases) > 1:
@@ -83,6 +89,9 @@ def _print_ladders(ladders: list[Ladder]) -> None:
     from profkit.evidence.ladder import LaddersDocument
     from profkit.show.views import comparison as views
 
-    show_ladder = views.ladder_table if options.FORM.brief else views.ladder_steps
+    if options.FORM.brief:
+        show_ladder = views.ladder_table
+    else:
+        show_ladder = views.ladder_steps
     blocks = chain.from_iterable(map(show_ladder, ladders))
     print_blocks(blocks, LaddersDocument(ladders=tuple(ladders)))

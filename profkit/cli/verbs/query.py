@@ -55,7 +55,9 @@ def answer_question(question: Question = None, history: options.HistoryDir = HIS
             return status
     problems = _print_answer(History(history), question)
     say_each(problems, quiet=options.FORM.quiet)
-    return options.COULD_NOT if problems else options.DONE
+    if problems:
+        return options.COULD_NOT
+    return options.DONE
 
 
 def _wait_for_fork() -> int | None:
@@ -114,7 +116,10 @@ def _print_answer(history: History, question: str) -> list[ProfkitError]:
     from profkit.show.views.history import answer_blocks, rows_of
 
     frame, problems = query(history, question)
-    most = ROWS_MOST if options.FORM.json else ROWS_SHOWN
+    if options.FORM.json:
+        most = ROWS_MOST
+    else:
+        most = ROWS_SHOWN
     if len(frame) > most:
         hint = "ask for less: WHERE, GROUP BY or LIMIT"
         problems.append(ProfkitError(f"the answer is cut: its first {most:,} rows", hint))

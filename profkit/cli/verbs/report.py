@@ -60,7 +60,10 @@ def write_report(
     from profkit.show.step import PageProgram
 
     # A whole program that triage kept, or a history.
-    folders = [w for w in what if sources.is_triage(w) or sources.is_history(w)]
+    folders = []
+    for w in what:
+        if sources.is_triage(w) or sources.is_history(w):
+            folders.append(w)
     patterns = [word for word in what if word not in folders]
     write_to(output, patterns)
     for pattern in patterns:
@@ -91,7 +94,9 @@ def write_report(
         open_page(output)
     if not folders:
         return chosen.status
-    return options.DONE if chosen.complete and complete else options.COULD_NOT
+    if chosen.complete and complete:
+        return options.DONE
+    return options.COULD_NOT
 
 
 def _read_history_and_say_problems(folder: str) -> tuple[list[HistoryStep], bool]:

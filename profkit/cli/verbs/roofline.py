@@ -56,7 +56,9 @@ def draw_roofline(
     if len(grids) > 1:
         raise ProfkitError(f"{len(grids)} files of times by shape", "draw one at a time")
     output = write_to(output or Path("roofline.png" if patterns else "heatmap.png"), reports)
-    shapes = read_grid(grids[0]) if grids else None
+    shapes = None
+    if grids:
+        shapes = read_grid(grids[0])
     if shapes and not patterns:
         plots.save(plots.heatmap(shapes), output)
         note(f"{output}: {len(shapes.cells)} shapes")
@@ -71,9 +73,13 @@ def draw_roofline(
     if not shapes:
         _refuse_empty(chosen.frame)
     plots.save(plots.roofline(chosen.frame, grid=shapes), output)
-    beside = f" and {len(shapes.cells)} shapes" if shapes else ""
+    beside = ""
+    if shapes:
+        beside = f" and {len(shapes.cells)} shapes"
     note(f"{output}: {counted(len(chosen.frame), 'launch', 'launches')}{beside}")
-    return options.DONE if chosen.complete else options.COULD_NOT
+    if chosen.complete:
+        return options.DONE
+    return options.COULD_NOT
 
 
 def _refuse_empty(frame: DataFrame) -> None:
@@ -86,5 +92,7 @@ def _refuse_empty(frame: DataFrame) -> None:
     if not rows or any(roofline.points(row) for row in rows):
         return
     reasons = why_no_point(rows).most_common(1)
-    why = reasons[0][0] if reasons else "its counters were not collected"
+    why = "its counters were not collected"
+    if reasons:
+        why = reasons[0][0]
     raise ProfkitError(f"no launch has a point on a roofline: {why}", _COLLECT)

@@ -146,7 +146,10 @@ def triage_program(
     if by not in BY:
         raise ProfkitError(f"--by {by}: no such table", f"one of {', '.join(BY)}")
     recordings = _list_recordings(what)
-    name = recordings[0].name if recordings else ""
+    if recordings:
+        name = recordings[0].name
+    else:
+        name = ""
     kept = _Kept(output, page, trace, speedscope, name)
     if recordings:
         answer, counts = judge_recordings(recordings, ranks, range_, step_ms)
@@ -375,4 +378,6 @@ def _list_recordings(what: Sequence[str]) -> list[Path]:
             continue
         if recorded or not is_executable(path):  # what may be run is a command
             refuse_other(path, "triage")
-    return paths if recorded else []
+    if recorded:
+        return paths
+    return []

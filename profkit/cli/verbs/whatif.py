@@ -120,7 +120,10 @@ def _read_header_moves(evidence: Evidence, variant: str) -> tuple[str, tuple[Cou
     }
     if variant not in files:
         known = [name for name, _ in evidence.names() if name == variant]
-        hint = "give the changes" if known else "profkit list names the variants"
+        if known:
+            hint = "give the changes"
+        else:
+            hint = "profkit list names the variants"
         raise ProfkitError(f"no kernel file of {variant} next to {evidence.root}", hint)
     header = files[variant].header
     moves = parse_moves(" ".join(header.moves), variant)

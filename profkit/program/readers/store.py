@@ -256,7 +256,7 @@ def _read_process(about: KeptProcess, tables: dict[str, DataFrame]) -> Process:
         frame = tables[table]
         own = frame[frame["rank"] == about["rank"]].drop(columns="rank")
         own = own[[f.name for f in fields(kind)]]
-        rows[table] = [kind(**_list_values(record)) for record in own.to_dict("records")]
+        rows[table] = [kind(**_restore_values(record)) for record in own.to_dict("records")]
     last = len(rows["places"]) - 1
     for row in (*rows["activities"], *rows["calls"]):
         if not -1 <= row.origin <= last:
@@ -268,7 +268,7 @@ def _read_process(about: KeptProcess, tables: dict[str, DataFrame]) -> Process:
     return Process(about["pid"], about["rank"], gpu, **rows)
 
 
-def _list_values(record: dict[Any, Any]) -> dict[str, Any]:
+def _restore_values(record: dict[Any, Any]) -> dict[str, Any]:
     for key in ("grid", "block"):
         if key in record:
             value = record[key]
