@@ -225,7 +225,10 @@ def _read_output(source: IO[bytes], kept: deque[bytes], echo: Sink | None) -> No
 
 def end_session(process: subprocess.Popen[bytes]) -> None:
     """End a command and everything it left behind in its session, or still has in others."""
-    elsewhere = _list_descendants(process.pid) if process.poll() is None else set()
+    if process.poll() is None:
+        elsewhere = _list_descendants(process.pid)
+    else:
+        elsewhere = set()
     until = time.monotonic() + _GRACE
     for number in (signal.SIGTERM, signal.SIGKILL):
         while _send_signal(process, number, elsewhere):
@@ -257,7 +260,11 @@ def _send_signal(
 
 
 def _list_pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    pids = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            pids.append(int(name))
+    return pids
 
 
 def _read_session(pid: int) -> int | None:

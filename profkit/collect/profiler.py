@@ -194,8 +194,12 @@ def _explain_no_match(done: process.Done) -> ProfkitError:
             "scheduler; is it the command that works on the GPU?",
         )
     names = ncu_output.available(done.output)
-    listed = f"there are: {', '.join(names[:NAMED])}" if names else ""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    listed = ""
+    if names:
+        listed = f"there are: {', '.join(names[:NAMED])}"
+    more = ""
+    if len(names) > NAMED:
+        more = f" and {len(names) - NAMED} more"
     return ProfkitError(
         "ncu matched no kernel: no report was written",
         listed + more
@@ -204,7 +208,10 @@ def _explain_no_match(done: process.Done) -> ProfkitError:
 
 
 def _explain_failure(ended: str | None, done: process.Done) -> ProfkitError:
-    own = [s for s in done.output.splitlines() if s.strip() and not s.startswith("==")]
+    own = []
+    for s in done.output.splitlines():
+        if s.strip() and not s.startswith("=="):
+            own.append(s)
     return ProfkitError(
         f"the profiled program failed under ncu: {ended or f'ncu ended with {done.status}'}"
         + (f": {own[-1].strip()[:200]}" if own else ""),

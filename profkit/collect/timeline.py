@@ -198,14 +198,21 @@ def _build_environment(folder: Path, window: Window) -> dict[str, str]:
 
 def _say_ended(command: Sequence[str], window: Window, limit: float) -> str:
     asked = window.seconds is not None and limit < window.timeout
-    why = "as --seconds asks" if asked else "at --timeout"
+    if asked:
+        why = "as --seconds asks"
+    else:
+        why = "at --timeout"
     return f"{command[0]} was ended after {limit:g} s, {why}: its timeline ends there"
 
 
 def _say_failed(command: Sequence[str], status: int, window: Window) -> tuple[str, str]:
     """Return how a program ended badly, and what to try."""
     hint = "run it once without profkit triage"
-    number = -status if status < 0 else status - SIGNALLED  # a shell says it so
+    # a shell says it so
+    if status < 0:
+        number = -status
+    else:
+        number = status - SIGNALLED
     try:
         name = signal.Signals(number).name
     except ValueError:
@@ -238,7 +245,9 @@ def count_kernels(
     names = "|".join(sorted({_SPECIAL.sub(r"\\\1", name) for name in kernels}))
     once = "--filter-mode", "per-launch-config", "--launch-skip", "1", "--launch-count", "1"
     named = "--kernel-name-base", "function", "--kernel-name", f"regex:^({names})$"
-    there = ("--devices", str(device)) if device is not None else ()
+    there: tuple[str, ...] = ()
+    if device is not None:
+        there = ("--devices", str(device))
     options = profiler.CollectOptions("full", "all", budget, (*once, *named, *there))
     return profiler.wrap(command, report, tools.need_tool("ncu"), options, echo)
 

@@ -52,7 +52,10 @@ def find_tool(name: str) -> Path | None:
             import ninja
 
             folders = [Path(ninja.BIN_DIR)]
-    return next((f / name for f in folders if is_executable(f / name)), None)
+    for f in folders:
+        if is_executable(f / name):
+            return f / name
+    return None
 
 
 def need_tool(name: str) -> Path:
@@ -68,7 +71,9 @@ def tool(name: str, cache: Path) -> Tool:
     if name not in _VERSION:
         return Tool(path, None)
     state = look_at(path)
-    changed = f"{state.st_size}:{state.st_mtime_ns}" if state else ""
+    changed = ""
+    if state:
+        changed = f"{state.st_size}:{state.st_mtime_ns}"
     key = f"{resolve_path(path)}:{changed}"
     memory = cache / "tools.json"
     known = kept_json(memory)
@@ -86,7 +91,9 @@ def version(name: str, path: Path) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = _VERSION[name].search(done.stdout + done.stderr)
-    return match[1] if match else None
+    if match:
+        return match[1]
+    return None
 
 
 def kept_json(path: Path) -> dict[str, Any]:
@@ -95,4 +102,6 @@ def kept_json(path: Path) -> dict[str, Any]:
         known = read_json(path)
     except (OSError, ValueError):
         return {}
-    return known if isinstance(known, dict) else {}
+    if isinstance(known, dict):
+        return known
+    return {}
