@@ -71,7 +71,9 @@ def _from_attributes(name: str, row: Values, cc: object) -> Ceiling | None:
     if name == "dram" and row.get("peak_dram_device", 0) > 0:
         clock = row.get("dram_clock_max", nan)
         return Ceiling(name, row["peak_dram_device"], clock, "device attributes")
-    gpu = find_exactly(cc) if name == "fp32" else None
+    gpu = None
+    if name == "fp32":
+        gpu = find_exactly(cc)
     if gpu and gpu.fp32 and "sm_count" in row:
         clock = row.get("sm_clock", row.get("sm_clock_max", nan))
         value = row["sm_count"] * gpu.fp32 * 2 * clock
@@ -133,13 +135,19 @@ def points(
     once, each output written once (`declared_bytes` when None).
     """
     row, roof = collected_metrics(launch), {c.name: c.value for c in ceilings(launch)}
-    operations = row.get("declared_operations", nan) if operations is None else operations
-    compulsory = row.get("declared_bytes", nan) if compulsory is None else compulsory
+    if operations is None:
+        operations = row.get("declared_operations", nan)
+    if compulsory is None:
+        compulsory = row.get("declared_bytes", nan)
     ran = families(launch)
-    family = ran[0] if ran else ""
+    family = ""
+    if ran:
+        family = ran[0]
     placed = []
     if not _find_uncounted(row):
-        rate = _measure_rate(row, family) if family else 0.0
+        rate = 0.0
+        if family:
+            rate = _measure_rate(row, family)
         for level in LEVELS:
             moved = _bytes_rate(row, level)
             if moved > 0:
@@ -160,9 +168,14 @@ def _make_point(
     under = max((s for s in sides if not isnan(sides[s])), key=lambda s: sides[s], default="")
     if isnan(peak):
         over = slope
+    elif isnan(slope):
+        over = peak
     else:
-        over = peak if isnan(slope) else min(slope, peak)
-    name = "dram" if under == "workload" else under
+        over = min(slope, peak)
+    if under == "workload":
+        name = "dram"
+    else:
+        name = under
     return Point(level, family, rate / moved, rate, moved, over, name, sides.get(under, nan))
 
 
@@ -227,7 +240,9 @@ def _measure_rate(row: Values, family: str) -> float:
     if family in SCALAR:
         return row.get(f"{family}_rate", nan)
     operations, time = row.get(f"tensor_ops_{family.removeprefix('tensor_')}", nan), row.get("time")
-    return operations / time if time else nan
+    if time:
+        return operations / time
+    return nan
 
 
 def _bytes_rate(row: Values, level: Level) -> float:

@@ -204,7 +204,9 @@ def fullest(launch: Launch, scenario: Scenario) -> float:
 def latency(launch: Launch, scenario: Scenario) -> float:
     """How many times less often a warp waits between two issues; inf without warp states."""
     if "stall_selected" not in launch:
-        return inf if scenario.waits else 1.0
+        if scenario.waits:
+            return inf
+        return 1.0
     states = {name.removeprefix("stall_"): launch[name] for name in launch.present("stall_")}
     total = sum(states.values())
     barrier = states.pop(_BARRIER, 0.0)
@@ -277,7 +279,10 @@ def price_fixes(launch: Launch, *fixes: Fix) -> Estimate:
     bound = None
     if len(best) == len(fixes):
         most = limit(launch, join_scenarios(best))
-        bound = None if most == inf else most
+        if most == inf:
+            bound = None
+        else:
+            bound = most
     counted = [scenario for scenario in typical if scenario is not None]
     kinds = [fix.kind for fix in fixes if fix.kind]
     # Where no unit was counted, nothing says what would bind after it.

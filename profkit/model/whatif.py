@@ -212,4 +212,6 @@ def _scale_places(launch: Launch, after: Launch) -> float:
 
 def _share_left(names: tuple[str, ...], before: Launch, after: Launch) -> float:
     was, now = (sum(side.get(name, 0.0) for name in names) for side in (before, after))
-    return now / was if was > 0 else 1.0
+    if was > 0:
+        return now / was
+    return 1.0
