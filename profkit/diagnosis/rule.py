@@ -227,7 +227,10 @@ class Diagnosis:
     @property
     def top(self) -> LaunchFinding | None:
         """The finding that leads: the verdict's cause; None when nothing fires but notes."""
-        return next((f for f in self.findings if f.status == "fires" and not f.note), None)
+        for f in self.findings:
+            if f.status == "fires" and not f.note:
+                return f
+        return None
 
     def saves(self, time: float) -> float:
         """Return the seconds of a launch this long that fixing its leading finding should save.
