@@ -138,7 +138,10 @@ class Recorder:
         self.clock += round(copy.host_us * 1e3)
         start = self.find_start(STREAM)
         end = start + round(copy.us * 1e3)
-        returns = end + 2_000 if copy.pageable else self.clock + CALL
+        if copy.pageable:
+            returns = end + 2_000
+        else:
+            returns = self.clock + CALL
         number = self.add_call("cudaMemcpyAsync", returns)
         self.free[STREAM] = end
         activity = Activity(

@@ -328,7 +328,11 @@ class Product:
     def misfits(self) -> list[int]:
         """Sizes that are rows in memory for one of the operands, and no multiple of 16 bytes."""
         unit = ALIGNED // self.size
-        return [n for n in (self.inner, self.columns, self.rows) if n >= unit and n % unit]
+        misfits = []
+        for n in (self.inner, self.columns, self.rows):
+            if n >= unit and n % unit:
+                misfits.append(n)
+        return misfits
 
 
 def find_product(work: StepWork) -> Product | None:
@@ -343,4 +347,6 @@ def find_product(work: StepWork) -> Product | None:
     if len(left) < 2 or len(right) < 2 or left[-1] != right[-2] or not size or seconds <= 0:
         return None
     made = Product(left[-2], left[-1], right[-1], prod(left[:-2]), size, seconds)
-    return made if made.operations >= LEAST else None
+    if made.operations >= LEAST:
+        return made
+    return None

@@ -65,5 +65,8 @@ def find_origin(work: StepWork) -> Origin:
             part=place.part,
             op=op,
         )
-    part = "backward" if "ackward" in maker.top else ""
+    if "ackward" in maker.top:
+        part = "backward"
+    else:
+        part = ""
     return Origin(maker.source, maker.function, "", "", "", part, op)

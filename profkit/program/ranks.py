@@ -79,7 +79,8 @@ def _shares(process: Process) -> dict[str, float]:
     """Of the time of a process's kernels, each kernel's share."""
     times: Counter[str] = Counter()
     for activity in process.activities:
-        times[activity.name] += activity.duration if activity.kind in {"kernel", GRAPH} else 0
+        if activity.kind in {"kernel", GRAPH}:
+            times[activity.name] += activity.duration
     total = max(1, times.total())
     return {name: time / total for name, time in times.items()}
 
@@ -143,7 +144,9 @@ def _longer(slow: Step, other: Step) -> tuple[str, int] | None:
             if work.kind != "collective":
                 more[work.activity.name] += sign * work.activity.duration
     name = max(more, key=lambda n: more[n], default="")
-    return (name, more[name]) if name and more[name] > 0.01 * slow.period else None
+    if name and more[name] > 0.01 * slow.period:
+        return (name, more[name])
+    return None
 
 
 def _times(step: Step, *, collective: bool) -> list[int]:

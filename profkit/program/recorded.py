@@ -60,7 +60,9 @@ def judge_recordings(
         read_all = read_gathered(paths)
         timeline = only_ranks(merged_timelines(read_all), ranks)
         answer = triage_timeline(timeline, step, plain_ms)
-        report = kept_report(paths[0]) if len(paths) == 1 else None
+        report = None
+        if len(paths) == 1:
+            report = kept_report(paths[0])
         if report is None:
             return answer, None
         counts = read_counts(report, answer.groups)
@@ -92,7 +94,10 @@ def _uncollected() -> Iterator[None]:
 
 def kept_report(folder: Path) -> Path | None:
     """The report of what was counted, where the folder holds one."""
-    return next((folder / name for name in REPORTS if is_file(folder / name)), None)
+    for name in REPORTS:
+        if is_file(folder / name):
+            return folder / name
+    return None
 
 
 def triage(given: Recorded, step_ms: float | None = None, range: str = "") -> ProgramFrames:
@@ -115,7 +120,10 @@ def _recordings(given: object) -> list[Path]:
     """The recordings that a path, a pattern or a list names."""
     if isinstance(given, str | Path):
         path = expand_home(Path(given))
-        paths = [path] if is_there(path) else [Path(x) for x in match_pattern(path)] or [path]
+        if is_there(path):
+            paths = [path]
+        else:
+            paths = [Path(x) for x in match_pattern(path)] or [path]
     elif isinstance(given, list | tuple) and all(isinstance(x, str | Path) for x in given):
         paths = [expand_home(Path(name)) for name in given]
     else:

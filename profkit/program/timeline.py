@@ -79,12 +79,16 @@ def tensor_sizes(shape: object) -> tuple[int, ...]:
         if type(size) is not int or size < 0:
             return ()
         product *= size or 1
-    return tuple(shape) if product < FARTHEST else ()
+    if product < FARTHEST:
+        return tuple(shape)
+    return ()
 
 
 def operand_sizes(operator: str, listed: list[object]) -> tuple[tuple[int, ...], ...]:
     """Return the sizes of an operator's inputs; of a concatenation those of the tensors in its list."""
-    first = listed[0] if listed else None
+    first = None
+    if listed:
+        first = listed[0]
     if operator == "aten::cat" and isinstance(first, list):
         parts = tuple(tensor_sizes(part) for part in first)
         if any(parts):
@@ -176,7 +180,9 @@ class Call:
     def capture_phase(self) -> str:
         """Begin or End where it begins or ends the capture of a graph; empty otherwise."""
         found = _CAPTURE.match(self.name)
-        return found[2] if found else ""
+        if found:
+            return found[2]
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,11 +258,17 @@ def end_ranges(begun: Sequence[HostSpan], end: int) -> list[HostSpan]:
 
 def say_unended(processes: Sequence[Process]) -> Iterator[str]:
     """Says of how many ranges nobody recorded the end."""
-    unended = [span for process in processes for span in process.spans if not span.ended]
+    unended = []
+    for process in processes:
+        for span in process.spans:
+            if not span.ended:
+                unended.append(span)
     if not unended:
         return
     name = unended[0].name[:60]
-    what = f"{len(unended):,} ranges were" if len(unended) > 1 else "1 range was"
+    what = "1 range was"
+    if len(unended) > 1:
+        what = f"{len(unended):,} ranges were"
     yield (
         f"{what} still open when the recording ended ({name}): the end of the recording is used as "
         "their end, and they mark no step unless --range names them"

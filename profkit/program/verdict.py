@@ -112,7 +112,10 @@ def _say_unknown(case: Case) -> str:
             "another batch, or a process of its own"
         )
     idle = max(case.split.idle, key=lambda row: row.time, default=None)
-    kernels = [g for g in case.groups if _computes(g) and not is_near_floor(case, g)]
+    kernels = []
+    for g in case.groups:
+        if _computes(g) and not is_near_floor(case, g):
+            kernels.append(g)
     kernel = max(kernels, key=lambda group: group.time, default=None)
     if (
         idle
@@ -125,7 +128,10 @@ def _say_unknown(case: Case) -> str:
     if not kernels:
         return "not known: what runs in it; record it again"
     named = sum(group.time for group in kernels) / case.split.period
-    how = "rocprof counts them" if case.is_amd else "profkit triage -- COMMAND counts them"
+    if case.is_amd:
+        how = "rocprof counts them"
+    else:
+        how = "profkit triage -- COMMAND counts them"
     together = f"{len(kernels)} kernels, which together take {named:.0%} of the step"
     return f"not known: what limits {together}; {how}"
 
@@ -142,7 +148,10 @@ def _say_idle(case: Case) -> str:
     """Why the GPU is idle, as far as it was recorded, and what to record."""
     idle = max(case.split.idle, key=lambda row: row.time)
     share = idle.time / case.split.period
-    where = f" ({idle.where})" if idle.where else ""
+    if idle.where:
+        where = f" ({idle.where})"
+    else:
+        where = ""
     if idle.cause not in REASONS:
         what = "record all streams, ranks and graph nodes (nsys --cuda-graph-trace=node)"
         return f"{share:.0%} of the step {NO_REASON}{where}; {what}"
@@ -163,7 +172,10 @@ def _say_kernel(case: Case, group: KernelGroup) -> str:
         return (
             f"what runs in {share:.0%} of the step, a CUDA graph that was recorded as one; {what}"
         )
-    how = "rocprof counts it" if case.is_amd else "profkit triage -- COMMAND counts it"
+    if case.is_amd:
+        how = "rocprof counts it"
+    else:
+        how = "profkit triage -- COMMAND counts it"
     return f"what limits {name}, which takes {share:.0%} of the step and was not counted; {how}"
 
 

@@ -112,7 +112,10 @@ class Case:
         found = find_place((work.maker.place, work.activity.duration) for work in works)
         if found:
             return say_works(found)
-        work = self.find_longest(indices) if otherwise is None else self.works[otherwise]
+        if otherwise is None:
+            work = self.find_longest(indices)
+        else:
+            work = self.works[otherwise]
         return launch_place(work)
 
     def list_works(
@@ -133,7 +136,9 @@ class Case:
             return "jax"
         by_operator = any(w.maker.op.startswith("aten::") for w in self.works)
         by_name = any("at::native" in name or is_compiled(name) for name in names)
-        return "torch" if by_operator or by_name else "others"
+        if by_operator or by_name:
+            return "torch"
+        return "others"
 
     def finding(
         self,
@@ -155,7 +160,10 @@ class Case:
             figures: What its sentences name.
         """
         figures = {"count": len(works), "ms": self.sum_time(works), **figures}
-        chosen = words.instead[advice] if advice else words.advice
+        if advice:
+            chosen = words.instead[advice]
+        else:
+            chosen = words.advice
         numbers = {name: value for name, value in figures.items() if is_number(value)}
         return StepFinding(
             rule=words.rule,
@@ -178,7 +186,9 @@ class Case:
     @property
     def cc(self) -> tuple[int, int] | None:
         """The GPU's compute capability."""
-        return self.device.cc if self.device else None
+        if self.device:
+            return self.device.cc
+        return None
 
     @cached_property
     def gpu(self) -> Gpu | None:
@@ -188,16 +198,22 @@ class Case:
     @cached_property
     def bandwidth(self) -> float:
         """Bytes a second that memory-bound work reaches here: seen in the step, or assumed."""
-        seen = [
-            (moved.reads + moved.writes) / (w.activity.duration * 1e-9)
-            for w in self.works
-            if w.kind in {"elementwise", "convert"}
-            and w.activity.duration > 20_000
-            and (moved := find_traffic(w))
-        ]
+        seen = []
+        for w in self.works:
+            if (
+                w.kind in {"elementwise", "convert"}
+                and w.activity.duration > 20_000
+                and (moved := find_traffic(w))
+            ):
+                seen.append((moved.reads + moved.writes) / (w.activity.duration * 1e-9))
         # No ceiling is shown from the table: it tells only how far a kernel is from its bytes.
-        usual = self.gpu.stream if self.gpu and self.gpu.stream else 1e12
-        return min(max([*seen, 0.5 * usual]), 1.5 * usual) if seen else usual  # more is cache
+        usual = 1e12
+        if self.gpu and self.gpu.stream:
+            usual = self.gpu.stream
+        # more is cache
+        if seen:
+            return min(max([*seen, 0.5 * usual]), 1.5 * usual)
+        return usual
 
     def price_bytes(self, indices: Iterable[int]) -> float:
         """Nanoseconds that the bytes of some works' operators need; 0 where no sizes are known."""
@@ -206,7 +222,10 @@ class Case:
 
     def product_rate(self, precision: str) -> float | None:
         """Operations a second that products of a precision reach at most; None where unknown."""
-        half = self.gpu.half if self.gpu else None
+        if self.gpu:
+            half = self.gpu.half
+        else:
+            half = None
         if half is None or precision == "unknown":
             return None
         # TF32 has half of that rate, the pipes that are no tensor cores what TF32 gains less.
@@ -219,8 +238,12 @@ class Case:
         least = product.bytes / self.bandwidth
         if product.size != 2:
             return least
-        rate = self.gpu.half if self.gpu else None
-        return max(least, product.operations * REACHED / rate) if rate else product.seconds
+        rate = None
+        if self.gpu:
+            rate = self.gpu.half
+        if rate:
+            return max(least, product.operations * REACHED / rate)
+        return product.seconds
 
 
 def is_number(value: object) -> bool:
@@ -251,7 +274,9 @@ class StepFinding(Finding):
     @property
     def place(self) -> str:
         """Where most of it comes from; empty where nobody knows."""
-        return self.where[0] if self.where else ""
+        if self.where:
+            return self.where[0]
+        return ""
 
 
 def goes_back(work: StepWork) -> bool:
@@ -286,8 +311,14 @@ def count_accesses(work: StepWork) -> int:
     if counted := _TENSORS.search(name):
         return max(1, int(counted[1]))
     if work.kind in PASSED:
-        return 1 if work.kind == "reduce" else 2
-    return 3 if _TWO_INPUTS.search(name) else 1 if work.kind == "set" else 2
+        if work.kind == "reduce":
+            return 1
+        return 2
+    if _TWO_INPUTS.search(name):
+        return 3
+    if work.kind == "set":
+        return 1
+    return 2
 
 
 def find_uploads(case: Case) -> frozenset[int]:
@@ -337,7 +368,10 @@ def price_run(case: Case, run: Sequence[int]) -> float:
     """
     back = goes_back(case.works[run[0]])
     keeps = case.trains and not back
-    new = 1.0 if back else NEW
+    if back:
+        new = 1.0
+    else:
+        new = NEW
     works = [case.works[index] for index in run]
     needs = [find_needs(work.maker.op, work.maker.shapes, work.maker.types) for work in works]
     known = [need for need in needs if need is not None]

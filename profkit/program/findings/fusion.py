@@ -148,7 +148,9 @@ def _goes_back_by_name(work: StepWork) -> bool:
 def _read_score_size(softmax: StepWork) -> tuple[int, int]:
     """How many scores a softmax reads, and over how many keys each is taken; zeros if unknown."""
     shape = next(iter(softmax.maker.shapes), ())
-    return (prod(shape), shape[-1]) if shape else UNKNOWN
+    if shape:
+        return (prod(shape), shape[-1])
+    return UNKNOWN
 
 
 def _find_side(case: Case, at: int, way: int, used: set[int]) -> int | None:
@@ -189,8 +191,16 @@ def _is_of_scores(case: Case, i: int, softmax: int) -> bool:
     sums = inner == keys and scores in {many * rows * inner, many * inner * columns}
     if goes_back(one):
         return makes or scores in {many * rows * inner, many * inner * columns}
-    width = inner if makes and i < softmax else columns if many * rows * inner == scores else rows
-    fits = makes if i < softmax else sums
+    if makes and i < softmax:
+        width = inner
+    elif many * rows * inner == scores:
+        width = columns
+    else:
+        width = rows
+    if i < softmax:
+        fits = makes
+    else:
+        fits = sums
     return fits and width <= WIDEST_HEAD and (many > 1 or width <= keys)
 
 
@@ -204,7 +214,10 @@ def _is_narrow(case: Case, product: StepWork, softmax: StepWork) -> bool:
     rate = case.product_rate(find_precision(product.activity.name))
     if not typed or not rate:
         return False
-    size = 2 if typed[1].startswith("c10::") or "half" in typed[1] else 4
+    if typed[1].startswith("c10::") or "half" in typed[1]:
+        size = 2
+    else:
+        size = 4
     scores = softmax.activity.duration * 1e-9 * case.bandwidth / (2 * size)
     columns = product.activity.duration * 1e-9 * rate / (2 * max(1.0, scores))
     return columns <= WIDEST_HEAD
@@ -396,7 +409,9 @@ def find_casts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
 
 def _sort_sizes(work: StepWork) -> tuple[int, ...]:
     """Of the first operand, in either order: a transposed gradient is of the same tensor."""
-    return tuple(sorted(work.maker.shapes[0])) if work.maker.shapes else ()
+    if work.maker.shapes:
+        return tuple(sorted(work.maker.shapes[0]))
+    return ()
 
 
 def _is_cast(work: StepWork) -> bool:
@@ -408,4 +423,6 @@ def _is_cast(work: StepWork) -> bool:
 
 
 def _say_sizes(shapes: tuple[tuple[int, ...], ...]) -> str:
-    return " x ".join(map(str, shapes[0])) if shapes and shapes[0] else "unknown"
+    if shapes and shapes[0]:
+        return " x ".join(map(str, shapes[0]))
+    return "unknown"

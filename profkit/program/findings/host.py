@@ -130,7 +130,10 @@ OWN_WORK = Words(
 def find_own_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  # noqa: ARG001
     """The host does something long of its own while the GPU waits."""
     model = case.hosts.usual
-    gaps = [(e.gap, i) for i, e in enumerate(model.events) if e.gap > model.pause]
+    gaps = []
+    for i, e in enumerate(model.events):
+        if e.gap > model.pause:
+            gaps.append((e.gap, i))
     total = sum(gap for gap, _ in gaps) + (model.tail if model.tail > model.pause else 0)
     if not total:
         return
@@ -138,10 +141,14 @@ def find_own_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     calls = case.step.calls
     longest = max(gaps, default=(0.0, len(calls)))[1]
     inside = _name_pause(case, longest)
-    before = describe_maker(case.step, longest) if longest < len(calls) else ""
+    before = ""
+    if longest < len(calls):
+        before = describe_maker(case.step, longest)
     where = inside or (f"before {before}" if before else "between steps")
     wait = _find_wait_before(case, longest or len(calls))  # before the first is the step before
-    after = f"; before that, {wait} lets the GPU run empty" if wait else ""
+    after = ""
+    if wait:
+        after = f"; before that, {wait} lets the GPU run empty"
     advice = _choose_for_pause(inside, wait)
     change = Change(pauses=REACH["pauses done ahead"])
     yield case.finding(OWN_WORK, (), change, where, advice, total=total / 1e6, after=after)
@@ -150,8 +157,14 @@ def find_own_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
 def _name_pause(case: Case, call: int) -> str:
     """What the host does before a call, or behind the last one; empty where nothing names it."""
     calls = case.step.calls
-    low = calls[call - 1].end if call else case.step.begin
-    high = calls[call].start if call < len(calls) else case.step.end
+    if call:
+        low = calls[call - 1].end
+    else:
+        low = case.step.begin
+    if call < len(calls):
+        high = calls[call].start
+    else:
+        high = case.step.end
     return name_span(case.spans, low, high)
 
 
@@ -159,7 +172,9 @@ def _choose_for_pause(inside: str, wait: str) -> str:
     """Return the key of what takes the place of the host's own work."""
     if "DataLoader" in inside:
         return "loader"
-    return "waited" if wait else ""
+    if wait:
+        return "waited"
+    return ""
 
 
 def _find_wait_before(case: Case, call: int) -> str:
@@ -279,7 +294,10 @@ def find_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  #
     # one after another are computed by one launch.
     merge = dict.fromkeys(looked, REACH["values not wanted"])
     merge |= dict.fromkeys(looped, REACH["values read once"])
-    launches = REACH["sizes that are known"] if sized else ALL
+    if sized:
+        launches = REACH["sizes that are known"]
+    else:
+        launches = ALL
     change = Change(merge=merge, host=dict.fromkeys(held, CallShare()), launches=launches)
     names = Counter(step.makers[i].op or step.calls[i].name for i in held)
     places: Counter[str] = Counter()
@@ -312,7 +330,9 @@ def _choose_advice(case: Case, held: Sequence[int], sized: bool, looped: Collect
         return "sizes"
     if 2 * sum(name in SYNCHRONIZES and not op for name, op in calls) > len(held):
         return "device"
-    return "values" if 2 * sum(case.works[i].kind == "copy" for i in looped) > len(held) else ""
+    if 2 * sum(case.works[i].kind == "copy" for i in looped) > len(held):
+        return "values"
+    return ""
 
 
 def _find_looked_at(case: Case, held: Sequence[int]) -> frozenset[int]:

@@ -99,7 +99,9 @@ SMALL_GRID = Words(
 
 def find_small_grid(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """A kernel of fewer blocks than the GPU has multiprocessors, with what runs beside it."""
-    count = case.device.multiprocessors if case.device else None
+    count = None
+    if case.device:
+        count = case.device.multiprocessors
     for group, works in _list_groups(case, claimed, SHARE) if count else ():
         blocks = prod(group.grid or ())
         known = group.grid is not None and group.kind not in {"collective", "attention"}
@@ -125,7 +127,10 @@ def _count_blocks_with(case: Case, works: Sequence[int], full: int) -> float:
     """
     import numpy as np
 
-    kernels = [w.activity for w in case.works if w.activity.kind in {"kernel", GRAPH}]
+    kernels = []
+    for w in case.works:
+        if w.activity.kind in {"kernel", GRAPH}:
+            kernels.append(w.activity)
     starts, ends = np.array([(a.start, a.end) for a in kernels]).T
     blocks = np.array([float(prod(a.grid) if a.grid else full) for a in kernels])
     total = 0.0
@@ -226,9 +231,10 @@ NAMED_SORTS = Words(
 
 def find_sorts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """A whole order where only its beginning is read on: topk finds that without it."""
-    found = [
-        i for i in case.list_works(lambda w: w.maker.op in SORTING, claimed) if is_cut(case, i)
-    ]
+    found = []
+    for i in case.list_works(lambda w: w.maker.op in SORTING, claimed):
+        if is_cut(case, i):
+            found.append(i)
     if not found:
         yield from _find_sorts_by_name(case, claimed)
         return

@@ -127,7 +127,9 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     pageable = any(case.works[i].activity.pageable for i in chosen)
     times = {way: case.sum_time(_list_direction(case, chosen, way)) for way in WAYS}
     both = min(times.values()) >= BOTH_WAYS * time
-    way = max(times, key=lambda name: times[name]) if time and any(times.values()) else ""
+    way = ""
+    if time and any(times.values()):
+        way = max(times, key=lambda name: times[name])
     advice = ""
     if 2 * case.sum_time(kept) > time:
         advice = "kept"
@@ -235,7 +237,9 @@ def find_small_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFindi
     change = Change(merge=dict.fromkeys(chosen - {first}, NOTHING), host=host)
     total = sum(case.works[i].activity.bytes for i in chosen)
     waited = len({e.awaits for e in case.hosts.usual.events} & chosen)
-    said = f", and the host waits for {waited} of them" if waited else ""
+    said = ""
+    if waited:
+        said = f", and the host waits for {waited} of them"
     where = launch_place(case.works[first])
     yield case.finding(SMALL_COPIES, sorted(chosen), change, where, total=total / 1e6, waited=said)
 
@@ -302,7 +306,10 @@ def find_collectives(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
     left = REACH["collective during training" if learns else "collective"]
     aside = Aside(-5, REACH["collective in its place"])
     change = Change(dict.fromkeys(chosen, left), stream=dict.fromkeys(chosen, aside))
-    advice = "gradients" if learns and reduces else ""
+    if learns and reduces:
+        advice = "gradients"
+    else:
+        advice = ""
     yield case.finding(COLLECTIVES, chosen, change, "", advice, exposed=exposed / 1e6)
 
 
@@ -483,7 +490,9 @@ def _find_only_difference(one: tuple[int, ...], other: tuple[int, ...]) -> int |
     if len(one) != len(other):
         return None
     unlike = [number for number, size in enumerate(one) if size != other[number]]
-    return unlike[0] if len(unlike) == 1 else None
+    if len(unlike) == 1:
+        return unlike[0]
+    return None
 
 
 def find_growing_joins(case: Case) -> dict[int, Join]:
@@ -514,7 +523,11 @@ def _list_joining_spans(case: Case) -> list[HostSpan]:
     """Return the concatenations of all steps, of the threads that let the GPU concatenate."""
     joining = [case.works[index] for index in case.list_works(_is_joining)]
     threads = {case.step.calls[work.call].thread for work in joining}
-    return [span for span in case.spans if span.name == JOIN and span.thread in threads]
+    joining_spans = []
+    for span in case.spans:
+        if span.name == JOIN and span.thread in threads:
+            joining_spans.append(span)
+    return joining_spans
 
 
 def _appends_to(join: Join | None, earlier: Join | None) -> bool:
@@ -544,7 +557,9 @@ def _read_value_bytes(kernel: str) -> int:
     if opaque:
         return int(opaque[1])
     typed = _JOINED_TYPE.search(kernel)
-    return VALUE_BYTES.get(typed[1], 0) if typed else 0
+    if typed:
+        return VALUE_BYTES.get(typed[1], 0)
+    return 0
 
 
 JOINS = Words(

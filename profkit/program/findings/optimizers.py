@@ -75,10 +75,16 @@ def find_optimizer(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
     only = Range(*(max(need * share, 2 * SHORT) / (times[0] or 1.0) for share in left))
     first = case.works[works[0]]
     change = Change({works[0]: only}, dict.fromkeys(works[1:], REACH["launch of a parameter"]))
-    kind = "parameters" if len(single) >= len(foreach) else "operations"
+    if len(single) >= len(foreach):
+        kind = "parameters"
+    else:
+        kind = "operations"
     where = first.maker.range or launch_place(first)
     named = _NAMED.search(first.maker.range)
-    advice = "" if not named or named[1] in FUSED else "unfused"
+    if not named or named[1] in FUSED:
+        advice = ""
+    else:
+        advice = "unfused"
     yield case.finding(
         OPTIMIZER, works, change, where, advice, kind=kind, named=named[1] if named else ""
     )
@@ -101,7 +107,9 @@ def _find_by_name(case: Case, claimed: frozenset[int]) -> list[int]:
     grouped = groupby(free, lambda i: case.works[i].kind in {*KINDS, "reduce"})
     runs = [list(run) for may_be, run in grouped if may_be]
     updates = {n: count for n, run in enumerate(runs) if (count := _count_updates(case, run))}
-    return runs[max(updates, key=lambda n: updates[n])] if updates else []
+    if updates:
+        return runs[max(updates, key=lambda n: updates[n])]
+    return []
 
 
 def _count_updates(case: Case, run: Sequence[int]) -> int:
@@ -116,4 +124,6 @@ def _count_updates(case: Case, run: Sequence[int]) -> int:
         return found
     roots = [work.grid for work in own if _ROOT.search(work.name)]
     learns = len(set(roots)) > 1 and any(w.kind in {"gemm", "conv"} for w in case.works)
-    return len(roots) if learns and len(roots) >= FEW_UPDATES else 0
+    if learns and len(roots) >= FEW_UPDATES:
+        return len(roots)
+    return 0

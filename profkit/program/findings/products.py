@@ -69,7 +69,10 @@ def find_fp32_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     if case.cc is not None and case.cc < (7, 0):
         return  # no tensor cores before
     only_half = case.cc is not None and case.cc < (8, 0)  # they have no TF32
-    attention = [] if only_half else case.list_works(is_fp32_attention, claimed)
+    if only_half:
+        attention = []
+    else:
+        attention = case.list_works(is_fp32_attention, claimed)
     chosen = sorted([*attention, *case.list_works(_is_fp32_product, claimed)])
     if not chosen:
         return
@@ -78,7 +81,10 @@ def find_fp32_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     scale = {}
     for i in chosen:
         scale[i] = _speed_up(case, i, gains[2] if i in attention else gains[1])
-    what = "attention kernels" if attention == chosen else "products"
+    if attention == chosen:
+        what = "attention kernels"
+    else:
+        what = "products"
     advice = ""
     if only_half:
         advice = "half"
@@ -141,7 +147,10 @@ def find_float64(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     )
     # It is no default elsewhere: somebody chose it.
     finding = replace(finding, optional=case.language == "others")
-    yield replace(finding, rule="fp32-matmul") if products else finding
+    if products:
+        yield replace(finding, rule="fp32-matmul")
+    else:
+        yield finding
 
 
 def _is_float64(work: StepWork) -> bool:
@@ -172,7 +181,9 @@ def cut_into_tiles(product: Product, activity: Activity, multiprocessors: int) -
     cuts = [ceil(product.rows / a) * ceil(product.columns / b) for a, b in (tile, tile[::-1])]
     tiles = product.batch * min(cuts)
     alone = activity.registers * prod(activity.block) > REGISTERS // 2  # no second block fits
-    rounds = ceil(tiles / multiprocessors) if alone else 0
+    rounds = 0
+    if alone:
+        rounds = ceil(tiles / multiprocessors)
     held = (rounds * multiprocessors or tiles) * prod(tile)
     used = product.batch * product.rows * product.columns / held
     return Tiling(tile, tiles, rounds, used)
@@ -193,7 +204,9 @@ TAILS = Words(
 
 def find_tails(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Products whose tiles hold much more than the result, or leave their last round nearly empty."""
-    sms = case.device.multiprocessors if case.device else None
+    sms = None
+    if case.device:
+        sms = case.device.multiprocessors
     found: dict[int, tuple[Product, Tiling]] = {}
     for i, product in _list_products(case, claimed).items() if sms else ():
         cut = cut_into_tiles(product, case.works[i].activity, sms or 1)
@@ -221,7 +234,10 @@ def find_tails(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
 
 
 def _say_rounds(cut: Tiling, sms: int) -> str:
-    times = "round" if cut.rounds == 1 else "rounds"
+    if cut.rounds == 1:
+        times = "round"
+    else:
+        times = "rounds"
     return f"{cut.rounds} {times} on {sms} multiprocessors, {cut.tiles % sms or sms} in the last"
 
 
@@ -245,7 +261,9 @@ def find_misfits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Half-precision products of odd sizes, which run on older and slower kernels."""
     halves = {i: p for i, p in _list_products(case).items() if p.size == 2}
     fitting = [p.rate for p in halves.values() if not p.misfits]
-    known = case.gpu.half if case.gpu else None
+    known = None
+    if case.gpu:
+        known = case.gpu.half
     reachable = REACHED * max([*fitting, known or 0.0])
     slow = {i: p for i, p in halves.items() if p.misfits and p.rate < PART * reachable}
     odd = {i: p for i, p in slow.items() if i not in claimed}
@@ -286,10 +304,15 @@ ODD_BY_NAME = Words(
 def find_odd_by_name(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """The same where sizes were not recorded: cuBLAS' kernels for odd sizes say so in their names."""
     unsized = case.list_works(lambda w: not w.maker.shapes and w.activity.duration > LONG, claimed)
-    odd = [i for i in unsized if _UNALIGNED.search(case.works[i].activity.name)]
+    odd = []
+    for i in unsized:
+        if _UNALIGNED.search(case.works[i].activity.name):
+            odd.append(i)
     if not odd:
         return
     left = REACH["padding, newer" if case.cc and case.cc >= (9, 0) else "padding, older"]
     aligned = _UNALIGNED.search(case.find_longest(odd).activity.name)
-    said = aligned[1] if aligned else ""
+    said = ""
+    if aligned:
+        said = aligned[1]
     yield case.finding(ODD_BY_NAME, odd, Change(dict.fromkeys(odd, left)), aligned=said)

@@ -62,7 +62,10 @@ COPIED_AGAIN = Words(
 
 def find_sliced_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """Products whose result is sliced to a small part before anything reads it whole."""
-    cuts = [span for span in case.spans if span.kind == "op" and span.name in CUTS]
+    cuts = []
+    for span in case.spans:
+        if span.kind == "op" and span.name in CUTS:
+            cuts.append(span)
     used: dict[int, float] = {}  # by work: the share of what it computes that is used
     largest = 0
     for index, work in enumerate(case.works):
@@ -83,7 +86,10 @@ def find_sliced_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
     change = Change(scale={index: _leave(used[index]) for index in chosen})
     worst = case.find_longest(chosen)
     needs = find_needs(worst.maker.op, worst.maker.shapes, worst.maker.types)
-    whole = needs.result if needs else largest
+    if needs:
+        whole = needs.result
+    else:
+        whole = largest
     share = max(used[index] for index in chosen if case.works[index] is worst)
     yield case.finding(
         SLICED,
@@ -130,7 +136,9 @@ def _find_used_share(case: Case, cuts: list[HostSpan], last: int, values: int) -
         if values in counts:
             return None
         largest = max([largest, *(count for count in counts if count < values)])
-    return largest / values if largest else None
+    if largest:
+        return largest / values
+    return None
 
 
 def _cuts(cut: HostSpan, values: int) -> bool:
@@ -162,7 +170,9 @@ def find_copies_on_device(case: Case, claimed: frozenset[int]) -> Iterator[StepF
 
 
 def _count_copies(chosen: list[int]) -> str:
-    return "one copy" if len(chosen) == 1 else f"{len(chosen):,} copies"
+    if len(chosen) == 1:
+        return "one copy"
+    return f"{len(chosen):,} copies"
 
 
 def _is_nameless_copy(work: StepWork) -> bool:
@@ -180,7 +190,9 @@ def _copied_bytes(work: StepWork) -> int:
     if len(sizes) < 2 or sizes[0] != sizes[1] or len(set(types)) > 1:
         return 0
     needs = find_needs(work.maker.op, sizes, types)
-    return needs.reads if needs else 0
+    if needs:
+        return needs.reads
+    return 0
 
 
 EQUAL_LAUNCHES = Words(
@@ -214,7 +226,10 @@ def find_equal_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFin
     longest = max(loops, key=lambda loop: sum(len(run) for run in loop))
     main = max(longest, key=case.sum_time)
     maker = case.works[main[0]].maker
-    body = maker.op if len(longest) == 1 else f"{len(longest)} kernels, with {maker.op}"
+    if len(longest) == 1:
+        body = maker.op
+    else:
+        body = f"{len(longest)} kernels, with {maker.op}"
     yield case.finding(
         EQUAL_LAUNCHES,
         chosen,
@@ -282,7 +297,10 @@ def _describe_launch(case: Case, index: int, claimed: frozenset[int]) -> tuple[o
     launched = activity.kind == "kernel" and not activity.graph and maker.ordinal >= 0
     if index in claimed or not launched or goes_back(work) or is_optimizers(work):
         return None
-    before = case.works[index - 1].call if index else work.call
+    if index:
+        before = case.works[index - 1].call
+    else:
+        before = work.call
     between = case.step.calls[before + 1 : work.call]
     if any(call.waits or "WaitEvent" in call.name for call in between):
         return None
@@ -334,7 +352,9 @@ def price_together(case: Case, run: Sequence[int]) -> tuple[float, float]:
     work = case.works[run[0]]
     maker = work.maker
     needs = find_needs(maker.op, maker.shapes, maker.types)
-    sms = case.device.multiprocessors if case.device else None
+    sms = None
+    if case.device:
+        sms = case.device.multiprocessors
     if needs is None or not sms or not work.activity.grid:
         return min(took, apart), min(took, apart)
     rounds = max(1.0, len(run) * prod(work.activity.grid) / sms)
@@ -346,15 +366,22 @@ def price_together(case: Case, run: Sequence[int]) -> tuple[float, float]:
 def _price_needs(case: Case, work: StepWork, needs: Needs) -> float:
     """Return the nanoseconds that the bytes or the operations of a work need at least."""
     moved = (needs.reads + needs.writes) / case.bandwidth * 1e9
-    rate = case.product_rate(find_precision(work.activity.name)) if work.kind == "gemm" else None
-    computed = needs.operations / rate * 1e9 if rate else 0.0
+    rate = None
+    if work.kind == "gemm":
+        rate = case.product_rate(find_precision(work.activity.name))
+    computed = 0.0
+    if rate:
+        computed = needs.operations / rate * 1e9
     return max(moved, computed)
 
 
 def _share_outside(case: Case, work: StepWork) -> float:
     """Return the share of the host's time up to a launch that is not within the launch's operator."""
     call = case.step.calls[work.call]
-    before = case.step.calls[work.call - 1].end if work.call else case.step.begin
+    if work.call:
+        before = case.step.calls[work.call - 1].end
+    else:
+        before = case.step.begin
     whole = call.end - before
     first = bisect_left(case.spans, before, key=lambda span: span.start)
     begin = before  # where it begins earlier, all of that time is its own
@@ -364,4 +391,6 @@ def _share_outside(case: Case, work: StepWork) -> float:
         if span.kind == "op" and span.thread == call.thread and span.end >= call.end:
             begin = span.start
             break
-    return min(1.0, (begin - before) / whole) if whole > 0 else 0.0
+    if whole > 0:
+        return min(1.0, (begin - before) / whole)
+    return 0.0

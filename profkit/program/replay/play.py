@@ -77,7 +77,10 @@ class Model:
     @cached_property
     def period(self) -> float:
         """Nanoseconds a step in the steady state."""
-        rounds = 2 if len(self.events) + len(self.items) > MANY else 8
+        if len(self.events) + len(self.items) > MANY:
+            rounds = 2
+        else:
+            rounds = 8
         ends = _play(self, rounds)
         half = rounds // 2
         return (ends[-1] - ends[half - 1]) / (rounds - half)
@@ -138,7 +141,9 @@ def model(process: Process, step: Step) -> Model:
             busy = min(busy, usual)
         elif own and not _loads_code(step, call, own, before):
             busy = min(busy, most)  # longer is a full queue, which the replay has itself
-        late = max(0, call.end - step.works[target].activity.end) if target >= 0 and not back else 0
+        late = 0
+        if target >= 0 and not back:
+            late = max(0, call.end - step.works[target].activity.end)
         events.append(Event(gap, busy, tuple(own), target, back, late))
     items = _items(step, events, latency, _before(process, step))
     pause = max(LONG, LONG_SHARE * step.period)
@@ -166,14 +171,20 @@ def _launch_times(
     launching = [(c, own) for c, own in zip(step.calls, launches, strict=True) if own]
     free = [call.end - call.start for call, own in launching if not _is_held(step, call, own)]
     # Where each was held by its copy, none shows what a launch takes by itself.
-    usual = float(median(free)) if free else float(HELD)
+    if free:
+        usual = float(median(free))
+    else:
+        usual = float(HELD)
     starts = [a.start for a in process.activities]
     first = min(work.activity.start for work in step.works)
     if bisect_left(starts, first) - bisect_left(starts, step.begin) < FULL * DEPTH:
         return usual, 4 * usual
     made = {a.correlation for a in process.activities}
     every = sorted(c.end - c.start for c in process.calls if c.correlation in made)
-    quick = min(usual, every[int(QUICK * len(every))]) if every else usual
+    if every:
+        quick = min(usual, every[int(QUICK * len(every))])
+    else:
+        quick = usual
     return quick, quick
 
 
@@ -195,7 +206,10 @@ def _latency(process: Process) -> float:
 
     Of the whole process: in a step whose stream is never idle no launch shows it.
     """
-    begins = {call.correlation: call.start for call in reversed(process.calls) if call.correlation}
+    begins = {}
+    for call in reversed(process.calls):
+        if call.correlation:
+            begins[call.correlation] = call.start
     free: dict[int, int] = {}
     seen = []
     for activity in process.activities:
@@ -204,13 +218,17 @@ def _latency(process: Process) -> float:
             seen.append(activity.start - begin)
         free[activity.stream] = max(free.get(activity.stream, 0), activity.end)
     seen = sorted(s for s in seen if 0 <= s < LATE)
-    return float(seen[len(seen) // 10]) if seen else 4_000.0
+    if seen:
+        return float(seen[len(seen) // 10])
+    return 4_000.0
 
 
 def _awaited(step: Step, call: Call, own: Sequence[int], process: Process) -> tuple[int, int]:
     """The item that a call waited for, and how many steps back it was launched; -1 for none."""
     if own:
-        return (own[-1], 0) if _is_held(step, call, own) else (-1, 0)
+        if _is_held(step, call, own):
+            return (own[-1], 0)
+        return (-1, 0)
     if not call.waits:
         return -1, 0
     best, index = call.start, -1
@@ -225,7 +243,9 @@ def _awaited(step: Step, call: Call, own: Sequence[int], process: Process) -> tu
     before = process.activities[max(0, bisect_left(starts, call.end) - 64) :]
     late = [a for a in before if call.start < a.end <= call.end + NEAR and a.start < call.end]
     names = {(w.activity.name, w.activity.grid): i for i, w in enumerate(step.works)}
-    return (names.get((late[-1].name, late[-1].grid), -1), 1) if late else (-1, 0)
+    if late:
+        return (names.get((late[-1].name, late[-1].grid), -1), 1)
+    return (-1, 0)
 
 
 def _loads_code(step: Step, call: Call, own: Sequence[int], queued: int) -> bool:
@@ -273,4 +293,7 @@ def _dependency(step: Step, i: int, by_end: Sequence[int], ends: Sequence[int]) 
     at = bisect_left(ends, step.works[i].activity.start + 1)
     before = reversed(by_end[max(0, at - FEW_BESIDE) : at])
     own = step.works[i].activity.stream
-    return next((j for j in before if j < i and step.works[j].activity.stream != own), -1)
+    for j in before:
+        if j < i and step.works[j].activity.stream != own:
+            return j
+    return -1

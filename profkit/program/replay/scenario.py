@@ -101,23 +101,38 @@ class Change:
             if (share := self.host.get(i)) is not None:
                 event = event.times(share.gap[level], share.busy[level])._replace(awaits=-1)
             event = _launching(event, lost)
-            gap = pauses if event.gap > before.pause else launches
+            if event.gap > before.pause:
+                gap = pauses
+            else:
+                gap = launches
             # A call that takes so long loads code, or allocates: a graph does not change that.
-            busy = 1.0 if event.busy > LONG else launches
+            if event.busy > LONG:
+                busy = 1.0
+            else:
+                busy = launches
             events.append(event.times(gap, busy))
         items = []
         kept_before = _kept_before(before, lost)
         waiting: dict[int, float] = {}  # by stream: unexplained delays of what is no longer on it
         for i, item in enumerate(before.items):
-            duration = 0.0 if i in lost else item.duration * self.scale.get(i, ALL)[level]
+            if i in lost:
+                duration = 0.0
+            else:
+                duration = item.duration * self.scale.get(i, ALL)[level]
             unexplained = item.lag - item.own_lag
             if i in moved or i in lost:
                 waiting[item.stream] = waiting.get(item.stream, 0.0) + unexplained
                 items.append(ReplayItem(moved.get(i, item.stream), duration))
                 continue
-            own = min(item.own_lag, GRAPH_LAG) if launches < 1 else item.own_lag
+            if launches < 1:
+                own = min(item.own_lag, GRAPH_LAG)
+            else:
+                own = item.own_lag
             lag = own + unexplained + waiting.pop(item.stream, 0.0)
-            after = -1 if item.after in moved else kept_before.get(item.after, item.after)
+            if item.after in moved:
+                after = -1
+            else:
+                after = kept_before.get(item.after, item.after)
             items.append(ReplayItem(item.stream, duration, after, lag))
         tail = before.tail * (pauses if before.tail > before.pause else launches)
         return replace(before, events=tuple(events), items=tuple(items), tail=tail)
@@ -179,7 +194,10 @@ class Hosts:
         """The milliseconds of the step that a change saves, alone or after another one."""
 
         def saved(model: Model, level: int) -> float:
-            before = after.apply(model, level) if after else model
+            if after:
+                before = after.apply(model, level)
+            else:
+                before = model
             return max(0.0, before.period - change.apply(before, level).period) / 1e6
 
         plain, every = self.plain.expect, (self.usual, *self.others)
@@ -211,7 +229,9 @@ def _in_time(of: Model, period: float) -> Model:
     What one step's host takes longer, the GPU's queue has bridged: it is not so in every step.
     """
     turn = sum(e.gap + e.busy for e in of.events) + of.tail
-    return _host_scaled(of, period / turn) if turn > period else of
+    if turn > period:
+        return _host_scaled(of, period / turn)
+    return of
 
 
 def _unwatched(of: Model) -> Model:
