@@ -84,7 +84,10 @@ def _read_access(statement: Statement) -> Iterator[tuple[str, str, int, Address]
         if space:
             yield _KINDS[first], space, ptx.count_bytes(statement), addresses[0]
     elif first in ("ldmatrix", "stmatrix"):
-        kind = "load" if first == "ldmatrix" else "store"
+        if first == "ldmatrix":
+            kind = "load"
+        else:
+            kind = "store"
         yield kind, _read_space(words) or "generic", _MATRIX_ROW, addresses[0]
     elif first == "wmma" and words[1] in ("load", "store"):
         yield words[1], _read_space(words) or "generic", _MATRIX_ROW, addresses[0]

@@ -77,7 +77,9 @@ def _find_carried(statements: list[Statement]) -> list[str]:
 
 def _list_sources(statement: Statement) -> list[str]:
     names = [*ptx.find_read(statement), *ptx.find_addressing(statement)]
-    return [*names, statement.guard] if statement.guard else names
+    if statement.guard:
+        return [*names, statement.guard]
+    return names
 
 
 def _trace_register(register: str, statements: list[Statement]) -> Chain:

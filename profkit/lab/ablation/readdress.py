@@ -63,7 +63,10 @@ def move_access(changes: Changes, access: Access, register: str, cached: bool = 
     if cached and statement.words[0] == "ld":
         words = [word for word in statement.words if word not in _PAST_L1]
         statement = replace(statement, opcode=".".join(words))
-    offset = f"+{access.address.offset}" if access.address.offset else ""
+    if access.address.offset:
+        offset = f"+{access.address.offset}"
+    else:
+        offset = ""
     operands[access.address.operand] = f"[{register}{offset}]"
     text = ptx.write_statement(statement, ptx.write_guard(statement), operands)
     changes.replace(access.statement, text)

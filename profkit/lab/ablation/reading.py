@@ -62,7 +62,9 @@ def read_chains(code: Code, base: Times, lab: Lab, shape: Shape) -> dict[str, fl
     """The longest chain of dependent instructions, as shares of the time that a warp has."""
     gpu, slots = lab.on.gpu, shape.blocks_per_sm * lab.on.gpu.sms
     clock = base.after.sm_clock or gpu.sm_clock
-    waves = max(1.0, shape.blocks / slots) if slots else 1.0
+    waves = 1.0
+    if slots:
+        waves = max(1.0, shape.blocks / slots)
     cycles = median(base.warm) * clock / waves
     chain = chains.measure_chains(code)
     return {
@@ -91,7 +93,10 @@ def _sum_accesses(code: Code) -> Counter[str]:
         if not seen.requests:
             continue
         if access.in_global:
-            kind = "stored_bytes" if access.kind == "store" else "loaded_bytes"
+            if access.kind == "store":
+                kind = "stored_bytes"
+            else:
+                kind = "loaded_bytes"
             sums[kind] += seen.threads * access.width
             sums["steering_loads"] += access.steers
         elif access.space == "shared":

@@ -34,7 +34,10 @@ def find_rows(accesses: Iterable[Access], survey: Survey, one_place: bool = Fals
     spans = []
     for access in accesses:
         seen, kind = survey.seen[access.number], (access.kernel, access.width)
-        length = access.width if one_place else _LANES * access.width
+        if one_place:
+            length = access.width
+        else:
+            length = _LANES * access.width
         low = seen.lowest - access.address.offset
         last = seen.highest - length - access.address.offset
         if low <= last:
@@ -43,7 +46,10 @@ def find_rows(accesses: Iterable[Access], survey: Survey, one_place: bool = Fals
     for span in join_spans(spans, narrow=True):
         first = span.accesses[0]
         aligned = -(-span.low // first.width) * first.width
-        base = aligned if aligned <= span.last else span.low
+        if aligned <= span.last:
+            base = aligned
+        else:
+            base = span.low
         rows.append(Row(len(rows), first.kernel, first.width, tuple(span.accesses), base))
     return rows
 
@@ -58,7 +64,11 @@ def make_new_rows(accesses: Iterable[Access]) -> list[Row]:
 
 
 def list_in_rows(rows: Sequence[Row]) -> list[Access]:
-    return [access for row in rows for access in row.accesses]
+    accesses = []
+    for row in rows:
+        for access in row.accesses:
+            accesses.append(access)
+    return accesses
 
 
 def send_to_rows(
@@ -129,7 +139,10 @@ def _write_row(changes: Changes, row: Row, new_memory: bool, one_place: bool) ->
     """Statements that put a lane's place of a row into a register."""
     register = f"%profkit_r{row.number}"
     changes.add_registers("b32", register)
-    lane = "0" if one_place else "%laneid"
+    if one_place:
+        lane = "0"
+    else:
+        lane = "%laneid"
     begin = f"mov.u32 {register}, {lane};"
     lines = [begin, f"mad.lo.s32 {register}, {register}, {row.width}, {row.base};"]
     if new_memory:
@@ -149,7 +162,10 @@ def _move_access(changes: Changes, access: Access, row: Row, place: int) -> None
     base, new = access.address.base, "%profkit_x"
     kernel = changes.module.kernels[access.kernel]
     is_wide = access.address.in_register and kernel.is_wide(base)
-    take = "cvt.u32.u64" if is_wide else "mov.u32"
+    if is_wide:
+        take = "cvt.u32.u64"
+    else:
+        take = "mov.u32"
     lines = [
         f"{take} %profkit_k, {base};",
         f"ld.const.u32 %profkit_m, [{TABLE}+{place}];",

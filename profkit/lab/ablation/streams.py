@@ -90,7 +90,11 @@ def find_streams(accesses: Sequence[Access], survey: Survey, least: int = ROW) -
 
 def list_in_streams(streams: Sequence[Stream]) -> set[int]:
     """The numbers of the accesses that have a stream."""
-    return {access.number for stream in streams for access in stream.accesses}
+    numbers = set()
+    for stream in streams:
+        for access in stream.accesses:
+            numbers.add(access.number)
+    return numbers
 
 
 def send_along(
@@ -210,7 +214,10 @@ def _move_access(
     base, is_narrow = access.address.base, False
     if access.address.in_register:
         is_narrow = not changes.module.kernels[access.kernel].is_wide(base)
-    take = "cvt.u64.u32" if is_narrow else "mov.u64"
+    if is_narrow:
+        take = "cvt.u64.u32"
+    else:
+        take = "mov.u64"
     entry = _STREAM.size * stream.number
     lines = _LEAD.format(
         at=f"%profkit_s{stream.number}",
