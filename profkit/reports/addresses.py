@@ -317,7 +317,9 @@ class LaunchedCode:
         if place[0] is None or not _TOOLKIT.search(place[0]):
             return place
         start = self._find_start(pc)
-        function = self._spans[start] if start is not None else None
+        function = None
+        if start is not None:
+            function = self._spans[start]
         table = None
         if function:
             table = function.cubin.lines.get(function.name)
@@ -372,7 +374,11 @@ class LaunchedCode:
         if not self._has_bounded_lines():
             return {}
         files = self._action.source_files().items()
-        return {clean(name): clean(text).splitlines() for name, text in files if text}
+        sources = {}
+        for name, text in files:
+            if text:
+                sources[clean(name)] = clean(text).splitlines()
+        return sources
 
     def source(self, file: str | None, line: int | None, *, whole: bool = True) -> str | None:
         """Return the text of a line, None where the report has no source for it.
@@ -393,7 +399,9 @@ class LaunchedCode:
     def opcode(self, pc: int) -> str:
         """Return the opcode at an address; "" when unknown."""
         program = self.find_program(pc)
-        at = program.index.get(pc) if program else None
+        at = None
+        if program:
+            at = program.index.get(pc)
         if program is None or at is None:
             return self._word(pc)
         return program.instructions[at].opcode
@@ -419,12 +427,16 @@ class LaunchedCode:
 
     def _decode_function(self, start: int) -> Program | None:
         code = decode(self._spans[start].code, start, self.capability, self._word)
-        return None if code is None else Program(code)
+        if code is None:
+            return None
+        return Program(code)
 
     def machine_code(self, pc: int) -> bytes:
         """Return the machine code of the function that an address is in; nothing where not known."""
         start = self._find_start(pc)
-        return self._spans[start].code if start is not None else b""
+        if start is not None:
+            return self._spans[start].code
+        return b""
 
     def text(self, pc: int) -> str:
         """Return an instruction as the library gives it, which is slow; "" where it gives none."""
@@ -435,7 +447,9 @@ class LaunchedCode:
     def _disassemble_at(self, pc: int) -> str:
         """Return the opcode in the library's text; "" where there is none."""
         word = _OPCODE.match(self.text(pc))
-        return word[1] if word else ""
+        if word:
+            return word[1]
+        return ""
 
     @cached_property
     def block(self) -> tuple[int, int, int]:
@@ -444,11 +458,17 @@ class LaunchedCode:
 
     def _read_block(self, axis: str) -> int:
         metric = self._action.metric_by_name(f"launch__block_dim_{axis}")
-        return metric.as_uint64() if metric else 0
+        size = 0
+        if metric:
+            size = metric.as_uint64()
+        return size
 
     def _find_start(self, pc: int) -> int | None:
         spans = self._spans.items()
-        return next((start for start, f in spans if start <= pc < start + len(f.code)), None)
+        for start, f in spans:
+            if start <= pc < start + len(f.code):
+                return start
+        return None
 
     @cached_property
     def _spans(self) -> dict[int, Function]:

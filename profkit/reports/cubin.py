@@ -99,7 +99,10 @@ class Cubin:
                 self.functions[number] = names[section.name]
 
     def _read_content(self, name: str) -> bytes:
-        return next((section.content for section in self.sections if section.name == name), b"")
+        for section in self.sections:
+            if section.name == name:
+                return section.content
+        return b""
 
     @cached_property
     def lines(self) -> dict[str, LineTable]:
@@ -156,7 +159,9 @@ class LineTable:
         """Return (file, line) at an offset into the function, the innermost first."""
         at = bisect_right(self._ordered, offset, key=lambda row: row.address) - 1
         frames: list[tuple[str, int]] = []
-        row = self._ordered[at] if at >= 0 else None
+        row = None
+        if at >= 0:
+            row = self._ordered[at]
         while row is not None and len(frames) < len(self.rows):
             frames.append((row.file, row.line))
             if 0 < row.caller <= len(self.rows):
@@ -366,7 +371,9 @@ def find_launched(functions: list[Function], name: str, starts: Collection[int])
 def _read_sources(path: str | Path) -> Iterator[bytes]:
     with suppress(OSError, Malformed), open_regular(path) as file, unpacked(file) as plain:
         if plain.read(len(MAGIC)) == MAGIC:
-            yield from (x for x in frames_of(plain, _LIMIT) if ELF[:4] in x[:64])
+            for x in frames_of(plain, _LIMIT):
+                if ELF[:4] in x[:64]:
+                    yield x
 
 
 def _read_functions(frame: bytes, budget: ReadBudget) -> Iterator[Function]:

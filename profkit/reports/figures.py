@@ -94,7 +94,10 @@ def readable(name: str) -> str:
         return name
     head: list[str] = []
     inside: list[str] = []
-    at = 3 if name[2:3] == "N" else 2
+    if name[2:3] == "N":
+        at = 3
+    else:
+        at = 2
     words = head
     while at < len(name):
         if length := _LENGTH.match(name, at):
@@ -104,8 +107,12 @@ def readable(name: str) -> str:
             continue
         words = inside
         special = _SPECIAL.match(name, at)
-        inside += [special[1]] if special and special[1] else []
-        at = special.end() if special else at + 1
+        if special and special[1]:
+            inside += [special[1]]
+        if special:
+            at = special.end()
+        else:
+            at = at + 1
     if head:
         return "::".join(head) + (f"<{' '.join(inside)}>" if inside else "")
     return name

@@ -60,10 +60,12 @@ def read_scalars(action: Any) -> dict[str, float | str]:
     for name in action.metric_names():
         if clean(name) == name:
             values[name] = _read_value(action, name)
-    plain = {}
-    for k, v in values.items():
-        if v is not None:
-            plain[k] = v if isinstance(v, str) else float(v)
+    plain: dict[str, float | str] = {}
+    for name, value in values.items():
+        if isinstance(value, str):
+            plain[name] = value
+        elif value is not None:
+            plain[name] = float(value)
     return plain
 
 
@@ -91,7 +93,8 @@ def identify(
 ) -> Identified:
     """Return IDENTIFIED from the raw values of IDENTITY, variant and case, NVTX ranges."""
     device, major, minor, *dims = (values.get(name) for name in IDENTITY)
-    device = device if isinstance(device, str) else None
+    if not isinstance(device, str):
+        device = None
     version = _read_whole(major, _MOST_VERSION), _read_whole(minor, _MOST_VERSION)
     if None in version:
         cc = None
@@ -100,7 +103,10 @@ def identify(
     grid, block = _read_triple(dims[:3]), _read_triple(dims[3:])
     # A launch that ncu gave up on has no launch__* metrics, and a duration that is NaN or absent.
     failed = isnan(time) and (grid is None or workload != "kernel")
-    status = "failed" if failed else "ok"
+    if failed:
+        status = "failed"
+    else:
+        status = "ok"
     return kernel, workload, device, cc, grid, block, *marked, "/".join(ranges) or None, status
 
 
@@ -111,7 +117,9 @@ def rules_of(results: Iterable[Any]) -> Iterator[tuple[str, str, str, float, str
     none), scope ("local": of the part that the rule looks at, "global", or "").
     """
     for rule in results:
-        text = rule.rule_message() if rule.has_rule_message() else None
+        text = None
+        if rule.has_rule_message():
+            text = rule.rule_message()
         if text is None or text["type"] == _ERROR:
             continue
         speedup, scope = nan, ""

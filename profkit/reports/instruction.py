@@ -200,7 +200,9 @@ def _list_read(low: int, high: int, opcode: str) -> tuple[int, ...]:
     """Return the registers of a load's address, or of the operands of an instruction of integers."""
     first = low >> 24 & 0xFF
     if opcode in LOADED:
-        return (first,) if first != _ZERO else ()
+        if first != _ZERO:
+            return (first,)
+        return ()
     if opcode not in ADDRESSING:
         return ()
     operands = [first, high & 0xFF]
@@ -223,7 +225,9 @@ def name(low: int, capability: int) -> str | None:
 def _read_guard(low: int) -> str | None:
     predicate = low >> 12 & 7
     if predicate == _ALWAYS:
-        return "!PT" if low >> 15 & 1 else None
+        if low >> 15 & 1:
+            return "!PT"
+        return None
     return f"{'!' if low >> 15 & 1 else ''}P{predicate}"
 
 

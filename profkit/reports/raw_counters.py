@@ -142,7 +142,12 @@ def read_table(path: str) -> Part:
             nothing = "a header without launches"
         else:
             nothing = "0 bytes"
-        status = "damaged" if lost else "ok" if part.identity else "empty"
+        if lost:
+            status = "damaged"
+        elif part.identity:
+            status = "ok"
+        else:
+            status = "empty"
         message = lost or ("" if part.identity else nothing)
     except OSError as error:
         message = error.strerror or "cannot be read"
@@ -159,7 +164,9 @@ _PIECE = 1 << 20  # bytes of a table that are decoded at a time
 
 def _decode_lines(content: bytes) -> Iterator[str]:
     """Yield the lines of a table; as one text a single letter would make it four times as large."""
-    start = len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0
+    start = 0
+    if content.startswith(codecs.BOM_UTF8):
+        start = len(codecs.BOM_UTF8)
     while start < len(content):
         end = content.find(b"\n", start + _PIECE) + 1 or len(content)
         yield from content[start:end].decode("utf-8", "backslashreplace").splitlines()
@@ -405,13 +412,18 @@ def _read_identity(cells: Mapping[str, str]) -> dict[str, Any]:
 def _read_values(metric: str, text: str, unit: str, comma: bool) -> dict[str, Any]:
     """Return a cell as raw values: its number, and the instances that follow it in parentheses."""
     if metric == DEVICE:
-        return {metric: text} if text else {}
+        if text:
+            return {metric: text}
+        return {}
     whole, _, inner = text.partition("(")
     # Of times and frequencies ncu stores another unit than SI.
     is_scaled = "/" not in unit and _split_prefix(unit)[0] in ("second", "s", "hz")
     factor = _scale_unit(unit) / (scale(metric) if is_scaled else 1.0)
     value = _read_number(whole, comma)
-    out = {} if value is None else {metric: value * factor}
+    if value is None:
+        out = {}
+    else:
+        out = {metric: value * factor}
     for key, instance in _INSTANCE.findall(inner.rstrip(") ")):
         if (part := _read_number(instance, comma)) is not None:
             out[f"{metric}[{key.strip()}]"] = part * factor

@@ -490,7 +490,9 @@ def opened_launches(path: str | Path) -> Iterator[Callable[[int], Any]]:
     if frames.status == "unreadable" or not frames.is_named:
         raise _unreadable(path, frames.message)
     with openable(path, repaired=frames.wrong_suffix, metrics_only=frames.risky) as source:
-        groups = list(open_report(source)) if frames.launches else []
+        groups = []
+        if frames.launches:
+            groups = list(open_report(source))
 
         def action(index: int) -> Any:
             left = index
@@ -540,7 +542,10 @@ def report_weight(path: str) -> int:
 
 
 def _read_here(path: str) -> Part | Frames:
-    frames = None if is_table(path) else check(path)
+    if is_table(path):
+        frames = None
+    else:
+        frames = check(path)
     # Without memory, the library takes its process with it.
     is_small = frames is not None and frames.weight <= LARGE
     if frames and is_small and (frames.risky or is_limited() or not _take_room(frames)):
@@ -567,7 +572,11 @@ def _make_lost(path: str, why: str) -> Part:
     if why == OUT_OF_MEMORY:  # walking it here may take as much
         return Part(file=ReportFile(path, None, "unreadable", why, 0, None))
     frames = check(path)
-    status: Status = "damaged" if is_about_file(why) else "unreadable"
+    status: Status
+    if is_about_file(why):
+        status = "damaged"
+    else:
+        status = "unreadable"
     return Part(file=ReportFile(path, frames.sha256, status, why, 0, frames.ncu_version))
 
 

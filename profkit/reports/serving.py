@@ -96,8 +96,12 @@ def _find_function(function: str) -> Callable[[Any], Any]:
     call = named(function)
     kinds_of(function)
     prepare = getattr(sys.modules[function.partition(":")[0]], "prepare_child", None)
-    failure = _prepare_once(prepare) if prepare else None
-    return _refuse_with(failure) if failure else call
+    failure = None
+    if prepare:
+        failure = _prepare_once(prepare)
+    if failure:
+        return _refuse_with(failure)
+    return call
 
 
 @cache
@@ -238,7 +242,10 @@ def _explain_error(error: OSError) -> ProfkitError:
 
 
 def _measure_taken() -> float:
-    unit = 1 if sys.platform == "darwin" else 1024
+    if sys.platform == "darwin":
+        unit = 1
+    else:
+        unit = 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 

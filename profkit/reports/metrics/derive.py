@@ -131,7 +131,9 @@ def collected(
 
     def value(raw: Raw) -> float:
         present = [read(raw) for name, read in values.items() if name in raw]
-        return choose(present) if present else nan
+        if present:
+            return choose(present)
+        return nan
 
     return _make_source((), value, text, tuple(values))
 
@@ -190,7 +192,10 @@ def _compile_formula(node: ast.expr, names: dict[str, None]) -> Value:
             return lambda raw: does(a(raw), b(raw))
         case ast.Call(func=ast.Name(id="max" | "min" as word), args=args):
             parts = [_compile_formula(arg, names) for arg in args]
-            choose = max if word == "max" else min
+            if word == "max":
+                choose = max
+            else:
+                choose = min
             return lambda raw: choose(part(raw) for part in parts)
     raise ValueError(f"no formula: {ast.unparse(node)}")
 
@@ -216,7 +221,10 @@ def _si_value(name: str) -> Value:
 
 def _halved_unit(name: str) -> str:
     is_share = "pct_of_peak" in name
-    return next((unit for unit in _HALVED if is_share and name.startswith(unit)), "")
+    for unit in _HALVED:
+        if is_share and name.startswith(unit):
+            return unit
+    return ""
 
 
 def scale(name: str) -> float:
