@@ -113,7 +113,10 @@ def find_local_path(recorded: str) -> str:
     parts = PurePosixPath(recorded.replace("\\", "/")).parts
     if ".." in parts:
         return recorded
-    begin = 1 if recorded.startswith("/") else 0
+    if recorded.startswith("/"):
+        begin = 1
+    else:
+        begin = 0
     for first in range(begin, len(parts)):
         local = Path(*parts[first:])
         is_name_alone = first > begin and first == len(parts) - 1
@@ -138,8 +141,14 @@ def write_gcc(found: Sequence[Annotation]) -> str:
     """Return what problem matchers and vim's errorformat take: file:line:1: warning: ..."""
     lines = []
     for each in found:
-        place = f"{each.file}:{each.line}:1" if each.line else each.file
-        level = "warning" if each.matters else "note"
+        if each.line:
+            place = f"{each.file}:{each.line}:1"
+        else:
+            place = each.file
+        if each.matters:
+            level = "warning"
+        else:
+            level = "note"
         lines.append(f"{escaped(place)}: {level}: {escaped(each.message)}")
     return "".join(f"{line}\n" for line in lines)
 
@@ -153,8 +162,14 @@ def write_github(found: Sequence[Annotation]) -> str:
             properties["line"] = str(each.line)
         properties["title"] = f"profkit: {each.rule}"
         listed = ",".join(f"{key}={_escape_property(text)}" for key, text in properties.items())
-        level = "warning" if each.matters else "notice"
-        text = f"{each.message}\n{each.advice}" if each.advice else each.message
+        if each.matters:
+            level = "warning"
+        else:
+            level = "notice"
+        if each.advice:
+            text = f"{each.message}\n{each.advice}"
+        else:
+            text = each.message
         lines.append(f"::{level} {listed}::{_escape_message(text)}")
     return "".join(f"{line}\n" for line in lines)
 
@@ -185,7 +200,10 @@ def write_sarif(found: Sequence[Annotation]) -> str:
 
 def _describe_rule(rule: str) -> dict[str, Any]:
     known = BY_ID.get(rule) or STEP_RULES.get(rule)
-    title = known.title if known else rule
+    if known:
+        title = known.title
+    else:
+        title = rule
     return {
         "id": rule,
         "shortDescription": {"text": title},
@@ -194,7 +212,10 @@ def _describe_rule(rule: str) -> dict[str, Any]:
 
 
 def _sarif_result(each: Annotation, index: int) -> dict[str, Any]:
-    text = f"{each.message}. {each.advice}" if each.advice else each.message
+    if each.advice:
+        text = f"{each.message}. {each.advice}"
+    else:
+        text = each.message
     location = {
         "artifactLocation": {"uri": _write_uri(each.file)},
         "region": {"startLine": each.line or 1},
@@ -212,7 +233,9 @@ def _write_uri(path: str) -> str:
     from urllib.parse import quote
 
     quoted = quote(path.replace("\\", "/").encode("utf-8", "surrogateescape"))
-    return f"file://{quoted}" if quoted.startswith("/") else quoted
+    if quoted.startswith("/"):
+        return f"file://{quoted}"
+    return quoted
 
 
 WRITERS: Mapping[str, Callable[[Sequence[Annotation]], str]] = {

@@ -30,7 +30,10 @@ THIN = 0.004  # of its width: what is narrower has no edge
 def part(tag: str, *inside: str, **attributes: object) -> Markup:
     """Return an element: `inside` is markup, attributes are any text (class_ is class, x_y is x-y)."""
     named = "".join(starmap(write_attribute, attributes.items()))
-    text = f"<{tag}{named}>{''.join(inside)}</{tag}>" if inside else f"<{tag}{named}/>"
+    if inside:
+        text = f"<{tag}{named}>{''.join(inside)}</{tag}>"
+    else:
+        text = f"<{tag}{named}/>"
     return Markup(text)  # noqa: S704 - every text goes through html()
 
 
@@ -79,13 +82,17 @@ class Bar:
 def strip(bars: Iterable[Bar], label: str, *, listed: bool = False) -> Markup:
     """Return bars side by side in one row, each named in its label where it is `listed`."""
     bars = list(bars)
-    label += f": {'; '.join(bar.about for bar in bars)}" if listed else ""
+    if listed:
+        label += f": {'; '.join(bar.about for bar in bars)}"
     box = {"viewBox": f"0 0 1000 {HIGH}", "preserveAspectRatio": "none"}
     return picture(HIGH, label, map(draw_bar, bars), role="group", **box)
 
 
 def draw_bar(bar: Bar) -> Markup:
-    thin = " thin" if bar.end - bar.begin < THIN else ""
+    if bar.end - bar.begin < THIN:
+        thin = " thin"
+    else:
+        thin = ""
     at = {"x": 1000 * bar.begin, "y": 0, "width": 1000 * (bar.end - bar.begin), "height": HIGH}
     rects = part("rect", class_=" ".join(("fill", bar.look, *bar.marks)) + thin, **at)
     if bar.saved > 0:
@@ -172,8 +179,14 @@ def draw_roofs(frame: _Frame, roofs: Sequence[numbers.Roof], tilt: str) -> Itera
     written = -inf
     for roof, begin, end in numbers.roof_lines(roofs, frame.left, frame.right):
         y, last = (frame.y(roof.high * (x if roof.is_slope else 1.0)) for x in (begin, end))
-        clock = f" at {figures.quantity(roof.clock, 'Hz')}" if isfinite(roof.clock) else ""
-        by = " (by the device attributes)" if roof.device else ""
+        if isfinite(roof.clock):
+            clock = f" at {figures.quantity(roof.clock, 'Hz')}"
+        else:
+            clock = ""
+        if roof.device:
+            by = " (by the device attributes)"
+        else:
+            by = ""
         line = part("line", x1=frame.x(begin), x2=frame.x(end), y1=y, y2=last)
         yield part("g", about(f"roof: {roof.text}{clock}{by}"), line, class_="roof")
         if roof.is_slope:
@@ -192,12 +205,17 @@ def draw_tied_points(
     at = [(frame.x(x), frame.y(y), point) for x, y, point in placed]
     if not at:
         return ""
-    parts = [part("line", x1=a[0], y1=a[1], x2=b[0], y2=b[1]) for a, b in pairwise(at)]
+    parts = []
+    for a, b in pairwise(at):
+        parts.append(part("line", x1=a[0], y1=a[1], x2=b[0], y2=b[1]))
     highest = min(y for _, y, _ in at)
     for turn, (x, y, point) in enumerate(at):
         said = about(*filter(None, list_facts(label, point)))
         mark = part("use", href=f"#m-{point.level}", x=x, y=y)
-        look = "point hollow" if point.note else "point"
+        if point.note:
+            look = "point hollow"
+        else:
+            look = "point"
         # Not by the tab key: the table's rows lead to the same places, without 4 stops a launch.
         parts.append(part("a", said, mark, class_=look, href=f"#launch-{number}", tabindex=-1))
         if single:  # neighbours are often closer than a name is wide: in turns below and above
@@ -206,14 +224,20 @@ def draw_tied_points(
             parts.append(words(numbers.WORDS[point.level], **name))
     if not single:
         x, y, _ = at[-1]
-        side = {"dx": -10, "text_anchor": "end"} if float(x[:-1]) > 70 else {"dx": 10}
+        if float(x[:-1]) > 70:
+            side = {"dx": -10, "text_anchor": "end"}
+        else:
+            side = {"dx": 10}
         parts.append(words(label, class_="name", x=x, y=y - 8, **side))
     return part("g", *parts, class_=run.diagnosis.bound, data_launch=number)
 
 
 def list_facts(label: str, point: model.Point) -> Iterator[str]:
     """Yield what a point says under the pointer: "name: text" or nothing."""
-    family = numbers.word(point.family) if point.family else ""
+    if point.family:
+        family = numbers.word(point.family)
+    else:
+        family = ""
     rate = figures.quantity(point.rate, numbers.unit(point.family))
     yield f"launch: {label}"
     yield f"bytes of: {numbers.WORDS[point.level]}"
@@ -222,8 +246,14 @@ def list_facts(label: str, point: model.Point) -> Iterator[str]:
     yield f"moved: {figures.quantity(point.moved, 'byte/s')}"
     known = isfinite(point.share) and point.roof
     yield f"roof: {numbers.of_roof(point) if known else 'not known'}"
-    above = " above its roof: a measurement error" if point.above else ""
-    yield f"note: {point.note}{above}" if point.note or above else ""
+    if point.above:
+        above = " above its roof: a measurement error"
+    else:
+        above = ""
+    if point.note or above:
+        yield f"note: {point.note}{above}"
+    else:
+        yield ""
 
 
 _RUNG_HIGH, _HISTORY_HIGH, _EDGE = 22, 120, 24  # pixels: a ladder's row, a history, its free ends
@@ -242,9 +272,18 @@ def chart(ladder: Ladder) -> Markup:
     place = logarithmic(min(ends), max(ends))
     rows = []
     for step, time in steps:
-        change = step.change.time if step.change else None
-        against = f"{factor(change)} {change.answer} than {step.parent}" if change else step.note
-        kind = change.answer if change and change.answer in ("faster", "slower") else "waiting"
+        if step.change:
+            change = step.change.time
+        else:
+            change = None
+        against: str | None
+        if change:
+            against = f"{factor(change)} {change.answer} than {step.parent}"
+        else:
+            against = step.note
+        kind = "waiting"
+        if change and change.answer in ("faster", "slower"):
+            kind = change.answer
         said = " · ".join(filter(None, (timed(time), factor(change))))
         more = ", ".join(filter(None, (against, step.bound)))
         rows.append(draw_row(step.variant, time, kind, more, said, place))
@@ -268,7 +307,9 @@ def draw_row(name: str, time: Interval, kind: str, more: str, said: str, place: 
 def find_ends(time: Interval) -> tuple[float, float]:
     """Return the 95 % interval; the median twice where there is none."""
     known = isfinite(time.low) and isfinite(time.high)
-    return (time.low, time.high) if known else (time.median, time.median)
+    if known:
+        return (time.low, time.high)
+    return (time.median, time.median)
 
 
 def history_pictures(

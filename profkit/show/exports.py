@@ -84,7 +84,9 @@ def _list_frames(work: StepWork) -> Iterator[dict[str, Any]]:
     if place is not None and place.line:
         if place.called:
             yield _make_frame(f"called at {shorten_line(place.called)}", place.called)
-        names = place.module.split(".") if place.module else []
+        names = []
+        if place.module:
+            names = place.module.split(".")
         for count in range(1, len(names) + 1):
             yield {"name": ".".join(names[:count])}
         yield _make_frame(f"{shorten_line(place.line)} {place.function}".rstrip(), place.line)
@@ -180,7 +182,9 @@ def _list_lines(process: Process, pid: int) -> Iterator[dict[str, Any]]:
     parts = []
     for activity in process.activities:
         if activity.stream == busiest:
-            place = process.places[activity.origin] if activity.origin >= 0 else None
+            place = None
+            if activity.origin >= 0:
+                place = process.places[activity.origin]
             parts.append((place, activity.start, activity.end))
     for run in list_line_runs(parts):
         if run.place is not None:
@@ -201,7 +205,10 @@ def _make_event(pid: int, track: int, name: str, start: int, end: int) -> dict[s
 
 
 def _name_track(pid: int, track: int | None, name: str) -> dict[str, Any]:
-    kind = "process_name" if track is None else "thread_name"
+    if track is None:
+        kind = "process_name"
+    else:
+        kind = "thread_name"
     return {"ph": "M", "name": kind, "pid": pid, "tid": track or 0, "args": {"name": name}}
 
 

@@ -44,7 +44,9 @@ class PageRow:
     @property
     def part(self) -> float:
         """Its part of all time, 0-1; NaN when not known."""
-        return self.row.total / self.all_time if self.all_time and self.row.times else nan
+        if self.all_time and self.row.times:
+            return self.row.total / self.all_time
+        return nan
 
     @property
     def run(self) -> Judged:
@@ -101,10 +103,15 @@ def bars(several: Sequence[PageRow]) -> Iterator[Bar]:
         row, run, total = shown.row, shown.run, shown.all_time
         if shown.part > 0:
             begin, end = end, end + shown.part
-            saved = f", about {figures.seconds(row.saved)} to save" if row.saved > 0 else ""
+            if row.saved > 0:
+                saved = f", about {figures.seconds(row.saved)} to save"
+            else:
+                saved = ""
             label = words.label(run)
             about = f"{shown.label} {figures.seconds(row.total)}, {label}{saved}"
-            look = run.diagnosis.bound if run.status == "ok" else "unknown"
+            look = "unknown"
+            if run.status == "ok":
+                look = run.diagnosis.bound
             yield Bar(begin, end, look, about, f"launch-{shown.number}", row.saved / total)
     if total and end < 0.996:
         left_out = f"rows not shown: {figures.seconds(total * (1 - end))}"
@@ -123,7 +130,10 @@ def words_of(several: Sequence[PageRow]) -> Iterator[dict[str, str]]:
 
 def details(shown: PageRow) -> dict[str, Any]:
     run = shown.run
-    known = {name: value for name, value in run.values.items() if isfinite(value)}
+    known = {}
+    for name, value in run.values.items():
+        if isfinite(value):
+            known[name] = value
     return {
         "run": run,
         "full_name": middle(escaped(run.kernel), LONGEST) or "(no name)",
@@ -171,7 +181,9 @@ def list_pipes(run: Judged) -> list[tuple[str, str, list[float]]]:
 def fact(values: Values, name: str, label: str) -> dict[str, Any]:
     """Return a metric of the catalogue under a label; a share also as a number."""
     value = values.get(name, nan)
-    part = value if CATALOGUE[name].unit == "share" and isfinite(value) else None
+    part = None
+    if CATALOGUE[name].unit == "share" and isfinite(value):
+        part = value
     return {"name": label, "text": words.metric(name, value), "metric": name, "share": part}
 
 
@@ -179,7 +191,10 @@ def levels(values: Values) -> list[dict[str, Any]]:
     """Return L1 to DRAM: facts (how busy, hit rates, bandwidth), bytes read (down) and written (up)."""
 
     def known(*names: str) -> float:
-        return next((v for n in names if isfinite(v := values.get(n, nan))), nan)
+        for n in names:
+            if isfinite(v := values.get(n, nan)):
+                return v
+        return nan
 
     stored = known("global_store_sectors") + known("local_store_sectors")
     moved = {
@@ -207,7 +222,9 @@ def describe_rate(values: Values, level: str) -> dict[str, Any]:
         # ncu's L1 bytes are what goes back to registers: "0 B/s" beside a busy unit misleads.
         text = "bypassed: async copies and textures"
         return {"name": "bandwidth", "text": text, "metric": "", "share": None}
-    of = f" of {figures.quantity(peak, 'byte/s')}" if rate >= 0 and peak > 0 else ""
+    of = ""
+    if rate >= 0 and peak > 0:
+        of = f" of {figures.quantity(peak, 'byte/s')}"
     text = figures.quantity(rate, "byte/s") + of
     return {"name": "bandwidth", "text": text, "metric": f"{level}_rate", "share": None}
 

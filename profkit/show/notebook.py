@@ -72,9 +72,13 @@ def show_frame(frame: pd.DataFrame) -> Iterator[Block]:
     shown = list(range(len(names)))
     if len(names) > COLUMNS:
         known = [n for n in LEADING if n in names and frame[n].notna().any()]
-        known = known if "variant" in known else ["report", "launch", *known]
+        if "variant" not in known:
+            known = ["report", "launch", *known]
         shown = [names.index(n) for n in known if n in names] or shown[:COLUMNS]
-    rows = frame if len(frame) <= most else frame.head(pd.options.display.min_rows or most)
+    if len(frame) <= most:
+        rows = frame
+    else:
+        rows = frame.head(pd.options.display.min_rows or most)
     # Row numbers say nothing; names of groups, or of metrics in a transposed frame, do.
     index = frame.index.name is not None or not pd.api.types.is_integer_dtype(frame.index.dtype)
     sides = [">" * pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes]
@@ -104,8 +108,10 @@ def format_cell(name: str, value: Any) -> str:
         text = figures.quantity(value, CATALOGUE[name].unit if name in CATALOGUE else "count")
     elif name == "kernel":
         text = short(str(value), KERNEL)
+    elif value is None or value is pd.NA:
+        text = ""
     else:
-        text = "" if value is None or value is pd.NA else str(value)[:LONGEST]
+        text = str(value)[:LONGEST]
     return text
 
 
@@ -268,7 +274,10 @@ def findings(
     silent = first[is_silent].assign(cause=first[is_silent]["because"])
     for name in _OF_A_FINDING:
         silent[_OF_DIAGNOSE[name]] = None
-    both = pd.concat([fires, silent]) if len(silent) else fires
+    if len(silent):
+        both = pd.concat([fires, silent])
+    else:
+        both = fires
     chosen = both.sort_index()[list(_OF_DIAGNOSE.values())]
     return Frame(chosen.set_axis(list(_OF_DIAGNOSE), axis=1).reset_index(drop=True))
 
@@ -343,9 +352,10 @@ def report(
 
     files, chosen = given_reports(runs, artifacts)
     reports = reader.read_report(files, lines_follow=True)
-    shown = [
-        j for j in launches.judge_reports(reports) if not chosen or (j.report, j.index) in chosen
-    ]
+    shown = []
+    for j in launches.judge_reports(reports):
+        if not chosen or (j.report, j.index) in chosen:
+            shown.append(j)
     write_text(file, page.render(reports, shown, title or page.TITLE).html)
     return Path(file)
 
@@ -461,7 +471,11 @@ def given_launches(given: Given, artifacts: str | Path = "artifacts") -> pd.Data
         return pd.DataFrame([dict(given)])
     if not isinstance(given, str | Path | Iterable):
         raise ProfkitError(f"{type(given).__name__}: cannot read launches from this type", TAKES)
-    parts = [given] if isinstance(given, str | Path) else list(given)
+    parts: list[Any]
+    if isinstance(given, str | Path):
+        parts = [given]
+    else:
+        parts = list(given)
     if parts and all(isinstance(p, Path) or (isinstance(p, str) and _is_path(p)) for p in parts):
         return reader.load_reports(parts)  # at once: many files are read in several processes
     if isinstance(given, str | Path):
@@ -496,8 +510,13 @@ def given_run(given: Any) -> Any:
 
 
 def find_only(frame: pd.DataFrame, column: str) -> str | None:
-    values = set(frame[column].dropna()) if column in frame else set()
-    return str(values.pop()) if len(values) == 1 else None
+    if column in frame:
+        values = set(frame[column].dropna())
+    else:
+        values = set()
+    if len(values) == 1:
+        return str(values.pop())
+    return None
 
 
 def given_reports(

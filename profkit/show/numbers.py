@@ -49,7 +49,10 @@ class Roof:
 
     @property
     def text(self) -> str:
-        per = "byte/s" if self.is_slope else unit(self.name)
+        if self.is_slope:
+            per = "byte/s"
+        else:
+            per = unit(self.name)
         return f"{word(self.name)} {span(self.low, self.high, per)}"
 
 
@@ -68,7 +71,9 @@ def word(name: str) -> str:
 
 
 def unit(family: str) -> str:
-    return "op/s" if family.endswith("int8") else "FLOP/s"
+    if family.endswith("int8"):
+        return "op/s"
+    return "FLOP/s"
 
 
 def of_roof(point: model.Point) -> str:
@@ -149,7 +154,9 @@ def placed_points(
 
 def log_ticks(low: float, high: float) -> list[float]:
     """Return powers of ten, and on a short axis 2 and 5 times those; an end where there is none."""
-    digits = (1, 2, 5) if high < 1e3 * low else (1,)
+    digits = [1]
+    if high < 1e3 * low:
+        digits = [1, 2, 5]
     powers = range(floor(log10(low)), ceil(log10(high)) + 1)
     every = [digit * 10.0**power for power, digit in product(powers, digits)]
     return [tick for tick in every if low <= tick <= high] or [low]
@@ -254,7 +261,9 @@ def history_points(steps: Sequence[HistoryStep]) -> dict[str, list[HistoryPoint]
         timed = points.setdefault(run.subject, [])
         low, high = (run.median if end is None else end for end in (run.low, run.high))
         real = step.answer in ("faster", "slower")
-        factor = f"{step.time.speedup.median:.3g}x" if step.time and real else ""
+        factor = ""
+        if step.time and real:
+            factor = f"{step.time.speedup.median:.3g}x"
         made, commit = (run.made or "")[:10], (run.commit or "")[:8]
         told = ", ".join(filter(None, (made, commit, machine, step.answer, factor)))
         place = len(timed), run.median, low, high, machine

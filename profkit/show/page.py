@@ -163,7 +163,9 @@ def fill_template(
             "a script of the page would end itself", "this is a bug; please report it"
         )
     style = (WEB / "page.css").read_text("utf-8") + rules
-    allowed = f"script-src {_policy_hash(script)}; " if script else ""
+    allowed = ""
+    if script:
+        allowed = f"script-src {_policy_hash(script)}; "
     allowed += f"style-src {_policy_hash(style)}"
     environment = Environment(
         loader=FileSystemLoader(WEB),
@@ -187,7 +189,9 @@ def fill_template(
 
 def escape_value(value: Any) -> Any:
     """Return a text as the template writes it: what acts instead of being seen is an escape."""
-    return escaped(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return escaped(value)
+    return value
 
 
 def _policy_hash(text: str) -> str:
@@ -207,7 +211,9 @@ def _seen(value: Any) -> Any:
         return escaped(value)
     if isinstance(value, Mapping):
         return {str(key): _seen(item) for key, item in value.items()}
-    return [_seen(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_seen(item) for item in value]
+    return value
 
 
 def _find_runs_beside_reports(

@@ -137,7 +137,9 @@ def light_rules(of: PageProgram, number: int) -> str:
         )
         rules.append(f"{','.join(asked)}{{opacity:.13}}")
         rules.append(f"{page}:has(.lanes .{mark}:hover) .on-{mark}{{background:var(--raised)}}")
-    return f"@media screen{{{''.join(rules)}}}" if rules else ""
+    if rules:
+        return f"@media screen{{{''.join(rules)}}}"
+    return ""
 
 
 def mark_works(of: Triage) -> dict[int, tuple[str, ...]]:
@@ -198,7 +200,9 @@ def draw_timeline(of: Triage, at: Mapping[str, str] | None = None) -> dict[str, 
 def _say_work(work: StepWork) -> str:
     said = f"{work.kind}: {short(work.activity.name, 80)}, {_say_time(work.activity.duration)}"
     place = work.maker.place
-    return f"{said}\n{say_place(place)}" if place is not None and place.line else said
+    if place is not None and place.line:
+        return f"{said}\n{say_place(place)}"
+    return said
 
 
 def _say_time(nanoseconds: int) -> str:
@@ -270,7 +274,9 @@ def _draw_as_one(group: Sequence[Bar], end: float) -> Bar:
     """The widest of some bars, from the first's begin to the last's end, with the marks of all."""
     widest = max(group, key=lambda bar: bar.end - bar.begin)
     marks = dict.fromkeys(mark for bar in group for mark in bar.marks)
-    more = f"\nand {len(group) - 1:,} more, too narrow to be drawn" if len(group) > 1 else ""
+    more = ""
+    if len(group) > 1:
+        more = f"\nand {len(group) - 1:,} more, too narrow to be drawn"
     return replace(
         widest,
         begin=group[0].begin,

@@ -95,7 +95,10 @@ def stalls(runs: Launches, ax: Axes | None = None) -> Axes:
     top = {s: max((r.get(f"stall_{s}", 0.0) for r in rows), default=0.0) for s in STATES}
     ranked = sorted((s for s in top if top[s] >= 0.04 and s != "selected"), key=lambda s: -top[s])
     shown = ranked[:_MOST_STATES]
-    above = 8 + 19 * ceil((len(shown) + 2) / 5) if shown else 12  # points of a legend, five a line
+    # points of a legend, five a line
+    above = 12
+    if shown:
+        above = 8 + 19 * ceil((len(shown) + 2) / 5)
     ax = rows_axes(ax, [group.name for group in kept], 0.46, 1.15 + above / 72)
     for y, row in enumerate(rows):
         if "stall_selected" not in row:
@@ -148,7 +151,9 @@ def draw_segment(ax: Axes, y: int, left: float, width: float, look: tuple[str, s
 
 
 def choose_edge(colour: str) -> str:
-    return "#8a8a8a" if colour == "#ffffff" else "white"
+    if colour == "#ffffff":
+        return "#8a8a8a"
+    return "white"
 
 
 def lacking(ax: Axes, y: int, group: AlikeLaunches, metric: str) -> None:
@@ -177,7 +182,10 @@ def pipes(runs: Launches, ax: Axes | None = None) -> Axes:
         busy = {p: e for p in shown if p != "issue" and not isnan(e := shares(row, p)[0])}
         first = max(busy, key=lambda p: busy[p], default=None)
         for j, pipe in enumerate(shown):
-            at = (0, j) if single else (j, i)
+            if single:
+                at = (0, j)
+            else:
+                at = (j, i)
             draw_cell(ax, at, shares(row, pipe), pipe == first, 0.9 if single else 0.64)
         if not any(is_collected(row, pipe) for pipe in PIPES):
             lacking(ax, i, kept[i], f"{PIPES[0]}_busy")
@@ -198,7 +206,8 @@ def _legend_words(rows: Sequence[dict[str, float]], shown: Sequence[str]) -> str
     idle = [word(p) for p in rest if any(is_collected(row, p) for row in rows)]
     unknown = [word(p) for p in rest if not any(is_collected(row, p) for row in rows)]
     text = "Solid elapsed, light active; the busiest pipe in orange."
-    text += f" Lightly used or idle: {', '.join(idle)}." if idle else ""
+    if idle:
+        text += f" Lightly used or idle: {', '.join(idle)}."
     return text + (f" Not collected: {', '.join(unknown)}." if unknown else "")
 
 
@@ -214,7 +223,10 @@ def draw_cell(
     ax.barh(y, room, 0.62, column, color="#f3f3f3", edgecolor="none")
     ax.barh(y, active, 0.62, column, color=light, edgecolor="none")
     ax.barh(y, elapsed, 0.36, column, color=colour, edgecolor="none")
-    text = "0" if percent(*both) == "0 | 0" else percent(*both)
+    if percent(*both) == "0 | 0":
+        text = "0"
+    else:
+        text = percent(*both)
     inside = elapsed > 0.55 and room < 0.9  # beside a long bar it would run into the next column
     x = column + (0.02 if inside else max(elapsed, active) + 0.012)
     ax.text(x, y, text, fontsize=9.5, color="white" if inside else INK, va="center")
@@ -258,7 +270,9 @@ def _occupancy_row(ax: Axes, y: int, group: AlikeLaunches, end: float) -> None:
     for i, name in enumerate(LIMITS):
         weight, colour = ("bold", _ORANGES[0]) if name in deciding else ("normal", FAINT)
         look: base.Looks = {"fontweight": weight, "color": colour, "ha": "center", "va": "center"}
-        text = f"{blocks[name]:.0f}" if name in blocks else "–"
+        text = "–"
+        if name in blocks:
+            text = f"{blocks[name]:.0f}"
         ax.text(_FIRST + _WIDE * i, y, text, fontsize=11, **look)
     ax.text(end - 0.35 * _WIDE, y, needs, fontsize=10, color=INK, va="center")
 
@@ -369,8 +383,14 @@ def draw_panel(ax: Axes, panel: Panel, names: Sequence[str], last: bool) -> None
         shade = Normalize(-_MOST, _MOST, clip=True)(log2(lead.ratio))
         ax.fill_between([x - 0.5, x + 0.5], y - 0.5, y + 0.5, color=_SCALE(shade), linewidth=0)
         looks: base.Looks = {"ha": "center", "va": "center", "fontsize": size}
-        looks["color"] = "white" if abs(log2(lead.ratio)) > 0.75 * _MOST else INK
-        looks["fontweight"] = "bold" if lead.ratio < _LEVEL else "normal"
+        if abs(log2(lead.ratio)) > 0.75 * _MOST:
+            looks["color"] = "white"
+        else:
+            looks["color"] = INK
+        if lead.ratio < _LEVEL:
+            looks["fontweight"] = "bold"
+        else:
+            looks["fontweight"] = "normal"
         ax.text(x, y, join_words(lead), **looks)
     ax.set_xticks(range(len(panel.columns)), [format_value(v) for v in panel.columns])
     ax.set_yticks(range(len(panel.rows)), [format_value(v) for v in panel.rows])
@@ -388,7 +408,9 @@ def join_words(lead: Lead) -> str:
 
 
 def format_value(value: float | str) -> str:
-    return clip(value) if isinstance(value, str) else f"{value:g}"
+    if isinstance(value, str):
+        return clip(value)
+    return f"{value:g}"
 
 
 def explain_below(drawn: list[Panel]) -> str:

@@ -63,7 +63,9 @@ def png(ax: Axes) -> bytes:
 
 def figure_of(ax: Axes) -> Figure:
     figure = ax.figure
-    return figure if isinstance(figure, Figure) else figure.figure
+    if isinstance(figure, Figure):
+        return figure
+    return figure.figure
 
 
 def canvas(ax: Axes | None, height: float) -> Axes:
@@ -116,7 +118,9 @@ def one_device(rows: Sequence[Row]) -> str:
             f"launches of {len(devices)} devices in one roofline: {', '.join(devices)}",
             f"draw one device at a time: runs[runs.device == {devices[0]!r}]",
         )
-    return devices[0] if devices else "unknown device"
+    if devices:
+        return devices[0]
+    return "unknown device"
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,10 @@ def time_of(row: Row) -> float:
 
 def names(rows: Sequence[Row]) -> list[str]:
     """Return what each launch is called in a picture: as short as tells them apart."""
-    pairs = {(r.get("variant"), r.get("case")) for r in rows if isinstance(r.get("variant"), str)}
+    pairs = set()
+    for r in rows:
+        if isinstance(r.get("variant"), str):
+            pairs.add((r.get("variant"), r.get("case")))
     often = Counter(variant for variant, _ in pairs)
     full = [name_base(row, with_case=often[row.get("variant")] > 1) for row in rows]
     more = (

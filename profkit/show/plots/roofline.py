@@ -62,7 +62,9 @@ def roofline(
     """
     rows = _with_ceilings(base.records(runs), ceilings or {})
     device = base.one_device(rows)
-    shapes = _grid_points(grid, device) if grid else {}
+    shapes = {}
+    if grid:
+        shapes = _grid_points(grid, device)
     groups = base.alike_groups(rows)
     launches = [list(map(model.points, group.rows)) for group in groups]
     every = list(chain.from_iterable(launches))
@@ -149,7 +151,9 @@ def _small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof]) -> 
     without = [row for row in rows if not model.points(row)]
     if points and without:
         lack = numbers.why_no_point(without)
-        why = f", {lack.most_common(1)[0][0]}" if lack else ""
+        why = ""
+        if lack:
+            why = f", {lack.most_common(1)[0][0]}"
         sentences.append(f"Without a point: {len(without)} of {len(rows)} launches{why}.")
     if any(p.above for p in points):
         sentences.append("A point above its roof is a measurement error.")
@@ -252,7 +256,8 @@ def write_labels(
     """Write the labels where they cover nothing, and return how many had room."""
     taken, legend = find_taken_boxes(ax, launches), ax.get_legend()
     extents = [text.get_window_extent() for text in texts]
-    extents += [legend.get_window_extent()] if legend else []
+    if legend:
+        extents += [legend.get_window_extent()]
     fixed = np.array([[b.x0, b.y0, b.x1, b.y1] for b in extents]).reshape(-1, 4)
     return len(place_labels(ax, labels, fixed, taken, size))
 
@@ -289,7 +294,10 @@ def _draw_roofs(ax: Axes, roofs: Sequence[Roof]) -> list[Text]:
     flats = [r.high for r in roofs if not r.is_slope]
     for roof, *ends in numbers.roof_lines(roofs, *ax.get_xlim()):
         xs = np.array(ends)
-        shape = xs if roof.is_slope else np.ones(2)
+        if roof.is_slope:
+            shape = xs
+        else:
+            shape = np.ones(2)
         dashes = _DASHES.get(roof.name, "-")
         ax.plot(xs, shape * roof.high, color=_GREY, lw=1.6, ls=dashes, zorder=2)
         ax.fill_between(xs, shape * roof.low, shape * roof.high, color=_GREY, alpha=0.16, lw=0)

@@ -38,11 +38,15 @@ def draw_step(document: Mapping[str, Any], ax: Axes | None = None) -> Axes:
         ax.barh(y, row["ms"], 0.66, color=COLOURS[COMPUTING])
         text = f"{ms(row['ms'])}, {row['category']}"
         base.note(ax, text, (row["ms"], y), (5, 0), va="center")
-    longest = max(row["ms"] for row in kernels) if kernels else 0.0
+    longest = 0.0
+    if kernels:
+        longest = max(row["ms"] for row in kernels)
     ax.set_xlim(0, max(document["step"]["ms"], 1.25 * longest))
     base.scales(ax, "ms per step")
     left_out = len(document["kernels"]) - len(kernels)
-    small_print = f"{left_out} kernels that take less are not shown." if left_out else ""
+    small_print = ""
+    if left_out:
+        small_print = f"{left_out} kernels that take less are not shown."
     return base.finished(ax, step_title(document), small_print, above=48)
 
 

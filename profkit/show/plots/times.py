@@ -67,7 +67,9 @@ def ladder_plot(ladder: Ladder, ax: Axes | None = None) -> Axes:
 
 
 def draw_rung(ax: Axes, y: int, step: Rung, at: dict[str, float]) -> None:
-    compared = step.change.time if step.change else None
+    compared = None
+    if step.change:
+        compared = step.change.time
     if step.time is None:
         faint: base.Looks = {"fontsize": 9.5, "color": FAINT, "va": "center", "ha": "center"}
         base.note(ax, "not timed", (0.5, y), within=_ROW, **faint)
@@ -78,7 +80,10 @@ def draw_rung(ax: Axes, y: int, step: Rung, at: dict[str, float]) -> None:
     arms = [[step.time.median - step.time.low], [step.time.high - step.time.median]]
     ax.errorbar(step.time.median, y, xerr=arms, fmt="o", color=COLOURS[0], markersize=5, capsize=3)
     for time, (_, x) in zip((compared, step.best), _COLUMNS, strict=True):
-        colour = _LOOKS.get(time.answer, INK) if time else INK
+        if time:
+            colour = _LOOKS.get(time.answer, INK)
+        else:
+            colour = INK
         base.note(ax, factor(time), (x, y), within=_ROW, va="center", color=colour)
 
 
@@ -118,7 +123,9 @@ def draw_subject(ax: Axes, points: Sequence[HistoryPoint], colours: dict[str, st
             ends = [before.order, x], [before.median, point.median]
             ax.step(*ends, where="post", color=colour, linewidth=1.0, alpha=0.6)
         ax.plot([x] * 2, [point.low, point.high], color=colour, linewidth=2.5, alpha=0.5)
-        face = colour if point.real else "white"
+        face = "white"
+        if point.real:
+            face = colour
         ax.plot(x, point.median, "o", markersize=7, color=colour, markerfacecolor=face)
         if point.real:
             base.note(ax, point.change, (x, point.median), (7, 6), fontsize=9)
@@ -163,7 +170,9 @@ def search_history(history: pd.DataFrame, ax: Axes | None = None) -> Axes:
     for kind, (marker, colour) in _SOURCES.items():
         rows = timed[timed["kind_of_source"] == kind]
         full, cut = (rows[rows["outcome"] == o] for o in ("measured", "pruned"))
-        label = f"{kind} ({len(rows)})" if len(rows) else None
+        label = None
+        if len(rows):
+            label = f"{kind} ({len(rows)})"
         solid: base.Looks = {"s": 46, "color": colour, "zorder": 3, "label": label}
         hollow: base.Looks = {"s": 34, "facecolors": "none", "edgecolors": colour, "alpha": 0.7}
         ax.scatter(full["number"], full["us"], marker=marker, **solid)

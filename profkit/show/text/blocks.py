@@ -38,7 +38,10 @@ Columns = Mapping[str, Callable[[T], Words]]  # title -> what a row has in this 
 
 def spans(words: Words) -> tuple[TextSpan, ...]:
     """Return words as pieces, the names of kernels as long as they are where there is room."""
-    pieces = words if isinstance(words, tuple) else (words,)
+    if isinstance(words, tuple):
+        pieces = words
+    else:
+        pieces = (words,)
     texts = (TextSpan(piece) if isinstance(piece, str) else piece for piece in pieces)
     return tuple(
         replace(span, text=short(span.text, LONGEST)) if span.role == "name" else span
@@ -138,7 +141,10 @@ class Grid:
         columns = list(range(len(self.head)))
         if self.asked:
             return columns
-        told = [i for i in columns if any(plain_words(r[i]) not in _NOTHING for r in self.rows)]
+        told = []
+        for i in columns:
+            if any(plain_words(r[i]) not in _NOTHING for r in self.rows):
+                told.append(i)
         return told or columns
 
 
@@ -198,13 +204,17 @@ def write_markdown(block: Block) -> Iterator[str]:
         case Heading():
             yield from ("", f"{'#' * (block.level + 1)} {write_words(block.text)}", "")
         case TextLine():
-            mark = f"**{markdown(block.mark)}**: " if block.mark else ""
+            if block.mark:
+                mark = f"**{markdown(block.mark)}**: "
+            else:
+                mark = ""
             yield f"{'  ' * block.indent}- {mark}{write_words(block.text)}"
         case Paragraph():
             yield from ("", write_words(block.text), "")
         case ListItem():
             yield f"- {write_words(block.text)}"
-            yield from (f"  <br>{write_words(under)}" for under in block.under)
+            for under in block.under:
+                yield f"  <br>{write_words(under)}"
         case Command():
             yield f"- {code(block.line)}" + (f" ({markdown(block.about)})" if block.about else "")
         case Strip():
@@ -234,7 +244,10 @@ def write_words(words: Words, *, in_table: bool = False) -> str:
         elif role in ("code", "name"):
             out += code(text, in_table=in_table)
         elif role == "link":
-            out += f"<{text}>" if _is_address(text) else f"[{markdown(text)}](#{text})"
+            if _is_address(text):
+                out += f"<{text}>"
+            else:
+                out += f"[{markdown(text)}](#{text})"
         else:
             mark = _MARKS.get(role, "")
             out += f"{mark}{markdown(text)}{mark}"
@@ -274,11 +287,18 @@ class _Html:
     def _look(self, classes: str, rules: str = "", judged: str = "") -> str:
         """Return an element's attributes; `judged` is a word that has a colour."""
         if self.page:
-            return f' class="{classes}"' if classes else ""
+            if classes:
+                return f' class="{classes}"'
+            return ""
         named = colour(judged).removeprefix("bold ")
-        named = f"color:{_READABLE.get(named, named)}" if named else ""
+        if named:
+            named = f"color:{_READABLE.get(named, named)}"
+        else:
+            named = ""
         rules = ";".join(filter(None, (rules, named)))
-        return f' style="{rules}"' if rules else ""
+        if rules:
+            return f' style="{rules}"'
+        return ""
 
     def render(self, blocks: Iterable[Block]) -> str:
         return "".join(chain.from_iterable(map(self._block, blocks)))
@@ -286,7 +306,10 @@ class _Html:
     def _block(self, block: Block) -> Iterator[str]:
         match block:
             case Heading():
-                level = max(block.level + 1, 3) if self.page else min(block.level + 3, 6)
+                if self.page:
+                    level = max(block.level + 1, 3)
+                else:
+                    level = min(block.level + 3, 6)
                 yield f"<h{level}>{self.words(block.text)}</h{level}>"
             case TextLine():
                 yield f"<p{self._look(f'said indent-{block.indent}', f'margin:0 {2 * block.indent}em')}>"
@@ -313,7 +336,10 @@ class _Html:
             case Image():
                 yield f"<div>{html(block.path)}</div>"
             case Fold():
-                opened = " open" if block.shown else ""
+                if block.shown:
+                    opened = " open"
+                else:
+                    opened = ""
                 summary = f"<summary>{self.words(block.title)}</summary>"
                 inside = self.render(block.blocks)
                 yield f"<details{self._look('more')}{opened}>{summary}{inside}</details>"
@@ -334,7 +360,10 @@ class _Html:
         text = self.words(title.removeprefix(">"))
         if not text:  # a corner without words is no heading
             return "<td></td>"
-        scope = ' scope="col"' if self.page else ""
+        if self.page:
+            scope = ' scope="col"'
+        else:
+            scope = ""
         right = is_right(title)
         look = self._look("n" * right, f"text-align:{'right' if right else 'left'}")
         return f"<th{scope}{look}>{text}</th>"
@@ -342,18 +371,28 @@ class _Html:
     def write_cell(self, cell: Words, title: str, column: int) -> str:
         raw, right = plain_words(cell), is_right(title)
         inner = raw.lstrip(" ")
-        depth = f"depth-{min((len(raw) - len(inner)) // 2, 8)}" if column == 0 else ""
-        answer = f"is-{inner}" if inner in ("faster", "slower") else ""
+        depth = ""
+        if column == 0:
+            depth = f"depth-{min((len(raw) - len(inner)) // 2, 8)}"
+        answer = ""
+        if inner in ("faster", "slower"):
+            answer = f"is-{inner}"
         classes = " ".join(filter(None, ("n" * right, depth, answer)))
         # A ladder is indented with blanks, which HTML would swallow; a number keeps its unit.
-        rules = "right;white-space:nowrap" if right else "left;white-space:pre-wrap"
+        if right:
+            rules = "right;white-space:nowrap"
+        else:
+            rules = "left;white-space:pre-wrap"
         return f"<td{self._look(classes, f'text-align:{rules}', raw)}>{self.words(cell)}</td>"
 
     def words(self, words: Words) -> str:
         """Return words inside of an element; on a page a rule leads to its words."""
         out = ""
         for span in spans(words):
-            text = "<br>" if span.text == "\n" else html(span.text)
+            if span.text == "\n":
+                text = "<br>"
+            else:
+                text = html(span.text)
             if span.role == "link":
                 text = f'<a href="{"" if _is_address(span.text) else "#"}{text}">{text}</a>'
             elif self.page and span.role == "rule":
@@ -361,7 +400,10 @@ class _Html:
             elif self.page and span.role == "metric":
                 text = f'<span class="metric">{text}</span>'
             tag = _TAGS.get(span.role)
-            out += f"<{tag}>{text}</{tag}>" if tag else text
+            if tag:
+                out += f"<{tag}>{text}</{tag}>"
+            else:
+                out += text
         return out
 
 

@@ -49,7 +49,10 @@ def code(text: str, *, in_table: bool = False) -> str:
     """Return the text as a Markdown code span, fenced with more backticks than it has in a row."""
     text = escaped(text) or " "
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
-    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    if text.startswith("`") or text.endswith("`"):
+        pad = " "
+    else:
+        pad = ""
     # A table's cells are cut at every bare pipe, also inside of code.
     return f"{fence}{pad}{text.replace('|', chr(92) + '|') if in_table else text}{pad}{fence}"
 
@@ -109,13 +112,18 @@ def _list_cells(column: Series[Any]) -> list[object]:
     """Return the cells of a column as CSV has them: nothing for what is not known."""
     cells = column.tolist()
     for at, missing in enumerate(column.isna().tolist()):
-        cells[at] = "" if missing else quoted_cell(cells[at])
+        if missing:
+            cells[at] = ""
+        else:
+            cells[at] = quoted_cell(cells[at])
     return cells
 
 
 def quoted_cell(value: object) -> object:
     """Return a text that no spreadsheet takes for a formula; anything else as it is."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_BEGINS) else value
+    if isinstance(value, str) and value.startswith(_BEGINS):
+        return f"'{value}"
+    return value
 
 
 _UNNAMED = re.compile(r"<unnamed>::|\(anonymous namespace\)::|\{anonymous\}::")
@@ -137,7 +145,9 @@ def short(name: str, width: int) -> str:
     function = escaped(_without_parameters(_CAST.sub("", _UNNAMED.sub("", plain))))
     # `ns::f<int, 4>` is `ns::f` and `int, 4`.
     opens = (i for i, c, depth in walk_depths(function) if c == "<" and depth == 0)
-    opening = max(opens, default=0) if function.endswith(">") else 0
+    opening = 0
+    if function.endswith(">"):
+        opening = max(opens, default=0)
     qualified, arguments = (
         function[: opening or None],
         function[opening + 1 : -1] if opening else "",
@@ -145,14 +155,19 @@ def short(name: str, width: int) -> str:
     base, bare = _SPACES.sub("", qualified) or "(no name)", _SPACES.sub("", arguments)
     words = [w for w in map(read_argument, split_words(bare)) if w and w not in _DULL]
     for head, inside in ((qualified, arguments), (qualified, bare), (base, bare)):
-        full = f"{head}<{inside}>" if inside else head
+        if inside:
+            full = f"{head}<{inside}>"
+        else:
+            full = head
         if full and len(full) <= width:
             return full
     named = f"{base}<{', '.join(words)}>"
     if words and len(named) <= width:
         # Where room is left, the start of the arguments in full says more than their names.
         room = width - len(base) - 3
-        return named if width - len(named) < 12 else f"{base}<{bare[:room]}…>"
+        if width - len(named) < 12:
+            return named
+        return f"{base}<{bare[:room]}…>"
     types = ", ".join([w for w in words if not _LITERAL.fullmatch(w)] or dict.fromkeys(words))
     if not types or width < 20:
         return squeeze_words(base, width)
@@ -175,14 +190,22 @@ def walk_depths(text: str) -> Iterator[tuple[int, str, int]]:
 def _without_parameters(name: str) -> str:
     """Return `void f<int>(float *)` as `f<int>`; a name of another shape as it is."""
     cut = next((i for i, c, depth in walk_depths(name) if c == "(" and depth == 0 and i > 0), None)
-    function = name if cut is None else name[:cut]
+    if cut is None:
+        function = name
+    else:
+        function = name[:cut]
     blank = max((i for i, c, depth in walk_depths(function) if c == " " and depth == 0), default=-1)
     is_typed = cut is not None or "<" in function
-    return function[blank + 1 :].strip() or name if is_typed else name
+    if is_typed:
+        return function[blank + 1 :].strip() or name
+    return name
 
 
 def split_words(text: str) -> list[str]:
-    cuts = [i for i, c, depth in walk_depths(text) if c == "," and depth == 0]
+    cuts = []
+    for i, c, depth in walk_depths(text):
+        if c == "," and depth == 0:
+            cuts.append(i)
     edges = zip([-1, *cuts], [*cuts, len(text)], strict=True)
     return [text[a + 1 : b].strip() for a, b in edges]
 
@@ -192,8 +215,13 @@ def read_argument(argument: str) -> str:
     outer = "".join(
         c for _, c, depth in walk_depths(argument) if depth == 0 and c not in "<>()[]{}"
     )
-    parts = [p for p in re.split(r"::| ", outer) if p and p not in {"lambda", "const", "*", "&"}]
-    return parts[-1] if parts else outer
+    parts = []
+    for p in re.split(r"::| ", outer):
+        if p and p not in {"lambda", "const", "*", "&"}:
+            parts.append(p)
+    if parts:
+        return parts[-1]
+    return outer
 
 
 def squeeze_words(text: str, width: int) -> str:

@@ -71,7 +71,10 @@ def render_block(block: Block, on: Console, first: bool, indent: int) -> str:
             shown = print_narrow(on, head, indent) + "".join(inside)
         case blocks.Heading():
             gap = Text("" if first or block.level >= 3 else "\n")
-            style = "bold" if block.level < 3 else "italic"
+            if block.level < 3:
+                style = "bold"
+            else:
+                style = "italic"
             shown = print_narrow(on, gap.append(terminal_text(block.text, style)), indent)
         case blocks.Command():
             shown = render_command(block, on, indent + 2)
@@ -103,7 +106,10 @@ def render_block(block: Block, on: Console, first: bool, indent: int) -> str:
 def render_grid(grid: blocks.Grid, on: Console, indent: int) -> str:
     # In a pipe no window cuts: a table is as wide as it is, and grep finds whole words.
     fits = on.is_terminal or grid.wraps is not None or grid.bands or grid.narrow
-    room = on if fits else console(width=_WIDEST)
+    if fits:
+        room = on
+    else:
+        room = console(width=_WIDEST)
     columns = choose_columns(grid, room.width - indent)
     lines = _table_lines(columns, room.width - indent, banded=grid.bands, trims=on.is_terminal)
     return "".join(print_narrow(room, line, indent) for line in lines)
@@ -122,7 +128,10 @@ def choose_columns(grid: blocks.Grid, width: int) -> list[TableColumn]:
 
 def build_column(grid: blocks.Grid, i: int) -> TableColumn:
     title, cells = grid.head[i], [row[i] for row in grid.rows]
-    names = [x.text for x in cells if isinstance(x, TextSpan) and x.role == "name"]
+    names = []
+    for x in cells:
+        if isinstance(x, TextSpan) and x.role == "name":
+            names.append(x.text)
     return TableColumn(
         terminal_text(title.removeprefix(">")),
         [terminal_text(cell, colour(plain_words(cell))) for cell in cells],
@@ -151,7 +160,10 @@ def terminal_text(words: Words, style: str = "") -> Text:
     """Return words for rich, every character that acts written as an escape; line breaks stay."""
     out = Text(style=style)
     for span in spans(words):
-        text = "\n" if span.text == "\n" else unbroken(escaped(span.text), _KEPT)
+        if span.text == "\n":
+            text = "\n"
+        else:
+            text = unbroken(escaped(span.text), _KEPT)
         if span.role == "whole":
             text = text.replace(" ", _KEPT)
         out.append(text, _STYLE.get(span.role))
@@ -196,18 +208,25 @@ class TableColumn:
 
     def min_width(self, lines: int, most: int) -> int:
         """Return the width in which no cell takes more than so many lines."""
-        cells = [] if self.names else self.cells
+        if self.names:
+            cells = []
+        else:
+            cells = self.cells
         need = find_narrowest(self.title, lines)
         for cell in cells:
             if _widest_line(cell) > need:
                 need = max(need, _widest_line(cell) if self.right else find_narrowest(cell, lines))
         if self.names:
             need = max(need, min(self.full_width, self.shortest // lines))
-        return need if self.right else min(need, most)
+        if self.right:
+            return need
+        return min(need, most)
 
     def cell_lines(self, width: int) -> Iterator[list[Text]]:
         for number, cell in enumerate(self.cells):
-            name = self.names[number] if self.names else ""
+            name = ""
+            if self.names:
+                name = self.names[number]
             fits = not name or _widest_line(cell) <= width
             yield split_lines(cell if fits else Text(short(name, width), cell.style), width)
 
@@ -308,7 +327,9 @@ def draw_groups(groups: Sequence[_ColumnGroup], *, trims: bool) -> Iterator[Text
             trim_cells(groups, cells)
         for group, parts in zip(groups, cells, strict=True):
             # A further line of which nothing is to be said is none.
-            yield from (x for x in group.joined(parts) if not group.indent or x.plain.strip())
+            for x in group.joined(parts):
+                if not group.indent or x.plain.strip():
+                    yield x
 
 
 def trim_cells(groups: Sequence[_ColumnGroup], cells: Sequence[list[list[Text]]]) -> None:

@@ -89,7 +89,9 @@ def bound_by(diagnosis: Diagnosis) -> str:
 
 def label(run: Judged) -> str:
     """Return the verdict in two words: "memory: shared", "unknown"; or that a launch failed."""
-    return run.diagnosis.label if run.status == "ok" else run.status
+    if run.status == "ok":
+        return run.diagnosis.label
+    return run.status
 
 
 def named(run: Judged) -> str:
@@ -120,7 +122,10 @@ def metric(name: str, value: float | None) -> str:
 
     A share a little above 1, of one thing over another counted in two passes, is all of it.
     """
-    unit = CATALOGUE[name].unit if name in CATALOGUE else "count"
+    if name in CATALOGUE:
+        unit = CATALOGUE[name].unit
+    else:
+        unit = "count"
     whole = unit == "share" and value is not None and 1 < value <= OUT_OF_RANGE
     return quantity(1.0 if whole else value, unit)
 
@@ -132,7 +137,9 @@ def metric_values(values: Mapping[str, float | None]) -> str:
 def gain(factor: float | None) -> str:
     """Return a finding's gain, which is a bound and no promise: "at most 1.85x"."""
     known = factor is not None and isfinite(factor)
-    return f"at most {speedup(factor)}" if known else "gain unknown"
+    if known:
+        return f"at most {speedup(factor)}"
+    return "gain unknown"
 
 
 def expect(expectation: Expectation) -> str:
@@ -149,7 +156,10 @@ def worth(finding: LaunchFinding) -> str:
     measured = finding.measured
     if measured is None:
         return say_expectation(finding)
-    kind = "measured" if measured.reachable else "measured at most"
+    if measured.reachable:
+        kind = "measured"
+    else:
+        kind = "measured at most"
     without = f"{kind} {speedup(measured.gain)} without {measured.title}"
     return f"{without}; {say_expectation(finding).removesuffix(f'; {ABLATE}')}"
 
@@ -159,7 +169,9 @@ def say_expectation(finding: LaunchFinding) -> str:
         return "at the hardware limit"
     if finding.expect is None:
         return gain(finding.gain)
-    bound = gain(finding.gain) if finding.gain is not None else "no bound known"
+    bound = "no bound known"
+    if finding.gain is not None:
+        bound = gain(finding.gain)
     if finding.expect.is_wide:
         return f"{say_range(finding.expect)}, {bound}; {ABLATE}"
     return f"expect {expect(finding.expect)}, {bound}"
@@ -176,9 +188,14 @@ def say_range(expectation: Expectation) -> str:
 
 def together(both: Together) -> str:
     """Return what two findings are worth at once: "a and b together: expect 9x (4 to 15)"."""
-    bound = f", {gain(both.gain)}" if both.gain is not None else ""
+    bound = ""
+    if both.gain is not None:
+        bound = f", {gain(both.gain)}"
     hope = both.expect
-    what = say_range(hope) if hope.is_wide else f"expect {expect(hope)}"
+    if hope.is_wide:
+        what = say_range(hope)
+    else:
+        what = f"expect {expect(hope)}"
     return f"{' and '.join(both.rules)} together: {what}{bound}"
 
 
@@ -191,24 +208,33 @@ def top(finding: LaunchFinding | None) -> str:
     hope = finding.expect
     if hope is None:
         return worth(finding)
-    return f"{speedup(hope.low)} to {speedup(hope.high)}" if hope.is_wide else expect(hope)
+    if hope.is_wide:
+        return f"{speedup(hope.low)} to {speedup(hope.high)}"
+    return expect(hope)
 
 
 def finding_words(finding: LaunchFinding) -> str:
     """Return a finding behind the name of its rule: what fixing it is worth, and the cause."""
-    expected = "" if finding.note else f" ({worth(finding)})"
+    if finding.note:
+        expected = ""
+    else:
+        expected = f" ({worth(finding)})"
     return f"{expected}: {finding.cause}"
 
 
 def half_width(time: Interval) -> str:
     """Return how well a median is known: "± 0.25 %"; "" where its interval is not."""
     half = (time.high - time.low) / 2 / time.median
-    return f"± {100 * half:.2g} %" if isfinite(half) else ""
+    if isfinite(half):
+        return f"± {100 * half:.2g} %"
+    return ""
 
 
 def timed(time: Interval | None) -> str:
     """Return a median with its interval: "106 µs ± 0.25 %"; "" without one."""
-    return f"{seconds(time.median)} {half_width(time)}".rstrip() if time else ""
+    if time:
+        return f"{seconds(time.median)} {half_width(time)}".rstrip()
+    return ""
 
 
 def factor(time: TimeComparison | None) -> str:
@@ -223,7 +249,10 @@ def effect(hedges_g: float | None, p_value: float | None) -> Iterator[str]:
     if hedges_g is not None and isfinite(hedges_g):
         yield f"Hedges' g {hedges_g:.1f}"
     if p_value is not None and isfinite(p_value):
-        yield "p < 0.001" if p_value < 1e-3 else f"p = {p_value:.2g}"
+        if p_value < 1e-3:
+            yield "p < 0.001"
+        else:
+            yield f"p = {p_value:.2g}"
 
 
 def place(line: SourceShare) -> str:
@@ -246,12 +275,17 @@ def cut_lines(lines: Sequence[str]) -> str:
     kept: list[str] = []
     room = BRIEF - 30
     for line in lines:
-        text = line if len(line) <= _FACT else cut_at_word(line, _FACT)
+        if len(line) <= _FACT:
+            text = line
+        else:
+            text = cut_at_word(line, _FACT)
         room -= len(text) + 1
         if room < 0:
             break
         kept.append(text)
-    more = [f"({len(lines) - len(kept)} more lines)"] if len(kept) < len(lines) else []
+    more = []
+    if len(kept) < len(lines):
+        more = [f"({len(lines) - len(kept)} more lines)"]
     return "\n".join([*kept, *more])
 
 
@@ -296,7 +330,10 @@ def headline(rows: Sequence[Row]) -> list[str]:
     if top and top.where:  # the line that has most of it
         line = top.where[0]
         where = f"; {basename(line.file)}:{line.line} has {share(line.share)} of it"
-    cause = top.cause if top and not _is_guess(run, top) else run.diagnosis.because
+    if top and not _is_guess(run, top):
+        cause = top.cause
+    else:
+        cause = run.diagnosis.because
     if run.lead_is_left_out:
         return _say_without_lead(run, where)
     what = f"{name} {bound_by(run.diagnosis)}: {cause}{where}."
@@ -333,7 +370,10 @@ def find_larger(run: Judged) -> LaunchFinding | None:
     A lead that has only a bound (a launch that is too short, the hardware's limit) is compared with
     none: "at most 1.27x; largest expected gain: 1.74x" contradicts itself.
     """
-    firing = [f for f in run.diagnosis.findings if f.status == "fires" and not f.note]
+    firing = []
+    for f in run.diagnosis.findings:
+        if f.status == "fires" and not f.note:
+            firing.append(f)
     if not firing or run.top is None or _is_unsure(run.top):
         return None
     if run.top.expect is None and run.top.reached is None:
@@ -341,7 +381,9 @@ def find_larger(run: Judged) -> LaunchFinding | None:
     best = max(firing, key=_known_gain)
     is_larger = _known_gain(best) > CLEARLY_MORE * _known_gain(run.top)
     may_be_nothing = best.reached is None and best.expect is not None and best.expect.low < 1
-    return best if is_larger and not may_be_nothing else None
+    if is_larger and not may_be_nothing:
+        return best
+    return None
 
 
 def _known_gain(finding: LaunchFinding) -> float:
@@ -370,7 +412,9 @@ def _worth_of_top(row: Row, rows: Sequence[Row], leading: LaunchFinding) -> str:
     if not row.times:
         return f"Fixing that: {worth(leading)}."
     time = seconds(row.total)
-    of_all = f" of {seconds(sum(r.total for r in rows))} in all" if len(rows) > 1 else ""
+    of_all = ""
+    if len(rows) > 1:
+        of_all = f" of {seconds(sum(r.total for r in rows))} in all"
     if row.saved <= 0:
         return f"It takes {time}{of_all}; {worth(leading)}."
     saved = seconds(row.saved)

@@ -47,8 +47,12 @@ def format_spread(found: AblationRecord) -> str:
 
 def _show_row(row: MeasuredAblation) -> tuple[str, ...]:
     gain = figures.speedup(row.gain)
-    gain = gain if row.reachable else f"at most {gain}"
-    code = row.changed if not row.kept else f"{row.changed}; {row.kept}"
+    if not row.reachable:
+        gain = f"at most {gain}"
+    if not row.kept:
+        code = row.changed
+    else:
+        code = f"{row.changed}; {row.kept}"
     return (row.title, figures.seconds(row.time), gain, code)
 
 
@@ -87,7 +91,10 @@ def _show_verdict(found: AblationRecord) -> Block:
     if not verdict.cause and verdict.missing:
         text = f"cannot tell: {verdict.missing.observed}; {verdict.missing.remedy}"
         return TextLine(text, verdict.bound if verdict.bound != "unknown" else "")
-    limiter = f" ({verdict.limiter})" if verdict.limiter else ""
+    if verdict.limiter:
+        limiter = f" ({verdict.limiter})"
+    else:
+        limiter = ""
     text = f"{verdict.cause}{limiter}: {verdict.because}"
     other = _find_overlap(found)
     return TextLine(f"{text}{other}", verdict.bound)

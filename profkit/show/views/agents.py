@@ -181,7 +181,9 @@ def drop_unknown(entry: Mapping[str, Any]) -> Entry:
     """Return an entry without what is not known or empty; a figure has the digits that are said."""
     kept = {}
     for key, given in entry.items():
-        value = round_figure(given) if isinstance(given, float) else given
+        value = given
+        if isinstance(given, float):
+            value = round_figure(given)
         if value is not None and value not in ("", [], {}):
             kept[key] = value
     return kept
@@ -189,4 +191,6 @@ def drop_unknown(entry: Mapping[str, Any]) -> Entry:
 
 def round_figure(value: float) -> float | None:
     """Return a figure with the digits that are said; None where it is not known."""
-    return float(f"{value:.{DIGITS}g}") if isfinite(value) else None
+    if isfinite(value):
+        return float(f"{value:.{DIGITS}g}")
+    return None

@@ -44,7 +44,8 @@ def compared_runs(sides: Compared, shown: int = MOVED_SHOWN) -> Iterator[Block]:
 
 def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
     if not change.compared:
-        yield from (TextLine(refusal.sentence, "not compared") for refusal in change.refusals)
+        for refusal in change.refusals:
+            yield TextLine(refusal.sentence, "not compared")
         return
     yield from _time_under_ncu(change)
     yield TextLine(*time_line(change))
@@ -66,7 +67,8 @@ def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
     if change.unmatched:
         names = ", ".join(short(name, NAME) for name in change.unmatched)
         yield TextLine(f"unmatched launches: {names}")
-    yield from (TextLine(note, "note") for note in change.notes)
+    for note in change.notes:
+        yield TextLine(note, "note")
 
 
 def _time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
@@ -78,7 +80,10 @@ def _time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
     if not (isfinite(before) and isfinite(after)):
         return
     count = len(change.launches)
-    many = "one launch each" if count == 1 else f"{count} launches each"
+    if count == 1:
+        many = "one launch each"
+    else:
+        many = f"{count} launches each"
     text = f"{figures.seconds(before)} -> {figures.seconds(after)} ({many}; not a timing)"
     yield TextLine(text, "Under ncu")
 
@@ -108,7 +113,9 @@ def time_line(change: RunComparison) -> tuple[str, str]:
 
 
 def join_sides(before: str, after: str) -> str:
-    return before if before == after else f"{before} -> {after}"
+    if before == after:
+        return before
+    return f"{before} -> {after}"
 
 
 def show_launch(launch: LaunchChange, shown: int) -> Iterator[Block]:
@@ -135,7 +142,10 @@ def show_launch(launch: LaunchChange, shown: int) -> Iterator[Block]:
 def list_finding_cells(change: FindingChange) -> tuple[str, ...]:
     sides = (change.before, change.after)
     gains = [figures.speedup(s.gain) if s.status == "fires" else s.status for s in sides]
-    cause = change.after.cause if change.after.status == "fires" else change.before.cause
+    if change.after.status == "fires":
+        cause = change.after.cause
+    else:
+        cause = change.before.cause
     return change.what, change.rule, *(g or "-" for g in gains), cause
 
 
@@ -152,7 +162,10 @@ def list_move_cells(metric: Moved) -> tuple[str, ...]:
     if metric.points is not None:
         change = f"{metric.points:+.1f} points"
     elif isfinite(metric.factor):
-        change = f"{metric.factor:.2f}x" if metric.factor < 10 else f"{metric.factor:,.0f}x"
+        if metric.factor < 10:
+            change = f"{metric.factor:.2f}x"
+        else:
+            change = f"{metric.factor:,.0f}x"
     else:
         change = "from 0"
     sides = (figures.quantity(value, metric.unit) for value in (metric.before, metric.after))
@@ -181,7 +194,9 @@ def say_answer(step: Rung) -> str:
         return ""
     if step.change.time:
         return step.change.time.answer
-    return "" if step.change.compared else "not compared"
+    if step.change.compared:
+        return ""
+    return "not compared"
 
 
 def ladder_steps(ladder: Ladder) -> Iterator[Block]:
@@ -211,7 +226,8 @@ def show_step(step: Rung) -> Iterator[Block]:
     for refusal in () if change.compared else change.refusals:
         yield TextLine(refusal.sentence, "not compared", indent=1)
     yield from changed_rules(change.launches, indent=1)
-    yield from (prediction_line(prediction, indent=1) for prediction in change.promises)
+    for prediction in change.promises:
+        yield prediction_line(prediction, indent=1)
 
 
 def brief_comparison(compared: Compared) -> str:
@@ -226,7 +242,9 @@ def brief_comparison(compared: Compared) -> str:
         sentence, answer = time_line(change)
         lines.append(f"{name}: {answer}: {sentence}")
         for launch in change.launches:
-            name = f"{short(launch.kernel.after, NAME)}, " if len(change.launches) > 1 else ""
+            name = ""
+            if len(change.launches) > 1:
+                name = f"{short(launch.kernel.after, NAME)}, "
             lines.append(f"{name}bound: {join_sides(launch.bound.before, launch.bound.after)}")
             lines += [f"{x.mark}: {plain_words(x.text)}" for x in changed_rules([launch])]
             for metric, before, after, _ in map(
@@ -258,12 +276,19 @@ def verified(files: Iterable[Verified]) -> Iterator[Block]:
     yield Heading("Summary")
     outcomes = (f"{outcome} {n}" for outcome, n in sorted(counted.items()))
     yield TextLine(", ".join(outcomes) or "no claims")
-    yield from (TextLine(command, "to decide more claims") for command in collect)
+    for command in collect:
+        yield TextLine(command, "to decide more claims")
 
 
 def gate_line(result: GateResult | SummaryGate) -> TextLine:
-    binding = "" if result.binding else " (reported, not required)"
-    failing = f": failing: {', '.join(result.failing)}" if result.failing else ""
+    if result.binding:
+        binding = ""
+    else:
+        binding = " (reported, not required)"
+    if result.failing:
+        failing = f": failing: {', '.join(result.failing)}"
+    else:
+        failing = ""
     return TextLine(f"gate {result.name}{binding}{failing}", "met" if result.met else "not met")
 
 
@@ -315,5 +340,6 @@ def ladder_summary(summary: Summary) -> Iterator[Block]:
     if change := summary.change:
         yield from changed_rules(change.launches)
         yield from map(prediction_line, change.promises)
-        yield from (TextLine(note, "note") for note in change.notes)
+        for note in change.notes:
+            yield TextLine(note, "note")
     yield from map(gate_line, summary.gates)

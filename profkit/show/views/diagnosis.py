@@ -42,7 +42,10 @@ def diagnosis_blocks(
     """
     total = sum(row.total for row in rows)
     yield blocks.Paragraph(" ".join(words.headline([*detailed, *rows[len(detailed) :]])))
-    listed = rows if full else rows[: max(LISTED, len(detailed))]
+    if full:
+        listed = rows
+    else:
+        listed = rows[: max(LISTED, len(detailed))]
     head = (">#", "kernel", "launch", ">time", ">share", "bound", "top finding", ">expected")
     cells = tuple(list_cells(number, row, total) for number, row in enumerate(listed, 1))
     yield blocks.Grid(head, cells, indent=0, narrow=True, spare=(">share", "bound", "launch"))
@@ -72,7 +75,9 @@ def next_commands(rows: Sequence[Row], lines: bool) -> Iterator[blocks.Command]:
         yield blocks.Command(f"profkit report {report} -o page.html", "a page to send")
         return
     kernel = re.match(r"\w+", short(run.kernel, words.NAME))
-    only = f" --kernel {kernel.group()}" if kernel and len(rows) > 1 else ""
+    only = ""
+    if kernel and len(rows) > 1:
+        only = f" --kernel {kernel.group()}"
     yield blocks.Command(f"profkit diagnose {report}{only} --lines 5", "the hottest source lines")
 
 
@@ -85,15 +90,18 @@ def brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = None) ->
     if not rows:
         return ""
     out = words.headline(rows)
-    further = [
-        f for f in rows[0].shown.diagnosis.findings[1:] if f.status == "fires" and not f.note
-    ]
+    further = []
+    for f in rows[0].shown.diagnosis.findings[1:]:
+        if f.status == "fires" and not f.note:
+            further.append(f)
     out += [f"Also: {_in_brief(finding)}" for finding in further[: FINDINGS - 1]]
     if both := rows[0].shown.diagnosis.together:
         out.append(words.together(both))
     for number, row in enumerate(rows[1:ROWS], 2):
         run, name = row.shown, short(row.shown.kernel, 40)
-        what = f"; {_in_brief(run.top)}" if run.top else ""
+        what = ""
+        if run.top:
+            what = f"; {_in_brief(run.top)}"
         out.append(f"{number}. {name}, {figures.seconds(row.total)}, {words.label(run)}{what}")
     if len(rows) > ROWS:
         rest = figures.seconds(sum(row.total for row in rows[ROWS:]))
@@ -104,7 +112,10 @@ def brief_diagnosis(rows: Sequence[Row], onward: Sequence[str] | None = None) ->
 
 
 def _in_brief(finding: LaunchFinding) -> str:
-    where = f"; at {words.places(finding)}" if finding.where else ""
+    if finding.where:
+        where = f"; at {words.places(finding)}"
+    else:
+        where = ""
     return f"{finding.rule}{words.finding_words(finding)}{where}"
 
 
@@ -114,18 +125,27 @@ def _in_brief(finding: LaunchFinding) -> str:
 def write_summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
     launches = sum(len(row.launches) for row in rows)
     timed = any(row.times for row in rows)
-    total = f"{figures.seconds(sum(row.total for row in rows))} in all" if timed else "no durations"
-    hidden = f"; {len(listed)} of {len(rows)} rows shown (--all)" if len(rows) > len(listed) else ""
+    if timed:
+        total = f"{figures.seconds(sum(row.total for row in rows))} in all"
+    else:
+        total = "no durations"
+    hidden = ""
+    if len(rows) > len(listed):
+        hidden = f"; {len(listed)} of {len(rows)} rows shown (--all)"
     leads = len(rows) > 1 and rows[0].leads(sum(row.total for row in rows))
-    order = f"{ORDER}{AFTER_UNKNOWN}" if leads else ORDER
+    if leads:
+        order = f"{ORDER}{AFTER_UNKNOWN}"
+    else:
+        order = ORDER
     return f"{figures.counted(launches, 'launch', 'launches')}, {total}{hidden}; {order}."
 
 
 def list_cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
     run = row.shown
-    launch = (
-        words.spread(row) if len(row.launches) > 1 else words.named(run) or words.in_report(run)
-    )
+    if len(row.launches) > 1:
+        launch = words.spread(row)
+    else:
+        launch = words.named(run) or words.in_report(run)
     return (
         str(number),
         TextSpan(run.kernel, "name"),
@@ -140,9 +160,16 @@ def list_cells(number: int, row: Row, total: float) -> tuple[Words, ...]:
 
 def part_of(row: Row, total: float) -> str:
     """Return a row's part of all time: 12.3 %, <0.1 %; "" where it has no duration."""
-    part = row.total / total if total else 0.0
-    known = "<0.1 %" if 0 < part < 0.0005 else figures.share(part)
-    return known if row.times else ""
+    part = 0.0
+    if total:
+        part = row.total / total
+    if 0 < part < 0.0005:
+        known = "<0.1 %"
+    else:
+        known = figures.share(part)
+    if row.times:
+        return known
+    return ""
 
 
 # One launch.
@@ -151,7 +178,10 @@ def part_of(row: Row, total: float) -> str:
 def diagnosis(row: Row, number: int, total: float, before: Judged | None = None) -> blocks.Fold:
     """Return the verdict on a row's launch of median time; `before` is that of the fold before."""
     run = row.shown
-    judged = words.bound_by(run.diagnosis) if run.status == "ok" else run.status
+    if run.status == "ok":
+        judged = words.bound_by(run.diagnosis)
+    else:
+        judged = run.status
     title = (
         TextSpan(f"{number}. ", "strong"),
         TextSpan(run.kernel, "name"),
@@ -175,11 +205,15 @@ def launch_blocks(row: Row, total: float) -> Iterator[Block]:
 
 def list_identity(row: Row, total: float) -> Iterator[str]:
     run = row.shown
-    part = f"{part_of(row, total)} of all" if row.times else "duration not collected"
+    part = "duration not collected"
+    if row.times:
+        part = f"{part_of(row, total)} of all"
     if len(row.launches) > 1:
         yield f"{words.spread(row)} (shortest, median, longest), {part}; median launch shown"
+    elif row.times:
+        yield f"{figures.seconds(run.time)}, {part}"
     else:
-        yield f"{figures.seconds(run.time)}, {part}" if row.times else part
+        yield part
     yield ", ".join(filter(None, (f"{run.report} launch {run.index}", words.named(run))))
     sizes = f"grid {words.dims(run.grid)}, block {words.dims(run.block)}"
     yield f"{sizes}, {words.device_of(run)}, compute capability {run.cc or 'unknown'}"
@@ -217,7 +251,10 @@ def show_findings(
     if both := run.diagnosis.together:
         yield blocks.ListItem(words.together(both), bullet="+")
     for missing in run.diagnosis.missing:
-        section = f"collect {missing.section}: " if missing.section else ""
+        if missing.section:
+            section = f"collect {missing.section}: "
+        else:
+            section = ""
         yield blocks.ListItem(f"{section}{missing.why}", bullet="?")
     unknown = _unknown_rules(run)
     if before and len(unknown) > 1 and _unknown_rules(before) == unknown:
@@ -284,7 +321,10 @@ def show_nvidia_rules(results: Sequence[NvidiaRule]) -> Iterator[blocks.ListItem
     """Yield the results of NVIDIA's rules that carry an estimate, the largest few first."""
     estimated = sorted((r for r in results if r.speedup), key=lambda r: -(r.speedup or 0))
     for result in estimated[:NVIDIA_SHOWN]:
-        kind = "local speedup" if result.scope == "local" else "speedup"
+        if result.scope == "local":
+            kind = "local speedup"
+        else:
+            kind = "speedup"
         speedup = f" (estimated {kind} {figures.share(result.speedup or 0)})"
         text = ("NVIDIA's ", TextSpan(result.rule, "code"), ": ", TextSpan(result.title, "code"))
         yield blocks.ListItem((*text, speedup))
@@ -301,4 +341,6 @@ def _hot_lines(lines: Sequence[HotLine]) -> blocks.Grid:
 
 
 def name_place(line: HotLine) -> str:
-    return f"{basename(line.file)}:{line.line}" if line.file else "SASS"
+    if line.file:
+        return f"{basename(line.file)}:{line.line}"
+    return "SASS"

@@ -61,8 +61,10 @@ class Explanation(ShowsItself):
             for part in parts:
                 if isinstance(part, blocks.Code):
                     yield part
+                elif alone:
+                    yield blocks.Paragraph(part, 1)
                 else:
-                    yield blocks.Paragraph(part, 1) if alone else blocks.ListItem(part)
+                    yield blocks.ListItem(part)
 
     @property
     def markdown(self) -> str:
@@ -113,7 +115,8 @@ def explain(name: str) -> Explanation:
     told = {heading: texts for heading, texts in parts.items() if texts}
     if kind != OF_A_STEP and named in STEP_RULES:  # the same word of a launch's verdict
         for heading, texts in _explain_step_rule(STEP_RULES[named]).items():
-            told |= {f"For a step: {heading}": texts} if texts else {}
+            if texts:
+                told |= {f"For a step: {heading}": texts}
     return Explanation(named, kind, title, told)
 
 
@@ -164,7 +167,9 @@ def _complete_name(word: str) -> str:
     if asked in known or asked.replace("-", "_") in known or "." in word:
         return word
     holding = [rule for rule in (*BY_ID, *STEP_RULES) if _has_part(rule, asked)]
-    return holding[0] if len(holding) == 1 else word
+    if len(holding) == 1:
+        return holding[0]
+    return word
 
 
 def _has_part(rule: str, asked: str) -> bool:
@@ -174,7 +179,10 @@ def _has_part(rule: str, asked: str) -> bool:
 
 
 def find_nearest_names(name: str) -> str:
-    holding = [rule for rule in (*BY_ID, *STEP_RULES) if _has_part(rule, name.lower())]
+    holding = []
+    for rule in (*BY_ID, *STEP_RULES):
+        if _has_part(rule, name.lower()):
+            holding.append(rule)
     if holding:
         return f"did you mean {' or '.join(holding[:3])}?"
     lower = {n.lower(): n for n in (*BY_ID, *STEP_RULES, *CATALOGUE, *words.BOUNDS, *words.WAITS)}
@@ -232,28 +240,37 @@ def explain_ablations(rule: LaunchRule) -> tuple[Words, ...]:
     for group, causes in read_causes().items():
         by = causes.get(rule.id)
         if by is not None:
-            words = by if isinstance(by, str) else " and ".join(by)
+            if isinstance(by, str):
+                words = by
+            else:
+                words = " and ".join(by)
             said.append(_MEASURES[group].format(words))
     return tuple(said)
 
 
 def show_code(snippet: pages.Snippet | None) -> tuple[blocks.Code, ...]:
-    return (blocks.Code(snippet.text, snippet.language),) if snippet else ()
+    if snippet:
+        return (blocks.Code(snippet.text, snippet.language),)
+    return ()
 
 
 def explain_threshold(of: pages.Decides) -> Words:
-    text = f"{of.value}: {of.reason}" if of.reason else of.value
+    if of.reason:
+        text = f"{of.value}: {of.reason}"
+    else:
+        text = of.value
     return TextSpan(of.name, "code"), f" {text}"
 
 
 def explain_measured(rule: LaunchRule) -> tuple[Words, ...]:
-    pairs: list[Words] = [
-        (
-            TextSpan(f"{speedup(pair.gain)} faster", "strong"),
-            f", probe {pair.probe} ({pair.title}) against {pair.relieves}",
+    pairs: list[Words] = []
+    for pair in pages.measured_pairs(rule.id):
+        pairs.append(
+            (
+                TextSpan(f"{speedup(pair.gain)} faster", "strong"),
+                f", probe {pair.probe} ({pair.title}) against {pair.relieves}",
+            )
         )
-        for pair in pages.measured_pairs(rule.id)
-    ]
     more = len(pairs) - SHOWN
     rest = f"and {counted(more, 'more probe', 'more probes')} of this cause"
     return (*pairs[:SHOWN], *([rest] if more > 0 else []))
@@ -278,10 +295,15 @@ def explain_worth(rule: LaunchRule) -> tuple[Words, ...]:
 
 def explain_metric(metric: Metric) -> Parts:
     page = pages.written_page(f"metrics/{FAMILIES[metric.name]}.md")
-    users = [r for r in ALL if any(metric.name in values for values in (*r.fires, *r.clear))]
+    users = []
+    for r in ALL:
+        if any(metric.name in values for values in (*r.fires, *r.clear)):
+            users.append(r)
     seen = pages.find_range(metric.name)
-    ends = (seen.low, seen.high) if seen else ()
-    texts = [f"{words.metric(metric.name, value)} ({probe})" for probe, value in ends]
+    texts = []
+    if seen:
+        for probe, value in (seen.low, seen.high):
+            texts.append(f"{words.metric(metric.name, value)} ({probe})")
     sources = tuple(source.text for source in metric.sources)
     return {
         "What happens in the hardware": (page.hardware,),
@@ -325,7 +347,10 @@ def explain_limiter(word: str, behind: list[LaunchRule]) -> Parts:
         behind, key=lambda rule: len(rule.explains)
     )
     page = pages.rule_page(plain.id)
-    numbers = (pages.near_its_peak(word),) if limiter else pages.list_thresholds(plain)
+    if not limiter:
+        numbers = pages.list_thresholds(plain)
+    else:
+        numbers = (pages.near_its_peak(word),)
     return {
         "What happens in the hardware": (page.hardware,),
         "Thresholds": tuple(map(explain_threshold, numbers)) or page.thresholds,
@@ -365,8 +390,11 @@ def describe_metric(metric: Metric) -> Words:
 def suggest_command(sections: Iterable[str]) -> str:
     needed = set(sections) - {""}
     ncu = [f"--section {section}" for section in sorted(needed - {RECORD})]
-    ways = [f"ncu {' '.join(ncu)}"] if ncu else []
-    ways += ["profkit profile (which writes the run record)"] if RECORD in needed else []
+    ways = []
+    if ncu:
+        ways = [f"ncu {' '.join(ncu)}"]
+    if RECORD in needed:
+        ways += ["profkit profile (which writes the run record)"]
     return ", and ".join(ways) or "every report contains it"
 
 
@@ -380,7 +408,8 @@ def index() -> Iterator[Block]:
     for word, meaning in (words.BOUNDS | words.LIMITERS).items():
         yield blocks.ListItem(name_and_text(word, meaning))
     yield blocks.Heading("Metrics (columns of the frame)")
-    yield from (blocks.ListItem(describe_metric(metric)) for metric in CATALOGUE.values())
+    for metric in CATALOGUE.values():
+        yield blocks.ListItem(describe_metric(metric))
 
 
 def _link_rule(rule: StepRule) -> Words:

@@ -36,7 +36,9 @@ def history_blocks(steps: Sequence[HistoryStep]) -> Iterator[Block]:
 
 
 def format_percent(share: float | None, unknown: str = "") -> str:
-    return unknown if share is None or isnan(share) else f"{share:.2%}"
+    if share is None or isnan(share):
+        return unknown
+    return f"{share:.2%}"
 
 
 def noise_blocks(machines: Sequence[MachineNoise]) -> Iterator[Block]:
@@ -84,16 +86,24 @@ def make_plain(value: Any) -> Any:
     if isinstance(value, list):
         return [make_plain(v) for v in value]
     if isinstance(value, float):
-        return value if isfinite(value) else None
+        if isfinite(value):
+            return value
+        return None
     known = value is None or isinstance(value, str | int | bool)
-    return value if known else None if str(value) in ("NaT", "<NA>") else str(value)
+    if known:
+        return value
+    if str(value) in ("NaT", "<NA>"):
+        return None
+    return str(value)
 
 
 def format_table_cell(value: Any) -> str:
     plain = make_plain(value)
     if plain is None:
         return ""
-    return f"{plain:.6g}" if isinstance(plain, float) else str(plain)
+    if isinstance(plain, float):
+        return f"{plain:.6g}"
+    return str(plain)
 
 
 def gate_blocks(report: GateReport) -> Iterator[Block]:

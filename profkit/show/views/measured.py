@@ -77,12 +77,17 @@ def captured(rows: Sequence[Entry]) -> Iterator[Block]:
         for remark in row["notes"]:
             yield TextLine(TextSpan(f"{row['kernel']}: {remark}", "dim"))
     launches, kept = (sum(row["launches"] for row in some) for some in (rows, with_file))
-    share = f" ({figures.share(kept / launches)})" if launches else ""
+    if launches:
+        share = f" ({figures.share(kept / launches)})"
+    else:
+        share = ""
     yield TextLine(f"{len(with_file)} of {len(rows)} kernels, {kept} of {launches} launches{share}")
 
 
 def format_duration(seconds: float | None) -> str:
-    return "" if seconds is None else figures.seconds(seconds)
+    if seconds is None:
+        return ""
+    return figures.seconds(seconds)
 
 
 def examined(rows: Sequence[Entry]) -> Iterator[Block]:
@@ -94,16 +99,17 @@ def examined(rows: Sequence[Entry]) -> Iterator[Block]:
 def builds_table(rows: Iterable[Entry]) -> Iterator[Block]:
     counts = ("regs", "smem", "dynamic", "blocks_per_sm", "spills", "stack")
     titles = (">regs", ">static", ">dynamic", ">per SM", ">spills", ">stack")
-    cells = [
-        (
-            row["variant"],
-            str(row["arch"]),
-            TextSpan(row["kernel"], "name"),
-            *("?" if row[key] is None else str(row[key]) for key in counts),
-            figures.seconds(row["seconds"]) if row["seconds"] else "-",
+    cells = []
+    for row in rows:
+        cells.append(
+            (
+                row["variant"],
+                str(row["arch"]),
+                TextSpan(row["kernel"], "name"),
+                *("?" if row[key] is None else str(row[key]) for key in counts),
+                figures.seconds(row["seconds"]) if row["seconds"] else "-",
+            )
         )
-        for row in rows
-    ]
     yield Grid(("variant", "sm", "kernel", *titles, ">took"), tuple(cells))
 
 
@@ -132,7 +138,9 @@ def faults(check: Entry, most: int = 5) -> list[str]:
     for case in check["cases"]:
         where = f"{check['variant']} {case['case']} seed {case['seed']}"
         lines += [f"{where}: {fault}" for fault in case["faults"]]
-    more = [f"{check['variant']}: and {len(lines) - most} more"] if len(lines) > most else []
+    more = []
+    if len(lines) > most:
+        more = [f"{check['variant']}: and {len(lines) - most} more"]
     return [*lines[:most], *more]
 
 
@@ -147,7 +155,8 @@ def timed_case(
         ("variant", ">warm L2", ">±", ">cold L2", ">±", ">x best reference", ">one call"),
         tuple(list_time_cells(row, best) for row in ranked),
     )
-    yield from (TextLine(text, "note") for text in list_notes(rows, references))
+    for text in list_notes(rows, references):
+        yield TextLine(text, "note")
 
 
 def read_warm_median(row: Entry) -> float:
@@ -157,7 +166,9 @@ def read_warm_median(row: Entry) -> float:
 
 def list_time_cells(row: Entry, best: float | None) -> tuple[str, ...]:
     timing = row["timing"]
-    backend = f" ({row['backend']})" if row.get("backend") else ""
+    backend = ""
+    if row.get("backend"):
+        backend = f" ({row['backend']})"
     return (
         f"{row['name']}{backend}",
         *format_median(timing["l2"]["warm"]),
@@ -170,7 +181,10 @@ def list_time_cells(row: Entry, best: float | None) -> tuple[str, ...]:
 def list_notes(rows: Sequence[Entry], references: Sequence[str]) -> Iterator[str]:
     # References are called from Python, so they are named together: outside of a graph, the GPU
     # waits for the caller, and the ratios are those of the kernels alone.
-    called = [r["name"] for r in rows if r["timing"]["host_bound"] and r["name"] in references]
+    called = []
+    for r in rows:
+        if r["timing"]["host_bound"] and r["name"] in references:
+            called.append(r["name"])
     if called:
         yield (
             f"host-bound in direct calls, but not in a graph: {', '.join(called)} (each call "
@@ -192,7 +206,9 @@ def list_notes(rows: Sequence[Entry], references: Sequence[str]) -> Iterator[str
 def format_median(interval: Entry | None) -> tuple[str, str]:
     if not interval:
         return "", ""
-    width = figures.share(interval["width"]) if interval["width"] is not None else "?"
+    width = "?"
+    if interval["width"] is not None:
+        width = figures.share(interval["width"])
     return figures.seconds(interval["median"]), width
 
 
@@ -201,11 +217,10 @@ def conditions(gpu: Entry, timing: Entry) -> str:
     parts = [f"{gpu.get('name')}, driver {gpu.get('driver') or 'unknown'}"]
     units = {"sm_clock": (1e-6, "MHz"), "power": (1, "W"), "temperature": (1, "°C")}
     for when in ("before", "after"):
-        known = [
-            f"{timing[when][key] * scale:.0f} {unit}"
-            for key, (scale, unit) in units.items()
-            if timing[when][key] is not None
-        ]
+        known = []
+        for key, (scale, unit) in units.items():
+            if timing[when][key] is not None:
+                known.append(f"{timing[when][key] * scale:.0f} {unit}")
         parts.append(f"{when}: {', '.join(known) or 'not known'}")
     return "; ".join(parts)
 
@@ -221,8 +236,13 @@ def without_counters(name: str, record: Record) -> Iterator[Block]:
             f"{figures.speedup(took / floors[slowest])} the {slowest} floor"
         )
     for launch in record.shape:
-        waves = "unknown" if launch.waves is None else figures.figures(launch.waves)
-        idle = f", {launch.idle_sms} SMs never get one" if launch.idle_sms else ""
+        if launch.waves is None:
+            waves = "unknown"
+        else:
+            waves = figures.figures(launch.waves)
+        idle = ""
+        if launch.idle_sms:
+            idle = f", {launch.idle_sms} SMs never get one"
         yield TextLine(
             f"{launch.kernel}: {launch.blocks} blocks, {launch.blocks_per_sm} fit on an SM, "
             f"{waves} waves{idle}"
@@ -364,7 +384,9 @@ def show_path(history: pd.DataFrame) -> Block:
 
 def format_confirmed(row: Mapping[Any, Any]) -> str:
     low, high = row["confirmed_low"], row["confirmed_high"]
-    return "" if isnan(low) else f"{row['confirmed_speedup']:.3f}x ({low:.3f} to {high:.3f})"
+    if isnan(low):
+        return ""
+    return f"{row['confirmed_speedup']:.3f}x ({low:.3f} to {high:.3f})"
 
 
 def explain_steering(search: Entry) -> Iterator[str]:
@@ -373,7 +395,9 @@ def explain_steering(search: Entry) -> Iterator[str]:
     if not worth:
         return
     rules = ", ".join(f"{n} by {rule}" for rule, n in worth["by_rule"].items())
-    by_rule = f" ({rules})" if rules else ""
+    by_rule = ""
+    if rules:
+        by_rule = f" ({rules})"
     yield (
         f"{worth['proposed']} proposals{by_rule}, {worth['measured']} measured, "
         f"{worth['incumbents']} became the incumbent"

@@ -58,7 +58,9 @@ def list_rows(rows: Sequence[Row]) -> blocks.Grid:
             return named
         if several:
             return middle(escaped(words.in_report(run)), PLACE)
-        return f"#{run.index}" if names.count(run.kernel) > 1 else ""
+        if names.count(run.kernel) > 1:
+            return f"#{run.index}"
+        return ""
 
     columns: Columns[tuple[int, Row]] = {
         "#": lambda pair: str(pair[0]),
@@ -74,11 +76,15 @@ def list_rows(rows: Sequence[Row]) -> blocks.Grid:
 
 
 def _count_calls(row: Row) -> str:
-    return f"{len(row.launches)}x" if len(row.launches) > 1 else ""
+    if len(row.launches) > 1:
+        return f"{len(row.launches)}x"
+    return ""
 
 
 def _name_bound(run: Judged) -> str:
-    return run.diagnosis.bound if run.status == "ok" else run.status
+    if run.status == "ok":
+        return run.diagnosis.bound
+    return run.status
 
 
 def say_expected(finding: LaunchFinding | None) -> str:
@@ -91,7 +97,9 @@ def say_expected(finding: LaunchFinding | None) -> str:
         return figures.speedup(finding.reached)
     hope = finding.expect
     if hope is None:
-        return f"<= {figures.speedup(finding.gain)}" if finding.gain else "unknown"
+        if finding.gain:
+            return f"<= {figures.speedup(finding.gain)}"
+        return "unknown"
     if hope.is_wide:
         return f"{figures.figures(hope.low)}-{figures.speedup(hope.high)}"
     return figures.speedup(hope.gain)
@@ -101,12 +109,16 @@ def _count_launches(rows: Sequence[Row], listed: int) -> str:
     launches = sum(len(row.launches) for row in rows)
     total = sum(row.total for row in rows)
     said = figures.counted(launches, "launch", "launches")
-    said += f", {figures.seconds(total)} in all" if total else ", no durations"
+    if total:
+        said += f", {figures.seconds(total)} in all"
+    else:
+        said += ", no durations"
     if len(rows) > listed:
         said += f"; {listed} of {len(rows)} rows shown (--all)"
     if len(rows) > 1:
         said += "; sorted by expected saving"
-        said += AFTER_UNKNOWN if rows[0].leads(total) else ""
+        if rows[0].leads(total):
+            said += AFTER_UNKNOWN
     return f"{said}."
 
 
@@ -134,13 +146,20 @@ def _show_first(row: Row) -> blocks.Fold:
 
 def _say_verdict(run: Judged) -> str:
     """Return the numbers that decide; the verdict alone where the answer has said them."""
-    said = run.top.cause if run.top else ""
-    return words.label(run) if run.diagnosis.because == said else run.diagnosis.because
+    said = ""
+    if run.top:
+        said = run.top.cause
+    if run.diagnosis.because == said:
+        return words.label(run)
+    return run.diagnosis.because
 
 
 def identify_launch(row: Row) -> str:
     run = row.shown
-    time = figures.seconds(run.time) if row.times else "duration not collected"
+    if row.times:
+        time = figures.seconds(run.time)
+    else:
+        time = "duration not collected"
     if len(row.launches) > 1:
         time = f"{words.spread(row)} (shortest, median, longest)"
     sizes = f"grid {words.dims(run.grid)}, block {words.dims(run.block)}"
@@ -161,7 +180,10 @@ def _say_leading(finding: LaunchFinding) -> blocks.ListItem:
 
 
 def _say_further(finding: LaunchFinding) -> blocks.ListItem:
-    place = f"; {words.place(finding.where[0])}" if finding.where else ""
+    if finding.where:
+        place = f"; {words.place(finding.where[0])}"
+    else:
+        place = ""
     gain = TextSpan(say_expected(finding), "gain")
     return blocks.ListItem((TextSpan(finding.rule, "rule"), " ", gain, f": {finding.cause}{place}"))
 
@@ -173,7 +195,10 @@ def _list_nvidia(run: Judged) -> str:
         return ""
     said = []
     for result in estimated[:NVIDIA_SHOWN]:
-        local = " locally" if result.scope == "local" else ""
+        if result.scope == "local":
+            local = " locally"
+        else:
+            local = ""
         said.append(f"{result.rule} {figures.share(result.speedup or 0)}{local}")
     return f"NVIDIA's estimates: {', '.join(said)}"
 
@@ -194,7 +219,9 @@ def _say_open(rows: Sequence[Row]) -> Iterator[Block]:
                 unknown[finding.rule] = None
     for rule, found in doubts.items():
         cause = found[0].cause.partition(": ")[0]
-        part = f" in {len(found)} of {len(runs)} launches" if len(found) < len(runs) else ""
+        part = ""
+        if len(found) < len(runs):
+            part = f" in {len(found)} of {len(runs)} launches"
         command = _COMMANDS.get(rule, f"profkit explain {rule}")
         yield blocks.TextLine(f"{cause}{part}; {command}", rule)
     missing = list(dict.fromkeys(chain.from_iterable(_list_missing(run) for run in runs)))
@@ -217,5 +244,8 @@ def _name_commands(rows: Sequence[Row], first: Row) -> Iterator[blocks.Command]:
     elif run.top:
         yield blocks.Command(f"profkit explain {run.top.rule}", "the cause, and how to fix it")
     report = shlex.quote(escaped(str(run.report)))
-    about = "every finding in detail" if len(rows) == 1 else "every launch in detail"
+    if len(rows) == 1:
+        about = "every finding in detail"
+    else:
+        about = "every launch in detail"
     yield blocks.Command(f"profkit diagnose {report} --all", about)

@@ -145,7 +145,10 @@ def further(document: Mapping[str, Any]) -> Iterator[Block]:
     if kernels and kernels[0]["category"] == "unknown" and kernels[0].get("missing"):
         yield TextLine(kernels[0]["missing"], kernels[0]["id"])
     ranks = document["ranks"]
-    shown = ranks if len(ranks) <= RANKS else sorted(ranks, key=lambda r: r["waiting_ms"])[:RANKS]
+    if len(ranks) <= RANKS:
+        shown = ranks
+    else:
+        shown = sorted(ranks, key=lambda r: r["waiting_ms"])[:RANKS]
     for row in sorted(shown, key=lambda r: r["rank"]):
         transfer = row["collective_ms"] - row["waiting_ms"]
         yield TextLine(
@@ -167,7 +170,9 @@ def say_lack_of_lines(document: Mapping[str, Any]) -> str:
         return ""
     has_functions = any(origin["function"] for origin in origins)
     if (program["device"] or "").startswith("AMD"):
-        return "" if has_functions else f"the trace has no Python frames: {WITH_FRAMES}"
+        if has_functions:
+            return ""
+        return f"the trace has no Python frames: {WITH_FRAMES}"
     if has_functions:
         return f"the trace has functions but no lines: {WITH_LINES}"
     return f"the trace has no Python frames: {WITH_FRAMES}; {WITH_LINES}"
@@ -181,7 +186,8 @@ def steps_line(document: Mapping[str, Any]) -> str:
     """Return which step it is, how they spread, and what one takes without the profiler."""
     program, step = document["program"], document["step"]
     steps = f"median of {program['steps']} steps ({step['found']}), "
-    steps = steps if program["steps"] > 1 else f"one step ({step['found']}), "
+    if not (program["steps"] > 1):
+        steps = f"one step ({step['found']}), "
     low, high = figures(step["min_ms"]), ms(step["max_ms"])
     spread = f"{low} to {high}"
     if high == f"{low} ms":
@@ -228,7 +234,9 @@ def step_parts(step: Mapping[str, Any]) -> Iterator[tuple[str, float, float, str
     begin = 0.0
     for row in (computing, *step["idle"]):
         end = begin + row["ms"] / max(step["ms"], 1e-12)
-        most = f", most of it {row['where']}" if row["where"] else ""
+        most = ""
+        if row["where"]:
+            most = f", most of it {row['where']}"
         yield row["cause"], begin, end, f"{row['cause']} {ms(row['ms'])}{most}"
         begin = end
 
@@ -286,7 +294,9 @@ def name_source_line(row: Mapping[str, Any], others: int = 0) -> str:
     line = row.get("line")
     if not line:
         return ""
-    more = f" +{others}" if others > 0 else ""
+    more = ""
+    if others > 0:
+        more = f" +{others}"
     return f"{shorten_line(line)}{more}"
 
 
