@@ -53,7 +53,9 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
     if near:
         return f"did you mean {' or '.join(near)}?"
     many = otherwise and len(names) > 12
-    return otherwise if many else f"there are: {', '.join(names) or 'none'}"
+    if many:
+        return otherwise
+    return f"there are: {', '.join(names) or 'none'}"
 
 
 def install_extra(package: str) -> str:
@@ -86,7 +88,9 @@ def explain_limit(error: BaseException) -> ProfkitError | None:
     says nothing of what was being read. Where memory is short the interpreter itself can lose its
     MemoryError: "SystemError: error return without exception set", out of an import, is that.
     """
-    number = error.errno if isinstance(error, OSError) else None
+    number = None
+    if isinstance(error, OSError):
+        number = error.errno
     text = str(error)
     if number in (errno.EMFILE, errno.ENFILE) or "Too many open files" in text:
         return ProfkitError("no more files may be open at a time", "raise the limit: ulimit -n 256")
