@@ -35,6 +35,7 @@ from profkit.diagnosis.rules import BY_ID, waits
 from profkit.diagnosis.verdict import judge_launch
 from profkit.model import launch as model_launch
 from profkit.model.scenario import OFFSET, SPREAD, Expectation, Kind, expectation
+from profkit.records.ablation import read_causes
 from profkit.reports.metrics import CATALOGUE
 
 ARTIFACTS = verdicts.ROOT / "artifacts"
@@ -476,8 +477,28 @@ def report_intervals(own: Sequence[FixOnRecord], say: Callable[[str], object]) -
             )
 
 
+# How `profkit ablate` measures a cause, by the group of causes.toml that it is in.
+MEASURES = {
+    "measured": "takes it away",
+    "bound": "takes more away than a fix can",
+    "launch": "sees it in how the launch runs",
+    "counted": "counts its instructions",
+}
+
+
+def say_measured(rule: str) -> str:
+    """Return how ablation measures a rule's cause, or why nobody does."""
+    causes = read_causes()
+    for group, what in MEASURES.items():
+        by = causes[group].get(rule)
+        if by is not None:
+            return f"{what} ({by if isinstance(by, str) else ', '.join(by)})"
+    return f"does not tell: {causes['why'].get(rule, 'no ablation is of it')}"
+
+
 def report_misses(kept: Sequence[Pair], say: Callable[[str], object] = print) -> None:
-    """Say where the cause was not named first: what was, and the counters that decided."""
+    """Say where the cause was not named first: what was, the counters that decided, and who tells it."""
+    groups: Counter[str] = Counter()
     for pair in kept:
         if not pair.became_faster or pair.rank == 0:
             continue
@@ -491,6 +512,11 @@ def report_misses(kept: Sequence[Pair], say: Callable[[str], object] = print) ->
             f"{pair.name} ({pair.repository}), {pair.speedup:.2f}x: {right} {place}; NVIDIA's {theirs}"
         )
         say(f"    {said} first: {why}")
+        measured = say_measured(right)
+        say(f"    profkit ablate {measured}")
+        groups[measured.partition(" (")[0].partition(":")[0]] += 1
+    for how, count in groups.most_common():
+        say(f"of {groups.total()} causes not named first, profkit ablate {how}: {count}")
 
 
 def report_beside(kept: Sequence[Pair], say: Callable[[str], object] = print) -> None:
