@@ -41,7 +41,7 @@ def test_findings_are_what_fired_with_columns_that_can_be_typed() -> None:
         "shared-bank-conflicts",
     )
     assert first.low < first.expected < first.high <= first.at_most
-    assert first.advice.startswith("Pad rows")
+    assert first.advice.startswith("Pad the array by 16 bytes after each 128 ")
     assert not [name for name in found.columns if keyword.iskeyword(name)]
     assert "at most" in found._repr_html_()
 
