@@ -96,3 +96,25 @@ def test_queues_are_warp_states_and_thresholds_are_in_order():
         assert set(resource.queue) <= set(STATES)
         assert 0 < resource.peak.likely < resource.peak.sure < 1
         assert 0 < resource.peak.queued < 1
+
+
+# Nothing that Triton's compiler makes has the cause, or what is said of it names no language.
+WITHOUT_TRITON = {
+    "debug-build",
+    "texture-bandwidth",
+    "tex-throttle",
+    "constant-divergence",
+    "constant-miss",
+    "partial-warps",
+    "cache-resident",
+    "operations-mismatch",
+    "clocks-unsteady",
+    "replay-unsteady",
+    "nothing-stands-out",
+}
+CUDAS = re.compile(r"cp\.async|ldmatrix|wgmma|mma\.sync|launch bounds|-fmad|float4")
+
+
+def test_advice_for_triton_is_in_its_words():
+    assert {rule.id for rule in ALL if not rule.triton} == WITHOUT_TRITON
+    assert [rule.id for rule in ALL if CUDAS.search(rule.triton)] == []

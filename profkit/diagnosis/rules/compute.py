@@ -191,6 +191,10 @@ RULES = (
         advice=(
             "Use a narrower type, sparsity, or fewer operations; on 9.0, replace mma.sync by wgmma."
         ),
+        triton=(
+            "Use a narrower type for tl.dot (8 bits), or fewer operations: skip tiles that are "
+            "masked out."
+        ),
         own_work=True,
     ),
     unit_rule(
@@ -200,6 +204,10 @@ RULES = (
         title="FMA pipe near its peak on FP32",
         meaning="FP32 arithmetic is issued on nearly every cycle that the pipe can take.",
         advice="Use fewer or fused operations, half2, or tensor cores where precision allows.",
+        triton=(
+            "Do products of matrices with tl.dot, compute outside the loop what does not change "
+            "in it, and skip tiles that are masked out."
+        ),
         fix=relieve_unit("fp32", RELIEVED, "issue"),
         own_work=True,
     ),
@@ -211,6 +219,10 @@ RULES = (
         meaning="FP64 arithmetic is issued whenever the pipe can take it. Consumer GPUs have 1/64 "
         "of the FP32 rate: literals without an f are a common cause.",
         advice="Use FP32 where precision allows, or FP64 tensor cores where available.",
+        triton=(
+            "Look for float64 among tensors and scalar arguments, and cast it at the load: "
+            ".to(tl.float32)."
+        ),
     ),
     unit_rule(
         unit="FP16 pipe",
@@ -219,6 +231,10 @@ RULES = (
         title="Half-precision pipe near its peak",
         meaning="half2 arithmetic is issued on nearly every cycle that its pipe can take.",
         advice="Use tensor cores for matrix work; convert less.",
+        triton=(
+            "Use tl.dot for products of matrices; convert less: .to(tl.float32) once, after "
+            "tl.load."
+        ),
         fix=relieve_unit("fp16", RELIEVED, "issue"),
     ),
     unit_rule(
@@ -230,6 +246,10 @@ RULES = (
         "heavy half of FMA) are issued whenever their pipe can take them.",
         advice="Hoist address arithmetic, use 32-bit indices, replace division by shifts or magic "
         "multiplication, unroll.",
+        triton=(
+            "Step pointers by a constant in the loop instead of computing offsets anew, keep "
+            "offsets in 32 bits, use tensor descriptors, and mask the last tile only."
+        ),
         fix=_remove_instructions("int", FEWER),
     ),
     unit_rule(
@@ -242,6 +262,10 @@ RULES = (
         advice=(
             "Use fewer special functions: one ex2 per value, a polynomial on the FMA pipe for "
             "part of them, approximations, no conversions in the loop."
+        ),
+        triton=(
+            "Use fewer special functions: tl.exp2 with the scale folded in, one division a row "
+            "and products with it, no conversions in the loop."
         ),
     ),
     unit_rule(
@@ -271,6 +295,7 @@ RULES = (
         meaning="The tensor cores do a half-precision matrix product 8 to 16 times faster than "
         "the FMA pipe, and no matrix instruction ran.",
         advice="Use mma.sync, wgmma, WMMA or a library for matrix products.",
+        triton=("Use tl.dot for products of matrices: each side of its operands at least 16."),
         check=_tensor_idle,
         looks=("inst_matrix", "inst_half", "inst_ffma", "tensor_busy", "declared_operations"),
         lines=("instructions fma",),
@@ -303,6 +328,9 @@ RULES = (
         meaning="A fused multiply-add does both in one instruction; separate ones take two.",
         advice="Write a * b + c so that the compiler may contract it, fold scales into FMAs, "
         "check -fmad and __fmul_rn.",
+        triton=(
+            "Write a * b + c in one expression, or tl.fma(a, b, c); leave enable_fp_fusion on."
+        ),
         check=_check_unfused,
         looks=("fp32_fused", "fp32_fusable", "inst_fp32", "instructions", "fma_busy", "issue_busy"),
         lines=("instructions unfused",),
@@ -368,6 +396,7 @@ RULES = (
         meaning="The problem says how many exponentials it needs; the launch executed several "
         "times that, for example every lane of a warp the same row.",
         advice="Spread a row over the lanes of a warp and combine with shuffles.",
+        triton=("Compute tl.exp once per element, and keep it for the sum and for what is stored."),
         check=_check_redundant,
         looks=("inst_exp", "declared_exps", "xu_busy"),
         lines=("instructions exponential",),
@@ -388,6 +417,10 @@ RULES = (
             "Run two warpgroups in opposite phase (ping-pong), or overlap the exponentials of one "
             "block with the products of the next; compute part of the exponentials as polynomials "
             "on the FMA pipe."
+        ),
+        triton=(
+            "Take two tiles in one program, so that the exponentials of one run during the tl.dot "
+            "of the other; use tl.exp2; warp_specialize=True in tl.range where the GPU has it."
         ),
         check=_check_turns,
         looks=("tensor_busy", "xu_busy", "inst_exp", "inst_matrix"),

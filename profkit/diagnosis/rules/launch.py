@@ -404,6 +404,11 @@ RULES = (
         "as long as the busiest SM.",
         advice="Give blocks equal work, launch the longest first, split the long ones, or hand "
         "out tiles from an atomic counter.",
+        triton=(
+            "Give programs equal work: rows of about the same length in one program, the longest "
+            "first in the order of tl.program_id, long ones split along one more axis of the "
+            "grid, or a persistent kernel that loops over tiles."
+        ),
         check=_check_imbalance,
         looks=("sm_active", "sm_active_max", "sm_active_min", "waves"),
         shape="imbalance",
@@ -430,6 +435,10 @@ RULES = (
         "wait for the others.",
         advice="Choose tiles so that they are a multiple of the blocks, split those of the last "
         "round (split-K, stream-K), or hand out smaller ones from an atomic counter.",
+        triton=(
+            "Choose BLOCK sizes so that the tiles are a multiple of the programs, split those of "
+            "the last round (SPLIT_K), or take smaller ones there."
+        ),
         check=_check_hidden_tail,
         looks=("sm_active", "sm_active_max", "sm_active_min", "waves", "grid_size", "sm_count"),
         fix=_EVEN,
@@ -455,6 +464,8 @@ RULES = (
         ),
         advice="Fuse it with its neighbours, give it more work per launch, or put the launches "
         "into a CUDA graph.",
+        triton="Fuse it with its neighbours, give a program more rows, or put the launches into a "
+        "CUDA graph, which spares Triton's launcher.",
         check=_check_short,
         looks=("time", "sm_active", "sm_active_max"),
         shape="too_short",

@@ -174,6 +174,10 @@ RULES = (
         meaning="The L2 slices or the crossbar to the SMs are busy most of the time.",
         advice="Reuse data in shared memory and registers (larger tiles), share it within a "
         "cluster, coalesce accesses.",
+        triton=(
+            "Read each tile fewer times: larger BLOCK_M and BLOCK_N, programs that share tiles "
+            "next to each other (GROUP_M), a row kept in the program instead of a second tl.load."
+        ),
         lines=LINES,
         fix=relieve_unit("l2", RELIEVED, LINKS),
         fires=(launch(l2_cache_busy=0.9, sm_active=0.95),),
@@ -191,6 +195,11 @@ RULES = (
             "Use fewer, wider accesses: 16 bytes per thread, coalesced; keep reused values in "
             "registers."
         ),
+        triton=(
+            "Load once and wide: a BLOCK of 4 to 8 times 32 num_warps along the contiguous "
+            "dimension, tl.multiple_of on strides, a row loaded once and broadcast (x[None, :]) "
+            "instead of a load for each element that it is used for."
+        ),
         lines=("l1-requests", "wavefronts"),
         fix=relieve_unit("l1", RELIEVED, "shared", ENTRY, "issue"),
         fires=(launch(l1_busy=0.97, sm_active=0.98),),
@@ -206,6 +215,11 @@ RULES = (
         "so most of the time.",
         advice="Keep fragments in registers, read 16 bytes per thread or with ldmatrix, let "
         "tensor cores read shared memory themselves (wgmma).",
+        triton=(
+            "Use fewer num_warps for the same BLOCK (each then reads its operands fewer times), "
+            "tl.dot operands in 16 bits, and no tl.trans, reduction or change of layout between "
+            "two tl.dot."
+        ),
         lines=("wavefronts", "stalls shared"),
         fix=relieve_unit("shared", RELIEVED, "l1", ENTRY, "issue"),
     ),

@@ -147,6 +147,10 @@ WAITS_OF_WARPS = (
         family="alone",
         meaning="The warps executed nanosleep and wait for it to end.",
         advice="Sleep less or not at all: wait on an mbarrier instead of polling.",
+        triton=(
+            "Poll less: let a later launch, or another order of the grid, take the place of "
+            "waiting for other programs."
+        ),
     ),
     Wait(
         state="no_instruction",
@@ -156,6 +160,9 @@ WAITS_OF_WARPS = (
         "jumps, or a cold start.",
         advice="Unroll less, split rarely used paths out, keep the hot loop under the instruction "
         "cache (about 128 KB at the SM's second level).",
+        triton=(
+            "Unroll less: tl.range in place of tl.static_range, a smaller BLOCK, fewer num_stages."
+        ),
     ),
     Wait(
         state="imc_miss",
@@ -206,6 +213,10 @@ WAITS_OF_WARPS = (
         meaning="Warps are ready at the same time for the same pipe, though on average it is not "
         "full.",
         advice="Interleave work for other pipes; stagger the warps.",
+        triton=(
+            "Run more programs per SM (a smaller BLOCK, fewer registers), or put independent rows "
+            "in one program."
+        ),
     ),
     Wait(
         state="branch_resolving",
@@ -213,6 +224,7 @@ WAITS_OF_WARPS = (
         family="fetch",
         meaning="Jumps whose target is being computed: short loop bodies, many branches.",
         advice="Unroll, use predication or selects.",
+        triton=("Use tl.where in place of if, and tl.static_range for loops of a few turns."),
     ),
     Wait(
         state="dispatch_stall",
@@ -221,6 +233,7 @@ WAITS_OF_WARPS = (
         meaning="An instruction was chosen but its operands or the pipe conflicted (register banks, "
         "wgmma operands).",
         advice="Let the compiler reschedule (fewer operands per instruction, different unrolling).",
+        triton=("Try other num_warps and BLOCK sizes: the compiler then chooses other registers."),
     ),
     Wait(
         state="drain",
@@ -228,6 +241,10 @@ WAITS_OF_WARPS = (
         family="stores",
         meaning="Exiting warps wait until their stores have left the SM.",
         advice="Store earlier, coalesce the stores, or let blocks run longer.",
+        triton=(
+            "Store along the contiguous dimension, and take several rows per program, so that "
+            "stores end while it goes on."
+        ),
     ),
     Wait(
         state="gmma",
@@ -237,6 +254,10 @@ WAITS_OF_WARPS = (
         advice=(
             "Give the four warps equal work before the wgmma; use deeper asynchronous wgmma "
             "pipelines."
+        ),
+        triton=(
+            "Try the other num_warps (4 or 8), so that each warpgroup has a whole part of the "
+            "tile, and less work on an operand between tl.load and tl.dot."
         ),
     ),
     Wait(
@@ -249,6 +270,10 @@ WAITS_OF_WARPS = (
         advice=(
             "Keep more products in flight before the wait (wait for all but the last), use larger "
             "tiles per product, or add a second warpgroup that computes while the first waits."
+        ),
+        triton=(
+            "Use more num_stages, larger BLOCK_M and BLOCK_N with num_warps=8, and work between "
+            "two tl.dot that does not need the first."
         ),
         of_wgmma=True,
     ),

@@ -576,6 +576,10 @@ RULES = (
         "to local memory: global memory cached in L1.",
         advice="Index with compile-time constants (unrolled loops), or keep the array in shared "
         "memory.",
+        triton=(
+            "Use a smaller BLOCK or more num_warps: what a program holds and its registers do not "
+            "goes to local memory."
+        ),
         check=_check_local,
         looks=("local_instructions", "instructions", "local_share", "local_bytes"),
         lines=("instructions local", "local-sectors"),
