@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding, LaunchRule, Producer, SourceShare
 from profkit.diagnosis.rules import BY_ID
-from profkit.diagnosis.verdict import judge_launch, number_or_nan
+from profkit.diagnosis.verdict import (
+    judge_launch,
+    keep_worthwhile,
+    make_clear,
+    number_or_nan,
+)
 from profkit.errors import ProfkitError
 from profkit.files import expand_home, is_file
 from profkit.judge import NOT_PRICED
@@ -383,12 +388,38 @@ def _add_lines(run: Judged, answer: HotLines) -> Judged:
         _without_gathers(run, f, share) if (share := answer.gathered.get(f.rule)) else f
         for f in findings
     )
+    for rule, share in answer.fusable.items():
+        findings = _with_fusable(run, findings, rule, share)
     if _is_triton(run.kernel, findings):
         findings = tuple(map(_in_triton_words, findings))
     else:
         findings = tuple(_with_layouts(f, answer.layouts.get(f.rule)) for f in findings)
     diagnosis = replace(run.diagnosis, findings=findings)
     return replace(run, lines=listed, diagnosis=diagnosis, unread=answer.unread)
+
+
+def _with_fusable(
+    run: Judged, findings: tuple[LaunchFinding, ...], rule: str, share: float
+) -> tuple[LaunchFinding, ...]:
+    """Return findings with one of unfused arithmetic priced by what the machine code could fuse.
+
+    Where that is nothing to speak of it is clear, and comes after those that fire.
+    """
+    asked = BY_ID[rule].ask(Launch({**run.values, "fp32_fusable": share}))
+    leading = [findings[0].rule]
+    fires, others = [], []
+    for finding in findings:
+        judged = finding
+        if finding.rule == rule and finding.status == "fires":
+            judged = make_clear(rule, finding.note, BY_ID[rule].title)
+            if asked:
+                priced = replace(finding, saving=asked[1])
+                judged = keep_worthwhile(BY_ID[rule], priced, leading)
+        if judged.status == "fires":
+            fires.append(judged)
+        else:
+            others.append(judged)
+    return (*fires, *others)
 
 
 def _with_layouts(finding: LaunchFinding, layouts: Layouts | None) -> LaunchFinding:
@@ -435,7 +466,7 @@ def _is_triton(kernel: str, findings: Iterable[LaunchFinding]) -> bool:
 
 def _in_triton_words(finding: LaunchFinding) -> LaunchFinding:
     rule = BY_ID.get(finding.rule)
-    if rule and rule.triton:
+    if finding.status == "fires" and rule and rule.triton:
         return replace(finding, advice=rule.triton)
     return finding
 

@@ -299,7 +299,7 @@ def _judge_collected(
     ncu = str(values.get("ncu_version") or "")
     asked = _at_roof(_ask_rules(launch, wider, more, counted, ncu), room)
     lead = _choose_leading(verdict, asked)
-    findings = [_worth_a_line(rule, found, lead) for rule, found in asked]
+    findings = [keep_worthwhile(rule, found, lead) for rule, found in asked]
     told = _tell_as_one_story(_sort_findings(findings, lead), verdict)
     both = _price_together(launch, [f for f in told if f.status == "fires" and not f.note])
     return replace(verdict, findings=told, headroom=room, together=both)
@@ -325,7 +325,7 @@ def _ask_in_turn(rule: LaunchRule, found: LaunchFinding, before: Sequence[Asked]
         return rule, found
     for _, other in before:
         if other.status == "fires" and not other.note:
-            return rule, _make_clear(rule.id, rule.note, rule.title)
+            return rule, make_clear(rule.id, rule.note, rule.title)
     return rule, found
 
 
@@ -439,7 +439,7 @@ def _ask_rule(rule: LaunchRule, launch: Launch, counted: frozenset[str], ncu: st
         why = f"{rule.title}: its counters contradict each other ({error})"
         return LaunchFinding(rule=rule.id, status="unknown", cause=why, note=rule.note)
     if asked is None:
-        return _make_clear(rule.id, rule.note, rule.title)
+        return make_clear(rule.id, rule.note, rule.title)
     hit, saving = asked
     evidence = {name: launch.get(name) for name in hit.looked}
     advice = hit.advice or rule.advice
@@ -457,7 +457,7 @@ def _ask_rule(rule: LaunchRule, launch: Launch, counted: frozenset[str], ncu: st
 
 # One object for all launches: a report may have a hundred thousand, and most rules say the same of each.
 @lru_cache(4096)
-def _make_clear(rule: str, note: bool, title: str) -> LaunchFinding:
+def make_clear(rule: str, note: bool, title: str) -> LaunchFinding:
     return LaunchFinding(rule=rule, status="clear", cause=title, note=note)
 
 
@@ -516,7 +516,7 @@ def _at_roof(asked: list[Asked], room: float | None) -> list[Asked]:
     return [(rule, mark(f) if rule.id in full else f) for rule, f in asked]
 
 
-def _worth_a_line(rule: LaunchRule, found: LaunchFinding, lead: list[str]) -> LaunchFinding:
+def keep_worthwhile(rule: LaunchRule, found: LaunchFinding, lead: list[str]) -> LaunchFinding:
     """Return the finding, or clear where nothing is to be expected of it that a clock would show.
 
     What leads stays: it says what the launch is bound by.
@@ -526,7 +526,7 @@ def _worth_a_line(rule: LaunchRule, found: LaunchFinding, lead: list[str]) -> La
         return found
     if expected.gain >= LITTLE_TO_WIN or (expected.gain >= NOTHING_TO_WIN and expected.low >= 1):
         return found
-    return _make_clear(found.rule, found.note, rule.title)
+    return make_clear(found.rule, found.note, rule.title)
 
 
 def _choose_leading(verdict: Diagnosis, asked: list[Asked]) -> list[str]:

@@ -156,10 +156,10 @@ def find_accesses(kernel: LaunchedCode) -> SharedAccesses:
     executed = kernel.values({"inst_executed": 1.0}) or {}
     decoded: list[Access] = []
     widest, is_laid_out = BANK, False
-    for program, places in _group_by_program(kernel, counted):
+    for program, places in group_by_program(kernel, counted):
         opcodes = {instruction.opcode for instruction in program.instructions}
         is_laid_out = is_laid_out or any(map(_TILES.match, opcodes))
-        definitions = _find_definitions(kernel, program)
+        definitions = read_definitions(kernel, program)
         warps = _list_warps(kernel, definitions)
         for pc in places:
             statement = definitions.statement(program.index[pc])
@@ -199,7 +199,7 @@ def _read_counters(kernel: LaunchedCode) -> tuple[dict[int, float], dict[int, fl
     return {}, {}
 
 
-def _group_by_program(
+def group_by_program(
     kernel: LaunchedCode, counted: Iterable[int]
 ) -> list[tuple[Program, list[int]]]:
     """Return each function of a launch with the addresses in it that count."""
@@ -211,7 +211,8 @@ def _group_by_program(
     return list(groups.values())
 
 
-def _find_definitions(kernel: LaunchedCode, program: Program) -> Definitions:
+def read_definitions(kernel: LaunchedCode, program: Program) -> Definitions:
+    """Return who writes which register in a function of a launch."""
     pcs = [instruction.pc for instruction in program.instructions]
     return Definitions(kernel.machine_code(pcs[0]), lambda n: kernel.text(pcs[n]), program.before)
 

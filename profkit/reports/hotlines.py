@@ -49,7 +49,7 @@ __all__ = ["prepare_child"]
 # The warp was issuing: a sample like the others, but nothing that it waited for.
 _ISSUING = "selected"
 _FIXED = "wait"
-_EXCESS, _CONFLICTS = "excess-sectors", "excess-wavefronts"
+_EXCESS, _CONFLICTS, _UNFUSED = "excess-sectors", "excess-wavefronts", "instructions unfused"
 _TOO_MUCH = "its machine code asks for more memory than its bytes can need"
 _OTHERS = "the process that read it answered other requests"
 
@@ -99,6 +99,9 @@ class HotLines:
     gathered: Mapping[str, float] = field(default_factory=dict)
     # Key -> layouts without bank conflicts; where its counter is of what these cost.
     layouts: Mapping[str, Layouts] = field(default_factory=dict)
+    # Key -> share of the FP32 instructions that are adds of a single product; where its counter is of
+    # what could be fused, and the machine code is known.
+    fusable: Mapping[str, float] = field(default_factory=dict)
     refused: str = ""  # why its machine code was not looked into
     unread: str = ""  # why nothing was read, for a reason that says nothing of the file: no memory
 
@@ -269,13 +272,21 @@ def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
     counters = {key: first(tuple(names)) for key, names in request.counters.items()}
     beyond = [key for key, names in request.counters.items() if _EXCESS in names]
     gathered = {key: _share_gathered(kernel) for key in beyond}
-    layouts = {}
+    layouts, fusable = {}, {}
     for key, names in request.counters.items():
         if _CONFLICTS in names:
             from profkit.reports.banks import find_layouts
 
             layouts[key] = find_layouts(kernel)
-    return HotLines(counters, sampled, gathered, layouts)
+        if _UNFUSED in names:
+            from profkit.reports.fusing import find_fusable
+
+            share = find_fusable(kernel)
+            if share is not None:
+                fusable[key] = share
+    return HotLines(
+        counters=counters, sampled=sampled, gathered=gathered, layouts=layouts, fusable=fusable
+    )
 
 
 def _share_gathered(kernel: LaunchedCode) -> float:

@@ -397,7 +397,7 @@ class WarpRegisters:
         front = [(at, operand) for operand in operands]
         while front and len(nodes) <= _MOST:
             place, operand = front.pop()
-            for name in _list_registers(operand):
+            for name in list_registers(operand):
                 for n in self._code.find(place, name):
                     if (n, name) not in nodes:
                         nodes.add((n, name))
@@ -452,7 +452,7 @@ class WarpRegisters:
                 return None
             value = found[0]
         elif "[" in plain:  # of memory: who asks by the same address gets the same
-            values = [self._read_register(at, name) for name in _list_registers(plain)]
+            values = [self._read_register(at, name) for name in list_registers(plain)]
             if None in values:
                 return None
             uniform = all(x and x[0] is not None and x[0].is_uniform for x in values)
@@ -488,6 +488,6 @@ def _read_number(text: str) -> int:
     return int(text, 16 if "x" in text else 10)
 
 
-def _list_registers(operand: str) -> list[str]:
+def list_registers(operand: str) -> list[str]:
     """Return the registers that an operand names."""
     return [match[0] for match in _REGISTER.finditer(operand) if match[2] != "Z"]

@@ -1,0 +1,44 @@
+"""Machine code and executed instructions  ->  the single multiplies that an add could take in.
+
+Counters know how many single multiplies and adds ran, not whether an add's operand is such a product.
+"""
+
+from __future__ import annotations
+
+from profkit.reports.addresses import LaunchedCode, Program
+from profkit.reports.banks import group_by_program, read_definitions
+from profkit.reports.instruction import FAMILIES
+from profkit.reports.lanes import Definitions, list_registers
+
+_ADDS, _PRODUCTS = frozenset({"FADD", "FADD2"}), frozenset({"FMUL", "FMUL2"})
+
+
+def find_fusable(kernel: LaunchedCode) -> float | None:
+    """Return the share of the FP32 instructions that are adds of a product rounded by itself.
+
+    None where the machine code of none is known.
+    """
+    executed = kernel.values({"inst_executed": 1.0}) or {}
+    all_fp32 = fusable = 0.0
+    for program, places in group_by_program(kernel, executed):
+        definitions = read_definitions(kernel, program)
+        for pc in places:
+            at = program.index[pc]
+            opcode = program.instructions[at].opcode
+            if opcode in FAMILIES["fp32"]:
+                all_fp32 += executed[pc]
+            if opcode in _ADDS and _takes_product(program, definitions, at):
+                fusable += executed[pc]
+    if all_fp32:
+        return fusable / all_fp32
+    return None
+
+
+def _takes_product(program: Program, definitions: Definitions, at: int) -> bool:
+    """Return whether an operand of an add is, on every path, the result of a single multiply."""
+    for operand in definitions.statement(at).operands:
+        for register in list_registers(operand):
+            sources = definitions.find(at, register)
+            if sources and all(program.instructions[n].opcode in _PRODUCTS for n in sources):
+                return True
+    return False
