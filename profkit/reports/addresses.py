@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import product
 from tokenize import COMMENT, DEDENT, ENDMARKER, INDENT, NEWLINE, NL, TokenError, generate_tokens
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from profkit.reports.cubin import Function, find_launched
 from profkit.reports.frame import clean
@@ -34,6 +34,9 @@ from profkit.reports.instruction import (
     Instruction,
     decode,
 )
+
+if TYPE_CHECKING:
+    from profkit.reports.lanes import Definitions
 
 
 class Program:
@@ -499,6 +502,26 @@ class LaunchedCode:
         if major and minor:
             return int(major.as_double() * 10 + minor.as_double())
         return 0
+
+
+def group_by_program(
+    kernel: LaunchedCode, counted: Iterable[int]
+) -> list[tuple[Program, list[int]]]:
+    """Return each function of a launch with the addresses in it that count."""
+    groups: dict[int, tuple[Program, list[int]]] = {}
+    for pc in sorted(counted):
+        program = kernel.find_program(pc)
+        if program is not None and pc in program.index:
+            groups.setdefault(id(program), (program, []))[1].append(pc)
+    return list(groups.values())
+
+
+def read_definitions(kernel: LaunchedCode, program: Program) -> Definitions:
+    """Return who writes which register in a function of a launch."""
+    from profkit.reports.lanes import Definitions
+
+    pcs = [instruction.pc for instruction in program.instructions]
+    return Definitions(kernel.machine_code(pcs[0]), lambda n: kernel.text(pcs[n]), program.before)
 
 
 _cleaned = cache(clean)

@@ -16,7 +16,13 @@ from functools import cached_property
 from math import gcd
 from typing import Literal
 
-from profkit.reports.addresses import LaunchedCode, Layout, Layouts, Program
+from profkit.reports.addresses import (
+    LaunchedCode,
+    Layout,
+    Layouts,
+    group_by_program,
+    read_definitions,
+)
 from profkit.reports.lanes import (
     LANES,
     Definitions,
@@ -197,24 +203,6 @@ def _read_counters(kernel: LaunchedCode) -> tuple[dict[int, float], dict[int, fl
         if counted and ideal:
             return counted, ideal
     return {}, {}
-
-
-def group_by_program(
-    kernel: LaunchedCode, counted: Iterable[int]
-) -> list[tuple[Program, list[int]]]:
-    """Return each function of a launch with the addresses in it that count."""
-    groups: dict[int, tuple[Program, list[int]]] = {}
-    for pc in sorted(counted):
-        program = kernel.find_program(pc)
-        if program is not None and pc in program.index:
-            groups.setdefault(id(program), (program, []))[1].append(pc)
-    return list(groups.values())
-
-
-def read_definitions(kernel: LaunchedCode, program: Program) -> Definitions:
-    """Return who writes which register in a function of a launch."""
-    pcs = [instruction.pc for instruction in program.instructions]
-    return Definitions(kernel.machine_code(pcs[0]), lambda n: kernel.text(pcs[n]), program.before)
 
 
 def _list_warps(kernel: LaunchedCode, definitions: Definitions) -> list[WarpRegisters]:

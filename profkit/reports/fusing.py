@@ -5,8 +5,12 @@ Counters know how many single multiplies and adds ran, not whether an add's oper
 
 from __future__ import annotations
 
-from profkit.reports.addresses import LaunchedCode, Program
-from profkit.reports.banks import group_by_program, read_definitions
+from profkit.reports.addresses import (
+    LaunchedCode,
+    Program,
+    group_by_program,
+    read_definitions,
+)
 from profkit.reports.instruction import FAMILIES
 from profkit.reports.lanes import Definitions, list_registers
 
