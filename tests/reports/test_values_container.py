@@ -522,8 +522,9 @@ def test_a_part_is_full_with_the_launch_that_makes_it_so(
     single, double = (
         next(container.split(path, tmp_path, {*range(n)}))[0].stat().st_size for n in (1, 2)
     )
+    launch = double - single + container.LAUNCH
     for more, indices in ((0, [(0, 1), (2, 3), (4,)]), (1, [(0, 1, 2), (3, 4)])):
-        monkeypatch.setattr(container, "PART", 2 * (double - single) + more)
+        monkeypatch.setattr(container, "PART", 2 * launch + more)
         assert [some for _, some in container.split(path, tmp_path)] == indices
 
 
