@@ -729,7 +729,7 @@ def _copy_through(part: Path, target: Path) -> None:
     handle = os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if _kind(os.fstat(handle).st_mode) in {"a folder", "a socket"}:
         os.close(handle)
-        raise OSError(errno.EINVAL, "is no file")
+        raise OSError(errno.EINVAL, "is not a file")
     os.set_blocking(handle, True)
     with part.open("rb") as content, os.fdopen(handle, "wb") as out:
         shutil.copyfileobj(content, out)

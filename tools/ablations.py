@@ -154,7 +154,7 @@ def read_public() -> list[Public]:
 
 
 def write_public(kernels: Sequence[Public]) -> Iterator[str]:
-    yield "| public kernel | its fix | taken away | gain | the fixed one's |"
+    yield "| public kernel | its fix | removed | gain | the fixed one's |"
     yield "|---|---|---|--:|--:|"
     for kernel in kernels:
         what = kernel.ablation or f"control; {kernel.largest or 'nothing'}"
@@ -219,7 +219,7 @@ def write_table() -> Iterator[str]:
     yield ""
     yield from write_public(read_public())
     yield ""
-    yield "| probe | taken away | gain | its fixed copy's |"
+    yield "| probe | removed | gain | its fixed copy's |"
     yield "|---|---|--:|--:|"
     for probe, (ablation, gain, real) in sorted(twins.items()):
         mark = "" if is_within(gain, real) else " (off)"

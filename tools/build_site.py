@@ -34,6 +34,7 @@ from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.files import write_text
 from profkit.reports import figures
 from profkit.reports.metrics import CATALOGUE, FAMILIES
+from profkit.show.plots.bars import ISSUING, STATE_LOOKS
 from profkit.show.plots.base import figure_of
 from profkit.show.text import words
 from profkit.show.text.blocks import (
@@ -150,7 +151,7 @@ def schema_pages() -> Iterator[tuple[str, str]]:
     blocks: list[Block] = [Heading("JSON", 0)]
     text = (
         "Keys are added, never renamed within a version. No NaN and no Infinity gets into a document. "
-        "The files lie in profkit/schemas, and in the installed package."
+        "The files are in profkit/schemas, and in the installed package."
     )
     blocks.append(Paragraph(text))
     for file in sorted(schemas.FOLDER.glob("*.json")):
@@ -171,7 +172,7 @@ def gallery(pictures: Path | None) -> Iterator[tuple[str, str]]:
     }
     toc = "\n".join(cards)
     areas = sorted({path.parent.name for path in paths.values()})
-    index = ["# Probes", "", _ABOUT, ""]
+    index = ["# Probes", "", _ABOUT, "", explain_colours(), ""]
     for area in areas:
         mine = [card for name, card in cards.items() if paths[name].parent.name == area]
         index += [f"## {area}", "", '<div class="cards">', *mine, "</div>", ""]
@@ -198,6 +199,17 @@ class Picture:
 
     name: str
     bars: str
+
+
+def explain_colours() -> str:
+    """Return the legend of the cards' bars: a swatch and a name for each state of a warp."""
+    looks = {"issuing": (ISSUING, ""), **STATE_LOOKS}
+    keys = []
+    for state, (colour, hatch) in looks.items():
+        kind = "key hatched" if hatch else "key"
+        swatch = f'<span class="{kind}" style="background-color:{colour}"></span>'
+        keys.append(f"<li>{swatch} {html(state.replace('_', ' '))}</li>")
+    return f'<ul class="legend">{"".join(keys)}</ul>'
 
 
 def _title(path: Path) -> str:

@@ -479,8 +479,8 @@ def report_intervals(own: Sequence[FixOnRecord], say: Callable[[str], object]) -
 
 # How `profkit ablate` measures a cause, by the group of causes.toml that it is in.
 MEASURES = {
-    "measured": "takes it away",
-    "bound": "takes more away than a fix can",
+    "measured": "removes it",
+    "bound": "removes more than a fix can",
     "launch": "sees it in how the launch runs",
     "counted": "counts its instructions",
 }

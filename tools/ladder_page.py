@@ -77,7 +77,7 @@ these: `profkit roofline artifacts/attention/grid.jsonl` draws them."""
 PROTOCOL_TEXT = """\
 The same calls as four benchmarks time them, opponents beside them in one process, in microseconds:
 in replayed graphs with a warm L2 (ours, the median); single shots by the profiler after 256 MB were
-cleared (cudnn-frontend, the median of ten); events round each call after as much, for 10 ms after a
+cleared (cudnn-frontend, the median of ten); events around each call after as much, for 10 ms after a
 second's rest (FlashAttention) and for 100 ms (Triton's `do_bench`), the means. Graphs hide the
 launch and cold caches; single shots and rests hide what power costs calls in a row; the sum of
 kernels' times hides the launch, and counts a kernel that waits beside another twice (decode).

@@ -62,7 +62,7 @@ def explain_usage(error: Any) -> ProfkitError:
     path = context.command_path if context else "profkit"
     verb = path.partition(" ")[2]
     before = f"{verb}: " if verb else ""
-    help_command = f"{path} --help lists what there is"
+    help_command = f"{path} --help lists the options and arguments"
     option = getattr(error, "option_name", "")
     if option and context and hasattr(error, "possibilities"):
         names = [name for p in context.command.get_params(context) for name in p.opts]

@@ -94,7 +94,7 @@ def program_failed(output: str) -> str | None:
     if m := re.search(r"The application returned an error code \((-?\d+)\)", output):
         return f"it returned {m[1]}"
     if m := re.search(r"The application terminated with(?: signal)? ?\(?(\w+)\)?", output):
-        return f"it was ended by signal {m[1]}"
+        return f"it was killed by signal {m[1]}"
     return None
 
 

@@ -25,8 +25,8 @@ def say_layout(layout: Layout) -> str:
     accesses = counted(layout.accesses, "access", "accesses")
     warps = counted(layout.warps, "warp", "warps")
     return (
-        f"{_say_change(layout)}: {layout.before:.3g} wavefronts a request become "
-        f"{layout.after:.3g}{where}. That is {share(layout.share)} of the conflicts, worked out of the "
+        f"{_say_change(layout)}: {layout.before:.3g} wavefronts per request become "
+        f"{layout.after:.3g}{where}. That is {share(layout.share)} of the conflicts, computed from the "
         f"addresses of all lanes of {warps} at {accesses}, which agree with the counters."
     )
 

@@ -1,6 +1,6 @@
 """What is said of a rule in rules/pages/<id>.md and measured.json  ->  WrittenPage.
 
-A page holds what cannot be worked out of the rule: what happens in the hardware, the smallest code that
+A page holds what cannot be derived from the rule: what happens in the hardware, the smallest code that
 does it and that does not, where the rule is wrong, and where NVIDIA writes of it. measured.json is
 written by tools/explained.py out of the probes and what was recorded of them.
 """

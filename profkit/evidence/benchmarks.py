@@ -278,7 +278,7 @@ def judge_time(name: str, time: TimeComparison, fewest: int) -> GateSubject:
     answer: GateAnswer = STRICT.answer(time)
     because = time.sentence
     if answer == "cannot tell" and smallest <= SEES:
-        answer, because = "same", f"a change of {smallest:.1%} would have been seen"
+        answer, because = "same", f"a change of {smallest:.1%} would have been detected"
     elif answer == "cannot tell":
         because = explain_undecided(time, smallest, more)
     return GateSubject(

@@ -260,9 +260,9 @@ def name_places(paths: Sequence[str]) -> str:
 def _note_two_gpus(before: Record, after: Record) -> list[str]:
     """Return a note on two runs of two GPUs of one name; none of other runs."""
     if uuids := find_difference(get_gpu_uuid, before, after):
-        return ["timed on two GPUs of one name: {} and {}".format(*uuids)]
+        return ["timed on two GPUs of the same model: {} and {}".format(*uuids)]
     seen = [get_visible_gpus(record) for record in (before, after)]
     if seen[0] == seen[1]:
         return []
     words = [x if x is not None else "the first" for x in seen]
-    return [f"counted on two GPUs of one host: {words[0]} and {words[1]}"]
+    return [f"profiled on two GPUs of one host: {words[0]} and {words[1]}"]

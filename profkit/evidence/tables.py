@@ -32,7 +32,7 @@ SCHEMA: Final = "profkit.history/1"
 
 
 class ColumnsDocument(Document, frozen=True, kw_only=True, tag_field="schema", tag=SCHEMA):
-    """What `profkit query --json` without a question prints: the columns that there are."""
+    """What `profkit query --json` without a question prints: the available columns."""
 
     columns: tuple[dict[str, str], ...] = ()
 

@@ -103,7 +103,7 @@ ISSUE = Peak(
     "One instruction per cycle and scheduler. Ready warps that are not selected queue for it, but "
     "they are always some where there are many warps. Warps that depend on each other (barriers, "
     "tree loops) leave a scheduler empty now and then: kernels at 70 % became faster by as much "
-    "as they had fewer instructions, whatever they waited for besides.",
+    "as they had fewer instructions, whatever else they waited for.",
     "compute",
 )
 

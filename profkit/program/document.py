@@ -43,7 +43,7 @@ class ProgramEntry(TypedDict):
 
 
 class RangeEntry(TypedDict):
-    """What to expect, and the interval round it."""
+    """What to expect, and the interval around it."""
 
     expect: float
     low: float

@@ -309,7 +309,7 @@ LAYOUT: StepRule = StepRule(
     checks=(moves.find_growing, moves.find_layouts, moves.find_joins),
     fix=(
         "The replay removes copies that the program or a library asks for; a copy that an operator "
-        "makes for itself is no finding, and where no operator is known it may have to stay."
+        "makes for itself is not a finding, and where no operator is known it may have to stay."
     ),
     fires=((CONVERT, CONVOLVE) * 6,),
     clear=((CONVOLVE,) * 12,),

@@ -372,7 +372,7 @@ def _list_doubts_of_step(case: Case, found: Sequence[StepFinding]) -> Iterator[s
     if len(devices) > 1:
         yield (
             f"the step runs on {len(devices)} GPUs, which compute in parts of it: "
-            f"{say_devices(case, devices)}; what is said is of all of them together"
+            f"{say_devices(case, devices)}; the answer is for all of them together"
         )
     exposed = case.sum_idle("collective")
     if exposed >= DOUBT * whole and not any(row.rule == "collective" for row in found):

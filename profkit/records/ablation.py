@@ -38,7 +38,7 @@ class LineGain(msgspec.Struct, frozen=True):
 
 
 class MeasuredAblation(msgspec.Struct, frozen=True):
-    """One cause taken away: times in seconds, gains as factors."""
+    """One cause removed: times in seconds, gains as factors."""
 
     ablation: str
     title: str

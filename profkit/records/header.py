@@ -134,7 +134,7 @@ class Header:
         "the grid that the inputs are on, for formats narrower than fp16: e4m3", read_text_value
     )
     twin = Key(
-        "what differs from it in one thing only: a variant, or `yes` for -DPROFKIT_TWIN",
+        "a copy that differs in exactly one thing: a variant, or `yes` for -DPROFKIT_TWIN",
         read_text_value,
     )
     output = Key(

@@ -59,7 +59,9 @@ HOLLOW = 10_000  # blocks without anything in them: reports that were seen have 
 REMEMBERED = 1024  # files whose check is remembered: a few hundred bytes each
 LAUNCH_KEPT = 2 << 10  # bytes that a launch takes from when it is read until all are judged
 PART = 4 << 20  # bytes of launches, with what they take besides, in each file that split makes
-NO_SESSION = "ncu did not write who it was behind the first launch: later launches may be missing"
+NO_SESSION = (
+    "ncu's session details after the first launch are missing: later launches may be missing too"
+)
 _CHUNK = 64 << 20
 
 
@@ -408,7 +410,7 @@ class _Walk:
         elif self._launches:
             frames = Frames("ok", "; ".join(self._list_notes()), *counted)
         else:
-            frames = Frames("empty", "it holds no launch", *counted)
+            frames = Frames("empty", "it contains no launch", *counted)
         metrics, names = self._metrics.tobytes(), self._digest_launches()
         return replace(frames, metrics=metrics, names=names, is_named=self._is_named)
 
@@ -426,7 +428,7 @@ class _Walk:
     def _judge_all(self) -> None:
         """Add what only all blocks together show."""
         if self._details and self._version is None:
-            self.problems.append("the session details behind the first launch are damaged")
+            self.problems.append("the session details after the first launch are damaged")
         if len(set(self._names)) < len(self._names):
             self._is_named = False
             self.problems.append("two of its blocks name a metric, as in two reports in one file")
@@ -443,7 +445,7 @@ class _Walk:
         if self._version is None:
             yield NO_SESSION  # whole to the last frame, and no launch lacks anything
         if self._odd:
-            yield f"it holds what ncu up to {NEWEST_KNOWN} does not write: {self._odd}"
+            yield f"it contains what ncu up to {NEWEST_KNOWN} does not write: {self._odd}"
         lacking = self._find_lacking()
         if lacking:
             launch, names = lacking

@@ -437,7 +437,7 @@ def _read_metrics(
         ids.append(id_)
         whole = data[begin:at]
         if metrics.setdefault(id_, whole) != whole:
-            raise Malformed("a metric is there twice, with two values")
+            raise Malformed("a metric appears twice, with two values")
     return at
 
 

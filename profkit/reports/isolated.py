@@ -214,7 +214,7 @@ class _Child:
         item = self.task[1]
         try:
             if self.seconds_left <= 0:
-                raise _NotAnAnswer(f"it was still at it after {ANSWER_PATIENCE:.0f} s")
+                raise _NotAnAnswer(f"it had not answered after {ANSWER_PATIENCE:.0f} s")
             missing = _count_missing(self._came, self._function)
             some = self.ends[1].read(min(missing, _AT_A_TIME))
             if not some:
@@ -564,7 +564,7 @@ def find_hint(why: str, otherwise: str) -> str:
     if why.startswith(OUT_OF_MEMORY):
         return "allow more of it"
     if why.startswith(_KILLED):
-        return "read it again: is memory short, or did somebody end them?"
+        return "read it again; check whether memory ran out, or whether the processes were killed"
     return otherwise
 
 

@@ -260,9 +260,9 @@ def test_unchecked_and_unrecorded_runs_are_said():
 @pytest.mark.parametrize(
     ("seen", "note"),
     [
-        (("0", "1"), "counted on two GPUs of one host: 0 and 1"),
-        ((None, "1"), "counted on two GPUs of one host: the first and 1"),
-        (("1", None), "counted on two GPUs of one host: 1 and the first"),
+        (("0", "1"), "profiled on two GPUs of one host: 0 and 1"),
+        ((None, "1"), "profiled on two GPUs of one host: the first and 1"),
+        (("1", None), "profiled on two GPUs of one host: 1 and the first"),
         (("1", "1"), None),
         ((None, None), None),
     ],
@@ -272,7 +272,7 @@ def test_counters_of_two_gpus_of_a_host_are_said(seen, note):
         replace(made, record=replace(made.record, ncu=replace(made.record.ncu, visible=gpu)))
         for made, gpu in zip((run(), run("stage2")), seen, strict=True)
     ]
-    said = [n for n in compare_runs(*sides).notes if "counted on two GPUs" in n]
+    said = [n for n in compare_runs(*sides).notes if "profiled on two GPUs" in n]
     assert said == ([note] if note else [])
 
 
@@ -291,7 +291,7 @@ def test_times_of_two_gpus_of_one_name_are_said(uuids, said):
         for made, uuid in zip((run(), run("stage2")), uuids, strict=True)
     ]
     notes = compare_runs(*sides).notes
-    assert ("timed on two GPUs of one name: a and b" in notes) is said
+    assert ("timed on two GPUs of the same model: a and b" in notes) is said
 
 
 def test_findings_come_by_what_became_of_them_and_the_dearest_first():

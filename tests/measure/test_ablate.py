@@ -104,4 +104,4 @@ def test_what_hangs_is_left_out_and_the_rest_is_measured(
     assert lost
     assert lost < tried | {row["ablation"] for row in found["measured"]}
     assert found["rebuilt"] is not None, "the others were timed"
-    assert all("had not ended" in r["observed"] for r in found["refused"] if r["code"] == "lost")
+    assert all("did not finish" in r["observed"] for r in found["refused"] if r["code"] == "lost")

@@ -74,7 +74,7 @@ def test_an_interval_that_stays_wide_says_why() -> None:
     assert narrow["why_wide"] == ""
     # Two levels, one after the other: 40 samples that are worth less than six.
     hanging = summarize_times(replace(times, warm=(1e-5,) * 20 + (1.3e-5,) * 20, rounds_short=""))
-    assert hanging["why_wide"] == "warm: no interval, neighbouring samples hang together"
+    assert hanging["why_wide"] == "warm: no interval, neighbouring samples are correlated"
     assert hanging["l2"]["warm"]["low"] is hanging["l2"]["warm"]["width"] is None
     few = summarize_times(replace(times, warm=(1e-5, 2e-5), cold=(1e-5,) * 40))
     assert few["why_wide"] == (

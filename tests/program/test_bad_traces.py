@@ -56,9 +56,9 @@ def test_a_trace_cut_before_its_first_kernel(tmp_path: Path) -> None:
     ("content", "word"),
     [
         (b"", "empty"),
-        (b"hello", "no JSON"),
+        (b"hello", "not JSON"),
         (b"\x1f\x8bnot gzip at all", "damaged"),
-        (b"\x00\x01\x02\x03" * 100, "no JSON"),
+        (b"\x00\x01\x02\x03" * 100, "not JSON"),
         (b'{"schema": "profkit.diagnosis/1"}', "no traceEvents"),
         (b'{"traceEvents": 7}', "not a list"),
         (b'{"traceEvents": []}', "no event"),
@@ -179,7 +179,7 @@ def test_two_steps_of_different_length_are_told(tmp_path: Path) -> None:
             for _ in range(30 if number % 3 == 2 else 5):
                 program.launch(GEMM, 100.0)
     answer = triage_timeline(recordings.read_timeline(program.write(tmp_path / "t.json")))
-    assert any("of another length: 0.5 to 3 ms" in note for note in answer.notes)
+    assert any("take a different time: 0.5 to 3 ms" in note for note in answer.notes)
     assert answer.split.period / 1e6 == pytest.approx(0.5, rel=0.05)
 
 
@@ -199,7 +199,7 @@ def test_twenty_thousand_launches_a_step(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_holds_no_timeline(tmp_path: Path) -> None:
-    assert "holds no timeline.json" in error(tmp_path).message
+    assert "contains no timeline.json" in error(tmp_path).message
 
 
 def test_nsys_reports_want_exporting(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_every_event_twice_is_said_and_read_once(tmp_path: Path) -> None:
     two = recordings.read_timeline(program.write(tmp_path / "two.json"))
     assert two.processes == one.processes
     assert one.notes == ()
-    assert "40 launches and kernels are in it twice" in two.notes[0]
+    assert "40 launches and kernels appear twice in it" in two.notes[0]
 
 
 def test_two_processes_in_one_trace_are_said(tmp_path: Path) -> None:

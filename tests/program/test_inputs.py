@@ -455,7 +455,7 @@ def test_start_up_and_teardown_change_no_step(
     assert bare.how == whole.how == "the whole recording"
     assert whole.typical.period == pytest.approx(bare.typical.period, rel=0.08)
     if ends * 800.0 > 0.1 * sum(times):
-        assert any("the program's end is no part of it" in note for note in whole.notes)
+        assert any("the end of the program is left out of the step" in note for note in whole.notes)
 
 
 def test_a_first_call_that_loads_its_kernel_is_start_up() -> None:
@@ -468,7 +468,7 @@ def test_a_first_call_that_loads_its_kernel_is_start_up() -> None:
     program.wait()
     found = steps_of(program)
     assert found.typical.period / 1e3 < 2200
-    assert "start-up is no part of the step" in found.notes[0]
+    assert "start-up is left out of the step" in found.notes[0]
 
 
 @settings(max_examples=15, deadline=None)
@@ -499,8 +499,8 @@ def test_start_up_inside_of_a_named_range_is_no_part_of_it(
     bare, whole = steps_of(once(False), "measure"), steps_of(once(True), "measure")
     assert whole.typical.period == pytest.approx(bare.typical.period, rel=0.1)
     assert len(whole.typical.works) == 30
-    assert any("start-up is no part of the step" in note for note in whole.notes)
-    assert not any("start-up is no part of the step" in note for note in bare.notes)
+    assert any("start-up is left out of the step" in note for note in whole.notes)
+    assert not any("start-up is left out of the step" in note for note in bare.notes)
 
 
 def test_one_launch_of_a_graph_is_no_steps() -> None:
@@ -1059,4 +1059,4 @@ def test_what_starts_a_library_in_one_pass_is_start_up() -> None:
 
     bare, whole = steps_of(once(False)), steps_of(once(True))
     assert whole.typical.period == pytest.approx(bare.typical.period, rel=0.05)
-    assert "start-up is no part of the step" in whole.notes[0]
+    assert "start-up is left out of the step" in whole.notes[0]

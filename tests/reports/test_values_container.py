@@ -605,7 +605,7 @@ def test_the_sha256_and_the_size_are_of_the_whole_file_whatever_is_wrong_in_it(
                 made.block([made.result(NAMES)], strings=STRINGS),
                 made.block(session=made.field(2, 17)),
             ),
-            "the session details behind the first launch are damaged",
+            "the session details after the first launch are damaged",
         ),
         (
             made.report([made.result(NAMES, extra=made.field(77, 1))], NAMES),

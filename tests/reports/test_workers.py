@@ -259,7 +259,7 @@ def test_a_child_that_does_not_answer_is_not_waited_for_for_ever(
     monkeypatch.setattr("profkit.reports.isolated.ANSWER_PATIENCE", 5.0)
     found = isolated("tests.reports.crashing:hangs", ["a", how, "b"], 1, lambda _item, why: why)
     assert (found[0], found[2]) == ("a", "b")
-    assert found[1] == "the process that read it gave no answer: it was still at it after 5 s"
+    assert found[1] == "the process that read it gave no answer: it had not answered after 5 s"
 
 
 def test_an_answer_is_of_the_type_that_the_function_returns() -> None:

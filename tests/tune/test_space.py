@@ -128,8 +128,8 @@ def test_what_cannot_exist_is_refused_with_its_kind(
     ("keys", "says"),
     [
         ({"tune": "M=1,1"}, "a value twice"),
-        ({"tune": "M=1,2", "where": "N > 1"}, "N is no number"),
-        ({"tune": "M=a,b", "where": "M > 1"}, "M is no number"),
+        ({"tune": "M=1,2", "where": "N > 1"}, "N is not a number"),
+        ({"tune": "M=a,b", "where": "M > 1"}, "M is not a number"),
         ({"tune": "M=1,2", "where": "M + 1"}, "compares nothing"),
         ({"tune": "M=1,2", "takes": "smem=M>1"}, "is a condition"),
         ({"tune": "M=1,2", "takes": "smem 64"}, "cannot read 'smem'"),

@@ -1,4 +1,4 @@
-/* One thread a row.
+/* One thread per row.
 
    Neighbouring threads read addresses a whole row apart: a warp's load touches 32 sectors where 2
    would do, and there are only as many threads as rows. Memory should wait, not work.

@@ -192,7 +192,7 @@ def _keep_history(reports: Sequence[str], history: str, on: str | None) -> int:
     unread = (ProfkitError(f"{f.path}: {f.status}: {f.message}", _LEFT) for f in done.not_ok)
     output.say_each(unread, quiet=options.FORM.quiet)
     added = f"{done.reports} reports and {done.launches} launches added"
-    left = f"{done.known} known already, {len(done.not_ok)} not read whole"
+    left = f"{done.known} already known, {len(done.not_ok)} incomplete"
     output.note(f"{history}: {added}, {left}")
     if options.FORM.json:
         output.print_json(make_stream_document(done))

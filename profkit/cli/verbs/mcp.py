@@ -121,7 +121,7 @@ LINE_MOST = 1 << 20  # bytes of a question: the longest that means something is 
 def check_questions(handle: int, answers: TextIO) -> TextIO:
     """Return a stream of the lines of a descriptor that the library can read.
 
-    Of a line that is no JSON, that has what is no character, or that is longer than any question, it
+    Of a line that is not JSON, that has what is no character, or that is longer than any question, it
     would say nothing, and an agent would wait for ever: such a line is answered here, and goes no
     further.
     """
@@ -249,7 +249,7 @@ class Answers:
                 server's folder.
             kernel: Only kernels whose name contains this.
             where: Only launches for which this holds, for example "bound == 'memory' and time > 1e-5".
-            top: How many kernels, worst first.
+            top: How many kernels, those with the largest expected saving first.
         """
         paths = self.inside(reports)
         if len(paths) == 1:

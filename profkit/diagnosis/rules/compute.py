@@ -247,7 +247,7 @@ RULES = (
         advice="Hoist address arithmetic, use 32-bit indices, replace division by shifts or magic "
         "multiplication, unroll.",
         triton=(
-            "Step pointers by a constant in the loop instead of computing offsets anew, keep "
+            "Step pointers by a constant in the loop instead of computing offsets again, keep "
             "offsets in 32 bits, use tensor descriptors, and mask the last tile only."
         ),
         fix=_remove_instructions("int", FEWER),
@@ -257,7 +257,7 @@ RULES = (
         limiter="xu",
         metric="xu_busy",
         title="XU pipe near its peak",
-        meaning="exp, log, sin, reciprocal and int-float conversions run at 16 lanes a cycle and "
+        meaning="exp, log, sin, reciprocal and int-float conversions run at 16 lanes per cycle and "
         "SM, an eighth of the FMA rate.",
         advice=(
             "Use fewer special functions: one ex2 per value, a polynomial on the FMA pipe for "

@@ -51,7 +51,7 @@ FILLED = Threshold(
 )
 HIDES_LITTLE = Threshold(
     2,
-    "warps per scheduler, of 8 to 16 that fit: while the one waits there is none or one to go on with",
+    "warps per scheduler, of 8 to 16 that fit: while one waits there is at most one other to run",
 )
 IDLE_SCHEDULER = Threshold(
     0.25, "share of cycles without an eligible warp from which latency shows"
@@ -343,7 +343,7 @@ RULES = (
         title="Fewer blocks than the GPU has slots for",
         meaning="A block runs on one SM. With fewer blocks than SMs, or fewer warps than "
         "schedulers, part of the machine has no work however fast each block is. One block each leaves "
-        "a scheduler with a warp or two, and nothing to go on with while they wait.",
+        "a scheduler with a warp or two, and nothing to run while they wait.",
         advice="Split the work over more blocks: smaller tiles, split along another dimension "
         "(split-K, keys across blocks), several problems in one launch.",
         triton=(
@@ -358,7 +358,7 @@ RULES = (
             "shape",
             "bound: every slot of the GPU filled, except at the launch's ends, up to the fullest "
             "unit. expected: the same, with the ends that each block pays. Both count more warps in "
-            "all: the same threads in smaller blocks bring less, for no more of them wait at once",
+            "all: the same threads in smaller blocks gain less, since no more of them wait at once",
             lambda launch: _fill_places(launch, EMPTY_LAUNCH),
             lambda launch: _fill_places(launch, SHARE_OF_ENDS),
         ),

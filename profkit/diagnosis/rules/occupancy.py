@@ -186,7 +186,7 @@ IDLE_LANES = Threshold(
 EMPTY = Threshold(
     0.7, "achieved over theoretical occupancy: ramp and drain of long blocks cost less"
 )
-SEVERAL = Threshold(2, "waves from which places are filled anew: below, the grid is what is small")
+SEVERAL = Threshold(2, "waves from which slots are refilled: below, the grid is too small")
 _WAITS_IN_EACH_WARP = (
     "long_scoreboard",
     "short_scoreboard",
@@ -297,7 +297,7 @@ RULES = (
     ),
     LaunchRule(
         id="partial-warps",
-        title="The block is no multiple of 32 threads",
+        title="The block size is not a multiple of 32",
         meaning="Threads are issued in warps of 32 of one block. What is missing to a multiple of "
         "32 idles in every instruction of its last warp, and holds its registers all the same.",
         advice=(

@@ -31,7 +31,7 @@ def compare_change(
         raise Refused("rebuilt-differs", seen, f"within {REBUILT:.0%}", remedy)
     if cost > COSTLY:
         seen = f"the instructions that choose alone take {cost:.2f} times as long"
-        remedy = "look at the counters: what choosing costs hides what would be taken away"
+        remedy = "look at the counters: the cost of choosing hides the gain"
         raise Refused("costly", seen, f"{COSTLY} times", remedy)
     gain = compare_samples(before, after, taken="interleaved").speedup
     return MeasuredAblation(

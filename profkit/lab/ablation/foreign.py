@@ -93,7 +93,7 @@ def _check_argument(where: str, argument: Argument) -> None:
         raise ProfkitError(f"{where} is neither an array nor a value", 'array = "float32"')
     if argument.array and argument.array not in _TYPES:
         hint = did_you_mean(argument.array, _TYPES, f"there are: {', '.join(_TYPES)}")
-        raise ProfkitError(f"{where}: {argument.array} is no type of elements", hint)
+        raise ProfkitError(f"{where}: {argument.array} is not an element type", hint)
     if argument.array and not 0 < argument.count <= _LARGEST:
         raise ProfkitError(f"{where}: count is {argument.count}", "how many elements it has")
 
@@ -113,7 +113,7 @@ def make_problem(source: Path, kernel: str, launch: LaunchFile, folder: Path) ->
     return name
 
 
-_LAUNCHER = """/* A kernel of a source of yours, launched as you said.
+_LAUNCHER = """/* A kernel from your own source, launched as described.
 */
 #include "@SOURCE@"
 #include <cuda_bf16.h>

@@ -352,7 +352,7 @@ def _judge_balance(case: Case, because: str) -> AblationVerdict | None:
 def _say_unknown(case: Case) -> AblationVerdict:
     best = max((row.gain for row in case.measured.values()), default=1.0)
     busiest = max(case.busy, key=lambda unit: case.busy[unit], default="")
-    observed = f"nothing that could be taken away alone brings more than {best:.2f}x"
+    observed = f"no cause that can be removed separately gains more than {best:.2f}x"
     if busiest:
         observed += f"; {busiest} is busiest, {case.busy[busiest]:.0%} by counted instructions"
     refusals = [r for r in case.refused.values() if r.code != "nothing-to-take-away"]

@@ -329,7 +329,7 @@ def run_once(enqueue: Callable[[int], None], stream: int, seconds: float) -> Non
     until = time.monotonic() + seconds
     while not _has_happened(event):
         if time.monotonic() > until:
-            raise Hung(f"it had not ended after {seconds:.1f} s")
+            raise Hung(f"it did not finish within {seconds:.1f} s")
         time.sleep(_POLL)
 
 

@@ -196,7 +196,7 @@ def _refuse_other_work(counted: Counter[str], again: Counter[str]) -> float:
             "other-work",
             f"an opcode was executed {difference:.0%} more or less often",
             f"{EXECUTED:.0%}",
-            "the kernel's work follows from its data: nothing can be taken away alone",
+            "the kernel's work follows from its data: no cause can be removed separately",
         )
     return difference
 
@@ -219,7 +219,7 @@ def _refuse_fewer_blocks(fitting: int, blocks: int) -> None:
             "occupancy",
             f"{fitting} blocks fit on an SM with the instructions that choose",
             f"{blocks}, as of the original",
-            "give the kernel a few registers more: fewer threads a block, or no limit of them",
+            "give the kernel a few more registers: use fewer threads per block, or no register limit",
         )
 
 

@@ -133,7 +133,7 @@ class Module:
 def read_module(text: str) -> Module:
     blank = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
     if ".version" not in blank:
-        raise ProfkitError("this is no PTX: it has no .version", "nvcc -ptx writes it")
+        raise ProfkitError("this is not PTX: it has no .version", "nvcc -ptx writes it")
     kernels = {}
     for match in [*_ENTRY.finditer(blank), *_FUNCTION.finditer(blank)]:
         opening = blank.find("{", match.end())

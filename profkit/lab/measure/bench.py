@@ -278,7 +278,7 @@ def summarize_times(times: Times) -> JsonObject:
     medians = {k: _summarize_samples(v) for k, v in samples.items()}
     widths = {k: v["width"] for k, v in medians.items() if v}
     wide = [k for k, width in widths.items() if width is not None and width > WIDTH]
-    reason = times.rounds_short or "neighbouring samples hang together"
+    reason = times.rounds_short or "neighbouring samples are correlated"
     short = []
     if wide:
         short = [f"{' and '.join(wide)}: wider than {WIDTH:.0%}, {reason}"]
@@ -296,7 +296,7 @@ def _explain_unusable(samples: Sequence[float]) -> str:
     return {
         "too-few": f"{len(samples)} samples are too few",
         "constant": "all samples are equal",
-        "autocorrelated": "neighbouring samples hang together",
+        "autocorrelated": "neighbouring samples are correlated",
     }.get(str(fault), str(fault))
 
 

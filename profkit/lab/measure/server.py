@@ -143,7 +143,7 @@ class _Server:
 
     def _load_library(self, entry: Entry) -> ctypes.CDLL:
         if entry.library is None:
-            raise ProfkitError(f"{entry.name} is no variant: only variants are checked")
+            raise ProfkitError(f"{entry.name} is not a variant: only variants are checked")
         return library.load_library(entry.library)  # loaded once: it stays in the process
 
     def _prepare_subject(self, entry: Entry, case: str) -> bench.Subject:

@@ -135,7 +135,7 @@ def _measure_champion(runner: Runner, champion: Trial, default: Trial) -> FinalM
 
 
 class TrialEntry(Document, frozen=True, kw_only=True):
-    """A trial of a search: its configuration and what was said of it."""
+    """A trial of a search: its configuration and the answer."""
 
     config: JsonObject = msgspec.field(default_factory=dict)
     number: int = 0
@@ -278,7 +278,7 @@ def tune_task(
         if study.read_note("basis") is None:
             raise ProfkitError(
                 "time was up before the defaults were measured",
-                "go on with --resume and a longer --time",
+                "continue with --resume and a longer --time",
             )
         if final is None:
             worker = outcome.workers[0]

@@ -315,7 +315,7 @@ def open_study(task: Task, url: str, resume: bool) -> Study:
     if trials and not resume:
         raise ProfkitError(
             f"there is a search of {name} with {sum(t.counts for t in trials)} trials already",
-            "go on with it: --resume; or begin another one: --storage sqlite:///another.db",
+            "continue it: --resume; or begin another one: --storage sqlite:///another.db",
         )
     if trials and was != about:
         changed = ", ".join(k for k in about if (was or {}).get(k) != about[k])

@@ -118,7 +118,7 @@ def tune_variant(
         written = _write_results(result, output or at.artifacts_dir() / "tune" / task.subject)
     print_blocks(views.ended(written.to_json()), written)
     if not options.FORM.json:
-        lost = (ProfkitError(line, "the others went on") for line in result.outcome.lost)
+        lost = (ProfkitError(line, "the others continued") for line in result.outcome.lost)
         say_each(lost, quiet=options.FORM.quiet)
         print(f"written to {written.output}")
     return options.DONE

@@ -23,7 +23,9 @@ def read_timeline(path: Path) -> Timeline:
 
     if is_folder(path):
         if not is_file(path / store.HEAD):
-            raise ProfkitError(f"{path}: holds no {store.HEAD}", "name a .triage folder or a trace")
+            raise ProfkitError(
+                f"{path}: contains no {store.HEAD}", "name a .triage folder or a trace"
+            )
         return store.read_store(path)
     try:
         with open_regular(path) as file:

@@ -78,7 +78,7 @@ class ChromeTrace:
                 if mark == "":
                     self.problem = "cut: its list of events has no end"
                 elif _is_followed_by_trace(window):
-                    self.problem = "holds more than one trace: the first is read"
+                    self.problem = "contains more than one trace: the first is read"
                 return
             try:
                 event, end = decode(window.text, window.at)
@@ -186,7 +186,7 @@ def _read_header(window: _Window) -> dict[str, Any]:
         window.at += 1
         return {"traceEvents": True}
     if window.peek() != "{":
-        raise _make_no_trace_error(window.path, window.problem or "it is no JSON")
+        raise _make_no_trace_error(window.path, window.problem or "it is not JSON")
     key = '"traceEvents"'
     while (found := window.text.find(key, window.at)) < 0:
         if len(window.text) > HEADER_MOST or not window.more():
@@ -220,7 +220,7 @@ def _salvage_gpus(head: str) -> dict[str, Any]:
 def _make_no_trace_error(path: Path, why: str) -> ProfkitError:
     return ProfkitError(
         f"{path}: cannot be read as a trace: {why}",
-        "give what torch.profiler's export_chrome_trace wrote (.json, .json.gz)",
+        "give a file written by torch.profiler's export_chrome_trace (.json, .json.gz)",
     )
 
 

@@ -91,11 +91,11 @@ def _from_folder(folder: Path) -> list[_Source]:
     for paths in (inside, list(chain.from_iterable(below))):
         files = [path for path in paths if path.name.endswith(SUFFIXES) and is_file(path)]
         if len(files) > FILES_MOST:
-            raise ProfkitError(f"{folder}: holds more than {FILES_MOST:,} files", "name them")
+            raise ProfkitError(f"{folder}: contains more than {FILES_MOST:,} files", "name them")
         if files:
             return [_Source(path, str(path), gathered=True) for path in files]
     raise ProfkitError(
-        f"{folder}: holds no {store.HEAD} and no traces ({', '.join(SUFFIXES)})",
+        f"{folder}: contains no {store.HEAD} and no traces ({', '.join(SUFFIXES)})",
         "name a .triage folder or a trace",
     )
 
@@ -115,10 +115,10 @@ def _from_zip(path: Path, folder: Path) -> Iterator[_Source]:
             members = [m for m in packed.infolist() if m.filename.endswith(SUFFIXES)]
             if not members:
                 raise ProfkitError(
-                    f"{path}: holds no traces ({', '.join(SUFFIXES)})", "name a trace"
+                    f"{path}: contains no traces ({', '.join(SUFFIXES)})", "name a trace"
                 )
             if len(members) > FILES_MOST:
-                raise ProfkitError(f"{path}: holds more than {FILES_MOST:,} files", "name them")
+                raise ProfkitError(f"{path}: contains more than {FILES_MOST:,} files", "name them")
             left = BYTES_MOST
             for number, member in enumerate(members):
                 most = min(left, (1 << 24) + RATIO_MOST * member.compress_size)
@@ -129,7 +129,7 @@ def _from_zip(path: Path, folder: Path) -> Iterator[_Source]:
                 yield _Source(into, name, gathered=True)
     except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, EOFError) as error:
         raise ProfkitError(
-            f"{path}: is no zip that can be read: {error}", "unpack it, and name the traces in it"
+            f"{path}: cannot be read as a zip file: {error}", "unpack it, and name the traces in it"
         ) from error
 
 
@@ -250,7 +250,7 @@ def _refuse_same_process(
             key = process.rank, process.pid
             if key in seen:
                 raise ProfkitError(
-                    f"{named[0]}: holds several recordings of one process, not one of each rank: "
+                    f"{named[0]}: contains several recordings of one process instead of one per rank: "
                     f"{seen[key].name}, {source.name}",
                     "name the one to judge",
                 )

@@ -80,7 +80,7 @@ OTHERS = (
     ),
     OtherRecording(
         what="a PyTorch execution trace, which has operators and no times of the GPU",
-        instead="record with torch.profiler too, and give what export_chrome_trace wrote",
+        instead="record with torch.profiler too, and give the file that export_chrome_trace wrote",
         holds=(b'"schema"', b'"nodes"', b'"inputs"'),
     ),
     OtherRecording(

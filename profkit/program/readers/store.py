@@ -201,7 +201,7 @@ def _read_table(path: Path, name: str, kind: type[Row]) -> DataFrame:
         packed = parquet.ParquetFile(file, read_dictionary=texts)
         names = packed.schema_arrow.names
         if len(set(names)) < len(names):
-            raise ValueError(f"{path.name}: a column is there twice")
+            raise ValueError(f"{path.name}: a column appears twice")
         most = min(ROWS_MOST, max(FEW_ROWS, size))
         if packed.metadata.num_rows > most:
             raise ValueError(f"{path.name} has more than {most:,} rows")

@@ -112,7 +112,9 @@ def read_torch_trace(path: Path) -> Timeline:
         )
     notes += say_unended([process])
     if twice:
-        notes.append(f"{path}: {twice:,} launches and kernels are in it twice: read once")
+        notes.append(
+            f"{path}: {twice:,} launches and kernels appear twice in it: they are read once"
+        )
     if len(taken.calls) > 1:
         notes.append(
             f"{path}: holds {len(taken.calls)} processes, whose kernels cannot be separated: read "
@@ -501,5 +503,5 @@ def _make_no_gpu_error(path: Path, taken: _Taken, trace: ChromeTrace) -> Profkit
         hint = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
     else:
         why = "contains no event of torch.profiler"
-        hint = "give what its export_chrome_trace wrote"
+        hint = "give a file written by its export_chrome_trace"
     return ProfkitError(f"{path}: {why}", hint)

@@ -433,8 +433,8 @@ def _mark_whole_recording(calls: Sequence[Call], order: Sequence[Launched]) -> M
         names = Counter(call.name for call in after)
         most = ", ".join(f"{name} ({count:,} x)" for name, count in names.most_common(2))
         notes.append(
-            f"the program's end is no part of it: {took / 1e6:.3g} ms after the GPU's last work, in "
-            f"{most}"
+            f"the end of the program is left out of the step: {took / 1e6:.3g} ms after the GPU's last "
+            f"work, in {most}"
         )
     return Marks(WHOLE, [Turn(begin, end)], notes)
 
@@ -652,7 +652,7 @@ def _say_warm_up(warm_up: Sequence[Sequence[Step]], count: int) -> Iterator[str]
     took = sum(step.period for step in steps) / 1e6
     yield (
         f"{len(steps)} of {count} steps were treated as warm-up ({took:.3g} ms): they come first, and "
-        "run the kernels of the later ones and others besides (compiling, tuning)"
+        "run the kernels of the later ones and others in addition (compiling, tuning)"
     )
 
 
@@ -702,8 +702,8 @@ def _choose_steps(how: str, steps: list[Step], notes: list[str]) -> Steps:
     odd = [s for s in timed if s.period > ODD * middle or s.period < middle / ODD]
     if odd:
         low, high = (f(s.period for s in timed) / 1e6 for f in (min, max))
-        lengths = f"{low:.3g} to {high:.3g} ms; what is said is of the typical one"
-        notes = [*notes, f"{len(odd)} of {len(timed)} steps are of another length: {lengths}"]
+        lengths = f"{low:.3g} to {high:.3g} ms; the answer is for the typical one"
+        notes = [*notes, f"{len(odd)} of {len(timed)} steps take a different time: {lengths}"]
     chosen = min(range(len(timed)), key=lambda i: (abs(timed[i].period - middle), -i))
     usual = _set_usual_pauses(steps, chosen)
     return Steps(how, [*steps[:chosen], usual, *steps[chosen + 1 :]], chosen, tuple(notes))

@@ -63,7 +63,7 @@ class SetUp:
     def say(self) -> Iterator[str]:
         """Says what was left out."""
         yield (
-            f"start-up is no part of the step: {self.time / 1e6:.3g} ms in which the host loads code "
+            f"start-up is left out of the step: {self.time / 1e6:.3g} ms in which the host loads code "
             f"or makes a context were left out ({self.calls:,} calls, the longest {self.name})"
         )
 

@@ -103,7 +103,7 @@ branch_uniform | share | Branches whose active threads all went the same way
 branches | count | Branch instructions
   smsp__inst_executed_op_branch.sum
 [InstructionStats]
-# HFMA2.MMA is no matrix instruction, though 8.0 and 9.0 count it on the tensor pipe.
+# HFMA2.MMA is not a matrix instruction, though 8.0 and 9.0 count it on the tensor pipe.
 inst_matrix | count | Warp instructions: matrix multiply-accumulate
   sass__inst_executed_per_opcode of HMMA, IMMA, BMMA, DMMA, QMMA, OMMA, HGMMA, IGMMA, BGMMA, \
     QGMMA, UTCHMMA, UTCIMMA, UTCQMMA, UTCOMMA

@@ -29,7 +29,7 @@ _MOST_STATES = 12  # named in a legend, three lines of it; the rest is one segme
 _MOST_ROWS = 40  # the longest-running kernels; a taller picture is not read
 _FOLD = 24  # characters; longer names take two lines
 # A state looks the same in every picture. Okabe and Ito's colours, plain for what is common.
-_LOOKS: dict[str, tuple[str, str]] = {
+STATE_LOOKS: dict[str, tuple[str, str]] = {
     "long_scoreboard": ("#0072B2", ""),
     "barrier": ("#D55E00", ""),
     "wait": ("#F0E442", ""),
@@ -50,7 +50,7 @@ _LOOKS: dict[str, tuple[str, str]] = {
     "misc": ("#ffffff", "...."),
 }
 _OTHER = ("#ffffff", "")
-_ISSUING = "#222222"
+ISSUING = "#222222"
 _BLUES, _ORANGES = ("#0072B2", "#b9d5e8"), ("#D55E00", "#f5cdb3")  # solid, light
 _HEADS = ("data", "axes fraction")
 # Of occupancy: where the bar ends, then one column per limiter.
@@ -104,11 +104,11 @@ def stalls(runs: Launches, ax: Axes | None = None) -> Axes:
         if "stall_selected" not in row:
             lacking(ax, y, kept[y], "stall_selected")
             continue
-        draw_segment(ax, y, -row["stall_selected"], row["stall_selected"], (_ISSUING, ""))
+        draw_segment(ax, y, -row["stall_selected"], row["stall_selected"], (ISSUING, ""))
         left = 0.0
         for state in shown:
             width = row.get(f"stall_{state}", 0.0)
-            draw_segment(ax, y, left, width, _LOOKS[state])
+            draw_segment(ax, y, left, width, STATE_LOOKS[state])
             left += width
         draw_segment(ax, y, left, max(1 - left - row["stall_selected"], 0.0), _OTHER)
     issuing = [row["stall_selected"] for row in rows if "stall_selected" in row] or [0.0]
@@ -117,8 +117,8 @@ def stalls(runs: Launches, ax: Axes | None = None) -> Axes:
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{abs(100 * v):.0f} %"))
     base.scales(ax, "Share of a resident warp's time")
     if shown:
-        states = {state.replace("_", " "): _LOOKS[state] for state in shown}
-        looks = {"issuing": (_ISSUING, ""), **states, "other": _OTHER}
+        states = {state.replace("_", " "): STATE_LOOKS[state] for state in shown}
+        looks = {"issuing": (ISSUING, ""), **states, "other": _OTHER}
         handles = [
             Patch(facecolor=colour, hatch=hatch, edgecolor=choose_edge(colour), label=name)
             for name, (colour, hatch) in looks.items()
@@ -143,7 +143,7 @@ def draw_segment(ax: Axes, y: int, left: float, width: float, look: tuple[str, s
         linewidth=0.6,
     )
     if width >= 0.045:
-        dark = colour in {"#0072B2", "#D55E00", "#009E73", _ISSUING} and not hatch
+        dark = colour in {"#0072B2", "#D55E00", "#009E73", ISSUING} and not hatch
         middle: base.Looks = {"ha": "center", "va": "center", "color": "white" if dark else INK}
         text = ax.text(left + width / 2, y, percent(width), fontsize=10, **middle)
         if hatch:

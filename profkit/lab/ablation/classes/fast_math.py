@@ -10,9 +10,7 @@ from profkit.lab.ablation.change import Ablation, Change, Code, refuse_nothing
 
 def use_fast_math(code: Code) -> Change:
     if not code.fast or code.fast == code.module.text:
-        raise refuse_nothing(
-            "it has no accurate function or division, or no source to compile anew"
-        )
+        raise refuse_nothing("it has no accurate function or division, or no source to recompile")
     return Change(
         text=code.fast,
         table=b"",

@@ -279,7 +279,7 @@ def _parse_expression(text: str, where: str, known: set[str], *, condition: bool
         raise ProfkitError(f"{where}: '{expression.text}' {what}", header.KEYS["where"])
     if strange := sorted(expression.names - known):
         raise ProfkitError(
-            f"{where}: {strange[0]} is no number that 'tune:' or 'takes:' declares",
+            f"{where}: {strange[0]} is not a number that 'tune:' or 'takes:' declares",
             f"there are: {', '.join(sorted(known)) or 'none'}",
         )
     return expression

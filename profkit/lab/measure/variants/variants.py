@@ -171,7 +171,7 @@ def read_variant(path: Path) -> Variant:
     name = path.stem.split("_", 1)[0]
     if not _ID.fullmatch(name):
         raise ProfkitError(
-            f"{path}: '{name}' is no id",
+            f"{path}: '{name}' is not an id",
             f"name the file <id>_<words>{path.suffix}, with letters and digits in the id",
         )
     head = written_in.header(text, path.name)
