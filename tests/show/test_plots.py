@@ -17,7 +17,7 @@ from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import STATES
 from profkit.show import plots
 from profkit.show.numbers import PIPES, log_ticks, rate_tick, span
-from profkit.show.plots.bars import _LOOKS
+from profkit.show.plots.bars import STATE_LOOKS
 from profkit.show.plots.base import alike_groups, clip, names
 
 ALL = [plots.roofline, plots.stalls, plots.pipes, plots.occupancy]
@@ -361,8 +361,8 @@ def test_stalls_put_issuing_left_and_waiting_right():
 
 
 def test_every_warp_state_has_a_look_of_its_own():
-    assert set(_LOOKS) == set(STATES) - {"selected"}
-    assert len(set(_LOOKS.values())) == len(_LOOKS)
+    assert set(STATE_LOOKS) == set(STATES) - {"selected"}
+    assert len(set(STATE_LOOKS.values())) == len(STATE_LOOKS)
 
 
 def test_pipes_keep_elapsed_and_active_apart_and_unknown_unknown():
