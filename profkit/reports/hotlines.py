@@ -248,7 +248,8 @@ def _raise_died(item: Sequence[Any], why: str) -> list[HotLines]:
 
 
 def _skip_lines(item: Sequence[Any], why: str) -> list[HotLines]:
-    if not is_about_file(why):
+    # Where memory is limited, what the library crashed on may be that.
+    if not is_about_file(why) or is_limited():
         return _leave_lines(item, why)
     return [_no_lines() for _ in item[1]]
 
