@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import resource
 import signal
 import sys
@@ -65,6 +66,7 @@ def pytest_configure() -> None:
 
     hold_what_is_printed()
     read_once()
+    disassemble_in_forks()
 
 
 def read_once() -> None:
@@ -118,6 +120,45 @@ def read_once() -> None:
         return [dict(row) for row in rows[item[0]]]
 
     reader.read_part, hotlines.read_lines, reader.raw_rows = read_part, read_lines, raw_rows
+
+
+def disassemble_in_forks() -> None:
+    """Ask the library for the text of machine code only in forks of a worker.
+
+    Its disassembler keeps threads, which a fork does not have: a test that is marked `forks` would
+    wait for them for ever. What is shipped forks from a process that has opened nothing.
+    """
+    from profkit.reports import banks, fusing
+
+    banks.find_layouts = call_in_fork(banks.find_layouts)
+    fusing.find_fusable = call_in_fork(fusing.find_fusable)
+
+
+def call_in_fork(function):
+    """Return a function that answers, or raises, what another does in a fork of this process."""
+
+    @wraps(function)
+    def forked(*args):
+        ours, theirs = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                answer = function(*args), None
+            except BaseException as error:  # noqa: BLE001 - the parent raises it
+                answer = None, error
+            with open(theirs, "wb") as pipe:
+                pickle.dump(answer, pipe)
+            os._exit(0)
+        os.close(theirs)
+        with open(ours, "rb") as pipe:
+            data = pipe.read()
+        os.waitpid(child, 0)
+        found, error = pickle.loads(data)
+        if error is not None:
+            raise error
+        return found
+
+    return forked
 
 
 def is_committed(path: str) -> bool:

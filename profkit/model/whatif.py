@@ -128,13 +128,13 @@ def parse_changes(text: str) -> tuple[CounterChange, ...]:
     parts = [part.strip() for part in re.split(r"[,;]+", text) if part.strip()]
     if not parts:
         raise ProfkitError("no change was given", _HOW)
-    return tuple(_parse_change(part) for part in parts)
+    return tuple(_parse_whatif_change(part) for part in parts)
 
 
 _HOW = 'write e.g. "inst_exp/32, shared_wavefronts*0.25, blocks*4"'
 
 
-def _parse_change(part: str) -> CounterChange:
+def _parse_whatif_change(part: str) -> CounterChange:
     read = _CHANGE.fullmatch(part)
     if not read:
         raise ProfkitError(f"cannot read the change '{part}'", _HOW)

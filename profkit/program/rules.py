@@ -373,7 +373,7 @@ REDUNDANT: StepRule = StepRule(
     checks=(
         redundant.find_sliced_products,
         redundant.find_copies_on_device,
-        redundant.find_equal_launches,
+        redundant.find_batchable_launches,
     ),
     fix=(
         "The replay keeps the used share of a product (four times that at worst), and nothing of "

@@ -355,10 +355,10 @@ def _name_binder(case: Case, after: Model) -> str:
 
 def _list_doubts(timeline: Timeline, case: Case, found: Sequence[StepFinding]) -> list[str]:
     """What makes the answer less sure than it looks."""
-    return [*_list_doubts_of_host(timeline, case), *_list_doubts_of_step(case, found)]
+    return [*_list_doubts_of_host(timeline, case), *_list_unexplained_time(case, found)]
 
 
-def _list_doubts_of_step(case: Case, found: Sequence[StepFinding]) -> Iterator[str]:
+def _list_unexplained_time(case: Case, found: Sequence[StepFinding]) -> Iterator[str]:
     """What the step spends its time on that is no finding: first launches, collectives alone."""
     whole = case.split.period
     cold = sum(event.busy for event in case.hosts.usual.events if event.items and event.busy > LONG)

@@ -82,7 +82,7 @@ def counted(number: float, noun: str, plural: str = "") -> str:
     return f"{number:,.0f} {noun if number == 1 else plural or noun + 's'}"
 
 
-def unbroken(text: str, blank: str = "\u00a0") -> str:
+def bind_units(text: str, blank: str = "\u00a0") -> str:
     """Return a sentence with `blank` between a number and its unit, for what wraps lines at blanks."""
     return _BEFORE_UNIT.sub(blank, text)
 

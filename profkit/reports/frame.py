@@ -34,7 +34,7 @@ _WORKLOADS = {0: "kernel", 1: "range", 2: "cmdlist", 3: "graph", 4: "subgrid"}  
 _LINK = re.compile(r"@(?:section|url|sass|source):[^@\n]*@")
 
 
-def raw_of_launch(action: Any, names: Iterable[str]) -> dict[str, float]:
+def read_catalogued_metrics(action: Any, names: Iterable[str]) -> dict[str, float]:
     """Return raw name -> value, in ncu's unit, of what the catalogue reads of an IAction.
 
     `names` are the metrics it has (metric_names()); instances are "name[key]".

@@ -13,12 +13,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
+from struct import Struct
 
 LANES = 32  # of a warp
 BITS = 32  # of a register
 WORD = 1 << BITS
 _ROUNDS = 3 * BITS  # a value loses a bit a round at least, or stays
 _MOST = 1000  # instructions that an address may depend on
+_REGISTERS = Struct(f"<{LANES}I")  # a register of all lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +92,7 @@ def with_sign(value: int) -> int:
 def combine_bits(operands: Sequence[Lanes], table: int) -> Lanes | None:
     """Return what LOP3 makes of three operands; `table` has the answer for each three bits."""
     known = min(operand.bits for operand in operands)
-    values = tuple(
-        _look_up(lane, table) for lane in zip(*(x.values for x in operands), strict=True)
-    )
+    values = _look_up([operand.values for operand in operands], table)
     if known == BITS:
         return Lanes(values)
     low = (1 << known) - 1
@@ -117,15 +117,18 @@ def combine_bits(operands: Sequence[Lanes], table: int) -> Lanes | None:
     return Lanes(values, known)
 
 
-def _look_up(operands: Sequence[int], table: int) -> int:
+def _look_up(operands: Sequence[Sequence[int]], table: int) -> tuple[int, ...]:
+    """Return what `table` makes of each lane's three words; all lanes at once, as one long number."""
+    every = (1 << BITS * LANES) - 1
+    long = [int.from_bytes(_REGISTERS.pack(*values), "little") for values in operands]
     result = 0
     for number in range(8):
         if table >> number & 1:
-            bits = WORD - 1
-            for n, operand in enumerate(operands):
-                bits &= operand if number & 4 >> n else ~operand
+            bits = every
+            for n, operand in enumerate(long):
+                bits &= operand if number & 4 >> n else every ^ operand
             result |= bits
-    return result
+    return _REGISTERS.unpack(result.to_bytes(_REGISTERS.size, "little"))
 
 
 def join(left: Lanes | None, right: Lanes | None) -> Lanes | None:

@@ -173,7 +173,7 @@ def _decode_lines(content: bytes) -> Iterator[str]:
         start = end
 
 
-def table_rows(text: str, name: str) -> list[dict[str, Any]]:
+def read_printed_launches(text: str, name: str) -> list[dict[str, Any]]:
     """Return the launches of a printed table."""
     return list(open_printed(text.splitlines, name).launches())
 

@@ -49,7 +49,7 @@ from profkit.reports.frame import (
     join_values,
     keep_collected,
     launch_identity,
-    raw_of_launch,
+    read_catalogued_metrics,
     read_scalars,
     rules_of,
 )
@@ -194,7 +194,7 @@ def _collect_rows(copy: str, path: str, first: int) -> Rows:
         names = action.metric_names()
         counts.append(len(names))
         digests.append(digest_names(names))
-        metrics = evaluate(raw_of_launch(action, names))
+        metrics = evaluate(read_catalogued_metrics(action, names))
         who = launch_identity(action, record, metrics["time"])
         identity.append((path, index, *who, None))
         values.extend(metrics.values())

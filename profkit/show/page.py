@@ -173,9 +173,9 @@ def fill_template(
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=escape_value,
+        finalize=escape_for_page,
     )
-    environment.filters |= {"whole": figures.unbroken, "share": figures.share}
+    environment.filters |= {"whole": figures.bind_units, "share": figures.share}
     environment.tests["above_zero_in"] = lambda metric, values: values.get(metric, 0) > 0
     environment.globals |= {"fact": launch.fact, "metric": metric}
     environment.filters["blocks"] = lambda blocks: Markup(page_html(blocks))  # noqa: S704 - escapes
@@ -187,7 +187,7 @@ def fill_template(
     )
 
 
-def escape_value(value: Any) -> Any:
+def escape_for_page(value: Any) -> Any:
     """Return a text as the template writes it: what acts instead of being seen is an escape."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return escaped(value)

@@ -84,7 +84,7 @@ def test_what_is_written_compiles(tmp_path: Path) -> None:
         ("grid = [4, 1, 1]", "grid = [0, 1, 1]", "no GPU launches"),
         ("block = [256, 1, 1]", "block = [256, 8, 1]", "no GPU launches"),
         ("output = true", "output = false", "0 of 3 arrays are outputs"),
-        ('array = "int32"', 'array = "int23"', "argument 3: int23 is no type"),
+        ('array = "int32"', 'array = "int23"', "argument 3: int23 is not an element type"),
         ("count = 1000\nfill", "fill", "argument 3: count is 0"),
         ("value = 2.5", "", "argument 4 is neither an array nor a value"),
         ("value = 2.5", "values = 2.5", "values"),

@@ -11,7 +11,7 @@ import pytest
 from profkit.program.findings import moves
 from profkit.program.findings.case import Case, StepFinding
 from profkit.program.findings.redundant import (
-    find_equal_launches,
+    find_batchable_launches,
     list_loops,
     price_together,
 )
@@ -252,7 +252,7 @@ def test_what_may_be_needed_one_by_one_is_not_said(
 def test_what_a_batch_would_not_save_is_left_to_other_findings(tmp_path: Path) -> None:
     case = make(in_large_chunks, tmp_path)
     assert list_loops(case, frozenset())
-    assert not list(find_equal_launches(case, frozenset()))
+    assert not list(find_batchable_launches(case, frozenset()))
 
 
 @pytest.mark.parametrize("seed", range(12))

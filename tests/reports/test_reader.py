@@ -144,7 +144,7 @@ def test_instances_by_name(write) -> None:
     held = {OPCODES: {"HMMA.16816.F32": 3.0, "LDGSTS": 4.0, "EXIT": 1.0}}
     path = write(made.result(NAMES, {**made.METRICS, OPCODES: 8.0}, instances=held))
     (action,) = reader.actions(str(path))
-    raw = frame.raw_of_launch(action, action.metric_names())
+    raw = frame.read_catalogued_metrics(action, action.metric_names())
     assert {k: v for k, v in raw.items() if OPCODES in k} == {
         OPCODES: 8.0,
         **{f"{OPCODES}[{key}]": value for key, value in held[OPCODES].items()},

@@ -146,5 +146,5 @@ def test_a_kernel_s_name_is_read_out_of_what_the_compiler_made_of_it(name, shown
 def test_a_number_and_its_unit_are_not_parted():
     said = "1 %, 38.5 µs of 2 blocks, 7 GB/s, 5 cycles, 3 k and 2 steps"
     whole = "1_%, 38.5_µs of 2 blocks, 7_GB/s, 5_cycles, 3_k and 2 steps"
-    assert text.unbroken(said, "_") == whole
-    assert text.unbroken("7 GB/s") == "7\xa0GB/s"
+    assert text.bind_units(said, "_") == whole
+    assert text.bind_units("7 GB/s") == "7\xa0GB/s"

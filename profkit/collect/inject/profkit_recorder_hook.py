@@ -76,14 +76,14 @@ def watch_profiler(module: Any) -> None:
 
 def watch_torch(torch: Any) -> None:
     """Find out how torch's nodes lie; and record operators, where that was asked for."""
-    find_node_layout(torch)
+    export_autograd_node_layout(torch)
     if os.environ.get("PROFKIT_OPERATORS") == "1":
         from profkit_recorder_operators import watch_operators
 
         watch_operators(torch)
 
 
-def find_node_layout(torch: Any) -> None:
+def export_autograd_node_layout(torch: Any) -> None:
     """Write into the environment where torch's nodes of autograd keep their number and thread.
 
     It is seen in three nodes of a chain: their numbers, their heights and their thread's are told

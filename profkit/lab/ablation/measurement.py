@@ -55,7 +55,7 @@ def measure_call(
     """
     began = time.monotonic()
     lab = Lab(call, reset, on)
-    prepared, code, spans = _prepare_ptx(lab, text, say)
+    prepared, code, spans = _survey_ptx(lab, text, say)
     calls = _list_calls(lab, prepared, beside or {})
     say("timing")
     lab.reset()
@@ -83,7 +83,7 @@ def measure_call(
     return judged, replace(base, cold=cold.cold)
 
 
-def _prepare_ptx(
+def _survey_ptx(
     lab: Lab, text: str | None, say: Say
 ) -> tuple[Prepared, Code | None, Timeline | None]:
     """Run the copies that count, and make the changes; nothing of either without PTX."""

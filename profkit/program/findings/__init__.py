@@ -35,7 +35,7 @@ ORDER: Sequence[StepCheck] = (
     fusion.find_casts,
     fusion.find_small_in_graphs,
     kernels.find_sorts,
-    redundant.find_equal_launches,
+    redundant.find_batchable_launches,
     kernels.find_small_grid,
     kernels.find_slow,
 )

@@ -16,7 +16,7 @@ from profkit.program.replay.scenario import UNCHANGED, Change, Hosts, Range
 from profkit.program.steps.cut import KernelGroup, Step, StepWork
 from profkit.program.steps.idle import Split, launch_place
 from profkit.program.steps.kinds import is_compiled
-from profkit.program.steps.places import find_place, say_works
+from profkit.program.steps.places import find_place, say_place_of_works
 from profkit.program.timeline import Device, HostSpan
 from profkit.records.gpus import Gpu, find_measured_range, find_nearest_of_generation
 
@@ -111,7 +111,7 @@ class Case:
         works = [self.works[i] for i in indices]
         found = find_place((work.maker.place, work.activity.duration) for work in works)
         if found:
-            return say_works(found)
+            return say_place_of_works(found)
         if otherwise is None:
             work = self.find_longest(indices)
         else:

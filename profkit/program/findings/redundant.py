@@ -213,7 +213,7 @@ EQUAL_LAUNCHES = Words(
 )
 
 
-def find_equal_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
+def find_batchable_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """The same operators of the same sizes again and again, where one launch could do each of them."""
     loops = list_loops(case, claimed)
     if not loops:

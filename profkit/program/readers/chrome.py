@@ -77,7 +77,7 @@ class ChromeTrace:
             if mark in ("]", ""):
                 if mark == "":
                     self.problem = "cut: its list of events has no end"
-                elif _is_followed_by_trace(window):
+                elif _has_second_trace(window):
                     self.problem = "contains more than one trace: the first is read"
                 return
             try:
@@ -168,7 +168,7 @@ class _Window:
         return self.text[self.at : self.at + 1]
 
 
-def _is_followed_by_trace(window: _Window) -> bool:
+def _has_second_trace(window: _Window) -> bool:
     """Whether what follows the events is another trace: two files that were joined."""
     key = '"traceEvents"'
     while True:

@@ -172,11 +172,11 @@ def _wrap_calls(
         end = at + 1
         while end < len(calls) and _is_within(outer, matched[end], stacks):
             end += 1
-        yield _move_span_to_calls(outer, calls[at], calls[end - 1])
+        yield _fit_span_to_calls(outer, calls[at], calls[end - 1])
         for index in range(at, end):
             own = matched[index]
             if own is not None and len(stacks[own]) > 1:
-                yield _move_span_to_calls(stacks[own][-1], calls[index], calls[index])
+                yield _fit_span_to_calls(stacks[own][-1], calls[index], calls[index])
         at = end
 
 
@@ -184,5 +184,5 @@ def _is_within(outer: HostSpan, call: Call | None, stacks: Mapping[Call, Stack])
     return call is not None and stacks[call][0] is outer
 
 
-def _move_span_to_calls(span: HostSpan, first: Call, last: Call) -> HostSpan:
+def _fit_span_to_calls(span: HostSpan, first: Call, last: Call) -> HostSpan:
     return replace(span, start=first.start, end=last.end, thread=first.thread)

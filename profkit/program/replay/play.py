@@ -81,12 +81,12 @@ class Model:
             rounds = 2
         else:
             rounds = 8
-        ends = _play(self, rounds)
+        ends = _simulate_rounds(self, rounds)
         half = rounds // 2
         return (ends[-1] - ends[half - 1]) / (rounds - half)
 
 
-def _play(model: Model, rounds: int) -> list[float]:
+def _simulate_rounds(model: Model, rounds: int) -> list[float]:
     """When each round is over: its last item, or the host where that is later."""
     items, latency, late_from = model.items, model.latency, model.late
     free: dict[int, float] = {}

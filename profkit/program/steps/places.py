@@ -99,7 +99,7 @@ def join_layers(path: str) -> str:
     return ".".join("*" if name.isdigit() else name for name in path.split("."))
 
 
-def say_works(found: PlaceOfWorks) -> str:
+def say_place_of_works(found: PlaceOfWorks) -> str:
     """Say where works come from, and that there are more lines where there are."""
     said = say_place(found.place)
     if found.others:

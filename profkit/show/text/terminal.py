@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from profkit.reports.figures import unbroken
+from profkit.reports.figures import bind_units
 from profkit.show.text import blocks
 from profkit.show.text.blocks import Block, TextSpan, Words, colour, is_right, plain_words, spans
 from profkit.show.text.escape import escaped, short
@@ -163,7 +163,7 @@ def terminal_text(words: Words, style: str = "") -> Text:
         if span.text == "\n":
             text = "\n"
         else:
-            text = unbroken(escaped(span.text), _KEPT)
+            text = bind_units(escaped(span.text), _KEPT)
         if span.role == "whole":
             text = text.replace(" ", _KEPT)
         out.append(text, _STYLE.get(span.role))

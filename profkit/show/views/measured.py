@@ -360,10 +360,10 @@ def show_champion(search: Entry) -> Iterator[Block]:
     )
     for role in ("default", "champion"):
         if verdict := search[role]["said"].get("verdict"):
-            yield TextLine(f"{label_verdict(verdict)}, {verdict['because']}", role)
+            yield TextLine(f"{label_bound(verdict)}, {verdict['because']}", role)
 
 
-def label_verdict(verdict: Mapping[Any, Any]) -> str:
+def label_bound(verdict: Mapping[Any, Any]) -> str:
     both = (verdict[key] for key in ("bound", "limiter"))
     return ": ".join(word for word in both if isinstance(word, str) and word)
 
@@ -377,7 +377,7 @@ def show_path(history: pd.DataFrame) -> Block:
         "proposed by": lambda row: str(row["source"]),
         ">time": lambda row: figures.seconds(float(row["value"])),
         "against the previous incumbent": format_confirmed,
-        "verdict": label_verdict,
+        "verdict": label_bound,
     }
     return grid(steps.to_dict("records"), columns)
 

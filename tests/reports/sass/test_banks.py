@@ -149,7 +149,7 @@ def test_a_tile_without_padding_is_padded_by_one_word():
     assert twin.found == ()
     advice = advise_layouts(found, "or not")
     assert advice.startswith(
-        "Pad the array by 4 bytes after each 128 (a row of 32 words becomes 33): 32 wavefronts a "
+        "Pad the array by 4 bytes after each 128 (a row of 32 words becomes 33): 32 wavefronts per "
         "request become 1 at transpose-conflict_unpadded_tile.cu:22. "
     )
 

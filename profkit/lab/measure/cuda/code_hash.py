@@ -103,7 +103,7 @@ def _list_host_parts(sections: list[ElfSection]) -> list[tuple[object, ...]]:
     """Return what counts, section by section; literals count where they are read."""
     symbols = _read_symbols(sections)
     relocations = {s.info: s for s in sections if s.kind == RELOCATIONS}
-    counting = [i for i, section in enumerate(sections) if _is_counted(section)]
+    counting = [i for i, section in enumerate(sections) if _is_hashed_data(section)]
     numbers = {at: number for number, at in enumerate(counting)}
 
     def describe_target(symbol: ElfSymbol, addend: int) -> tuple[object, ...]:
@@ -132,7 +132,7 @@ def _list_host_parts(sections: list[ElfSection]) -> list[tuple[object, ...]]:
     return parts
 
 
-def _is_counted(section: ElfSection) -> bool:
+def _is_hashed_data(section: ElfSection) -> bool:
     of_program = section.flags & ALLOCATED and section.kind in _DATA
     left_out = section.flags & MERGED or section.name in (*_GPU_CODE, _UNWINDING)
     return bool(of_program and not left_out)

@@ -80,10 +80,10 @@ def list_dry_shapes(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] 
 
 def compile_stub(folder: Path) -> Path | None:
     """Compile dry.cpp, once per build folder; None if this toolkit's headers do not take it."""
-    return _make_file(folder / f"dry-{_hash_stub()}.o", ["-O1", "-std=c++17", "-c", STUB])
+    return _make_with_nvcc(folder / f"dry-{_hash_stub()}.o", ["-O1", "-std=c++17", "-c", STUB])
 
 
-def _make_file(target: Path, words: Sequence[str | Path]) -> Path | None:
+def _make_with_nvcc(target: Path, words: Sequence[str | Path]) -> Path | None:
     """Return what nvcc makes; None if it does not."""
     if not is_file(target):
         with temporary_folder(target.parent) as folder:
@@ -106,7 +106,7 @@ def _link_program(place: Path) -> Path | None:
     if is_file(program):
         return program
     stub = compile_stub(place.parents[1])
-    return stub and _make_file(program, ["--cudart", "none", place / OBJECT, stub])
+    return stub and _make_with_nvcc(program, ["--cudart", "none", place / OBJECT, stub])
 
 
 def _make_words(built: Build, values: JsonObject, machine: Card) -> list[str]:
