@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickle
 import resource
 import signal
 import sys
@@ -66,7 +65,6 @@ def pytest_configure() -> None:
 
     hold_what_is_printed()
     read_once()
-    disassemble_in_forks()
 
 
 def read_once() -> None:
@@ -105,11 +103,17 @@ def read_once() -> None:
     @wraps(hotlines.read_lines)
     def read_lines(item):
         if not is_committed(item[0]):
+            if needs_text.__wrapped__(item[1]):  # see _read_inside in hotlines.py
+                return read_in_child("profkit.reports.hotlines:read_lines", item)
             return read_lines.__wrapped__(item)
         key = json.dumps(item)
         if key not in lines:
             lines[key] = read_in_child("profkit.reports.hotlines:read_lines", item)
         return lines[key]
+
+    @wraps(hotlines._needs_text)
+    def needs_text(_requests):
+        return False  # read_lines above sees to it, and keeps the answer
 
     @wraps(reader.raw_rows)
     def raw_rows(item):
@@ -120,45 +124,7 @@ def read_once() -> None:
         return [dict(row) for row in rows[item[0]]]
 
     reader.read_part, hotlines.read_lines, reader.raw_rows = read_part, read_lines, raw_rows
-
-
-def disassemble_in_forks() -> None:
-    """Ask the library for the text of machine code only in forks of a worker.
-
-    Its disassembler keeps threads, which a fork does not have: a test that is marked `forks` would
-    wait for them for ever. What is shipped forks from a process that has opened nothing.
-    """
-    from profkit.reports import banks, fusing
-
-    banks.find_layouts = call_in_fork(banks.find_layouts)
-    fusing.find_fusable = call_in_fork(fusing.find_fusable)
-
-
-def call_in_fork(function):
-    """Return a function that answers, or raises, what another does in a fork of this process."""
-
-    @wraps(function)
-    def forked(*args):
-        ours, theirs = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                answer = function(*args), None
-            except BaseException as error:  # noqa: BLE001 - the parent raises it
-                answer = None, error
-            with open(theirs, "wb") as pipe:
-                pickle.dump(answer, pipe)
-            os._exit(0)
-        os.close(theirs)
-        with open(ours, "rb") as pipe:
-            data = pipe.read()
-        os.waitpid(child, 0)
-        found, error = pickle.loads(data)
-        if error is not None:
-            raise error
-        return found
-
-    return forked
+    hotlines._needs_text = needs_text
 
 
 def is_committed(path: str) -> bool:

@@ -180,8 +180,12 @@ def _read_outside(items: Sequence[Any], died: Callable[[Any, str], Any]) -> list
 
 
 def _read_inside(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines] | None:
-    """Return the answers of a report that is large or known to be whole; None of another."""
-    path, _ = item
+    """Return the answers of a report that is large or known to be whole; None of another.
+
+    Not here where the library is to write machine code as text: it starts a thread for that, and a
+    fork of this process, which has no such thread, would wait for it for ever (a notebook's pool).
+    """
+    path, requests = item
     if report_weight(path) > LARGE:
         try:
             return _read_apart(item, died)
@@ -189,9 +193,15 @@ def _read_inside(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[H
             if isinstance(error, ProfkitError) and error.message != OUT_OF_MEMORY:
                 raise
             return _leave_lines(item, OUT_OF_MEMORY)
-    if is_recorded(path) and not is_limited() and ROOM.take(check(path).size):
-        return read_lines(item)
-    return None
+    if not is_recorded(path) or is_limited() or _needs_text(requests):
+        return None
+    return read_lines(item) if ROOM.take(check(path).size) else None
+
+
+def _needs_text(requests: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether an answer is worked out from the text of machine code."""
+    names = {name for fields in requests for asked in fields["counters"].values() for name in asked}
+    return not names.isdisjoint({_CONFLICTS, _UNFUSED})
 
 
 def _read_apart(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines]:

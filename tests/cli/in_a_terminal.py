@@ -36,6 +36,7 @@ def _kept(grid: Any, on: Any, indent: int) -> str:
                 for row in grid.rows
             ],
             "wraps": grid.wraps,
+            "spare": [plain_words(title) for title in grid.spare],
             "bands": grid.bands or grid.asked,  # further tables, of a line a row each
             "drawn": drawn,
         }

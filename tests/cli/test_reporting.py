@@ -66,12 +66,13 @@ def test_a_bad_report_is_named_and_the_others_shown(run: Callable, tmp_path: Pat
     assert "dram_copy" in html
 
 
-def test_only_bad_reports_make_a_page_that_says_so(run: Callable, tmp_path: Path) -> None:
+def test_only_bad_reports_are_said_and_make_no_page(run: Callable, tmp_path: Path) -> None:
     bad, out = tmp_path / "bad.ncu-rep", tmp_path / "page.html"
     bad.write_text("no report")
     done = run("report", bad, "-o", out)
     assert done.exit_code == 2
-    assert "unreadable" in out.read_text("utf-8")
+    assert f"{bad}: unreadable: not an Nsight Compute report" in done.stderr
+    assert not out.exists()
 
 
 @pytest.mark.parametrize("place", ["nowhere/page.html", "."])

@@ -130,6 +130,8 @@ def faults(table: dict[str, Any], width: int, command: list[str]) -> None:
         if not {*cells} - {"", "-", "not counted"} and command[0] != "query":
             assert title.strip(">") not in lines[0].split(), (command, title)
             continue
+        if title in table["spare"] and title.strip(">") not in lines[0].split():
+            continue  # it gave way
         for row, cell in enumerate(cells):
             if table["right"][i]:
                 for part in cell.split("\n"):

@@ -99,7 +99,7 @@ def test_a_plain_run_checks_the_idle_time(run) -> None:
         (["nowhere.json"], "no such file"),
         ([COPY, "--range", "epoch"], "--range epoch: not in the timeline"),
         ([COPY, "--json", "--markdown"], "cannot be combined"),
-        ([COPY, str(DATA / "strided.timeline")], "holds no timeline.json"),
+        ([COPY, str(DATA / "strided.timeline")], "contains no timeline.json"),
         *(
             ([COPY, "--step-ms", ms], f"--step-ms {ms}: not a possible step time")
             for ms in ("nan", "inf", "1e+300", "1e-300", "0")

@@ -6,7 +6,12 @@ import pytest
 
 from profkit.reports import hotlines, reader
 
-KEPT = ((reader, "read_part"), (reader, "raw_rows"), (hotlines, "read_lines"))
+KEPT = (
+    (reader, "read_part"),
+    (reader, "raw_rows"),
+    (hotlines, "read_lines"),
+    (hotlines, "_needs_text"),
+)
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -48,6 +50,31 @@ def test_bank_conflicts_are_where_they_are_counted() -> None:
     assert lines[0].value == 2_031_616
     assert lines[0].source == ': "r"(shared_address(row))'
     assert (lines[0].stall, lines[0].producer_pc) == ("", None)
+
+
+# What a notebook does whose pool of workers forks after it has asked for a layout.
+FORKS = """
+import os, sys
+from dataclasses import asdict
+from profkit.reports.hotlines import LinesRequest, lines_of, read_lines
+request = LinesRequest(sys.argv[1], 0, {"asked": ("excess-wavefronts",)})
+here = lines_of([request])[0].layouts["asked"]
+child = os.fork()
+if child == 0:
+    (there,) = read_lines([request.report, [asdict(request)]])
+    os._exit(int(there.layouts["asked"] != here))
+assert os.waitpid(child, 0)[1] == 0
+print(len(here.found))
+"""
+
+
+def test_a_fork_can_ask_for_layouts_as_well() -> None:
+    """The library starts a thread to write machine code as text; forks of its process have none."""
+    command = [sys.executable, "-c", FORKS, STAGE2]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
+    )
+    assert (done.stdout, done.stderr) == ("2\n", "")
 
 
 def test_a_wait_leads_to_the_load() -> None:
@@ -180,6 +207,7 @@ def test_volta_has_lines_though_the_library_disassembles_it_no_longer() -> None:
     assert top.producer_opcode == "LDG"
 
 
+@pytest.mark.forks
 def test_code_that_has_no_name_is_named_by_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a GPU newer than the table: the control fields say who waits, the library who that is."""
     exact = _short(_lines(COPY, 0, "stall long_scoreboard"))
