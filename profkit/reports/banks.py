@@ -72,7 +72,9 @@ class Access:
 
     @property
     def agrees(self) -> bool:
-        """Whether as many wavefronts were counted as its addresses say."""
+        """Whether as many wavefronts were counted as its addresses say; not where it never ran."""
+        if not self.requests:
+            return False
         apart = abs(self.predicted * self.requests - self.counted)
         return apart <= AGREES * self.counted
 

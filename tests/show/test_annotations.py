@@ -11,7 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from profkit.cli.app import app
+from profkit.cli.options import FORMATS
 from profkit.show.annotations import (
+    WRITERS,
     Annotation,
     find_local_path,
     write_gcc,
@@ -26,6 +28,10 @@ REPORT = ROOT / "artifacts" / "stage2.B.ncu-rep"
 TRACE = ROOT / "tests" / "program" / "data" / "attention_with_bias.planted.json.gz"
 # Of the problem matcher that editors have for gcc: file, line, column, severity, message.
 MATCHER = re.compile(r"^(.*?):(\d+):(\d*):?\s+(?:fatal\s+)?(warning|error):\s+(.*)$")
+
+
+def test_each_form_has_its_writer() -> None:
+    assert set(FORMATS) == set(WRITERS)
 
 
 def show(*args: object) -> str:

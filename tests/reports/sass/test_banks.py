@@ -6,7 +6,7 @@ import pytest
 
 from profkit.diagnosis.layouts import advise_layouts
 from profkit.reports.addresses import Layouts
-from profkit.reports.banks import count_wavefronts
+from profkit.reports.banks import Access, count_wavefronts
 from profkit.reports.hotlines import LinesRequest, lines_of
 from profkit.reports.lanes import (
     LANES,
@@ -52,6 +52,14 @@ def test_a_bank_delivers_one_word_at_once(addresses, size, wavefronts):
 
 def test_stores_to_one_place_do_not_go_together():
     assert count_wavefronts([0] * LANES, 8, is_load=False) == 2
+
+
+def test_an_access_that_never_ran_says_nothing():
+    warps = (tuple(column(128)),)
+    never = Access(
+        pc=0, size=4, is_load=True, bits=32, warps=warps, counted=0.0, ideal=0.0, requests=0.0
+    )
+    assert not never.agrees
 
 
 def evaluate(*texts: str, register: str, loops_to: int | None = None) -> Lanes | None:
