@@ -34,6 +34,7 @@ from profkit.reports.instruction import (
     Instruction,
     decode,
 )
+from profkit.reports.isolated import is_limited
 
 if TYPE_CHECKING:
     from profkit.reports.lanes import Definitions
@@ -73,6 +74,7 @@ def _comes_from(instructions: Sequence[Instruction], index: dict[int, int]) -> d
 BOUND = 20_000  # instructions that one walk looks at; the longest kernel seen has 18,000
 _UNITS = {"long_scoreboard": L1TEX, "short_scoreboard": MIO}
 _GROUP = "LDGDEPBAR"
+_NOT_WRITTEN = "???"  # the library's text of an instruction that it could not write
 # The warp was sampled behind the instruction that holds it, the next that it will issue.
 _BEHIND = {
     "barrier": frozenset({"BAR", "UCGABAR_WAIT", "WARPSYNC", "WARPGROUP", "BSYNC"}),
@@ -442,10 +444,19 @@ class LaunchedCode:
         return b""
 
     def text(self, pc: int) -> str:
-        """Return an instruction as the library gives it, which is slow; "" where it gives none."""
+        """Return an instruction as the library gives it, which is slow; "" where it gives none.
+
+        Raises:
+            MemoryError: It gave none where memory is limited: it tells only its own stderr why.
+        """
         if not self._has_bounded_lines():
             return ""
-        return clean(self._action.sass_by_pc(pc) or "")
+        text = clean(self._action.sass_by_pc(pc) or "")
+        if text.strip() not in ("", _NOT_WRITTEN):
+            return text
+        if is_limited():
+            raise MemoryError
+        return ""
 
     def _disassemble_at(self, pc: int) -> str:
         """Return the opcode in the library's text; "" where there is none."""

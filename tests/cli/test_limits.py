@@ -96,7 +96,10 @@ def check_honest(
         return
     assert "damaged" not in said
     if status == 0:
-        assert list_findings(answer) == list_findings(answers[path])
+        if notes:
+            assert list_findings(answer) == list_findings(answers[path])
+        else:
+            assert answer == answers[path]
         assert said == ""
     else:
         assert status == 2, said
