@@ -34,7 +34,9 @@ def _compared(grid: TimeGrid, cell: GridCell) -> Interval:
     Backends that a first look found 1.4 times slower or more were not timed in full: of them there
     is no interval, only that look.
     """
-    (ours, mine), (best, theirs) = (cell.fastest(grid.against, without=w) for w in (True, False))
+    (ours, mine), (best, theirs) = (
+        cell.find_fastest(grid.against, without=w) for w in (True, False)
+    )
     if best not in cell.warm:
         return Interval(theirs / mine, theirs / mine, theirs / mine)
     return compare_samples(cell.warm[best], cell.warm[ours], taken="interleaved").speedup
@@ -42,7 +44,7 @@ def _compared(grid: TimeGrid, cell: GridCell) -> Interval:
 
 def _ahead_in_every_round(grid: TimeGrid, cell: GridCell) -> bool:
     """Of the few rounds that long calls have, none was lost: one in 64 by chance, or less."""
-    (ours, _), (best, _) = (cell.fastest(grid.against, without=w) for w in (True, False))
+    (ours, _), (best, _) = (cell.find_fastest(grid.against, without=w) for w in (True, False))
     if best not in cell.warm:
         return False
     rounds = list(zip(cell.warm[best], cell.warm[ours], strict=True))

@@ -24,12 +24,12 @@ def problem(name: str) -> Problem:
 
 def problem_bytes(name: str, case: str) -> float:
     """Compulsory traffic of a case."""
-    return float(problem(name).module.compulsory_bytes(problem(name).case(case)))
+    return float(problem(name).module.compulsory_bytes(problem(name).get_case(case)))
 
 
 def on_l4(name: str, case: str) -> str:
     """One line on what the case would take on an L4 at least."""
-    of, module = problem(name).case(case), problem(name).module
+    of, module = problem(name).get_case(case), problem(name).module
     floors = {
         "DRAM": module.compulsory_bytes(of) / L4.dram,
         "tensor cores": module.operations(of) / L4.tensor,

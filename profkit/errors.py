@@ -64,7 +64,7 @@ def install_extra(package: str) -> str:
 
 
 @contextmanager
-def needing(package: str, doing: str) -> Iterator[None]:
+def require_package(package: str, doing: str) -> Iterator[None]:
     """Round the import of a package that an extra brings; `doing` begins a sentence: what needs it.
 
     Raises:

@@ -63,31 +63,31 @@ class ReadBudget:
     def __init__(self, size: int, *, is_packed: bool = False, spare: int | None = None) -> None:
         """Allow what a file of so many bytes may take; `spare` is for small ones, SPARE when None."""
         self.left = self.SPARE if spare is None else spare
-        self.grow(size, is_packed=is_packed)
+        self.allow_more(size, is_packed=is_packed)
         self._texts: dict[str, str] = {}
 
-    def grow(self, size: int, *, is_packed: bool = False) -> None:
+    def allow_more(self, size: int, *, is_packed: bool = False) -> None:
         """Allow what so many bytes more may take."""
         self.left += self.TIMES * (self.PACKED * size if is_packed else size)
 
     def draw_rows(self, rows: int, columns: int, unpacked: int) -> None:
         """Take what a table takes that says it has so many rows, before any of it is unpacked."""
-        self.draw(rows * columns * self.CELL + unpacked)
+        self.spend_bytes(rows * columns * self.CELL + unpacked)
 
-    def draw(self, size: int) -> None:
+    def spend_bytes(self, size: int) -> None:
         """Take so many bytes; a BudgetSpent where there are no more."""
         self.left -= size
         if self.left < 0:
             raise BudgetSpent("it asks for more memory than its bytes can need")
 
-    def share(self, text: str) -> str:
+    def share_text(self, text: str) -> str:
         """Return a name of the file, the same text for each that is equal; only the first one costs."""
         known = self._texts.get(text)
         if known is not None:
             return known
         if len(text) > self.NAME_MOST:
             raise BudgetSpent(f"it has a name of {len(text):,} characters")
-        self.draw(len(text))
+        self.spend_bytes(len(text))
         self._texts[text] = text
         return text
 
@@ -461,7 +461,7 @@ def open_regular(path: str | Path) -> BufferedReader:
     except ValueError as error:  # a NUL, or what is no character
         raise OSError(errno.EINVAL, f"cannot be a path: {error}", repr(path)) from error
     try:
-        if kind := _kind(os.fstat(handle).st_mode):
+        if kind := _describe_kind(os.fstat(handle).st_mode):
             raise OSError(errno.EINVAL, f"is {kind}, not a file", os.fspath(path))
         if os.environ.get(_INSIDE):  # of what is open: a link may be another one by now
             _refuse_outside(path, os.path.realpath(f"/proc/self/fd/{handle}"))
@@ -506,7 +506,7 @@ def read_structured(path: str | Path, most: int = TEXT_LIMIT) -> bytes:
     content = read_bytes(path, most)
     budget = ReadBudget(len(content), spare=ReadBudget.DOCUMENT)
     for mark, size in ReadBudget.MARKS:
-        budget.draw(size * content.count(mark))
+        budget.spend_bytes(size * content.count(mark))
     return content
 
 
@@ -524,7 +524,7 @@ def read_json(path: str | Path, most: int = TEXT_LIMIT) -> Any:
         raise ValueError("nested too deeply") from error
 
 
-def _kind(mode: int) -> str | None:
+def _describe_kind(mode: int) -> str | None:
     """What a thing is, if it is no regular file."""
     if stat.S_ISREG(mode):
         return None
@@ -541,7 +541,7 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
         ProfkitError: It is a folder or a socket, may not be written, is one of the inputs, or its
             folder does not exist.
     """
-    target = _target(Path(path))
+    target = _follow_link(Path(path))
     place = os.path.realpath(target)
     if place in {os.path.realpath(i) for i in inputs}:
         raise ProfkitError(f"{path}: is one of the files to read", "name another file to write")
@@ -558,7 +558,7 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
     if stat.S_ISDIR(mode):
         raise ProfkitError(f"{path}: is a folder", "name a file in it")
     if stat.S_ISSOCK(mode) or stat.S_ISBLK(mode):
-        raise ProfkitError(f"{path}: is {_kind(mode)}", "name a file to write")
+        raise ProfkitError(f"{path}: is {_describe_kind(mode)}", "name a file to write")
     if not os.access(target if target.exists() else target.parent, os.W_OK):
         raise ProfkitError(f"{path}: may not be written", "choose another name or folder")
     return Path(path)
@@ -574,7 +574,7 @@ def part_of(path: str | Path) -> Iterator[Path]:
     Raises:
         ProfkitError: It cannot be written; an OSError of the block is one of these.
     """
-    with _writing(path) as target:
+    with _resolve_for_writing(path) as target:
         folder = find_temporary_place() if _is_through(target) else target.parent
         folder.mkdir(parents=True, exist_ok=True)
         _check_access(target)
@@ -583,7 +583,7 @@ def part_of(path: str | Path) -> Iterator[Path]:
             handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             try:
                 yield part
-                _replace(target, part, handle)
+                _replace_target(target, part, handle)
             finally:
                 os.close(handle)
 
@@ -618,7 +618,7 @@ def open_log(path: str | Path) -> BinaryIO:
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     handle = os.open(path, flags, 0o666)
-    if kind := _kind(os.fstat(handle).st_mode):
+    if kind := _describe_kind(os.fstat(handle).st_mode):
         os.close(handle)
         raise OSError(errno.EINVAL, f"is {kind}, not a file", os.fspath(path))
     os.ftruncate(handle, 0)
@@ -641,7 +641,7 @@ def make_folder(path: str | Path) -> None:
     Raises:
         ProfkitError: There can be none.
     """
-    with _writing(path) as target:
+    with _resolve_for_writing(path) as target:
         target.mkdir(parents=True, exist_ok=True)
 
 
@@ -651,9 +651,9 @@ def move_file(made: str | Path, path: str | Path) -> None:
     Raises:
         ProfkitError: It cannot be written there; the file that was made stays.
     """
-    with _writing(path) as target, open_regular(made) as file:
+    with _resolve_for_writing(path) as target, open_regular(made) as file:
         _check_access(target)
-        _replace(target, Path(made), file.fileno())
+        _replace_target(target, Path(made), file.fileno())
         with contextlib.suppress(FileNotFoundError):  # moved
             os.unlink(made)
 
@@ -664,7 +664,7 @@ def move_folder(made: str | Path, path: str | Path) -> None:
     Raises:
         ProfkitError: It cannot be written there; what was there stays.
     """
-    with _writing(path) as target:
+    with _resolve_for_writing(path) as target:
         for entry in walk_folder(made)[0]:
             with open_regular(entry) as file:
                 os.fsync(file.fileno())
@@ -677,10 +677,10 @@ def move_folder(made: str | Path, path: str | Path) -> None:
 
 
 @contextlib.contextmanager
-def _writing(path: str | Path) -> Iterator[Path]:
+def _resolve_for_writing(path: str | Path) -> Iterator[Path]:
     """What is really to be written; an OSError of the block says that it cannot be."""
     try:
-        yield _target(Path(path))
+        yield _follow_link(Path(path))
     except OSError as error:
         raise cannot_write(path, error) from error
 
@@ -691,7 +691,7 @@ def cannot_write(path: str | Path, error: OSError) -> ProfkitError:
     return ProfkitError(f"{path}: cannot be written: {why}", "make room, or name another place")
 
 
-def _target(path: Path) -> Path:
+def _follow_link(path: Path) -> Path:
     """What a link leads to, also where that does not exist yet; but not out of /dev or /proc.
 
     /dev/stdout is a link to whatever stdout is: replacing that file would lose both.
@@ -712,7 +712,7 @@ def _check_access(target: Path) -> None:
         raise PermissionError(errno.EACCES, "may not be written")  # a rename would not ask
 
 
-def _replace(target: Path, made: Path, handle: int) -> None:
+def _replace_target(target: Path, made: Path, handle: int) -> None:
     """Put a file, open as `handle`, in the place of another, or into a device or a pipe."""
     os.fsync(handle)
     if _is_through(target):
@@ -727,7 +727,7 @@ def _replace(target: Path, made: Path, handle: int) -> None:
 def _copy_through(part: Path, target: Path) -> None:
     """Write into a device or a pipe. One that nobody reads is an error, not a wait."""
     handle = os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    if _kind(os.fstat(handle).st_mode) in {"a folder", "a socket"}:
+    if _describe_kind(os.fstat(handle).st_mode) in {"a folder", "a socket"}:
         os.close(handle)
         raise OSError(errno.EINVAL, "is not a file")
     os.set_blocking(handle, True)

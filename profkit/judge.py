@@ -28,7 +28,7 @@ class Estimate(NamedTuple):
         """Whether anything is to be expected, and not only a bound."""
         return not isnan(self.expected)
 
-    def limit(self, most: float) -> Estimate:
+    def limit_to(self, most: float) -> Estimate:
         """Return the estimate with nothing in it above a bound."""
         if self.bound is None:
             bound = most

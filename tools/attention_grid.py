@@ -80,7 +80,7 @@ class Machine:
         sides = [[tensor.data_ptr() for tensor in side] for side in (inputs, outputs)]
 
         def arguments(stream: int) -> Args:
-            return Args.filled(sides[0], sides[1], values, stream)
+            return Args.from_addresses(sides[0], sides[1], values, stream)
 
         torch.cuda.synchronize()
         made = subjects.run_launcher(name, self.libraries[name], arguments, self.tools)

@@ -116,7 +116,7 @@ def page() -> str:
     found = evidence()
     rungs = ladder_headers(found)
     ladders = {c: build_ladder(found, c, Policy(anyway=True)) for c in recorded(found, rungs)}
-    first = next(r for r in found.readable(lambda name: name[1] == MAIN)[0] if r.record)
+    first = next(r for r in found.load_readable(lambda name: name[1] == MAIN)[0] if r.record)
     gpu = first.record.gpu.name if first.record and first.record.gpu else None
     parts = [HEAD.format(gpu=gpu, versions=_versions(found))]
     parts += ["", f"## Case {MAIN}: {shape(MAIN)}", "", *main_table(ladders[MAIN], found, rungs)]
@@ -135,7 +135,7 @@ def page() -> str:
 
 def _versions(found: Evidence) -> str:
     """Which torch, driver and, where a record says it, cuDNN the references' records name."""
-    records = (found.load(variant, case).record for variant, case in found.names())
+    records = (found.load(variant, case).record for variant, case in found.list_names())
     library = [r for r in records if r and r.reference and r.gpu]
     torch = {f"torch {r.versions.torch}" for r in library if r.versions.torch}
     cudnn = {f"cuDNN {r.versions.cudnn}" for r in library if r.versions.cudnn}
@@ -151,8 +151,8 @@ def ladder_headers(found: Evidence) -> dict[str, SourceFile]:
 
 def recorded(found: Evidence, rungs: Mapping[str, SourceFile]) -> list[str]:
     """Cases at which a rung has a record, the main one first."""
-    names = [name for name in found.names() if name[0] in rungs]
-    cases = {case for v, case in names if (files := found.files(v, case)) and files.record}
+    names = [name for name in found.list_names() if name[0] in rungs]
+    cases = {case for v, case in names if (files := found.find_files(v, case)) and files.record}
     return sorted(cases, key=lambda case: (case != MAIN, case))
 
 
@@ -237,11 +237,11 @@ def main_table(found: Ladder, known: Evidence, rungs: Mapping[str, SourceFile]) 
 
 def taken(run: Run) -> tuple[str, str, str]:
     """Registers, shared memory per block in KB, blocks per SM, of the longest launch."""
-    shared = [run.column("shared_static"), run.column("shared_dynamic")]
+    shared = [run.get_column("shared_static"), run.get_column("shared_dynamic")]
     numbers = (
-        run.column("registers"),
+        run.get_column("registers"),
         sum(shared) / 1024 if None not in shared else None,
-        run.column("blocks_per_sm"),
+        run.get_column("blocks_per_sm"),
     )
     known = [n for n in numbers if isinstance(n, float) and not isnan(n)]
     if len(known) < len(numbers):
@@ -263,7 +263,7 @@ def temperatures(cases: list[str], found: Evidence, rungs: Mapping[str, SourceFi
     rows = []
     for case in sorted(cases):
         timed = {}
-        for variant, at in found.names():
+        for variant, at in found.list_names():
             record = found.load(variant, case).record if at == case else None
             if record and record.warm and record.cold:
                 timed[variant] = record.session, (median(record.warm), median(record.cold))
@@ -337,7 +337,7 @@ def other_problems(known: Evidence) -> Iterator[str]:
         said = ast.get_docstring(ast.parse(problem.path.read_text("utf-8"))) or ""
         yield from ("", f"## The problem {folder.name}", "", said.splitlines()[0])
         for case in problem.cases:
-            if of_this & {variant for variant, at in known.names() if at == case}:
+            if of_this & {variant for variant, at in known.list_names() if at == case}:
                 yield from ("", f"### {folder.name} at {case}", "")
                 yield from other_table(build_ladder(known, case, Policy(anyway=True)), known)
 

@@ -234,7 +234,7 @@ def compared(machine: Machine, asked: Comparison) -> list[dict[str, Any]]:
 
     problem = load_problem(KERNELS / asked.problem)
     module = problem.module
-    case = asked.case(module) if callable(asked.case) else problem.case(asked.case)
+    case = asked.case(module) if callable(asked.case) else problem.get_case(asked.case)
     arrays = module.inputs(case, 0)
     types = [t for _, t in module.input_types(case)] if hasattr(module, "input_types") else None
     given = [

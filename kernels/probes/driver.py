@@ -81,7 +81,7 @@ class Buffers:
     def reset(self) -> None:
         """Poison out[0], zero out[1]."""
         for address, byte in zip(self.addresses[4:], (0xFF, 0), strict=True):
-            device.fill(address, byte, problem.BYTES)
+            device.fill_memory(address, byte, problem.BYTES)
 
     def result(self) -> np.ndarray:
         """The first TILE bytes of out[0]."""
@@ -97,7 +97,7 @@ class Buffers:
         self._put(address, content)
         done = content.nbytes
         while done < problem.BYTES:
-            device.copy(address + done, address, done)
+            device.copy_memory(address + done, address, done)
             done *= 2
 
 
@@ -143,11 +143,11 @@ class Driver:
     def profile(self, item: Item) -> None:
         """Launch once between profiler start and stop, in an NVTX range that names it."""
         loaded = self.load(item)
-        device.call("cuProfilerStart")
-        self.tools.push(f"profkit:{item.probe}:{item.which}")
+        device.call_driver("cuProfilerStart")
+        self.tools.push_range(f"profkit:{item.probe}:{item.which}")
         self.call(loaded)
         self.tools.pop()
-        device.call("cuProfilerStop")
+        device.call_driver("cuProfilerStop")
 
 
 def work(task_file: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profkit.cli.options import FORM, FORMATS, is_coloured
-from profkit.errors import ProfkitError, needing
+from profkit.errors import ProfkitError, require_package
 from profkit.files import check_output, is_file, is_there, part_of, resolve_path, write_pieces
 from profkit.show.text.escape import csv_pieces, escaped
 
@@ -144,7 +144,7 @@ def save_frame(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
         write_pieces(file, csv_pieces(frame))
         return
     with part_of(file) as part:
-        with needing("pyarrow", "--parquet"):
+        with require_package("pyarrow", "--parquet"):
             content = BytesIO()  # pyarrow opens no name that is no UTF-8
             _with_plain_text(frame).to_parquet(content, index=False)
         part.write_bytes(content.getvalue())

@@ -74,7 +74,7 @@ def stale(artifacts: Path, needs: Collection[str]) -> list[ProfkitError]:
     for need in sorted(needs) if evidence.headers else ():
         variant, _, case = need.partition(".")
         try:
-            run = evidence.recorded(variant, case)
+            run = evidence.load_lazily(variant, case)
         except ProfkitError:
             continue  # the claim says so itself
         if run.stale:
@@ -101,8 +101,8 @@ def read_steps(
     from profkit.evidence.noise import compare_consecutive_runs, estimate_spreads
 
     kept = History(folder)
-    runs, bad_runs = kept.runs()
-    twins, bad_twins = kept.twins()
+    runs, bad_runs = kept.list_runs()
+    twins, bad_twins = kept.list_twins()
     chosen = []
     for r in runs:
         if variant in ("", r.variant) and case in ("", r.case):

@@ -44,7 +44,7 @@ class Call(Protocol):
     @property
     def label(self) -> str: ...
 
-    def program(self, folder: Path) -> list[str]:
+    def write_program(self, folder: Path) -> list[str]:
         """Return the program that makes this call, told by a file that is written into the folder."""
 
 
@@ -78,7 +78,7 @@ def start_ncu(
     Whatever goes wrong, no file is left; another kernel in the report is an error too.
     """
     with _make_workplace(report) as folder:
-        program = call.program(folder)
+        program = call.write_program(folder)
         # Profiling starts where the program says so, never by the name of a kernel.
         limits = ["--profile-from-start", "off", "--target-processes", "application-only"]
         command = [*common(ncu, options), *limits]

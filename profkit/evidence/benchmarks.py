@@ -275,7 +275,7 @@ def judge_time(name: str, time: TimeComparison, fewest: int) -> GateSubject:
     """Return the answer on two times, of which the side with fewer samples has so many."""
     smallest = stats.find_smallest_change(time)
     more = stats.count_needed_samples(SEES, smallest, fewest, time.reason)
-    answer: GateAnswer = STRICT.answer(time)
+    answer: GateAnswer = STRICT.answer_comparison(time)
     because = time.sentence
     if answer == "cannot tell" and smallest <= SEES:
         answer, because = "same", f"a change of {smallest:.1%} would have been detected"

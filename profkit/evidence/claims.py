@@ -121,7 +121,7 @@ def claim(who: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Evidence],
     `who` said it and where ("status document of 14 October"); `needs`: runs, as "variant.case".
     """
 
-    def decorate(check: Callable[[Evidence], Answer]) -> Claim:
+    def decorate_check(check: Callable[[Evidence], Answer]) -> Claim:
         name = getattr(check, "__name__", "claim")
         paragraph = (check.__doc__ or "").strip().split("\n\n")[0]
         if not paragraph:
@@ -129,7 +129,7 @@ def claim(who: str, needs: Sequence[str] = ()) -> Callable[[Callable[[Evidence],
             raise ProfkitError(f"the claim {name} has no docstring", hint)
         return Claim(name, " ".join(paragraph.split()), who, tuple(needs), check)
 
-    return decorate
+    return decorate_check
 
 
 def gate(name: str, claims: Sequence[Claim], binding: bool = True) -> Gate:

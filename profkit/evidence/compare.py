@@ -53,7 +53,7 @@ class Policy:
     spread_of: SpreadOf = nobody_measured
     anyway: bool = False  # compare across GPUs, clocks, ncu versions and cases all the same
 
-    def answer(self, time: TimeComparison) -> TimeAnswer:
+    def answer_comparison(self, time: TimeComparison) -> TimeAnswer:
         """Return a comparison's answer; "cannot tell" where it does not hold as strictly."""
         if time.answer == "same" or not self.strict or stats.is_significant(time):
             return time.answer
@@ -131,7 +131,8 @@ def compare_runs(before: Run, after: Run, policy: Policy = COMPARE) -> RunCompar
         bad_samples=not untimed and (time is None or time.reason == "too-few"),
         untimed=untimed,
         launches=tuple(
-            counters.compare_launches(b, a, (before.verdict(b), after.verdict(a))) for b, a in pairs
+            counters.compare_launches(b, a, (before.judge_row(b), after.judge_row(a)))
+            for b, a in pairs
         ),
         unmatched=unmatched,
         resources=compare_resources(before, after),
@@ -348,7 +349,7 @@ def find_resource(run: Run, name: str) -> float | None:
         return float(value)
     counted = None
     if name in _FROM_FRAME:
-        counted = run.column(name)
+        counted = run.get_column(name)
     if isinstance(counted, float) and not isnan(counted):
         return counted
     return None

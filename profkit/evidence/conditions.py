@@ -104,7 +104,7 @@ def show_condition(value: Any) -> str:
 def get_device(run: Run) -> Any:
     if run.record and run.record.gpu and run.record.gpu.name:
         return run.record.gpu.name
-    return run.column("device")
+    return run.get_column("device")
 
 
 def get_clock_control(run: Run) -> str | None:
@@ -115,7 +115,7 @@ def get_clock_control(run: Run) -> str | None:
 
 def get_clock(run: Run) -> float | None:
     """Return the SM clock that the counters were taken at, Hz; else what the record says."""
-    clock = run.column("sm_clock")
+    clock = run.get_column("sm_clock")
     if isinstance(clock, float) and not isnan(clock):
         return clock
     if run.record:
@@ -127,7 +127,7 @@ _CONDITIONS: tuple[tuple[Refused, str, Callable[[Run], Any]], ...] = (
     ("device", "GPUs", get_device),
     ("clocks", "SM clocks", get_clock),
     ("clocks", "clock controls", get_clock_control),
-    ("ncu", "Nsight Compute versions", lambda run: run.column("ncu_version")),
+    ("ncu", "Nsight Compute versions", lambda run: run.get_column("ncu_version")),
 )
 
 

@@ -222,7 +222,7 @@ class Move:
     def __str__(self) -> str:
         return f"{self.metric}{self.way}{self.factor:g}x"
 
-    def holds(self, before: float, after: float) -> bool:
+    def is_fulfilled(self, before: float, after: float) -> bool:
         came = compute_factor(before, after)
         if self.way == "~":
             return abs(came - self.factor) <= ABOUT * self.factor
@@ -320,5 +320,5 @@ def check_move(word: str, kind: PredictionKind, before: Run, after: Run) -> Head
     was, now = (quantity(value, CATALOGUE[move.metric].unit) for value in pair)
     factor = compute_factor(*pair)
     because = f"{was} -> {now}" + (f", {speedup(factor)}" if factor < inf else "")
-    kept = move.holds(*pair) == (kind == "moves")
+    kept = move.is_fulfilled(*pair) == (kind == "moves")
     return HeaderPrediction(rule=word, said=kind, kept=kept, because=because)

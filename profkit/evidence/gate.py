@@ -168,7 +168,7 @@ def read_runs(
     evidence: Evidence, case: str | None, problems: list[ProfkitError]
 ) -> dict[RunName, Run]:
     """Return every run of a side; its report is read where its time is judged."""
-    found, wrong = evidence.readable(lambda n: case in (None, n[1]), counters=False)
+    found, wrong = evidence.load_readable(lambda n: case in (None, n[1]), counters=False)
     problems += wrong
     return {(run.variant, str(run.case)): replace(run, stale=False) for run in found}
 
@@ -309,7 +309,7 @@ def judge_times(
     smallest = stats.find_smallest_change(time)
     fewest = min(len(before.samples), len(after.samples))
     more = stats.count_needed_samples(SEES, smallest, fewest, time.reason)
-    answer: GateAnswer = policy.answer(time)
+    answer: GateAnswer = policy.answer_comparison(time)
     because = time.sentence
     cause: Cause = "noise"
     if answer in ("faster", "slower"):

@@ -26,7 +26,7 @@ from pathlib import Path, PurePosixPath
 from threading import Timer
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from profkit.errors import ProfkitError, did_you_mean, needing
+from profkit.errors import ProfkitError, did_you_mean, require_package
 from profkit.evidence import tables
 from profkit.evidence.runs import Evidence, read_together
 from profkit.evidence.tables import HistoryLaunch, HistoryRow, HistoryRun, HistoryTwin
@@ -79,7 +79,7 @@ class History:
         url = str(self.root)
         if "://" not in url:
             return None, url
-        with needing("fsspec", f"{url}: a history there"):
+        with require_package("fsspec", f"{url}: a history there"):
             from fsspec.core import url_to_fs
         try:
             filesystem, path = url_to_fs(url)
@@ -91,7 +91,7 @@ class History:
         return filesystem, path
 
     @contextmanager
-    def _reached(self) -> Iterator[None]:
+    def _explain_unreachable(self) -> Iterator[None]:
         """What a place that cannot be reached or written is for a user."""
         try:
             yield
@@ -103,35 +103,35 @@ class History:
             hint = "check that it exists and is writable"
             raise ProfkitError(f"{self.root}: {why}", hint) from error
 
-    def _listed(self, table: str) -> list[str]:
+    def _list_files(self, table: str) -> list[str]:
         """The table's files, sorted; none where there is no such folder yet."""
         store, path = self._store
         if store is None:
             kept = list_folder(Path(path) / table)
             shown = [file for file in kept if file.suffix == ".parquet" and file.name[0] != "."]
             return [str(file) for file in shown]
-        with self._reached():
+        with self._explain_unreachable():
             store.invalidate_cache()
             return sorted(map(str, store.glob(f"{PurePosixPath(path) / table}/[!.]*.parquet")))
 
-    def _write(self, table: str, name: str, content: bytes) -> None:
+    def _write_file(self, table: str, name: str, content: bytes) -> None:
         store, path = self._store
         if store is None:
             write_bytes(Path(path) / table / f"{name}.parquet", content)
             return
         folder = PurePosixPath(path) / table
         part = f"{folder}/.{name}.{secrets.token_hex(4)}"
-        with self._reached():
+        with self._explain_unreachable():
             store.makedirs(str(folder), exist_ok=True)
             store.pipe_file(part, content)
             store.mv(part, f"{folder}/{name}.parquet")
 
-    def table(self, name: str) -> tuple[pa.Table, list[ProfkitError]]:
+    def read_table(self, name: str) -> tuple[pa.Table, list[ProfkitError]]:
         """All rows of a table, and what is wrong with files that cannot be read.
 
         Each once: of the rows of one run record the one whose commit is surest.
         """
-        every, problems = self.read(name)
+        every, problems = self.read_columns(name)
         best: dict[tuple[Any, ...], tuple[tuple[int, str], int]] = {}
         surest = []
         if name == "runs":
@@ -143,14 +143,14 @@ class History:
         kept = sorted(n for _, n in best.values())
         return every if len(kept) == len(every) else every.take(kept), problems
 
-    def read(
+    def read_columns(
         self, name: str, columns: Sequence[str] | None = None
     ) -> tuple[pa.Table, list[ProfkitError]]:
         """The rows of a table's files, and what is wrong with those that cannot be read.
 
         Today's columns, or some of them: null where a file of another version has none.
         """
-        with needing("pyarrow", "the history"):
+        with require_package("pyarrow", "the history"):
             import pyarrow as pa
 
         wanted = tables.list_columns(name)
@@ -158,7 +158,7 @@ class History:
             wanted = pa.schema([wanted.field(column) for column in columns])
         parts, problems = [wanted.empty_table()], []
         budget = ReadBudget(0)  # of all files together
-        for file in self._listed(name):
+        for file in self._list_files(name):
             left = budget.left
             try:
                 parts.append(self._read_file(file, name, wanted, budget))
@@ -167,7 +167,7 @@ class History:
                 problems.append(_make_read_error(file, error))
         return pa.concat_tables(parts), problems
 
-    def _open(self, file: str) -> Any:
+    def _open_file(self, file: str) -> Any:
         """A file of a table, open: never a pipe with such a name, which would be waited for."""
         store, _ = self._store
         return open_regular(file) if store is None else BytesIO(store.cat_file(file))
@@ -182,7 +182,7 @@ class History:
         """
         import pyarrow as pa
 
-        with self._open(file) as opened:
+        with self._open_file(file) as opened:
             found = _read_page(opened, wanted.names, budget or ReadBudget(0))
         names = found.column_names
         columns = []
@@ -198,19 +198,19 @@ class History:
             columns.append(values)
         return pa.Table.from_arrays(columns, schema=wanted)
 
-    def files(self, name: str) -> tuple[ds.Dataset, list[ProfkitError]]:
+    def open_dataset(self, name: str) -> tuple[ds.Dataset, list[ProfkitError]]:
         """A table as files that are read column by column when they are asked; and the bad ones.
 
         Today's columns: null where a file of another version has none.
         """
-        with needing("pyarrow", "the history"):
+        with require_package("pyarrow", "the history"):
             import pyarrow as pa
             import pyarrow.dataset as ds
 
         wanted = tables.list_columns(name)
         good, problems = [], []
         store, _ = self._store
-        for file in self._listed(name):
+        for file in self._list_files(name):
             try:
                 self._read_file(file, name, wanted)
                 good.append(file)
@@ -220,42 +220,42 @@ class History:
             return ds.dataset(wanted.empty_table()), problems
         return ds.dataset(good, schema=wanted, format="parquet", filesystem=store), problems
 
-    def runs(self) -> tuple[list[HistoryRun], list[ProfkitError]]:
+    def list_runs(self) -> tuple[list[HistoryRun], list[ProfkitError]]:
         """Every run once, oldest first; those that do not say when come first."""
-        table, problems = self.table("runs")
+        table, problems = self.read_table("runs")
         rows = (_make_row(HistoryRun, plain) for plain in table.to_pylist())
         return sorted(rows, key=lambda r: (r.made or "", r.subject)), problems
 
-    def unknown(self, runs: Iterable[HistoryRun]) -> list[HistoryRun]:
+    def find_unknown(self, runs: Iterable[HistoryRun]) -> list[HistoryRun]:
         """Those of some runs that are not here, or are here without the commit that they have."""
-        commits = {run.record: run.commit for run in self.runs()[0]}
+        commits = {run.record: run.commit for run in self.list_runs()[0]}
         new = []
         for r in runs:
             if r.record not in commits or (r.commit and not commits[r.record]):
                 new.append(r)
         return new
 
-    def twins(self) -> tuple[list[HistoryTwin], list[ProfkitError]]:
+    def list_twins(self) -> tuple[list[HistoryTwin], list[ProfkitError]]:
         """Every A/A run once, in the order of their sessions' times."""
-        table, problems = self.table("twins")
+        table, problems = self.read_table("twins")
         rows = (_make_row(HistoryTwin, plain) for plain in table.to_pylist())
         return sorted(rows, key=lambda r: (r.made or "", r.session)), problems
 
-    def append(self, rows: Iterable[HistoryRow]) -> None:
+    def append_rows(self, rows: Iterable[HistoryRow]) -> None:
         """Write rows as one file a table; none where there are none."""
         by_table: dict[str, list[dict[str, Any]]] = {}
         for row in rows:
             name = next(name for name, kind in tables.TABLES.items() if isinstance(row, kind))
             by_table.setdefault(name, []).append(asdict(row))
         for name, listed in by_table.items():
-            with needing("pyarrow", "the history"):
+            with require_package("pyarrow", "the history"):
                 import pyarrow as pa
                 import pyarrow.parquet as pq
             sha256 = hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
             schema = tables.list_columns(name).with_metadata({"profkit": tables.SCHEMA})
             into = BytesIO()
             pq.write_table(pa.Table.from_pylist(listed, schema=schema), into, compression="zstd")
-            self._write(name, sha256, into.getvalue())
+            self._write_file(name, sha256, into.getvalue())
 
 
 def _read_page(opened: Any, wanted: Sequence[str], budget: ReadBudget) -> pa.Table:
@@ -263,7 +263,7 @@ def _read_page(opened: Any, wanted: Sequence[str], budget: ReadBudget) -> pa.Tab
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    budget.grow(opened.seek(0, os.SEEK_END), is_packed=True)
+    budget.allow_more(opened.seek(0, os.SEEK_END), is_packed=True)
     opened.seek(0)
     page = pq.ParquetFile(opened)
     held = page.schema_arrow.names
@@ -275,7 +275,7 @@ def _read_page(opened: Any, wanted: Sequence[str], budget: ReadBudget) -> pa.Tab
     budget.draw_rows(page.metadata.num_rows, len(names), unpacked)
     batches = []
     for batch in page.iter_batches(batch_size=_BATCH, columns=names):
-        budget.draw(batch.nbytes)
+        budget.spend_bytes(batch.nbytes)
         batches.append(batch)
     schema = pa.schema([page.schema_arrow.field(column) for column in names])
     return pa.Table.from_batches(batches, schema)
@@ -299,10 +299,10 @@ def add_artifacts(
 
     `commit`: of the code, for records that do not say. `origin`: "option" or "environment".
     """
-    diagnosed = set(kept.read("launches", ["report"])[0]["report"].to_pylist())
+    diagnosed = set(kept.read_columns("launches", ["report"])[0]["report"].to_pylist())
     runs: list[HistoryRun] = []
     launches: list[HistoryLaunch] = []
-    found, problems = evidence.readable(counters=False)
+    found, problems = evidence.load_readable(counters=False)
     recorded = [run for run in found if run.record]
     read_together([run for run in recorded if get_report_sha256(run.record) not in diagnosed])
     for run in found:
@@ -316,19 +316,19 @@ def add_artifacts(
             runs.append(row)
         except ProfkitError as problem:
             problems.append(problem)
-    runs = kept.unknown(runs)
-    kept.append([*runs, *launches])
+    runs = kept.find_unknown(runs)
+    kept.append_rows([*runs, *launches])
     return Added(len(runs), len(launches), tuple(problems))
 
 
-def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
+def query_history(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
     """Ask the tables `runs`, `launches`, `reports` and `twins` with SQL (DuckDB).
 
     Of an answer with more than ROWS_MOST rows, a few more than these are given.
     A ProfkitError where DuckDB is not installed, does not understand the question, or found no end
     of it within SECONDS_MOST and MEMORY_MOST.
     """
-    with needing("duckdb", "a question in SQL"):
+    with require_package("duckdb", "a question in SQL"):
         import duckdb
     problems: list[ProfkitError] = []
     most = _find_memory_limit()
@@ -340,7 +340,7 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
     late.start()
     try:
         for name in tables.TABLES:
-            files, wrong = kept.files(name)
+            files, wrong = kept.open_dataset(name)
             problems += wrong
             connection.register(f"{name}_files", files)
             connection.execute(_select_each_once(name))
@@ -366,7 +366,7 @@ def query(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
 
 def _find_memory_limit() -> int:
     """Return how many bytes a question may take, and as many its answer."""
-    with needing("pyarrow", "the history"):
+    with require_package("pyarrow", "the history"):
         import pyarrow.dataset
         import pyarrow.parquet  # noqa: F401 - what they take is taken before it is asked what is left
 
@@ -497,7 +497,7 @@ def history(
         place = given
     else:
         place = folder
-    frame: pd.DataFrame = _open_existing(place).table(table)[0].to_pandas()
+    frame: pd.DataFrame = _open_existing(place).read_table(table)[0].to_pandas()
     if whole:
         return frame
     return _keep_subjects(frame, given, table)

@@ -69,9 +69,9 @@ class LaddersDocument(
 
 def build_ladder(evidence: Evidence, case: str, policy: Policy = COMPARE) -> Ladder:
     """Return the ablation table of a case; a ProfkitError where nothing was recorded at it."""
-    runs, problems = evidence.readable(lambda name: name[1] == case)
+    runs, problems = evidence.load_readable(lambda name: name[1] == case)
     if not problems and not any(run.record and not run.record.reference for run in runs):
-        cases = sorted({c for _, c in evidence.names()})
+        cases = sorted({c for _, c in evidence.list_names()})
         hint = "profkit profile --all"
         if cases:
             hint = f"recorded cases: {', '.join(cases)}"
@@ -136,12 +136,14 @@ def order_ladder(parents: Mapping[str, str | None]) -> tuple[list[tuple[str, int
     """
     order: list[tuple[str, int]] = []
 
-    def place(variants: Iterable[str], depth: int) -> None:
+    def place_variants(variants: Iterable[str], depth: int) -> None:
         for variant in variants:
             order.append((variant, depth))
-            place([v for v, parent in parents.items() if parent == variant], depth + 1)
+            place_variants([v for v, parent in parents.items() if parent == variant], depth + 1)
 
-    place([v for v, parent in parents.items() if parent is None or parent not in parents], 0)
+    place_variants(
+        [v for v, parent in parents.items() if parent is None or parent not in parents], 0
+    )
     lost = sorted(set(parents) - {v for v, _ in order})
     return order + [(v, 0) for v in lost], lost
 
@@ -249,7 +251,7 @@ def summarize_variant(
     sides = [build_column(run, "variant", None)]
     if baseline is not None:
         sides.append(build_column(baseline, "baseline", change.time if change else None))
-    runs, _ = evidence.readable(lambda name: name[1] == case)
+    runs, _ = evidence.load_readable(lambda name: name[1] == case)
     references = [
         build_column(r, "reference", compare_with_reference(r, run))
         for r in list_timed_references(runs)
@@ -322,7 +324,7 @@ def build_column(run: Run, role: Role, against: TimeComparison | None) -> Summar
     name, time = run.variant, find_median(run)
     if run.usable.empty:
         return SummaryColumn(name=name, role=role, time=time, against=against)
-    values = {m: float(run.column(m)) for m in METRICS}
+    values = {m: float(run.get_column(m)) for m in METRICS}
     found = run.diagnosis()
     return SummaryColumn(
         name=name,

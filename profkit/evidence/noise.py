@@ -90,7 +90,7 @@ class KnownSpreads:
             return scale_spread(spread, self._alpha)
         return None
 
-    def read(self) -> KnownSpreads:
+    def read_all(self) -> KnownSpreads:
         """Read it now, for its problems."""
         self("")
         return self
@@ -101,7 +101,7 @@ class KnownSpreads:
             return {}
         kept = History(self._place)
         try:
-            (runs, wrong), (twins, bad) = kept.runs(), kept.twins()
+            (runs, wrong), (twins, bad) = kept.list_runs(), kept.list_twins()
         except ProfkitError as error:
             self.problems.append(error)
             return {}
@@ -294,7 +294,7 @@ def judge_step(
     if not (before.samples and run.samples):
         return describe_step(run, "same code" if same_code else "no time")
     time = compare_times(before.timed, run.timed, policy)
-    answer = policy.answer(time)
+    answer = policy.answer_comparison(time)
     if same_code:
         moved = answer in ("faster", "slower")
         odd = ""

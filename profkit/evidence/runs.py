@@ -64,7 +64,7 @@ class Run:
         """Take what was read of its report together with others: it is not read again."""
         self.__dict__["launches"] = launches  # where cached_property looks
 
-    def read(self) -> Run:
+    def read_report(self) -> Run:
         """Return the run, its report read: a damaged one is said now."""
         _ = self.launches
         return self
@@ -126,16 +126,16 @@ class Run:
             )
         return sum(values)
 
-    def column(self, name: str) -> Any:
+    def get_column(self, name: str) -> Any:
         """One column of that row; None without counters."""
         if self.usable.empty:
             return None
         return self.row.get(name)
 
     def diagnosis(self) -> Diagnosis:
-        return self.verdict(self.row)
+        return self.judge_row(self.row)
 
-    def verdict(self, row: Row) -> Diagnosis:
+    def judge_row(self, row: Row) -> Diagnosis:
         """The verdict on one of `rows`, found once: a parent is compared with each of its children."""
         from profkit.diagnosis.verdict import judge_launch
 
@@ -173,15 +173,15 @@ class Evidence:
         MissingEvidence where there is neither a record nor a report of it; a ProfkitError where one
         is damaged.
         """
-        return self.recorded(variant, case).read()
+        return self.load_lazily(variant, case).read_report()
 
-    def recorded(self, variant: str, case: str) -> Run:
+    def load_lazily(self, variant: str, case: str) -> Run:
         """Return the same run, whose report is read when it is asked for."""
         if (variant, case) not in self._runs:
             self._runs[variant, case] = self.find_run(variant, case)
         return self._runs[variant, case]
 
-    def named(self, name: str, case: str | None = None) -> list[RunName]:
+    def find_named(self, name: str, case: str | None = None) -> list[RunName]:
         """Return the runs that a name means: of "stage2" at every case, of "stage2.B" at one.
 
         A ProfkitError where it is a file's name, or no case of the variant was recorded.
@@ -191,7 +191,7 @@ class Evidence:
         variant, _, own = name.partition(".")
         if own or case:
             return [(variant, own or case or "")]
-        every = self.names()
+        every = self.list_names()
         names = [known for known in every if known[0] == variant]
         if not names and self._unread:
             raise self._unread[0]
@@ -214,21 +214,21 @@ class Evidence:
             return missing
         return None
 
-    def readable(
+    def load_readable(
         self, wanted: Callable[[RunName], bool] = bool, counters: bool = True
     ) -> tuple[list[Run], list[ProfkitError]]:
         """Return every run (of wanted names) that can be used, and what is wrong with the others.
 
         `counters`: whether a run whose report is damaged counts as one that cannot be used.
         """
-        names = [name for name in self.names() if wanted(name)]
+        names = [name for name in self.list_names() if wanted(name)]
         problems = list(self._unread)
         if counters:
             read_together(self._recorded_of(names))
         if counters:
             find = self.load
         else:
-            find = self.recorded
+            find = self.load_lazily
         runs = []
         for name in names:
             try:
@@ -242,10 +242,10 @@ class Evidence:
         runs = []
         for name in names:
             with suppress(ProfkitError):  # readable() says it
-                runs.append(self.recorded(*name))
+                runs.append(self.load_lazily(*name))
         return runs
 
-    def names(self) -> list[RunName]:
+    def list_names(self) -> list[RunName]:
         """Variant and case of everything in the folder, sorted."""
         return list(self.scan_files())
 
@@ -254,7 +254,7 @@ class Evidence:
         every = self.scan_files().items()
         return sorted({case for (_, case), several in every if any(f.record for f in several)})
 
-    def files(self, variant: str, case: str) -> RunFiles | None:
+    def find_files(self, variant: str, case: str) -> RunFiles | None:
         """Return where the record and the report of a run are; None where there is neither."""
         if (variant, case) not in self._files:
             self.scan_files()  # perhaps it was recorded since
@@ -285,7 +285,7 @@ class Evidence:
         if not (paths.is_word(variant) and paths.is_word(case)):
             hint = "for example stage2.B"
             raise ProfkitError(f"{variant!r} at case {case!r}: not a variant and a case", hint)
-        files = self.files(variant, case)
+        files = self.find_files(variant, case)
         if files is None and self._unread:
             raise self._unread[0]
         if files is None:
@@ -343,7 +343,7 @@ def find_named_runs(
         return [side]
     path = Path(side)
     if is_folder(path):
-        runs, wrong = Evidence(path).readable(lambda name: case in (None, name[1]))
+        runs, wrong = Evidence(path).load_readable(lambda name: case in (None, name[1]))
         if wrong and (problems is None or not runs):
             raise wrong[0]
         if problems is not None:
@@ -351,7 +351,7 @@ def find_named_runs(
     elif is_file(path):
         runs = [run for run in _read_runs_in(path) if case in (None, run.case)]
     else:
-        runs = [evidence.load(*name) for name in evidence.named(str(side), case)]
+        runs = [evidence.load(*name) for name in evidence.find_named(str(side), case)]
     if not runs:
         at = ""
         if case:
@@ -365,7 +365,7 @@ def _read_runs_in(path: Path) -> list[Run]:
     if path.suffix == ".json":
         record = read_record(path)
         report = paths.find_run_files(path.with_suffix("")).report
-        return [Run(record.variant, record.case, record, None, report).read()]
+        return [Run(record.variant, record.case, record, None, report).read_report()]
     beside = path.with_suffix(".json")
     if is_file(beside):
         return _read_runs_in(beside)
@@ -390,12 +390,12 @@ def pair_runs(before: list[Run], after: list[Run]) -> tuple[list[tuple[Run, Run]
         return [(before[0], after[0])], ()
     by_variant = any(len({run.variant for run in side}) > 1 for side in (before, after))
 
-    def key(run: Run) -> tuple[str | None, ...]:
+    def make_key(run: Run) -> tuple[str | None, ...]:
         if by_variant:
             return (run.variant, run.case)
         return (run.case,)
 
-    partner = {key(run): run for run in after}
-    pairs = [(run, partner[key(run)]) for run in before if key(run) in partner]
+    partner = {make_key(run): run for run in after}
+    pairs = [(run, partner[make_key(run)]) for run in before if make_key(run) in partner]
     paired = set(map(id, chain.from_iterable(pairs)))
     return pairs, tuple(run.name for run in (*before, *after) if id(run) not in paired)

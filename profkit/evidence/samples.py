@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from profkit.errors import ProfkitError, needing
+from profkit.errors import ProfkitError, require_package
 from profkit.records.store import Document
 
 Array: TypeAlias = NDArray[np.float64]
@@ -26,7 +26,7 @@ Array: TypeAlias = NDArray[np.float64]
 @cache
 def import_special() -> Any:
     """Return scipy.special: scipy.stats takes longer to import than a comparison, and to check data."""
-    with needing("scipy", "an interval of measured times"):
+    with require_package("scipy", "an interval of measured times"):
         from scipy import special
     return special
 

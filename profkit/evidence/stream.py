@@ -62,7 +62,7 @@ def stream_reports(
 
     `client`: an executor or a Dask client; None takes this machine's processors.
     """
-    seen = kept.table("reports")[0].select(["path", "report"]).to_pydict()
+    seen = kept.read_table("reports")[0].select(["path", "report"]).to_pydict()
     before = set(zip(seen["path"], seen["report"], strict=True))
     named = {path for path, _ in before}
     known = {path for path in paths if path in named and (path, hash_file(Path(path))) in before}
@@ -79,11 +79,11 @@ def stream_reports(
                 not_ok += [report]
             waiting += [report, *found]
             if not reports % BATCH:
-                kept.append(waiting)
+                kept.append_rows(waiting)
                 waiting = []
             progress(reports)
     finally:  # what is known when somebody stops it is kept
-        kept.append(waiting)
+        kept.append_rows(waiting)
     return Streamed(reports, launches, len(known), tuple(not_ok))
 
 

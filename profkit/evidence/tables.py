@@ -12,7 +12,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from profkit.diagnosis.verdict import judge_launch
-from profkit.errors import ProfkitError, needing
+from profkit.errors import ProfkitError, require_package
 from profkit.evidence.stats import estimate_median
 from profkit.records.parts import (
     Commit,
@@ -177,7 +177,7 @@ HistoryRow = HistoryRun | HistoryLaunch | HistoryReport | HistoryTwin
 
 def list_columns(table: str) -> pa.Schema:
     """Return the columns of a table, from its class."""
-    with needing("pyarrow", "the history"):
+    with require_package("pyarrow", "the history"):
         import pyarrow as pa
 
     kinds: dict[Any, Any] = {

@@ -137,7 +137,7 @@ class Activity:
         return self.end - self.start
 
 
-def placed(kind: str, name: str, place: Sequence[int], **more: Any) -> Activity:
+def make_activity(kind: str, name: str, place: Sequence[int], **more: Any) -> Activity:
     """Return an activity by its start, end, device, stream and correlation, and what else is known."""
     start, end, device, stream, correlation = place
     return Activity(kind, name, start, end, device, stream, correlation, **more)

@@ -198,7 +198,7 @@ def _find_uneven(case: Case, ranks: Ranks, saved: float) -> StepFinding | None:
     )
     plain = case.hosts.plain.expect
     low = max(0.0, 0.5 * expect - spread)
-    saving = Estimate(low=low, expected=expect, high=expect + spread).limit(plain)
+    saving = Estimate(low=low, expected=expect, high=expect + spread).limit_to(plain)
     return replace(finding, saving=saving, on_top=min(expect, plain - saved))
 
 
@@ -250,15 +250,15 @@ def _price(
     else:
         low, expected, high = case.hosts.saving(draft.change, after)
         saving = Estimate(low=low, expected=expected, high=high)
-    saving = saving.limit(case.hosts.plain.expect)
+    saving = saving.limit_to(case.hosts.plain.expect)
     if draft.optional:
         saving = saving._replace(low=0.0)
     if draft.works:
-        saving = saving.limit(_sum_given_back(case, draft))
+        saving = saving.limit_to(_sum_given_back(case, draft))
     if draft.idle:
         slower = case.hosts.plain.expect / (case.split.period / 1e6)  # as somebody has measured
         idle = (case.split.period - case.split.busy) / 1e6
-        saving = saving.limit(idle * max(1.0, slower))
+        saving = saving.limit_to(idle * max(1.0, slower))
     return saving
 
 

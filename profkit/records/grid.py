@@ -47,7 +47,7 @@ class GridCell:
     def column(self) -> float | str:
         return list(self.at.values())[1]
 
-    def fastest(self, names: frozenset[str], *, without: bool = False) -> tuple[str, float]:
+    def find_fastest(self, names: frozenset[str], *, without: bool = False) -> tuple[str, float]:
         """Return the fastest of these names, or of the others, and its median; else ("", inf)."""
         every = {**self.looked, **{n: median(x) for n, x in self.warm.items() if x}}
         chosen = {n: x for n, x in every.items() if (n in names) != without}

@@ -48,7 +48,7 @@ class RecordedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     regs: float | None = None
     blocks_per_sm: float | None = None
 
-    def line(self) -> str:
+    def write_line(self) -> str:
         """All of it in one line; empty where the grid is not known, as in some older records."""
         if not self.grid:
             return ""

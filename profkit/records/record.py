@@ -153,7 +153,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
     def machine_code(self) -> MachineCode:
         """Return what was run: asks the two of two records whether it is the same."""
         source = self.source or parts.RecordedSource()
-        lines = [launch.line() for launch in self.launches]
+        lines = [launch.write_line() for launch in self.launches]
         return MachineCode(
             sources=frozenset(filter(None, (source.sha256, source.made_from))),
             flags=source.flags,
@@ -219,7 +219,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag=
             stack=find_largest(k.stack for k in kernels),
         )
 
-    def stale(self, source_hash: str) -> bool:
+    def is_stale(self, source_hash: str) -> bool:
         return self.source_hash != source_hash
 
     def to_json(self) -> dict[str, Any]:
@@ -345,7 +345,7 @@ def with_todays_header(record: Record, files: Mapping[str, SourceFile]) -> tuple
     today = files.get(f"{record.problem}/{record.variant}")
     if today is None or record.source_hash is None:
         return record, False
-    if record.stale(today.sha256):
+    if record.is_stale(today.sha256):
         return record, True
     return structs.replace(record, header=today.header), False
 

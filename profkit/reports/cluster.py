@@ -14,7 +14,7 @@ from contextlib import closing
 from itertools import islice
 from typing import Any
 
-from profkit.errors import ProfkitError, needing
+from profkit.errors import ProfkitError, require_package
 from profkit.reports.isolated import each_isolated, isolated, named, processors
 
 CHUNK = 8  # files of a task: few, so that all workers end together
@@ -24,7 +24,7 @@ _TRIES = 2
 
 def cluster_client(address: str) -> Any:
     """Return a Dask client of a scheduler, such as tcp://host:8786, or raise a ProfkitError."""
-    with needing("distributed", f"--on {address}"):
+    with require_package("distributed", f"--on {address}"):
         from distributed import Client
     try:
         return Client(address, timeout=10)

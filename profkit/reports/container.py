@@ -281,7 +281,7 @@ class _Walk:
 
     def step(self, frame: bytes) -> None:
         self.size += 4 + len(frame)
-        self._budget.grow(4 + len(frame))
+        self._budget.allow_more(4 + len(frame))
         odd = Oddities()
         if self._first:
             self._first = False
@@ -352,7 +352,7 @@ class _Walk:
                 return False
             return True
         try:
-            self._budget.draw(LAUNCH_KEPT)
+            self._budget.spend_bytes(LAUNCH_KEPT)
         except BudgetSpent as error:
             raise Malformed(f"behind launch {self._launches}: {error}") from error
         self._launches += 1

@@ -72,7 +72,7 @@ def elf_sections(image: bytes, budget: ReadBudget | None = None) -> list[ElfSect
     for name, kind, flags, _address, at, size, _link, info, _align, entry in rows:
         if name not in texts:
             texts[name] = elf_text(image, rows[names][4] + name)
-            budget.draw(len(texts[name]))
+            budget.spend_bytes(len(texts[name]))
         text = texts[name]
         sections.append(ElfSection(text, kind, flags, at, size, info, entry, image))
     return sections
@@ -220,7 +220,7 @@ class _Unit:
                 path = f"{folders[folder - 1]}/{name}"
             else:
                 path = name
-            self._budget.draw(len(path))
+            self._budget.spend_bytes(len(path))
             files.append(path)
         return files
 
@@ -264,7 +264,7 @@ class _Unit:
         file = ""
         if 0 < self._file <= len(self._files):
             file = self._files[self._file - 1]
-        self._budget.draw(_ROW)
+        self._budget.spend_bytes(_ROW)
         self._rows.append(LineRow(self._address, file, self._line, self._caller))
 
     def _run_standard(self, opcode: int) -> None:
@@ -343,7 +343,7 @@ def read_code(path: str | Path) -> ReportCode:
     budget = ReadBudget(0, spare=_SPARE)
     is_bounded = True
     for frame in _read_sources(path):
-        budget.grow(len(frame))
+        budget.allow_more(len(frame))
         left = budget.left
         try:
             known += list(_read_functions(frame, budget))
@@ -387,7 +387,7 @@ def _read_functions(frame: bytes, budget: ReadBudget) -> Iterator[Function]:
         return
     cubin = Cubin(image, budget)
     for number, name in cubin.functions.items():
-        budget.draw(cubin.sections[number].size)
+        budget.spend_bytes(cubin.sections[number].size)
         yield Function(name, places.get(name), cubin.sections[number].content, cubin)
 
 

@@ -73,7 +73,7 @@ def part_from_raw(
     values: array[float] = array("d")
     for index, row in enumerate(rows):
         if budget:
-            budget.draw(LAUNCH_KEPT)
+            budget.spend_bytes(LAUNCH_KEPT)
         metrics = evaluate(_read_counters(row, index))
         kernel, variant, case = (_read_text(row, key, index) for key in NAMES)
         _read_text(row, IDENTITY[0], index)

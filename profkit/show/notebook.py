@@ -16,7 +16,7 @@ from msgspec import structs
 
 from profkit.diagnosis import launches
 from profkit.diagnosis.rule import LaunchRule, SourceShare
-from profkit.errors import ProfkitError, needing
+from profkit.errors import ProfkitError, require_package
 from profkit.evidence import ladder as ladders
 from profkit.evidence.claims import Verified, verify_claim_files
 from profkit.evidence.compare import Compared, Policy, compare_sides
@@ -132,7 +132,7 @@ class ShownProgram(ShowsItself, recorded.ProgramFrames):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the step, and the kernels that take longest; return the Axes."""
-        with needing("matplotlib", "a picture"):
+        with require_package("matplotlib", "a picture"):
             from profkit.show.plots.step import draw_step
         return draw_step(self.document, ax)
 

@@ -59,7 +59,7 @@ def test_its_problem_has_the_arrays_in_the_order_of_the_arguments(tmp_path: Path
     assert module.outputs(None) == (((1000,), "float32"),)
     prepared = prepare_data(target.problem, CASE, 0, tmp_path / "build", None)
     assert prepared.outputs == (((1000,), "float32"),)
-    assert [array.dtype for array in prepared.inputs()] == ["float32", "int32"]
+    assert [array.dtype for array in prepared.load_inputs()] == ["float32", "int32"]
     (written,) = (tmp_path / "kernels" / name).glob("*.cu")
     arguments = "(float*)a->in[0], (float*)a->out[0], (int*)a->in[1], 2.5, 1000"
     assert f"function<<<dim3(4, 1, 1), dim3(256, 1, 1), 0, a->stream>>>({arguments});" in (

@@ -21,7 +21,7 @@ def entry(
 
 def test_nothing_changed_is_the_same_text() -> None:
     text = KERNEL.read_text()
-    assert Changes(read_module(text)).write() == text
+    assert Changes(read_module(text)).write_module() == text
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_places_are_those_of_the_text() -> None:
     text = entry("// ld.global.u32 %r1, [%rd1];\nld.global.u32 %r2, [%rd2+4];")
     statement = read_module(text).kernels["k"].statements[0]
     assert text[statement.start : statement.end] == "ld.global.u32 %r2, [%rd2+4];"
-    assert statement.addresses() == [ptx.Address(1, "%rd2", 4)]
+    assert statement.list_addresses() == [ptx.Address(1, "%rd2", 4)]
 
 
 def test_blocks_end_at_labels_and_branches() -> None:

@@ -145,7 +145,7 @@ def test_a_refusal_says_four_things() -> None:
     for ablation in list_ablations():
         with pytest.raises(Refused) as refused:
             ablation.make(code)
-        said = ablation.refuse(refused.value)
+        said = ablation.make_refusal(refused.value)
         assert said.ablation == ablation.id
         assert all((said.code, said.observed, said.threshold, said.remedy)), said
 
@@ -190,7 +190,7 @@ def test_every_change_of_a_probe_assembles(probe: str, tmp_path: Path) -> None:
         for kernel in rewritten.kernels.values():
             if kernel.is_entry:
                 pinned.limit_blocks(kernel, 256, 1)
-        texts[name] = pinned.write()
+        texts[name] = pinned.write_module()
     if probe == "tensor-wgmma":  # ptxas takes most of a second for each text
         texts = {"base": texts["base"], **dict(take_part(texts.items(), one_of=12))}
     for name, text in texts.items():

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from profkit.lab.ablation.assemble import assemble
+from profkit.lab.ablation.assemble import assemble_ptx
 from profkit.lab.ablation.change import Code, Refused
 from profkit.lab.ablation.classes.wide import ABLATION
 from profkit.lab.ablation.comparison import refuse_arithmetic
@@ -124,6 +124,6 @@ def test_ptx_of_one_gpus_features_is_assembled_for_that_gpu(tmp_path, monkeypatc
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     (tmp_path / "build").mkdir()
     for target in ("sm_90a", "sm_90", "sm_80"):
-        assemble(f".version 8.0\n.target {target}\n", "90", [], tmp_path / "build")
+        assemble_ptx(f".version 8.0\n.target {target}\n", "90", [], tmp_path / "build")
     asked = [line.split()[0] for line in (tmp_path / "asked").read_text().splitlines()]
     assert asked == ["-arch=sm_90a", "-arch=sm_90", "-arch=sm_90"]

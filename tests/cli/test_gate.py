@@ -120,7 +120,7 @@ def test_compare_takes_what_processes_differ_by_from_the_history(run, tmp_path: 
         )
         for n in range(20)
     ]
-    History(tmp_path / "h").append(days)
+    History(tmp_path / "h").append_rows(days)
     told = " ".join(run(*words).stdout.split())
     assert "x slower (" in told
     assert "processes differ by 0.063 %, measured" in told

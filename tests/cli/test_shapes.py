@@ -21,7 +21,7 @@ import pytest
 from pyarrow import parquet
 
 from profkit.errors import ProfkitError
-from profkit.evidence.history import History, query
+from profkit.evidence.history import History, query_history
 from profkit.program.change import change
 from profkit.program.document import NAME, read_document
 from profkit.program.readers import store
@@ -256,7 +256,7 @@ def _small_history(tmp_path: Path) -> Path:
 def test_a_file_of_the_history_of_any_columns(tmp_path: Path, name: str) -> None:
     """It is named, and the others' rows are all there."""
     folder = _small_history(tmp_path)
-    whole = History(folder).table(name)[0]
+    whole = History(folder).read_table(name)[0]
     odd = folder / name / "zz.parquet"
     table = parquet.read_table(folder / name / "good.parquet").slice(0, 2)
     tried = refused = 0
@@ -273,18 +273,18 @@ def test_a_file_of_the_history_of_any_columns(tmp_path: Path, name: str) -> None
 def _try_history(folder: Path, name: str, odd: Path, whole: pa.Table) -> bool:
     """Read a table of a history; whether one of its files was refused: that one, and no other."""
     history = History(folder)
-    found, problems = history.table(name)
+    found, problems = history.read_table(name)
     if name == "runs":
-        history.runs()
+        history.list_runs()
     elif name == "twins":
-        history.twins()
+        history.list_twins()
     _is_only_of(odd, problems)
     assert not problems or found.equals(whole)
     return bool(problems)
 
 
 def _ask_history(folder: Path, name: str, odd: Path, whole: pa.Table) -> None:
-    answer, problems = query(History(folder), f"SELECT count(*) AS n FROM {name}")
+    answer, problems = query_history(History(folder), f"SELECT count(*) AS n FROM {name}")
     _is_only_of(odd, problems)
     assert not problems or answer["n"][0] == len(whole)
 
@@ -297,7 +297,7 @@ def _is_only_of(odd: Path, problems: list[ProfkitError]) -> None:
 
 def test_a_damaged_file_of_the_history(run, tmp_path: Path) -> None:
     folder = _small_history(tmp_path)
-    whole = History(folder).table("runs")[0]
+    whole = History(folder).read_table("runs")[0]
     odd = folder / "runs" / "zz.parquet"
     content = (folder / "runs" / "good.parquet").read_bytes()
     chance = random.Random(3)

@@ -626,26 +626,31 @@ def test_a_strict_policy_asks_for_one_in_a_thousand():
     before, after = run(), run("stage2", warm=samples(1e-4 * 0.998, seed=1))
     time = compare_runs(before, after).time
     strict = Policy(strict=True)
-    assert strict.answer(structs.replace(time, answer="same")) == "same"
+    assert strict.answer_comparison(structs.replace(time, answer="same")) == "same"
     wide = structs.replace(
         time,
         answer="faster",
         speedup=structs.replace(time.speedup, median=1.01, low=1.001, high=1.019),
         effective=1000.0,
     )
-    assert (Policy().answer(wide), strict.answer(wide)) == ("faster", "cannot tell")
+    assert (Policy().answer_comparison(wide), strict.answer_comparison(wide)) == (
+        "faster",
+        "cannot tell",
+    )
     sure = structs.replace(wide, speedup=structs.replace(wide.speedup, low=1.005, high=1.015))
-    assert strict.answer(sure) == "faster"
+    assert strict.answer_comparison(sure) == "faster"
     slower = structs.replace(
         sure,
         answer="slower",
         speedup=structs.replace(sure.speedup, median=0.99, low=0.98, high=0.995),
     )
-    assert strict.answer(slower) == "slower", "its nearer end decides"
-    assert strict.answer(structs.replace(slower, effective=4.0)) == "cannot tell", (
+    assert strict.answer_comparison(slower) == "slower", "its nearer end decides"
+    assert strict.answer_comparison(structs.replace(slower, effective=4.0)) == "cannot tell", (
         "rests on four samples"
     )
-    assert strict.answer(structs.replace(slower, effective=float("nan"))) == "cannot tell"
+    assert (
+        strict.answer_comparison(structs.replace(slower, effective=float("nan"))) == "cannot tell"
+    )
 
 
 def test_launches_of_reports_match_by_their_marks_and_those_of_variants_do_not():

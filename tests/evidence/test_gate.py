@@ -655,7 +655,7 @@ def test_a_reference_of_another_case_or_that_is_wrong_is_no_control(tmp_path: Pa
 class Known(Evidence):
     """Evidence that has been read already."""
 
-    def names(self):
+    def list_names(self):
         return sorted(self._runs)
 
 

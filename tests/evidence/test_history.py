@@ -21,7 +21,7 @@ from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.errors import ProfkitError
 from profkit.evidence.commits import find_ci_commit, list_committed_runs, resolve_commit
-from profkit.evidence.history import History, add_artifacts, query
+from profkit.evidence.history import History, add_artifacts, query_history
 from profkit.evidence.noise import (
     KnownSpreads,
     compare_consecutive_runs,
@@ -65,7 +65,7 @@ def test_adding_twice_adds_nothing(tmp_path: Path) -> None:
     first = add_artifacts(history, Evidence(artifacts), "abc", "option")
     assert (first.runs, first.launches, first.problems) == (3, 0, ())
     assert add_artifacts(history, Evidence(artifacts)).runs == 0
-    rows, problems = history.runs()
+    rows, problems = history.list_runs()
     assert problems == []
     assert {r.subject for r in rows} == {"v1.B", "v2.B", "sdpa.B"}
     assert {(r.commit, r.commit_from) for r in rows} == {("abc", "option")}
@@ -84,48 +84,48 @@ def test_the_commit_of_the_record_comes_first(tmp_path: Path) -> None:
 
 def test_two_writers_do_not_meet(tmp_path: Path) -> None:
     history = History(tmp_path)
-    history.append([row(1e-5, 1, 1)])
-    history.append([row(1e-5, 2, 2)])
-    history.append([row(1e-5, 1, 1)])
+    history.append_rows([row(1e-5, 1, 1)])
+    history.append_rows([row(1e-5, 2, 2)])
+    history.append_rows([row(1e-5, 1, 1)])
     assert len(list((tmp_path / "runs").iterdir())) == 2
-    assert [r.record for r in history.runs()[0]] == ["record 1", "record 2"]
+    assert [r.record for r in history.list_runs()[0]] == ["record 1", "record 2"]
 
 
 def test_a_history_in_an_object_store(tmp_path: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
     kept = History("memory://bucket/history")
-    kept.append([row(1e-5, 1, 1)])
-    kept.append([row(1e-5, 2, 2)])
-    kept.append([row(1e-5, 1, 1), twin("s", 1e-5, 1e-5)])
+    kept.append_rows([row(1e-5, 1, 1)])
+    kept.append_rows([row(1e-5, 2, 2)])
+    kept.append_rows([row(1e-5, 1, 1), twin("s", 1e-5, 1e-5)])
     store = fsspec.filesystem("memory")
     store.pipe_file("/bucket/history/runs/half.parquet", b"PAR1")
-    rows, (problem,) = History("memory://bucket/history").runs()
+    rows, (problem,) = History("memory://bucket/history").list_runs()
     assert [r.record for r in rows] == ["record 1", "record 2"]
     assert "half.parquet: not readable" in problem.message
     assert not [f for f in store.find("/bucket") if not f.endswith(".parquet")]
-    assert len(kept.twins()[0]) == 1
+    assert len(kept.list_twins()[0]) == 1
     assert pk.history("memory://bucket/history", "twins").variant.tolist() == ["v1"]
     pytest.importorskip("duckdb")
-    assert query(kept, "SELECT count(DISTINCT record) AS n FROM runs")[0].n[0] == 2
+    assert query_history(kept, "SELECT count(DISTINCT record) AS n FROM runs")[0].n[0] == 2
     history = History(f"file://{tmp_path}/h")
-    history.append([row(1e-5, 1, 1)])
-    assert len(History(tmp_path / "h").runs()[0]) == 1, "the same folder by another name"
+    history.append_rows([row(1e-5, 1, 1)])
+    assert len(History(tmp_path / "h").list_runs()[0]) == 1, "the same folder by another name"
 
 
 @pytest.mark.parametrize(("url", "why"), [("nowhere://x", "nowhere"), ("file:///proc/x", "proc")])
 def test_a_place_that_cannot_be_is_said(url: str, why: str) -> None:
     pytest.importorskip("fsspec")
     with pytest.raises(ProfkitError, match=why) as raised:
-        History(url).append([row(1e-5, 1, 1)])
+        History(url).append_rows([row(1e-5, 1, 1)])
     assert raised.value.hint
 
 
 def test_half_a_file_is_named_and_nothing_else_is_lost(tmp_path: Path) -> None:
     history = History(tmp_path)
-    history.append([row(1e-5, 1, 1)])
+    history.append_rows([row(1e-5, 1, 1)])
     (whole,) = (tmp_path / "runs").glob("*.parquet")
     (tmp_path / "runs" / "half.parquet").write_bytes(whole.read_bytes()[:500])
-    rows, (problem,) = history.runs()
+    rows, (problem,) = history.list_runs()
     assert len(rows) == 1
     assert "half.parquet: not readable" in problem.message
 
@@ -133,13 +133,13 @@ def test_half_a_file_is_named_and_nothing_else_is_lost(tmp_path: Path) -> None:
 def test_a_page_that_asks_for_more_than_its_bytes_can_need_is_named(tmp_path: Path) -> None:
     """2 kB of Parquet may say that they have a million rows, all equal."""
     history = History(tmp_path)
-    history.append([row(1e-5, 1, 1)])
+    history.append_rows([row(1e-5, 1, 1)])
     (whole,) = (tmp_path / "runs").glob("*.parquet")
     table = pq.read_table(whole)
     pq.write_table(
         pa.concat_tables([table] * 100_000).combine_chunks(), tmp_path / "runs/0.parquet"
     )
-    rows, (problem,) = history.runs()
+    rows, (problem,) = history.list_runs()
     assert len(rows) == 1
     assert "0.parquet: not readable (it asks for more memory than its bytes can need)" in str(
         problem
@@ -152,7 +152,7 @@ def test_files_of_another_version_are_read(tmp_path: Path) -> None:
     newer = older.append_column("of tomorrow", pa.array([3])).set_column(0, "record", [["r9"]])
     pq.write_table(older, tmp_path / "runs" / "older.parquet")
     pq.write_table(newer, tmp_path / "runs" / "newer.parquet")
-    rows, problems = History(tmp_path).runs()
+    rows, problems = History(tmp_path).list_runs()
     assert problems == []
     assert {(r.record, r.median, r.gpu, r.samples) for r in rows} == {
         ("r0", 1.0, None, ()),
@@ -240,18 +240,18 @@ def test_a_commit_that_is_found_afterwards_is_kept_beside_the_row_without(tmp_pa
     """Rows are never changed: of one record's rows that with the surest commit counts, once."""
     pytest.importorskip("duckdb")
     kept, bare = History(tmp_path), row(1e-5, 1, 1, commit=None, commit_from=None)
-    kept.append([bare, row(2e-5, 2, 2)])
+    kept.append_rows([bare, row(2e-5, 2, 2)])
     later = [replace(bare, commit="f00", commit_from="log"), row(2e-5, 2, 2, commit="other")]
-    assert [r.commit for r in kept.unknown(later)] == ["f00"]
-    kept.append(kept.unknown(later))
-    kept.append([replace(bare, commit="abc", commit_from="source")])
-    assert [r.commit for r in kept.runs()[0]] == ["abc", "commit 2"]
+    assert [r.commit for r in kept.find_unknown(later)] == ["f00"]
+    kept.append_rows(kept.find_unknown(later))
+    kept.append_rows([replace(bare, commit="abc", commit_from="source")])
+    assert [r.commit for r in kept.list_runs()[0]] == ["abc", "commit 2"]
     assert sorted(pk.history(tmp_path)["commit"]) == ["abc", "commit 2"]
-    asked = query(kept, "SELECT commit FROM runs ORDER BY commit")[0]
+    asked = query_history(kept, "SELECT commit FROM runs ORDER BY commit")[0]
     assert list(asked["commit"]) == ["abc", "commit 2"]
-    kept.append([HistoryLaunch("r", 0), HistoryLaunch("r", 1)])
-    kept.append([HistoryLaunch("r", 0)])
-    assert query(kept, "SELECT count(*) AS n FROM launches")[0]["n"][0] == 2
+    kept.append_rows([HistoryLaunch("r", 0), HistoryLaunch("r", 1)])
+    kept.append_rows([HistoryLaunch("r", 0)])
+    assert query_history(kept, "SELECT count(*) AS n FROM launches")[0]["n"][0] == 2
 
 
 def test_what_a_commit_is_called_becomes_its_hash(tmp_path: Path) -> None:
@@ -316,9 +316,9 @@ def twin(session: str, median: float, again: float, **facts) -> HistoryTwin:
 def test_the_spread_of_a_machine_comes_from_its_a_a_runs(tmp_path: Path) -> None:
     kept = History(tmp_path)
     twins = [twin(f"s{i}", 1e-5 * (1 + 0.01 * (-1) ** i), 1e-5) for i in range(20)]
-    kept.append(twins[:10])
-    kept.append(twins[8:])
-    found, problems = kept.twins()
+    kept.append_rows(twins[:10])
+    kept.append_rows(twins[8:])
+    found, problems = kept.list_twins()
     assert (len(found), problems) == (20, []), "each once"
     spread = estimate_spreads((), found)["GPU-1"]
     assert (spread.sigma, spread.dof) == (pytest.approx(0.0103, abs=0.0005), 19)
@@ -345,13 +345,13 @@ def test_a_record_that_was_mended_is_no_second_measurement() -> None:
 def test_questions_in_sql(tmp_path: Path) -> None:
     pytest.importorskip("duckdb")
     history = History(tmp_path)
-    history.append([row(1e-5, 1, 1), row(2e-5, 2, 2), HistoryLaunch("r", 0, "k", gain=2.0)])
-    frame, problems = query(history, "SELECT count(*) AS n, max(median) AS most FROM runs")
+    history.append_rows([row(1e-5, 1, 1), row(2e-5, 2, 2), HistoryLaunch("r", 0, "k", gain=2.0)])
+    frame, problems = query_history(history, "SELECT count(*) AS n, max(median) AS most FROM runs")
     assert (problems, frame.n[0]) == ([], 2)
     assert frame.most[0] == pytest.approx(2e-5, rel=0.02)
-    assert query(history, "SELECT kernel FROM launches")[0].kernel.tolist() == ["k"]
+    assert query_history(history, "SELECT kernel FROM launches")[0].kernel.tolist() == ["k"]
     with pytest.raises(ProfkitError, match="the question") as raised:
-        query(history, "SELECT nothing FROM nowhere")
+        query_history(history, "SELECT nothing FROM nowhere")
     assert "runs: record, variant" in raised.value.hint
 
 
@@ -368,21 +368,21 @@ def test_questions_in_sql(tmp_path: Path) -> None:
 def test_a_question_reaches_nothing_but_the_tables(tmp_path: Path, sql: str) -> None:
     pytest.importorskip("duckdb")
     with pytest.raises(ProfkitError):
-        query(History(tmp_path), sql)
+        query_history(History(tmp_path), sql)
 
 
 def test_the_committed_artifacts_and_their_diagnoses(tmp_path: Path) -> None:
     history = History(tmp_path)
     evidence = Evidence(ROOT / "artifacts" / "attention" / "C-causal")
     added = add_artifacts(history, evidence)
-    assert added.runs == len(evidence.names())
+    assert added.runs == len(evidence.list_names())
     assert added.launches >= added.runs
     again = add_artifacts(history, evidence)
     assert (again.runs, again.launches) == (0, 0)
-    rows = history.table("launches")[0].to_pylist()
+    rows = history.read_table("launches")[0].to_pylist()
     assert all(r["bound"] and r["time"] > 0 for r in rows)
     reports = {r["report"] for r in rows}
-    assert reports == {r.report for r in history.runs()[0]}
+    assert reports == {r.report for r in history.list_runs()[0]}
 
 
 def _git(at: Path, *words: str) -> None:
@@ -423,17 +423,17 @@ def test_a_launcher_that_changed_is_no_same_code(tmp_path: Path) -> None:
     ]
     wanted = ["first", "same code", *["cannot tell"] * 3]
     assert [s.answer for s in compare_consecutive_runs(runs)] == wanted
-    History(tmp_path).append(runs)
-    assert [s.answer for s in compare_consecutive_runs(History(tmp_path).runs()[0])] == wanted, (
-        "the columns are kept"
-    )
+    History(tmp_path).append_rows(runs)
+    assert [
+        s.answer for s in compare_consecutive_runs(History(tmp_path).list_runs()[0])
+    ] == wanted, "the columns are kept"
     for host, note in {"h": "the machine code of v1.B", "i": None}.items():
         other = replace(first, variant="v2", record="r", host=host, source="x", session="z")
         assert compare_consecutive_runs([first, other])[-1].note == note
 
 
 def test_as_a_frame(tmp_path: Path) -> None:
-    History(tmp_path).append([row(1e-5, 1, 1), row(2e-5, 2, 2)])
+    History(tmp_path).append_rows([row(1e-5, 1, 1), row(2e-5, 2, 2)])
     frame = pk.history(tmp_path)
     assert frame.variant.tolist() == ["v1", "v1"]
     assert frame["median"].between(0.9e-5, 2.1e-5).all()
@@ -478,14 +478,14 @@ def test_writers_at_once_lose_and_double_nothing(tmp_path: Path) -> None:
     shared = [row(1e-3, seed, seed + 1) for seed in range(3)]
 
     def write(n: int) -> None:
-        History(tmp_path).append([*shared, row(2e-3, 10 + n, 20 + n)])
+        History(tmp_path).append_rows([*shared, row(2e-3, 10 + n, 20 + n)])
 
     threads = [threading.Thread(target=write, args=(n,)) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    runs, problems = History(tmp_path).runs()
+    runs, problems = History(tmp_path).list_runs()
     assert (len(runs), problems) == (7, [])
     assert len({r.record for r in runs}) == 7
     assert not list(tmp_path.rglob("*.part*"))
@@ -530,20 +530,20 @@ def _python(code: str, *words: object) -> subprocess.Popen:
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_a_killed_writer_breaks_no_query_and_leaves_nothing(tmp_path: Path, step: str) -> None:
-    History(tmp_path).append([row(1e-3, 0, 1)])
+    History(tmp_path).append_rows([row(1e-3, 0, 1)])
     assert _python(WRITER, tmp_path, 1, step).wait(300) == -9
-    runs, problems = History(tmp_path).runs()
+    runs, problems = History(tmp_path).list_runs()
     assert (len(runs) in (1, 2), problems) == (True, [])
     for left in tmp_path.rglob(".*"):
         os.utime(left, (0, 0))
-    History(tmp_path).append([row(1e-3, 2, 3)])
+    History(tmp_path).append_rows([row(1e-3, 2, 3)])
     assert not list(tmp_path.rglob(".*"))
 
 
 @pytest.mark.slow
 def test_any_number_of_writers_and_readers_with_kills_between(tmp_path: Path) -> None:
     pytest.importorskip("duckdb")
-    History(tmp_path).append([row(1e-3, 0, 1)])
+    History(tmp_path).append_rows([row(1e-3, 0, 1)])
     writers = [_python(WRITER, tmp_path, who) for who in range(1, 4)]
     dying = [_python(WRITER, tmp_path, 4 + n, STEPS[n]) for n in (1, 2)]
     readers = [_python(READER, tmp_path) for _ in range(2)]
@@ -552,22 +552,22 @@ def test_any_number_of_writers_and_readers_with_kills_between(tmp_path: Path) ->
     killed.kill()
     assert killed.wait(120) in (-9, 0)
     assert [w.wait(120) for w in (*writers, *readers)] == [0, 0, 0, 0]
-    runs, problems = History(tmp_path).runs()
+    runs, problems = History(tmp_path).list_runs()
     assert problems == []
     assert len({r.record for r in runs}) >= 1 + 2 * 12
 
 
 def test_what_an_older_profkit_left_is_read_by_nobody(tmp_path: Path) -> None:
-    History(tmp_path).append([row(1e-3, 0, 1)])
+    History(tmp_path).append_rows([row(1e-3, 0, 1)])
     (tmp_path / "runs" / f".ab.{'0a' * 8}.part.parquet").write_bytes(b"PAR1")
-    runs, problems = History(tmp_path).runs()
+    runs, problems = History(tmp_path).list_runs()
     assert (len(runs), problems) == (1, [])
 
 
 def test_a_pipe_among_the_tables_is_named_and_not_waited_for(tmp_path: Path) -> None:
-    History(tmp_path).append([row(1e-3, 0, 1)])
+    History(tmp_path).append_rows([row(1e-3, 0, 1)])
     os.mkfifo(tmp_path / "runs" / "x.parquet")
-    runs, (problem,) = History(tmp_path).runs()
+    runs, (problem,) = History(tmp_path).list_runs()
     assert len(runs) == 1
     assert "x.parquet" in problem.message
 
@@ -590,10 +590,10 @@ def test_of_two_commits_of_one_record_the_surer_counts(tmp_path: Path, swapped: 
     kept, pairs = History(tmp_path), list(pairwise(SUREST))
     for n, pair in enumerate(pairs):
         for commit, origin in reversed(pair) if swapped else pair:
-            kept.append([row(1e-5, 1, n + 1, commit=commit, commit_from=origin)])
+            kept.append_rows([row(1e-5, 1, n + 1, commit=commit, commit_from=origin)])
     surest = [pair[0] for pair in pairs]
-    assert [(r.commit, r.commit_from) for r in kept.runs()[0]] == surest
-    asked = query(kept, "SELECT commit, commit_from FROM runs ORDER BY record")[0]
+    assert [(r.commit, r.commit_from) for r in kept.list_runs()[0]] == surest
+    asked = query_history(kept, "SELECT commit, commit_from FROM runs ORDER BY record")[0]
     assert [tuple(x) for x in asked.itertuples(index=False)] == surest
     assert (
         rank_certainty(None, "record")
@@ -662,29 +662,31 @@ def test_the_columns_say_their_types_and_which_of_them_name_a_row() -> None:
 
 def test_runs_and_twins_come_oldest_first_and_the_undated_before(tmp_path: Path) -> None:
     kept = History(tmp_path)
-    kept.append([row(1e-5, 2, 2), row(1e-5, 1, 1), row(1e-5, 3, 3, made=None)])
-    kept.append([row(1e-5, 1, 1, record="other", variant="a")])
-    assert [(r.variant, r.record) for r in kept.runs()[0]] == [
+    kept.append_rows([row(1e-5, 2, 2), row(1e-5, 1, 1), row(1e-5, 3, 3, made=None)])
+    kept.append_rows([row(1e-5, 1, 1, record="other", variant="a")])
+    assert [(r.variant, r.record) for r in kept.list_runs()[0]] == [
         ("v1", "record 3"),
         ("a", "other"),
         ("v1", "record 1"),
         ("v1", "record 2"),
     ]
-    kept.append([twin(s, 1e-5, 1e-5, made=at) for s, at in (("c", "2"), ("b", "1"), ("a", "1"))])
-    kept.append([twin("z", 1e-5, 1e-5)])
-    assert [t.session for t in kept.twins()[0]] == ["z", "a", "b", "c"]
+    kept.append_rows(
+        [twin(s, 1e-5, 1e-5, made=at) for s, at in (("c", "2"), ("b", "1"), ("a", "1"))]
+    )
+    kept.append_rows([twin("z", 1e-5, 1e-5)])
+    assert [t.session for t in kept.list_twins()[0]] == ["z", "a", "b", "c"]
 
 
 def test_what_a_history_does_not_know_yet(tmp_path: Path) -> None:
     kept = History(tmp_path)
-    kept.append([row(1e-5, 1, 1, commit=None), row(1e-5, 2, 2)])
+    kept.append_rows([row(1e-5, 1, 1, commit=None), row(1e-5, 2, 2)])
     asked = [
         row(1e-5, 1, 1, commit=None),
         row(1e-5, 1, 1),
         row(1e-5, 2, 2, commit=None),
         row(1e-5, 3, 3, commit=None),
     ]
-    assert [(r.record, r.commit) for r in kept.unknown(asked)] == [
+    assert [(r.record, r.commit) for r in kept.find_unknown(asked)] == [
         ("record 1", "commit 1"),
         ("record 3", None),
     ]
@@ -761,12 +763,12 @@ def test_noise_is_told_gpu_by_gpu_of_whole_pairs() -> None:
 def test_a_history_that_is_not_there_or_half_broken_knows_less_and_says_why(tmp_path: Path) -> None:
     assert KnownSpreads(tmp_path / "none")("GPU-1") is None
     kept = History(tmp_path / "h")
-    kept.append([row(m, i, i + 1) for i, m in enumerate((1.0e-5, 1.1e-5, 0.9e-5))])
+    kept.append_rows([row(m, i, i + 1) for i, m in enumerate((1.0e-5, 1.1e-5, 0.9e-5))])
     (tmp_path / "h" / "runs" / "half.parquet").write_bytes(b"PAR1")
-    known = KnownSpreads(tmp_path / "h").read()
+    known = KnownSpreads(tmp_path / "h").read_all()
     assert ["half.parquet" in p.message for p in known.problems] == [True]
     assert known("GPU-2") is None
-    plain_spread = estimate_spreads(kept.runs()[0])["GPU-1"]
+    plain_spread = estimate_spreads(kept.list_runs()[0])["GPU-1"]
     assert known("GPU-1") == scale_spread(plain_spread, 0.05)
     assert (
         KnownSpreads(tmp_path / "h", 0.001)("GPU-1") == scale_spread(plain_spread) > known("GPU-1")
@@ -813,7 +815,7 @@ def test_the_latest_run_before_on_the_same_gpu_is_compared_with() -> None:
 
 def test_a_table_by_names_of_frames_with_and_without_cases(tmp_path: Path) -> None:
     kept = History(tmp_path)
-    kept.append([row(1e-5, 1, 1), row(1e-5, 2, 2, case="C"), row(1e-5, 3, 3, variant="v10")])
+    kept.append_rows([row(1e-5, 1, 1), row(1e-5, 2, 2, case="C"), row(1e-5, 3, 3, variant="v10")])
 
     def found(given) -> list[str]:
         frame = pk.history(given, folder=tmp_path)
@@ -843,7 +845,7 @@ def test_a_table_by_names_of_frames_with_and_without_cases(tmp_path: Path) -> No
 def test_a_question_without_one_is_said(tmp_path: Path, sql: str, says: str) -> None:
     pytest.importorskip("duckdb")
     with pytest.raises(ProfkitError, match=says):
-        query(History(tmp_path), sql)
+        query_history(History(tmp_path), sql)
 
 
 def test_an_answer_too_large_is_stopped_and_one_without_rows_has_its_columns(
@@ -851,11 +853,11 @@ def test_an_answer_too_large_is_stopped_and_one_without_rows_has_its_columns(
 ) -> None:
     pytest.importorskip("duckdb")
     kept = History(tmp_path)
-    none, problems = query(kept, "SELECT record, median FROM runs")
+    none, problems = query_history(kept, "SELECT record, median FROM runs")
     assert (list(none.columns), len(none), problems) == (["record", "median"], 0, [])
-    many = query(kept, "SELECT range AS n FROM range(5000)")[0]
+    many = query_history(kept, "SELECT range AS n FROM range(5000)")[0]
     assert many["n"].tolist() == list(range(5000))
     monkeypatch.setattr("profkit.evidence.history.MEMORY_MOST", 30_000_000)
     with pytest.raises(ProfkitError, match=r"larger than 0\.03 GB") as raised:
-        query(kept, "SELECT repeat('x', 2000) AS n FROM range(20000)")
+        query_history(kept, "SELECT repeat('x', 2000) AS n FROM range(20000)")
     assert raised.value.hint == "ask for less: WHERE, GROUP BY or LIMIT"

@@ -20,7 +20,7 @@ def folder(*made: Run) -> Evidence:
     from pathlib import Path
 
     class Known(Evidence):
-        def names(self):
+        def list_names(self):
             return sorted(self._runs)
 
     return Known(Path("nowhere"), {(r.variant, str(r.case)): r for r in made})

@@ -152,11 +152,11 @@ def test_what_is_no_record_is_said(tmp_path, text, said):
 def test_evidence_is_read_once_and_says_what_is_missing(tmp_path):
     (tmp_path / "stage2.B.json").write_text(json.dumps(WRITTEN))
     evidence = Evidence(tmp_path)
-    assert evidence.names() == [("stage2", "B")]
+    assert evidence.list_names() == [("stage2", "B")]
     run = evidence.load("stage2", "B")
     assert run is evidence.load("stage2", "B")
     assert run.samples == (1e-5, 1.1e-5)
-    assert run.column("device") is None
+    assert run.get_column("device") is None
     with pytest.raises(MissingEvidence) as raised:
         _ = run.launch
     assert raised.value.hint == "profkit profile --variant stage2 --case B"
@@ -176,7 +176,7 @@ def test_reports_of_many_runs_are_read_together(monkeypatch):
         return real(paths)
 
     monkeypatch.setattr(reader, "read_report", read_report)
-    runs, problems = Evidence(ROOT / "artifacts").readable(
+    runs, problems = Evidence(ROOT / "artifacts").load_readable(
         lambda name: name[0] in {"copy", "matmul"}
     )
     with_reports = [run for run in runs if run.report]
@@ -193,7 +193,7 @@ def test_a_run_is_its_longest_launch_and_sums_all():
         row(status="failed", time=1.0),
     ]
     found = run(launches=launches)
-    assert (found.row["kernel"], found.column("kernel"), len(found.rows)) == ("c", "c", 3)
+    assert (found.row["kernel"], found.get_column("kernel"), len(found.rows)) == ("c", "c", 3)
     assert found.launch["instructions"] == 2.0
     assert run(launches=[launches[0], launches[2]]).total("instructions") == 3.0
     with pytest.raises(MissingEvidence, match=r"instructions of stage1\.B was not collected"):
@@ -201,7 +201,7 @@ def test_a_run_is_its_longest_launch_and_sums_all():
     with pytest.raises(MissingEvidence) as raised:
         run(launches=[]).total("instructions")
     assert raised.value.hint == "profkit profile --variant stage1 --case B"
-    assert run(launches=[launches[3]]).column("kernel") is None
+    assert run(launches=[launches[3]]).get_column("kernel") is None
     assert Run("x", None, None, frame()).sha256 == ""
 
 
@@ -283,9 +283,9 @@ def test_half_a_folder_is_used_where_somebody_takes_its_problems(tmp_path):
 def test_a_damaged_report_spoils_counters_and_not_the_record(tmp_path):
     (tmp_path / "stage2.B.json").write_text(json.dumps(WRITTEN))
     (tmp_path / "stage2.B.ncu-rep").write_bytes(b"no report")
-    (recorded,), problems = Evidence(tmp_path).readable(counters=False)
+    (recorded,), problems = Evidence(tmp_path).load_readable(counters=False)
     assert (recorded.samples, problems) == ((1e-5, 1.1e-5), [])
-    runs, (problem,) = Evidence(tmp_path).readable()
+    runs, (problem,) = Evidence(tmp_path).load_readable()
     assert runs == []
     assert "stage2.B.ncu-rep: unreadable: " in problem.message
     assert problem.hint == "record it again: profkit profile"

@@ -42,7 +42,7 @@ def reports(tmp_path: Path) -> list[str]:
 
 
 def states(kept: History) -> dict[str, str]:
-    rows = kept.table("reports")[0].to_pylist()
+    rows = kept.read_table("reports")[0].to_pylist()
     return {Path(row["path"]).stem: row["status"] for row in rows}
 
 
@@ -60,7 +60,7 @@ def test_every_file_is_a_row_and_none_is_read_twice(tmp_path: Path, reports: lis
     assert (done.reports, done.known, len(done.not_ok)) == (12, 0, 3)
     assert done.launches >= 9
     assert states(kept) == EXPECTED
-    assert {r["bound"] for r in kept.table("launches")[0].to_pylist()} == {"launch"}
+    assert {r["bound"] for r in kept.read_table("launches")[0].to_pylist()} == {"launch"}
     again = stream_reports(reports, kept)
     assert (again.reports, again.known) == (0, 12)
     shutil.copy(REPORT, reports[7])

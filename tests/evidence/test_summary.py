@@ -128,7 +128,7 @@ def test_a_reference_without_times_stands_in_the_summary_without_an_answer():
     assert set(found.sides[0].metrics) == {"l2_hit", "tensor_busy", "dram_busy", "registers"}
     assert found.sides[0].bound
     blind = folder(run("a", launches=[]))
-    assert (summarize_variant(blind, "a", "B").sides[0].metrics, blind.names()) == (
+    assert (summarize_variant(blind, "a", "B").sides[0].metrics, blind.list_names()) == (
         {},
         [("a", "B")],
     )

@@ -271,7 +271,7 @@ def _inputs() -> Path:
 
 def _told(asked: problem.Problem, at: data.Data, out: Path) -> str:
     """A launch as problem_check.cpp reads it."""
-    values = asked.module.arguments(asked.case(at.case))
+    values = asked.module.arguments(asked.get_case(at.case))
     six = [[*values.get(key, ()), *[0] * 6][:6] for key in ("size", "stride")]
     files = [
         (at.folder / f"in{i}", (at.folder / f"in{i}").stat().st_size) for i in range(len(at.shapes))

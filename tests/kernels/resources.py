@@ -51,7 +51,7 @@ def made_of(variant: Variant, arch: str) -> str:
 def kept() -> dict[str, dict[str, Any]]:
     """`problem/variant arch` -> the most that any of its kernels takes, for those still of today."""
     rows = json.loads(KEPT.read_text("utf-8"))
-    today = {name_of(v, arch): made_of(v, arch) for v, arch in HELD if v.target(arch)}
+    today = {name_of(v, arch): made_of(v, arch) for v, arch in HELD if v.choose_target(arch)}
     return {
         name: {key: n for key, n in row.items() if key not in ("made_of", "nvcc")}
         for name, row in rows.items()
@@ -79,7 +79,7 @@ def compiled(wanted: Iterable[tuple[Variant, str]]) -> list[ladder.Compiled]:
 def row_of(one: ladder.Compiled) -> dict[str, int]:
     """The most registers, shared memory, spilled bytes and stack of a build's kernels."""
     rows = [asdict(kernel) for kernel in one.build.kernels]
-    for row, seen in zip(rows, one.rows(), strict=True):
+    for row, seen in zip(rows, one.list_kernel_rows(), strict=True):
         row["smem"] += seen["dynamic"] or 0
     return {what: max(row[what] for row in rows) for what in ("regs", "smem", "spills", "stack")}
 
@@ -105,4 +105,4 @@ def write(made: Sequence[ladder.Compiled]) -> None:
 
 
 if __name__ == "__main__":
-    write(compiled((v, arch) for v, arch in HELD if v.target(arch)))
+    write(compiled((v, arch) for v, arch in HELD if v.choose_target(arch)))

@@ -112,7 +112,10 @@ def test_the_entry_never_lost_more_than_three_per_cent(grid: ModuleType) -> None
     held = read_grid(grid.RECORD.with_name("held.jsonl"))
     ratios = {}
     for cell in held.cells:
-        (_, ours), (_, best) = cell.fastest(held.against, without=True), cell.fastest(held.against)
+        (_, ours), (_, best) = (
+            cell.find_fastest(held.against, without=True),
+            cell.find_fastest(held.against),
+        )
         shape = picks_shape(grid, cell.at)
         ratios[shape] = best / ours
     shapes = (*grid.picks.GRID, *grid.picks.OFF_GRID)

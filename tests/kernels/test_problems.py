@@ -91,7 +91,7 @@ def _norms(x: Floats, r: Floats, w: Floats, b: Floats, wrong: str) -> tuple[Floa
 def test_the_gate_stops_what_is_not_layernorm(wrong: str, case: str, tmp_path: Path) -> None:
     asked = problem.load_problem(KERNELS / "layernorm")
     at = data.prepare_data(asked, case, 0, tmp_path)
-    x, r, w, b = (a.astype(np.float32) for a in at.inputs())
+    x, r, w, b = (a.astype(np.float32) for a in at.load_inputs())
     assert (judge_values(asked, at, _norms(x, r, w, b, wrong)).status == "right") == (not wrong)
 
 
@@ -107,7 +107,7 @@ def test_bfloat16_is_rounded_to_nearest_even_and_read_back() -> None:
 
 def asked_tolerance(case: str) -> tuple[float, float]:
     """What acceptance at a case is."""
-    return problem.load_problem(KERNELS / "layernorm").tolerance(case)
+    return problem.load_problem(KERNELS / "layernorm").get_tolerance(case)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ WRONG_DECODING = {
 def test_the_gate_stops_what_is_not_decoding(wrong: str, tmp_path: Path) -> None:
     asked = problem.load_problem(KERNELS / "decode")
     at = data.prepare_data(asked, "S17-3to3-D64", 0, tmp_path)
-    q, k, v, table = at.inputs()
+    q, k, v, table = at.load_inputs()
     out = np.empty(q.shape)
     for b, head in np.ndindex(2, 3):
         length, page = table[b]

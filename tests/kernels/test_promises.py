@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 ARTIFACTS = ROOT / "artifacts"
 HEADERS = open_evidence(ARTIFACTS).headers
 EVIDENCE = Evidence(ARTIFACTS)
-NAMES = frozenset(EVIDENCE.names())
+NAMES = frozenset(EVIDENCE.list_names())
 # Of every problem: runs are told apart by variant and case, so ids differ between problems too.
 LADDER = {
     key.rpartition("/")[2]: file.header
@@ -41,12 +41,12 @@ def cases_of(variant: str) -> list[str]:
 
 
 def _is_whole(variant: str, case: str) -> bool:
-    files = EVIDENCE.files(variant, case)
+    files = EVIDENCE.find_files(variant, case)
     return bool(files and files.record and files.report)
 
 
 def _has_report(variant: str, case: str) -> bool:
-    files = EVIDENCE.files(variant, case)
+    files = EVIDENCE.find_files(variant, case)
     return bool(files and files.report)
 
 

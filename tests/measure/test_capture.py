@@ -82,14 +82,14 @@ def test_a_launch_becomes_a_problem(tmp_path: Path) -> None:
     loaded = problem.load_problem(file.parent)
     assert problem.is_complete(file.parent)
     made = data.prepare_data(loaded, "captured", 0, tmp_path / "build")
-    drawn, kept = made.inputs()
+    drawn, kept = made.load_inputs()
     assert kept.tolist() == list(range(N)), "what was kept is what the program gave"
     wide = (drawn.astype(np.uint32) << 16).view(np.float32)
     assert abs(float(wide.mean()) - 1) < 0.5, "what was not is drawn with the same statistics"
     assert -3 <= wide.min() <= wide.max() <= 5
     assert made.begins == ((0, 1),)
-    assert made.reference()[0].tolist() == [7.0] * N
-    assert loaded.module.compulsory_bytes(loaded.case("captured")) == N * (2 + 4)
+    assert made.load_reference()[0].tolist() == [7.0] * N
+    assert loaded.module.compulsory_bytes(loaded.get_case("captured")) == N * (2 + 4)
 
 
 def test_without_the_grids_expression_blocks_are_no_tunables(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_spread_that_is_none_leaves_a_tolerance(tmp_path: Path) -> None:
     place = left(tmp_path, outputs=outputs)
     file = write_problem(place, tmp_path / "k" / "add", "python x", 1)
     loaded = problem.load_problem(file.parent)
-    assert loaded.tolerance("captured") == (1e-7, 1e-6)
+    assert loaded.get_tolerance("captured") == (1e-7, 1e-6)
 
 
 def test_a_block_of_no_size_is_no_tunable(tmp_path: Path) -> None:

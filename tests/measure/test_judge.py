@@ -62,14 +62,14 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float) -> np.n
 
 @pytest.mark.parametrize("name", ["S17", "S255-one-head", "S300-D128", "S1"])
 def test_the_reference_agrees_with_the_easy_way(name: str) -> None:
-    case = ATTENTION.case(name)
+    case = ATTENTION.get_case(name)
     q, k, v = (x.astype(np.float64) for x in MODULE.inputs(case, 3))
     (ref,) = MODULE.reference(case, MODULE.inputs(case, 3))
     np.testing.assert_allclose(ref, attention(q, k, v, case.D**-0.5), atol=1e-12)
 
 
 def test_the_causal_reference_is_one_row_at_a_time() -> None:
-    case = ATTENTION.case("S300-causal")
+    case = ATTENTION.get_case("S300-causal")
     given = MODULE.inputs(case, 0)
     q, k, v = (x.astype(np.float64) for x in given)
     (ref,) = MODULE.reference(case, given)
@@ -103,7 +103,7 @@ def bf16(x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", LAZY)
 @pytest.mark.parametrize("case", ["S17", "S300", "A", "B"])
 def test_the_gate_stops_what_is_not_attention(name: str, case: str) -> None:
-    of = ATTENTION.case(case)
+    of = ATTENTION.get_case(case)
     given = MODULE.inputs(of, 0)
     (ref,) = MODULE.reference(of, given)
     out = LAZY[name](*(x.astype(np.float64) for x in given)).astype(np.float16)
@@ -120,7 +120,7 @@ def test_mean_of_v_passes_the_gate_that_was_used_before() -> None:
 @pytest.mark.parametrize("case", ["S300", "S255-causal", "B"])
 def test_rounding_probabilities_and_output_to_fp16_passes(case: str) -> None:
     """What tensor-core kernels have to do must fit, with room."""
-    of = ATTENTION.case(case)
+    of = ATTENTION.get_case(case)
     given = MODULE.inputs(of, 1)
     (ref,) = MODULE.reference(of, given)
     q, k, v = (x.astype(np.float64) for x in given)
@@ -134,7 +134,7 @@ def test_rounding_probabilities_and_output_to_fp16_passes(case: str) -> None:
 
 
 def test_e4m3_inputs_are_codes_times_a_power_of_two() -> None:
-    case = ATTENTION.case("S17")
+    case = ATTENTION.get_case("S17")
     for array in MODULE.inputs(case, 0, "e4m3"):
         for head in array.reshape(-1, case.S * case.D).astype(np.float64):
             scale = np.abs(head).max() / 448
@@ -145,9 +145,9 @@ def test_e4m3_inputs_are_codes_times_a_power_of_two() -> None:
 
 
 def test_work_is_counted() -> None:
-    case = ATTENTION.case("B")
+    case = ATTENTION.get_case("B")
     assert MODULE.operations(case) == 4 * 8 * 512 * 512 * 64
-    assert MODULE.operations(ATTENTION.case("B-causal")) == MODULE.operations(case) / 2
+    assert MODULE.operations(ATTENTION.get_case("B-causal")) == MODULE.operations(case) / 2
     assert MODULE.compulsory_bytes(case) == 4 * 8 * 512 * 64 * 2
     assert set(ATTENTION.cases) == {c + e for c in "ABVLCD" for e in ("", "-causal")}
     assert {c.S for c in ATTENTION.checks.values()} >= {1, 17, 128, 255, 300}
@@ -172,11 +172,13 @@ def test_data_is_computed_once(tmp_path: Path) -> None:
     again = data.prepare_data(ATTENTION, "S17", 0, tmp_path)
     assert again == first
     assert (again.folder / "ref0").stat().st_mtime_ns == stamp
-    (ref,) = again.reference()
-    given = MODULE.inputs(ATTENTION.case("S17"), 0)
-    for kept, array in zip(again.inputs(), given, strict=True):
+    (ref,) = again.load_reference()
+    given = MODULE.inputs(ATTENTION.get_case("S17"), 0)
+    for kept, array in zip(again.load_inputs(), given, strict=True):
         np.testing.assert_array_equal(kept, array)
-    np.testing.assert_allclose(ref, MODULE.reference(ATTENTION.case("S17"), given)[0], rtol=1e-6)
+    np.testing.assert_allclose(
+        ref, MODULE.reference(ATTENTION.get_case("S17"), given)[0], rtol=1e-6
+    )
     assert again.output_bytes() == [2 * 3 * 17 * 64 * 2]
     assert data.prepare_data(ATTENTION, "S17", 1, tmp_path).folder != first.folder
     assert data.prepare_data(ATTENTION, "S17", 0, tmp_path, "e4m3").folder != first.folder
@@ -191,7 +193,7 @@ def test_a_problem_that_lacks_something_is_told_what(tmp_path: Path) -> None:
     assert "reference" in caught.value.message
     assert "ATOL" in caught.value.hint
     with pytest.raises(ProfkitError, match="--case Z"):
-        ATTENTION.case("Z")
+        ATTENTION.get_case("Z")
 
 
 def test_a_problem_of_another_kind_is_not_complete(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_header_is_read_and_nothing_is_run(tmp_path: Path) -> None:
     assert read.header.fixes == ("uncoalesced-access",)
     assert read.budget.spills == 0
     assert read.space.values == {"BLOCK": ("128", "256")}
-    assert read.tuned(BLOCK="256").flags == ("BLOCK=256",)
+    assert read.with_tunables(BLOCK="256").flags == ("BLOCK=256",)
     assert read.language.name == "Triton"
 
 

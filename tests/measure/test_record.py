@@ -53,9 +53,9 @@ def test_a_write_that_fails_leaves_the_old_file(
 
 
 def test_stale() -> None:
-    assert not Record(variant="v1", case="B", source=RecordedSource(sha256="a")).stale("a")
-    assert Record(variant="v1", case="B", source=RecordedSource(sha256="a")).stale("b")
-    assert Record(variant="v1", case="B").stale("b")
+    assert not Record(variant="v1", case="B", source=RecordedSource(sha256="a")).is_stale("a")
+    assert Record(variant="v1", case="B", source=RecordedSource(sha256="a")).is_stale("b")
+    assert Record(variant="v1", case="B").is_stale("b")
 
 
 def test_an_interval_that_stays_wide_says_why() -> None:

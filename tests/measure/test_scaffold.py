@@ -23,7 +23,7 @@ def test_a_new_problem_is_whole(tmp_path: Path, language: str) -> None:
     assert variant.space.macros[0] == "BLOCK"
     assert problem.is_complete(folder)
     loaded = problem.load_problem(folder)
-    case = loaded.case("n31")
+    case = loaded.get_case("n31")
     (wanted,) = loaded.module.reference(case, loaded.module.inputs(case, 0))
     assert wanted.shape == loaded.module.outputs(case)[0][0]
     text = "".join(path.read_text() for path in made)

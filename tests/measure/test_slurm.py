@@ -66,7 +66,7 @@ def test_each_task_measures_a_case_into_shared_folders(
 ) -> None:
     done = sbatch({**cluster, "PROFKIT_CASES": "B C"}, "--array=0-1")
     assert done.returncode == 0, done.stderr
-    runs, problems = History(cluster["PROFKIT_HISTORY"]).runs()
+    runs, problems = History(cluster["PROFKIT_HISTORY"]).list_runs()
     assert problems == []
     assert {r.subject for r in runs} == {"v1.B", "v2.B", "v1.C", "v2.C"}
     assert len({r.session for r in runs}) == 2, "a case is one process on one GPU"

@@ -118,9 +118,9 @@ def test_tuned_adds_declared_defines_only(tmp_path: Path) -> None:
     path.write_text("/* T\n tune: M=16,32\n flags: -Xptxas -O1\n*/")
     variant = variants.read_variant(path)
     assert variant.flags == ("-Xptxas", "-O1")
-    assert variant.tuned(M="32").flags == ("-Xptxas", "-O1", "-DM=32")
+    assert variant.with_tunables(M="32").flags == ("-Xptxas", "-O1", "-DM=32")
     with pytest.raises(ProfkitError, match="M=64"):
-        variant.tuned(M="64")
+        variant.with_tunables(M="64")
 
 
 @pytest.mark.parametrize("name", ["1st.cu", "_x.cu", "a.b_x.cu"])

@@ -75,4 +75,4 @@ def test_a_rule_without_an_example_is_refused() -> None:
 
 
 def test_an_estimate_is_nowhere_above_its_bound() -> None:
-    assert Estimate(1.0, 2.0, 3.0).limit(2.5).limit(4.0) == Estimate(1.0, 2.0, 2.5, 2.5)
+    assert Estimate(1.0, 2.0, 3.0).limit_to(2.5).limit_to(4.0) == Estimate(1.0, 2.0, 2.5, 2.5)

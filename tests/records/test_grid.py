@@ -32,8 +32,8 @@ def test_a_cell_has_its_place_and_its_samples(tmp_path: Path) -> None:
     assert (grid.gpu, grid.against) == ("NVIDIA H200", {"lib"})
     (cell,) = grid.cells
     assert (cell.row, cell.column) == (64, 2)
-    assert cell.fastest(grid.against) == ("lib", 4e-6)
-    assert cell.fastest(grid.against, without=True) == ("ours", 2e-6)
+    assert cell.find_fastest(grid.against) == ("lib", 4e-6)
+    assert cell.find_fastest(grid.against, without=True) == ("ours", 2e-6)
     assert cell.ran == {"ours": "small"}
 
 

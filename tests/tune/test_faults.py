@@ -67,7 +67,7 @@ def test_what_does_not_compile_is_refused_and_counted(knob: Bench) -> None:
     stop = '  static_assert(TILE != 4, "four is too many");'
     knob.write(SMALL, inside=INSIDE.replace("MODE", "1") + stop)
     result = knob.search(trials=5, profile=False)
-    assert result.describe().refused == {"does not compile": 2}
+    assert result.describe_search().refused == {"does not compile": 2}
     refused = [t for t in result.study.list_trials() if t.outcome == "refused"]
     assert all("four is too many" in (t.result.reason or "") for t in refused)
 
@@ -76,7 +76,7 @@ def test_macros_without_effect_are_one_configuration(knob: Bench) -> None:
     knob.write(
         "tune: TILE=2,4 IDLE=1,2,3", inside=INSIDE.replace("MODE", "1").replace("WARPS", "1")
     )
-    said = knob.search(trials=6, profile=False).describe().to_json()
+    said = knob.search(trials=6, profile=False).describe_search().to_json()
     assert said["ended"] == "exhausted"
     assert said["distinct"] == 2
     assert said["outcomes"]["same"] == 4
@@ -97,7 +97,7 @@ def test_defaults_that_crash_end_the_search(knob: Bench) -> None:
 
 def test_without_counters_the_search_goes_on(knob: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_NCU", "permission")
-    said = knob.search(trials=4).describe().to_json()
+    said = knob.search(trials=4).describe_search().to_json()
     assert said["distinct"] == 4
     assert said["steering"]["proposed"] == 0
     assert "performance counters" in said["no_counters"]

@@ -34,7 +34,7 @@ def space(**keys: str) -> tunables.Space:
     ],
 )
 def test_arithmetic(text: str, value: int) -> None:
-    assert tunables.read_expression(text, "x").value({"A": 8, "B": 3}) == value
+    assert tunables.read_expression(text, "x").evaluate_with({"A": 8, "B": 3}) == value
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except ProfkitError:
         return
     with contextlib.suppress(ZeroDivisionError):
-        found.value(dict.fromkeys(found.names, 3))
+        found.evaluate_with(dict.fromkeys(found.names, 3))
     assert all(name in text for name in found.names)
 
 
@@ -89,18 +89,18 @@ def test_a_space_is_its_choices_the_defaults_first() -> None:
     assert s.default.named == {"M": "64", "W": "2", "KIND": "a"}
     assert s.default.flags == ("-DM=64", "-DW=2", "-DKIND=a")
     assert s.default.name == "64-2-a"
-    assert s.every()[0] == s.default
-    assert len(s.every()) == 12
+    assert s.list_configs()[0] == s.default
+    assert len(s.list_configs()) == 12
     assert s.ordered["M"] == ("16", "32", "64")
     assert s.ordered["KIND"] == ("a", "b")
-    small = s.config({"M": "16", "W": "2", "KIND": "b"})
+    small = s.make_config({"M": "16", "W": "2", "KIND": "b"})
     assert small.ranks == (0, 1, 1)
-    assert s.at(small.ranks) == small
-    assert s.numbers(s.default) == {"M": 64, "W": 2, "threads": 64}
-    reason = s.refusal(small, "90", Budget())
+    assert s.get_config_at(small.ranks) == small
+    assert s.list_numbers(s.default) == {"M": 64, "W": 2, "threads": 64}
+    reason = s.find_refusal(small, "90", Budget())
     assert reason is not None
     assert reason.kind == "M > 16"
-    assert s.refusal(s.default, "90", Budget()) is None
+    assert s.find_refusal(s.default, "90", Budget()) is None
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_what_cannot_exist_is_refused_with_its_kind(
     takes: str, budget: Budget, kind: str | None
 ) -> None:
     s = space(tune="W=1,40", takes=takes)
-    assert s.refusal(s.config({"W": "1"}), "90", budget) is None
-    found = s.refusal(s.config({"W": "40"}), "90", budget)
+    assert s.find_refusal(s.make_config({"W": "1"}), "90", budget) is None
+    found = s.find_refusal(s.make_config({"W": "40"}), "90", budget)
     assert (found and found.kind) == kind
 
 
@@ -148,14 +148,14 @@ def test_mistakes_name_the_file_and_the_key(keys: dict[str, str], says: str) -> 
 def test_division_by_zero_is_a_mistake_of_the_header() -> None:
     s = space(tune="M=1,0", where="8 % M == 0")
     with pytest.raises(ProfkitError, match="divides by zero at M=0"):
-        s.refusal(s.config({"M": "0"}), "90", Budget())
+        s.find_refusal(s.make_config({"M": "0"}), "90", Budget())
 
 
 def test_v3_declares_its_space() -> None:
     v3 = variants.read_variant(V3)
     refused = Counter(
-        reason.kind if (reason := v3.space.refusal(c, "90", v3.budget)) else "possible"
-        for c in v3.space.every()
+        reason.kind if (reason := v3.space.find_refusal(c, "90", v3.budget)) else "possible"
+        for c in v3.space.list_configs()
     )
     assert set(v3.space.values) == {"BLOCK_M", "BLOCK_N", "WARPS", "STAGES"}
     assert v3.space.default.named == {
@@ -164,9 +164,9 @@ def test_v3_declares_its_space() -> None:
         "WARPS": "4",
         "STAGES": "2",
     }
-    assert 100 < refused["possible"] < len(v3.space.every())
+    assert 100 < refused["possible"] < len(v3.space.list_configs())
     assert refused["shared memory of a block"] > 0
-    assert max(v3.space.numbers(c)["threads"] for c in v3.space.every()) <= MOST_THREADS
+    assert max(v3.space.list_numbers(c)["threads"] for c in v3.space.list_configs()) <= MOST_THREADS
 
 
 def test_every_variant_that_can_be_tuned_has_rules_metrics_and_defaults_that_exist() -> None:
@@ -180,5 +180,5 @@ def test_every_variant_that_can_be_tuned_has_rules_metrics_and_defaults_that_exi
         read_directions(v.space)
         assert {d.name for d in v.space.watch} <= set(CATALOGUE)
         for arch in resources.LIMITS:
-            if v.target(arch) and int(arch) >= 90:
-                assert v.space.refusal(v.space.default, arch, v.budget) is None
+            if v.choose_target(arch) and int(arch) >= 90:
+                assert v.space.find_refusal(v.space.default, arch, v.budget) is None

@@ -20,11 +20,13 @@ KEYS = {
     "steer": "grid-too-small=M- long-scoreboard=S+",
 }
 SPACE = tunables.read_space(Header("T", keys=KEYS), Path("x.cu"))
-POSSIBLE = [c for c in SPACE.every() if SPACE.refusal(c, "90", tunables.Budget()) is None]
+POSSIBLE = [
+    c for c in SPACE.list_configs() if SPACE.find_refusal(c, "90", tunables.Budget()) is None
+]
 
 
 def config(*values: str) -> Config:
-    return SPACE.config(dict(zip(SPACE.macros, values, strict=True)))
+    return SPACE.make_config(dict(zip(SPACE.macros, values, strict=True)))
 
 
 HERE = config("64", "4", "2")
@@ -47,8 +49,8 @@ def test_shared_memory_goes_below_the_step_to_another_block() -> None:
     assert found[0] == Proposal(config("64", "4", "3"), "occupancy-shared")
     step = firing("occupancy-shared", shared_step=20_000.0)
     (first, *_) = propose_configs(SPACE, config("64", "4", "4"), [step], POSSIBLE)
-    here = SPACE.numbers(config("64", "4", "4"))["smem"]
-    assert here - SPACE.numbers(first.config)["smem"] >= 20_000
+    here = SPACE.list_numbers(config("64", "4", "4"))["smem"]
+    assert here - SPACE.list_numbers(first.config)["smem"] >= 20_000
 
 
 def test_the_first_cause_comes_first_and_nothing_twice() -> None:

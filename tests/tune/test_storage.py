@@ -81,7 +81,9 @@ def two(tmp_path: Path) -> "tuple[Study, Study]":
     from profkit.records.header import Header
 
     space = tunables.read_space(Header("T", keys={"tune": "A=1,2,3,4"}), Path("x.cu"))
-    one, other = (Study(f"sqlite:///{tmp_path}/a.db", "x", space, space.every()) for _ in "ab")
+    one, other = (
+        Study(f"sqlite:///{tmp_path}/a.db", "x", space, space.list_configs()) for _ in "ab"
+    )
     return one, other
 
 

@@ -62,7 +62,7 @@ def run_gate(
                 raise ProfkitError(f"{folder}: no such file", "name two results of one tool")
             if not is_folder(folder):
                 raise ProfkitError(f"{folder}: no such folder", "git worktree add base origin/main")
-        known = KnownSpreads(history, ALPHA).read()
+        known = KnownSpreads(history, ALPHA).read_all()
         before, after = (Evidence(x, headers=sources.find_headers(x)) for x in (base, head))
         report = judge_gate(before, after, case, strict, known)
     except ProfkitError as error:

@@ -78,8 +78,8 @@ def _from_log(kept: History, artifacts: Path) -> Iterable[ProfkitError]:
     from profkit.evidence.commits import list_committed_runs
 
     runs, problems = list_committed_runs(artifacts, read_hashes)
-    new = kept.unknown(runs)
-    kept.append(new)
+    new = kept.find_unknown(runs)
+    kept.append_rows(new)
     note(f"{kept.root}: {len(new)} of {len(runs)} committed records added")
     return problems
 

@@ -30,7 +30,7 @@ from profkit.cli.launches import explain_no_match, select_rows
 from profkit.cli.pictures import import_plots
 from profkit.diagnosis.launches import Judged, judge_reports, judged_rows, launch_lines, with_lines
 from profkit.diagnosis.launches import make_table as judged_table
-from profkit.errors import ProfkitError, did_you_mean, needing
+from profkit.errors import ProfkitError, did_you_mean, require_package
 from profkit.files import is_folder, is_there, list_folder, read_text, reading_only, resolve_path
 from profkit.program.document import triage_document
 from profkit.program.recorded import judge_recordings
@@ -174,7 +174,7 @@ def _refuse_line(line: bytes) -> dict[str, Any] | None:
 
 def server_of(root: Path) -> Any:
     """The server with its six tools, none of which runs a command or writes a file."""
-    with needing("mcp", "profkit mcp"):
+    with require_package("mcp", "profkit mcp"):
         from mcp.server.mcpserver import MCPServer
     if not is_folder(root):
         raise ProfkitError(f"--root {root}: no such folder", "name the folder with the reports")

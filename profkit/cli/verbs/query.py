@@ -111,11 +111,11 @@ def _print_tables() -> None:
 def _print_answer(history: History, question: str) -> list[ProfkitError]:
     """Print the answer; return what of the history could not be read."""
     from profkit.cli.output import print_blocks
-    from profkit.evidence.history import ROWS_MOST, query
+    from profkit.evidence.history import ROWS_MOST, query_history
     from profkit.evidence.tables import QueryDocument
     from profkit.show.views.history import answer_blocks, rows_of
 
-    frame, problems = query(history, question)
+    frame, problems = query_history(history, question)
     if options.FORM.json:
         most = ROWS_MOST
     else:

@@ -105,7 +105,7 @@ def _estimate_variant(
         variant, counts = _read_header_moves(evidence, variant)
     else:
         counts = parse_changes(changes)
-    runs = [evidence.load(*name) for name in evidence.named(variant, case)]
+    runs = [evidence.load(*name) for name in evidence.find_named(variant, case)]
     expected = [Expected(r.case, r.row["time"], whatif_launch(r.launch, counts)) for r in runs]
     return variant, counts, expected
 
@@ -119,7 +119,7 @@ def _read_header_moves(evidence: Evidence, variant: str) -> tuple[str, tuple[Cou
         name.rpartition("/")[2]: file for name, file in evidence.headers.items()
     }
     if variant not in files:
-        known = [name for name, _ in evidence.names() if name == variant]
+        known = [name for name, _ in evidence.list_names() if name == variant]
         if known:
             hint = "give the changes"
         else:

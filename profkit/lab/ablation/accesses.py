@@ -75,7 +75,7 @@ def find_accesses(module: Module) -> list[Access]:
 
 
 def _read_access(statement: Statement) -> Iterator[tuple[str, str, int, Address]]:
-    words, addresses = statement.words, statement.addresses()
+    words, addresses = statement.words, statement.list_addresses()
     if not addresses:
         return
     first = words[0]

@@ -108,12 +108,12 @@ def _assemble_or_say(
     text: str, arch: str, flags: Sequence[str], folder: Path
 ) -> bytes | ProfkitError:
     try:
-        return assemble(text, arch, flags, folder)
+        return assemble_ptx(text, arch, flags, folder)
     except ProfkitError as error:
         return error
 
 
-def assemble(text: str, arch: str, flags: Sequence[str], folder: Path) -> bytes:
+def assemble_ptx(text: str, arch: str, flags: Sequence[str], folder: Path) -> bytes:
     own = _OWN_TARGET.search(text)
     if own and own[1][:-1] == arch.rstrip("af"):
         arch = own[1]

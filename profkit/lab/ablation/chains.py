@@ -32,7 +32,7 @@ class Chain:
     def cycles(self) -> float:
         return self.fixed + self.xu + self.shared
 
-    def plus(self, other: Chain, times: float = 1.0) -> Chain:
+    def add_chain(self, other: Chain, times: float = 1.0) -> Chain:
         return Chain(
             self.fixed + other.fixed * times,
             self.xu + other.xu * times,
@@ -51,7 +51,7 @@ def measure_chains(code: Code) -> Chain:
         for warp, times in enumerate(code.survey.entries[number]):
             if times and longest.cycles and name in code.grids:
                 before = by_warp.get(warp, Chain())
-                by_warp[warp] = before.plus(longest, times / code.grids[name])
+                by_warp[warp] = before.add_chain(longest, times / code.grids[name])
     return max(by_warp.values(), key=lambda chain: chain.cycles, default=Chain())
 
 
@@ -90,7 +90,7 @@ def _trace_register(register: str, statements: list[Statement]) -> Chain:
             reached.pop(name, None)
             if sources:
                 longest = max(sources, key=lambda chain: chain.cycles)
-                reached[name] = longest.plus(_find_latency(statement))
+                reached[name] = longest.add_chain(_find_latency(statement))
     return reached.get(register, Chain())
 
 

@@ -36,7 +36,7 @@ class Code:
     # accesses that went from end to end through one allocation: what lies between is theirs
     anchored: frozenset[int]
 
-    def place(self, access: Access) -> str:
+    def name_place(self, access: Access) -> str:
         """Its source line, `name.cu:12`; empty where that is not known."""
         file, line = access.statement.line
         path = self.module.files.get(file, "")
@@ -122,7 +122,7 @@ class Ablation:
     keeps: str
     make: Callable[[Code], Change]  # or Refused
 
-    def refuse(self, why: Refused) -> Refusal:
+    def make_refusal(self, why: Refused) -> Refusal:
         return Refusal(self.id, why.code, why.observed, why.threshold, why.remedy)
 
 
@@ -154,7 +154,7 @@ def fill_lines(
     """Source line -> the table that changes the accesses of that line only."""
     lines: dict[str, set[int]] = {}
     for access in on:
-        lines.setdefault(code.place(access), set()).add(access.number)
+        lines.setdefault(code.name_place(access), set()).add(access.number)
     return {place: fill(numbers) for place, numbers in lines.items() if place}
 
 

@@ -81,7 +81,7 @@ class Case:
         row = self.measured.get(ablation)
         return row if row and row.gain >= worth else None
 
-    def count(self, name: str) -> float:
+    def count_seen(self, name: str) -> float:
         """What the survey saw of a kind; 0 where nothing."""
         return self.seen.get(name, 0.0)
 
@@ -112,7 +112,7 @@ class Case:
     @property
     def fills_dram(self) -> bool:
         """Whether threads ask for more bytes than most of what DRAM can carry."""
-        moved = self.count("stored_bytes") + self.count("loaded_bytes")
+        moved = self.count_seen("stored_bytes") + self.count_seen("loaded_bytes")
         return bool(self.dram) and moved / self.seconds >= _DRAM_FULL * self.dram
 
 
@@ -223,17 +223,17 @@ def _judge_units(case: Case) -> AblationVerdict | None:
     if share < _FULL:
         return None
     because = f"counted instructions keep {unit} busy for {min(share, 1.0):.0%} of the time"
-    ways, requests = case.count("shared_ways"), case.count("shared_requests")
+    ways, requests = case.count_seen("shared_ways"), case.count_seen("shared_requests")
     if unit == "shared" and ways > _IN_CONFLICT * requests:
         because += f", {ways / requests:.2g} passes over the banks for each that is needed"
         return AblationVerdict("memory", "shared", "shared-bank-conflicts", because)
     if unit in ("shared", "l1"):
         return AblationVerdict("memory", unit, f"{unit}-bandwidth", because)
-    if unit == "fp32" and case.count("fp32_rounded") > _ROUNDED * case.count("fp32"):
+    if unit == "fp32" and case.count_seen("fp32_rounded") > _ROUNDED * case.count_seen("fp32"):
         because += ", by multiplications and additions that are kept apart"
         return AblationVerdict("compute", unit, "non-fused-math", because)
-    if 0 < case.count("lanes") < _FEW_LANES:
-        because += f", with {case.count('lanes'):.0%} of the lanes at work"
+    if 0 < case.count_seen("lanes") < _FEW_LANES:
+        because += f", with {case.count_seen('lanes'):.0%} of the lanes at work"
         return AblationVerdict("compute", unit, "thread-divergence", because)
     for rule, counted in read_causes()["counted"].items():
         if counted == unit:
@@ -288,8 +288,8 @@ def _judge_stores(case: Case) -> AblationVerdict | None:
 
 def _judge_warps(case: Case) -> AblationVerdict | None:
     """Warps that wait at a barrier for one that has more to do: taking it away saves nobody's work."""
-    share, barriers = case.count("busiest_warp"), case.count("barriers")
-    products = case.count("warpgroup_products")
+    share, barriers = case.count_seen("busiest_warp"), case.count_seen("barriers")
+    products = case.count_seen("warpgroup_products")
     if share < _ONE_WARP or not barriers + products:
         return None
     because = f"one warp of a block executes {share:.2g} times the mean, the others wait for it"
@@ -303,10 +303,10 @@ def _judge_chains(case: Case) -> AblationVerdict | None:
     if not case.waits or case.is_full:
         return None
     refusal = case.refused.get("hits-l1")
-    if case.count("steering_loads") and refusal and refusal.code == "steers":
+    if case.count_seen("steering_loads") and refusal and refusal.code == "steers":
         because = f"every load decides the next address, and {case.slower}"
         return AblationVerdict("latency", "long_scoreboard", "long-scoreboard", because)
-    if case.count("steering_shared") and not case.count("loaded_bytes"):
+    if case.count_seen("steering_shared") and not case.count_seen("loaded_bytes"):
         because = f"loads of shared memory decide the next address, and {case.slower}"
         return AblationVerdict("latency", "short_scoreboard", "short-scoreboard", because)
     return None
@@ -322,8 +322,8 @@ def _judge_occupancy(case: Case) -> AblationVerdict | None:
 
 def _judge_dependency(case: Case) -> AblationVerdict | None:
     """A warp that waits for its own results: too few warps, or too little that is independent."""
-    fixed = case.count("chain_fixed")
-    share = fixed + case.count("chain_xu") + case.count("chain_shared")
+    fixed = case.count_seen("chain_fixed")
+    share = fixed + case.count_seen("chain_xu") + case.count_seen("chain_shared")
     if share < _OF_TIME or case.is_full:
         return None
     because = f"one chain of dependent instructions takes {min(share, 1.0):.0%} of a warp's time"

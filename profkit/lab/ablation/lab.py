@@ -43,17 +43,17 @@ class Lab:
         self.call: Call = launches.read_call(call)
         self.stream = device.create_stream()
         began = time.perf_counter()
-        Play(self.call).enqueue(self.stream)
+        Play(self.call).enqueue_call(self.stream)
         device.synchronize(self.stream)
         self.seconds = time.perf_counter() - began  # of one call, roughly
 
-    def assemble(self, text: str, flags: Sequence[str] | None = None) -> bytes:
+    def assemble_text(self, text: str, flags: Sequence[str] | None = None) -> bytes:
         """Machine code; `flags` in the place of the kernel's own."""
         if flags is None:
             flags = self.on.flags
-        return assemble.assemble(text, self.on.arch, flags, self.on.folder)
+        return assemble.assemble_ptx(text, self.on.arch, flags, self.on.folder)
 
-    def load(
+    def load_module(
         self, module: Module, code: bytes, table: bytes = b"", table_name: str = TABLE
     ) -> Loaded:
         """Machine code of the module's kernels, with its own table and the original's arrays."""
@@ -67,11 +67,11 @@ class Lab:
             launches.write_global(loaded.module, table_name, table)
         return loaded
 
-    def run(self, play: Play) -> None:
+    def run_call(self, play: Play) -> None:
         """Make a call once, on what the arrays held at first; ProfkitError if it does not end."""
         self.reset()
         device.synchronize()
-        launches.run_once(play.enqueue, self.stream, max(_LEAST_WATCH, WATCH * self.seconds))
+        launches.run_once(play.enqueue_call, self.stream, max(_LEAST_WATCH, WATCH * self.seconds))
         device.synchronize()
 
     def read_launched(self, text: str) -> Module:
@@ -87,9 +87,9 @@ class Lab:
             if start.name in module.kernels:
                 blocks = max(1, start.count_blocks())
                 changes.limit_blocks(module.kernels[start.name], start.threads, blocks)
-        return self.read_launched(changes.write())
+        return self.read_launched(changes.write_module())
 
-    def count(
+    def count_accesses(
         self,
         module: Module,
         accesses: Sequence[Access],
@@ -98,10 +98,10 @@ class Lab:
         part: int = 1,
     ) -> list[int]:
         """The counters of a counting copy after one call, or after one of so many blocks of it."""
-        loaded = self.load(module, code, table)
+        loaded = self.load_module(module, code, table)
         first = survey.make_counters(module, accesses)
         launches.write_global(loaded.module, survey.COUNTS, launches.pack_words(first))
-        self.run(Play(self.call, loaded.functions, part=part))
+        self.run_call(Play(self.call, loaded.functions, part=part))
         words = launches.read_words(loaded.module, survey.COUNTS, len(first))
         launches.drop_code(loaded)
         return words
@@ -113,10 +113,10 @@ class Lab:
             return None
         size = 8 * timeline.FIELDS * starts[0].blocks
         place = device.allocate(size)
-        loaded = self.load(module, code, launches.pack_words([place]), timeline.PLACE)
+        loaded = self.load_module(module, code, launches.pack_words([place]), timeline.PLACE)
         for _ in range(2):  # the first run loads the module
-            device.fill(place, 0, size)
-            self.run(Play(self.call, loaded.functions))
+            device.fill_memory(place, 0, size)
+            self.run_call(Play(self.call, loaded.functions))
         words = launches.read_memory(place, size // 8)
         launches.drop_code(loaded)
         device.free(place)

@@ -121,7 +121,7 @@ def _read_node(node: int, kind: int) -> Start | Fill:
         return _read_start(node)
     if kind == _MEMSET_NODE:
         params = _MemsetNode()
-        device.call("cuGraphMemsetNodeGetParams", c_void_p(node), byref(params))
+        device.call_driver("cuGraphMemsetNodeGetParams", c_void_p(node), byref(params))
         if params.height <= 1:
             return Fill(params.to, params.value, params.element, params.width)
     raise ProfkitError(
@@ -151,7 +151,9 @@ def _read_start(node: int) -> Start:
 def _read_attribute(node: int, number: int) -> Sequence[int]:
     value = (c_uint * 16)()
     try:
-        device.call("cuGraphKernelNodeGetAttribute", c_void_p(node), c_int(number), byref(value))
+        device.call_driver(
+            "cuGraphKernelNodeGetAttribute", c_void_p(node), c_int(number), byref(value)
+        )
     except device.CudaError:  # older drivers do not know every one
         return [0] * 16
     return list(value)
@@ -168,24 +170,24 @@ class Loaded:
 def load_code(code: bytes, names: Sequence[str]) -> Loaded:
     module = c_void_p()
     image = ctypes.create_string_buffer(code, len(code))
-    device.call("cuModuleLoadData", byref(module), image)
+    device.call_driver("cuModuleLoadData", byref(module), image)
     functions = {}
     for name in names:
         function = c_void_p()
-        device.call("cuModuleGetFunction", byref(function), module, c_char_p(name.encode()))
+        device.call_driver("cuModuleGetFunction", byref(function), module, c_char_p(name.encode()))
         functions[name] = function.value or 0
     return Loaded(module.value or 0, functions)
 
 
 def drop_code(loaded: Loaded) -> None:
-    device.call("cuModuleUnload", c_void_p(loaded.module))
+    device.call_driver("cuModuleUnload", c_void_p(loaded.module))
 
 
 def find_global(module: int, name: str) -> tuple[int, int] | None:
     """(address, bytes) of an array of a module; None if it has none of that name."""
     place, size = c_ulonglong(), c_size_t()
     try:
-        device.call(
+        device.call_driver(
             "cuModuleGetGlobal_v2",
             *(byref(place), byref(size), c_void_p(module), c_char_p(name.encode())),
         )
@@ -215,7 +217,7 @@ def copy_globals(start: Start, loaded: Loaded, names: Sequence[str]) -> None:
         here = find_global(loaded.module, name)
         there = _find_original(start, name)
         if here and there and here[1] == there[1]:
-            device.copy(here[0], there[0], here[1])
+            device.copy_memory(here[0], there[0], here[1])
     device.synchronize()
 
 
@@ -225,11 +227,11 @@ def _find_original(start: Start, name: str) -> tuple[int, int] | None:
     word = c_char_p(name.encode())
     try:
         if start.kernel:
-            device.call("cuKernelGetLibrary", byref(owner), c_void_p(start.kernel))
-            device.call("cuLibraryGetGlobal", byref(place), byref(size), owner, word)
+            device.call_driver("cuKernelGetLibrary", byref(owner), c_void_p(start.kernel))
+            device.call_driver("cuLibraryGetGlobal", byref(place), byref(size), owner, word)
         else:
-            device.call("cuFuncGetModule", byref(owner), c_void_p(start.function))
-            device.call("cuModuleGetGlobal_v2", byref(place), byref(size), owner, word)
+            device.call_driver("cuFuncGetModule", byref(owner), c_void_p(start.function))
+            device.call_driver("cuModuleGetGlobal_v2", byref(place), byref(size), owner, word)
     except device.CudaError:
         return None
     return place.value, size.value
@@ -249,14 +251,16 @@ def allow_shared(function: int, size: int) -> None:
 
 
 def _set_attribute(function: int, number: int, value: int) -> None:
-    device.call("cuFuncSetAttribute", c_void_p(function), c_int(number), c_int(value))
+    device.call_driver("cuFuncSetAttribute", c_void_p(function), c_int(number), c_int(value))
 
 
 def find_allocation(address: int) -> tuple[int, int] | None:
     """(first address, bytes) of what an address was allocated with; None if it was not."""
     base, size = c_ulonglong(), c_size_t()
     try:
-        device.call("cuMemGetAddressRange_v2", byref(base), byref(size), c_ulonglong(address))
+        device.call_driver(
+            "cuMemGetAddressRange_v2", byref(base), byref(size), c_ulonglong(address)
+        )
     except device.CudaError:
         return None
     return base.value, size.value
@@ -272,7 +276,7 @@ class Play:
     smem: Mapping[str, int] = field(default_factory=dict)  # dynamic shared memory, where another
     part: int = 1  # of so many blocks one is launched
 
-    def enqueue(self, stream: int) -> None:
+    def enqueue_call(self, stream: int) -> None:
         for step in self.call.steps:
             if isinstance(step, Fill):
                 _fill_memory(step, stream)
@@ -296,7 +300,7 @@ def _fill_memory(fill: Fill, stream: int) -> None:
     bits = 8 * fill.element
     name = f"cuMemsetD{bits}Async"
     number = {8: ctypes.c_ubyte, 16: ctypes.c_ushort, 32: c_uint}[bits](fill.value)
-    device.call(name, c_ulonglong(fill.to), number, c_size_t(fill.count), c_void_p(stream))
+    device.call_driver(name, c_ulonglong(fill.to), number, c_size_t(fill.count), c_void_p(stream))
 
 
 def _start_kernel(start: Start, function: int, smem: int, stream: int) -> None:
@@ -314,7 +318,7 @@ def _start_kernel(start: Start, function: int, smem: int, stream: int) -> None:
     config.grid[:] = start.grid
     config.block[:] = start.block
     pointers = c_void_p(start.parameters), c_void_p(start.extra)
-    device.call("cuLaunchKernelEx", byref(config), c_void_p(function), *pointers)
+    device.call_driver("cuLaunchKernelEx", byref(config), c_void_p(function), *pointers)
 
 
 class Hung(ProfkitError):
@@ -338,7 +342,7 @@ _NOT_READY = 600
 
 def _has_happened(event: int) -> bool:
     try:
-        device.call("cuEventQuery", c_void_p(event))
+        device.call_driver("cuEventQuery", c_void_p(event))
     except device.CudaError as error:
         if error.code != _NOT_READY:
             raise

@@ -99,11 +99,11 @@ def _survey_ptx(
 
 def _list_calls(lab: Lab, prepared: Prepared, beside: Calls) -> dict[str, Callable[[int], None]]:
     """List what is timed in turns: the original, other launches of it, changes, and what is beside."""
-    calls: dict[str, Callable[[int], None]] = {"original": Play(lab.call).enqueue}
+    calls: dict[str, Callable[[int], None]] = {"original": Play(lab.call).enqueue_call}
     for name, play in preparation.make_launches(lab).items():
-        calls[name] = play.enqueue
+        calls[name] = play.enqueue_call
     for name, play in prepared.plays.items():
-        calls[name] = play.enqueue
+        calls[name] = play.enqueue_call
     calls.update(beside)
     return calls
 
@@ -196,7 +196,7 @@ def _compare_all(
                 refuse_arithmetic(row.gain, busy)
             measured.append(row)
         except Refused as why:
-            refused.append(ablation.refuse(why))
+            refused.append(ablation.make_refusal(why))
     return measured, refused
 
 
@@ -218,12 +218,12 @@ def _add_lines(
 def _time_lines(lab: Lab, change: Change) -> list[LineGain]:
     """The gain of each line alone, the largest first."""
     module = lab.limit_registers(change.text)
-    machine = lab.assemble(module.text)
+    machine = lab.assemble_text(module.text)
     lines = list(change.lines.items())[:_MOST_LINES]
     calls = {}
     for place, table in [("", change.control), *lines]:
-        play = Play(lab.call, lab.load(module, machine, table).functions)
-        calls[place] = play.enqueue
+        play = Play(lab.call, lab.load_module(module, machine, table).functions)
+        calls[place] = play.enqueue_call
     times = _time_calls(calls, lab.on, lab.on.rounds)
     control = median(times[""].warm)
     gains = [LineGain(place, control / median(times[place].warm)) for place, _ in lines]

@@ -43,12 +43,12 @@ def run_survey(lab: Lab, module: Module) -> tuple[Code, timeline.Timeline | None
     counter, drawn = made[counting], made[spans]
     if isinstance(counter, ProfkitError):
         raise counter
-    seen = survey.read_counters(module, found, lab.count(module, found, counter, b""))
+    seen = survey.read_counters(module, found, lab.count_accesses(module, found, counter, b""))
     blocks = None
     if isinstance(drawn, bytes):
         blocks = lab.draw_timeline(module, drawn)
     room = device.allocate(ROOM)
-    device.fill(room, 0, ROOM)
+    device.fill_memory(room, 0, ROOM)
     code = Code(
         module=module,
         accesses=found,
@@ -97,8 +97,8 @@ def prepare_changes(lab: Lab, code: Code, say: Say) -> Prepared:
             _refuse_lost(lab, ablation)
             prepared.changes[ablation] = ablation.make(code)
         except Refused as why:
-            prepared.refused.append(ablation.refuse(why))
-    base = lab.load(code.module, lab.assemble(code.module.text))
+            prepared.refused.append(ablation.make_refusal(why))
+    base = lab.load_module(code.module, lab.assemble_text(code.module.text))
     prepared.plays["base"] = Play(lab.call, base.functions)
     _assemble_ahead(lab, prepared.changes.values())
     for ablation in prepared.changes:
@@ -106,7 +106,7 @@ def prepare_changes(lab: Lab, code: Code, say: Say) -> Prepared:
         try:
             _prepare_change(lab, code, ablation, base, prepared)
         except Refused as why:
-            prepared.refused.append(ablation.refuse(why))
+            prepared.refused.append(ablation.make_refusal(why))
     return prepared
 
 
@@ -142,19 +142,19 @@ def _prepare_change(
         else:
             prepared.executed[ablation.id] = _count_outward(lab, code, module)
         play = replace(_load_other(lab, module, flags), part=change.part)
-        lab.run(play)
+        lab.run_call(play)
         prepared.plays[f"gone:{ablation.id}"] = play
         return
     prepared.executed[ablation.id] = _count_difference(lab, module, change)
     for which, table in (("control", change.control), ("gone", change.table)):
         play = _load_pinned(lab, module, table, base)
-        lab.run(play)
+        lab.run_call(play)
         prepared.plays[f"{which}:{ablation.id}"] = play
 
 
-def _assemble(lab: Lab, text: str, flags: Sequence[str] | None = None) -> bytes:
+def _assemble_or_refuse(lab: Lab, text: str, flags: Sequence[str] | None = None) -> bytes:
     try:
-        return lab.assemble(text, flags)
+        return lab.assemble_text(text, flags)
     except ProfkitError as error:
         said = f"{error.message}: {error.hint}"
         remedy = "build it with the toolkit that is here: its PTX may be of a newer one"
@@ -163,18 +163,18 @@ def _assemble(lab: Lab, text: str, flags: Sequence[str] | None = None) -> bytes:
 
 def _count_difference(lab: Lab, module: Module, change: Change) -> float:
     """How much more or less often an opcode is executed with the cause gone, at most."""
-    counter = _assemble(lab, survey.write_counting(module, []))
+    counter = _assemble_or_refuse(lab, survey.write_counting(module, []))
     executed = []
     for table in (change.control, change.table):
-        words = lab.count(module, [], counter, table)
+        words = lab.count_accesses(module, [], counter, table)
         executed.append(survey.count_executed(module, words))
     return _refuse_other_work(*executed)
 
 
 def _count_outward(lab: Lab, code: Code, module: Module) -> float:
     """The same of other code: of its accesses, barriers and products only."""
-    counter = _assemble(lab, survey.write_counting(module, []), _cap_registers(lab))
-    words = lab.count(module, [], counter, b"")
+    counter = _assemble_or_refuse(lab, survey.write_counting(module, []), _cap_registers(lab))
+    words = lab.count_accesses(module, [], counter, b"")
     executed = survey.count_executed(module, words)
     before = survey.keep_outward(code.survey.executed)
     return _refuse_other_work(before, survey.keep_outward(executed))
@@ -182,8 +182,8 @@ def _count_outward(lab: Lab, code: Code, module: Module) -> float:
 
 def _count_part(lab: Lab, code: Code, module: Module, part: int) -> float:
     """How far one of so many blocks is from making that part of the accesses of all."""
-    counter = _assemble(lab, survey.write_counting(module, []), _cap_registers(lab))
-    words = lab.count(module, [], counter, b"", part)
+    counter = _assemble_or_refuse(lab, survey.write_counting(module, []), _cap_registers(lab))
+    words = lab.count_accesses(module, [], counter, b"", part)
     executed = survey.count_accesses(survey.count_executed(module, words))
     times = Counter({kind: part * number for kind, number in executed.items()})
     return _refuse_other_work(survey.count_accesses(code.survey.executed), times)
@@ -203,7 +203,7 @@ def _refuse_other_work(counted: Counter[str], again: Counter[str]) -> float:
 
 def _load_pinned(lab: Lab, module: Module, table: bytes, base: Loaded) -> Play:
     """Rewritten code of which as many blocks fit on an SM as of the base."""
-    loaded = lab.load(module, _assemble(lab, module.text), table)
+    loaded = lab.load_module(module, _assemble_or_refuse(lab, module.text), table)
     wanted = {}
     for start in lab.call.starts:
         if start.name in loaded.functions:
@@ -225,7 +225,7 @@ def _refuse_fewer_blocks(fitting: int, blocks: int) -> None:
 
 def _load_other(lab: Lab, module: Module, flags: Sequence[str]) -> Play:
     """Other code that does the same, with no more blocks on an SM than the original has."""
-    loaded = lab.load(module, _assemble(lab, module.text, flags))
+    loaded = lab.load_module(module, _assemble_or_refuse(lab, module.text, flags))
     wanted = {}
     for start in lab.call.starts:
         wanted[start.name] = start.count_blocks()

@@ -58,7 +58,7 @@ class Statement:
     def words(self) -> list[str]:
         return self.opcode.split(".")
 
-    def addresses(self) -> list[Address]:
+    def list_addresses(self) -> list[Address]:
         """The operands that are places in memory, in order."""
         found = []
         for number, operand in enumerate(self.operands):
@@ -313,7 +313,7 @@ class Changes:
         for name in names:
             self.registers[name] = kind
 
-    def begin(self, kernel: Kernel, lines: Iterable[str]) -> None:
+    def add_beginning(self, kernel: Kernel, lines: Iterable[str]) -> None:
         """Put statements at the beginning of a kernel, behind its registers."""
         self.put_before(kernel.statements[0], lines)
 
@@ -321,7 +321,7 @@ class Changes:
         text = "".join(f"{line}\n\t" for line in lines)
         self.pieces.append((statement.start, statement.start, text))
 
-    def replace(self, statement: Statement, text: str) -> None:
+    def replace_statement(self, statement: Statement, text: str) -> None:
         self.pieces.append((statement.start, statement.end, text))
 
     def limit_blocks(self, kernel: Kernel, threads: int, blocks: int) -> None:
@@ -334,7 +334,7 @@ class Changes:
         opening = kernel.body - 1
         self.pieces.append((opening, opening, "".join(lines)))
 
-    def write(self) -> str:
+    def write_module(self) -> str:
         """The module's text with all of it."""
         text, pieces = self.module.text, list(self.pieces)
         declared = "".join(f"\n\t.reg .{kind} {name};" for name, kind in self.registers.items())

@@ -69,4 +69,4 @@ def move_access(changes: Changes, access: Access, register: str, cached: bool = 
         offset = ""
     operands[access.address.operand] = f"[{register}{offset}]"
     text = ptx.write_statement(statement, ptx.write_guard(statement), operands)
-    changes.replace(access.statement, text)
+    changes.replace_statement(access.statement, text)

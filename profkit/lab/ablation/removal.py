@@ -60,5 +60,5 @@ def _write_predicates(code: Code, statements: Sequence[Statement]) -> str:
             lines.append(f"and.pred %profkit_done, %profkit_done, {guard};")
         changes.put_before(statement, lines)
         text = ptx.write_statement(statement, "@%profkit_done ", statement.operands)
-        changes.replace(statement, text)
-    return changes.write()
+        changes.replace_statement(statement, text)
+    return changes.write_module()

@@ -93,16 +93,16 @@ def send_to_rows(
             "look at the line: so small an array is read by few lanes",
         )
 
-    def fill(numbers: set[int]) -> bytes:
+    def fill_rows(numbers: set[int]) -> bytes:
         return _fill_table(led, numbers)
 
     return Change(
         text=_write_rows(code, rows, new_memory, one_place),
-        table=fill({access.number for access in led}),
-        control=fill(set()),
+        table=fill_rows({access.number for access in led}),
+        control=fill_rows(set()),
         changed=changed,
         kept=kept,
-        lines=fill_lines(code, led, fill),
+        lines=fill_lines(code, led, fill_rows),
     )
 
 
@@ -126,13 +126,13 @@ def _write_rows(code: Code, rows: Sequence[Row], new_memory: bool, one_place: bo
             if row.kernel == kernel.name:
                 lines += _write_row(changes, row, new_memory, one_place)
         if lines:
-            changes.begin(kernel, lines)
+            changes.add_beginning(kernel, lines)
     place = 0
     for row in rows:
         for access in row.accesses:
             _move_access(changes, access, row, place)
             place += _MASK
-    return changes.write()
+    return changes.write_module()
 
 
 def _write_row(changes: Changes, row: Row, new_memory: bool, one_place: bool) -> list[str]:

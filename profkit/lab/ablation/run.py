@@ -74,7 +74,7 @@ def keep_ablation(record: Record, artifacts: Path) -> Path:
     if is_file(file):
         before = read_record(file)
         same_gpu = record_gpu(before) == record_gpu(record)
-        if same_gpu and not before.stale(record.source_hash or ""):
+        if same_gpu and not before.is_stale(record.source_hash or ""):
             timing = before.timing or record.timing
             changed = msgspec.structs.replace(before, ablation=record.ablation, timing=timing)
             amend_record(changed)

@@ -34,18 +34,18 @@ def _serve_task(task_file: Path) -> int:
     task = msgspec.json.decode(read_bytes(task_file), type=Task)
     with open_log(log_of(task_file)) as log:
 
-        def say(what: str) -> None:
+        def say_progress(what: str) -> None:
             log.write(json.dumps(what).encode() + b"\n")
             log.flush()
 
         try:
-            answer = _measure_task(task, say)
+            answer = _measure_task(task, say_progress)
         except Hung as error:
-            say(f"hung: {error.message}")
+            say_progress(f"hung: {error.message}")
             return LOST
         except device.CudaError as error:
             if error.code in device.STICKY:
-                say(f"lost: {error.message}")
+                say_progress(f"lost: {error.message}")
                 return LOST
             answer = Answer(message=error.message, hint=error.hint)
         except ProfkitError as error:
@@ -66,12 +66,12 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
     def make_call(file: str) -> Callable[[int], None]:
         code = library.load_library(Path(file))
 
-        def call(stream: int) -> None:
+        def start_call(stream: int) -> None:
             if stream not in arguments:
-                arguments[stream] = arena.args(loaded, stream)
+                arguments[stream] = arena.make_args(loaded, stream)
             library.start_launcher(code, arguments[stream])
 
-        return call
+        return start_call
 
     call = make_call(task.library)
     beside = {name: make_call(file) for name, file in task.beside.items()}
@@ -88,7 +88,7 @@ def _measure_task(task: Task, say: Callable[[str], None]) -> Answer:
         refused=task.refused,
     )
     say("load")
-    reset = functools.partial(arena.fill, here, arena.base)
+    reset = functools.partial(arena.fill_at, here, arena.base)
     for other in beside.values():
         other(device.create_stream())
         device.synchronize()

@@ -108,16 +108,16 @@ def send_along(
     """Send the accesses `on` along their streams as `walk` says."""
     paths = {stream.number: walk(stream) for stream in streams}
 
-    def fill(numbers: set[int]) -> bytes:
+    def fill_streams(numbers: set[int]) -> bytes:
         return _fill_table(streams, paths, numbers)
 
     return Change(
         text=_write_streams(code, streams, any(path.cached for path in paths.values())),
-        table=fill({access.number for access in on}),
-        control=fill(set()),
+        table=fill_streams({access.number for access in on}),
+        control=fill_streams(set()),
         changed=changed,
         kept=kept,
-        lines=fill_lines(code, on, fill),
+        lines=fill_lines(code, on, fill_streams),
     )
 
 
@@ -145,12 +145,12 @@ def _write_streams(code: Code, streams: Sequence[Stream], cached: bool) -> str:
     for name, kernel in code.module.kernels.items():
         own = [stream for stream in streams if stream.kernel == name]
         if own:
-            changes.begin(kernel, _write_beginning(changes, own))
+            changes.add_beginning(kernel, _write_beginning(changes, own))
     for stream in streams:
         for access in stream.accesses:
             _move_access(changes, access, stream, place, cached)
             place += _ACCESS.size
-    return changes.write()
+    return changes.write_module()
 
 
 # The number of a thread in the whole grid, in %profkit_t.
@@ -235,21 +235,21 @@ def _move_access(
 def walk_all(code: Code) -> Walk:
     """In order through everything that was touched."""
 
-    def walk(stream: Stream) -> Path:
+    def walk_whole(stream: Stream) -> Path:
         step = code.threads[stream.kernel] * stream.width % stream.length // ROW * ROW
         return Path(stream.base, stream.length, step or choose_step(stream.length))
 
-    return walk
+    return walk_whole
 
 
 def walk_window(size: int, cached: bool = False) -> Walk:
     """Back and forth in the first bytes of a stream: `size` of them, whole rows."""
 
-    def walk(stream: Stream) -> Path:
+    def walk_within(stream: Stream) -> Path:
         length = max(ROW, min(size, stream.length) // ROW * ROW)
         return Path(stream.base, length, choose_step(length), cached)
 
-    return walk
+    return walk_within
 
 
 def choose_step(length: int) -> int:

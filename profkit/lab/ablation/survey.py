@@ -143,7 +143,7 @@ def write_counting(module: Module, accesses: Sequence[Access]) -> str:
         text = _count_access(module.kernels[access.kernel], access, place)
         changes.put_before(access.statement, text.split("\n"))
         place += _BYTES * len(_FIRST)
-    return changes.write()
+    return changes.write_module()
 
 
 def _count_access(kernel: Kernel, access: Access, place: int) -> str:

@@ -95,7 +95,7 @@ def _plan_calls(job: CompileJob) -> CallPlan:
             make_array("out", i, d, s) for i, (s, d) in enumerate(loaded.module.outputs(case))
         ]
         try:
-            with recorder.recording(args) as starts:
+            with recorder.record_starts(args) as starts:
                 launch(*inputs, *outputs, args)
         except NotImplementedError:  # as CUDA variants say cudaErrorNotSupported
             plan.cases.append(CasePlan(name, values))
@@ -150,7 +150,7 @@ class Recorder:
         self.latest: _Launcher
 
     @contextlib.contextmanager
-    def recording(self, args: LaunchArgs) -> Iterator[list[KernelStart]]:
+    def record_starts(self, args: LaunchArgs) -> Iterator[list[KernelStart]]:
         """Compile what is started inside, and write it down instead of starting it."""
         from triton.runtime import driver
 
@@ -193,7 +193,7 @@ class Recorder:
 
     def load_binary(self, _name: str, cubin: bytes, *_: Any) -> tuple[int, int, int, int, int]:
         # Called right after launcher_cls, for the same kernel.
-        self.latest.loaded(cubin, self.printed.getvalue())
+        self.latest.keep_image(cubin, self.printed.getvalue())
         self.printed.seek(0)
         self.printed.truncate()
         return 1, 1, 0, 0, 1024  # handles that nobody uses; registers, spills, threads
@@ -208,7 +208,7 @@ class _Launcher:
         self.name = _show_kernel(source, metadata)
         self.number = -1
 
-    def loaded(self, cubin: bytes, printed: str) -> None:
+    def keep_image(self, cubin: bytes, printed: str) -> None:
         """The kernel's machine code, and what ptxas said of it, under the name that tables show."""
         entry = f"entry function '{self.metadata.name}'"
         log = printed.replace(entry, f"entry function '{self.name}'")
@@ -252,11 +252,11 @@ def _show_kernel(source: Any, metadata: Any) -> str:
     """`attend<BLOCK=64, n%16=0>`: the function and what it was compiled for."""
     names, types = source.fn.arg_names, source.signature
 
-    def name(key: Any) -> str:
+    def name_key(key: Any) -> str:
         return str(names[key[0]] if isinstance(key, tuple) else key)
 
-    known = [f"{name(key)}={value}" for key, value in source.constants.items()]
-    whole = [name(key) for key in getattr(source, "attrs", None) or {}]
+    known = [f"{name_key(key)}={value}" for key, value in source.constants.items()]
+    whole = [name_key(key) for key in getattr(source, "attrs", None) or {}]
     for n in whole:
         if not str(types.get(n, "*")).startswith("*"):
             known.append(f"{n}%16=0")

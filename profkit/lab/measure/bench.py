@@ -137,12 +137,16 @@ def bench_subjects(
     stream = device.create_stream()
     clock = _make_clock(stream, tools)
     graphs = [_capture_graphs(s, stream, tools if cold else None, clock) for s in subjects]
-    flush = capture_native(lambda: _repeat_calls(_COLD_PER_GRAPH, stream, tools.flush), stream)
+    flush = capture_native(
+        lambda: _repeat_calls(_COLD_PER_GRAPH, stream, tools.flush_caches), stream
+    )
     _run_until_warm(graphs, stream)
     before = device.read_state(gpu.pci)
     taken, why = _take_rounds(graphs, flush, clock, (*rounds, _LIMIT * len(subjects)))
     after = device.read_state(gpu.pci)
-    bare = min(tools.bare(_EAGER, stream) for _ in range(4))  # the first one loads the kernel
+    bare = min(
+        tools.time_empty_kernel(_EAGER, stream) for _ in range(4)
+    )  # the first one loads the kernel
     results = []
     for g, samples in zip(graphs, taken, strict=True):
         # The best of three: one call that is interrupted would count for all the others.
@@ -174,8 +178,8 @@ def _make_clock(stream: int, tools: Support) -> Clock:
     """Return a function of (replay, first) that gives the seconds of one replay; first is not timed."""
     start, stop = device.create_event(), device.create_event()
 
-    def seconds(replay: Callable[[], None], first: Callable[[], None] | None = None) -> float:
-        tools.spin(_HOLD, stream)
+    def time_replay(replay: Callable[[], None], first: Callable[[], None] | None = None) -> float:
+        tools.spin_gpu(_HOLD, stream)
         if first:
             first()
         device.record_event(start, stream)
@@ -184,22 +188,22 @@ def _make_clock(stream: int, tools: Support) -> Clock:
         device.synchronize(stream)
         return device.measure_elapsed(start, stop)
 
-    return seconds
+    return time_replay
 
 
 def _capture_graphs(subject: Subject, stream: int, tools: Support | None, clock: Clock) -> _Graphs:
     """Capture a subject; without tools there is no cold graph."""
 
-    def captured(n: int, *first: Callable[[int], None]) -> Callable[[], None]:
+    def capture_calls(n: int, *first: Callable[[int], None]) -> Callable[[], None]:
         return subject.capture(lambda: _repeat_calls(n, stream, *first, subject.call), stream)
 
-    once, few = captured(1), captured(5)
+    once, few = capture_calls(1), capture_calls(5)
     seconds = min(clock(few, once) for _ in range(3)) / 5
     n = max(1, min(_MOST_PER_GRAPH, round(_SAMPLE / max(seconds, 1e-7))))
     cold = None
     if tools:
-        cold = captured(_COLD_PER_GRAPH, tools.flush)
-    return _Graphs(subject, once, captured(n), n, cold)
+        cold = capture_calls(_COLD_PER_GRAPH, tools.flush_caches)
+    return _Graphs(subject, once, capture_calls(n), n, cold)
 
 
 def _repeat_calls(n: int, stream: int, *calls: Callable[[int], None]) -> None:

@@ -49,12 +49,12 @@ def judge_output(out: Array, ref: Array, atol: float, rtol: float) -> Accuracy:
     # In pieces that stay in a cache, several at once: numpy lets threads run beside each other.
     flat, flat_ref = out.reshape(-1), ref.reshape(-1)
 
-    def piece(start: int) -> _Piece:
+    def compare_from(start: int) -> _Piece:
         part = slice(start, start + _PIECE)
         return _compare_piece(flat[part], flat_ref[part], start, atol, rtol)
 
     with make_pool() as pool:
-        pieces = list(pool.map(piece, range(0, out.size, _PIECE)))
+        pieces = list(pool.map(compare_from, range(0, out.size, _PIECE)))
     finite = sum(p.finite for p in pieces)
     _, place = max(p.worst for p in pieces)
     return Accuracy(
@@ -179,7 +179,7 @@ def check_case(call: Callable[[Arena], None], problem: Problem, data: Data) -> C
         device.synchronize()
     except device.CudaError as error:
         return make_failure(data, error)
-    host = here.fetch()
+    host = here.fetch_bytes()
     device.free(here.base)
     return judge_case(problem, here, host)
 
@@ -196,8 +196,8 @@ def make_failure(data: Data, error: device.CudaError) -> CaseCheck:
 def judge_case(problem: Problem, here: Arena, host: Bytes) -> CaseCheck:
     """Judge the outputs and guards of one finished launch."""
     count = range(len(here.outputs))
-    unwritten = [here.unwritten(host, i) for i in count]
-    outs = [here.output(host, i) for i in count]
+    unwritten = [here.count_unwritten(host, i) for i in count]
+    outs = [here.read_output(host, i) for i in count]
     judged = judge_values(problem, here.data, outs, unwritten)
     out_of_bounds = here.out_of_bounds_writes(host)
     if not out_of_bounds:
@@ -209,10 +209,10 @@ def judge_values(
     problem: Problem, data: Data, outs: Sequence[Any], unwritten: Sequence[int] = ()
 ) -> CaseCheck:
     """Judge outputs; `unwritten`: how many elements of each were never written, where known."""
-    atol, rtol = problem.tolerance(data.case)
+    atol, rtol = problem.get_tolerance(data.case)
     faults: list[str] = []
     verdicts = []
-    for i, (out, reference) in enumerate(zip(outs, data.reference(), strict=True)):
+    for i, (out, reference) in enumerate(zip(outs, data.load_reference(), strict=True)):
         verdict = judge_output(out, reference, atol, rtol)
         verdicts.append(verdict)
         left = 0
@@ -245,20 +245,20 @@ def check_stream(
 ) -> CaseCheck:
     """Hold the stream and launch: nothing may be written, and the launcher must not wait."""
     here = place_arena(data)
-    args = here.args(problem, stream)
+    args = here.make_args(problem, stream)
     device.synchronize()
     try:
-        tools.spin(int(_SPIN * 1e9), stream)
+        tools.spin_gpu(int(_SPIN * 1e9), stream)
         began = time.perf_counter()
         library.start_launcher(lib, args)
         waited = time.perf_counter() - began
         time.sleep(_SPIN / 10)  # work on another stream would be done by now
-        early = here.fetch()
+        early = here.fetch_bytes()
         spinning = time.perf_counter() - began < _SPIN
         device.synchronize()
     except device.CudaError as error:
         return make_failure(data, error)
-    judged = judge_case(problem, here, here.fetch())
+    judged = judge_case(problem, here, here.fetch_bytes())
     faults = list(judged.faults)
     if waited > _SPIN / 2:
         faults.append(

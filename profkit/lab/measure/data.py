@@ -40,11 +40,11 @@ class Data:
     # (output, input): what is worked on in place holds that input at first
     begins: tuple[tuple[int, int], ...] = ()
 
-    def inputs(self) -> list[Array]:
+    def load_inputs(self) -> list[Array]:
         """Return the inputs, mapped from disk, read-only."""
         return [_map_file(self.folder / f"in{i}", *s) for i, s in enumerate(self.shapes)]
 
-    def reference(self) -> list[Array]:
+    def load_reference(self) -> list[Array]:
         """Return the fp64 reference, kept as fp32."""
         return [
             _map_file(self.folder / f"ref{i}", s[0], "float32") for i, s in enumerate(self.outputs)
@@ -70,7 +70,7 @@ def prepare_data(
     place = folder / "data" / problem.name / f"{case}-{seed}-{key}"
     kept = place / "data.json"
     if not is_file(kept):
-        _compute_files(problem, problem.case(case), seed, grid, place)
+        _compute_files(problem, problem.get_case(case), seed, grid, place)
     shapes = read_json(kept)
     arrays = _make_tuples(shapes["inputs"]), _make_tuples(shapes["outputs"])
     begins = tuple((out, source) for out, source in shapes.get("begins", ()))
@@ -98,7 +98,7 @@ def _compute_files(problem: Problem, case: Any, seed: int, grid: str | None, pla
     shapes = {
         "inputs": [(a.shape, dtype) for a, dtype in zip(inputs, types, strict=True)],
         "outputs": [(tuple(shape), dtype) for shape, dtype in problem.module.outputs(case)],
-        "begins": sorted(problem.begins(case).items()),
+        "begins": sorted(problem.get_first_values(case).items()),
     }
     write_text(place / "data.json", json.dumps(shapes))
 
@@ -157,7 +157,7 @@ class Arena:
     inputs: tuple[tuple[int, int], ...]  # (offset, bytes) of each input
     outputs: tuple[tuple[int, int], ...]  # (offset, bytes) of each output
 
-    def fill(self, data: Data | None, address: int) -> None:
+    def fill_at(self, data: Data | None, address: int) -> None:
         """Put at an address what stands here before a launch; without data, no inputs."""
         import numpy as np
 
@@ -166,7 +166,7 @@ class Arena:
             image[offset : offset + size] = POISON
         for i, (offset, size) in enumerate(self.inputs):
             if data:
-                image[offset : offset + size] = as_bytes(data.inputs()[i])
+                image[offset : offset + size] = as_bytes(data.load_inputs()[i])
             else:
                 image[offset : offset + size] = 0
         for out, source in data.begins if data else ():
@@ -174,26 +174,26 @@ class Arena:
             image[offset : offset + size] = image[start : start + size]
         device.upload(address, image.ctypes.data, self.size)
 
-    def args(self, problem: Problem, stream: int) -> Args:
+    def make_args(self, problem: Problem, stream: int) -> Args:
         inputs = [self.base + offset for offset, _ in self.inputs]
         outputs = [self.base + offset for offset, _ in self.outputs]
-        values = problem.module.arguments(problem.case(self.data.case))
-        return Args.filled(inputs, outputs, values, stream)
+        values = problem.module.arguments(problem.get_case(self.data.case))
+        return Args.from_addresses(inputs, outputs, values, stream)
 
-    def fetch(self) -> Bytes:
+    def fetch_bytes(self) -> Bytes:
         import numpy as np
 
         host = np.empty(self.size, np.uint8)
         device.download(host.ctypes.data, self.base, self.size)
         return host
 
-    def output(self, host: Bytes, index: int) -> Array:
+    def read_output(self, host: Bytes, index: int) -> Array:
         (shape, dtype), (offset, size) = self.data.outputs[index], self.outputs[index]
         return read_values(
             host[offset : offset + size].view(choose_storage_type(dtype)).reshape(shape), dtype
         )
 
-    def unwritten(self, host: Bytes, index: int) -> int:
+    def count_unwritten(self, host: Bytes, index: int) -> int:
         """How many elements of an output still hold every bit of the poison; 0 where none ever did."""
         if any(out == index for out, _ in self.data.begins):
             return 0
@@ -206,7 +206,7 @@ class Arena:
         return [*self._find_changed_inputs(host), *self._find_touched_fences(host)]
 
     def _find_changed_inputs(self, host: Bytes) -> Iterator[str]:
-        given = zip(self.inputs, self.data.inputs(), strict=True)
+        given = zip(self.inputs, self.data.load_inputs(), strict=True)
         for index, ((offset, size), array) in enumerate(given):
             changed = int((host[offset : offset + size] != as_bytes(array)).sum())
             if changed:
@@ -242,7 +242,7 @@ def lay_out_arrays(data: Data, base: int = 0) -> Arena:
 def place_arena(data: Data) -> Arena:
     """Allocate and upload; guards and outputs are filled."""
     arena = lay_out_arrays(data, device.allocate(lay_out_arrays(data).size))
-    arena.fill(data, arena.base)
+    arena.fill_at(data, arena.base)
     return arena
 
 

@@ -62,7 +62,7 @@ class Compiled:
     def variant(self) -> str:
         return self.build.variant.id
 
-    def describe(self) -> BuildEntry:
+    def describe_build(self) -> BuildEntry:
         build = self.build
         return BuildEntry(
             variant=build.variant.id,
@@ -79,7 +79,7 @@ class Compiled:
             over_budget=self.over_budget,
         )
 
-    def rows(self) -> list[JsonObject]:
+    def list_kernel_rows(self) -> list[JsonObject]:
         """Return one row per kernel function, for a table."""
         largest = _find_largest(self.launches)
         same = {"variant": self.variant, "arch": self.build.arch, "seconds": self.build.seconds}
@@ -147,7 +147,7 @@ def _list_recorded(variant: Variant, records: Iterable[tuple[Path, str]]) -> dic
             states[case] = "unreadable"
             continue
         if record.problem == variant.problem:
-            if record.stale(variant.source_hash):
+            if record.is_stale(variant.source_hash):
                 states[record.case] = "stale"
             else:
                 states[record.case] = "ok"
@@ -194,7 +194,7 @@ def refresh_records(places: Places, made: Sequence[Compiled]) -> Refreshed:
         if same is None:
             continue
         if not record.machine_code.same_as(same.machine_code):
-            if record.stale(same.source):
+            if record.is_stale(same.source):
                 unknown += [path]
             continue
         followed = _follow_source(record, source, same)
@@ -206,7 +206,7 @@ def refresh_records(places: Places, made: Sequence[Compiled]) -> Refreshed:
 
 def _follow_source(record: Record, source: RecordedSource, built: Build) -> Record:
     header = replace(record.header, title=built.variant.header.title)  # it is of the source, too
-    if record.stale(built.source):
+    if record.is_stale(built.source):
         made_from = source.made_from or source.sha256
         source = structs.replace(source, made_from=made_from, sha256=built.source)
     source = structs.replace(source, host=built.host or source.host)

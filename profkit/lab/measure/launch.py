@@ -34,12 +34,12 @@ def _launch_main(arguments: list[str]) -> int:
         call()
         device.synchronize()
         if tools:  # that call was outside of the profiled window: this one is inside
-            device.call("cuProfilerStart")
-            tools.push(plan.label)
+            device.call_driver("cuProfilerStart")
+            tools.push_range(plan.label)
             call()
             device.synchronize()
             tools.pop()
-            device.call("cuProfilerStop")
+            device.call_driver("cuProfilerStop")
     except ProfkitError as error:
         sys.stderr.write(f"profkit: {error.message}\n")
         return 2
@@ -52,8 +52,8 @@ def _prepare_variant(plan: library.Plan) -> Callable[[], None]:
     inputs = [_upload_file(Path(name)) for name in plan.inputs]
     outputs = [device.allocate(size) for size in plan.outputs]
     for out, start in plan.begins:
-        device.copy(outputs[out], inputs[start], plan.outputs[out])
-    args = library.Args.filled(inputs, outputs, plan.values, device.create_stream())
+        device.copy_memory(outputs[out], inputs[start], plan.outputs[out])
+    args = library.Args.from_addresses(inputs, outputs, plan.values, device.create_stream())
     return lambda: library.start_launcher(lib, args)
 
 

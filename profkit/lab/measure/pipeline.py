@@ -31,7 +31,7 @@ from msgspec import structs
 from profkit.collect import profiler, tools
 from profkit.collect.ncu_output import NoCounters
 from profkit.collect.process import Tool
-from profkit.errors import ProfkitError, needing
+from profkit.errors import ProfkitError, require_package
 from profkit.evidence.commits import read_commit
 from profkit.evidence.tables import HistoryTwin
 from profkit.files import is_there
@@ -64,7 +64,7 @@ def measure_target(
     builds, support = build_target(target)
     run = TargetRun(target, {b.variant.id: b for b in builds}, support)
     if target.references or any(b.error is None for b in builds):
-        measure_run(run, target.problem.pairs(target.cases, checks), progress, time)
+        measure_run(run, target.problem.list_pairs(target.cases, checks), progress, time)
     return run
 
 
@@ -104,17 +104,17 @@ def profile_target(
 
     def profile_one(visible: str | None, at: tuple[str, str], _: bool) -> None:
         name, case = at
-        result = profiler.checked(name, case)
+        result = profiler.make_result(name, case)
         if result.problem is None:
             progress(f"ncu {name} {case}")
-            result = profiler.profiled(result, visible)
+            result = profiler.profile_call(result, visible)
         with reporting:
             results[at] = result
             finished(result)
 
     names = (*(v.id for v in target.variants), *target.references)
     every = list(product(names, target.cases))
-    GpuPool(list(target.visible)).share(every, profile_one)
+    GpuPool(list(target.visible)).share_items(every, profile_one)
     return Profiling(tuple(results[at] for at in every), run.measured)
 
 
@@ -143,7 +143,7 @@ class _Profiler:
     ncu: Tool | ProfkitError  # an error: why there are no reports
     commit: Commit | None
 
-    def checked(self, name: str, case: str) -> Profiled:
+    def make_result(self, name: str, case: str) -> Profiled:
         record = structs.replace(make_record(self.run, name, case), git=self.commit)
         check = self.run.measured.checks.get(name)
         wrong = check is not None and check.status in ("wrong", "failed")
@@ -151,7 +151,7 @@ class _Profiler:
             name, case, record, None, explain_refusal(self.run, name, case), wrong=wrong
         )
 
-    def profiled(self, result: Profiled, visible: str | None) -> Profiled:
+    def profile_call(self, result: Profiled, visible: str | None) -> Profiled:
         """Run ncu round one call and write the record; without ncu or counters, the record alone.
 
         Where an older report stands, its record stays with it.
@@ -160,7 +160,7 @@ class _Profiler:
         report, path = place_for(self.artifacts, *place)
         record = with_timing(result.record, self.run)
         try:
-            reported = self._reported(record, report, visible)
+            reported = self._read_report(record, report, visible)
         except ProfkitError as error:
             return replace(result, problem=error)
         if reported is not None:
@@ -173,7 +173,7 @@ class _Profiler:
             why = self.ncu
         return replace(result, record=record, problem=why)
 
-    def _reported(self, record: Record, report: Path, visible: str | None) -> Record | None:
+    def _read_report(self, record: Record, report: Path, visible: str | None) -> Record | None:
         at, ncu, options = (record.variant, record.case), self.ncu, self.options
         kernels = [launch.kernel for launch in self.run.measured.launches[at]]
         # In a call that only copies ncu would find nothing.
@@ -222,7 +222,7 @@ def profile_on_hosts(
 
     `words` is what `profkit profile` is told beside the case; `finished` gets each result at once.
     """
-    with needing("distributed", "measuring on other hosts"):
+    with require_package("distributed", "measuring on other hosts"):
         from distributed import as_completed
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     if not any(worker["resources"].get("GPU") for worker in workers):
@@ -284,7 +284,7 @@ def _require_right(
 ) -> None:
     for built in builds:
         name = built.variant.id
-        check = worker.judge(make_entry(built), checks).checks[name]
+        check = worker.judge_variant(make_entry(built), checks).checks[name]
         if check.status != "right":
             if check.faults:
                 why = check.faults[0]
@@ -298,7 +298,7 @@ def _time_in_one_process(
 ) -> Iterator[HistoryTwin]:
     for case in target.cases:
         entries = [*map(make_entry, builds), *(make_entry(b, _AGAIN) for b in builds)]
-        times, gpu = worker.time(entries, case, (rounds, rounds)).times, worker.gpu
+        times, gpu = worker.time_entries(entries, case, (rounds, rounds)).times, worker.gpu
         for built in builds:
             name = built.variant.id
             first, again = times.get(name), times.get(name + _AGAIN)

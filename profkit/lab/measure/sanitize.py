@@ -39,7 +39,7 @@ def run_sanitizer_tool(sanitizer: Path, plan: Plan, tool: str, timeout: float = 
     """
     options = ["--tool", tool, "--error-exitcode", str(_FOUND), "--show-backtrace", "no"]
     with temporary_folder() as folder:
-        program = replace(plan, profile=False).program(folder)
+        program = replace(plan, profile=False).write_program(folder)
         done = process.run_command([sanitizer, *options, *program], timeout)
     if done.status is None:
         return f"stopped after {timeout:.0f} s"
@@ -143,7 +143,7 @@ def _choose_small_case(run: TargetRun, check: Check) -> str:
         names = [name for name in supported if name in problem.cases]
     if not names:
         names = list(problem.checks)
-    operations = {name: problem.module.operations(problem.case(name)) for name in names}
+    operations = {name: problem.module.operations(problem.get_case(name)) for name in names}
     large = [name for name in names if operations[name] >= _ENOUGH]
     if large:
         return min(large, key=operations.__getitem__)

@@ -37,11 +37,11 @@ def _serve_jobs() -> int:
             match request:
                 case worker.Setup():
                     server = _Server(request, say)
-                    server.prepare(request)
+                    server.prepare_inputs(request)
                 case worker.Judge() if server:
-                    server.judge(request)
+                    server.judge_entry(request)
                 case worker.Measure() if server:
-                    server.measure(request)
+                    server.measure_entries(request)
         except device.CudaError as error:
             lost = error.code in device.STICKY
             say(worker.Failed(error.message, error.hint, lost))
@@ -58,11 +58,11 @@ def _open_events() -> Say:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
 
-    def say(event: worker.Event) -> None:
+    def send_event(event: worker.Event) -> None:
         out.write(worker.encode_message(event))
         out.flush()
 
-    return say
+    return send_event
 
 
 class _Server:
@@ -79,7 +79,7 @@ class _Server:
         self.gpu = device.identify_gpu(gpu)
         say(worker.Opened(self.gpu))
 
-    def prepare(self, request: worker.Setup) -> None:
+    def prepare_inputs(self, request: worker.Setup) -> None:
         for case, seed in request.checks:
             self.say(Begun("inputs and reference", case=case))
             self._load_data(case, seed, request.grid)
@@ -88,7 +88,7 @@ class _Server:
             with contextlib.suppress(*_UNAVAILABLE):
                 self._prepare_subject(Entry(request.reference, grid=request.grid), request.case)
 
-    def judge(self, request: worker.Judge) -> None:
+    def judge_entry(self, request: worker.Judge) -> None:
         entry = request.entry
         self.say(Begun("check", entry.name))
         loaded = self._load_library(entry)
@@ -99,7 +99,7 @@ class _Server:
             launches = self._prepare_subject(entry, request.case).launches
             self.say(Reply(launches={entry.name: launches}))
 
-    def measure(self, request: worker.Measure) -> None:
+    def measure_entries(self, request: worker.Measure) -> None:
         loaded = []
         for entry in request.entries:
             with self._report_refusals(entry):

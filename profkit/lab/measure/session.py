@@ -38,7 +38,9 @@ class GpuPool(Generic[MemberT]):
     # those that failed, with why; they get nothing more
     lost: list[tuple[MemberT, ProfkitError]] = field(default_factory=list)
 
-    def share(self, items: Sequence[ItemT], do: Callable[[MemberT, ItemT, bool], None]) -> None:
+    def share_items(
+        self, items: Sequence[ItemT], do: Callable[[MemberT, ItemT, bool], None]
+    ) -> None:
         """Do every item once, each in a thread of its own; what is decided is decided in this one.
 
         In their order: do(member, item, last); `last`: nobody is left who has not tried it.
@@ -54,7 +56,7 @@ class GpuPool(Generic[MemberT]):
         waiting = deque[tuple[ItemT, list[MemberT]]]((item, []) for item in items)
         broken: BaseException | None = None
 
-        def run(member: MemberT, item: ItemT, tried: list[MemberT]) -> None:
+        def run_item(member: MemberT, item: ItemT, tried: list[MemberT]) -> None:
             error: BaseException | None = None
             try:
                 do(member, item, all(m is member or m in tried for m in self.members))
@@ -67,7 +69,7 @@ class GpuPool(Generic[MemberT]):
                 if handed := self._take_next(member, waiting):
                     free.remove(member)
                     # Daemons: after Ctrl-C nobody waits for them.
-                    threading.Thread(target=run, args=(member, *handed), daemon=True).start()
+                    threading.Thread(target=run_item, args=(member, *handed), daemon=True).start()
             member, item, tried, error = ended.get()
             if isinstance(error, GivenBack):
                 waiting.append((item, [*tried, member]))
@@ -113,9 +115,9 @@ def measure_run(
     pool, session = GpuPool(list(workers)), _Session(run, builds, checks, time)
     try:
         if not builds:
-            session.open(workers[0])
-        pool.share(builds, session.check)
-        pool.share(target.cases, session.measure)
+            session.open_worker(workers[0])
+        pool.share_items(builds, session.check_build)
+        pool.share_items(target.cases, session.measure_case)
     finally:
         for worker in workers:
             worker.close()
@@ -139,28 +141,28 @@ class _Session:
     time: bool
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def open(self, worker: Worker) -> None:
-        worker.start()
+    def open_worker(self, worker: Worker) -> None:
+        worker.start_process()
         with self.lock:
             self.run.measured.gpu = self.run.measured.gpu or worker.gpu
 
-    def check(self, worker: Worker, build: Build, last: bool) -> None:
+    def check_build(self, worker: Worker, build: Build, last: bool) -> None:
         """Judge one variant; one that takes a worker with it is tried on one GPU more."""
         name = build.variant.id
         try:
-            self.open(worker)
-            reply = worker.judge(make_entry(build), self.checks)
+            self.open_worker(worker)
+            reply = worker.judge_variant(make_entry(build), self.checks)
         except WorkerLost as lost:
             self._mark_failed(worker, lost, "" if last or lost.at.name != name else name)
             return
         with self.lock:
             self.run.measured.checks[name] = reply.checks[name]
 
-    def measure(self, worker: Worker, case: str, last: bool) -> None:
+    def measure_case(self, worker: Worker, case: str, last: bool) -> None:
         """Time everything that is correct at one case, in turns; what takes the worker with it not."""
         while True:
             try:
-                self.open(worker)
+                self.open_worker(worker)
                 return self._measure_case(worker, case)
             except WorkerLost as lost:
                 self._mark_failed(worker, lost, "" if last or not lost.at.name else f"case {case}")
@@ -199,7 +201,7 @@ class _Session:
         ]
         if not entries:
             return
-        reply = worker.time(entries, case, ROUNDS if self.time else None, cold=self.time)
+        reply = worker.time_entries(entries, case, ROUNDS if self.time else None, cold=self.time)
         with self.lock:
             for name, check in reply.checks.items():  # a reference is judged case by case
                 before = measured.checks.get(name)

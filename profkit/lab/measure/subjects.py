@@ -39,19 +39,19 @@ def _check_row(
     so); CudaError if the context is lost.
     """
     here = place_arena(work[0])
-    args, blank = here.args(problem, stream), _copy_image(here, None)
+    args, blank = here.make_args(problem, stream), _copy_image(here, None)
     images = [_copy_image(here, data) for data in work]
     results = [device.allocate(here.size) for _ in work]
 
-    def row() -> None:
+    def run_in_row() -> None:
         for image, result in zip(images, results, strict=True):
-            tools.put(here.base, blank, here.size, 0, stream)
-            tools.put(here.base, image, here.size, HOLD, stream)
+            tools.copy_late(here.base, blank, here.size, 0, stream)
+            tools.copy_late(here.base, image, here.size, HOLD, stream)
             library.start_launcher(lib, args)
-            tools.put(result, here.base, here.size, 0, stream)
+            tools.copy_late(result, here.base, here.size, 0, stream)
 
     try:
-        captured = _capture_body(row, stream)
+        captured = _capture_body(run_in_row, stream)
         if captured is None:
             return None
         ready = library.instantiate_graph(captured)
@@ -79,14 +79,14 @@ def _capture_body(body: Callable[[], None], stream: int) -> int | None:
 def _copy_image(here: Arena, data: Data | None) -> int:
     """Put elsewhere on the device what stands in the allocation before a launch."""
     address = device.allocate(here.size)
-    here.fill(data, address)
+    here.fill_at(data, address)
     return address
 
 
 def _judge_row(problem: Problem, row: Sequence[Arena]) -> CaseCheck:
     judged: list[CaseCheck] = []
     for at in row:
-        judged.append(check.judge_case(problem, at, at.fetch()))
+        judged.append(check.judge_case(problem, at, at.fetch_bytes()))
         if judged[-1].faults:
             faults = tuple(f"{_ADVICE}: {fault}" for fault in judged[-1].faults)
             return replace(judged[-1], faults=(*faults, "does it miss a griddepcontrol.wait?"))
@@ -103,11 +103,11 @@ def check_variant(
     """Judge a variant on every case and seed, and its manners on the first that is right."""
     stream = device.create_stream()
 
-    def call(here: Arena) -> None:
-        library.start_launcher(lib, here.args(problem, stream))
+    def start_call(here: Arena) -> None:
+        library.start_launcher(lib, here.make_args(problem, stream))
 
     data = list(work)
-    cases = [check.check_case(call, problem, d) for d in data]
+    cases = [check.check_case(start_call, problem, d) for d in data]
     right = [d for judged, d in zip(cases, data, strict=True) if judged.status == "right"]
     if right:
         manners = check.check_stream(lib, problem, right[0], tools, stream)
@@ -124,16 +124,16 @@ def run_native(
 ) -> Subject:
     """Run a built variant once on a case's inputs; CudaError if it or a capture refuses."""
     here = place_arena(data)
-    subject = run_launcher(name, lib, lambda stream: here.args(problem, stream), tools)
+    subject = run_launcher(name, lib, lambda stream: here.make_args(problem, stream), tools)
 
-    def judge() -> tuple[str, ...]:
+    def judge_result() -> tuple[str, ...]:
         if data.begins:  # worked on in place, many times over: once more, from the beginning
-            here.fill(data, here.base)
+            here.fill_at(data, here.base)
             subject.call(device.create_stream())
             device.synchronize()
-        return check.judge_case(problem, here, here.fetch()).faults
+        return check.judge_case(problem, here, here.fetch_bytes()).faults
 
-    return replace(subject, judge=judge)
+    return replace(subject, judge=judge_result)
 
 
 def run_launcher(
@@ -145,13 +145,13 @@ def run_launcher(
     """
     args = cache(arguments)
 
-    def call(stream: int) -> None:
+    def start_call(stream: int) -> None:
         library.start_launcher(lib, args(stream))
 
-    def eager(n: int, stream: int) -> tuple[float, float]:
-        return bench.time_eager(lambda: tools.repeat(lib, args(stream), n), n, stream)
+    def time_calls(n: int, stream: int) -> tuple[float, float]:
+        return bench.time_eager(lambda: tools.time_launcher(lib, args(stream), n), n, stream)
 
-    return _read_launches(Subject(name, call, bench.capture_native, eager))
+    return _read_launches(Subject(name, start_call, bench.capture_native, time_calls))
 
 
 def run_reference(name: str, problem: Problem, data: Data) -> tuple[Subject, CaseCheck]:
@@ -167,27 +167,27 @@ def run_torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
 
     streams: dict[int, Any] = {}
 
-    def on(stream: int) -> Any:
+    def use_stream(stream: int) -> Any:
         external = streams.setdefault(stream, torch.cuda.ExternalStream(stream))
         return torch.cuda.stream(external)
 
-    def call(stream: int) -> None:
-        with on(stream):
+    def start_call(stream: int) -> None:
+        with use_stream(stream):
             once()
 
-    def capture(body: Callable[[], None], stream: int) -> Callable[[], None]:
+    def capture_graph(body: Callable[[], None], stream: int) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=torch.cuda.ExternalStream(stream)):
             body()
 
-        def replay() -> None:
-            with on(stream):
+        def replay_graph() -> None:
+            with use_stream(stream):
                 graph.replay()
 
-        return replay
+        return replay_graph
 
-    def eager(n: int, stream: int) -> tuple[float, float]:
-        with on(stream):
+    def time_calls(n: int, stream: int) -> tuple[float, float]:
+        with use_stream(stream):
             return bench.time_eager(lambda: bench.time_host(once, n), n, stream)
 
     try:
@@ -196,7 +196,9 @@ def run_torch_call(name: str, once: Callable[[], Any]) -> tuple[Subject, Any]:
     except RuntimeError as error:  # torch says "no available kernel" with a plain RuntimeError
         raise ReferenceUnavailable(str(error).splitlines()[0]) from error
     brought = list_versions(torch.version.cuda, torch.backends.cudnn.version())
-    return _read_launches(Subject(name, call, capture, eager, brought=brought)), out
+    return _read_launches(
+        Subject(name, start_call, capture_graph, time_calls, brought=brought)
+    ), out
 
 
 def list_versions(cuda: str | None, cudnn: int | None) -> dict[str, str]:
@@ -218,7 +220,7 @@ class ReferenceUnavailable(Exception):
 
 
 def to_torch(data: Data) -> list[Any]:
-    arrays = zip(data.inputs(), data.shapes, strict=True)
+    arrays = zip(data.load_inputs(), data.shapes, strict=True)
     return [make_tensor(array, dtype).cuda() for array, (_, dtype) in arrays]
 
 

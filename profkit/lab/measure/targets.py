@@ -98,7 +98,7 @@ def choose_target(
     (target_problem,) = (p for p in problems if p.name in of)
     chosen_cases = tuple(cases) or tuple(target_problem.cases)[:1]
     for case in chosen_cases:
-        target_problem.case(case)
+        target_problem.get_case(case)
     called = tuple(r for r in target_problem.references if references or r in calls)
     once = {v.path: v for v in chosen}
     return Target(target_problem, tuple(once.values()), called, chosen_cases, places.build_dir())
@@ -177,7 +177,7 @@ def make_plan(run: TargetRun, name: str, case: str) -> Plan:
         inputs=tuple(str(at.folder / f"in{i}") for i in range(len(at.shapes))),
         outputs=tuple(at.output_bytes()),
         begins=at.begins,
-        values=problem.module.arguments(problem.case(case)),
+        values=problem.module.arguments(problem.get_case(case)),
         reference=None if built else name,
         problem=str(problem.path.parent),
         build=str(target.folder),
@@ -188,7 +188,7 @@ def make_plan(run: TargetRun, name: str, case: str) -> Plan:
 def make_record(run: TargetRun, name: str, case: str) -> Record:
     """The run record of a variant at a case, without its timing and its report."""
     problem, measured, built = run.target.problem, run.measured, run.builds.get(name)
-    module, shape = problem.module, problem.case(case)
+    module, shape = problem.module, problem.get_case(case)
     launches, times = measured.launches.get((name, case), ()), measured.times.get((name, case))
     gpu, check = measured.gpus.get((name, case), measured.gpu), measured.checks.get(name)
     if check and built and built.library:  # with what the sanitizer found in this very binary
@@ -270,7 +270,7 @@ def compute_floors(problem: Problem, case: str, gpu: Gpu) -> dict[str, float]:
     From data sheets, at the highest clock, for machines where counters may not be read: where there
     is a report, its own ceilings count instead.
     """
-    module, shape, clocks = problem.module, problem.case(case), gpu.sms * gpu.sm_clock
+    module, shape, clocks = problem.module, problem.get_case(case), gpu.sms * gpu.sm_clock
     seconds: dict[str, float] = {}
     sm = LIMITS.get(gpu.arch.rstrip("af"))
     if sm and sm.tensor and clocks:

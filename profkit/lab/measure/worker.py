@@ -166,7 +166,7 @@ class Worker:
             own["CUDA_VISIBLE_DEVICES"] = self.visible
         return {**os.environ, **own}
 
-    def start(self) -> None:
+    def start_process(self) -> None:
         """Start the process and let it prepare inputs, if it is not there."""
         from profkit.interpreter import make_command
 
@@ -190,14 +190,14 @@ class Worker:
             self._end_process()
             raise
 
-    def judge(
+    def judge_variant(
         self, entry: Entry, checks: Sequence[tuple[str, int]], case: str | None = None
     ) -> Reply:
         """Check a variant on (case, seed) pairs, and list its launches at a case."""
-        self.start()
+        self.start_process()
         return self._ask_process(Judge(entry, tuple(checks), case), self.timeout)
 
-    def time(
+    def time_entries(
         self,
         entries: Sequence[Entry],
         case: str,
@@ -205,7 +205,7 @@ class Worker:
         cold: bool = False,
     ) -> Reply:
         """Time entries in turns; `rounds`: how many at first, and at most; None lists launches only."""
-        self.start()
+        self.start_process()
         return self._ask_process(Measure(tuple(entries), case, cold, rounds), self.timeout)
 
     def close(self) -> None:

@@ -117,7 +117,7 @@ def _measure_champion(runner: Runner, champion: Trial, default: Trial) -> FinalM
     checks: dict[str, Check] = {}
     launches: dict[str, tuple[GraphLaunch, ...]] = {}
     for entry in dict.fromkeys(task.make_entry(trial.config) for trial in (champion, default)):
-        reply = worker.judge(entry, task.list_checks(), task.case)
+        reply = worker.judge_variant(entry, task.list_checks(), task.case)
         checks[entry.name] = reply.checks[entry.name]
         launches[entry.name] = reply.launches.get(entry.name, ())
     limits = CONFIRM[0], 2 * CONFIRM[0]
@@ -190,7 +190,7 @@ class SearchResult:
     outcome: SearchOutcome
     final: Conclusion  # the champion, and the decision
 
-    def describe(self) -> TuneDocument:
+    def describe_search(self) -> TuneDocument:
         study, final = self.study, self.final
         measured, best = final.measured, self._describe_trial(final.champion)
         trials = [trial for trial in study.list_trials() if trial.outcome != "repeated"]
@@ -273,7 +273,7 @@ def tune_task(
     study = open_study(task, url, resume)
     search = Search(task, study, visible, progress)
     try:
-        outcome = search.run()
+        outcome = search.run_trials()
         final = _read_conclusion(study)
         if study.read_note("basis") is None:
             raise ProfkitError(
@@ -282,7 +282,7 @@ def tune_task(
             )
         if final is None:
             worker = outcome.workers[0]
-            worker.start()
+            worker.start_process()
             final = _conclude_search(Runner(task, study, worker, progress))
     finally:
         search.close()

@@ -72,7 +72,7 @@ class Search:
         self._stop = threading.Event()
         self._deadline = float("inf")
 
-    def run(self) -> SearchOutcome:
+    def run_trials(self) -> SearchOutcome:
         """Try what is left to try; ProfkitError if the defaults cannot be measured, or no GPU is left.
 
         KeyboardInterrupt passes: everything that is known is written down.
@@ -249,7 +249,7 @@ class Search:
         """Start a worker's process, at the third time of asking."""
         for attempt in range(STRIKES):
             try:
-                return worker.start()
+                return worker.start_process()
             except WorkerClosed:
                 raise
             except WorkerLost:

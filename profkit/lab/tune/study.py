@@ -219,7 +219,7 @@ class Study:
         return set(t.params) == set(self._ordered)
 
     def _read_config(self, ranks: Mapping[str, Any]) -> Config:
-        return self.space.at([ranks[m] for m in self.space.macros])
+        return self.space.get_config_at([ranks[m] for m in self.space.macros])
 
     def _make_ranks(self, config: Config) -> dict[str, int]:
         return dict(zip(self.space.macros, config.ranks, strict=True))

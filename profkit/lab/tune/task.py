@@ -76,7 +76,7 @@ class Task:
     def _refusals(self) -> dict[Config, InvalidConfig | None]:
         """Return every configuration, the default first -> why arithmetic refuses it."""
         arch, budget = self.arch, self.variant.budget
-        return {c: self.space.refusal(c, arch, budget) for c in self.space.every()}
+        return {c: self.space.find_refusal(c, arch, budget) for c in self.space.list_configs()}
 
     @property
     def refused(self) -> Counter[str]:
@@ -123,7 +123,7 @@ class Task:
 
     def list_checks(self) -> tuple[tuple[str, int], ...]:
         """Return the pairs (case, seed) that every configuration must be right on."""
-        return self.problem.pairs((self.case,))
+        return self.problem.list_pairs((self.case,))
 
     def start_build(self, config: Config) -> Future[ReadyBuild]:
         with self._lock:
@@ -140,7 +140,7 @@ class Task:
 
 
 def _build_config(task: Task, config: Config) -> ReadyBuild:
-    variant = task.variant.tuned(**config.named)
+    variant = task.variant.with_tunables(**config.named)
     (built,) = build.compile_variants([variant], [task.arch], task.folder, jobs=1)
     if built.error is not None:
         return ReadyBuild(built, None)
@@ -164,9 +164,9 @@ def prepare_task(target: Target, options: SearchOptions) -> Task:
     """Build the defaults of a search; a ProfkitError if the variant does not run on this GPU."""
     variant, case = choose_subject(target)
     arch = device.describe_gpu().arch
-    if variant.target(arch) is None:
+    if variant.choose_target(arch) is None:
         raise ProfkitError(f"{variant.path.name} does not run on sm_{arch}", "see 'arch:'")
-    default = variant.tuned(**variant.space.default.named)
+    default = variant.with_tunables(**variant.space.default.named)
     _, support = build_target(replace(target, variants=(default,)), arch)  # side by side
     reference = next(iter(target.problem.references), None)
     return Task(variant, target.problem, case, arch, target.folder, support, reference, options)

@@ -189,7 +189,7 @@ class Runner:
         else:
             basis = self.read_basis()
         entry = self.task.make_entry(trial.config)
-        reply = self.worker.judge(entry, self.task.list_checks(), self.task.case)
+        reply = self.worker.judge_variant(entry, self.task.list_checks(), self.task.case)
         check, launches = reply.checks[entry.name], reply.launches.get(entry.name, ())
         attempt.note_result(max_abs=check.max_abs)
         _end_refused(gates.refuse_check(check, basis.supported if basis else None))
@@ -315,7 +315,7 @@ class Runner:
         self, subjects: Sequence[Entry], limits: tuple[int, int], cold: bool = False
     ) -> Reply:
         once = tuple(dict.fromkeys(subjects))  # the incumbent may be the defaults
-        return self.worker.time(once, self.task.case, limits, cold)
+        return self.worker.time_entries(once, self.task.case, limits, cold)
 
     def compare_trials(
         self, candidate: Trial, baseline: Trial, limits: tuple[int, int], cold: bool = False

@@ -88,14 +88,14 @@ def ablate_chosen(target: Target, folder: Path) -> int:
 
     records, refused = [], 0
 
-    def complain(error: ProfkitError) -> None:
+    def report_error(error: ProfkitError) -> None:
         nonlocal refused
         refused += 1
         progress("")
         say(error)
 
     with spinner() as progress:
-        for record in ablate_target(target, progress, complain):
+        for record in ablate_target(target, progress, report_error):
             file = keep_ablation(record, folder)
             note(f"{record.variant}.{record.case}: {file}")
             records.append(record)

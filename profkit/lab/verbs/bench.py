@@ -95,7 +95,7 @@ def _time_twins(target: Target, processes: int, rounds: int, folder: str) -> Non
             for twins in run_twins(target, processes, rounds, progress):
                 comparisons += twins
     finally:  # what was measured before somebody stopped it is kept
-        History(folder).append(comparisons)
+        History(folder).append_rows(comparisons)
     note(f"{folder}: {len(comparisons)} A/A comparisons added")
     noise = measure_noise(comparisons)
     print_blocks(noise_blocks(noise), NoiseDocument(machines=tuple(noise)))

@@ -109,8 +109,8 @@ def _build_only(at: Places, names: Sequence[str], archs: Sequence[str], refresh:
         for path in records.unknown:
             why = "the kernels are unchanged, but the launcher changed or is unknown"
             note(f"{path}: {why}: profkit profile")
-    document = ladder.BuildDocument(builds=tuple(compiled.describe() for compiled in builds))
-    rows = list(chain.from_iterable(b.rows() for b in builds))
+    document = ladder.BuildDocument(builds=tuple(compiled.describe_build() for compiled in builds))
+    rows = list(chain.from_iterable(b.list_kernel_rows() for b in builds))
     print_blocks(measured.builds_table(rows), document)
     for compiled in builds:
         say_each(map(ProfkitError, compiled.over_budget))

@@ -20,7 +20,7 @@ import typer
 from msgspec import structs
 
 from profkit.cli import options
-from profkit.errors import ProfkitError, install_extra, needing
+from profkit.errors import ProfkitError, install_extra, require_package
 from profkit.files import write_text
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def tune_variant(
     from profkit.lab.tune.task import SearchOptions, choose_subject, prepare_task
     from profkit.show.views import measured as views
 
-    with needing("optuna", "profkit tune"):
+    with require_package("optuna", "profkit tune"):
         from profkit.lab.tune import run
 
     at = targets.Places(kernels, build_dir, artifacts)
@@ -132,7 +132,7 @@ def _write_results(result: SearchResult, folder: Path) -> TuneDocument:
     from profkit.lab.tune import run
 
     folder.mkdir(parents=True, exist_ok=True)
-    document, frame = result.describe(), run.make_trials_frame(result.study)
+    document, frame = result.describe_search(), run.make_trials_frame(result.study)
     run.write_champion(result, folder)
     kept = _write_history(frame, folder)
     pictures: dict[str, Callable[[], Any]] = {

@@ -45,7 +45,7 @@ class ChromeTrace:
     def __post_init__(self) -> None:
         self.budget = ReadBudget(0)
 
-    def events(self) -> Iterator[dict[str, Any]]:
+    def read_events(self) -> Iterator[dict[str, Any]]:
         """Each event as it stands.
 
         Raises:
@@ -56,7 +56,7 @@ class ChromeTrace:
             with open_regular(self.path) as raw:
                 window = _Window(raw, self.path)
                 self.budget = ReadBudget(window.size, is_packed=window.unpack is not None)
-                yield from self._decoded(window)
+                yield from self._decode_events(window)
                 if window.problem and not self.problem.startswith("cut"):
                     self.problem = window.problem
         except OSError as error:
@@ -64,16 +64,16 @@ class ChromeTrace:
                 f"{self.path}: {error.strerror or error}", "check that the file is readable"
             ) from error
 
-    def refuse(self, why: str) -> ProfkitError:
+    def make_refusal(self, why: str) -> ProfkitError:
         """Return what is said of a file that is no trace; why is a clause."""
         return _make_no_trace_error(self.path, why)
 
-    def _decoded(self, window: _Window) -> Iterator[dict[str, Any]]:
+    def _decode_events(self, window: _Window) -> Iterator[dict[str, Any]]:
         self.header = _read_header(window)
         decode = json.JSONDecoder(strict=False).raw_decode
         while True:
-            window.skip(_BETWEEN)
-            mark = window.peek()
+            window.skip_marks(_BETWEEN)
+            mark = window.peek_character()
             if mark in ("]", ""):
                 if mark == "":
                     self.problem = "cut: its list of events has no end"
@@ -85,12 +85,12 @@ class ChromeTrace:
             except RecursionError as error:
                 raise _make_no_trace_error(self.path, "an event is nested too deeply") from error
             except ValueError:
-                if window.more():
+                if window.read_more():
                     continue
                 self.problem = "cut or damaged in the middle of an event"
                 return
             window.at = end
-            self.budget.draw(_VALUE)
+            self.budget.spend_bytes(_VALUE)
             if isinstance(event, dict):
                 yield event
 
@@ -114,7 +114,7 @@ class _Window:
         self.left = b""
         self.size = max(1, get_size(path))
 
-    def more(self) -> bool:
+    def read_more(self) -> bool:
         """Read on; False at the end of the file, or where it is damaged."""
         if len(self.text) - self.at > EVENT_MOST:
             raise _make_no_trace_error(
@@ -122,7 +122,7 @@ class _Window:
             )
         content, chunk = b"-", ""
         while content and not chunk and not self.problem:
-            content = self._bytes()
+            content = self._read_bytes()
             chunk = self.decoder.decode(content, final=not content)
         self.total += len(chunk)
         if self.total <= 1 << 26:
@@ -137,7 +137,7 @@ class _Window:
         self.at = 0
         return bool(chunk)
 
-    def _bytes(self) -> bytes:
+    def _read_bytes(self) -> bytes:
         if self.unpack is None:
             return self.raw.read(CHUNK)
         while packed := self.left or self.raw.read(CHUNK // 16):
@@ -155,15 +155,15 @@ class _Window:
             self.problem = "cut: its gzip has no end"
         return b""
 
-    def skip(self, marks: re.Pattern[str]) -> None:
+    def skip_marks(self, marks: re.Pattern[str]) -> None:
         """Move past characters that mean nothing here."""
         while True:
             if found := marks.match(self.text, self.at):
                 self.at = found.end()
-            if self.at < len(self.text) or not self.more():
+            if self.at < len(self.text) or not self.read_more():
                 return
 
-    def peek(self) -> str:
+    def peek_character(self) -> str:
         """The next character; empty at the end."""
         return self.text[self.at : self.at + 1]
 
@@ -175,26 +175,26 @@ def _has_second_trace(window: _Window) -> bool:
         if key in window.text[window.at :]:
             return True
         window.at = max(window.at, len(window.text) - len(key))
-        if not window.more():
+        if not window.read_more():
             return False
 
 
 def _read_header(window: _Window) -> dict[str, Any]:
     """All keys before the events; the window stands after the bracket that opens them."""
-    window.skip(_BEFORE)
-    if window.peek() == "[":  # the form without a header
+    window.skip_marks(_BEFORE)
+    if window.peek_character() == "[":  # the form without a header
         window.at += 1
         return {"traceEvents": True}
-    if window.peek() != "{":
+    if window.peek_character() != "{":
         raise _make_no_trace_error(window.path, window.problem or "it is not JSON")
     key = '"traceEvents"'
     while (found := window.text.find(key, window.at)) < 0:
-        if len(window.text) > HEADER_MOST or not window.more():
+        if len(window.text) > HEADER_MOST or not window.read_more():
             raise _make_no_trace_error(window.path, "it has no traceEvents")
     head = window.text[window.at : found].rstrip().rstrip(",")
     window.at = found + len(key)
-    window.skip(_BEFORE_VALUE)
-    if window.peek() != "[":
+    window.skip_marks(_BEFORE_VALUE)
+    if window.peek_character() != "[":
         raise _make_no_trace_error(window.path, "its traceEvents are not a list")
     window.at += 1
     try:

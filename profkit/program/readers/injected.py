@@ -25,7 +25,7 @@ from profkit.program.timeline import (
     Timeline,
     end_ranges,
     find_end,
-    placed,
+    make_activity,
     plain_call_name,
     say_unended,
 )
@@ -189,7 +189,7 @@ def _list_kernels(
             # A collective begins when the last gradient of its bucket is there: nobody's line.
             if not _get_name(names, name).startswith("nccl"):
                 sizes["origin"] = origin
-            yield placed("kernel", _get_name(names, name), place, **sizes)
+            yield make_activity("kernel", _get_name(names, name), place, **sizes)
 
 
 def _list_copies(rows: NDArray[Any], first: int, places: Places) -> Iterator[Activity]:
@@ -203,7 +203,7 @@ def _list_copies(rows: NDArray[Any], first: int, places: Places) -> Iterator[Act
         place = start - first, end - first, device, stream, correlation
         about = {"bytes": size, "direction": way, "pageable": pageable, "graph": bool(graph)}
         origin = places.find_place(correlation, node if graph else 0)
-        yield placed(kind, name, place, **about, origin=origin)
+        yield make_activity(kind, name, place, **about, origin=origin)
 
 
 def _make_spans(rows: NDArray[Any], names: Sequence[str], first: int, last: int) -> list[HostSpan]:

@@ -35,7 +35,7 @@ from profkit.program.timeline import (
     Timeline,
     end_ranges,
     find_end,
-    placed,
+    make_activity,
     plain_call_name,
     say_unended,
 )
@@ -230,7 +230,7 @@ class _Export:
         query = f"SELECT 1 FROM {_quote_identifier(name)} LIMIT 1"  # noqa: S608
         return self.base.execute(query).fetchone() is not None
 
-    def rows(
+    def read_rows(
         self, table: _Table, columns: Sequence[str], where: str = ""
     ) -> Iterator[tuple[Any, ...]]:
         """Rows of a table, in bounds, whose first two columns are times that a clock can show."""
@@ -257,7 +257,7 @@ class _Export:
         )
         names = {}
         for number, value in self.base.execute(query):
-            names[number] = self.budget.share(str(value))
+            names[number] = self.budget.share_text(str(value))
         return names
 
 
@@ -393,7 +393,7 @@ def _read_kernels(export: _Export) -> Iterator[tuple[int | None, Activity]]:
         return
     named = table.first_of(_NAMES)
     names = export.names_of(table, named)
-    for row in export.rows(table, (*_PLACE, *_SIZES, *_USED, named or "demangledName")):
+    for row in export.read_rows(table, (*_PLACE, *_SIZES, *_USED, named or "demangledName")):
         place, pid = _place_of(row)
         sizes = [_read_integer(value) for value in row[6:12]]
         static, dynamic, registers, node = (_read_integer(value) for value in row[12:16])
@@ -402,7 +402,7 @@ def _read_kernels(export: _Export) -> Iterator[tuple[int | None, Activity]]:
         known = min(sizes) > 0
         yield (
             pid,
-            placed(
+            make_activity(
                 "kernel",
                 names.get(_read_integer(row[16])) or "unknown",
                 place,
@@ -419,7 +419,7 @@ def _read_copies(export: _Export) -> Iterator[tuple[int | None, Activity]]:
     table = export.tables.get(_CUPTI + "MEMCPY")
     if table is None:
         return
-    for row in export.rows(table, (*_PLACE, "bytes", "copyKind", "srcKind", "dstKind")):
+    for row in export.read_rows(table, (*_PLACE, "bytes", "copyKind", "srcKind", "dstKind")):
         place, pid = _place_of(row)
         number = _read_integer(row[7])
         way = DIRECTIONS.get(number, "") or UNIFIED.get(number, "")
@@ -427,7 +427,7 @@ def _read_copies(export: _Export) -> Iterator[tuple[int | None, Activity]]:
         name = f"Memcpy {way} ({source} -> {target})"
         if number in UNIFIED:
             name = f"{UNIFIED_MEMORY} {way}"
-        copied = placed(
+        copied = make_activity(
             "copy",
             name,
             place,
@@ -442,9 +442,9 @@ def _read_sets(export: _Export) -> Iterator[tuple[int | None, Activity]]:
     table = export.tables.get(_CUPTI + "MEMSET")
     if table is None:
         return
-    for row in export.rows(table, (*_PLACE, "bytes")):
+    for row in export.read_rows(table, (*_PLACE, "bytes")):
         place, pid = _place_of(row)
-        yield pid, placed("set", "Memset", place, bytes=_read_integer(row[6]))
+        yield pid, make_activity("set", "Memset", place, bytes=_read_integer(row[6]))
 
 
 def _read_graph_launches(export: _Export) -> Iterator[tuple[int | None, Activity]]:
@@ -453,7 +453,7 @@ def _read_graph_launches(export: _Export) -> Iterator[tuple[int | None, Activity
     if table is None:
         return
     own = table.first_of(("graphId", "originalGraphId", "graphExecId"))
-    rows = list(export.rows(table, (*_PLACE, own or "graphId")))
+    rows = list(export.read_rows(table, (*_PLACE, own or "graphId")))
     counts = Counter(_read_integer(row[6]) for row in rows)
     # A program that captures anew for each launch has a graph of another number each time.
     numbered = 2 * len(counts) <= len(rows) or len(rows) == 1
@@ -462,7 +462,7 @@ def _read_graph_launches(export: _Export) -> Iterator[tuple[int | None, Activity
         name = "CUDA graph"
         if numbered:
             name = f"CUDA graph {_read_integer(row[6])}"
-        yield pid, placed(GRAPH, name, place, graph=True)
+        yield pid, make_activity(GRAPH, name, place, graph=True)
 
 
 def _join_graphs(activities: list[Activity], calls: Sequence[Call]) -> list[Activity]:
@@ -496,7 +496,7 @@ def _read_calls(export: _Export) -> dict[int, list[Call]]:
     names = {number: plain_call_name(name) for number, name in numbered.items()}
     calls: dict[int, list[Call]] = {}
     columns = ("start", "end", "globalTid", "correlationId", "nameId")
-    for start, end, thread, correlation, number in _sort_rows(export.rows(table, columns)):
+    for start, end, thread, correlation, number in _sort_rows(export.read_rows(table, columns)):
         name = names.get(_read_integer(number), "")
         made = Call(name, start, max(start, end), thread & 0xFFFFFF, _read_integer(correlation))
         calls.setdefault(thread & _PID, []).append(made)
@@ -522,10 +522,10 @@ def _read_ranges(export: _Export) -> tuple[Ranges, Ranges]:
     if "eventType" in table.columns:
         where = f"WHERE eventType IN ({PUSH_POP}, {START_END})"
     columns = ("start", "end", "globalTid", "text", "textId")
-    for start, end, thread, text, number in export.rows(table, columns, where):
+    for start, end, thread, text, number in export.read_rows(table, columns, where):
         name = names.get(_read_integer(number), "")
         if text is not None:
-            name = export.budget.share(str(text))
+            name = export.budget.share_text(str(text))
         begin, process = _read_integer(start), _read_integer(thread) & _PID
         is_ended = isinstance(end, int) and end >= begin
         if is_ended:
@@ -562,7 +562,7 @@ def _read_devices(export: _Export) -> dict[tuple[int | None, int], Device]:
         minor = "computeMinor"
     columns = ("id", "id", "name", major or "smMajor", minor, "smCount")
     by_number = {}
-    for number, _, name, high, low, multiprocessors in export.rows(table, columns):
+    for number, _, name, high, low, multiprocessors in export.read_rows(table, columns):
         cc = None
         if _read_integer(high):
             cc = (_read_integer(high), _read_integer(low))
@@ -573,7 +573,7 @@ def _read_devices(export: _Export) -> dict[tuple[int | None, int], Device]:
     numbers = export.tables.get("TARGET_INFO_CUDA_DEVICE")
     if numbers is None:
         return devices
-    for gpu, number, pid in export.rows(numbers, ("gpuId", "cudaId", "pid")):
+    for gpu, number, pid in export.read_rows(numbers, ("gpuId", "cudaId", "pid")):
         if gpu in by_number:
             devices[pid if isinstance(pid, int) else None, number] = by_number[gpu]
     return devices

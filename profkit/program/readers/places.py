@@ -88,7 +88,7 @@ class Places:
         if launch is None:
             return -1
         if launch not in self._of_launch:
-            self._of_launch[launch] = self._number(self._place_of_launch(launch))
+            self._of_launch[launch] = self._number_place(self._place_of_launch(launch))
         return self._of_launch[launch]
 
     def find_origin(self, correlation: int) -> tuple[int, int]:
@@ -113,7 +113,7 @@ class Places:
             )
         return gaps
 
-    def _number(self, place: Place) -> int:
+    def _number_place(self, place: Place) -> int:
         if place == Place():
             return -1
         if place not in self._numbers:

@@ -12,7 +12,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from profkit.errors import ProfkitError, needing
+from profkit.errors import ProfkitError, require_package
 from profkit.files import (
     ReadBudget,
     is_there,
@@ -95,7 +95,7 @@ def write_timeline(timeline: Timeline, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for table, frame in make_frames(timeline).items():
-            with needing("pyarrow", "a timeline that is kept"):
+            with require_package("pyarrow", "a timeline that is kept"):
                 into = io.BytesIO()
                 frame.to_parquet(into, index=False, compression="zstd")
             write_bytes(folder / f"{table}.parquet", into.getvalue())
@@ -141,7 +141,7 @@ def read_store(folder: Path) -> Timeline:
     """
     try:
         head = _read_head(folder)
-        with needing("pyarrow", "a timeline that was kept"):
+        with require_package("pyarrow", "a timeline that was kept"):
             tables = _read_tables(folder)
         processes = [_read_process(row, tables) for row in head["processes"]]
         return Timeline(head["how"], processes, head["command"], tuple(head["notes"]))
@@ -206,9 +206,9 @@ def _read_table(path: Path, name: str, kind: type[Row]) -> DataFrame:
         if packed.metadata.num_rows > most:
             raise ValueError(f"{path.name} has more than {most:,} rows")
         unpacked = [packed.metadata.row_group(n) for n in range(packed.metadata.num_row_groups)]
-        budget.draw(sum(group.total_byte_size for group in unpacked))
+        budget.spend_bytes(sum(group.total_byte_size for group in unpacked))
         for batch in packed.iter_batches(batch_size=_BATCH):
-            budget.draw(batch.nbytes)
+            budget.spend_bytes(batch.nbytes)
             batches.append(batch)
         frame = Table.from_batches(batches, packed.schema_arrow).to_pandas()
     shared = frame.select_dtypes("category").columns

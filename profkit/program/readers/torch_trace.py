@@ -71,7 +71,7 @@ def read_torch_trace(path: Path) -> Timeline:
     try:
         _take_events(trace, taken)
     except BudgetSpent as error:
-        raise trace.refuse(str(error)) from error
+        raise trace.make_refusal(str(error)) from error
     taken.end_open_ranges()
     notes = taken.leave_out_timeless(path)
     other = explain_known_kind(path, categories=taken.categories, processes=taken.processes)
@@ -126,8 +126,8 @@ def read_torch_trace(path: Path) -> Timeline:
 
 
 def _take_events(trace: ChromeTrace, taken: _Taken) -> None:
-    for seen, event in enumerate(trace.events(), 1):
-        taken.add(event)
+    for seen, event in enumerate(trace.read_events(), 1):
+        taken.add_event(event)
         if taken.count >= MOST or seen >= EVENTS_MOST:
             if taken.count >= MOST:
                 most = f"{MOST:,} records"
@@ -223,7 +223,7 @@ class _Taken:
         self._seen = 0
         self._numbers = array("q")  # of each span: where in the file it begins
 
-    def add(self, event: Mapping[str, Any]) -> None:
+    def add_event(self, event: Mapping[str, Any]) -> None:
         """Keep an event if it is of use: a whole one, or a begin until its end comes."""
         phase = event.get("ph")
         self._seen += 1
@@ -284,7 +284,7 @@ class _Taken:
         if isinstance(details, dict):
             args = details
         kind = _OLD.get(kind.lower(), kind.lower())
-        name = self._trace.budget.share(_clean_name(event.get("name", "")))
+        name = self._trace.budget.share_text(_clean_name(event.get("name", "")))
         if kind in _ACTIVITIES:
             if start <= 0:
                 own = self.timeless
@@ -310,7 +310,7 @@ class _Taken:
             if name.startswith("ProfilerStep"):  # up to 1.10 as an operator
                 label = "step"
             if kind == "cpu_op":
-                inputs = self._inputs(name, args)
+                inputs = self._read_inputs(name, args)
             else:
                 inputs = ((), ())
             sequence = args.get("Sequence number")
@@ -329,14 +329,14 @@ class _Taken:
             thread = _read_integer(event.get("tid"))
             self.frames.add_frame(thread, start, end)
             if not _is_users(name):
-                self._trace.budget.draw(FRAME_BYTES)
+                self._trace.budget.spend_bytes(FRAME_BYTES)
                 return
             self._keep_span(HostSpan("python", name, start, end, thread), number)
         else:
             if len(self.categories) < CATEGORIES_MOST:
                 self.categories.add(kind)
             return
-        self._trace.budget.draw(_RECORD)
+        self._trace.budget.spend_bytes(_RECORD)
         self.count += 1
 
     def _keep_process_name(self, event: Mapping[str, Any]) -> None:
@@ -370,7 +370,7 @@ class _Taken:
             "left out"
         ]
 
-    def _inputs(self, name: str, args: Mapping[str, Any]) -> tuple[Shapes, tuple[str, ...]]:
+    def _read_inputs(self, name: str, args: Mapping[str, Any]) -> tuple[Shapes, tuple[str, ...]]:
         """Sizes and types of an operator's inputs."""
         listed, types = args.get("Input Dims", args.get("Input dims")), args.get("Input type")
         if isinstance(listed, list):
@@ -379,12 +379,12 @@ class _Taken:
             shapes = ()
         budget = self._trace.budget
         if isinstance(types, list):
-            words = tuple(budget.share(_clean_name(word)) for word in types)
+            words = tuple(budget.share_text(_clean_name(word)) for word in types)
         else:
             words = ()
         if shapes not in self.shapes:
-            budget.draw(_NUMBER * sum(map(len, shapes)))
-        budget.draw(_REFERENCE * len(words))
+            budget.spend_bytes(_NUMBER * sum(map(len, shapes)))
+        budget.spend_bytes(_REFERENCE * len(words))
         return self.shapes.setdefault(shapes, shapes), words
 
 

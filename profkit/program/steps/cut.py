@@ -152,7 +152,7 @@ def find_steps(process: Process, named: str = "") -> Steps:
         # The same without the time in which modules are loaded: nothing else changes.
         shorter = set_up.leave_out(process)
         without = find_steps(shorter, named)
-        return replace(without, notes=(*set_up.say(), *without.notes))
+        return replace(without, notes=(*set_up.say_left_out(), *without.notes))
     captures = find_captures(calls)
     launching = {index for index, _ in order}
     lost = find_lost(calls, launching, captures)
@@ -454,14 +454,14 @@ def _find_phase(calls: Sequence[Call], callers: Sequence[int], found: tuple[int,
     """Where in the repeating sequence a step begins: after the host's longest pause."""
     first, length, count = found
 
-    def pause(offset: int) -> float:
+    def measure_pause(offset: int) -> float:
         heads = [callers[i] for i in range(first + offset, first + length * (count - 1), length)]
         gaps = [calls[i].start - calls[i - 1].end if i else 0 for i in heads]
         if gaps:
             return median(gaps)
         return 0.0
 
-    return max(range(length), key=lambda offset: (pause(offset), -offset))
+    return max(range(length), key=lambda offset: (measure_pause(offset), -offset))
 
 
 def _cut_steps(

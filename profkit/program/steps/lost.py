@@ -18,7 +18,7 @@ class Captures:
 
     spans: Sequence[tuple[int, int, int]]  # thread, begin and end
 
-    def hold(self, call: Call) -> bool:
+    def is_captured(self, call: Call) -> bool:
         """Whether a call was captured in place of being run."""
         for thread, begin, end in self.spans:
             if thread == call.thread and begin <= call.start <= end:
@@ -58,7 +58,7 @@ def find_lost(
     for index, call in enumerate(calls):
         if index in launching or not call.launches_kernels or not call.correlation:
             continue
-        if not captures.hold(call):
+        if not captures.is_captured(call):
             lost.add(index)
     return frozenset(lost)
 

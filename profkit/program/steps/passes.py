@@ -44,7 +44,7 @@ class HostWork:
     sums: Sequence[int]  # nanoseconds of the GPU's work up to each, from 0
     waits: Sequence[int]  # when each wait, and each copy from or to the host, begins
 
-    def work(self, begin: int, end: int) -> int:
+    def sum_work(self, begin: int, end: int) -> int:
         """Nanoseconds of the GPU's work that is launched in a span of time."""
         low = bisect_left(self.launches, begin)
         return self.sums[bisect_right(self.launches, end)] - self.sums[low]
@@ -77,7 +77,7 @@ def find_passes(
     """
     ranges = []
     for span in spans:
-        if span.kind == "range" and span.ended and host.work(span.start, span.end) > 0:
+        if span.kind == "range" and span.ended and host.sum_work(span.start, span.end) > 0:
             ranges.append(span)
     outermost = keep_outermost(ranges)
     whole = host.sums[-1]
@@ -110,7 +110,7 @@ def keep_outermost(ranges: Sequence[HostSpan]) -> list[HostSpan]:
 
 
 def _sum_work(host: HostWork, spans: Sequence[HostSpan]) -> int:
-    return sum(host.work(span.start, span.end) for span in spans)
+    return sum(host.sum_work(span.start, span.end) for span in spans)
 
 
 def _find_heaviest_family(spans: Sequence[HostSpan], host: HostWork) -> list[HostSpan]:

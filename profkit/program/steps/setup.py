@@ -46,7 +46,7 @@ class SetUp:
         begins = [begin for begin, _ in self.spans]
         gone = list(accumulate((end - begin for begin, end in self.spans), initial=0))
 
-        def moved(time: int) -> int:
+        def move_time(time: int) -> int:
             at = bisect_right(begins, time)
             inside = 0
             if at:
@@ -55,12 +55,12 @@ class SetUp:
 
         return replace(
             process,
-            activities=[_shift_times(row, moved) for row in process.activities],
-            calls=[_shift_times(row, moved) for row in process.calls],
-            spans=[_shift_times(row, moved) for row in process.spans],
+            activities=[_shift_times(row, move_time) for row in process.activities],
+            calls=[_shift_times(row, move_time) for row in process.calls],
+            spans=[_shift_times(row, move_time) for row in process.spans],
         )
 
-    def say(self) -> Iterator[str]:
+    def say_left_out(self) -> Iterator[str]:
         """Says what was left out."""
         yield (
             f"start-up is left out of the step: {self.time / 1e6:.3g} ms in which the host loads code "

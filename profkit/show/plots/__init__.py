@@ -5,9 +5,9 @@ Each returns its Axes. This folder is the only room with matplotlib.
 
 from __future__ import annotations
 
-from profkit.errors import needing
+from profkit.errors import require_package
 
-with needing("matplotlib", "a picture"):
+with require_package("matplotlib", "a picture"):
     from profkit.show.plots.bars import heatmap, occupancy, pipes, stalls
     from profkit.show.plots.base import png, save
     from profkit.show.plots.roofline import roofline

@@ -323,8 +323,8 @@ def panels(grid: TimeGrid) -> list[Panel]:
     """
     groups: dict[str, dict[tuple[float | str, float | str], Lead]] = {}
     for cell in grid.cells:
-        name, seconds = cell.fastest(grid.against, without=True)
-        rival, rival_seconds = cell.fastest(grid.against)
+        name, seconds = cell.find_fastest(grid.against, without=True)
+        rival, rival_seconds = cell.find_fastest(grid.against)
         if isfinite(seconds) and isfinite(rival_seconds):
             ahead = Lead(cell.ran.get(name, name), rival, rival_seconds / seconds)
             groups.setdefault(shared_part(cell), {})[cell.row, cell.column] = ahead

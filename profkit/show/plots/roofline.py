@@ -113,7 +113,7 @@ def _grid_points(grid: TimeGrid, device: str) -> dict[str, list[model.Point]]:
         raise ProfkitError(where, "draw them separately: their ceilings differ")
     by_picture: dict[str, list[model.Point]] = {}
     for cell in grid.cells:
-        seconds = cell.fastest(grid.against, without=True)[1]
+        seconds = cell.find_fastest(grid.against, without=True)[1]
         if cell.operations > 0 and cell.moved > 0 and isfinite(seconds):
             rate, moved = cell.operations / seconds, cell.moved / seconds
             point = model.Point("workload", "", rate / moved, rate, moved, nan, "", nan)

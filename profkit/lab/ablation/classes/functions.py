@@ -35,7 +35,7 @@ def cheapen_functions(code: Code) -> Change:
                 to, *values = statement.operands
                 kind, guard = statement.words[-1], ptx.write_guard(statement)
                 text = f"{guard}add.{kind} {to}, {values[0]}, {values[-1]};"
-                changes.replace(statement, text)
+                changes.replace_statement(statement, text)
                 replaced += 1
     if not replaced:
         raise Refused(
@@ -45,7 +45,7 @@ def cheapen_functions(code: Code) -> Change:
             "divide by constants, or by powers of two: then no division is left",
         )
     return Change(
-        text=changes.write(),
+        text=changes.write_module(),
         table=b"",
         control=b"",
         changed=f"{count_words(replaced, 'function')} replaced by an addition: other code",

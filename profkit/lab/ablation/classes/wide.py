@@ -50,9 +50,11 @@ def widen_accesses(code: Code) -> Change:
     changes.add_registers("b64", "%profkit_to", "%profkit_wrapped")
     changes.add_registers("pred", "%profkit_past")
     for access in moved:
-        changes.replace(access.statement, "\n\t".join(_write_wide(code, kernel, access, part)))
+        changes.replace_statement(
+            access.statement, "\n\t".join(_write_wide(code, kernel, access, part))
+        )
     return Change(
-        text=changes.write(),
+        text=changes.write_module(),
         table=b"",
         control=b"",
         changed=f"{count_words(len(moved), 'access', 'accesses')} {part} times as wide, "

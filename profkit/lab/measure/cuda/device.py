@@ -78,7 +78,7 @@ def get_error_name(code: int) -> str:
     return "unknown CUDA error"
 
 
-def call(name: str, *args: Any) -> None:
+def call_driver(name: str, *args: Any) -> None:
     """Call one function of the driver; raises CudaError if it fails."""
     code = getattr(_load_driver(), name)(*args)
     if code:
@@ -100,7 +100,7 @@ def _init_driver() -> None:
 def count_gpus() -> int:
     _init_driver()
     number = c_int()
-    call("cuDeviceGetCount", byref(number))
+    call_driver("cuDeviceGetCount", byref(number))
     return number.value
 
 
@@ -109,25 +109,25 @@ def describe_gpu() -> Gpu:
     """Return what the first GPU that CUDA shows is; nothing is opened, so this takes milliseconds."""
     _init_driver()
     device, version = c_int(), c_int()
-    call("cuDeviceGet", byref(device), 0)
-    call("cuDriverGetVersion", byref(version))
+    call_driver("cuDeviceGet", byref(device), 0)
+    call_driver("cuDriverGetVersion", byref(version))
     name, pci = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64)
-    call("cuDeviceGetName", name, 256, device)
-    call("cuDeviceGetPCIBusId", pci, 64, device)
+    call_driver("cuDeviceGetName", name, 256, device)
+    call_driver("cuDeviceGetPCIBusId", pci, 64, device)
 
-    def attribute(number: int) -> int:
+    def read_attribute(number: int) -> int:
         value = c_int()
-        call("cuDeviceGetAttribute", byref(value), number, device)
+        call_driver("cuDeviceGetAttribute", byref(value), number, device)
         return value.value
 
     return Gpu(
         name=name.value.decode(errors="replace"),
         pci=pci.value.decode(errors="replace"),
-        arch=f"{attribute(75)}{attribute(76)}",
-        sms=attribute(16),
-        l2=attribute(38),
-        sm_clock=attribute(13) * 1e3,
-        dram_bandwidth=attribute(36) * 1e3 * 2 * attribute(37) / 8,
+        arch=f"{read_attribute(75)}{read_attribute(76)}",
+        sms=read_attribute(16),
+        l2=read_attribute(38),
+        sm_clock=read_attribute(13) * 1e3,
+        dram_bandwidth=read_attribute(36) * 1e3 * 2 * read_attribute(37) / 8,
         cuda=f"{version.value // 1000}.{version.value % 1000 // 10}",
     )
 
@@ -137,20 +137,20 @@ def open_gpu() -> Gpu:
     """Open that GPU: its primary context becomes this thread's."""
     _init_driver()
     device, context = c_int(), c_void_p()
-    call("cuDeviceGet", byref(device), 0)
-    call("cuDevicePrimaryCtxRetain", byref(context), device)
-    call("cuCtxSetCurrent", context)
+    call_driver("cuDeviceGet", byref(device), 0)
+    call_driver("cuDevicePrimaryCtxRetain", byref(context), device)
+    call_driver("cuCtxSetCurrent", context)
     return describe_gpu()
 
 
 def allocate(size: int) -> int:
     pointer = c_ulonglong()
-    call("cuMemAlloc_v2", byref(pointer), c_size_t(max(size, 1)))
+    call_driver("cuMemAlloc_v2", byref(pointer), c_size_t(max(size, 1)))
     return pointer.value
 
 
 def free(pointer: int) -> None:
-    call("cuMemFree_v2", c_ulonglong(pointer))
+    call_driver("cuMemFree_v2", c_ulonglong(pointer))
 
 
 def upload(pointer: int, address: int, size: int) -> None:
@@ -159,52 +159,52 @@ def upload(pointer: int, address: int, size: int) -> None:
     From pageable memory the call returns once the bytes are staged: a kernel on a stream that does
     not wait for the default one would begin before they have arrived.
     """
-    call("cuMemcpyHtoD_v2", c_ulonglong(pointer), c_void_p(address), c_size_t(size))
-    call("cuCtxSynchronize")
+    call_driver("cuMemcpyHtoD_v2", c_ulonglong(pointer), c_void_p(address), c_size_t(size))
+    call_driver("cuCtxSynchronize")
 
 
 def download(address: int, pointer: int, size: int) -> None:
-    call("cuMemcpyDtoH_v2", c_void_p(address), c_ulonglong(pointer), c_size_t(size))
+    call_driver("cuMemcpyDtoH_v2", c_void_p(address), c_ulonglong(pointer), c_size_t(size))
 
 
-def copy(to: int, source: int, size: int) -> None:
-    call("cuMemcpyDtoD_v2", c_ulonglong(to), c_ulonglong(source), c_size_t(size))
+def copy_memory(to: int, source: int, size: int) -> None:
+    call_driver("cuMemcpyDtoD_v2", c_ulonglong(to), c_ulonglong(source), c_size_t(size))
 
 
-def fill(pointer: int, byte: int, size: int) -> None:
+def fill_memory(pointer: int, byte: int, size: int) -> None:
     """Set device memory to one byte, finished on return."""
-    call("cuMemsetD8_v2", c_ulonglong(pointer), ctypes.c_ubyte(byte), c_size_t(size))
-    call("cuCtxSynchronize")
+    call_driver("cuMemsetD8_v2", c_ulonglong(pointer), ctypes.c_ubyte(byte), c_size_t(size))
+    call_driver("cuCtxSynchronize")
 
 
 def synchronize(stream: int | None = None) -> None:
     if stream is None:
-        call("cuCtxSynchronize")
+        call_driver("cuCtxSynchronize")
     else:
-        call("cuStreamSynchronize", c_void_p(stream))
+        call_driver("cuStreamSynchronize", c_void_p(stream))
 
 
 def create_stream() -> int:
     """Return a stream that does not wait for the default stream, nor that for it."""
     stream = c_void_p()
-    call("cuStreamCreate", byref(stream), 1)
+    call_driver("cuStreamCreate", byref(stream), 1)
     return stream.value or 0
 
 
 def create_event() -> int:
     event = c_void_p()
-    call("cuEventCreate", byref(event), 0)
+    call_driver("cuEventCreate", byref(event), 0)
     return event.value or 0
 
 
 def record_event(event: int, stream: int) -> None:
-    call("cuEventRecord", c_void_p(event), c_void_p(stream))
+    call_driver("cuEventRecord", c_void_p(event), c_void_p(stream))
 
 
 def measure_elapsed(start: int, stop: int) -> float:
     """Return seconds between two events that have happened; the step is about half a microsecond."""
     milliseconds = c_float()
-    call("cuEventElapsedTime", byref(milliseconds), c_void_p(start), c_void_p(stop))
+    call_driver("cuEventElapsedTime", byref(milliseconds), c_void_p(start), c_void_p(stop))
     return milliseconds.value * 1e-3
 
 
@@ -269,7 +269,7 @@ def read_state(pci: str | None = None) -> GpuState:
         return GpuState()
     nvml, handle = opened
 
-    def ask(unit: float, question: str, *which: str) -> float | None:
+    def ask_scaled(unit: float, question: str, *which: str) -> float | None:
         more = (getattr(nvml, name) for name in which)
         value = _ask_nvml(nvml, question, handle, *more)
         if value is None:
@@ -279,12 +279,12 @@ def read_state(pci: str | None = None) -> GpuState:
 
     bits = _ask_nvml(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
     return GpuState(
-        sm_clock=ask(1e6, "nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
-        memory_clock=ask(1e6, "nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
-        power=ask(1e-3, "nvmlDeviceGetPowerUsage"),
-        temperature=ask(1.0, "nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
+        sm_clock=ask_scaled(1e6, "nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
+        memory_clock=ask_scaled(1e6, "nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
+        power=ask_scaled(1e-3, "nvmlDeviceGetPowerUsage"),
+        temperature=ask_scaled(1.0, "nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
         throttle=None if bits is None else list_throttle_reasons(bits),
-        power_limit=ask(1e-3, "nvmlDeviceGetEnforcedPowerLimit"),
+        power_limit=ask_scaled(1e-3, "nvmlDeviceGetEnforcedPowerLimit"),
     )
 
 

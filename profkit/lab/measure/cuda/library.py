@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from profkit.errors import ProfkitError
 from profkit.lab.measure.cuda import device
-from profkit.lab.measure.cuda.resources import demangle
+from profkit.lab.measure.cuda.resources import demangle_names
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,9 @@ class GraphLaunch:
 def capture_graph(stream: int, body: Callable[[], None]) -> int:
     """Record what `body` enqueues into a graph, unrun; CudaError if none can hold it."""
     graph = c_void_p()
-    device.call("cuStreamBeginCapture_v2", c_void_p(stream), 1)  # 1: this thread's calls only
+    device.call_driver(
+        "cuStreamBeginCapture_v2", c_void_p(stream), 1
+    )  # 1: this thread's calls only
     whole = False
     try:
         body()
@@ -44,18 +46,20 @@ def capture_graph(stream: int, body: Callable[[], None]) -> int:
     finally:
         if not whole:
             device.abandon_capture(stream)
-    device.call("cuStreamEndCapture", c_void_p(stream), byref(graph))
+    device.call_driver("cuStreamEndCapture", c_void_p(stream), byref(graph))
     return graph.value or 0
 
 
 def instantiate_graph(graph: int) -> int:
     executable = c_void_p()
-    device.call("cuGraphInstantiateWithFlags", byref(executable), c_void_p(graph), c_ulonglong(0))
+    device.call_driver(
+        "cuGraphInstantiateWithFlags", byref(executable), c_void_p(graph), c_ulonglong(0)
+    )
     return executable.value or 0
 
 
 def replay_graph(executable: int, stream: int) -> None:
-    device.call("cuGraphLaunch", c_void_p(executable), c_void_p(stream))
+    device.call_driver("cuGraphLaunch", c_void_p(executable), c_void_p(stream))
 
 
 class KernelNode(ctypes.Structure):
@@ -85,13 +89,13 @@ KERNEL_NODE = 0  # CU_GRAPH_NODE_TYPE_KERNEL
 def list_nodes(graph: int) -> list[tuple[int, int]]:
     """Return each node of a captured graph with its type, in the order in which they were enqueued."""
     count = c_size_t()
-    device.call("cuGraphGetNodes", c_void_p(graph), None, byref(count))
+    device.call_driver("cuGraphGetNodes", c_void_p(graph), None, byref(count))
     nodes = (c_void_p * count.value)()
-    device.call("cuGraphGetNodes", c_void_p(graph), nodes, byref(count))
+    device.call_driver("cuGraphGetNodes", c_void_p(graph), nodes, byref(count))
     found = []
     for node in nodes:
         kind = c_int()
-        device.call("cuGraphNodeGetType", c_void_p(node), byref(kind))
+        device.call_driver("cuGraphNodeGetType", c_void_p(node), byref(kind))
         found.append((node or 0, kind.value))
     return found
 
@@ -99,10 +103,10 @@ def list_nodes(graph: int) -> list[tuple[int, int]]:
 def read_kernel_node(node: int) -> KernelNode:
     """Its parameters, with the function also where the graph says the kernel of a library."""
     params = KernelNode()
-    device.call("cuGraphKernelNodeGetParams_v2", c_void_p(node), byref(params))
+    device.call_driver("cuGraphKernelNodeGetParams_v2", c_void_p(node), byref(params))
     if not params.func:
         function = c_void_p()
-        device.call("cuKernelGetFunction", byref(function), c_void_p(params.kernel))
+        device.call_driver("cuKernelGetFunction", byref(function), c_void_p(params.kernel))
         params.func = function
     return params
 
@@ -110,14 +114,14 @@ def read_kernel_node(node: int) -> KernelNode:
 def read_name(function: int) -> str:
     """A kernel's name, as the machine code has it."""
     name = c_char_p()
-    device.call("cuFuncGetName", byref(name), c_void_p(function))
+    device.call_driver("cuFuncGetName", byref(name), c_void_p(function))
     return (name.value or b"?").decode(errors="replace")
 
 
 def count_blocks(function: int, threads: int, smem: int) -> int:
     """How many blocks fit on an SM, says the driver."""
     blocks = c_int()
-    device.call(
+    device.call_driver(
         "cuOccupancyMaxActiveBlocksPerMultiprocessor",
         *(byref(blocks), c_void_p(function), c_int(threads), c_size_t(smem)),
     )
@@ -126,7 +130,7 @@ def count_blocks(function: int, threads: int, smem: int) -> int:
 
 def read_attribute(function: int, number: int) -> int:
     value = c_int()
-    device.call("cuFuncGetAttribute", byref(value), c_int(number), c_void_p(function))
+    device.call_driver("cuFuncGetAttribute", byref(value), c_int(number), c_void_p(function))
     return value.value
 
 
@@ -143,7 +147,7 @@ def _describe_launch(node: KernelNode) -> GraphLaunch:
     mangled = read_name(node.func)
     grid, block = node.sizes
     return GraphLaunch(
-        kernel=demangle([mangled])[mangled],
+        kernel=demangle_names([mangled])[mangled],
         grid=grid,
         block=block,
         dynamic_smem=node.smem,
@@ -162,7 +166,7 @@ class Numbers(NamedTuple):
     causal: int = 0
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Numbers:
+    def from_values(cls, values: Mapping[str, Any]) -> Numbers:
         """What problem.py's `arguments` gives; other keys are its own business."""
         return cls(**{name: values[name] for name in cls._fields if name in values})
 
@@ -187,7 +191,7 @@ class Args(ctypes.Structure):
     )
 
     @classmethod
-    def filled(
+    def from_addresses(
         cls,
         inputs: Sequence[int],
         outputs: Sequence[int],
@@ -196,9 +200,9 @@ class Args(ctypes.Structure):
     ) -> Args:
         """Return arrays by device address and the numbers of `values`; ProfkitError if too many."""
         args = cls(stream=stream)
-        args._put(args.input, args.more_input, inputs)
-        args._put(args.out, args.more_out, outputs)
-        numbers = Numbers.of(values)
+        args._put_addresses(args.input, args.more_input, inputs)
+        args._put_addresses(args.out, args.more_out, outputs)
+        numbers = Numbers.from_values(values)
         for i, n in enumerate(numbers.size):
             args.size[i] = n
         for i, n in enumerate(numbers.stride):
@@ -206,7 +210,7 @@ class Args(ctypes.Structure):
         args.scale, args.causal = float(numbers.scale), int(numbers.causal)
         return args
 
-    def _put(self, few: Any, more: Any, addresses: Sequence[int]) -> None:
+    def _put_addresses(self, few: Any, more: Any, addresses: Sequence[int]) -> None:
         if len(addresses) > len(few) + len(more):
             raise ProfkitError(
                 f"a problem has more than {len(few) + len(more)} arrays of a kind",
@@ -253,34 +257,34 @@ class Support:
         else:
             self._buffer = 0
         if gpu:
-            device.fill(self._buffer, 0, self._size)
+            device.fill_memory(self._buffer, 0, self._size)
         self.pop: Callable[[], None] = self._lib.profkit_range_pop  # close an NVTX range
 
-    def push(self, text: str) -> None:
+    def push_range(self, text: str) -> None:
         self._lib.profkit_range_push(text.encode())
 
-    def spin(self, nanoseconds: int, stream: int) -> None:
+    def spin_gpu(self, nanoseconds: int, stream: int) -> None:
         _check_status(self._lib.profkit_spin(c_longlong(nanoseconds), c_void_p(stream)), "spin")
 
-    def flush(self, stream: int) -> None:
+    def flush_caches(self, stream: int) -> None:
         sizes = c_void_p(self._buffer), c_size_t(self._size), c_int(self._blocks)
         _check_status(self._lib.profkit_flush(*sizes, c_void_p(stream)), "flush")
 
-    def put(self, to: int, source: int, size: int, nanoseconds: int, stream: int) -> None:
+    def copy_late(self, to: int, source: int, size: int, nanoseconds: int, stream: int) -> None:
         """Copy bytes late, having let the next kernel begin."""
         places = c_void_p(to), c_void_p(source), c_size_t(size)
         _check_status(
             self._lib.profkit_put(*places, c_longlong(nanoseconds), c_void_p(stream)), "put"
         )
 
-    def repeat(self, library: ctypes.CDLL, args: Args, n: int) -> float:
+    def time_launcher(self, library: ctypes.CDLL, args: Args, n: int) -> float:
         """Return the host's seconds per call of a launcher."""
         error, function = c_int(), ctypes.cast(library.profkit_launch, c_void_p)
         took = self._lib.profkit_repeat(function, byref(args), n, byref(error))
         _check_status(error.value, "profkit_launch")
         return float(took) / n * 1e-9
 
-    def bare(self, n: int, stream: int) -> float:
+    def time_empty_kernel(self, n: int, stream: int) -> float:
         """Return the host's seconds per start of an empty kernel."""
         error = c_int()
         took = self._lib.profkit_bare(n, c_void_p(stream), byref(error))
@@ -306,7 +310,7 @@ class Plan:
     # whether there is a profiler: then one call runs outside of its window first
     profile: bool = True
 
-    def program(self, folder: Path) -> list[str]:
+    def write_program(self, folder: Path) -> list[str]:
         """The program that makes this call, told by a file that is written into the folder."""
         from profkit.interpreter import describe_packages, make_short_command
 

@@ -18,7 +18,7 @@ from profkit.errors import ProfkitError
 from profkit.records.gpus import read_table
 
 
-def demangle(names: Iterable[str]) -> Mapping[str, str]:
+def demangle_names(names: Iterable[str]) -> Mapping[str, str]:
     """Return mangled  ->  demangled names; a name stays as it is where there is no demangler."""
     mangled = list(names)
     filt = shutil.which("c++filt") or shutil.which("cu++filt")
@@ -69,7 +69,7 @@ def parse_ptxas(log: str) -> list[KernelResources]:
             smem = _SMEM.search(m[2])
             rows.append((*entry, int(m[1]), int(smem[1]) if smem else 0, spills, stack))
             entry = None
-    plain = demangle(row[0] for row in rows)
+    plain = demangle_names(row[0] for row in rows)
     return [KernelResources(plain[row[0]], *row) for row in rows]
 
 

@@ -76,9 +76,9 @@ class CallPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Case -> its launches, for those who look without a GPU: see variants/dry.py."""
-        return {case.name: list(map(self._launch, case.starts)) for case in self.cases}
+        return {case.name: list(map(self._describe_launch, case.starts)) for case in self.cases}
 
-    def _launch(self, start: KernelStart) -> dict[str, Any]:
+    def _describe_launch(self, start: KernelStart) -> dict[str, Any]:
         return {
             "kernel": self.images[start.image].name,
             "grid": (start.grid[0] * start.cluster, *start.grid[1:]),
@@ -128,7 +128,7 @@ def _write_c_value(value: Any) -> str:
 
 def _list_numbers(values: Mapping[str, Any]) -> tuple[Any, ...]:
     """size, stride, scale and causal as ProfkitArgs holds them; scale by its bits."""
-    numbers = Numbers.of(values)
+    numbers = Numbers.from_values(values)
     (scale,) = struct.unpack("<I", struct.pack("<f", numbers.scale))
     size, stride = ([*n, *(0,) * (SIZES - len(n))] for n in (numbers.size, numbers.stride))
     return size, stride, scale, int(numbers.causal)
@@ -188,7 +188,7 @@ class LaunchArgs:
     """What a launch function is given last: numbers of the problem's `arguments`, and the GPU."""
 
     def __init__(self, values: dict[str, Any], arch: str, sms: int) -> None:
-        numbers = Numbers.of(values)
+        numbers = Numbers.from_values(values)
         self.size, self.stride = tuple(numbers.size), tuple(numbers.stride)
         self.scale, self.causal = float(numbers.scale), int(numbers.causal)
         self.arch, self.sms = arch, sms  # `90` for compute capability 9.0

@@ -112,7 +112,7 @@ def compile_variants(
     tools.tool("nvcc", folder)  # support.cu is built with every variant: without it, say so now
     plans = []
     for variant, arch in product(variants, archs):
-        target = variant.target(arch)
+        target = variant.choose_target(arch)
         if target is not None:
             plans.append(_prepare_build(variant, target, folder))
     done: dict[str, Build] = {}

@@ -51,7 +51,7 @@ def list_dry_launches(built: Build, problem: Problem, case: str) -> list[GraphLa
             return None
         return _make_launches(rows, kernels, built.arch)
     program = _link_program(built.library.parent)
-    values = problem.module.arguments(problem.case(case))
+    values = problem.module.arguments(problem.get_case(case))
     done = None
     if program:
         done = run_command([program, *_make_words(built, values, machine)], timeout=_RUN_SECONDS)
@@ -112,7 +112,7 @@ def _link_program(place: Path) -> Path | None:
 def _make_words(built: Build, values: JsonObject, machine: Card) -> list[str]:
     """Return what the stub answers its program: attributes of the device, numbers, kernels."""
     limits = LIMITS[machine.arch]
-    numbers = Numbers.of(values)
+    numbers = Numbers.from_values(values)
     answers: dict[str, float] = {
         "attribute16": machine.sms,
         "attribute38": machine.l2,

@@ -75,7 +75,7 @@ class Problem:
     def references(self) -> tuple[str, ...]:
         return tuple(getattr(self.module, "REFERENCES", ()))
 
-    def case(self, name: str) -> Case:
+    def get_case(self, name: str) -> Case:
         known = {**self.cases, **self.checks}
         if name not in known:
             raise ProfkitError(
@@ -84,28 +84,28 @@ class Problem:
             )
         return known[name]
 
-    def pairs(
+    def list_pairs(
         self, cases: Iterable[str], checks: Iterable[str] | None = None
     ) -> tuple[tuple[str, int], ...]:
         """(case, seed) to judge on: `checks` (None: all of CHECKS) at every seed, then `cases`."""
         small = product(self.checks if checks is None else checks, self.module.SEEDS)
         return tuple(dict.fromkeys((*small, *((case, 0) for case in cases))))
 
-    def tolerance(self, case: str) -> tuple[float, float]:
+    def get_tolerance(self, case: str) -> tuple[float, float]:
         """(absolute, relative): acceptance is abs(out - ref) <= absolute + relative * abs(ref)."""
         if hasattr(self.module, "tolerance"):
-            atol, rtol = self.module.tolerance(self.case(case))
+            atol, rtol = self.module.tolerance(self.get_case(case))
             return float(atol), float(rtol)
         return self.module.ATOL, self.module.RTOL
 
-    def begins(self, case: Case) -> Mapping[int, int]:
+    def get_first_values(self, case: Case) -> Mapping[int, int]:
         """Output -> the input that it holds at first; empty where nothing is worked on in place."""
         if hasattr(self.module, "begins"):
             return dict(self.module.begins(case))
         return {}
 
     def reference_call(self, name: str, case: str, tensors: Sequence[Any]) -> Callable[[], Any]:
-        made: Callable[[], Any] = self.module.reference_call(name, self.case(case), tensors)
+        made: Callable[[], Any] = self.module.reference_call(name, self.get_case(case), tensors)
         return made
 
 

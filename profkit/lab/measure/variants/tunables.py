@@ -47,7 +47,7 @@ class Expression:
     is_condition: bool  # whether it compares
     _tree: ast.expr
 
-    def value(self, numbers: Mapping[str, int]) -> int:
+    def evaluate_with(self, numbers: Mapping[str, int]) -> int:
         """Evaluate it; a condition gives 0 or 1. ZeroDivisionError passes."""
         return _evaluate_node(self._tree, numbers)
 
@@ -149,20 +149,20 @@ class Space:
 
     @property
     def default(self) -> Config:
-        return self.config({macro: values[0] for macro, values in self.values.items()})
+        return self.make_config({macro: values[0] for macro, values in self.values.items()})
 
-    def config(self, named: Mapping[str, str]) -> Config:
+    def make_config(self, named: Mapping[str, str]) -> Config:
         """Return the configuration of these values; KeyError, ValueError if not declared."""
         ranks = tuple(self.ordered[macro].index(named[macro]) for macro in self.values)
         return Config(tuple((macro, named[macro]) for macro in self.values), ranks)
 
-    def at(self, ranks: Sequence[int]) -> Config:
+    def get_config_at(self, ranks: Sequence[int]) -> Config:
         pairs = zip(self.values, ranks, strict=True)
-        return self.config({macro: self.ordered[macro][rank] for macro, rank in pairs})
+        return self.make_config({macro: self.ordered[macro][rank] for macro, rank in pairs})
 
-    def every(self) -> list[Config]:
+    def list_configs(self) -> list[Config]:
         """Return all choices, also those that cannot be; the default first."""
-        return [self.config(choice) for choice in header.list_combinations(self.values)]
+        return [self.make_config(choice) for choice in header.list_combinations(self.values)]
 
     @cached_property
     def numeric(self) -> set[str]:
@@ -174,7 +174,7 @@ class Space:
         numeric = self.numeric
         return {m: tuple(sorted(v, key=int)) if m in numeric else v for m, v in self.values.items()}
 
-    def numbers(self, config: Config) -> dict[str, int]:
+    def list_numbers(self, config: Config) -> dict[str, int]:
         """Return the macros that are numbers, and the quantities."""
         known = {}
         for macro, v in config.values:
@@ -186,7 +186,7 @@ class Space:
 
     def _evaluate_node(self, expression: Expression, numbers: Mapping[str, int]) -> int:
         try:
-            return expression.value(numbers)
+            return expression.evaluate_with(numbers)
         except ZeroDivisionError as error:
             raise ProfkitError(
                 f"{self.file}: '{expression.text}' divides by zero at "
@@ -194,9 +194,9 @@ class Space:
                 "ask for a value above zero, or leave 0 out of 'tune:'",
             ) from error
 
-    def refusal(self, config: Config, arch: str, budget: Budget) -> InvalidConfig | None:
+    def find_refusal(self, config: Config, arch: str, budget: Budget) -> InvalidConfig | None:
         """Return why a configuration cannot be, by arithmetic; None if nothing speaks against it."""
-        numbers = self.numbers(config)
+        numbers = self.list_numbers(config)
         for condition in self.conditions:
             if not self._evaluate_node(condition, numbers):
                 return InvalidConfig(condition.text, condition.text)

@@ -60,11 +60,11 @@ class Variant:
         """Return sha256 of the code of the file and of every header it includes."""
         return self.language.code_hash(self.path, self.header.keys)
 
-    def target(self, arch: str) -> str | None:
+    def choose_target(self, arch: str) -> str | None:
         """Return the compile target for `90`: `90`, `90a`, or None if the header rules it out."""
         return header.compile_target(self.header.arch, arch, self.path.name)
 
-    def tuned(self, **defines: str) -> Variant:
+    def with_tunables(self, **defines: str) -> Variant:
         """Return the same file built with other values of its tunables."""
         for macro, value in defines.items():
             if value not in self.space.values.get(macro, ()):
@@ -181,7 +181,7 @@ def read_variant(path: Path) -> Variant:
     if len(header.split_ids(head.keys.get("after", ""))) > 1:
         raise ProfkitError(f"{path.name}: 'after:' names more than one variant", "name one")
     parse_moves(" ".join((*head.moves, *head.moves_not)), path.name)
-    _ = variant.budget, variant.space, variant.target("90")  # a bad value is an error now
+    _ = variant.budget, variant.space, variant.choose_target("90")  # a bad value is an error now
     return variant
 
 
