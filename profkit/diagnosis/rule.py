@@ -134,6 +134,41 @@ class Hit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Measure:
+    """How much of a rule's cause a launch has, whether or not the rule fires.
+
+    Two launches are compared by it: a rule may be clear because another explains what it sees.
+
+    Attributes:
+        of: The amount, in SI; raises NotCollected.
+        what: What it is an amount of, after the number: "of the warps' time".
+        unit: As in the catalogue of metrics.
+        border: The amount from which the cause is there; None: no amount is small.
+        less_is_worse: The cause is there below the border.
+    """
+
+    of: Callable[[Launch], float]
+    what: str
+    unit: str = "share"
+    border: float | None = None
+    less_is_worse: bool = False
+
+    def is_there(self, amount: float) -> bool:
+        """Whether this much is enough for the cause."""
+        if self.border is None:
+            return amount > 0
+        if self.less_is_worse:
+            return amount < self.border
+        return amount >= self.border
+
+    def is_less(self, amount: float, other: float) -> bool:
+        """Whether an amount is less of the cause than another one."""
+        if self.less_is_worse:
+            return amount > other
+        return amount < other
+
+
+@dataclass(frozen=True, kw_only=True)
 class LaunchRule(Rule[Fix | None, Mapping[str, float]]):
     """One rule: what it asks, what it says, and the examples that are its tests and its page.
 
@@ -155,6 +190,8 @@ class LaunchRule(Rule[Fix | None, Mapping[str, float]]):
             be done. Of the others (caches, issue slots) how it is written asks more or less.
         shape: The limiter that it is as a launch's shape.
         costs: How much slower that shape is, if that is not its bound.
+        measures: How much of its cause there is: of two launches that with which it fired counts.
+            Empty: only whether it fires is known.
     """
 
     check: Callable[[Launch], Hit | None]
@@ -171,6 +208,7 @@ class LaunchRule(Rule[Fix | None, Mapping[str, float]]):
     own_work: bool = False
     shape: str = ""
     costs: Callable[[Launch], float] | None = None
+    measures: tuple[Measure, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()

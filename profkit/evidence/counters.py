@@ -1,23 +1,24 @@
 """One launch before and after  ->  the metrics that moved, findings gone and new; as its header said?
 
 Two rows of the frame and two diagnoses go in; nothing here knows of files or of time. A prediction is
-in the header of a variant before it is profiled: `fixes: rule`, or `moves: stall_barrier<0.5x`: metric,
-< or > or ~, and the factor of the parent's value.
+in the header of a variant before it is profiled: `fixes: rule`, or `moves: stall_barrier<0.5x`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf, isnan, log, nan
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import msgspec
 
-from profkit.diagnosis.rule import Diagnosis, LaunchFinding
+from profkit.diagnosis.rule import Diagnosis, LaunchFinding, LaunchRule, Measure
+from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
+from profkit.evidence.moves import compute_factor, parse_moves
 from profkit.judge import Status
+from profkit.model.launch import Launch, NotCollected
+from profkit.model.resources import RESOURCES
 from profkit.records.store import Document, Unprinted
 from profkit.reports.figures import quantity, speedup
 from profkit.reports.metrics import CATALOGUE
@@ -60,9 +61,12 @@ class Moved(Document, frozen=True, kw_only=True):
         return 4.0
 
 
-# gone (fired, is clear), new (fires, was clear), changed (fires on both, its gain differs), unknown
-# (it fires on one side and was not decidable on the other), or stays; in the order of documents.
-Became = Literal["gone", "new", "changed", "unknown", "stays"]
+# gone (fired, is clear, and there is too little of it left), new (fires, was clear, and there was too
+# little of it), hidden (fired, is clear, and enough of it is there: another finding explains it, or it
+# is no longer worth a line), uncovered (the same the other way), changed (fires on both, its gain or its
+# amount differs), unknown (it fires on one side and was not decidable on the other), or stays; in the
+# order of documents.
+Became = Literal["gone", "new", "hidden", "uncovered", "changed", "unknown", "stays"]
 
 
 def measure_move(metric: str, unit: str, before: float, after: float) -> Moved:
@@ -98,6 +102,23 @@ class FindingSide(Document, frozen=True, kw_only=True):
     looked_at: Unprinted[tuple[str, ...]] = ()  # the metrics of its evidence
 
 
+class Amount(Document, frozen=True, kw_only=True):
+    """How much of a rule's cause there is on either side, whether or not it fires."""
+
+    what: str = ""  # behind the number: "of the warps' time"
+    unit: str = ""  # as of a metric; "ratio" of a number without one
+    before: float = nan
+    after: float = nan
+
+    @property
+    def sentence(self) -> str:
+        """Return both sides: "35 % -> 66 % of the warps' time"."""
+        sides = []
+        for value in (self.before, self.after):
+            sides.append(quantity(value, self.unit))
+        return f"{sides[0]} -> {sides[1]} {self.what}"
+
+
 class FindingChange(Document, frozen=True, kw_only=True):
     """What became of one rule."""
 
@@ -105,6 +126,25 @@ class FindingChange(Document, frozen=True, kw_only=True):
     what: Became = "unknown"
     before: FindingSide = FindingSide()
     after: FindingSide = FindingSide()
+    amount: Amount | None = None  # None where the rule has none, or it was not collected
+    # The rule that explains it on the side where it is clear; of one that is hidden or uncovered.
+    explained_by: str | None = None
+
+    @property
+    def why(self) -> str:
+        """Return how much of the cause there is, and why it is clear on a side that has enough of it."""
+        amount = ""
+        if self.amount is not None:
+            amount = self.amount.sentence
+        if self.what == "hidden" and self.explained_by:
+            return f"now explained by {self.explained_by} ({amount})"
+        if self.what == "hidden":
+            return f"there, but no longer worth a line ({amount})"
+        if self.what == "uncovered" and self.explained_by:
+            return f"explained by {self.explained_by} before ({amount})"
+        if self.what == "uncovered":
+            return f"there before, but not worth a line then ({amount})"
+        return amount
 
 
 class LaunchChange(Document, frozen=True, kw_only=True):
@@ -135,7 +175,7 @@ def compare_launches(
         moved=list_moved(before, after),
         only_before=tuple(m for m in one_sided if isnan(read_metric(after, m))),
         only_after=tuple(m for m in one_sided if isnan(read_metric(before, m))),
-        findings=compare_findings(verdicts[0], verdicts[1]),
+        findings=compare_findings(verdicts[0], verdicts[1], (before, after)),
     )
 
 
@@ -152,17 +192,39 @@ def list_moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Mov
     return tuple(sorted(found, key=lambda m: -m.weight))
 
 
-def compare_findings(before: Diagnosis, after: Diagnosis) -> tuple[FindingChange, ...]:
+def compare_findings(
+    before: Diagnosis,
+    after: Diagnosis,
+    rows: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
+) -> tuple[FindingChange, ...]:
     """Return what became of each rule that fires on either side: gone and new ones first."""
     was, now = ({f.rule: f for f in d.findings} for d in (before, after))
+    launches = (Launch(read_metrics(rows[0])), Launch(read_metrics(rows[1])))
     found = []
     for rule, old in was.items():
         new = now.get(rule)
         if new is None or "fires" not in (old.status, new.status):
             continue
         before_side, after_side = describe_side(old), describe_side(new)
-        what = judge_finding(before_side, after_side)
-        found.append(FindingChange(rule=rule, what=what, before=before_side, after=after_side))
+        measured = measure_cause(BY_ID.get(rule), launches, fired_before=old.status == "fires")
+        what = judge_finding(before_side, after_side, measured)
+        explained_by = None
+        if what == "hidden":
+            explained_by = find_explanation(old, after)
+        elif what == "uncovered":
+            explained_by = find_explanation(new, before)
+        amount = None
+        if measured is not None:
+            amount = measured.amount
+        change = FindingChange(
+            rule=rule,
+            what=what,
+            before=before_side,
+            after=after_side,
+            amount=amount,
+            explained_by=explained_by,
+        )
+        found.append(change)
     order = get_args(Became)
     return tuple(
         sorted(found, key=lambda f: (order.index(f.what), -find_largest_gain(f.before, f.after)))
@@ -178,22 +240,122 @@ def describe_side(finding: LaunchFinding) -> FindingSide:
     )
 
 
-def judge_finding(before: FindingSide, after: FindingSide) -> Became:
+class MeasuredCause(NamedTuple):
+    """How much of a cause two launches have, and by which measure."""
+
+    amount: Amount
+    measure: Measure
+
+
+def measure_cause(
+    rule: LaunchRule | None, launches: tuple[Launch, Launch], *, fired_before: bool
+) -> MeasuredCause | None:
+    """Return the amounts of a rule's cause, by the measure that is enough where it fired.
+
+    None where the rule has no measure, or none that both launches have.
+    """
+    if rule is None:
+        return None
+    found: list[MeasuredCause] = []
+    for measure in rule.measures:
+        try:
+            sides = measure.of(launches[0]), measure.of(launches[1])
+        except (NotCollected, ArithmeticError):
+            continue
+        amount = Amount(what=measure.what, unit=measure.unit, before=sides[0], after=sides[1])
+        measured = MeasuredCause(amount, measure)
+        if fired_before:
+            firing = amount.before
+        else:
+            firing = amount.after
+        if measure.is_there(firing):
+            return measured
+        found.append(measured)
+    if found:
+        return found[0]
+    return None
+
+
+def judge_finding(
+    before: FindingSide, after: FindingSide, measured: MeasuredCause | None = None
+) -> Became:
     if "unknown" in (before.status, after.status):
         return "unknown"
     if after.status == "clear":
-        return "gone"
+        if measured is None or has_left(
+            measured.measure, measured.amount.before, measured.amount.after
+        ):
+            return "gone"
+        return "hidden"
     if before.status == "clear":
-        return "new"
+        if measured is None or has_left(
+            measured.measure, measured.amount.after, measured.amount.before
+        ):
+            return "new"
+        return "uncovered"
     if (before.gain is None) != (after.gain is None):
         return "changed"
     if before.gain and after.gain and abs(log(before.gain / after.gain)) > GAIN:
         return "changed"
+    if measured is not None and has_amount_changed(measured.amount):
+        return "changed"
     return "stays"
+
+
+def has_left(measure: Measure, fired: float, clear: float) -> bool:
+    """Whether the side without the finding has less of its cause, and too little for the cause."""
+    if not measure.is_less(clear, fired):
+        return False
+    return measure.border is None or not measure.is_there(clear)
+
+
+def has_amount_changed(amount: Amount) -> bool:
+    """Whether two amounts differ by a tenth, and by more than two runs of one kernel."""
+    if not is_different(amount.unit, amount.before, amount.after):
+        return False
+    if amount.before <= 0 or amount.after <= 0:
+        return True
+    return abs(log(amount.before / amount.after)) > GAIN
+
+
+def find_explanation(finding: LaunchFinding, verdict: Diagnosis) -> str | None:
+    """Return the first finding of a launch that explains what this one saw in another launch.
+
+    Only a wait and a full unit are explained: by what can be the cause of them, or by a full unit that
+    warps wait for. Wasted work is wasted whatever else there is.
+    """
+    rule = BY_ID.get(finding.rule)
+    is_symptom = len(finding.explains) == 1
+    for other in verdict.findings:
+        if other.status != "fires" or other.note or other.rule == finding.rule:
+            continue
+        named = set(other.explains) | _QUEUES.get(other.rule, frozenset())
+        if is_symptom and not named.isdisjoint(finding.explains):
+            return other.rule
+        # A launch has one shape: a grid that fills no wave has no tail.
+        other_rule = BY_ID.get(other.rule)
+        if rule and rule.shape and other_rule and other_rule.shape:
+            return other.rule
+    return None
+
+
+# Rule of a unit -> the waits that it causes when it is full.
+_QUEUES: Mapping[str, frozenset[str]] = {
+    resource.rule: frozenset(resource.queue) for resource in RESOURCES
+}
 
 
 def find_largest_gain(*findings: FindingSide) -> float:
     return max((f.gain or 1.0 for f in findings if f.status == "fires"), default=1.0)
+
+
+def read_metrics(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the metrics of a row of the frame."""
+    metrics = {}
+    for name in CATALOGUE:
+        if name in row:
+            metrics[name] = read_metric(row, name)
+    return metrics
 
 
 def read_metric(row: Mapping[str, Any], metric: str) -> float:
@@ -207,53 +369,6 @@ def is_different(unit: str, before: float, after: float) -> bool:
 
 
 # What the header of the variant predicted.
-
-ABOUT = 0.1  # ~1x is this near to it, relatively
-_MOVE = re.compile(r"([a-z][a-z0-9_]*)([<>~])(\d+(?:\.\d+)?)x")
-
-
-@dataclass(frozen=True)
-class Move:
-    metric: str  # short name in the catalogue
-    # < at most, > at least, ~ within a tenth of `factor` times the parent's value
-    way: Literal["<", ">", "~"]
-    factor: float  # value after over value before
-
-    def __str__(self) -> str:
-        return f"{self.metric}{self.way}{self.factor:g}x"
-
-    def is_fulfilled(self, before: float, after: float) -> bool:
-        came = compute_factor(before, after)
-        if self.way == "~":
-            return abs(came - self.factor) <= ABOUT * self.factor
-        if self.way == "<":
-            return came <= self.factor
-        return came >= self.factor
-
-
-def compute_factor(before: float, after: float) -> float:
-    """From 0 to anything is an infinite factor, from 0 to 0 none."""
-    if before:
-        return after / before
-    if after:
-        return inf
-    return 1.0
-
-
-def parse_moves(value: str, name: str) -> tuple[Move, ...]:
-    """`stall_barrier<0.5x inst_matrix>2x`  ->  predictions."""
-    moves = []
-    for word in filter(None, re.split(r"[,\s]+", value)):
-        match = _MOVE.fullmatch(word)
-        if not match:
-            hint = "write e.g. stall_long_scoreboard<0.5x inst_matrix>2x instructions~1x"
-            raise ProfkitError(f"{name}: cannot read '{word}' in 'moves:'", hint)
-        if match[1] not in CATALOGUE:
-            hint = "profkit explain lists them"
-            raise ProfkitError(f"{name}: unknown metric '{match[1]}' in 'moves:'", hint)
-        moves.append(Move(match[1], cast(Literal["<", ">", "~"], match[2]), float(match[3])))
-    return tuple(moves)
-
 
 PredictionKind = Literal["fixes", "fixes-not", "moves", "moves-not"]
 
@@ -284,23 +399,31 @@ def check_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
     if why or not declared:
         return tuple(HeaderPrediction(rule=rule, said=kind, because=why) for rule, kind in declared)
     was, now = ({f.rule: f.status for f in run.diagnosis().findings} for run in (before, after))
+    rows = (before.row, after.row)
+    changes = {}
+    for change in compare_findings(before.diagnosis(), after.diagnosis(), rows):
+        changes[change.rule] = change
     predictions = []
     for rule, kind in declared:
         if kind in ("moves", "moves-not"):
             predictions.append(check_move(rule, kind, before, after))
         else:
-            kept, because = check_rule(kind, was.get(rule), now.get(rule))
+            kept, because = check_rule(kind, was.get(rule), now.get(rule), changes.get(rule))
             predictions.append(HeaderPrediction(rule=rule, said=kind, kept=kept, because=because))
     return tuple(predictions)
 
 
-def check_rule(kind: PredictionKind, was: str | None, now: str | None) -> tuple[bool | None, str]:
+def check_rule(
+    kind: PredictionKind, was: str | None, now: str | None, change: FindingChange | None = None
+) -> tuple[bool | None, str]:
     if was is None or now is None:
         return None, "unknown rule"
     if "unknown" in (was, now):
         return None, "the rule's counters were not collected"
     if was == "clear":
         return False, "it did not fire before, so there was nothing to fix"
+    if change is not None and change.what == "hidden":
+        return kind != "fixes", f"not gone: {change.why}"
     if now == "clear":
         return kind == "fixes", "clear now"
     return kind != "fixes", "it still fires" if kind == "fixes" else "it fires as before"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import lzma
+from collections import Counter
 
 import pytest
 from msgspec import structs
 
-from profkit.diagnosis.rule import Diagnosis, LaunchFinding
-from profkit.diagnosis.rules import BY_ID
+from profkit.diagnosis.rule import Diagnosis, LaunchFinding, Measure
+from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.verdict import judge_launch
 from profkit.evidence.compare import (
     Policy,
@@ -20,6 +22,7 @@ from profkit.evidence.compare import (
     match_launches,
 )
 from profkit.evidence.counters import (
+    FindingChange,
     SecondsChange,
     compare_findings,
     compare_launches,
@@ -28,7 +31,9 @@ from profkit.evidence.counters import (
 )
 from profkit.evidence.runs import Run, pair_runs
 from profkit.judge import Estimate, Status
+from profkit.model.launch import Launch, NotCollected
 from profkit.records.parts import RecordedGpu, Resources
+from tests.conftest import ROOT
 from tests.copies import replace
 from tests.evidence.made import frame, record, row, run, samples
 
@@ -207,6 +212,96 @@ def test_a_finding_that_is_gone_and_one_that_is_new():
     assert ("long-scoreboard", "gone") in [(f.rule, f.what) for f in gone.launches[0].findings]
     new = compare_runs(rule_run("stage1", False), rule_run("stage2", True))
     assert ("long-scoreboard", "new") in [(f.rule, f.what) for f in new.launches[0].findings]
+
+
+CONFLICTS = {
+    "shared_busy": 0.9,
+    "lsu_data_busy": 0.9,
+    "l1_busy": 0.9,
+    "excess_shared_wavefronts": 0.75,
+    "stall_short_scoreboard": 0.66,
+}
+WAITS = {
+    "shared_busy": 0.2,
+    "lsu_data_busy": 0.2,
+    "l1_busy": 0.2,
+    "excess_shared_wavefronts": 0.0,
+    "stall_short_scoreboard": 0.35,
+}
+
+
+def compare_rows(before: dict[str, float], after: dict[str, float]) -> dict[str, FindingChange]:
+    """Return what became of each rule of a launch of which only these metrics changed."""
+    same = {"stall_selected": 0.1, "issue_busy": 0.2, "dram_busy": 0.1, "l2_cache_busy": 0.1}
+    rows = row(**same, **before), row(**same, **after)
+    found = compare_launches(*rows, (judge_launch(rows[0]), judge_launch(rows[1])))
+    return {change.rule: change for change in found.findings}
+
+
+def test_what_another_cause_explains_is_not_gone_and_was_not_new():
+    change = compare_rows(WAITS, CONFLICTS)["short-scoreboard"]
+    assert (change.what, change.explained_by) == ("hidden", "shared-bank-conflicts")
+    assert change.why == (
+        "now explained by shared-bank-conflicts (35 % -> 66 % of the warps' time)"
+    )
+    change = compare_rows(CONFLICTS, WAITS)["short-scoreboard"]
+    assert (change.what, change.explained_by) == ("uncovered", "shared-bank-conflicts")
+    quiet = WAITS | {"stall_short_scoreboard": 0.05, "stall_wait": 0.6}
+    assert compare_rows(WAITS, quiet)["short-scoreboard"].what == "gone"
+    assert compare_rows(quiet, WAITS)["short-scoreboard"].what == "new"
+    assert compare_rows(WAITS, WAITS)["short-scoreboard"].what == "stays"
+
+
+# How much there is of a rule's cause, by one metric; of each there is more, the worse it is.
+AMOUNTS = {
+    **{rule.id: rule.looks[0] for rule in ALL if rule.looks and rule.looks[0].startswith("stall_")},
+    "shared-bank-conflicts": "excess_shared_wavefronts",
+    "uncoalesced-access": "excess_sectors",
+    "dram-bandwidth": "dram_busy",
+    "issue-slots": "issue_busy",
+    "fp64-pipe": "fp64_busy",
+    "xu-pipe": "xu_busy",
+    "register-spills": "spill_instructions",
+}
+
+
+def test_nothing_is_gone_while_there_is_more_of_it_nor_new_while_there_is_less():
+    """Two kernels after each other, of all that others wrote: what is said is what was counted."""
+    with lzma.open(ROOT / "artifacts" / "pairs.json.xz", "rt") as file:
+        launches = [pair["before"] for pair in json.load(file)]
+    verdicts = [judge_launch(launch) for launch in launches]
+    counted = Counter()
+    for place in range(1, len(launches)):
+        sides = slice(place - 1, place + 1)
+        before, after = launches[sides]
+        for change in compare_findings(*verdicts[sides], (before, after)):
+            metric = AMOUNTS.get(change.rule)
+            if metric is None or metric not in before or metric not in after:
+                continue
+            counted[change.what] += 1
+            grew = after[metric] - before[metric]
+            tree = change.amount.what.endswith("tree")  # of which no metric of its own is counted
+            assert change.what != "gone" or grew < 0 or tree, (change.rule, before, after)
+            assert change.what != "new" or grew > 0 or tree, (change.rule, before, after)
+    assert min(counted[what] for what in ("gone", "new", "hidden", "uncovered", "changed")) > 10
+
+
+def test_every_cause_that_has_an_amount_has_a_measure():
+    """Of those without one, only that they fire is known."""
+    without = {rule.id for rule in ALL if not rule.measures and not rule.note}
+    assert without == {"tensor-xu-serial", "nothing-stands-out", "operations-mismatch"}
+    for rule in ALL:
+        plainest = Launch(rule.fires[0])
+        amounts = [(m, m.of(plainest)) for m in rule.measures if is_measured(m, plainest)]
+        assert not amounts or any(m.is_there(amount) for m, amount in amounts), rule.id
+
+
+def is_measured(measure: Measure, launch: Launch) -> bool:
+    try:
+        measure.of(launch)
+    except NotCollected:
+        return False
+    return True
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from profkit.diagnosis.rules import BY_ID
 from profkit.errors import ProfkitError
 from profkit.evidence.compare import Policy, compare_runs
-from profkit.evidence.counters import parse_moves
+from profkit.evidence.moves import parse_moves
 from profkit.records.record import SourceFile, with_todays_header
 from profkit.reports.metrics import CATALOGUE
 from tests.copies import replace

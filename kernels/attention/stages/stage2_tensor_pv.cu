@@ -9,9 +9,10 @@
 
    What came: all but the wavefronts, which fall to 0.63 only. Three in four of those left are bank
    conflicts, so a kernel that waited for answers now fills shared memory: the bound goes from latency
-   to memory. short-scoreboard is gone in name, two thirds of the time is still spent there.
+   to memory. short-scoreboard is not gone: the conflicts explain it now, and two thirds of the time is
+   still spent there.
 
-   after: stage1      fixes: short-scoreboard      arch: 80+
+   after: stage1      fixes-not: short-scoreboard      arch: 80+
    moves: inst_matrix~2x inst_ffma<0.1x blocks_per_sm<0.9x      moves-not: shared_wavefronts<0.5x
    budget: regs=128 smem=70K spills=0 stack=0
 */

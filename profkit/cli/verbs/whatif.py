@@ -112,7 +112,7 @@ def _estimate_variant(
 
 def _read_header_moves(evidence: Evidence, variant: str) -> tuple[str, tuple[CounterChange, ...]]:
     """Return the parent of a variant, and what its header says will move as changes of the parent."""
-    from profkit.evidence.counters import parse_moves
+    from profkit.evidence.moves import parse_moves
     from profkit.model.whatif import COUNTS, CounterChange
 
     files: Mapping[str, Any] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.rule import Hit, LaunchRule, launch
+from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import FEWER, relieve_unit, remove_redundant, unit_rule
 from profkit.diagnosis.rules.occupancy import full_warps
 from profkit.diagnosis.rules.waits import instruction_share
@@ -107,6 +107,26 @@ def _check_unfused(launch: Launch) -> Hit | None:
         f"{share(1 - fused)} of the FP32 instructions are single adds and multiplies "
         f"({share(part)} of all instructions are FP32)"
     )
+
+
+def _share_scalar_products(launch: Launch) -> float:
+    """Share of the instructions that are products off the tensor cores, if none is on them."""
+    if launch["inst_matrix"] > 0:
+        return 0.0
+    instructions = max(launch["instructions"], 1)
+    return max(launch["inst_half"], launch["inst_ffma"]) / instructions
+
+
+def _share_unfused(launch: Launch) -> float:
+    """Share of the FP32 instructions that are single and may have a partner."""
+    if launch.get("fp32_fusable", 1.0) < FUSED:
+        return 0.0
+    return 1 - launch["fp32_fused"]
+
+
+def _share_idle_lanes(launch: Launch) -> float:
+    """Share of a warp's threads without work, of those that the block's size allows."""
+    return max(0.0, 1 - _count_active_lanes(launch) / _count_full_lanes(launch))
 
 
 def _tensor_idle(launch: Launch) -> Hit | None:
@@ -299,6 +319,13 @@ RULES = (
         check=_tensor_idle,
         looks=("inst_matrix", "inst_half", "inst_ffma", "tensor_busy", "declared_operations"),
         lines=("instructions fma",),
+        measures=(
+            Measure(
+                of=_share_scalar_products,
+                what="of the instructions are scalar products",
+                border=MATRIX_OPERATIONS,
+            ),
+        ),
         less_work=True,
         fix=Fix(
             "instructions",
@@ -334,6 +361,11 @@ RULES = (
         check=_check_unfused,
         looks=("fp32_fused", "fp32_fusable", "inst_fp32", "instructions", "fma_busy", "issue_busy"),
         lines=("instructions unfused",),
+        measures=(
+            Measure(
+                of=_share_unfused, what="of the FP32 instructions are single", border=1 - FUSED
+            ),
+        ),
         fix=remove_redundant(_share_fused, *EVERY),
         less_work=True,
         fires=(
@@ -371,6 +403,11 @@ RULES = (
         check=_check_divergence,
         looks=("threads_per_warp", "threads_per_warp_predicated", "branch_uniform"),
         lines=("divergent-branches", "lost-lanes"),
+        measures=(
+            Measure(
+                of=_share_idle_lanes, what="of a warp's threads are idle", border=1 - DIVERGED / 32
+            ),
+        ),
         least=LINE,
         # All lanes active do the same in fewer instructions, and ask for the same bytes.
         fix=remove_redundant(
@@ -400,6 +437,14 @@ RULES = (
         check=_check_redundant,
         looks=("inst_exp", "declared_exps", "xu_busy"),
         lines=("instructions exponential",),
+        measures=(
+            Measure(
+                of=_count_repetitions,
+                what="exponentials for each useful one",
+                unit="ratio",
+                border=2,
+            ),
+        ),
         fix=remove_redundant(
             _count_repetitions, *COMPUTE
         ),  # work done again is done on every pipe again

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import ceil, inf
 
-from profkit.diagnosis.rule import Hit, LaunchRule, launch
+from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.model.launch import (
     ENDS,
     ENDS_MOST,
@@ -283,6 +283,37 @@ def _make_launch(average: float, idlest: float, waves: float) -> dict[str, float
     )
 
 
+def _share_moves(launch: Launch) -> float:
+    return launch["inst_mov"] / max(launch["instructions"], 1.0)
+
+
+def _share_of_places(launch: Launch) -> float:
+    """Share of the machine's places that the grid fills at once."""
+    fill = _share_filled(launch)
+    return min(1.0, fill, launch.get("waves", fill))
+
+
+def _share_of_last_wave(launch: Launch) -> float:
+    """Share of the places of all waves that the last one leaves empty; 0 of a single wave."""
+    waves = launch["waves"]
+    if waves <= 1:
+        return 0.0
+    return 1 - waves / ceil(waves)
+
+
+def _share_uneven(launch: Launch) -> float:
+    """Share of the busiest SM's time in which the average one has no work."""
+    launch.need("sm_active")
+    idle = idleness(launch)
+    return 1 - idle.average / max(idle.busiest, 1e-9)
+
+
+_UNEVEN = Measure(
+    of=_share_uneven,
+    what="less time at work on the average SM than on the busiest",
+    border=1 - 1 / HIDDEN,
+)
+
 _TAIL = LaunchRule(
     id="tail-effect",
     title="A last wave that is mostly empty",
@@ -301,6 +332,9 @@ _TAIL = LaunchRule(
     looks=("waves", "grid_size", "blocks_per_sm", "sm_active", "sm_active_max"),
     least=1 / TAIL,  # short blocks, or blocks that run faster when alone: the tail was no loss
     shape="tail",
+    measures=(
+        Measure(of=_share_of_last_wave, what="of the waves' places are empty", border=1 - TAIL),
+    ),
     fix=Fix("shape", _GIVEN_BACK, _last_wave, _last_wave),
     fires=(
         launch(waves=1.06, sm_active=0.55, grid_size=140, sm_count=132),
@@ -327,6 +361,7 @@ RULES = (
         "again before anything else: 10 to 200 times faster has been seen.",
         check=_check_debug,
         looks=("inst_mov", "inst_generic", "instructions", "local_instructions"),
+        measures=(Measure(of=_share_moves, what="of the instructions are moves", border=MOVES),),
         fires=(
             launch(inst_mov=4.4e6, inst_generic=2.3e5, instructions=1e7),
             launch(inst_mov=2.6e6, inst_generic=1.1e5, instructions=1e7),
@@ -353,6 +388,14 @@ RULES = (
         check=_check_grid,
         looks=("grid_size", "sm_count", "block_size", "waves", "sm_active", "sm_active_max"),
         shape="grid_too_small",
+        measures=(
+            Measure(
+                of=_share_of_places,
+                what="of the places filled",
+                border=FILLED,
+                less_is_worse=True,
+            ),
+        ),
         costs=lambda launch: _price_empty(launch, _share_filled(launch)),
         fix=Fix(
             "shape",
@@ -412,6 +455,7 @@ RULES = (
         check=_check_imbalance,
         looks=("sm_active", "sm_active_max", "sm_active_min", "waves"),
         shape="imbalance",
+        measures=(_UNEVEN,),
         fix=_EVEN,
         fires=(
             _make_launch(0.4, 0.3, waves=8.0),
@@ -441,6 +485,7 @@ RULES = (
         ),
         check=_check_hidden_tail,
         looks=("sm_active", "sm_active_max", "sm_active_min", "waves", "grid_size", "sm_count"),
+        measures=(_UNEVEN,),
         fix=_EVEN,
         fires=(
             _make_launch(0.85, 0.79, waves=1.0),
@@ -469,6 +514,7 @@ RULES = (
         check=_check_short,
         looks=("time", "sm_active", "sm_active_max"),
         shape="too_short",
+        measures=(Measure(of=_no_work, what="of the time no SM has work", border=WAITED),),
         fix=Fix(best=_without_ends),
         fires=(
             launch(time=2.1e-6, sm_active_max=0.3),

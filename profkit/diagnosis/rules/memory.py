@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from profkit.diagnosis.rule import Hit, LaunchRule, launch
+from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.model.launch import Launch, NotCollected, Threshold, cache_resident
 from profkit.model.resources import BY_LIMITER, ENTRY, LINKS, next_limit, resource_use, uses
 from profkit.model.scenario import NOTHING, RELIEVED, Fix, Scenario, least_time, limit
@@ -77,14 +77,17 @@ def unit_rule(
     *, unit: str, limiter: str, metric: str, looks: tuple[str, ...] = (), **fields: Any
 ) -> LaunchRule:
     """Return the rule of a unit near its peak: `metric` says how busy it is, `looks` adds to that."""
+    resource = BY_LIMITER[limiter]
+    load = Measure(of=resource.busy, what="of its peak", border=resource.peak.sure)
     usual = {
+        "measures": (load,),
         "lines": (f"instructions {limiter}",),
         "fix": relieve_unit(limiter, RELIEVED),
         "fires": ({metric: 0.95, "sm_active": 0.98},),
         "clear": ({metric: 0.2, "sm_active": 0.98},),
     }
     return LaunchRule(
-        id=BY_LIMITER[limiter].rule,
+        id=resource.rule,
         check=_make_unit_check(limiter, unit, metric),
         looks=(metric, *looks),
         explains=(limiter,),
@@ -246,6 +249,14 @@ RULES = (
         check=_check_low_hit,
         looks=("l2_hit", "dram_bytes", "declared_bytes", "l2_size"),
         lines=LINES,
+        measures=(
+            Measure(
+                of=_count_fetches,
+                what="times the compulsory bytes",
+                unit="ratio",
+                border=REFETCHED,
+            ),
+        ),
         fix=remove_redundant(_count_fetches, "dram", "l2"),
         less_work=True,
         fires=(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import ceil, sqrt
+from operator import itemgetter
 
-from profkit.diagnosis.rule import Hit, LaunchRule, launch
+from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import remove_redundant
 from profkit.diagnosis.rules.waits import sum_stalls
 from profkit.model.launch import Launch, Threshold, arithmetic
@@ -174,6 +175,14 @@ def _occupancy_rule(
         fires=({**_FEW, metric: 2},),
         clear=({**_FEW, metric: 2, "occupancy_limit": 0.94},),
         explains=HIDES,
+        measures=(
+            Measure(
+                of=itemgetter("occupancy_limit"),
+                what="of an SM's warps fit",
+                border=CROWDED,
+                less_is_worse=True,
+            ),
+        ),
         lines=("stalls",),  # waiting that more warps, or more independent work, would hide
         fix=fix,
     )
@@ -205,10 +214,14 @@ def full_warps(launch: Launch) -> float:
     return size / ceil(size / WARP)
 
 
+def _share_without_thread(launch: Launch) -> float:
+    return 1 - full_warps(launch) / WARP
+
+
 def _check_partial(launch: Launch) -> Hit | None:
     size = launch["block_size"]
     lanes = WARP * ceil(size / WARP)
-    idle = 1 - size / lanes
+    idle = _share_without_thread(launch)
     if idle < IDLE_LANES:
         return None
     return Hit(
@@ -225,6 +238,10 @@ def _estimate_life(launch: Launch) -> float | None:
     warps = ceil(launch["block_size"] / WARP)
     resident = launch["occupancy"] * launch["max_warps"] / warps * launch["sm_count"]
     return launch["time"] * min(1.0, launch["sm_active"]) * resident / launch["grid_size"]
+
+
+def _share_of_slots(launch: Launch) -> float:
+    return launch["occupancy"] / max(launch["occupancy_limit"], 1e-9)
 
 
 def _check_short_blocks(launch: Launch) -> Hit | None:
@@ -306,6 +323,13 @@ RULES = (
         ),
         check=_check_partial,
         looks=("block_size", "threads_per_warp", "grid_size"),
+        measures=(
+            Measure(
+                of=_share_without_thread,
+                what="of the lanes have no thread",
+                border=IDLE_LANES,
+            ),
+        ),
         # Full warps do the same with fewer instructions, and ask for the same bytes.
         fix=remove_redundant(lambda launch: WARP / full_warps(launch), *COMPUTE),
         fires=(
@@ -338,6 +362,14 @@ RULES = (
         ),
         check=_check_short_blocks,
         looks=("occupancy", "occupancy_limit", "waves", "block_size", "sm_active"),
+        measures=(
+            Measure(
+                of=_share_of_slots,
+                what="of the warps that would fit are there",
+                border=EMPTY,
+                less_is_worse=True,
+            ),
+        ),
         fix=Fix(
             "places",
             "bound: the empty slots filled, and of the instructions those that compute remain. "

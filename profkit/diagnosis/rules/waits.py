@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
-from profkit.diagnosis.rule import Hit, LaunchRule
+from profkit.diagnosis.rule import Hit, LaunchRule, Measure
 from profkit.model.launch import (
     LANE_BYTES,
     Launch,
@@ -473,6 +474,7 @@ def _make_rule(wait: Wait) -> LaunchRule:
         clear=(clear,),
         explains=(state,),
         lines=(f"stall {state}",),
+        measures=(Measure(of=itemgetter(mine), what="of the warps' time", border=STALLED),),
         fix=_make_fix(state, wait.family),
     )
 
@@ -528,6 +530,12 @@ def _check_barriers(launch: Launch) -> Hit | None:
     )
 
 
+def _share_of_tree(launch: Launch) -> float:
+    if is_tree(launch):
+        return tree_share(launch)
+    return 0.0
+
+
 def _without_tree(launch: Launch) -> Scenario:
     """No step is left of a tree, nor any wait: barriers expose the latencies before them."""
     units = dict.fromkeys(ONCHIP, 0.0)
@@ -565,6 +573,10 @@ def _rule_of_barriers(plain: LaunchRule) -> LaunchRule:
         ),
         fires=(*plain.fires, {**steps, **tree, **waits}),
         clear=(*plain.clear, {**steps, **tree, **waits, "threads_per_warp_predicated": 31.0}),
+        measures=(
+            *plain.measures,
+            Measure(of=_share_of_tree, what="of the instructions are steps of a tree"),
+        ),
         fix=Fix(
             "wait",
             "bound: what is left are the busy units, without a tree's own instructions. expected: the "

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from profkit.diagnosis.rule import Hit, LaunchRule, launch
+from operator import itemgetter
+
+from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import relieve_unit, remove_redundant, unit_rule
 from profkit.diagnosis.rules.waits import sum_stalls, with_wider_accesses
 from profkit.model.launch import (
+    HALF_WIDE,
     LANE_BYTES,
+    UNUSED,
     Launch,
     Threshold,
     coalesced,
@@ -61,6 +65,10 @@ SEES = Threshold(
 WIDER = Threshold(1.1, "gain from which wider accesses are worth a line")
 LINE = Threshold(1.05, "gain from which wasted accesses are worth a line")
 SECTORS = ("dram", "l2", "l1")  # resources that wasted sectors fill
+
+
+def _share_unused(launch: Launch) -> float:
+    return sector_waste(launch)[0]
 
 
 def _check_uncoalesced(launch: Launch) -> Hit | None:
@@ -207,6 +215,10 @@ def _check_atomics(launch: Launch) -> Hit | None:
     return None
 
 
+def _share_shared_atomics(launch: Launch) -> float:
+    return launch["shared_atomics"] / max(launch["instructions"], 1.0)
+
+
 _FEWER_ATOMICS = Scenario(
     dict.fromkeys(("atomics", "l2", LINKS, *ONCHIP), RELIEVED), dict.fromkeys((*MEMORY, *MIO), 0.0)
 )
@@ -309,6 +321,7 @@ RULES = (
             "l1_busy",
         ),
         lines=("excess-sectors",),
+        measures=(Measure(of=_share_unused, what="of the sectors unused", border=UNUSED),),
         least=LINE,
         less_work=True,
         fix=Fix(
@@ -345,6 +358,15 @@ RULES = (
             "instructions",
         ),
         lines=("l1-requests", "sectors"),
+        measures=(
+            Measure(
+                of=lane_bytes,
+                what="that each lane loads at once",
+                unit="byte",
+                border=HALF_WIDE,
+                less_is_worse=True,
+            ),
+        ),
         least=WIDER,
         fix=Fix(
             "wait",
@@ -451,6 +473,7 @@ RULES = (
             "shared_busy",
         ),
         lines=("excess-wavefronts",),
+        measures=(Measure(of=_share_excess, what="of the wavefronts are conflicts", border=WASTE),),
         least=LINE,
         fix=Fix(
             "waste",
@@ -482,6 +505,14 @@ RULES = (
         check=_check_atomics,
         looks=("l2_atomics_busy", "l2_busy_max", "l2_atomic_sectors", "shared_atomics", "cycles"),
         lines=("instructions atomics",),
+        measures=(
+            Measure(
+                of=_share_shared_atomics,
+                what="of the instructions are shared-memory atomics",
+                border=SHARED_ATOMIC,
+            ),
+            Measure(of=itemgetter("l2_atomic_sectors"), what="atomic sectors", unit="count"),
+        ),
         fix=Fix(
             "atomics",
             f"no bound. expected: {RELIEVED:.0%} of a full unit's work remains; where one address "
@@ -545,6 +576,7 @@ RULES = (
         check=_check_spills,
         looks=("spill_instructions", "instructions", "local_share", "registers"),
         lines=("instructions local", "local-sectors"),
+        measures=(Measure(of=_share_spilled, what="of the instructions", border=LOCAL),),
         fix=remove_redundant(
             lambda launch: _price_local(launch, _share_spilled(launch)), *SECTORS, "issue"
         ),
@@ -583,6 +615,7 @@ RULES = (
         check=_check_local,
         looks=("local_instructions", "instructions", "local_share", "local_bytes"),
         lines=("instructions local", "local-sectors"),
+        measures=(Measure(of=_share_indexed, what="of the instructions", border=LOCAL),),
         # Finding an element's place is integer work that goes with the array.
         fix=remove_redundant(
             lambda launch: _price_local(launch, _share_indexed(launch)), *SECTORS, "issue", "int"

@@ -179,7 +179,9 @@ _NOTHING = {"", "-", "not counted"}  # all that some column holds
 _COLOUR = {
     **dict.fromkeys(("faster", "holds", "gone", "kept", "met", "right", "ok", "keep"), "green"),
     **dict.fromkeys(("slower", "fails", "new", "broken", "not met", "wrong", "failed"), "red"),
-    **dict.fromkeys(("cannot tell", "undecided", "unknown", "warning", "stale"), "yellow"),
+    **dict.fromkeys(
+        ("cannot tell", "undecided", "unknown", "warning", "stale", "hidden"), "yellow"
+    ),
     **{"missing": "red", "errored": "bold red", "same": "cyan"},
     **{"fall back": "yellow", "not compared": "bold yellow"},
     **{"memory": "cyan", "compute": "green", "latency": "yellow", "launch": "red"},

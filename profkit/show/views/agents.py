@@ -113,12 +113,17 @@ def select_launch_change(launch: LaunchChange) -> Entry:
         moved.append({"metric": metric.metric, **select_sides(metric, ("before", "after"))})
     gone = [finding.rule for finding in launch.findings if finding.what == "gone"]
     new = [finding.rule for finding in launch.findings if finding.what == "new"]
+    still_there: dict[str, dict[str, str]] = {}
+    for finding in launch.findings:
+        if finding.what in ("hidden", "uncovered"):
+            still_there.setdefault(finding.what, {})[finding.rule] = finding.why
     entry = {
         "kernel": short(launch.kernel.after, NAME),
         "bound": {"before": launch.bound.before, "after": launch.bound.after},
         "profiled_time_s": select_sides(launch.profiled_time, ("before", "after")),
         "gone": gone,
         "new": new,
+        **still_there,
         "moved": moved,
     }
     return drop_unknown(entry)

@@ -94,12 +94,15 @@ def prediction_line(prediction: HeaderPrediction, indent: int = 0) -> TextLine:
 
 
 def changed_rules(launches: Iterable[LaunchChange], indent: int = 0) -> Iterator[TextLine]:
-    """Yield the rules that fire no more, and those that fire anew, a line each."""
+    """Yield the rules that fire no more and those that fire anew, a line each kind of change."""
     findings = list(chain.from_iterable(launch.findings for launch in launches))
     for what in ("gone", "new"):
         rules = [f.rule for f in findings if f.what == what]
         if rules:
             yield TextLine(", ".join(rules), what, indent)
+    for finding in findings:
+        if finding.what in ("hidden", "uncovered"):
+            yield TextLine(f"{finding.rule}: {finding.why}", finding.what, indent)
 
 
 def time_line(change: RunComparison) -> tuple[str, str]:
@@ -142,10 +145,14 @@ def show_launch(launch: LaunchChange, shown: int) -> Iterator[Block]:
 def list_finding_cells(change: FindingChange) -> tuple[str, ...]:
     sides = (change.before, change.after)
     gains = [figures.speedup(s.gain) if s.status == "fires" else s.status for s in sides]
-    if change.after.status == "fires":
+    if change.what in ("hidden", "uncovered"):
+        cause = change.why
+    elif change.after.status == "fires":
         cause = change.after.cause
     else:
         cause = change.before.cause
+    if change.what in ("gone", "changed") and change.amount is not None:
+        cause = f"{cause}; {change.why}"
     return change.what, change.rule, *(g or "-" for g in gains), cause
 
 

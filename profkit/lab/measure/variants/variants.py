@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from profkit.errors import ProfkitError, did_you_mean
-from profkit.evidence.counters import parse_moves
+from profkit.evidence.moves import parse_moves
 from profkit.files import (
     get_current_folder,
     is_file,
