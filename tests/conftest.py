@@ -1,5 +1,6 @@
 """Where real reports lie: the committed ones, and those of others when they are beside the project."""
 
+import gc
 import json
 import os
 import resource
@@ -57,6 +58,16 @@ def worker_stays_small():
     yield
     most = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert most < WORKER_FAILS, f"a worker took {most / 1e9:.1f} GB: read reports in children"
+
+
+def pytest_collection_finish() -> None:
+    """Leave ten thousand tests and what they import out of every later look for garbage.
+
+    Such a look took an eighth of a worker's time: 55.7 s of a part of the suite, and 48.7 without.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 def pytest_configure() -> None:

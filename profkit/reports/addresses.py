@@ -305,6 +305,14 @@ class LaunchedCode:
         self._word = cache(self._disassemble_at)
         self._statements = cache(lambda file: python_statements(self.sources[file]))
 
+    def close(self) -> None:
+        """Forget the launch, so that the library can close its report.
+
+        What is kept of a method holds the launch in a circle: a process that ended before a look for
+        garbage left the library's unpacked copy of each .ncu-repz in the folder for temporary files.
+        """
+        vars(self).clear()
+
     def values(self, terms: Mapping[str, float]) -> dict[int, float] | None:
         """Return address -> sum of factor x metric; None when one of them was not collected."""
         total: dict[int, float] = {}

@@ -160,7 +160,10 @@ def read_lines(item: Sequence[Any]) -> list[HotLines]:
                 lambda: code().functions,
                 lambda: code().has_bounded_lines,
             )
-            answer = _answer_request(kernel, LinesRequest(**fields))
+            try:
+                answer = _answer_request(kernel, LinesRequest(**fields))
+            finally:
+                kernel.close()
             if not code().has_bounded_lines:
                 answer = replace(answer, refused=_TOO_MUCH)
             answers.append(answer)

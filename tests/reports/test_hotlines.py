@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from functools import cache
@@ -75,6 +76,26 @@ def test_a_fork_can_ask_for_layouts_as_well() -> None:
         command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
     )
     assert (done.stdout, done.stderr) == ("2\n", "")
+
+
+# What a fork that reads does: it ends without the interpreter's own end, which would clean up.
+READS = """
+import gc, os, sys
+from dataclasses import asdict
+from profkit.reports.hotlines import LinesRequest, read_lines
+gc.disable()
+read_lines([sys.argv[1], [asdict(LinesRequest(sys.argv[1], 0, {"asked": ("stalls",)}, sampled=3))]])
+os._exit(0)
+"""
+
+
+def test_nothing_unpacked_is_left_in_the_folder_for_temporary_files(tmp_path: Path) -> None:
+    """The library unpacks a .ncu-repz there: 20,000 files, 40 GB, were found after a few weeks."""
+    command = [sys.executable, "-c", READS, str(report_of("stage2swizzle", "B"))]
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, env=environment, timeout=120, check=True)
+    assert command[-1].endswith(".ncu-repz")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_wait_leads_to_the_load() -> None:

@@ -256,10 +256,12 @@ def test_a_child_that_was_taken_over_takes_nobody(
 def test_a_child_that_does_not_answer_is_not_waited_for_for_ever(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profkit.reports.isolated.ANSWER_PATIENCE", 5.0)
-    found = isolated("tests.reports.crashing:hangs", ["a", how, "b"], 1, lambda _item, why: why)
+    hangs = "tests.reports.crashing:hangs"
+    assert isolated(hangs, ["a"], 1, lambda _item, why: why) == ["a"]  # the server has imported now
+    monkeypatch.setattr("profkit.reports.isolated.ANSWER_PATIENCE", 2.0)
+    found = isolated(hangs, ["a", how, "b"], 1, lambda _item, why: why)
     assert (found[0], found[2]) == ("a", "b")
-    assert found[1] == "the process that read it gave no answer: it had not answered after 5 s"
+    assert found[1] == "the process that read it gave no answer: it had not answered after 2 s"
 
 
 def test_an_answer_is_of_the_type_that_the_function_returns() -> None:
@@ -271,8 +273,9 @@ def test_an_answer_is_of_the_type_that_the_function_returns() -> None:
     assert caught.value.message == f"mend {name}: is wrong"
 
 
-def test_half_an_answer_holds_up_no_other() -> None:
+def test_half_an_answer_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside a child that stopped within its answer, which has ten minutes, all others are read."""
+    monkeypatch.setattr("profkit.reports.isolated._PATIENCE", 0.5)  # that it has to end
     items = ["half", *"abcdef"]
     calls = each_isolated("tests.reports.crashing:hangs", items, 2, lambda _item, why: why)
     with closing(calls):
