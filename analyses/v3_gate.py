@@ -68,9 +68,9 @@ def l2_hit_rate(evidence: Evidence) -> Answer:
     asked = [b / 1e6 for b in _points(evidence, "l2_read_bytes")]
     return decide(
         after - before >= 0.08,
-        f"{before:.1%} to {after:.1%}, {(after - before) * 100:+.1f} points: L2 was asked for "
-        f"{asked[0]:.1f} MB and then {asked[1]:.1f}; what misses is read once either way, so a kernel "
-        "that reuses more hits less, and no better kernel could meet this part",
+        f"{100 * before:.1f} % to {100 * after:.1f} %, {(after - before) * 100:+.1f} points: L2 was "
+        f"asked for {asked[0]:.1f} MB and then {asked[1]:.1f}; what misses is read once either way, so "
+        "a kernel that reuses more hits less, and no better kernel could meet this part",
         before=before,
         after=after,
     )

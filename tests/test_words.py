@@ -9,6 +9,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,34 @@ def _strings(file: Path) -> Iterator[tuple[str, str]]:
             continue
         if isinstance(node.value, str) and " " in node.value:
             yield f"{file.relative_to(ROOT)}:{node.lineno}", node.value
+
+
+# A number and its % have a blank between them, as every number and its unit have; not in code.
+_PERCENT = re.compile(r"(?<![\w.])\d[\d.,]*%(?![\w(])")
+_PERCENT_FORMAT = re.compile(r":\.\d%\}")
+
+
+def _shown() -> Iterator[tuple[str, str]]:
+    """Place and text of what profkit printed: the short answers that are kept as text."""
+    for file in find_files(ROOT / "tests" / "goldens" / "text", "*.txt"):
+        for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+            yield f"{file.relative_to(ROOT)}:{number}", line
+
+
+def test_a_percentage_is_written_in_one_way() -> None:
+    wrong = []
+    for place, text in chain(_prose(), _messages(), _shown()):
+        if ".html" not in place and "draw.py" not in place and _PERCENT.search(text):
+            wrong.append(f"{place}: {text.strip()[:90]}")
+    for file in find_files(ROOT / "profkit", "**/*.py"):
+        is_template = "findings" in file.parts  # fill_sentence sets the blank
+        if (
+            not is_template
+            and file.name != "figures.py"
+            and _PERCENT_FORMAT.search(file.read_text())
+        ):
+            wrong.append(f"{file.relative_to(ROOT)}: say format_percent(...)")
+    assert not wrong
 
 
 def offenders(said: Iterator[tuple[str, str]]) -> list[str]:

@@ -22,6 +22,7 @@ from typing import Any
 from profkit.files import write_text
 from profkit.records.header import parse_header, split_ids
 from profkit.records.record import parse_record
+from profkit.reports.figures import format_percent
 from profkit.show.text.terminal import console, to_text
 from profkit.show.views.ablation import ablation_blocks
 
@@ -178,7 +179,7 @@ def compare_verdicts() -> str:
         total += seconds
         same += seconds * is_same
         equal += is_same
-    return f"{same / total:.0%} of the time, {equal} of {len(records)} kernels"
+    return f"{format_percent(same / total)} of the time, {equal} of {len(records)} kernels"
 
 
 def write_table() -> Iterator[str]:
@@ -199,7 +200,8 @@ def write_table() -> Iterator[str]:
         f"| gain of what a fix can reach, within {_WITHIN}x of its fixed copy's | 80 % "
         f"| {near} of {len(twins)} |"
     )
-    yield f"| the same code assembled here, over the original | within 2 % | {rebuilt:.1%} at most |"
+    most = format_percent(rebuilt, 1)
+    yield f"| the same code assembled here, over the original | within 2 % | {most} at most |"
     yield f"| one probe with its compilations, seconds | 20 | {slowest:.0f} at most |"
     public = [kernel for kernel in read_public() if not kernel.is_ours]
     fixes = [kernel for kernel in public if kernel.ablation]

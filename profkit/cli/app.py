@@ -33,8 +33,10 @@ from profkit.cli.options import (
     Context,
     UsageError,
     Verb,
+    explain_option,
     explain_usage,
     find_settings,
+    name_option,
 )
 from profkit.cli.output import note, say
 from profkit.errors import ProfkitError, did_you_mean, explain_limit
@@ -58,9 +60,20 @@ _UNITS = {"M": 1 << 20, "G": 1 << 30}
 GROUPS = (
     "Understand a kernel",
     "Understand a program",
-    "Did it help",
-    "Your own kernels",
-    "For agents and CI",
+    "Judge a change",
+    "Work on your own kernels",
+    "Serve agents and CI",
+)
+# What the help of the program ends with.
+START = (
+    "# Diagnose the kernels of a report by Nsight Compute.",
+    "profkit diagnose my.ncu-rep",
+    "# Find out where the step of a training script goes.",
+    "profkit triage -- python train.py",
+    "# Check whether a change helped.",
+    "profkit compare old.ncu-rep new.ncu-rep",
+    "# List the options and examples of a command.",
+    "profkit diagnose --help",
 )
 # What a verb was called before -> what runs instead. For this version; the help does not list them.
 OLD = {
@@ -246,10 +259,21 @@ class Verbs(TyperGroup):
             raise ProfkitError(f"{first}: neither a command nor a report", hint)
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        for group, verbs in group_verbs().items():
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the verbs by the question that they answer, then the options that all of them have."""
+        groups = group_verbs()
+        width = max(len(name) for verbs in groups.values() for name, _ in verbs)
+        for group, verbs in groups.items():
             with formatter.section(group):
-                formatter.write_dl(verbs)
+                formatter.write_dl([(name.ljust(width), summary) for name, summary in verbs])
+        rows = [(name_option(param), explain_option(param)) for param in self.get_params(ctx)]
+        with formatter.section("Options"):
+            formatter.write_dl(rows)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        with formatter.section("Start here"):
+            for line in START:
+                formatter.write(f"  {line}\n")
 
     def invoke(self, ctx: Any) -> Any:
         """Run a verb; see the module's first lines for what comes out of it."""
@@ -355,7 +379,11 @@ def _profkit(
         ),
     ] = None,
 ) -> None:
-    """What is this CUDA kernel waiting for, how do you know, and did my change fix it?"""
+    """Find what a CUDA kernel or a whole GPU program waits for, and whether a change fixed it.
+
+    It reads reports by Nsight Compute and traces by torch.profiler or Nsight Systems, which needs no
+    GPU; with one, it also runs the profilers for you.
+    """
     if file := find_settings():
         from profkit.cli.settings import read_defaults
 

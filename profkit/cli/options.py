@@ -6,7 +6,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -138,20 +138,25 @@ Paths = Annotated[
     typer.Argument(
         metavar="REPORTS...",
         help=(
-            "Give reports (.ncu-rep, or .csv printed by ncu), folders (searched recursively) or "
-            "globs."
+            "Give .ncu-rep files, .csv files printed by ncu --csv --page raw, globs, or folders, "
+            "which are searched recursively."
         ),
     ),
 ]
 Kernel = Annotated[
     str | None,
-    typer.Option(metavar="REGEX", help="Choose launches whose kernel name matches anywhere."),
+    typer.Option(metavar="REGEX", help="Choose kernels by name: any part of it may match."),
 ]
 Where = Annotated[
     str | None,
-    typer.Option(metavar="EXPR", help="Choose launches that satisfy this: 'bound == \"memory\"'."),
+    typer.Option(
+        metavar="EXPR", help="Choose launches for which this is true: 'bound == \"memory\"'."
+    ),
 ]
-Top = Annotated[int | None, typer.Option(metavar="N", help="Show only the N worst rows.", min=1)]
+Top = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Show only the N rows with the largest expected saving.", min=1),
+]
 
 # Runs, and which of them.
 Artifacts = Annotated[
@@ -160,20 +165,23 @@ Artifacts = Annotated[
 HistoryDir = Annotated[
     str,
     typer.Option(
-        "--history", metavar="DIR", help="Name the history: a folder of tables, or a URL."
+        "--history", metavar="DIR", help="Use this history: a folder of tables, or a URL."
     ),
 ]
 Case = Annotated[
     str | None,
     typer.Option(
-        "--case", metavar="CASE", help="Choose one case.", autocompletion=list_known_cases
+        "--case",
+        metavar="CASE",
+        help="Choose one case. Default: all.",
+        autocompletion=list_known_cases,
     ),
 ]
 Anyway = Annotated[
     bool,
     typer.Option(
         "--anyway",
-        help="Compare despite differing GPUs, clocks, ncu versions or cases, and stale runs.",
+        help="Compare even if GPUs, clocks, ncu versions or cases differ, or a run is stale.",
     ),
 ]
 
@@ -182,7 +190,7 @@ FailOn = Annotated[
     list[str] | None,
     typer.Option(
         metavar="WHAT",
-        help=f"Exit with status 1 on any of: {', '.join(FAIL_ON)}.",
+        help=f"Exit with status 1 if any of these is true: {', '.join(FAIL_ON)}; repeatable.",
         autocompletion=one_of(*FAIL_ON),
     ),
 ]
@@ -201,13 +209,19 @@ Every = Annotated[bool, typer.Option("--all", help="Choose all variants.")]
 Cases = Annotated[
     list[str] | None,
     typer.Option(
-        "--case", metavar="CASE", help="Choose a case; repeatable.", autocompletion=list_known_cases
+        "--case",
+        metavar="CASE",
+        help="Choose a case; repeatable. Default: all.",
+        autocompletion=list_known_cases,
     ),
 ]
 Kernels = Annotated[
     Path | None,
     typer.Option(
-        "--kernels", metavar="DIR", help="Name the folder of problems.", show_default=False
+        "--kernels",
+        metavar="DIR",
+        help="Read problems and variants from here. Default: kernels.",
+        show_default=False,
     ),
 ]
 Gpus = Annotated[
@@ -215,20 +229,30 @@ Gpus = Annotated[
     typer.Option(
         "--gpus",
         metavar="WHICH",
-        help="Use all GPUs, a number of them, or a list: 0,1. Default: one.",
+        help="Use all GPUs (all), a number of them (2) or a list (0,1). Default: one.",
     ),
 ]
 BuildDir = Annotated[
-    Path | None, typer.Option("--build-dir", metavar="DIR", help="Keep compiled libraries here.")
+    Path | None,
+    typer.Option(
+        "--build-dir",
+        metavar="DIR",
+        help="Keep compiled libraries here. Default: build, next to kernels.",
+    ),
 ]
 RecordsDir = Annotated[
-    Path | None, typer.Option("--artifacts", metavar="DIR", help="Write reports and records here.")
+    Path | None,
+    typer.Option(
+        "--artifacts",
+        metavar="DIR",
+        help="Write reports and records here. Default: artifacts, next to kernels.",
+    ),
 ]
 
 
 # How the answer is given: the flags that a verb may have, with which each help ends.
 FORMS = {
-    "brief": ("--brief", "Print at most 500 tokens: cause, place, number, next step."),
+    "brief": ("--brief", "Print cause, place, number and next step in at most 500 tokens."),
     "json": ("--json", "Print one JSON document on stdout."),
     "markdown": ("--markdown", "Print Markdown, for pull requests and job summaries."),
     "quiet": ("--quiet -q", "Print no progress or notes on stderr."),
@@ -240,7 +264,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="FORM",
-        help="Print a line per finding: gcc (editors), github (annotations) or sarif.",
+        help="Print a line per finding: gcc (for editors), github (annotations) or sarif.",
         autocompletion=one_of(*FORMATS),
     ),
 ]
@@ -295,12 +319,19 @@ class Verb:
     summary: str  # the first sentence of its help; the function's docstring is the rest
     bad: str = ""  # when the exit status is 1; empty for a verb that never judges
     forms: str = "json quiet"  # those of FORMS that it has
+    # Heading of the help -> the parameters under it, where there are too many for one list.
+    sections: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def examples(self) -> list[str]:
         """Return the command lines of the file's docstring, with which the help ends."""
+        return [line for line in self.example_lines if line.startswith("profkit ")]
+
+    @property
+    def example_lines(self) -> list[str]:
+        """Return the examples as they are shown: "# What it does." above each command line."""
         lines = (sys.modules[self.run.__module__].__doc__ or "").splitlines()
-        return [line for line in lines if line.startswith("profkit ")]
+        return [line for line in lines if line.startswith(("profkit ", "# "))]
 
     @property
     def exits(self) -> Mapping[int, str]:
@@ -327,6 +358,10 @@ class Verb:
         return command
 
 
+# Options that say what is printed or written: a section of their own in every help.
+_OUTPUT = "output opens csv parquet page trace speedscope title form brief json markdown quiet help"
+
+
 class _Command(TyperCommand):
     """A command whose help ends with its exit statuses and examples."""
 
@@ -342,17 +377,76 @@ class _Command(TyperCommand):
         FORM.choose({name: ctx.params.pop(name) for name in self.verb.forms.split()})
         raise typer.Exit(super().invoke(ctx))
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        arguments = [p for p in self.get_params(ctx) if p.param_type_name == "argument"]
+        return ["[OPTIONS]", *map(_name_argument, arguments)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, then the options under the verb's own headings, then the output's."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        headings: dict[str, str] = {}
+        for heading, names in self.verb.sections.items():
+            sections[heading] = []
+            headings |= dict.fromkeys(names.split(), heading)
+        sections |= {"Options": [], "Output": []}
+        param: Any
+        for param in self.get_params(ctx):
+            if param.param_type_name == "argument":
+                sections["Arguments"].append((_name_argument(param), param.help or ""))
+                continue
+            heading = "Options"
+            if param.name in _OUTPUT.split():
+                heading = "Output"
+            heading = headings.get(param.name, heading)
+            sections[heading].append((name_option(param), explain_option(param)))
+        for heading, rows in sections.items():
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
     def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        exits = "; ".join(f"{code} {when}" for code, when in self.verb.exits.items())
         with formatter.section("Exit status"):
-            formatter.write_text(exits)
+            formatter.write_dl([(str(code), when) for code, when in self.verb.exits.items()])
         with formatter.section("Examples"):
-            for line in self.verb.examples:
+            for line in self.verb.example_lines:
                 formatter.write(f"  {line}\n")
 
 
+def _name_argument(param: Any) -> str:
+    """Return an argument as the usage line has it: REPORTS..., [FILES...]."""
+    name = str(param.metavar or param.name.upper())
+    if param.required or name.startswith("["):
+        return name
+    return f"[{name}]"
+
+
+def name_option(param: Any) -> str:
+    """Return an option's spellings, the short one first, and what it takes: -o, --output FILE."""
+    spellings = ", ".join(sorted(param.opts, key=len))
+    if param.is_flag:
+        return spellings
+    return f"{spellings} {param.metavar}"
+
+
+def explain_option(param: Any) -> str:
+    """Return an option's help and, at its end, the value that it has where nobody gives one."""
+    text = param.help or ""
+    default = param.default
+    is_worth_saying = bool(default) or default == 0
+    if param.is_flag or not param.show_default or not is_worth_saying or callable(default):
+        return text
+    if isinstance(default, float):
+        default = f"{default:g}"
+    return f"{text} Default: {default}."
+
+
 def verb(
-    group: str, summary: str, *, bad: str = "", forms: str = "json quiet"
+    group: str,
+    summary: str,
+    *,
+    bad: str = "",
+    forms: str = "json quiet",
+    sections: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., int]], Verb]:
     """Return the decorator that makes a function the verb of its file."""
-    return lambda run: Verb(run, group, summary, bad, forms)
+    return lambda run: Verb(run, group, summary, bad, forms, sections or {})

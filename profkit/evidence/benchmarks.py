@@ -29,6 +29,7 @@ from profkit.evidence.gate import (
 )
 from profkit.evidence.stats import TimeComparison
 from profkit.files import TEXT_LIMIT, is_there, read_bytes, read_structured, resolve_path
+from profkit.reports.figures import format_percent
 
 TIMES = "nv/json/bin:nv/cold/sample_times"  # the summary of nvbench that names a file of samples
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -278,7 +279,10 @@ def judge_time(name: str, time: TimeComparison, fewest: int) -> GateSubject:
     answer: GateAnswer = STRICT.answer_comparison(time)
     because = time.sentence
     if answer == "cannot tell" and smallest <= SEES:
-        answer, because = "same", f"a change of {smallest:.1%} would have been detected"
+        answer, because = (
+            "same",
+            f"a change of {format_percent(smallest, 1)} would have been detected",
+        )
     elif answer == "cannot tell":
         because = explain_undecided(time, smallest, more)
     return GateSubject(

@@ -25,6 +25,7 @@ from profkit.evidence.stats import TimeComparison
 from profkit.records.paths import RunName
 from profkit.records.record import Record, record_again
 from profkit.records.store import Document, Unprinted
+from profkit.reports.figures import format_percent
 
 SEES = 0.02  # what "the same" means: a change of so much would have been seen
 _METHOD, _MACHINE = {"ncu", "case"}, {"device", "clocks"}
@@ -317,7 +318,10 @@ def judge_times(
         if machine := explain_by_machine(time, control, before.timed, after.timed):
             answer, because, cause = "cannot tell", machine, "machine"
     elif answer == "cannot tell" and smallest <= SEES:
-        answer, because = "same", f"a change of {smallest:.1%} would have been detected"
+        answer, because = (
+            "same",
+            f"a change of {format_percent(smallest, 1)} would have been detected",
+        )
     elif answer == "cannot tell":
         because = explain_undecided(time, smallest, more)
     return GateSubject(
@@ -350,10 +354,10 @@ def explain_undecided(time: TimeComparison, smallest: float, more: int | None) -
     """Return why nothing can be said, and what would help."""
     if isnan(smallest):
         return time.sentence
-    seen = f"only a change of {smallest:.1%} would have been detected"
+    seen = f"only a change of {format_percent(smallest, 1)} would have been detected"
     if more is None:
         return f"{seen}: {time.sentence}"
-    return f"{seen}; {SEES:.0%} takes {more} samples of each"
+    return f"{seen}; {format_percent(SEES)} takes {more} samples of each"
 
 
 def explain_by_machine(

@@ -27,6 +27,7 @@ from profkit.program.steps.idle import (
 )
 from profkit.program.timeline import Process, Timeline
 from profkit.program.verdict import NO_REASON, WORTH, Verdict, judge_step, say_devices
+from profkit.reports.figures import format_percent
 
 LEAST = 0.02  # of the step: a finding that saves less is not worth a line
 DOUBT = 0.05  # of the step, from which on time that is no finding is worth a note
@@ -161,8 +162,8 @@ def _say_other_kinds(timeline: Timeline, process: Process, steps: Steps) -> Iter
         ask = f"; --range {quote(kind.pattern)} analyses them" if kind.pattern else ""
         yield (
             f"another kind of step: {len(kind.steps):,} x {kind.typical.name}, "
-            f"{kind.typical.period / 1e6:.3g} ms each, {share:.0%} of the time; the GPU computes in "
-            f"{of.split.busy / of.split.period:.0%} of it: {first}{ask}"
+            f"{kind.typical.period / 1e6:.3g} ms each, {format_percent(share)} of the time; the GPU "
+            f"computes in {format_percent(of.split.busy / of.split.period)} of it: {first}{ask}"
         )
 
 
@@ -397,8 +398,8 @@ def _say_unexplained(case: Case, found: Sequence[StepFinding]) -> Iterator[str]:
     if unexplained >= DOUBT * case.split.period:
         where = f" ({place})" if 0 < len(place) <= PLACE_MOST else ""
         yield (
-            f"{unexplained / case.split.period:.0%} of the step {NO_REASON}{where}: no finding counts "
-            "it as saved; record all streams, ranks and graph nodes"
+            f"{format_percent(unexplained / case.split.period)} of the step {NO_REASON}{where}: no "
+            "finding counts it as saved; record all streams, ranks and graph nodes"
         )
 
 

@@ -12,7 +12,7 @@ from profkit.program.findings.case import Case, StepFinding
 from profkit.program.findings.kernels import is_near_floor
 from profkit.program.steps.cut import KernelGroup
 from profkit.program.steps.idle import find_lost_launches, sum_busy_by_device
-from profkit.reports.figures import base_name
+from profkit.reports.figures import base_name, format_percent
 
 WORTH = 0.05  # of the step: if nothing is expected to save as much, there is no problem to name
 BUSY = 0.85  # of the step, in which a healthy program's GPU computes at least
@@ -62,8 +62,8 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
     if computing < BUSY or near < KNOWN * whole:
         return Verdict("unknown", f"nothing found; {_say_unknown(case)}")
     said = (
-        f"the GPU computes in {computing:.0%} of the step, {_say_most(case)}; no known problem "
-        f"would save more than {WORTH:.0%} of the step"
+        f"the GPU computes in {format_percent(computing)} of the step, {_say_most(case)}; no known "
+        f"problem would save more than {format_percent(WORTH)} of the step"
     )
     return Verdict("healthy", said + _say_unless(case, drafts))
 
@@ -99,7 +99,7 @@ def _say_most(case: Case) -> str:
     if not times:
         return "no kernel in it"
     most = max(times, key=lambda kind: times[kind])
-    return f"{most} kernels take {min(1.0, times[most] / case.split.period):.0%} of it"
+    return f"{most} kernels take {format_percent(min(1.0, times[most] / case.split.period))} of it"
 
 
 def _say_unknown(case: Case) -> str:
@@ -132,7 +132,7 @@ def _say_unknown(case: Case) -> str:
         how = "rocprof counts them"
     else:
         how = "profkit triage -- COMMAND counts them"
-    together = f"{len(kernels)} kernels, which together take {named:.0%} of the step"
+    together = f"{len(kernels)} kernels, which together take {format_percent(named)} of the step"
     return f"not known: what limits {together}; {how}"
 
 
@@ -140,7 +140,7 @@ def say_devices(case: Case, devices: Mapping[int, int]) -> str:
     """In how much of the step each GPU computes."""
     shares = []
     for number, time in devices.items():
-        shares.append(f"GPU {number} in {time / case.split.period:.0%}")
+        shares.append(f"GPU {number} in {format_percent(time / case.split.period)}")
     return ", ".join(shares)
 
 
@@ -154,8 +154,8 @@ def _say_idle(case: Case) -> str:
         where = ""
     if idle.cause not in REASONS:
         what = "record all streams, ranks and graph nodes (nsys --cuda-graph-trace=node)"
-        return f"{share:.0%} of the step {NO_REASON}{where}; {what}"
-    said = f"why {share:.0%} of the step goes to {REASONS[idle.cause]}{where}"
+        return f"{format_percent(share)} of the step {NO_REASON}{where}; {what}"
+    said = f"why {format_percent(share)} of the step goes to {REASONS[idle.cause]}{where}"
     if idle.cause == "collective":
         return f"{said}: whether they transfer or wait for another rank; record every rank"
     if case.step.makers and any(maker.top or maker.range for maker in case.step.makers):
@@ -170,13 +170,15 @@ def _say_kernel(case: Case, group: KernelGroup) -> str:
     if group.kind == "graph":
         what = "nsys --cuda-graph-trace=node records its kernels"
         return (
-            f"what runs in {share:.0%} of the step, a CUDA graph that was recorded as one; {what}"
+            f"what runs in {format_percent(share)} of the step, a CUDA graph that was recorded as one; "
+            f"{what}"
         )
     if case.is_amd:
         how = "rocprof counts it"
     else:
         how = "profkit triage -- COMMAND counts it"
-    return f"what limits {name}, which takes {share:.0%} of the step and was not counted; {how}"
+    part = format_percent(share)
+    return f"what limits {name}, which takes {part} of the step and was not counted; {how}"
 
 
 def _say_unless(case: Case, drafts: Sequence[StepFinding]) -> str:

@@ -7,8 +7,11 @@ text.
 from __future__ import annotations
 
 import re
+import string
+from collections.abc import Mapping
 from functools import lru_cache
 from math import isfinite
+from typing import Any
 
 NOT_COLLECTED = "not collected"
 OUT_OF_RANGE = 1.03  # a share above 1 by more than rounding: passes that did not see the same
@@ -68,6 +71,28 @@ def share(value: float) -> str:
     if abs(percent) >= 99.95 or percent == 0:
         return f"{percent:.0f} %"
     return f"{percent:.3g} %"
+
+
+def format_percent(value: float | None, decimals: int = 0) -> str:
+    """Return a fraction as a percentage, with the blank that every unit has: 0.8 is "80 %"."""
+    if value is None:
+        return NOT_COLLECTED
+    return f"{100 * value:.{decimals}f} %"
+
+
+class _SentenceFormatter(string.Formatter):
+    """What str.format does, with the blank that every unit has before a %."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        text = str(super().format_field(value, format_spec))
+        if format_spec.endswith("%"):
+            return f"{text.removesuffix('%')} %"
+        return text
+
+
+def fill_sentence(template: str, values: Mapping[str, Any]) -> str:
+    """Return a sentence with its figures: "idle for {share:.0%} of it" is "idle for 80 % of it"."""
+    return _SentenceFormatter().vformat(template, (), values)
 
 
 def speedup(factor: float | None) -> str:

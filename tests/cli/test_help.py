@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from profkit.cli.app import GROUPS, app, commands, group_verbs, list_verbs
+from profkit.cli.app import GROUPS, START, app, commands, group_verbs, list_verbs
 from profkit.diagnosis.rules import ALL
 from profkit.program.rules import BY_ID
 from profkit.reports.metrics import CATALOGUE
@@ -53,7 +53,7 @@ def test_help_tells_the_exit_statuses(run, verb: str) -> None:
     exits = COMMANDS[verb].verb.exits
     assert {0, 2} <= set(exits) <= {0, 1, 2}
     told = " ".join(tail.partition("\n\n")[0].split())
-    assert told == "; ".join(f"{code} {exits[code]}" for code in sorted(exits))
+    assert told == " ".join(f"{code} {exits[code]}" for code in sorted(exits))
 
 
 @each_verb
@@ -76,8 +76,46 @@ def test_every_example_is_one_that_the_parser_takes(example: str) -> None:
 def test_help_ends_with_the_examples(run, verb: str) -> None:
     shown = run(verb, "--help").stdout
     *_, tail = shown.partition("\nExamples:\n")
-    assert tail == "".join(f"  {example}\n" for example in EXAMPLES[verb])
-    assert max(map(len, shown.splitlines())) <= 84
+    assert [line.strip() for line in tail.splitlines()] == COMMANDS[verb].verb.example_lines
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@each_verb
+def test_every_example_follows_a_sentence_that_begins_with_a_verb(verb: str) -> None:
+    lines = COMMANDS[verb].verb.example_lines
+    assert lines[0].startswith("# ")
+    for line in lines:
+        if line.startswith("# "):
+            assert line.endswith("."), line
+            assert line.split()[1].rstrip(",") in BEGINNINGS, f"{verb}: {line}"
+        else:
+            assert "#" not in line, "the sentence is above"
+
+
+@each_verb
+def test_help_names_no_type_and_says_defaults_in_one_way(run, verb: str) -> None:
+    shown = run(verb, "--help").stdout
+    listed = shown.partition("\nExamples:\n")[0]
+    assert not re.search(r"<(int|float|path|text)( range)?> |\[x>|\[default|\[required", listed)
+    for param in COMMANDS[verb].params:
+        if param.param_type_name == "option" and not param.is_flag:
+            assert param.metavar, f"{verb} {param.opts[0]}: what it takes has no name"
+
+
+def test_the_program_s_help_lists_every_verb_and_ends_with_where_to_start(run) -> None:
+    shown = run("--help").stdout
+    assert [line.strip() for line in shown.partition("\nStart here:\n")[2].splitlines()] == list(
+        START
+    )
+    for name, summary in chain.from_iterable(group_verbs().values()):
+        assert f"  {name} " in shown
+        assert len(summary) <= 66, "one line of a terminal of 80 columns"
+    for command in START:
+        if command.startswith("profkit"):
+            _, verb, *args = _words(command)
+            assert verb in COMMANDS
+            if args != ["--help"]:
+                COMMANDS[verb].make_context(verb, args)
 
 
 CASES = {
@@ -162,7 +200,7 @@ BEGINNINGS = set(
     """Add Allow Capture Check Choose Compare Compile Consider Continue Create Default Describe Do Draw
     Estimate Exit Explain Fail Find Flush Give Keep Let Limit List Mark Measure Name Needs Print Profile
     Query Read Record Require Run Search Serve Set Show Skip Spend Start Stop Test Time Turn Use Write
-    Decide With Install Leave""".split()
+    Decide With Install Leave Ask Diagnose Annotate Look Judge Serve Try First""".split()
 )
 BEGINNINGS |= {word.title() for word in (ROOT / "tests" / "verbs.txt").read_text().split()}
 

@@ -691,8 +691,8 @@ def test_why_nothing_can_be_said_and_what_would_help(tmp_path: Path) -> None:
     assert (noisy.answer, noisy.cause) == ("cannot tell", "noise")
     assert noisy.samples_needed > 60
     assert noisy.because == (
-        f"only a change of {noisy.smallest_change:.1%} would have been detected; "
-        f"2% takes {noisy.samples_needed} samples of each"
+        f"only a change of {100 * noisy.smallest_change:.1f} % would have been detected; "
+        f"2 % takes {noisy.samples_needed} samples of each"
     )
     few = replace(after, timing=timed(1e-5, 2, "s", 3))
     (subject,) = gated(tmp_path / "few", [before], [few]).subjects

@@ -67,7 +67,7 @@ def test_an_interval_that_stays_wide_says_why() -> None:
         session="s",
     )
     said = summarize_times(times)
-    assert said["why_wide"] == "warm: wider than 1%, still wide after 240 rounds"
+    assert said["why_wide"] == "warm: wider than 1 %, still wide after 240 rounds"
     assert said["l2"]["cold"] is None
     assert said["l2"]["warm"]["low"] <= said["l2"]["warm"]["median"] <= said["l2"]["warm"]["high"]
     narrow = summarize_times(replace(times, warm=tuple(1e-5 + i * 1e-9 for i in range(5)) * 8))

@@ -82,7 +82,7 @@ def test_the_screen_names_what_is_first() -> None:
     assert "50.3 MB per step are copied to the GPU from pageable memory" in text
     assert "not counted" not in text  # a column that says nothing of any kernel is left out
     healthy = _screen(said("healthy_transformer.planted.json.gz"))
-    assert "healthy: the GPU computes in 99% of the step" in healthy
+    assert "healthy: the GPU computes in 99 % of the step" in healthy
 
 
 def test_names_out_of_a_trace_cannot_act(tmp_path: Path) -> None:

@@ -372,7 +372,7 @@ def test_what_is_only_large_products_saves_nothing_on_the_host(
 def test_large_products_are_healthy(tmp_path: Path) -> None:
     of = judged(large, tmp_path)
     assert of.findings == []
-    assert "gemm kernels take 100% of it" in of.healthy
+    assert "gemm kernels take 100 % of it" in of.healthy
 
 
 def test_a_saving_is_cut_where_the_host_binds_next(tmp_path: Path) -> None:
@@ -482,7 +482,7 @@ def test_products_of_odd_sizes_are_told_from_those_that_fit(tmp_path: Path) -> N
 
 def test_a_round_of_few_tiles_is_told_from_full_ones(tmp_path: Path) -> None:
     first = judged(tailed, tmp_path).findings[0]
-    assert "use 55% of their tiles' capacity: 1536 x 3072 is 144 tiles of 256 x 128" in first.cause
+    assert "use 55 % of their tiles' capacity: 1536 x 3072 is 144 tiles of 256 x 128" in first.cause
     assert "2 rounds on 132 multiprocessors, 12 in the last" in first.cause
     used = 144 / 264  # of the tiles that two rounds hold
     assert first.saving.high == pytest.approx(12 * 0.09 * (1 - used), abs=0.03)
@@ -671,7 +671,7 @@ def test_a_pause_is_not_said_again_as_slow_launches(tmp_path: Path) -> None:
 
     own, launches = judged(both, tmp_path).findings
     assert "between launches" in own.cause
-    assert "idle for 10% of the recorded step" in launches.cause
+    assert "idle for 10 % of the recorded step" in launches.cause
 
 
 def test_the_host_waits_for_no_more_copies_than_there_are(tmp_path: Path) -> None:

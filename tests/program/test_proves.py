@@ -101,7 +101,7 @@ def test_a_busy_gpu_in_unknown_kernels_is_not_healthy(tmp_path: Path) -> None:
     assert judged(known, tmp_path).verdict.category == "healthy"
     of = judged(unknown, tmp_path)
     assert of.verdict.category == "unknown"
-    assert "what limits advance_kernel, which takes 83% of the step" in of.verdict.say
+    assert "what limits advance_kernel, which takes 83 % of the step" in of.verdict.say
 
 
 def test_a_gpu_that_is_idle_is_not_healthy_though_nothing_is_found(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """Files of claims  ->  what holds of what was recorded.
 
+# Test the claims in these files against the records in artifacts.
 profkit claims analyses/*.py
+# Test claims against other records, for a pull request.
 profkit claims mine.py --artifacts runs --markdown
+# Print the outcome as JSON.
 profkit claims mine.py --json --quiet
 """
 
@@ -17,14 +20,14 @@ from profkit.cli import options
 from profkit.errors import ProfkitError
 from profkit.files import is_there
 
-GROUP = "Did it help"
-SUMMARY = "Test claims and gates against recorded data."
+GROUP = "Judge a change"
+SUMMARY = "Test claims about recorded runs."
 
 
 @options.verb(GROUP, SUMMARY, forms="json markdown quiet", bad="a claim fails or a gate is not met")
 def try_claims(
     files: list[Path] | None = typer.Argument(
-        None, metavar="FILES...", help="Give your own Python files of claims."
+        None, metavar="FILES...", help="Give Python files of claims."
     ),
     artifacts: options.Artifacts = options.ARTIFACTS,
 ) -> int:

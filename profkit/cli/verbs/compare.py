@@ -1,12 +1,18 @@
 """Two things of one kind  ->  what changed, and whether it is real.
 
+# Compare two recorded variants at one case.
 profkit compare stage1 stage2 --case B --artifacts runs
-profkit compare old.ncu-rep new.ncu-rep --all # every metric that moved
-profkit compare base/artifacts artifacts --fail-on slower --markdown --quiet
-profkit compare base/artifacts artifacts --history runs/history
-profkit compare h100/ h200/ --anyway --brief  # across GPUs: only to look
-profkit compare a.json.gz b.json.gz           # recordings of a program
+# Compare two reports, and show every metric that moved.
+profkit compare old.ncu-rep new.ncu-rep --all
+# Compare two recordings of a program, or two folders that triage kept.
+profkit compare a.json.gz b.json.gz
 profkit compare before.triage after.triage --json
+# Fail a CI job if anything in a folder became slower.
+profkit compare base/artifacts artifacts --fail-on slower --markdown --quiet
+# Judge by the noise that was measured on this GPU.
+profkit compare base/artifacts artifacts --history runs/history
+# Look at two GPUs side by side, although that says nothing about a change.
+profkit compare h100/ h200/ --anyway --brief
 """
 
 from __future__ import annotations
@@ -25,14 +31,14 @@ if TYPE_CHECKING:
     from profkit.evidence.noise import KnownSpreads
     from profkit.program.change import TriagesDocument
 
-GROUP = "Did it help"
-SUMMARY = "Compare variants, reports, recordings or folders: is the change real?"
+GROUP = "Judge a change"
+SUMMARY = "Compare two variants, reports or recordings: is the change real?"
 
 Before = Annotated[
     str,
     typer.Argument(
         metavar="BEFORE",
-        help="Name a variant, run record, report, recording or folder.",
+        help="Name a variant, run record, report, recording, or a folder of them.",
         autocompletion=options.list_known_sides,
     ),
 ]
@@ -40,11 +46,14 @@ After = Annotated[
     str,
     typer.Argument(
         metavar="AFTER",
-        help="Name what it became, of the same kind.",
+        help="Name what to compare with it, of the same kind.",
         autocompletion=options.list_known_sides,
     ),
 ]
-Every = Annotated[bool, typer.Option("--all", help="Show every metric that moved.")]
+Every = Annotated[
+    bool,
+    typer.Option("--all", help="Show every metric that moved. Default: the 12 that matter most."),
+]
 
 
 @options.verb(
@@ -63,6 +72,11 @@ def compare_two(
     every: Every = False,
     history: options.HistoryDir = HISTORY,
 ) -> int:
+    """It prints whether AFTER is faster by more than noise, and what became of each finding.
+
+    Then it lists the metrics that moved and the resources that changed. Times come from timed
+    runs, never from ncu.
+    """
     from profkit.cli.judging import read_fail_on, report_comparisons
     from profkit.cli.output import say_each
     from profkit.evidence.compare import Policy

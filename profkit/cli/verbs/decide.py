@@ -1,7 +1,10 @@
 """One variant  ->  keep it, or not, against the one that it changes.
 
-profkit decide stage2 --case B --markdown     # for a pull request
+# Decide whether to keep a variant, compared with its parent.
+profkit decide stage2 --case B --markdown
+# Compare with another variant, and require the gates of a file too.
 profkit decide stage2.B --against stage1 --gate gates.py --json
+# Read the records of another folder, on whatever GPU they were made.
 profkit decide stage2 --artifacts h100 --anyway --quiet
 """
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from profkit.evidence.compare import GateResult
     from profkit.evidence.runs import Evidence
 
-GROUP = "Did it help"
+GROUP = "Judge a change"
 SUMMARY = "Decide whether to keep a variant, by time, counters and gates."
 _STATUS = {
     "keep": options.DONE,

@@ -1,18 +1,23 @@
 """Reports  ->  what each kernel waits for.
 
-profkit diagnose my.ncu-rep --lines 5         # five source lines of each finding
-profkit diagnose runs/ --top 3 --quiet        # the three worst of a folder
-profkit diagnose runs/ --kernel flash --each  # launches one by one
-profkit diagnose runs/ --all                  # every row in detail
-profkit diagnose runs/ --where 'bound == "memory"' --json
-profkit diagnose runs/ --markdown             # for a pull request
-profkit diagnose runs/ --ignore clocks-unsteady
-profkit diagnose runs/ --format gcc           # or github, sarif
-profkit diagnose raw.csv                      # what ncu --csv --page raw printed
-profkit diagnose runs/ --brief                # for an agent: 500 tokens at most
-profkit diagnose runs/ --history history       # 10,000 reports, a few in memory
-profkit diagnose runs/ --on tcp://host:8786    # on a Dask cluster
-profkit diagnose runs/ --csv runs.csv --parquet runs.parquet
+# Diagnose a report, with five source lines per finding.
+profkit diagnose my.ncu-rep --lines 5
+# Show the three largest expected savings of a folder in detail.
+profkit diagnose runs/ --top 3 --quiet
+# List each launch of one kernel by itself.
+profkit diagnose runs/ --kernel flash --each
+# Show all findings of the launches that are bound by memory.
+profkit diagnose runs/ --where 'bound == "memory"' --all
+# Write the answer for a program, for a pull request or for an agent.
+profkit diagnose runs/ --json
+profkit diagnose runs/ --markdown
+profkit diagnose runs/ --brief
+# Annotate source lines in an editor or in CI, and leave one rule out.
+profkit diagnose runs/ --format gcc --ignore clocks-unsteady
+# Read what ncu --csv --page raw printed, and export its metrics.
+profkit diagnose raw.csv --csv metrics.csv --parquet metrics.parquet
+# Add 10,000 reports to a history, read on a Dask cluster.
+profkit diagnose runs/ --history history --on tcp://host:8786
 """
 
 from __future__ import annotations
@@ -35,15 +40,20 @@ DETAILS = 3
 _LEFT = "it has a row in the table reports; profkit query 'SELECT * FROM reports' shows all"
 Details = Annotated[
     int | None,
-    typer.Option("--top", metavar="N", help="Show the N worst rows in detail.", min=1),
+    typer.Option(
+        "--top",
+        metavar="N",
+        help="Show the N rows with the largest expected saving in detail. Default: 1.",
+        min=1,
+    ),
 ]
 Lines = Annotated[
     int | None,
     typer.Option(
         metavar="N",
         help=(
-            "Show N source lines per finding and the N hottest lines per launch; 0 for none. "
-            "Default: 3 per finding."
+            "Show N source lines per finding and the N hottest lines per launch; 0 shows none. "
+            "Default: 3 per finding, no hottest lines."
         ),
         min=0,
         show_default=False,
@@ -51,18 +61,20 @@ Lines = Annotated[
 ]
 Ignore = Annotated[
     list[str] | None,
-    typer.Option("--ignore", metavar="RULE", help="Leave out what a rule finds; repeatable."),
+    typer.Option(
+        "--ignore", metavar="RULE", help="Leave out the findings of this rule; repeatable."
+    ),
 ]
 On = Annotated[
     str | None,
     typer.Option(
-        metavar="ADDRESS", help="Read on a Dask cluster, given its scheduler: tcp://host:8786."
+        metavar="ADDRESS", help="Read on the Dask cluster with this scheduler: tcp://host:8786."
     ),
 ]
 Into = Annotated[
     str | None,
     typer.Option(
-        "--history", metavar="DIR", help="Add the reports to a history instead of printing."
+        "--history", metavar="DIR", help="Add the reports to this history, and print no answer."
     ),
 ]
 
@@ -71,27 +83,43 @@ NO_LINES = (
     "--set full --import-source yes -o lines COMMAND"
 )
 GROUP = "Understand a kernel"
-SUMMARY = "Find what each kernel waits for, and estimate what fixing it would gain."
+SUMMARY = "Find what each kernel waits for, and what fixing it would gain."
 
 
-@options.verb(GROUP, SUMMARY, forms="brief json markdown quiet")
+@options.verb(
+    GROUP,
+    SUMMARY,
+    forms="brief json markdown quiet",
+    sections={
+        "Which launches": "kernel where each ignore",
+        "How much detail": "top lines every",
+        "Many reports": "history on",
+    },
+)
 def diagnose_reports(
     reports: options.Paths,
     csv: Path | None = typer.Option(
-        None, metavar="FILE", help="Write all metrics as CSV; - is stdout."
+        None, metavar="FILE", help="Write all metrics as CSV; - writes to stdout."
     ),
     parquet: Path | None = typer.Option(None, metavar="FILE", help="Write all metrics as Parquet."),
     top: Details = None,
     kernel: options.Kernel = None,
     where: options.Where = None,
     lines: Lines = None,
-    every: bool = typer.Option(False, "--all", help="Show every row in detail."),
-    each: bool = typer.Option(False, "--each", help="List launches of the same kernel separately."),
+    every: bool = typer.Option(False, "--all", help="Show every row and every finding in detail."),
+    each: bool = typer.Option(
+        False, "--each", help="List every launch by itself, instead of one row per kernel."
+    ),
     on: On = None,
     history: Into = None,
     form: options.Format = None,
     ignore: Ignore = None,
 ) -> int:
+    """It takes Nsight Compute reports, and needs no GPU.
+
+    It prints the verdict on the launch whose fix would save most: the limit, the source line, the
+    expected gain and what to try. Then come a row per kernel and what could not be checked.
+    """
     from profkit.cli import output
     from profkit.cli.launches import read_launches
     from profkit.show.text.escape import csv_pieces

@@ -1,8 +1,13 @@
 """A name  ->  what the rule or metric means.
 
-profkit explain                               # every rule and every metric
-profkit explain shared-bank-conflicts         # or a word of a verdict, a metric
-profkit explain --markdown                    # the whole reference
+# Explain a rule, a finding of triage, a metric or a word of a verdict.
+profkit explain shared-bank-conflicts
+# Explain what Nsight Compute calls a metric or a stall.
+profkit explain 'DRAM Throughput'
+# List every rule and every metric.
+profkit explain
+# Write the whole reference.
+profkit explain --markdown
 """
 
 from __future__ import annotations
@@ -19,8 +24,8 @@ SUMMARY = "Explain a rule, a metric or a word of a verdict."
 def explain_name(
     name: str | None = typer.Argument(
         None,
-        metavar="RULE-or-METRIC",
-        help="Name what to explain. Default: list everything.",
+        metavar="NAME",
+        help="Name a rule, a metric, a limiter, a stall or a label of ncu. Default: list all.",
         autocompletion=options.list_known_pages,
     ),
     markdown: bool = typer.Option(

@@ -1,11 +1,17 @@
 """Two folders of records  ->  may this go in: nothing slower, nothing wrong, nothing untried.
 
+# Fail if a variant is slower or wrong at one case.
 profkit gate base/artifacts artifacts --case B
-profkit gate base/artifacts --markdown        # for the job summary
+# Write a job summary.
+profkit gate base/artifacts --markdown
+# Fail also if nothing could be decided, and print JSON.
 profkit gate old/artifacts --strict --quiet --json
-profkit gate ../good/artifacts --bisect        # git bisect run profkit gate ...
+# Judge by the noise that was measured on this GPU.
 profkit gate base/artifacts --history runs/history
-profkit gate base.json head.json              # nvbench, pytest-benchmark ...
+# Find the commit that made it slower, under git bisect run.
+profkit gate ../good/artifacts --bisect
+# Compare results of nvbench, pytest-benchmark or Google Benchmark.
+profkit gate base.json head.json
 """
 
 from __future__ import annotations
@@ -22,19 +28,23 @@ from profkit.records.paths import HISTORY
 _SKIP = 125  # git bisect run: this commit cannot be tested
 
 
-GROUP = "For agents and CI"
-SUMMARY = "Fail if HEAD is wrong or slower than BASE: a merge gate on committed records."
+GROUP = "Serve agents and CI"
+SUMMARY = "Fail if HEAD is wrong or slower than BASE, in CI."
 
 
 @options.verb(GROUP, SUMMARY, forms="json markdown quiet", bad="something is slower or wrong")
 def run_gate(
-    base: Path = typer.Argument(..., help="Name the artifacts of the target branch."),
+    base: Path = typer.Argument(
+        ..., metavar="BASE", help="Name the artifacts of the target branch."
+    ),
     head: Path = typer.Argument(
-        Path("artifacts"), help="Name the artifacts of the proposed change."
+        Path("artifacts"),
+        metavar="HEAD",
+        help="Name the artifacts of the proposed change. Default: artifacts.",
     ),
     case: options.Case = None,
     strict: bool = typer.Option(
-        False, "--strict", help="Exit with 2 where nothing can be decided, too."
+        False, "--strict", help="Exit with 2 also if nothing can be decided."
     ),
     history: options.HistoryDir = HISTORY,
     bisect: bool = typer.Option(

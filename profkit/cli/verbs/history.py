@@ -1,10 +1,15 @@
 """Everything that was ever measured  ->  what changed when, by which commit, and was it real.
 
-profkit history --add                         # after a profile
-profkit history --log --artifacts artifacts   # every record ever committed
+# Add the newest records to the history, after a profile.
+profkit history --add
+# Add every record that was ever committed.
+profkit history --log --artifacts artifacts
+# Show when a variant became faster or slower, and draw it.
 profkit history champion --case B
-profkit history stage2 --case B -o history.png # steps, intervals, machines
+profkit history stage2 --case B -o history.png
+# Name the commit of the records, and print JSON.
 profkit history --add --commit HEAD~2 --quiet --json
+# Read another history.
 profkit history --history runs/history --markdown
 """
 
@@ -25,24 +30,26 @@ if TYPE_CHECKING:
     from profkit.evidence.history import History
 
 
-GROUP = "Did it help"
-SUMMARY = "Show when performance changed, by which commit, and whether the change is real."
+GROUP = "Judge a change"
+SUMMARY = "Show when performance changed, and which commit changed it."
 
 
 @options.verb(GROUP, SUMMARY, forms="json markdown quiet")
 def show_history(
-    subject: str | None = typer.Argument(None, help="Name a variant, or stage2.B. Default: all."),
+    subject: str | None = typer.Argument(
+        None, metavar="VARIANT", help="Name a variant: stage2 or stage2.B. Default: all."
+    ),
     case: options.Case = None,
     history: options.HistoryDir = HISTORY,
     artifacts: options.Artifacts = options.ARTIFACTS,
     add: bool = typer.Option(
-        False, "--add", help="Add the records and diagnoses in --artifacts first."
+        False, "--add", help="First add the records and diagnoses in --artifacts."
     ),
     log: bool = typer.Option(
-        False, "--log", help="Add every record in the git log of --artifacts first."
+        False, "--log", help="First add every record in the git log of --artifacts."
     ),
     commit: str | None = typer.Option(
-        None, metavar="HASH", help="Name the commit of records that do not say it (with --add)."
+        None, metavar="HASH", help="Name the commit of records that do not name one; with --add."
     ),
     output: options.Picture = None,
 ) -> int:

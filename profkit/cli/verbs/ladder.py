@@ -1,11 +1,15 @@
 """Every variant of a problem  ->  compared with the one that it changes.
 
-profkit ladder --case B
-profkit ladder --case B --brief               # the table alone
+# Compare each variant with its parent, and draw the ladder.
 profkit ladder --case B -o ladder.png
+# Print the table alone.
+profkit ladder --case B --brief
+# Fail if a step became slower than its parent.
 profkit ladder --artifacts runs --json --fail-on slower
+# Judge by the noise that was measured on this GPU.
 profkit ladder --history runs/history --markdown --quiet
-profkit ladder --artifacts h100 --anyway      # across GPUs: only to look
+# Look at records of several GPUs, although that says nothing about a change.
+profkit ladder --artifacts h100 --anyway
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from profkit.evidence.compare import Policy
     from profkit.evidence.ladder import Ladder
 
-GROUP = "Did it help"
+GROUP = "Judge a change"
 SUMMARY = "Compare every variant with its parent."
 
 

@@ -1,8 +1,11 @@
 """An agent's questions over the Model Context Protocol  ->  answers about one folder.
 
-profkit mcp                                   # for an agent's settings
+# Serve the current folder; an agent's settings have this command.
+profkit mcp
+# Serve another folder.
 profkit mcp --root runs/
-profkit mcp --skill                           # for an agent with a shell
+# Print instructions for an agent that has a shell.
+profkit mcp --skill
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from profkit.files import is_folder, is_there, list_folder, read_text, reading_o
 from profkit.program.document import triage_document
 from profkit.program.recorded import judge_recordings
 from profkit.records.paths import expand_paths, suggest_verb
+from profkit.reports.figures import format_percent
 from profkit.reports.isolated import ROOM
 from profkit.reports.reader import Reports, load_reports, read_some
 from profkit.show.text.blocks import Block, TextLine
@@ -71,14 +75,18 @@ ASK_NAME = "name one that is in the server's folder"
 LINES_HINT = "compile with nvcc -lineinfo, record with ncu --set full --import-source yes"
 
 SKILL = Path(__file__).parents[2] / "SKILL.md"
-GROUP = "For agents and CI"
+GROUP = "Serve agents and CI"
 SUMMARY = "Serve the reports in a folder to an agent over MCP."
 
 
 @options.verb(GROUP, SUMMARY, forms="")
 def serve_agents(
     root: Path = typer.Option(
-        Path(), "--root", metavar="DIR", help="Allow reading in this folder only."
+        Path(),
+        "--root",
+        metavar="DIR",
+        help="Allow reading in this folder only. Default: the current one.",
+        show_default=False,
     ),
     skill: bool = typer.Option(
         False, "--skill", help="Print SKILL.md, which tells an agent when and how to use profkit."
@@ -337,7 +345,7 @@ class Answers:
             source = (row.pop("source") or "").strip()
             row["share"] = round(row["share"], 4)
             where = f"{row['file']}:{row['line'] or '?'}"
-            text.append(f"{row['rule']}: {where} {row['share']:.1%}: {source}")
+            text.append(f"{row['rule']}: {where} {format_percent(row['share'], 1)}: {source}")
         return self._told("\n".join(text), {"lines": rows})
 
     @_confined

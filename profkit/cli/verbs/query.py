@@ -1,8 +1,12 @@
 """A question in SQL  ->  its answer from the tables of a history.
 
-profkit query                                 # the tables and their columns
+# List the tables and their columns.
+profkit query
+# Find the fastest run of each variant.
 profkit query 'SELECT variant, min(median) FROM runs GROUP BY variant'
+# Read the diagnosed reports of another history.
 profkit query 'SELECT * FROM reports' --history runs/history --json
+# Write the tables for a pull request.
 profkit query --markdown --quiet
 """
 
@@ -25,8 +29,8 @@ from profkit.records.paths import HISTORY
 if TYPE_CHECKING:
     from profkit.evidence.history import History
 
-GROUP = "Did it help"
-SUMMARY = "Query everything in a history in SQL."
+GROUP = "Judge a change"
+SUMMARY = "Query a history in SQL."
 
 SECONDS_MOST = 150.0  # of a question whose memory is limited: its own two minutes, and the rest
 _PAUSE = 0.02  # seconds between two looks

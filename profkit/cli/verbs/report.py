@@ -1,10 +1,15 @@
 """Reports, programs, a history  ->  one page for somebody else.
 
-profkit report runs/ -o page.html             # one page, to open, send and print
-profkit report *.ncu-rep -o page.html --title 'Attention' --top 20 --quiet
-profkit report runs/ artifacts/history -o page.html  # with all that was measured
+# Write one page, to open, send and print.
+profkit report runs/ -o page.html
+# Show the page in a browser.
+profkit report my.ncu-rep -o page.html --open
+# Choose launches, and set the page's heading.
 profkit report runs/ --output page.html --kernel flash --where 'time > 1e-5'
-profkit report my.ncu-rep -o page.html --open # in a browser, at once
+profkit report *.ncu-rep -o page.html --title 'Attention' --top 20 --quiet
+# Add the history of the same kernels.
+profkit report runs/ artifacts/history -o page.html
+# Show a whole program with the counters of its kernels.
 profkit report step.triage step.triage/counters.ncu-rep -o step.html
 """
 
@@ -26,7 +31,7 @@ ROWS = 50  # on a page; about 40 kB each
 
 
 GROUP = "Understand a kernel"
-SUMMARY = "Write reports as one page for people without profkit."
+SUMMARY = "Write reports as one HTML page, for readers without profkit."
 
 
 @options.verb(GROUP, SUMMARY, forms="quiet")
@@ -34,7 +39,7 @@ def write_report(
     what: list[str] = typer.Argument(
         ...,
         metavar="REPORTS...",
-        help="Give reports, folders or globs; or what triage -o keeps; or a history.",
+        help="Give reports, folders or globs; folders that triage -o kept; or a history.",
     ),
     output: Path | None = typer.Option(
         None, "--output", "-o", metavar="FILE", help="Write the page to this HTML file."

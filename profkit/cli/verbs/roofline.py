@@ -1,9 +1,12 @@
 """Reports  ->  their launches under the ceilings of the machine; times by shape  ->  who is fastest.
 
+# Draw every launch of a folder.
 profkit roofline runs/ --output roof.svg
+# Draw the long launches of one kernel.
 profkit roofline runs/ --kernel gemm --where 'time > 1e-5' --quiet
+# Draw times by shape, alone or next to launches.
+profkit roofline times.jsonl -o heat.svg
 profkit roofline runs/ artifacts/attention/held.jsonl -o shapes.png
-profkit roofline times.jsonl -o heat.svg      # who is fastest at which shape
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 GROUP = "Understand a kernel"
 _COLLECT = "ncu --set full --section SpeedOfLight_RooflineChart -o roofline COMMAND"
-SUMMARY = "Draw every launch under the ceilings of its GPU."
+SUMMARY = "Draw launches under the ceilings of their GPU."
 
 
 @options.verb(GROUP, SUMMARY, forms="quiet")

@@ -1,20 +1,26 @@
 """A program, or a recording of it  ->  where its step goes, and what to do about it first.
 
-profkit triage -- python train.py             # watched, then counted
-profkit triage -o step.triage --budget 60 --timeout 300 -- python train.py
-profkit triage --after 30 --seconds 10 -- python serve.py   # a server: ended then
-profkit triage --no-lines -- python train.py  # if lines disturb it
-profkit triage --operators -- python train.py   # torch's, with sizes
-profkit triage trace.json.gz                  # of torch.profiler, no GPU needed
-profkit triage trace.json.gz --step-ms 16.5   # what a plain run takes
-profkit triage step.triage --by line          # or module, operator
-profkit triage run.sqlite --range train_step --json --quiet    # of nsys
-profkit triage rank0.json.gz rank1.json.gz --markdown    # a trace a rank
-profkit triage ranks.zip                      # or a folder; - is standard input
-profkit triage trace.json.gz --format github  # or gcc, sarif
+# Run a training script, and say what to fix first.
+profkit triage -- python train.py
+# Read a recording by torch.profiler; this needs no GPU.
+profkit triage trace.json.gz
+# Keep the recording, then show where time goes by source line.
+profkit triage -o step.triage -- python train.py
+profkit triage step.triage --by line
+# Record ten seconds of a server that has warmed up, then end it.
+profkit triage --after 30 --seconds 10 -- python serve.py
+# Record operators instead of Python lines, and count for a minute at most.
+profkit triage --operators --no-lines --budget 60 --timeout 900 -- ./train.sh
+# Judge all ranks of a distributed program, or the traces of two of them.
 profkit triage --ranks all -- torchrun --nproc-per-node 2 train.py
-profkit triage trace.json.gz --page step.html --open  # with the timeline
-profkit triage step.triage --trace step.json.gz --speedscope step.speedscope.json
+profkit triage rank0.json.gz rank1.json.gz --markdown
+# Read an Nsight Systems export in which an NVTX range marks the steps.
+profkit triage run.sqlite --range train_step --step-ms 16.5 --json --quiet
+# Look at the findings in a browser, in Perfetto or in speedscope.
+profkit triage step.triage --page step.html --open
+profkit triage step.triage --trace step.json.gz --speedscope step.speedscope
+# Annotate the lines of a pull request.
+profkit triage trace.json.gz --format github
 """
 
 from __future__ import annotations
@@ -81,62 +87,98 @@ RECORDINGS = {".json", ".gz", ".sqlite", ".triage", ".nsys-rep", ".zip"}
 
 
 GROUP = "Understand a program"
-SUMMARY = "Show where the time of a program's step goes, and what to fix first."
+SUMMARY = "Find where a program's step spends time, and what to fix first."
 
 
-@options.verb(GROUP, SUMMARY, forms="json markdown quiet")
+@options.verb(
+    GROUP,
+    SUMMARY,
+    forms="json markdown quiet",
+    sections={
+        "The step": "range_ step_ms ranks by",
+        "Recording a command": "budget timeout after seconds no_lines operators",
+    },
+)
 def triage_program(
     what: list[str] = typer.Argument(
-        ..., metavar="RECORDING or -- COMMAND...", help="Give a recording, or a command to run."
+        ...,
+        metavar="RECORDINGS... | -- COMMAND...",
+        help=(
+            "Give a trace by torch.profiler, an SQLite export by nsys or a folder that -o kept; one "
+            "per rank, or a .zip of them; - reads standard input. Give a command after -- to run "
+            "and record it."
+        ),
     ),
     range_: str = typer.Option(
-        "", "--range", metavar="NAME", help="Name the range that marks a step; * matches anything."
+        "",
+        "--range",
+        metavar="NAME",
+        help="Name the range that marks one step; * matches anything. Default: find the steps.",
     ),
     step_ms: float | None = typer.Option(
         None,
         "--step-ms",
         metavar="MS",
-        help="Give the time of a step without the profiler.",
+        help="Give the time of one step without a profiler, in ms. Default: estimate it.",
         min=0.0,
     ),
     ranks: str = typer.Option(
-        "all", metavar="all|N,...", help="Choose ranks of a distributed program."
+        "all", metavar="N,...", help="Choose ranks of a distributed program: 0,3."
     ),
     budget: float = typer.Option(
-        180.0, metavar="S", help="Spend up to S seconds on counters; 0 takes none.", min=0
+        180.0,
+        metavar="S",
+        help="Spend at most S seconds on hardware counters; 0 collects none.",
+        min=0,
     ),
     timeout: float = typer.Option(
         600.0, metavar="S", help="Stop the recorded run after S seconds.", min=1
     ),
-    after: float = typer.Option(0.0, metavar="S", help="Start recording after S seconds.", min=0),
+    after: float = typer.Option(
+        0.0, metavar="S", help="Start recording S seconds into the run.", min=0
+    ),
     seconds: float | None = typer.Option(
-        None, metavar="S", help="Record S seconds, then end the program.", min=0.1
+        None,
+        metavar="S",
+        help="Record for S seconds, then end the program. Default: until it ends.",
+        min=0.1,
     ),
     by: str = typer.Option(
         "kernel",
         "--by",
-        metavar="line|module|operator|kernel",
-        help="Choose the rows of the table.",
+        metavar="WHAT",
+        help="List GPU time by line, module, operator or kernel.",
     ),
-    no_lines: bool = typer.Option(False, "--no-lines", help="Do not record Python lines."),
+    no_lines: bool = typer.Option(
+        False, "--no-lines", help="Record no Python lines, if recording them slows the program."
+    ),
     operators: bool = typer.Option(
-        False, "--operators", help="Record torch's operators of a few steps too."
+        False, "--operators", help="Record torch's operators with their sizes for a few steps."
     ),
     output: Path | None = typer.Option(
         None,
         "--output",
         "-o",
         metavar="DIR",
-        help="Keep the recording and the answer in this folder.",
+        help="Keep the recording and the answer in this folder, for later.",
     ),
-    page: Path | None = typer.Option(None, metavar="FILE", help="Write an HTML page too."),
+    page: Path | None = typer.Option(
+        None, metavar="FILE", help="Write an HTML page with the timeline."
+    ),
     opens: options.Opens = False,
-    trace: Path | None = typer.Option(None, metavar="FILE", help="Write a trace for Perfetto."),
+    trace: Path | None = typer.Option(
+        None, metavar="FILE", help="Write a trace for Perfetto, with the findings in it."
+    ),
     speedscope: Path | None = typer.Option(
-        None, metavar="FILE", help="Write GPU time by stack for speedscope."
+        None, metavar="FILE", help="Write GPU time by call stack, for speedscope."
     ),
     form: options.Format = None,
 ) -> int:
+    """It takes a recording of a program, or a command that it runs and records.
+
+    It prints how long a step takes and how much of it the GPU computes, what to change, sorted by
+    expected saving, and the kernels that take most time.
+    """
     check_format(form)
     if opens and page is None:
         raise ProfkitError("--open: no page is written", "add --page FILE.html")

@@ -1,8 +1,12 @@
 """A recorded variant or a report, and changed counts  ->  how much faster it would be.
 
+# Estimate a variant with a quarter of the wavefronts and fewer exponentials.
 profkit whatif stage2 "shared_wavefronts*0.25, inst_exp/32" --case B
+# Estimate a kernel of a report with half the DRAM traffic.
 profkit whatif my.ncu-rep "dram_bytes*0.5" --kernel flash
-profkit whatif stage3b --artifacts artifacts  # what its header says will move
+# Estimate the changes that the variant's own header predicts.
+profkit whatif stage3b --artifacts artifacts
+# Write the estimate for a program or for a pull request.
 profkit whatif stage2 "blocks*4" --json
 profkit whatif stage2 "blocks*4" --markdown --quiet
 """
@@ -24,15 +28,15 @@ if TYPE_CHECKING:
     from profkit.evidence.runs import Evidence
     from profkit.model.whatif import CounterChange, Expected
 
-GROUP = "Did it help"
-SUMMARY = "Estimate how much faster a kernel would be with different counts."
+GROUP = "Judge a change"
+SUMMARY = "Estimate how much faster a kernel would be with other counts."
 HEADER = "header"
 
 Subject = Annotated[
     str,
     typer.Argument(
-        metavar="VARIANT|REPORT",
-        help="Name a recorded variant or a report.",
+        metavar="SUBJECT",
+        help="Name a recorded variant, or a report.",
         autocompletion=options.list_known_sides,
     ),
 ]

@@ -19,7 +19,7 @@ from profkit.model.scenario import (
     Scenario,
     amdahl,
 )
-from profkit.reports.figures import share
+from profkit.reports.figures import format_percent, share
 from profkit.reports.metrics.warps import STATES
 
 DIVERGED = Threshold(24, "active threads of 32 below which divergence is worth more than the noise")
@@ -57,7 +57,7 @@ def _remove_instructions(limiter: str, stays: float) -> Fix:
     return Fix(
         "throughput",
         f"bound: the floating-point instructions alone, or L2 or DRAM at its peak. expected: "
-        f"{stays:.0%} of the instructions remain, with their waits and their work on chip",
+        f"{format_percent(stays)} of the instructions remain, with their waits and their work on chip",
         best,
         lambda _: typical,
     )

@@ -10,7 +10,7 @@ from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.model.launch import Launch, NotCollected, Threshold, cache_resident
 from profkit.model.resources import BY_LIMITER, ENTRY, LINKS, next_limit, resource_use, uses
 from profkit.model.scenario import NOTHING, RELIEVED, Fix, Scenario, least_time, limit
-from profkit.reports.figures import share
+from profkit.reports.figures import format_percent, share
 
 REFETCHED = Threshold(1.3, "DRAM bytes over compulsory ones: below, padding and write-back order")
 HIDDEN = 0.5  # exponent of a redundancy's gain in a launch that waits: three steps, 0.50 to 0.52
@@ -51,8 +51,8 @@ def relieve_unit(limiter: str, stays: float, *with_it: str) -> Fix:
     typical = Scenario(units, waits)
     return Fix(
         "throughput",
-        f"bound: the next unit at its peak. expected: {stays:.0%} of the unit's work remains, the "
-        "wait for it goes",
+        f"bound: the next unit at its peak. expected: {format_percent(stays)} of the unit's work "
+        "remains, the wait for it goes",
         lambda _: best,
         lambda _: typical,
     )

@@ -40,7 +40,7 @@ from profkit.model.scenario import (
     Fix,
     Scenario,
 )
-from profkit.reports.figures import share
+from profkit.reports.figures import format_percent, share
 from profkit.reports.metrics.warps import WAITS, WARP_STATE, Family
 
 STALLED = Threshold(
@@ -443,8 +443,8 @@ def _make_fix(state: str, family: Family) -> Fix:
     left = "bound: what is left are the busy units and the waits of other families"
     if state == "long_scoreboard":
         expected = (
-            f"{LOADS_WAIT:.0%} of this wait remains, where lanes read a stream of few bytes each the "
-            "share of the loads with 16; its queue and its own instructions go"
+            f"{format_percent(LOADS_WAIT)} of this wait remains, where lanes read a stream of few bytes "
+            "each the share of the loads with 16; its queue and its own instructions go"
         )
         return Fix("wait", f"{left}. expected: {expected}", best, _loads_in_flight)
     expected = "this wait, its queue and its own instructions go, and barriers wait as much less"
@@ -580,8 +580,8 @@ def _rule_of_barriers(plain: LaunchRule) -> LaunchRule:
         fix=Fix(
             "wait",
             "bound: what is left are the busy units, without a tree's own instructions. expected: the "
-            f"wait goes; of a tree {RELIEVED:.0%} of the steps remain, with their instructions and "
-            "waits",
+            f"wait goes; of a tree {format_percent(RELIEVED)} of the steps remain, with their "
+            "instructions and waits",
             _without_tree,
             _with_shuffles,
         ),

@@ -41,7 +41,7 @@ from profkit.model.scenario import (
     Scenario,
     amdahl,
 )
-from profkit.reports.figures import share
+from profkit.reports.figures import format_percent, share
 
 WASTE = Threshold(0.2, "share of wavefronts below which fewer conflicts gain less than the noise")
 HOT_SLICE = Threshold(
@@ -515,8 +515,8 @@ RULES = (
         ),
         fix=Fix(
             "atomics",
-            f"no bound. expected: {RELIEVED:.0%} of a full unit's work remains; where one address "
-            "is hot, no counter says what fewer atomics on it gain",
+            f"no bound. expected: {format_percent(RELIEVED)} of a full unit's work remains; where one "
+            "address is hot, no counter says what fewer atomics on it gain",
             typical=_fewer_atomics,
         ),
         fires=(

@@ -28,7 +28,7 @@ def compare_change(
     if abs(rebuilt - 1) > REBUILT:
         seen = f"the same code assembled here takes {rebuilt:.3f} times as long"
         remedy = "build it with the toolkit that is here"
-        raise Refused("rebuilt-differs", seen, f"within {REBUILT:.0%}", remedy)
+        raise Refused("rebuilt-differs", seen, f"within {100 * REBUILT:.0f} %", remedy)
     if cost > COSTLY:
         seen = f"the instructions that choose alone take {cost:.2f} times as long"
         remedy = "look at the counters: the cost of choosing hides the gain"
@@ -61,7 +61,8 @@ def refuse_arithmetic(gain: float, busy: Mapping[str, float]) -> None:
     if gain * share > 1:
         raise Refused(
             "other-work",
-            f"arithmetic ({unit}) that was left out with threads takes {share:.0%} of the time",
-            f"less than the {1 / gain:.0%} that are left",
+            f"arithmetic ({unit}) that was left out with threads takes {100 * share:.0f} % of the "
+            "time",
+            f"less than the {100 * (1 / gain):.0f} % that are left",
             "its arithmetic is the limit once its accesses are wide",
         )

@@ -105,6 +105,11 @@ class Case:
         return _OCCUPANCY.get(self.shape.occupancy_limit, "")
 
     @property
+    def fitting(self) -> str:
+        """How much of the warps that an SM holds fit, where something crowds others out."""
+        return f"{100 * (self.shape.occupancy or 0.0):.0f} %"
+
+    @property
     def is_full(self) -> bool:
         """Whether counted instructions fill a unit."""
         return max(self.busy.values(), default=0.0) >= _FULL
@@ -172,7 +177,7 @@ def _judge_grid(case: Case) -> AblationVerdict | None:
         return AblationVerdict("launch", "grid_too_small", "grid-too-small", because)
     if not is_idle:
         return None
-    idle = f"SMs have no block for {shape.idle:.0%} of their time"
+    idle = f"SMs have no block for {100 * (shape.idle or 0.0):.0f} % of their time"
     if shape.longest_block and shape.longest_block > _UNEVEN:
         because = f"{idle}; the longest block takes {shape.longest_block:.1f} times the median"
         return AblationVerdict("launch", "imbalance", "workload-imbalance", because)
@@ -222,7 +227,7 @@ def _judge_units(case: Case) -> AblationVerdict | None:
     share = case.busy.get(unit, 0.0)
     if share < _FULL:
         return None
-    because = f"counted instructions keep {unit} busy for {min(share, 1.0):.0%} of the time"
+    because = f"counted instructions keep {unit} busy for {100 * min(share, 1.0):.0f} % of the time"
     ways, requests = case.count_seen("shared_ways"), case.count_seen("shared_requests")
     if unit == "shared" and ways > _IN_CONFLICT * requests:
         because += f", {ways / requests:.2g} passes over the banks for each that is needed"
@@ -233,7 +238,7 @@ def _judge_units(case: Case) -> AblationVerdict | None:
         because += ", by multiplications and additions that are kept apart"
         return AblationVerdict("compute", unit, "non-fused-math", because)
     if 0 < case.count_seen("lanes") < _FEW_LANES:
-        because += f", with {case.count_seen('lanes'):.0%} of the lanes at work"
+        because += f", with {100 * case.count_seen('lanes'):.0f} % of the lanes at work"
         return AblationVerdict("compute", unit, "thread-divergence", because)
     for rule, counted in read_causes()["counted"].items():
         if counted == unit:
@@ -273,7 +278,7 @@ def _judge_waiting(case: Case, because: str) -> AblationVerdict:
     because, rule = f"{because}; {case.slower}", "long-scoreboard"
     if case.crowded_out:
         rule = case.crowded_out
-        because += f", and {case.shape.occupancy:.0%} of the warps fit"
+        because += f", and {case.fitting} of the warps fit"
     return AblationVerdict("latency", "long_scoreboard", rule, because)
 
 
@@ -316,7 +321,7 @@ def _judge_occupancy(case: Case) -> AblationVerdict | None:
     """More warps would help nearly in proportion, and something keeps them away."""
     if (case.shape.half_occupancy or 0.0) < _IN_PROPORTION or not case.crowded_out:
         return None
-    because = f"{case.slower}, and {case.shape.occupancy:.0%} of what an SM holds fit"
+    because = f"{case.slower}, and {case.fitting} of what an SM holds fit"
     return AblationVerdict("latency", "", case.crowded_out, because)
 
 
@@ -326,7 +331,8 @@ def _judge_dependency(case: Case) -> AblationVerdict | None:
     share = fixed + case.count_seen("chain_xu") + case.count_seen("chain_shared")
     if share < _OF_TIME or case.is_full:
         return None
-    because = f"one chain of dependent instructions takes {min(share, 1.0):.0%} of a warp's time"
+    part = f"{100 * min(share, 1.0):.0f} %"
+    because = f"one chain of dependent instructions takes {part} of a warp's time"
     if fixed >= share / 2:
         return AblationVerdict("latency", "wait", "fixed-latency", because)
     return AblationVerdict("latency", "short_scoreboard", "short-scoreboard", because)
@@ -354,7 +360,9 @@ def _say_unknown(case: Case) -> AblationVerdict:
     busiest = max(case.busy, key=lambda unit: case.busy[unit], default="")
     observed = f"no cause that can be removed separately gains more than {best:.2f}x"
     if busiest:
-        observed += f"; {busiest} is busiest, {case.busy[busiest]:.0%} by counted instructions"
+        observed += (
+            f"; {busiest} is busiest, {100 * case.busy[busiest]:.0f} % by counted instructions"
+        )
     refusals = [r for r in case.refused.values() if r.code != "nothing-to-take-away"]
     for refusal in refusals[:2]:
         observed += f"; {refusal.ablation}: {refusal.observed}"
@@ -362,7 +370,10 @@ def _say_unknown(case: Case) -> AblationVerdict:
         ablation="",
         code="cannot-tell",
         observed=observed,
-        threshold=f"{_WORTH}x of what is reachable, {_BOUND_WORTH}x of a bound, {_FULL:.0%} of a unit",
+        threshold=(
+            f"{_WORTH}x of what is reachable, {_BOUND_WORTH}x of a bound, {100 * _FULL:.0f} % of a "
+            "unit"
+        ),
         remedy="counters name the stall: profkit profile, where they may be read",
     )
     bound = "latency" if case.waits else "unknown"

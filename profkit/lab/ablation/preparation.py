@@ -194,8 +194,8 @@ def _refuse_other_work(counted: Counter[str], again: Counter[str]) -> float:
     if difference > EXECUTED:
         raise Refused(
             "other-work",
-            f"an opcode was executed {difference:.0%} more or less often",
-            f"{EXECUTED:.0%}",
+            f"an opcode was executed {100 * difference:.0f} % more or less often",
+            f"{100 * EXECUTED:.0f} %",
             "the kernel's work follows from its data: no cause can be removed separately",
         )
     return difference

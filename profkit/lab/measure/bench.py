@@ -28,6 +28,7 @@ from profkit.lab.measure.cuda.library import (
 )
 from profkit.records.parts import GpuState
 from profkit.records.store import JsonObject
+from profkit.reports.figures import format_percent
 
 METHOD = "graph replay"
 WIDTH = 0.01  # the interval's half-width that is asked for, relative to the median
@@ -285,7 +286,7 @@ def summarize_times(times: Times) -> JsonObject:
     reason = times.rounds_short or "neighbouring samples are correlated"
     short = []
     if wide:
-        short = [f"{' and '.join(wide)}: wider than {WIDTH:.0%}, {reason}"]
+        short = [f"{' and '.join(wide)}: wider than {format_percent(WIDTH)}, {reason}"]
     none = [k for k, width in widths.items() if width is None]
     why = "; ".join(short + [f"{k}: no interval, {_explain_unusable(samples[k])}" for k in none])
     kept = ("session", "per_sample", "eager", "host", "bare", "host_bound", "before", "after")

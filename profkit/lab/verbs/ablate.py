@@ -1,11 +1,16 @@
 """A variant  ->  what each cause costs, measured by taking it away; needs no counters.
 
+# Measure what each cause costs a variant at one case.
 profkit ablate stage2 --case B
+# Measure two variants, and keep the records in a folder.
 profkit ablate stage2 stage2swizzle --case B --artifacts runs
-profkit ablate mine --kernels mine --build-dir build --json --quiet
-profkit ablate stage2 --case B --recorded  # what was measured before
-profkit ablate stage2 --case B --markdown
+# Measure a kernel of a CUDA source, whose launch a TOML file describes.
 profkit ablate my.cu --kernel mine --launch launch.toml
+# Show what was measured before, or write it for a pull request.
+profkit ablate stage2 --case B --recorded
+profkit ablate stage2 --case B --markdown
+# Use folders of your own, and print JSON.
+profkit ablate mine --kernels mine --build-dir build --json --quiet
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
     from profkit.lab.measure.targets import Target
     from profkit.records.record import Record
 
-GROUP = "Your own kernels"
+GROUP = "Work on your own kernels"
 SUMMARY = "Measure what each cause costs by removing it; needs no counters."
 
 

@@ -1,9 +1,14 @@
 """Variants  ->  times, against every reference, in turns.
 
+# Time two variants at one case, next to every reference.
 profkit bench --variant stage2 --variant champion --case B
-profkit bench --aa 20 --variant champion      # what processes differ by
+# Time all variants, one case per GPU.
+profkit bench --all --case B --case C --gpus 2
+# Measure the noise between 20 processes.
+profkit bench --aa 20 --variant champion
+# Measure it with 60 rounds per process, and keep it in a history.
 profkit bench --aa 5 --rounds 60 --variant stage2 --history runs/history
-profkit bench --all --case B --case C --gpus 2 # a case a GPU
+# Use folders of your own, and print JSON.
 profkit bench --all --kernels mine --build-dir build --json --quiet
 """
 
@@ -21,8 +26,8 @@ from profkit.records.paths import HISTORY
 if TYPE_CHECKING:
     from profkit.lab.measure.targets import Target
 
-GROUP = "Your own kernels"
-SUMMARY = "Time variants next to every reference, interleaved, with a warm and a cold L2."
+GROUP = "Work on your own kernels"
+SUMMARY = "Time variants against every reference, with a warm and a cold L2."
 
 
 @options.verb(GROUP, SUMMARY, bad="a variant is wrong")
@@ -40,9 +45,11 @@ def time_variants(
         help="Time each variant against itself, interleaved, in N processes.",
         min=1,
     ),
-    rounds: int = typer.Option(120, help="Set the rounds per process, with --aa.", min=6),
+    rounds: int = typer.Option(
+        120, metavar="N", help="Set the rounds per process; with --aa.", min=6
+    ),
     history: str = typer.Option(
-        HISTORY, "--history", metavar="DIR", help="Keep the results of --aa here."
+        HISTORY, "--history", metavar="DIR", help="Keep the results of --aa in this history."
     ),
 ) -> int:
     from profkit.cli.output import print_blocks, print_json, spinner

@@ -1,9 +1,14 @@
 """A running program  ->  its Triton kernels as problems of a folder, each with a variant.
 
+# Capture one launch of a kernel.
 profkit capture --kernel layer_norm -- python train.py
+# Capture every kernel, with arrays of up to 2 GB, into a folder.
 profkit capture --all --limit 2048 -o captured -- python train.py
+# Capture the second and third launch with their inputs.
 profkit capture --kernel softmax --skip 1 --count 2 --values -- python run.py
+# Write the folders without trying the kernels, within 15 minutes.
 profkit capture --no-try --timeout 900 --quiet -- torchrun train.py
+# Keep compiled libraries in a folder, and print JSON.
 profkit capture --build-dir build --json -- python train.py
 """
 
@@ -23,7 +28,7 @@ from profkit.files import resolve_path
 if TYPE_CHECKING:
     from profkit.lab.measure.capture import CapturedEntry
 
-GROUP = "Your own kernels"
+GROUP = "Work on your own kernels"
 SUMMARY = "Turn Triton kernels of a running program into folders to work on."
 
 
@@ -35,25 +40,32 @@ def capture_kernels(
         ..., metavar="-- COMMAND...", help="Give the Python command as you run it."
     ),
     kernel: str = typer.Option(
-        ".", metavar="REGEX", help="Choose kernels by name.", show_default=False
+        ".", metavar="REGEX", help="Choose kernels by name. Default: all.", show_default=False
     ),
-    skip: int = typer.Option(0, help="Skip the first N of them.", min=0),
-    count: int = typer.Option(1, help="Capture N of them.", min=1),
-    every: bool = typer.Option(False, "--all", help="Capture each of them."),
+    skip: int = typer.Option(0, metavar="N", help="Skip the first N launches.", min=0),
+    count: int = typer.Option(1, metavar="N", help="Capture N launches.", min=1),
+    every: bool = typer.Option(False, "--all", help="Capture every launch."),
     values: bool = typer.Option(
-        False, "--values", help="Keep the inputs themselves instead of their statistics."
+        False, "--values", help="Keep the inputs themselves, not only their statistics."
     ),
     limit: float = typer.Option(
-        512.0, metavar="MB", help="Limit the size of a launch's arrays.", min=0
+        512.0, metavar="MB", help="Limit the arrays of a launch to this many megabytes.", min=0
     ),
     untried_only: bool = typer.Option(
         False, "--no-try", help="Write the folders without checking or timing."
     ),
     timeout: float | None = typer.Option(
-        None, metavar="S", help="Stop the program then, and keep what was captured.", min=1
+        None,
+        metavar="S",
+        help="Stop the program after S seconds, and keep what was captured.",
+        min=1,
     ),
     output: Path = typer.Option(
-        Path("captured"), "--output", "-o", metavar="DIR", help="Name the folder of problems."
+        Path("captured"),
+        "--output",
+        "-o",
+        metavar="DIR",
+        help="Write the folders of problems here.",
     ),
     build_dir: options.BuildDir = None,
 ) -> int:

@@ -1,11 +1,16 @@
 """Variants  ->  whether they are right, on every case; or only built, within their headers' budgets.
 
-profkit check --variant stage2 --sanitize     # compute-sanitizer's four tools too
+# Check a variant in every case, and run compute-sanitizer too.
+profkit check --variant stage2 --sanitize
+# Check all variants at one case, or on two GPUs.
 profkit check --all --case B --kernels mine --build-dir build
 profkit check --all --gpus 0,1
-profkit check --variant stage2 --json --quiet
+# Compile for several architectures; this needs no GPU.
 profkit check --build-only --variant stage2 --arch 80,89,90
+# Mark records as current whose machine code has not changed.
 profkit check --build-only --all --arch 90 --refresh --artifacts runs
+# Print JSON.
+profkit check --variant stage2 --json --quiet
 """
 
 from __future__ import annotations
@@ -25,12 +30,15 @@ if TYPE_CHECKING:
     from profkit.lab.measure.targets import Places
 
 
-GROUP = "Your own kernels"
+GROUP = "Work on your own kernels"
 SUMMARY = "Check results and memory accesses in every case."
 
 
 @options.verb(
-    GROUP, SUMMARY, bad="a variant is wrong or over budget, or a sanitizer found an error"
+    GROUP,
+    SUMMARY,
+    bad="a variant is wrong or over budget, or a sanitizer found an error",
+    sections={"What to check": "variant every case sanitize build_only arch refresh"},
 )
 def check_variants(
     variant: options.Names = None,
@@ -40,18 +48,18 @@ def check_variants(
         False, "--sanitize", help="Run compute-sanitizer's four tools too."
     ),
     build_only: bool = typer.Option(
-        False, "--build-only", help="Compile and check the header's budget, without a GPU."
+        False, "--build-only", help="Compile, and check the header's limits; needs no GPU."
     ),
     arch: str | None = typer.Option(
         None,
         "--arch",
         metavar="LIST",
-        help="Compile for 80,89,90 with --build-only. Default: the GPU present.",
+        help="Compile for these architectures (80,89,90); with --build-only. Default: this GPU's.",
     ),
     refresh: bool = typer.Option(
         False,
         "--refresh",
-        help="Mark stale records with unchanged machine code as current, with --build-only.",
+        help="Mark stale records as current if machine code is unchanged; with --build-only.",
     ),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,

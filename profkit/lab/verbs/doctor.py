@@ -1,6 +1,8 @@
 """This machine  ->  what there is to measure with.
 
+# Say what is missing on this machine, and how to install it.
 profkit doctor
+# Print the same as JSON.
 profkit doctor --json
 """
 
@@ -10,8 +12,8 @@ from dataclasses import asdict
 
 from profkit.cli import options
 
-GROUP = "For agents and CI"
-SUMMARY = "Check the GPU, driver, nvcc and ncu, and say how to fix what is missing."
+GROUP = "Serve agents and CI"
+SUMMARY = "Check the GPU, driver, nvcc and ncu, and say how to fix problems."
 
 
 @options.verb(GROUP, SUMMARY, forms="json", bad="something needed for measuring is missing")

@@ -1,7 +1,9 @@
 """The folder of problems  ->  its variants in ladder order.
 
+# List all variants, or those of one problem.
 profkit list
 profkit list --problem attention
+# Use folders of your own, and print JSON.
 profkit list --kernels mine --build-dir build --artifacts runs --json
 """
 
@@ -13,8 +15,8 @@ import typer
 
 from profkit.cli import options
 
-GROUP = "Your own kernels"
-SUMMARY = "List variants in ladder order, and which are built, recorded or stale."
+GROUP = "Work on your own kernels"
+SUMMARY = "List variants, and which are built, recorded or stale."
 
 
 @options.verb(GROUP, SUMMARY, forms="json")

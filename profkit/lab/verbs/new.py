@@ -1,7 +1,10 @@
 """A name  ->  a problem's folder to begin with.
 
+# Create a problem with a first variant in CUDA.
 profkit new row-sum
+# Create one in Triton, in a folder of your own.
 profkit new layernorm --language triton --kernels mine
+# Print which files were written, as JSON.
 profkit new decode --json --quiet
 """
 
@@ -13,8 +16,8 @@ import typer
 
 from profkit.cli import options
 
-GROUP = "Your own kernels"
-SUMMARY = "Create a problem folder or a kernel to start from, in CUDA or Triton."
+GROUP = "Work on your own kernels"
+SUMMARY = "Create a folder for a new problem, in CUDA or Triton."
 
 
 @options.verb(GROUP, SUMMARY)

@@ -1,13 +1,20 @@
 """A variant, or any command  ->  profile: checked, timed, collected, diagnosed.
 
+# Check, time, profile and diagnose a variant at one case.
 profkit profile --variant stage2 --case B
-profkit profile --all --case B --gpus all      # who is free takes it
-profkit profile --all --case A --case B --on tcp://host:8786
-profkit profile --all --kernels mine --build-dir build --artifacts runs
-profkit profile --variant stage2 --set basic --cache-control none --json -q
+# Profile one kernel of any program, and write the report.
 profkit profile --kernel softmax -o run.ncu-rep -- python train.py
+# Profile three launches after the first ten, within 30 minutes.
 profkit profile --skip 10 --count 3 --timeout 1800 -- ./train
+# Profile five launches inside an NVTX range.
 profkit profile --nvtx backward --count 5 -- python train.py
+# Profile all variants on all GPUs of this machine, or on a cluster.
+profkit profile --all --case B --gpus all
+profkit profile --all --case A --case B --on tcp://host:8786
+# Use folders of your own.
+profkit profile --all --kernels mine --build-dir build --artifacts runs
+# Collect fewer counters with warm caches, and print JSON.
+profkit profile --variant stage2 --set basic --cache-control none --json -q
 """
 
 from __future__ import annotations
@@ -34,7 +41,7 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="SET",
-        help="Choose ncu's section set.",
+        help="Collect this set of sections: basic, detailed, full or roofline.",
         autocompletion=one_of("full", "detailed", "basic", "roofline"),
     ),
 ]
@@ -43,7 +50,7 @@ CacheControl = Annotated[
     typer.Option(
         "--cache-control",
         metavar="WHEN",
-        help="Flush caches before each replay (all), or never (none).",
+        help="Flush caches before each pass (all) or never (none).",
         autocompletion=one_of("all", "none"),
     ),
 ]
@@ -55,31 +62,44 @@ On = Annotated[
 ]
 
 
-GROUP = "Your own kernels"
-SUMMARY = "Check and time a variant, profile one call with ncu, and diagnose it."
+GROUP = "Work on your own kernels"
+SUMMARY = "Check, time and profile a variant with ncu, and diagnose it."
 
 
-@options.verb(GROUP, SUMMARY, bad="a variant is wrong")
+@options.verb(
+    GROUP,
+    SUMMARY,
+    bad="a variant is wrong",
+    sections={
+        "Any command": "kernel skip count nvtx output",
+        "Your own variants": "variant every case gpus on kernels build_dir artifacts",
+        "Collection": "set_ cache timeout",
+    },
+)
 def profile_variants(
     command: list[str] | None = typer.Argument(
-        None, metavar="[-- COMMAND...]", help="Give any command, instead of --variant."
+        None, metavar="[-- COMMAND...]", help="Give a command to profile, instead of --variant."
     ),
     variant: options.Names = None,
     every: options.Every = False,
     case: options.Cases = None,
     kernel: str | None = typer.Option(
-        None, "--kernel", metavar="REGEX", help="Choose kernels of COMMAND by name."
+        None, "--kernel", metavar="REGEX", help="Choose kernels by name. Default: all."
     ),
-    skip: int = typer.Option(0, help="Skip the first N launches.", min=0),
-    count: int | None = typer.Option(None, help="Profile N launches.", min=1),
+    skip: int = typer.Option(0, metavar="N", help="Skip the first N launches.", min=0),
+    count: int | None = typer.Option(
+        None, metavar="N", help="Profile N launches. Default: all.", min=1
+    ),
     nvtx: str | None = typer.Option(
-        None, metavar="RANGE", help="Profile only inside this NVTX range of COMMAND."
+        None, metavar="RANGE", help="Profile only inside this NVTX range."
     ),
     set_: Set = "full",
     cache: CacheControl = "all",
-    timeout: float = typer.Option(600.0, help="Stop a run of ncu after this many seconds.", min=1),
+    timeout: float = typer.Option(
+        600.0, metavar="S", help="Stop a run of ncu after S seconds.", min=1
+    ),
     output: Path | None = typer.Option(
-        None, "--output", "-o", help="Write the report of COMMAND here."
+        None, "--output", "-o", metavar="FILE", help="Write the report to this file."
     ),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,
@@ -87,6 +107,11 @@ def profile_variants(
     gpus: options.Gpus = None,
     on: On = None,
 ) -> int:
+    """It runs ncu on any command, or on variants of a folder of problems.
+
+    It writes the report, and prints what diagnose says of it. A variant is first checked against
+    its reference and timed without ncu.
+    """
     from profkit.cli import output as out
     from profkit.collect import profiler
     from profkit.lab.flags import choose_names, on_gpus, say_gpus

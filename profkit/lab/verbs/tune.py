@@ -1,11 +1,16 @@
 """A variant with tunables  ->  tune: search, decide, write down.
 
+# Search the tunables of a variant at one case.
 profkit tune --variant v3 --case B
-profkit tune --variant v3 --case B --resume   # after Ctrl-C, a crash or a kill
+# Continue a search after Ctrl-C, a crash or a kill.
+profkit tune --variant v3 --case B --resume
+# Search for ten minutes on all GPUs, 200 configurations at most.
 profkit tune --variant v3 --trials 200 --time 600 --gpus all --quiet
-profkit tune --variant v3 --storage sqlite:///a.db --no-profile
-profkit tune --variant v3 --storage journal:///nfs/v3.log   # several hosts
+# Search from several hosts, by time alone.
+profkit tune --variant v3 --storage journal:///nfs/v3.log --no-profile
+# Give up on a trial after a minute, and write the result to a folder.
 profkit tune --variant v3 --timeout 60 -o found --json
+# Use folders of your own.
 profkit tune --variant mine --kernels mine --build-dir build --artifacts runs
 """
 
@@ -37,11 +42,18 @@ Case = Annotated[
 ]
 
 
-GROUP = "Your own kernels"
-SUMMARY = "Search the tunables declared in a header."
+GROUP = "Work on your own kernels"
+SUMMARY = "Search the tunables declared in a variant's header."
 
 
-@options.verb(GROUP, SUMMARY)
+@options.verb(
+    GROUP,
+    SUMMARY,
+    sections={
+        "The search": "variant case trials time timeout resume storage no_profile gpus",
+        "Folders": "kernels build_dir artifacts",
+    },
+)
 def tune_variant(
     variant: str = typer.Option(
         ...,
@@ -54,11 +66,12 @@ def tune_variant(
     trials: int = typer.Option(
         60,
         "--trials",
-        help="Limit the number of distinct configurations, including the defaults.",
+        metavar="N",
+        help="Try at most N configurations, the defaults included.",
         min=1,
     ),
     time: float | None = typer.Option(
-        None, "--time", help="Start no trial after this many seconds."
+        None, "--time", metavar="S", help="Start no trial after S seconds. Default: no limit."
     ),
     resume: bool = typer.Option(
         False, "--resume", help="Continue a search that was stopped or killed."
@@ -67,19 +80,27 @@ def tune_variant(
         None,
         "--storage",
         metavar="URL",
-        help="Use this database. Default: SQLite next to the builds.",
+        help="Keep the search in this database. Default: SQLite, next to the builds.",
     ),
     gpus: options.Gpus = None,
     no_profile: bool = typer.Option(
         False,
         "--no-profile",
-        help="Do not run ncu: time trials only, without proposals from diagnoses.",
+        help="Run no ncu: search by time alone, without proposals from diagnoses.",
     ),
     timeout: float = typer.Option(
-        30.0, "--timeout", help="Consider a trial hung after this many silent seconds.", min=1
+        30.0,
+        "--timeout",
+        metavar="S",
+        help="Consider a trial hung after S seconds without output.",
+        min=1,
     ),
     output: Path | None = typer.Option(
-        None, "--output", "-o", metavar="DIR", help="Write here. Default: artifacts/tune/NAME.CASE."
+        None,
+        "--output",
+        "-o",
+        metavar="DIR",
+        help="Write the result here. Default: artifacts/tune/NAME.CASE.",
     ),
     kernels: options.Kernels = None,
     build_dir: options.BuildDir = None,

@@ -19,6 +19,7 @@ from profkit.program.steps.kinds import is_compiled
 from profkit.program.steps.places import find_place, say_place_of_works
 from profkit.program.timeline import Device, HostSpan
 from profkit.records.gpus import Gpu, find_measured_range, find_nearest_of_generation
+from profkit.reports.figures import fill_sentence
 
 SHORT = 2_500  # nanoseconds: a kernel that has next to nothing to do takes so long
 EMPTY = 1_200  # nanoseconds: a kernel of a graph that does nothing takes about so long
@@ -167,8 +168,8 @@ class Case:
         numbers = {name: value for name, value in figures.items() if is_number(value)}
         return StepFinding(
             rule=words.rule,
-            cause=words.says.format(**figures),
-            advice=chosen.say(self.language).format(**figures),
+            cause=fill_sentence(words.says, figures),
+            advice=fill_sentence(chosen.say(self.language), figures),
             where=(where,) if where else (),
             evidence=numbers,
             works=works,

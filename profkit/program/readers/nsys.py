@@ -39,6 +39,7 @@ from profkit.program.timeline import (
     plain_call_name,
     say_unended,
 )
+from profkit.reports.figures import format_percent
 
 PAGEABLE = 0  # nsys' ENUM_CUDA_MEM_KIND; 2 is device
 MEMORIES = {PAGEABLE: "Pageable", 1: "Pinned"}
@@ -306,8 +307,8 @@ def _note_graphs_as_one(processes: Sequence[Process]) -> Iterator[str]:
     if inside:
         share = inside / max(1, sum(activity.duration for activity in every))
         yield (
-            f"{share:.0%} of the GPU's time is inside CUDA graphs, and each graph launch was "
-            "recorded as one event: nsys profile --cuda-graph-trace=node records the kernels in "
+            f"{format_percent(share)} of the GPU's time is inside CUDA graphs, and each graph launch "
+            "was recorded as one event: nsys profile --cuda-graph-trace=node records the kernels in "
             "them"
         )
 

@@ -52,7 +52,7 @@ from profkit.program.timeline import (
     Place,
     Process,
 )
-from profkit.reports.figures import readable
+from profkit.reports.figures import format_percent, readable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -233,8 +233,8 @@ def _say_unlaunched(activities: Sequence[Activity], order: Sequence[Launched]) -
         if 2 * sum(a.duration for a in moved) > left:
             why = "pages of unified memory that move when they are touched; prefetch them"
         yield (
-            f"{left / inside:.0%} of the GPU's work has no launch in the recording ({why}), so it "
-            "is not part of any step"
+            f"{format_percent(left / inside)} of the GPU's work has no launch in the recording ({why}), "
+            "so it is not part of any step"
         )
 
 

@@ -202,7 +202,14 @@ def search_importance(importances: Mapping[str, float], ax: Axes | None = None) 
     ax = base.canvas(ax, 1.6 + 0.5 * len(ranked))
     ax.barh([m for m, _ in ranked], [v for _, v in ranked], 0.6, color=COLOURS[0])
     for y, (_, value) in enumerate(ranked):
-        ax.text(value + 0.01, y, f"{value:.0%}", va="center", fontsize=10.5, color=INK)
+        ax.text(
+            value + 0.01,
+            y,
+            f"{figures.format_percent(value)}",
+            va="center",
+            fontsize=10.5,
+            color=INK,
+        )
     ax.set_xlim(0, 1.08)
     base.scales(ax, "Share of importance")
     base.bare(ax, "x")

@@ -26,7 +26,7 @@ def history_blocks(steps: Sequence[HistoryStep]) -> Iterator[Block]:
         ">time": lambda step: figures.seconds(step.run.median) if step.run.median else "",
         ">speed-up": lambda step: f"{step.time.speedup.median:.3g}x" if step.time else "",
         "": lambda step: f"{step.answer}; {step.note}" if step.note else step.answer,
-        ">seen from": lambda step: format_percent(step.smallest_change),
+        ">seen from": lambda step: say_difference(step.smallest_change),
     }
     for subject in dict.fromkeys(step.run.subject for step in steps):
         yield Heading(subject)
@@ -35,10 +35,10 @@ def history_blocks(steps: Sequence[HistoryStep]) -> Iterator[Block]:
         yield TextLine("*: files differed from the commit when it was measured")
 
 
-def format_percent(share: float | None, unknown: str = "") -> str:
+def say_difference(share: float | None, unknown: str = "") -> str:
     if share is None or isnan(share):
         return unknown
-    return f"{share:.2%}"
+    return figures.format_percent(share, 2)
 
 
 def noise_blocks(machines: Sequence[MachineNoise]) -> Iterator[Block]:
@@ -50,8 +50,8 @@ def noise_blocks(machines: Sequence[MachineNoise]) -> Iterator[Block]:
         ">processes": lambda machine: str(machine.processes),
         ">A/A pairs": lambda machine: str(machine.pairs),
         ">rounds": lambda machine: str(machine.rounds),
-        ">within": lambda machine: f"{machine.within:.2%}",
-        ">between": lambda machine: format_percent(machine.between, "not known"),
+        ">within": lambda machine: figures.format_percent(machine.within, 2),
+        ">between": lambda machine: say_difference(machine.between, "not known"),
         ">compare": lambda machine: str(machine.compare_alarms),
         ">gate": lambda machine: str(machine.gate_alarms),
     }
@@ -121,16 +121,17 @@ def gate_blocks(report: GateReport) -> Iterator[Block]:
             "answer": lambda s: s.answer,
             ">before": lambda s: figures.seconds(s.time.before.median) if s.time else "",
             ">after": lambda s: figures.seconds(s.time.after.median) if s.time else "",
-            ">seen from": lambda s: format_percent(s.smallest_change),
+            ">seen from": lambda s: say_difference(s.smallest_change),
             "cause": lambda s: s.cause or "",
             "because": lambda s: s.because,
         }
         yield grid(listed, columns, wraps=6)
     judged = [s.smallest_change for s in report.subjects if not isnan(s.smallest_change)]
     if judged:
+        smallest, largest = (figures.format_percent(f(judged), 2) for f in (min, max))
         yield TextLine(
-            f"changes of {min(judged):.2%} to {max(judged):.2%} would have been detected with 95 "
-            "% power, at one false alarm in 1,000"
+            f"changes of {smallest} to {largest} would have been detected with 95 % power, at one "
+            "false alarm in 1,000"
         )
     if assumed := report.assumed:
         yield TextLine(f"{assumed.sentence}: profkit bench --aa measures it on this GPU")

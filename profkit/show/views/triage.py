@@ -10,7 +10,7 @@ from typing import Any
 
 from profkit.program.steps.idle import clean_operator
 from profkit.program.steps.places import join_layers, shorten_line
-from profkit.reports.figures import figures, seconds
+from profkit.reports.figures import figures, format_percent, seconds
 from profkit.show.text.blocks import (
     Block,
     Columns,
@@ -225,7 +225,7 @@ def step_shares(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each cause, and computing, with its part of the step."""
     for cause, begin, end, _ in step_parts(step):
         if cause == COMPUTING or end - begin >= 0.001:
-            yield cause, f"{CAUSES[cause][1]} {end - begin:.1%}"
+            yield cause, f"{CAUSES[cause][1]} {format_percent(end - begin, 1)}"
 
 
 def step_parts(step: Mapping[str, Any]) -> Iterator[tuple[str, float, float, str]]:
@@ -251,7 +251,7 @@ def list_kernels(
     if rest := kernels[len(shown) :]:
         took = sum(row["ms"] for row in rest)
         share = sum(row["share"] for row in rest)
-        yield TextLine(f"and {len(rest):,} more: {duration(took)}, {share:.1%}")
+        yield TextLine(f"and {len(rest):,} more: {duration(took)}, {format_percent(share, 1)}")
 
 
 def kernels_table(
@@ -270,7 +270,7 @@ def kernels_table(
         **name_kinds(kernels),
         ">calls": lambda row: str(row["calls"]),
         ">per step": lambda row: duration(row["ms"]),
-        ">share": lambda row: f"{row['share']:.1%}",
+        ">share": lambda row: f"{format_percent(row['share'], 1)}",
         "limit": lambda row: f"{row['bound']}: {row['limiter']}" if row["bound"] else "not counted",
         ">headroom": lambda row: f"{row['headroom']:.2f}x" if row["headroom"] else "",
     }
@@ -330,7 +330,7 @@ def origins_table(document: Mapping[str, Any], by: str) -> Grid:
         "part": lambda row: " + ".join(part for part, _ in row["part"].most_common() if part),
         ">calls": lambda row: str(row["calls"]),
         ">per step": lambda row: duration(row["ms"]),
-        ">share": lambda row: f"{row['share']:.1%}",
+        ">share": lambda row: f"{format_percent(row['share'], 1)}",
         "limit": lambda row: row["limits"].most_common(1)[0][0] if row["limits"] else "",
     }
     return grid(ordered[:GROUPS], columns, narrow=True)
