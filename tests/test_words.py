@@ -196,8 +196,12 @@ _PERCENT_FORMAT = re.compile(r":\.\d%\}")
 
 
 def _shown() -> Iterator[tuple[str, str]]:
-    """Place and text of what profkit printed: the short answers that are kept as text."""
-    for file in find_files(ROOT / "tests" / "goldens" / "text", "*.txt"):
+    """Place and text of what profkit printed: the short answers that are kept as text.
+
+    Claims are sentences of their authors: recorded.txt is left out.
+    """
+    files = find_files(ROOT / "tests" / "goldens" / "text", "*.txt")
+    for file in [file for file in files if file.stem != "recorded"]:
         for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
             yield f"{file.relative_to(ROOT)}:{number}", line
 
