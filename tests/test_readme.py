@@ -168,17 +168,14 @@ def test_outputs_are_what_the_commands_print(output: readme.Output) -> None:
     assert output.shown == output.made(), "make readme writes it anew"
 
 
+@pytest.mark.forks  # what they register and import is gone afterwards
 @pytest.mark.parametrize("code", readme.blocks("python"), ids=lambda code: code[:40])
-def test_the_lines_for_a_notebook_run(code: str, place: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=place,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0, done.stderr
+def test_the_lines_for_a_notebook_run(
+    code: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a notebook runs them, in a process that has imported profkit and read reports before."""
+    monkeypatch.chdir(place)
+    exec(compile(code, "lines of a page", "exec"), {"__name__": "__main__"})
 
 
 def list_links(page: Path) -> list[str]:

@@ -12,16 +12,11 @@ import pytest
 from rich.cells import cell_len
 
 from profkit.reports.metrics import CATALOGUE
-from tests.conftest import ROOT, committed, kinds, report_of
+from tests.conftest import ROOT, kinds, report_of
 
 from .conftest import REPORT
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def all_reports() -> list[Path]:
-    return committed()
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +37,8 @@ def _prose(shown: str) -> list[str]:
     return [line for line in shown.splitlines() if not line.startswith(("  profkit ", "  ncu "))]
 
 
-def test_the_demo_fits_80_columns_and_is_clean_in_a_pipe(shell, all_reports) -> None:
-    found = shell("diagnose", *all_reports, COLUMNS="", NO_COLOR="")
+def test_the_demo_fits_80_columns_and_is_clean_in_a_pipe(shell) -> None:
+    found = shell("diagnose", *kinds(), COLUMNS="", NO_COLOR="")
     assert (found.returncode, found.stderr) == (0, "")
     lines = _prose(found.stdout)
     assert max(map(cell_len, lines)) <= 80

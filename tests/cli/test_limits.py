@@ -1,10 +1,10 @@
 """Limits of the machine and killed processes: a whole answer or two lines, and never "damaged".
 
-Tried with a good report of 20 MB, with ten small ones and with one that is cut: 36 sizes of `ulimit -v`,
-27 numbers of open files, 8 sizes of written files, 14 numbers of processes (not as root), 7 folders
-for temporary files, and 20 kills of the server of the reading children, of their group or of one of
-them, with four signals at moments drawn by lot. 245 runs in all with PROFKIT_SWEEP_ALL, else a part
-of each kind.
+Tried with a good report that is read in parts (9 MB; 20 with PROFKIT_SWEEP_ALL), with ten small ones
+and with one that is cut: 36 sizes of `ulimit -v`, 27 numbers of open files, 8 sizes of written files,
+14 numbers of processes (not as root), 7 folders for temporary files, and 20 kills of the server of the
+reading children, of their group or of one of them, with four signals at moments drawn by lot. 245 runs
+in all with PROFKIT_SWEEP_ALL, else a part of each kind.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ COMMAND = [sys.executable, "-m", "profkit", "diagnose"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
+# More than reader.LARGE: it is read in parts, and each run takes as long as it has bytes.
+BYTES = 20 << 20 if "PROFKIT_SWEEP_ALL" in os.environ else 9 << 20
+
+
 class Reports(NamedTuple):
     large: Path
     many: Path
@@ -48,7 +52,7 @@ class Reports(NamedTuple):
 def reports(tmp_path_factory: pytest.TempPathFactory) -> Reports:
     folder = tmp_path_factory.mktemp("limits")
     whole = (ROOT / "artifacts" / "stage2.B.ncu-rep").read_bytes()
-    (folder / "large.ncu-rep").write_bytes(made.repeated(whole, 20 << 20))
+    (folder / "large.ncu-rep").write_bytes(made.repeated(whole, BYTES))
     (folder / "cut.ncu-rep").write_bytes(whole[:-1000])
     (folder / "many").mkdir()
     for number in range(10):
