@@ -110,6 +110,6 @@ def explain_limit(error: BaseException) -> ProfkitError | None:
 
 
 def is_memory_limited() -> bool:
-    """Whether whoever started this process limits its memory (`ulimit -v` or `-d`)."""
+    """Whether the memory of this process is limited: by --max-memory, or `ulimit -v` or `-d`."""
     limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
     return any(limit != resource.RLIM_INFINITY for limit in limits)

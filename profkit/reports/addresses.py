@@ -19,6 +19,7 @@ from itertools import product
 from tokenize import COMMENT, DEDENT, ENDMARKER, INDENT, NEWLINE, NL, TokenError, generate_tokens
 from typing import TYPE_CHECKING, Any, Literal
 
+from profkit.errors import is_memory_limited
 from profkit.reports.cubin import Function, find_launched
 from profkit.reports.frame import clean
 from profkit.reports.instruction import (
@@ -34,7 +35,6 @@ from profkit.reports.instruction import (
     Instruction,
     decode,
 )
-from profkit.reports.isolated import is_limited
 
 if TYPE_CHECKING:
     from profkit.reports.lanes import Definitions
@@ -462,7 +462,7 @@ class LaunchedCode:
         text = clean(self._action.sass_by_pc(pc) or "")
         if text.strip() not in ("", _NOT_WRITTEN):
             return text
-        if is_limited():
+        if is_memory_limited():
             raise MemoryError
         return ""
 

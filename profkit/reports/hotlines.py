@@ -15,7 +15,7 @@ from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from profkit.errors import OUT_OF_MEMORY, ProfkitError
+from profkit.errors import OUT_OF_MEMORY, ProfkitError, is_memory_limited
 from profkit.files import expand_home, temporary_folder
 from profkit.records.paths import is_table
 from profkit.reports.addresses import LaunchedCode, Layouts, Place
@@ -26,7 +26,6 @@ from profkit.reports.isolated import (
     ROOM,
     find_hint,
     is_about_file,
-    is_limited,
     isolated,
     processors,
 )
@@ -196,7 +195,7 @@ def _read_inside(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[H
             if isinstance(error, ProfkitError) and error.message != OUT_OF_MEMORY:
                 raise
             return _leave_lines(item, OUT_OF_MEMORY)
-    if not is_recorded(path) or is_limited() or _needs_text(requests):
+    if not is_recorded(path) or is_memory_limited() or _needs_text(requests):
         return None
     return read_lines(item) if ROOM.take(check(path).size) else None
 
@@ -262,7 +261,7 @@ def _raise_died(item: Sequence[Any], why: str) -> list[HotLines]:
 
 def _skip_lines(item: Sequence[Any], why: str) -> list[HotLines]:
     # Where memory is limited, what the library crashed on may be that.
-    if not is_about_file(why) or is_limited():
+    if not is_about_file(why) or is_memory_limited():
         return _leave_lines(item, why)
     return [_no_lines() for _ in item[1]]
 

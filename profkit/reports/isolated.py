@@ -36,7 +36,7 @@ from itertools import chain, islice
 from types import UnionType
 from typing import Any, BinaryIO, get_args, get_type_hints
 
-from profkit.errors import OUT_OF_MEMORY, ProfkitError, explain_limit
+from profkit.errors import OUT_OF_MEMORY, ProfkitError, explain_limit, is_memory_limited
 
 _TUNED = "glibc.malloc.hugetlb=1"  # large pages: else a third of the time goes into small ones
 FULL = 76  # the exit status of a child without memory
@@ -249,7 +249,7 @@ class _Child:
         is_of_the_file = bool(told) and (code >= 0 or code in _CRASHES)
         # Killed twice under a limit: by the kernel, for memory, or before it could say so.
         is_no_memory = code in _NO_MEMORY or not (is_of_the_file or again)
-        if is_no_memory and is_limited():
+        if is_no_memory and is_memory_limited():
             return died(item, OUT_OF_MEMORY)
         if code == CANNOT_FORK:
             raise _cannot_start("no more processes may be started") from None
@@ -282,7 +282,7 @@ class _Server:
                 make_command("profkit.reports.serving", str(theirs.fileno())),
                 stdin=subprocess.DEVNULL,
                 # Without memory, the library and Python say so each in its own words; we say it once.
-                stderr=subprocess.DEVNULL if is_limited() else None,
+                stderr=subprocess.DEVNULL if is_memory_limited() else None,
                 env={"GLIBC_TUNABLES": _TUNED, **os.environ},
                 pass_fds=[theirs.fileno()],
             )
@@ -529,11 +529,6 @@ class LibraryRoom:
 
 
 ROOM = LibraryRoom()  # of this process
-
-
-def is_limited() -> bool:
-    """Return whether the memory of this process is limited, by --max-memory or from outside."""
-    return any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for kind in _MEMORY)
 
 
 def _say_killed(code: int) -> str:

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profkit.errors import OUT_OF_MEMORY, ProfkitError
+from profkit.errors import OUT_OF_MEMORY, ProfkitError, is_memory_limited
 from profkit.files import (
     expand_home,
     get_size,
@@ -57,7 +57,6 @@ from profkit.reports.isolated import (
     ROOM,
     find_hint,
     is_about_file,
-    is_limited,
     isolated,
     processors,
 )
@@ -119,7 +118,7 @@ def check_memory(path: str) -> None:
 
     Without memory, the library gives nothing of a report, as it does of a damaged one.
     """
-    if not is_limited():
+    if not is_memory_limited():
         return
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # what each of the limits counts
     try:
@@ -258,7 +257,7 @@ def read_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list
                     owners.append(number)
                     yield [os.fspath(copy), path, indices[0]]
             except MemoryError:
-                if not is_limited():
+                if not is_memory_limited():
                     raise
                 unread[path] = OUT_OF_MEMORY
             else:
@@ -439,7 +438,7 @@ def _bytes_of(path: str) -> int:
 
     0 of a compressed one, too, where memory is limited: a child unpacks it first, and may run out.
     """
-    is_unpacked_in_child = path.endswith(".ncu-repz") and is_limited()
+    is_unpacked_in_child = path.endswith(".ncu-repz") and is_memory_limited()
     if is_table(path) or is_unpacked_in_child:
         return 0
     try:
@@ -548,7 +547,7 @@ def _read_here(path: str) -> Part | Frames:
         frames = check(path)
     # Without memory, the library takes its process with it.
     is_small = frames is not None and frames.weight <= LARGE
-    if frames and is_small and (frames.risky or is_limited() or not _take_room(frames)):
+    if frames and is_small and (frames.risky or is_memory_limited() or not _take_room(frames)):
         return isolated(f"{__name__}:read_part", [path], 1, read_what_is_left)[0]  # type: ignore[no-any-return]
     return read_part(path)
 

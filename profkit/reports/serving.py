@@ -19,7 +19,7 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from profkit.errors import ProfkitError, explain_limit
+from profkit.errors import ProfkitError, explain_limit, is_memory_limited
 from profkit.files import cannot_write
 from profkit.reports.isolated import (
     AT_ONCE,
@@ -27,7 +27,6 @@ from profkit.reports.isolated import (
     FULL,
     LENGTH,
     NO_FILES,
-    is_limited,
     kinds_of,
     named,
     sent,
@@ -223,7 +222,7 @@ def _answer_items(
         except OSError as error:
             if error.errno not in _OF_THE_MACHINE:
                 raise
-            if error.errno == errno.ENOMEM and is_limited():
+            if error.errno == errno.ENOMEM and is_memory_limited():
                 os._exit(FULL)
             result = _explain_error(error)
         try:

@@ -296,7 +296,7 @@ def test_what_may_take_its_process_with_it_is_read_in_a_child(
         return [reader.read_part(item) for item in items]
 
     monkeypatch.setattr(reader, "isolated", isolated)
-    monkeypatch.setattr(reader, "is_limited", lambda: limited)
+    monkeypatch.setattr(reader, "is_memory_limited", lambda: limited)
     (file,) = reader.read_report([path]).files
     assert (file.status, file.launches) == ("damaged" if cut else "ok", 1 if cut is None else 2)
     assert called == [f"{reader.__name__}:read_part"] * child
@@ -376,7 +376,7 @@ def test_a_large_packed_report_is_unpacked_in_a_child_where_memory_is_limited(
     path = write(data=zstandard.compress(made.report()), name="packed.ncu-repz")
     part = reader.read_part(str(path))
     called: list[str] = []
-    monkeypatch.setattr(reader, "is_limited", lambda: limited)
+    monkeypatch.setattr(reader, "is_memory_limited", lambda: limited)
     monkeypatch.setattr(reader, "LARGE", 1)
     monkeypatch.setattr(reader, "MUCH", 1)
     monkeypatch.setattr(

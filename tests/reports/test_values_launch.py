@@ -576,7 +576,7 @@ def test_only_what_is_known_to_be_whole_is_read_in_this_process(
         )
         record = {"schema": SCHEMA, "variant": "v", "case": "c", "report": {"sha256": sha256}}
         path.with_suffix(".json").write_text(json.dumps(record))
-    monkeypatch.setattr(hotlines, "is_limited", lambda: limited)
+    monkeypatch.setattr(hotlines, "is_memory_limited", lambda: limited)
     # Which tests came before says whether forks have opened the library, and this process has not.
     monkeypatch.setattr(hotlines.ROOM, "take", lambda _size: True)
     children: list[Any] = []

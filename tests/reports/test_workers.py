@@ -17,14 +17,13 @@ from typing import Any
 
 import pytest
 
-from profkit.errors import OUT_OF_MEMORY, ProfkitError
+from profkit.errors import OUT_OF_MEMORY, ProfkitError, is_memory_limited
 from profkit.reports import cluster, reader, serving
 from profkit.reports import isolated as isolated_module
 from profkit.reports.isolated import (
     each_isolated,
     find_hint,
     is_about_file,
-    is_limited,
     isolated,
     processors,
 )
@@ -104,7 +103,7 @@ def test_where_memory_is_limited_who_is_killed_twice_had_too_little(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who has no memory may not even say so: that nothing was told is no word of the file."""
-    monkeypatch.setattr("profkit.reports.isolated.is_limited", lambda: True)
+    monkeypatch.setattr("profkit.reports.isolated.is_memory_limited", lambda: True)
     items = [[str(tmp_path / "a"), 2], [str(tmp_path / "b"), 1]]
     found = isolated("tests.reports.crashing:killed", items, 1, lambda _item, why: why)
     assert found == [OUT_OF_MEMORY, "read"]
@@ -378,7 +377,7 @@ def test_where_memory_is_limited_a_child_without_any_says_nothing_of_its_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Any other end is the file's all the same, and those behind it are read."""
-    monkeypatch.setattr("profkit.reports.isolated.is_limited", lambda: True)
+    monkeypatch.setattr("profkit.reports.isolated.is_memory_limited", lambda: True)
     without = ["memory", "SIGABRT", "1", "76"]
     found = isolated(ENDS, [*without, "SIGSEGV", "3", "0"], 1, lambda _item, why: why)
     assert found[:4] == [OUT_OF_MEMORY] * 4
@@ -399,7 +398,7 @@ def test_a_report_for_which_memory_is_short_costs_itself_alone(
     if not are_few:
         monkeypatch.setattr(reader, "FEW", 0)
     for module in (reader, isolated_module):
-        monkeypatch.setattr(module, "is_limited", lambda: True)
+        monkeypatch.setattr(module, "is_memory_limited", lambda: True)
 
     def read_some_hungry(function: str, *rest: Any) -> Any:
         """Read with the stand-in: a child that reads what is called hungry has no memory left."""
@@ -424,7 +423,7 @@ def test_memory_is_limited_by_the_soft_limit(
     for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS):
         limits = {kind: (soft, resource.RLIM_INFINITY)}
         monkeypatch.setattr(resource, "getrlimit", lambda of, known=limits: known.get(of, (-1, -1)))
-        assert is_limited() is limited
+        assert is_memory_limited() is limited
 
 
 def test_processors_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
