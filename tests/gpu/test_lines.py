@@ -24,7 +24,7 @@ from tests.gpu.lines.score import Score, place_of, score_hard, score_planted
 pytestmark = pytest.mark.gpu
 PROGRAMS = Path(__file__).parent / "lines"
 # Of what the sizes tell, by GPU time.
-LEAST_RIGHT = {"eager": 0.99, "hand": 0.99, "compile": 0.97, "reduce": 0.97}
+LEAST_RIGHT = {"eager": 0.99, "hand": 0.99, "compile": 0.99, "reduce": 0.99}
 COEXISTS = """
 import torch
 from torch.profiler import ProfilerActivity, profile

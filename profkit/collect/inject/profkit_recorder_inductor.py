@@ -23,6 +23,7 @@ _CALLS = re.compile(r"\s*(def|class) ")
 TROUBLE = (AttributeError, LookupError, OSError, TypeError, ValueError)
 # What a node of the graph knows of where it was traced from.
 ORIGIN_FIELDS = ("stack_trace", "nn_module_stack", "fwd_nn_module_stack", "partitioner_tag")
+PRODUCTS = frozenset({"aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm"})
 _pending: dict[str, list[dict[str, Any]]] = {}
 _files: dict[str, tuple[list[str], dict[str, Any]] | None] = {}
 
@@ -71,13 +72,56 @@ def find_graph_nodes(nodes: Any) -> Iterable[Any]:
         return find_own_nodes(nodes)
     found: dict[Any, None] = {}  # in order, each once
     for scheduled in nodes:
-        inner = getattr(scheduled, "node", None)
-        for origin in inner.origins if inner is not None else ():
+        for origin in find_computed_nodes(scheduled):
             if origin.op != "placeholder":  # what is given to the graph is computed nowhere
                 found[origin] = None
     if not found:
         found.update(dict.fromkeys(find_readers(nodes)))
     return list(found)
+
+
+def find_computed_nodes(scheduled: Any) -> list[Any]:
+    """Find the nodes that a part of a generated kernel computes.
+
+    Its origins have what its inputs were made from among them, also where another kernel made
+    these: a bias that is added to a convolution has all that the convolution reads. From its last
+    node back, a node that another buffer holds is computed elsewhere, and so is what is before it.
+    """
+    inner = getattr(scheduled, "node", None)
+    if inner is None:
+        return []
+    last = getattr(inner, "origin_node", None)
+    if last is None or last not in inner.origins:
+        return list(inner.origins)
+    held = find_held_nodes(scheduled)
+    computed: set[Any] = set()
+    left = [last]
+    while left:
+        node = left.pop()
+        if node in computed or node not in inner.origins:
+            continue
+        if node is not last and node in held:
+            continue
+        computed.add(node)
+        if node not in held:
+            left += node.all_input_nodes
+    return [origin for origin in inner.origins if origin in computed]
+
+
+def find_held_nodes(scheduled: Any) -> set[Any]:
+    """Find the nodes whose results a part of a kernel reads from memory."""
+    held = set()
+    buffers = getattr(scheduled.scheduler, "name_to_buf", {})
+    for read in scheduled.read_writes.reads:
+        buffer = getattr(buffers.get(read.name), "node", None)
+        node = getattr(buffer, "origin_node", None)
+        if node is not None:
+            held.add(node)
+        elif getattr(buffer, "op_overload", None) is not None:  # of a library's kernel
+            own = find_own_nodes(buffer)
+            if len(own) == 1:
+                held.update(own)
+    return held
 
 
 def find_own_nodes(kernel: Any) -> list[Any]:
@@ -117,7 +161,7 @@ def watch_patterns(matcher: Any) -> None:
     def replace_with_graph(match: Any, graph: Any, *args: Any, **more: Any) -> Any:
         before = set(graph.nodes)
         known = [node for node in match.nodes if node.meta.get("stack_trace")]
-        heaviest = max(known, key=weigh_node, default=None)
+        heaviest = max(known, key=weigh_match, default=None)
         done = replace(match, graph, *args, **more)
         if heaviest is not None:
             for node in graph.nodes:
@@ -133,6 +177,11 @@ def copy_origin(old: Any, new: Any) -> None:
     for name in ORIGIN_FIELDS:
         if name in old:
             new[name] = old[name]
+
+
+def weigh_match(node: Any) -> tuple[bool, int]:
+    """Weigh a node of what becomes one: a product of matrices is more work than a sum of its size."""
+    return find_operator(node.target) in PRODUCTS, weigh_node(node)
 
 
 def weigh_node(node: Any) -> int:

@@ -51,9 +51,34 @@ def test_a_copy_that_is_of_no_node_is_of_what_reads_it(hook: Any) -> None:
     user = SimpleNamespace(node=SimpleNamespace(node=reader))
     weight = SimpleNamespace(op="placeholder")
     copy = SimpleNamespace(
-        node=SimpleNamespace(origins=[weight]), get_outputs=lambda: [SimpleNamespace(users=[user])]
+        node=SimpleNamespace(origins=[weight], origin_node=None),
+        get_outputs=lambda: [SimpleNamespace(users=[user])],
     )
     assert hook.find_graph_nodes([copy]) == [convolution]
+
+
+def test_a_part_of_a_kernel_is_of_what_it_computes_and_not_of_what_its_inputs_were(
+    hook: Any,
+) -> None:
+    """A bias is added to a convolution that reads a norm: the convolution's line, not the norm's."""
+    norm, convolution, relu = make_graph("aten::batch_norm", "aten::convolution", "aten::relu")
+    norm.all_input_nodes, convolution.all_input_nodes = [], [norm]
+    relu.all_input_nodes = [convolution]
+    buffers = {"buf1": SimpleNamespace(node=SimpleNamespace(origin_node=convolution))}
+    scheduled = SimpleNamespace(
+        scheduler=SimpleNamespace(name_to_buf=buffers),
+        read_writes=SimpleNamespace(reads=[SimpleNamespace(name="buf1")]),
+    )
+    scheduled.node = SimpleNamespace(origins=[norm, convolution], origin_node=convolution)
+    assert hook.find_graph_nodes([scheduled]) == [convolution]
+    kernel = SimpleNamespace(origin_node=None, op_overload=convolution.target)
+    kernel.origins = {norm, convolution}  # of a library's kernel torch 2.11 knows no node
+    buffers["buf1"] = SimpleNamespace(node=kernel)
+    assert hook.find_graph_nodes([scheduled]) == [convolution]
+    scheduled.node = SimpleNamespace(origins=[norm, convolution, relu], origin_node=relu)
+    assert hook.find_graph_nodes([scheduled]) == [relu]
+    buffers.clear()  # nothing of it is held: all of it is computed here
+    assert hook.find_graph_nodes([scheduled]) == [norm, convolution, relu]
 
 
 def test_what_a_pattern_puts_in_place_keeps_the_line(hook: Any) -> None:

@@ -190,10 +190,8 @@ class AttentionBlock(nn.Module):
         """Each token to those before it."""
         both = self.qkv(x)  # attend qkv
         thirds = both.chunk(3, dim=2)  # attend thirds
-        heads = self.heads
-        q, k, v = (
-            part.unflatten(2, (heads, -1)).transpose(1, 2) for part in thirds
-        )  # attend heads
+        n = self.heads
+        q, k, v = (one.unflatten(2, (n, -1)).transpose(1, 2) for one in thirds)  # attend heads
         seen = functional.scaled_dot_product_attention(q, k, v, is_causal=True)  # attend sdpa
         return self.out(seen.transpose(1, 2).flatten(2))  # attend out
 

@@ -102,14 +102,14 @@ class Training:
         self.replay = graph.replay
 
 
-def train(training: Training, truth: str) -> None:
+def train(training: Training, truth: str, steps: int) -> None:
     """Train, and have torch's profiler look at the last step where that is asked for."""
     if training.mode == "hand" and not truth:
         training.capture()
     for _ in range(WARM):
         training.run_step()
     if not truth:
-        for _ in range(STEPS):
+        for _ in range(steps):
             training.mark_step()
             training.run_step()
     else:
@@ -195,15 +195,16 @@ def main(arguments: list[str]) -> None:
     parser.add_argument(
         "--proton", default="", help="run under Triton's Proton, which writes FILE.hatchet"
     )
+    parser.add_argument("--steps", type=int, default=STEPS, help="that are looked at")
     asked = parser.parse_args(arguments)
     training = Training(asked.model, asked.mode)
     if not asked.proton:
-        train(training, asked.truth)
+        train(training, asked.truth, asked.steps)
         return
     from triton import profiler as proton
 
     proton.start(asked.proton, context="python")
-    train(training, asked.truth)
+    train(training, asked.truth, asked.steps)
     proton.finalize()
 
 
