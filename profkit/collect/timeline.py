@@ -126,7 +126,7 @@ class Window:
     seconds: float | None = None  # then the program is ended; None: it ends by itself
     timeout: float = TIMEOUT  # then it is ended anyway
     lines: bool = True  # whether lines of Python are recorded; if not, less is done in the program
-    operators: bool = False  # whether operators of a few steps are, too
+    operators: bool = True  # whether operators of a few steps are, too
 
 
 @dataclass(frozen=True)

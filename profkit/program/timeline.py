@@ -224,6 +224,8 @@ class Process:
     calls: Sequence[Call]  # what the host asked for, in order of start
     spans: Sequence[HostSpan]  # names on host threads, in order of start, outer before inner
     places: Sequence[Place] = ()  # where in its Python what was launched comes from
+    # from when to when recording more than usual slowed its host
+    disturbed: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from profkit.program.readers import injected
 from profkit.program.readers.operators import read_operators, spread_operators
+from profkit.program.readers.store import read_store, write_timeline
 from profkit.program.timeline import Call, HostSpan
 from profkit.program.triage import triage_timeline
 from tests.program.recorded_lines import record_training
@@ -28,7 +29,9 @@ def make_calls(steps: int, ops: tuple[tuple[str, int, int], ...] = STEP) -> list
 
 
 def spread(spans: list[HostSpan], calls: list[Call]) -> list[HostSpan]:
-    return spread_operators(spans, calls, {call.correlation: (call.origin, 0) for call in calls})
+    origins = {call.correlation: (call.origin, 0) for call in calls}
+    threads = {call.correlation: 899 + call.thread for call in calls}  # the system's numbers
+    return spread_operators(spans, calls, (origins,), threads)
 
 
 def record_steps(*numbers: int, size: int = 64) -> list[HostSpan]:
@@ -109,14 +112,32 @@ def test_a_live_recording_has_operators_where_they_were_recorded(tmp_path: Path)
     clock = 1_000_000  # the recording's own begins there, and so does Python's here
     rows = [json.dumps({"clocks": [[clock, clock, clock]]})]
     for call in before.calls[18:54]:  # four steps
-        row = {"name": f"aten::op{call.origin}", "thread": 12, "shapes": [[8, 8]]}
+        row = {"name": f"aten::op{call.origin}", "thread": 7, "shapes": [[8, 8]]}
         row |= {"types": ["float"], "sequence": -1, "backward": False}
         row |= {"start": clock + call.start - 10, "end": clock + call.end + 10}
         rows.append(json.dumps(row))
     (folder / "7.operators").write_text("\n".join(rows))
-    answer = triage_timeline(injected.read_injected(folder))
-    works = answer.steps.typical.works
+    begin, end = before.calls[18].start, before.calls[53].end
+    (folder / "7.hook").write_text(f"disturbed\t{clock + begin}\nundisturbed\t{clock + end}\n")
+    timeline = injected.read_injected(folder)
+    answer = triage_timeline(timeline)
+    typical = answer.steps.typical
+    assert typical.end <= begin or typical.begin >= end  # its host was not slowed
+    assert any("are left out: torch's operators" in note for note in answer.steps.notes)
+    write_timeline(timeline, tmp_path / "kept")
+    kept = triage_timeline(read_store(tmp_path / "kept"))
+    assert kept.steps.typical.begin == typical.begin
+    works = typical.works
     launched = [work for work in works if not work.activity.graph]
     assert {work.maker.op for work in launched} != {""}
     assert all(work.maker.op.startswith("aten::op") for work in launched)
     assert all(work.maker.shapes == ((8, 8),) for work in launched)
+
+
+def test_where_all_steps_were_slowed_they_are_kept_and_that_is_said(tmp_path: Path) -> None:
+    folder = record_training(tmp_path / "r", 12)
+    (folder / "7.hook").write_text("disturbed\t1\n")  # the program was ended meanwhile
+    (process,) = injected.read_injected(folder).processes
+    assert process.disturbed[0][1] > process.calls[-1].end
+    notes = triage_timeline(injected.read_injected(folder)).steps.notes
+    assert any("recorded in every step" in note for note in notes)

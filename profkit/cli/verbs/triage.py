@@ -9,8 +9,8 @@ profkit triage -o step.triage -- python train.py
 profkit triage step.triage --by line
 # Record ten seconds of a server that has warmed up, then end it.
 profkit triage --after 30 --seconds 10 -- python serve.py
-# Record operators instead of Python lines, and count for a minute at most.
-profkit triage --operators --no-lines --budget 60 --timeout 900 -- ./train.sh
+# Slow no step down: record neither operators nor lines, and count for a minute.
+profkit triage --no-operators --no-lines --budget 60 -- ./train.sh
 # Judge all ranks of a distributed program, or the traces of two of them.
 profkit triage --ranks all -- torchrun --nproc-per-node 2 train.py
 profkit triage rank0.json.gz rank1.json.gz --markdown
@@ -96,7 +96,7 @@ SUMMARY = "Find where a program's step spends time, and what to fix first."
     forms="json markdown quiet",
     sections={
         "The step": "range_ step_ms ranks by",
-        "Recording a command": "budget timeout after seconds no_lines operators",
+        "Recording a command": "budget timeout after seconds no_lines no_operators",
     },
 )
 def triage_program(
@@ -152,8 +152,8 @@ def triage_program(
     no_lines: bool = typer.Option(
         False, "--no-lines", help="Record no Python lines, if recording them slows the program."
     ),
-    operators: bool = typer.Option(
-        False, "--operators", help="Record torch's operators with their sizes for a few steps."
+    no_operators: bool = typer.Option(
+        False, "--no-operators", help="Record no operators of torch, which slows a few steps."
     ),
     output: Path | None = typer.Option(
         None,
@@ -214,7 +214,7 @@ def triage_program(
     from profkit.collect.timeline import Window
 
     asked = _Asked(ranks, range_, step_ms, budget, by)
-    window = Window(after, seconds, timeout, not no_lines, operators)
+    window = Window(after, seconds, timeout, not no_lines, not no_operators)
     status = _triage_command(what, window, asked, kept)
     if opens and page:
         open_page(page)

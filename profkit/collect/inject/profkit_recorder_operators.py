@@ -1,9 +1,9 @@
 """Steps that repeat  ->  the operators of some of them, with the sizes of what they are called with.
 
-Off unless it was asked for (PROFKIT_OPERATORS=1). A thread looks at what
-was launched; where the same stacks come again and again, the main thread is asked to start torch's
-profiler of the CPU alone, for four repeats. <pid>.operators has a line of JSON for each operator,
-behind one that tells the clocks apart: pairs of Python's clock and CUPTI's.
+A thread looks at what was launched; where the same stacks came again and again, the main thread is
+asked to start torch's profiler of the CPU alone, for four repeats. <pid>.operators has a line of JSON
+for each operator, behind one that tells the clocks apart: pairs of Python's clock and CUPTI's. From
+when to when this slows the program, by CUPTI's clock, is written for the reader.
 """
 
 from __future__ import annotations
@@ -22,24 +22,36 @@ from typing import Any
 FOLDER = os.environ.get("PROFKIT_TIMELINE", "")
 ROW = 24  # bytes of a launch in <pid>-<thread>.launches
 CORRELATION, STACK = 2, 3  # words of it
-LOOKED_AT = 4096  # launches, the last ones
+LOOKED_AT = 16384  # launches, the last ones
 SURE = 512  # launches that must be as those a repeat before: loops inside of a step are shorter
+BEFORE = 6  # repeats that must have been seen: the steps before are not slowed
 REPEATS = 4  # that are recorded: what is open where it begins or ends is seen in part
-PAUSE = 0.1  # seconds between two looks
+PAUSE = 0.1  # seconds between two looks; longer from look to look, while nothing repeats
+LONGEST_PAUSE = 0.3
 SHORT_PAUSE = 0.002  # while the profiler runs: a step may be as short, and each is slowed
 PATIENCE = 120.0  # seconds until it is given up
+LOOP = 0.3  # seconds that repeats are recorded which have fewer launches than that
 LONGEST = 20.0  # seconds that the profiler runs at most
-AT_ONCE = 200  # operators that are written before other threads go on
+AT_ONCE = 100  # operators that are written before other threads go on
+NOTHING = "5"  # of KINETO_LOG_LEVEL
+USERS_RANGE = 7  # torch's scope of what a program names itself: no operator
 BACKWARD = 1  # torch's scope of a node of the backward pass
 _Pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
-def find_repeat(stacks: array[int]) -> int:
-    """Find after how many launches the same stacks come again, to the end; 0 where they do not."""
+def find_repeat(stacks: array[int], times: int) -> int:
+    """Find after how many launches the same stacks come again, to the end; 0 where they do not.
+
+    Args:
+        stacks: Of launches, in order.
+        times: How often they must have come.
+    """
     size = stacks.itemsize
     content = stacks.tobytes()
-    for lag in range(1, len(stacks) // 3 + 1):
-        checked = max(2 * lag, min(SURE, len(stacks) - lag))
+    for lag in range(1, len(stacks) // times + 1):
+        if stacks[-1] != stacks[-1 - lag] or stacks[-lag] != stacks[-2 * lag]:
+            continue  # most are seen to be none at once
+        checked = max((times - 1) * lag, min(SURE, len(stacks) - lag))
         last = content[-checked * size :]
         before = content[-(checked + lag) * size : -lag * size]
         if len(before) == len(last) and before == last:
@@ -48,27 +60,37 @@ def find_repeat(stacks: array[int]) -> int:
 
 
 class Launches:
-    """The stacks of what a thread launches, read as far as they are written."""
+    """The stacks of what a thread launches, read as far as they are written.
+
+    What has none, as all that a backward pass launches from a thread of its own, says of no step.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.count = 0
+        self.rows = 0
+        self.count = 0  # of those with a stack
         self.last = array("I")
 
     def read_on(self) -> int:
         """Read what was written since; how many launches there are now."""
         with self.path.open("rb") as file:
-            file.seek(self.count * ROW)
+            file.seek(self.rows * ROW)
             content = file.read(LOOKED_AT * ROW)
             while content:
                 words = array("I")
                 words.frombytes(content[: len(content) // ROW * ROW])
-                for at in range(0, len(words), ROW // words.itemsize):
-                    if not words[at + CORRELATION]:
-                        return self.count
-                    self.last.append(words[at + STACK])
-                    self.count += 1
+                every = ROW // words.itemsize
+                correlations = words[CORRELATION::every]
+                written = len(correlations)
+                if 0 in correlations:  # the file ends in zeros
+                    written = correlations.index(0)
+                stacks = array("I", filter(None, words[STACK::every][:written]))
+                self.last += stacks
+                self.count += len(stacks)
+                self.rows += written
                 del self.last[:-LOOKED_AT]
+                if written < len(correlations):
+                    break
                 content = file.read(LOOKED_AT * ROW)
         return self.count
 
@@ -99,11 +121,12 @@ class OperatorRecorder:
     def __init__(self, torch: Any) -> None:
         self.torch = torch
         self.profile: Any = None
-        self.is_over = False
+        self.is_over = False  # nothing more is recorded
+        self.is_stopped = threading.Event()  # and what was is there
         self.results: Any = None  # of torch's profiler, until they are written
         self.clocks: list[tuple[int, int, int]] = []
         self.clock: Any = None
-        self.pause = PAUSE / 5  # while other threads go on; none when the program ends
+        self.pause = SHORT_PAUSE  # while other threads go on; none when the program ends
         self.is_writing = threading.Lock()
         # What the interpreter calls must live as long as it may do so.
         self._start = _Pending(self.start)
@@ -116,32 +139,44 @@ class OperatorRecorder:
         try:
             launches, lag = self.wait_for_repeat()
             if launches is None:
-                append_hook_line("operators", "no step was seen to repeat")
                 return
+            self.clock = find_clock()
             until = time.monotonic() + LONGEST
             while self.profile is None and not self.is_over and time.monotonic() < until:
                 ctypes.pythonapi.Py_AddPendingCall(self._start, None)
                 time.sleep(SHORT_PAUSE)
-            enough = launches.read_on() + REPEATS * lag
-            while launches.read_on() < enough and time.monotonic() < until:
-                time.sleep(SHORT_PAUSE)
-            while not self.is_over:
+            if self.profile is None:
+                self.is_over = True  # what waits to be started is not, either
+                return
+            self.wait_for_launches(launches, lag, until)
+            while not self.is_stopped.wait(SHORT_PAUSE):
                 ctypes.pythonapi.Py_AddPendingCall(self._stop, None)
-                time.sleep(SHORT_PAUSE)
             self.write_operators()
         except TROUBLE as error:
             append_hook_line("operators", repr(error))
 
+    def wait_for_launches(self, launches: Launches, lag: int, until: float) -> None:
+        """Wait for as many repeats as are recorded; a short one may be a loop inside of a step."""
+        begun, count = time.monotonic(), launches.read_on()
+        while time.monotonic() < until:
+            done = launches.read_on() - count
+            is_enough = done >= REPEATS * lag
+            if is_enough and (done >= SURE or time.monotonic() > begun + LOOP):
+                return
+            time.sleep(SHORT_PAUSE)
+
     def wait_for_repeat(self) -> tuple[Launches | None, int]:
         """Return the thread that launches most, and after how many launches its step comes again."""
         until = time.monotonic() + PATIENCE
+        pause = PAUSE
         threads: dict[Path, Launches] = {}
         while time.monotonic() < until:
-            time.sleep(PAUSE)
+            time.sleep(pause)
+            pause = min(1.1 * pause, LONGEST_PAUSE)
             for path in Path(FOLDER).glob(f"{os.getpid()}-*.launches"):
                 threads.setdefault(path, Launches(path)).read_on()
             launches = max(threads.values(), key=lambda own: own.count, default=None)
-            lag = find_repeat(launches.last) if launches is not None else 0
+            lag = find_repeat(launches.last, BEFORE) if launches is not None else 0
             if lag:
                 return launches, lag
         return None, 0
@@ -157,14 +192,16 @@ class OperatorRecorder:
                 self.is_over = True
                 append_hook_line("operators", "the program runs a profiler of its own")
                 return 0
+            append_hook_line("disturbed", self.read_clocks()[1])
             profile = self.torch.autograd.profiler.profile(
                 use_cpu=True, record_shapes=True, use_kineto=True
             )
+            self.profile = profile  # before it begins: our own is not the program's
             profile.__enter__()
             self.clocks.append(self.read_clocks())
-            self.profile = profile
         except TROUBLE as error:
             self.is_over = True
+            self.is_stopped.set()
             append_hook_line("operators", repr(error))
         return 0
 
@@ -183,12 +220,27 @@ class OperatorRecorder:
             module._run_on_profiler_stop()
         except TROUBLE as error:
             append_hook_line("operators", repr(error))
+        self.is_stopped.set()
         return 0
+
+    def leave_to_program(self) -> None:
+        """End for good, because the program starts a profiler of its own."""
+        from profkit_recorder_hook import append_hook_line
+
+        if self.profile is not None:
+            self.stop()
+        elif not self.is_over:
+            self.is_over = True
+            append_hook_line("operators", "the program runs a profiler of its own")
 
     def finish(self) -> None:
         """End what is still on when the program ends."""
         from profkit_recorder_hook import TROUBLE, append_hook_line
 
+        if self.profile is None and not self.is_over:
+            self.is_over = True
+            append_hook_line("operators", f"its steps were not seen to repeat {BEFORE} times")
+            return
         self.stop()
         self.pause = 0.0
         try:
@@ -199,29 +251,36 @@ class OperatorRecorder:
     def read_clocks(self) -> tuple[int, int, int]:
         """Return Python's clock, CUPTI's, and Python's again."""
         stamp = ctypes.c_uint64()
-        if self.clock is None:
-            self.clock = find_clock()
         before = time.time_ns()
         self.clock(ctypes.byref(stamp))
         return before, stamp.value, time.time_ns()
 
     def write_operators(self) -> None:
         """Write a line for each operator, once; other threads go on after every few."""
+        from profkit_recorder_hook import append_hook_line
+
         with self.is_writing:
             results, self.results = self.results, None
             if results is None:
                 return
-            events = results.events()
-            if not events:
-                raise RuntimeError("torch's profiler saw no operator")
-            target = f"{FOLDER}/{os.getpid()}.operators"
-            with open(f"{target}.part", "w", encoding="utf-8") as file:
-                file.write(json.dumps({"clocks": self.clocks}) + "\n")
-                for number, event in enumerate(events):
+            try:
+                self.write_events(results.events())
+            finally:
+                append_hook_line("undisturbed", self.read_clocks()[1])
+
+    def write_events(self, events: Any) -> None:
+        """Write a line for each event into a file that is there when it is whole."""
+        if not events:
+            raise RuntimeError("torch's profiler saw no operator")
+        target = f"{FOLDER}/{os.getpid()}.operators"
+        with open(f"{target}.part", "w", encoding="utf-8") as file:
+            file.write(json.dumps({"clocks": self.clocks}) + "\n")
+            for number, event in enumerate(events):
+                if event.scope() != USERS_RANGE:
                     file.write(json.dumps(describe_event(event)) + "\n")
-                    if self.pause and number % AT_ONCE == AT_ONCE - 1:
-                        time.sleep(self.pause)
-            os.replace(f"{target}.part", target)
+                if self.pause and number % AT_ONCE == AT_ONCE - 1:
+                    time.sleep(self.pause)
+        os.replace(f"{target}.part", target)
 
 
 def describe_event(event: Any) -> dict[str, Any]:
@@ -240,17 +299,19 @@ def describe_event(event: Any) -> dict[str, Any]:
 
 def watch_operators(torch: Any) -> None:
     """Begin to wait for steps that repeat."""
+    # Else it says of each process that another has CUPTI: that is the recorder, and meant so.
+    os.environ.setdefault("KINETO_LOG_LEVEL", NOTHING)
     recorder = OperatorRecorder(torch)
     # A profiler that is still on when torch's libraries are unloaded ends the program by SIGSEGV.
     atexit.register(recorder.finish)
     thread = threading.Thread(target=recorder.watch, name="profkit", daemon=True)
     thread.start()
     module = sys.modules["torch.autograd.profiler"]
-    enter = module.profile.__enter__
+    prepare = module.profile._prepare_trace
 
-    def enter_profile(self: Any) -> Any:
-        if recorder.profile is not None and self is not recorder.profile:
-            recorder.stop()  # two profilers cannot be on at once, and the program's comes first
-        return enter(self)
+    def prepare_trace(self: Any) -> Any:
+        if self is not recorder.profile:
+            recorder.leave_to_program()  # two cannot be on at once, and the program's comes first
+        return prepare(self)
 
-    module.profile.__enter__ = enter_profile
+    module.profile._prepare_trace = prepare_trace

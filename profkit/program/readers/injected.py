@@ -17,6 +17,7 @@ from profkit.files import is_file
 from profkit.program.readers.places import Places
 from profkit.program.timeline import (
     DIRECTIONS,
+    FARTHEST,
     Activity,
     Call,
     Device,
@@ -108,8 +109,9 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
         operators = read_operators(folder / f"{pid}.operators", first)
         launching = {activity.correlation for activity in activities}
         made = [call for call in calls if call.correlation in launching]
-        origins = {call.correlation: places.find_origin(call.correlation) for call in made}
-        spans = [*spans, *spread_operators(operators, made, origins)]
+        exact = {call.correlation: places.find_origin(call.correlation) for call in made}
+        similar = {call.correlation: places.find_similar_origin(call.correlation) for call in made}
+        spans = [*spans, *spread_operators(operators, made, (exact, similar), places.threads)]
         spans.sort(key=lambda span: (span.start, -span.end))
     rank = about.get("rank", [""])[0]
     device = _find_device(about, activities)
@@ -121,9 +123,23 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
         calls=calls,
         spans=spans,
         places=places.places,
+        disturbed=_list_disturbed(about, first),
     )
     gaps = [f"process {pid}: {text}" for text in (*places.list_gaps(), *say_unended([process]))]
+    if not activities:
+        about.pop("operators", None)  # a process that computes nothing has none to be missed
     return process, [*_list_notes(pid, about), *gaps]
+
+
+def _list_disturbed(about: Mapping[str, Sequence[str]], first: int) -> list[tuple[int, int]]:
+    """From when to when operators were recorded; a program that was ended meanwhile says no end."""
+    begins = [int(text) - first for text in about.get("disturbed", ()) if text.isdigit()]
+    ends = [int(text) - first for text in about.get("undisturbed", ()) if text.isdigit()]
+    spans = []
+    for begin in begins:
+        later = [end for end in ends if end >= begin]
+        spans.append((begin, min(later, default=FARTHEST)))
+    return spans
 
 
 def _list_notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:

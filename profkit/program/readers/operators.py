@@ -9,7 +9,6 @@ unlike operators, it has none.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,13 @@ AROUND = (3, 15, 63)
 # Of the recorded calls, from where to where they are looked at: of four steps at least one is
 # whole there, while operators that were open at the begin or the end were seen in part.
 FROM, TO = 1 / 3, 2 / 3
+# That take memory or look at it another way, and launch nothing: where the clocks differ by a
+# microsecond a call seems to be in one of them.
+WORKLESS = frozenset(
+    "aten::empty aten::empty_like aten::empty_strided aten::new_empty aten::resize_ aten::view "
+    "aten::as_strided aten::expand aten::slice aten::select aten::t aten::transpose".split()
+)
+COMPILED = "## Call CompiledFxGraph"  # a whole graph, which is no operator
 WRAPPERS = {"PythonDispatchMode"}  # what torch records around operators that are handed to Python
 MOST = 1_000_000  # operators that are read
 LONGEST_LINE = 1 << 16  # bytes
@@ -46,11 +52,16 @@ def read_operators(path: Path, first: int) -> list[HostSpan]:
             shift = _find_shift(clocks) + first
             while (line := file.readline(LONGEST_LINE)) and len(spans) < MOST:
                 span = _make_span(json.loads(line), shift)
-                if span.name not in WRAPPERS:
+                if not is_left_out(span.name):
                     spans.append(span)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
         pass  # a program that was ended has written a part: that is what is known
     return sorted(spans, key=lambda span: (span.start, -span.end))
+
+
+def is_left_out(name: str) -> bool:
+    """Whether what torch records is no operator that launches anything."""
+    return name in WRAPPERS or name in WORKLESS or name.startswith(COMPILED)
 
 
 def _find_shift(clocks: Sequence[Sequence[int]]) -> int:
@@ -74,36 +85,45 @@ def _make_span(row: Mapping[str, Any], shift: int) -> HostSpan:
 
 
 def spread_operators(
-    spans: Sequence[HostSpan], calls: Sequence[Call], origins: Mapping[int, Origin]
+    spans: Sequence[HostSpan],
+    calls: Sequence[Call],
+    origins: Sequence[Mapping[int, Origin]],
+    threads: Mapping[int, int],
 ) -> list[HostSpan]:
     """Give the calls of all steps the operators of those that were recorded.
 
     Args:
-        spans: The operators of some steps, on torch's threads.
+        spans: The operators of some steps, on threads as the system numbers them.
         calls: What launches anything, in order of start.
-        origins: Of each call, by its correlation number.
+        origins: Of each call, by its correlation number; and others, where those are not found again.
+        threads: The system's number of each call's thread, by the call's correlation number.
     """
     found: list[HostSpan] = []
-    stacks = _find_stacks(spans, calls)
+    stacks = _find_stacks(spans, calls, threads)
     if not stacks:
         return found
     begin, end = min(call.start for call in stacks), max(call.start for call in stacks)
     low, high = begin + FROM * (end - begin), begin + TO * (end - begin)
     stacks = {call: stack for call, stack in stacks.items() if low <= call.start <= high}
-    threads: dict[int, list[Call]] = {}
+    made: dict[int, list[Call]] = {}
     for call in calls:
-        threads.setdefault(call.thread, []).append(call)
-    for own in threads.values():
-        told = [origins.get(call.correlation, (0, 0)) for call in own]
-        found += _wrap_calls(own, _match_calls(own, told, stacks), stacks)
+        made.setdefault(call.thread, []).append(call)
+    for own in made.values():
+        matched: list[Call | None] = [None] * len(own)
+        for known in origins:
+            told = [known.get(call.correlation, (0, 0)) for call in own]
+            _match_calls(own, told, stacks, matched)
+        found += _wrap_calls(own, matched, stacks)
     return sorted(found, key=lambda span: (span.start, -span.end))
 
 
 def _match_calls(
-    calls: Sequence[Call], told: Sequence[Origin], stacks: Mapping[Call, Stack]
-) -> list[Call | None]:
-    """Find for each call of a thread one that was recorded between the same calls."""
-    matched: list[Call | None] = [None] * len(calls)
+    calls: Sequence[Call],
+    told: Sequence[Origin],
+    stacks: Mapping[Call, Stack],
+    matched: list[Call | None],
+) -> None:
+    """Find for each call of a thread that has none yet one that was recorded between the same calls."""
     for around in AROUND:
         known: dict[tuple[Origin, ...], Call | None] = {}
         keys = [tuple(told[max(0, at - around) : at + around + 1]) for at in range(len(calls))]
@@ -117,7 +137,6 @@ def _match_calls(
                 matched[at] = known.get(key)
         if None not in matched:
             break
-    return matched
 
 
 def _is_alike(one: Stack, other: Stack) -> bool:
@@ -125,22 +144,20 @@ def _is_alike(one: Stack, other: Stack) -> bool:
     return told[0] == told[1]
 
 
-def _find_stacks(spans: Sequence[HostSpan], calls: Sequence[Call]) -> dict[Call, Stack]:
-    """Find the operators in which each call was made; torch and CUPTI number threads differently."""
-    threads: dict[int, list[HostSpan]] = {}
+def _find_stacks(
+    spans: Sequence[HostSpan], calls: Sequence[Call], threads: Mapping[int, int]
+) -> dict[Call, Stack]:
+    """Find the operators in which each call was made, on its own thread."""
+    opened: dict[int, list[HostSpan]] = {}
     for span in spans:
-        threads.setdefault(span.thread, []).append(span)
-    inside: Counter[tuple[int, int]] = Counter()  # calls of a thread in operators of a thread
-    stacks: dict[tuple[int, Call], Stack] = {}
-    for thread, own in threads.items():
-        for call, stack in _walk_calls(own, calls):
-            inside[thread, call.thread] += 1
-            stacks[thread, call] = stack
-    same: dict[int, int] = {}  # torch's number of a thread -> CUPTI's
-    for (thread, number), _ in inside.most_common():
-        if thread not in same and number not in same.values():
-            same[thread] = number
-    return {call: own for (thread, call), own in stacks.items() if same.get(thread) == call.thread}
+        opened.setdefault(span.thread, []).append(span)
+    made: dict[int, list[Call]] = {}
+    for call in calls:
+        made.setdefault(threads.get(call.correlation, 0), []).append(call)
+    stacks: dict[Call, Stack] = {}
+    for thread, own in opened.items():
+        stacks.update(_walk_calls(own, made.get(thread, [])))
+    return stacks
 
 
 def _walk_calls(spans: Sequence[HostSpan], calls: Sequence[Call]) -> Iterator[tuple[Call, Stack]]:

@@ -8,7 +8,7 @@ was made in the forward pass, by a stack of its own, whose line is the kernel's.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,6 +22,9 @@ from profkit.program.readers.frames import (
     read_stack,
 )
 from profkit.program.timeline import Place
+
+MODULE_CALL = "Module._call_impl"  # through which torch calls every module
+MODULES = 2  # kModules of profkit/collect/injection/frames.h
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,18 +67,22 @@ class Places:
         self.places: list[Place] = []
         self.stacks = dict(_read_stacks(folder / f"{pid}.stacks"))
         self.launches: dict[int, Launch] = {}
+        self.threads: dict[int, int] = {}  # of each launch, the system's number of its thread
         self.nodes: dict[tuple[int, int], Node] = {}
         self.graph_nodes: dict[int, tuple[int, Launch]] = {}
         self.uncaptured: set[int] = set()  # nodes of graphs that ran and whose making was not seen
         self.unexplained: set[int] = set()  # stacks in compiled code that does not tell its lines
         self._numbers: dict[Place, int] = {}
+        self._similar: dict[int, int] = {}
+        self._shapes: dict[tuple[Any, ...], int] = {}
         self._of_launch: dict[Launch, int] = {}
         self._of_stack: dict[int, Place] = {}
-        for sequence, correlation, *rest in _read_rows(folder, pid, "launches"):
+        for by, (sequence, correlation, *rest) in _read_rows(folder, pid, "launches"):
             self.launches[correlation] = Launch(sequence, *rest)
-        for sequence, parent, thread, stack, parent_thread, _ in _read_rows(folder, pid, "nodes"):
-            self.nodes[thread, sequence] = Node(parent, stack, parent_thread)
-        for number, original, sequence, _, *rest in _read_rows(folder, pid, "graphs"):
+            self.threads[correlation] = by
+        for _, (sequence, parent, thread, stack, *rest) in _read_rows(folder, pid, "nodes"):
+            self.nodes[thread, sequence] = Node(parent, stack, rest[0])
+        for _, (number, original, sequence, _, *rest) in _read_rows(folder, pid, "graphs"):
             self.graph_nodes[number] = original, Launch(sequence, *rest)
 
     def find_place(self, correlation: int, graph_node: int = 0) -> int:
@@ -97,6 +104,23 @@ class Places:
         if launch is None:
             return 0, 0
         return launch.stack, self._find_forward(launch.sequence, launch.forward)
+
+    def find_similar_origin(self, correlation: int) -> tuple[int, int]:
+        """Find the same as numbers that stacks share whose lines differ within libraries alone.
+
+        A library goes other ways while a profiler is on.
+        """
+        stack, forward = self.find_origin(correlation)
+        return self._number_similar(stack), self._number_similar(forward)
+
+    def _number_similar(self, number: int) -> int:
+        if number not in self._similar:
+            stack = self.stacks.get(number)
+            shape: tuple[Any, ...] = ()
+            if stack is not None:
+                shape = shape_stack(stack)
+            self._similar[number] = self._shapes.setdefault(shape, len(self._shapes))
+        return self._similar[number]
 
     def list_gaps(self) -> list[str]:
         """Say what has no line, and why; empty where everything has what can be had."""
@@ -186,6 +210,24 @@ class Places:
         return self._of_stack[number]
 
 
+def shape_stack(stack: Stack) -> tuple[tuple[str, str, int], ...]:
+    """Return what of a stack is the same whichever way a library goes through its functions.
+
+    What called the second module is none of it: the recorder does not look at that, either.
+    """
+    shape = []
+    modules = 0
+    for frame in stack.frames:
+        line = frame.line
+        if frame.is_core and not frame.is_compiled:
+            line = 0
+        shape.append((frame.file, frame.function, line))
+        modules += frame.function == MODULE_CALL
+        if modules == MODULES:
+            break
+    return tuple(shape)
+
+
 def _read_stacks(path: Path) -> Iterator[tuple[int, Stack]]:
     """Yield the stacks that can be read; a line that was cut when the program ended is none."""
     try:
@@ -200,15 +242,17 @@ def _read_stacks(path: Path) -> Iterator[tuple[int, Stack]]:
         return
 
 
-def _read_rows(folder: Path, pid: int, kind: str) -> Iterable[Any]:
-    """The rows of all threads of a process."""
+def _read_rows(folder: Path, pid: int, kind: str) -> Iterator[tuple[int, Any]]:
+    """Yield the rows of all threads of a process, each with the system's number of its thread."""
     layout, written = LAYOUTS[kind]
     form = _read_layout(layout)
     for path in list_folder(folder):
         if not path.name.startswith(f"{pid}-") or path.suffix != f".{kind}":
             continue
         rows = _load_rows(path, form)
-        yield from rows[rows[written] != 0].tolist()
+        thread = path.stem.rpartition("-")[2]
+        for row in rows[rows[written] != 0].tolist():
+            yield int(thread) if thread.isdigit() else 0, row
 
 
 def _read_layout(text: str) -> np.dtype[Any]:

@@ -10,7 +10,7 @@ import json
 import os
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 from profkit.errors import ProfkitError, require_package
 from profkit.files import (
@@ -74,6 +74,7 @@ class KeptProcess(TypedDict):
     pid: int
     rank: int
     device: KeptDevice | None
+    disturbed: NotRequired[list[tuple[int, int]]]
 
 
 class KeptHead(TypedDict):
@@ -99,10 +100,14 @@ def write_timeline(timeline: Timeline, folder: Path) -> None:
                 into = io.BytesIO()
                 frame.to_parquet(into, index=False, compression="zstd")
             write_bytes(folder / f"{table}.parquet", into.getvalue())
-        ranks = [
-            {"pid": p.pid, "rank": p.rank, "device": asdict(p.device) if p.device else None}
-            for p in timeline.processes
-        ]
+        ranks = []
+        for process in timeline.processes:
+            about: dict[str, Any] = {"pid": process.pid, "rank": process.rank, "device": None}
+            if process.device is not None:
+                about["device"] = asdict(process.device)
+            if process.disturbed:
+                about["disturbed"] = list(process.disturbed)
+            ranks.append(about)
         head: dict[str, Any] = {"schema": SCHEMA, "how": timeline.how, "command": timeline.command}
         head |= {"notes": list(timeline.notes), "processes": ranks}
         write_text(folder / HEAD, json.dumps(head, indent=1))
@@ -265,7 +270,8 @@ def _read_process(about: KeptProcess, tables: dict[str, DataFrame]) -> Process:
     gpu = None
     if device:
         gpu = Device(device["name"], device["cc"], device["multiprocessors"])
-    return Process(about["pid"], about["rank"], gpu, **rows)
+    disturbed = about.get("disturbed", [])
+    return Process(about["pid"], about["rank"], gpu, **rows, disturbed=disturbed)
 
 
 def _restore_values(record: dict[Any, Any]) -> dict[str, Any]:

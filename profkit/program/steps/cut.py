@@ -172,8 +172,10 @@ def find_steps(process: Process, named: str = "") -> Steps:
             "no kernel was launched inside of a step", "name the step with --range, or record more"
         )
     complete, incomplete = _drop_incomplete(steps, turns, calls, lost)
+    complete, disturbed = _drop_disturbed(complete, process.disturbed)
     notes = [
         *incomplete,
+        *disturbed,
         *say_lost(lost, len(launching)),
         *say_captures(captures),
         *_say_unlaunched(process.activities, order),
@@ -559,6 +561,38 @@ def _drop_incomplete(
         "left out"
     )
     return kept, [said]
+
+
+def _drop_disturbed(
+    steps: list[Step], disturbed: Sequence[tuple[int, int]]
+) -> tuple[list[Step], list[str]]:
+    """Steps whose host was not slowed by recording operators, and a sentence on the others.
+
+    A step's time ends when the next one begins on the GPU: one before a slowed step is none, either.
+    """
+    slowed = [_overlaps(step, disturbed) for step in steps]
+    if not any(slowed):
+        return steps, []
+    after = [*slowed[1:], False]
+    kept = []
+    for step, is_slowed, is_before in zip(steps, slowed, after, strict=True):
+        if not is_slowed and not is_before:
+            kept.append(step)
+    if not kept:
+        return steps, [
+            "torch's operators were recorded in every step: the host was slowed, and idle time is "
+            "longer than without (--no-operators records none)"
+        ]
+    said = (
+        f"{len(steps) - len(kept)} of {len(steps)} steps are left out: torch's operators were "
+        "recorded in them, which slows the host"
+    )
+    return kept, [said]
+
+
+def _overlaps(step: Step, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether any of some spans of time has a part of a step's time on the host."""
+    return any(begin < step.end and step.begin < end for begin, end in spans)
 
 
 def _find_busiest_stream(order: Sequence[Launched]) -> int:
