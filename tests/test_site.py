@@ -21,14 +21,48 @@ FETCHED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "sour
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site without its gallery, notebooks not run: links and pages are what is held here."""
+    """The site without its gallery, notebooks not run: links and pages are what is held here.
+
+    In Sphinx' plainest theme: ours writes a tree of all pages into each, half of the time.
+    """
     pytest.importorskip("myst_nb", reason="pip install 'profkit[site]'")
     import build_site
 
     folder = tmp_path_factory.mktemp("site")
     build_site.written(folder / "source", pictures=False, probes=False)
-    assert build_site.built(folder / "source", folder / "html") == 0, "a warning is an error"
+    plain = "html_theme=basic"
+    assert build_site.built(folder / "source", folder / "html", plain) == 0, "a warning is an error"
     return folder / "html"
+
+
+@pytest.mark.slow
+def test_the_theme_fetches_nothing(tmp_path: Path) -> None:
+    """Two pages with all that is around a page of the real site."""
+    pytest.importorskip("myst_nb", reason="pip install 'profkit[site]'")
+    import build_site
+
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("conf.py", "_static"):
+        (source / name).symlink_to(ROOT / "docs" / name)
+    (source / "index.md").write_text("# A page\n\n:::{toctree}\nother\n:::\n", "utf-8")
+    (source / "other.md").write_text("# Another page\n\n```cuda\nint n;\n```\n", "utf-8")
+    assert build_site.built(source, tmp_path / "html") == 0
+    pages = list((tmp_path / "html").rglob("*.html"))
+    assert len(pages) >= 2
+    for page in pages:
+        check_fetches_nothing(Links(page), page)
+    check_styles(tmp_path / "html")
+
+
+def check_fetches_nothing(page: Links, path: Path) -> None:
+    assert not [url for url in page.fetched if re.match(r"(https?:)?//", url)], path
+
+
+def check_styles(html: Path) -> None:
+    style = "".join(p.read_text("utf-8") for p in html.rglob("*.css"))
+    assert style
+    assert not re.search(r"url\([\"']?https?:|@import", style)
 
 
 class Links(HTMLParser):
@@ -55,7 +89,7 @@ def test_a_page_fetches_nothing_and_leads_somewhere(site: Path) -> None:
     pages = {path.resolve(): Links(path) for path in site.rglob("*.html")}
     assert len(pages) > len(ALL)
     for path, page in pages.items():
-        assert not [url for url in page.fetched if re.match(r"(https?:)?//", url)], path
+        check_fetches_nothing(page, path)
         for link in page.leads:
             if re.match(r"[a-z]+:", link):
                 continue
@@ -64,8 +98,7 @@ def test_a_page_fetches_nothing_and_leads_somewhere(site: Path) -> None:
             if there.suffix == ".html" and "gallery" not in there.parts:
                 assert there in pages, (path, link)
                 assert not name or name in pages[there].names, (path, link)
-    style = "".join(p.read_text("utf-8") for p in site.rglob("*.css"))
-    assert not re.search(r"url\([\"']?https?:|@import", style)
+    check_styles(site)
 
 
 @pytest.mark.slow

@@ -374,14 +374,17 @@ def list_made() -> str:
 _ELSEWHERE = ("gallery/index.md", "# Probes\n\n`make site` writes a card for each.\n")
 
 
-def built(source: Path, html_: Path) -> int:
+def built(source: Path, html_: Path, *settings: str) -> int:
     """Run Sphinx, with warnings as errors; its exit status.
 
     Args:
         source: The sources.
         html_: Where the pages go.
+        settings: Of conf.py, NAME=VALUE, that are others this time.
     """
     options = ["-q", "-W", "--keep-going", "-b", "html"]
+    for setting in settings:
+        options += ["-D", setting]
     return sphinx([*options, "-d", str(html_.parent / "doctrees"), str(source), str(html_)])
 
 
