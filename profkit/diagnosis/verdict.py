@@ -245,7 +245,10 @@ WORTH_NAMING = 1.1  # gain from which a special cause is named before the plain 
 UNIT_RULES = frozenset(resource.rule for resource in RESOURCES)
 RECORD = "run record"  # the section of what profkit writes beside a report
 ROOF = "at the hardware limit: cannot go faster without doing less work"
-FAILED = "ncu gave up on this launch: the kernel or its replay died, and no counter is valid"
+FAILED = (
+    "ncu could not profile this launch, so no counter is valid; its own output says why (memory to "
+    "save and restore, a time-out, a crash of the kernel)"
+)
 
 Asked = tuple[LaunchRule, LaunchFinding]  # a rule and what it says of the launch
 

@@ -73,6 +73,22 @@ def _comes_from(instructions: Sequence[Instruction], index: dict[int, int]) -> d
 
 BOUND = 20_000  # instructions that one walk looks at; the longest kernel seen has 18,000
 _UNITS = {"long_scoreboard": L1TEX, "short_scoreboard": MIO}
+_VARIABLE = L1TEX | MIO  # opcodes whose latency is not fixed
+# Waits for a unit or a queue to take the instruction: no result is missing.
+_OF_NO_RESULT = frozenset(
+    {
+        "branch_resolve",
+        "dispatch",
+        "imc_miss",
+        "lg_throttle",
+        "math_pipe_throttle",
+        "mio_throttle",
+        "no_instruction",
+        "not_selected",
+        "selected",
+        "tex_throttle",
+    }
+)
 _GROUP = "LDGDEPBAR"
 _NOT_WRITTEN = "???"  # the library's text of an instruction that it could not write
 # The warp was sampled behind the instruction that holds it, the next that it will issue.
@@ -90,7 +106,8 @@ def find_producers(program: Program, pc: int, state: str = "") -> list[Instructi
 
     Of several, those answered by the warp state's unit (L1TEX for long_scoreboard, MIO for
     short_scoreboard). At exits it is the stores before them; at barriers, fences and sleeps these
-    themselves; for a fixed latency the instruction before.
+    themselves; for a fixed latency the instruction before, unless its latency is not fixed. A wait for a
+    unit or a queue is for no instruction.
     """
     at = program.index.get(pc)
     if at is None:
@@ -100,7 +117,11 @@ def find_producers(program: Program, pc: int, state: str = "") -> list[Instructi
     elif state in _BEHIND:
         sources = _find_before(program, at, _BEHIND[state])
     elif state == "wait":
-        sources = set(program.before[at])
+        # A load or a special function has no fixed latency: its result is waited for by another name.
+        code = program.instructions
+        sources = {n for n in program.before[at] if code[n].opcode not in _VARIABLE}
+    elif state in _OF_NO_RESULT:
+        sources = set()
     else:
         sources = _of_groups(program, _find_awaited(program, at))
     if state in _UNITS:

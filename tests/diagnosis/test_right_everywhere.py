@@ -117,7 +117,8 @@ def test_a_launch_whose_busiest_sm_idles_is_the_launch() -> None:
     assert (diagnosis.bound, diagnosis.limiter) == ("launch", "too_short")
     assert finding(diagnosis, "short-kernel").gain == pytest.approx(1 / 0.575)
     assert finding(diagnosis, "short-kernel").cause == (
-        "4.00 µs, and even the busiest SM is busy for only 57.5 % of that: launch overhead dominates"
+        "4.00 µs, of which the busiest SM is busy for 57.5 %: the start and end of the launch take "
+        "the other 1.70 µs"
     )
 
 

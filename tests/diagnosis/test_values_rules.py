@@ -8,6 +8,7 @@ import pytest
 
 from profkit.diagnosis.rules import BY_ID
 from profkit.model.launch import Launch, NotCollected
+from profkit.reports.figures import figures
 
 WAITS = {"stall_selected": 0.1, "issue_busy": 0.1}
 
@@ -411,7 +412,10 @@ def test_clocks_below_the_machine_s_best(change, fires):
     found = hit("clocks-unsteady", **{**CLOCKS, **change})
     assert (found is not None) is fires
     if "sm_clock" in change and found:
-        assert found.cause.startswith(f"SM clock {change['sm_clock'] / 1e9:.3g} of 2 GHz (")
+        said = figures(change["sm_clock"] / 1e9)
+        assert found.cause.startswith(f"SM clock {said} of 2.00 GHz (")
+    if "dram_clock" in change and found:
+        assert found.cause.startswith("DRAM clock 0.890 of 2.00 GHz (")
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,8 @@ def test_frame() -> None:
         "share",
     ]
     waits = frame[frame.rule == "fixed-latency"]
-    assert waits.producer_opcode.ne("").all()
+    assert waits.producer_opcode.ne("").any()
+    assert not waits.producer_opcode.isin(["LDG", "LDS", "LDSM", "MUFU"]).any()
     assert waits.producer_pc.lt(waits.pc).all()
     assert len(launch_lines(STAGE2, 0, count=1)) == frame.rule.nunique()
 

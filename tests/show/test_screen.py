@@ -50,7 +50,7 @@ def test_what_is_open_is_said_once_and_last(made: Made) -> None:
     runs = [made(f"k{i}", index=i, values=CLOCKS) for i in range(3)]
     shown = show(judged_rows(runs))
     assert shown.count("clocks-unsteady") == 1
-    assert "clocks-unsteady: SM clock 0.8 of 2 GHz (40 %); ncu --clock-control none\n" in shown
+    assert "clocks-unsteady: SM clock 0.800 of 2.00 GHz (40 %); ncu --clock-control none\n" in shown
     detail, _, after = shown.partition("clocks-unsteady")
     assert "shared-bank-conflicts" in detail or "k0: " in detail
     assert after.splitlines()[1].startswith(("  not collected: ", "  not checked: "))

@@ -140,6 +140,13 @@ def test_a_row_of_unlike_launches_saves_what_the_shown_one_is_said_to(made: Made
         assert (row.shown.index, list(wrong_words(row))) == (2, [])
 
 
+def test_kernels_that_could_not_be_profiled_are_named_before_the_rest(made: Made) -> None:
+    unknown = made(status="failed", kernel="attention", time=nan, index=1)
+    first = headline(judged_rows([made(time=1e-5), unknown]))[0]
+    assert first.startswith("ncu could not profile attention; of the rest: ")
+    assert "--replay-mode application" in " ".join(headline(judged_rows([unknown])))
+
+
 def test_without_a_duration_nothing_is_said_to_take_or_save_one(made: Made) -> None:
     (row,) = judged_rows([made(time=nan)])
     text = " ".join(headline([row]))

@@ -56,10 +56,16 @@ def _check_clocks(launch: Launch) -> Hit | None:
     # DRAM clocks are counted at 1 or 2 per attribute cycle by memory type: only a large gap tells.
     if sm >= STEADY and memory >= 0.45:
         return None
-    slow = f"SM clock {launch['sm_clock'] / 1e9:.3g} of {launch['sm_clock_max'] / 1e9:.3g} GHz"
+    unit, name, ratio = "sm", "SM", sm
+    why = "ncu locks it to base by default, or power and heat lowered it"
+    if sm >= STEADY:
+        unit, name, ratio = "dram", "DRAM", memory
+        why = "the GPU had not left its idle state"
+    now = figures.figures(launch[f"{unit}_clock"] / 1e9)
+    most = figures.figures(launch[f"{unit}_clock_max"] / 1e9)
     return Hit(
-        f"{slow} ({share(sm)}): ncu locks it to base by default, or power and heat lowered it; "
-        "peaks here are for the measured clock"
+        f"{name} clock {now} of {most} GHz ({share(ratio)}): {why}; peaks here are for the measured "
+        "clock"
     )
 
 

@@ -236,9 +236,11 @@ RULES = (
         limiter="fp64",
         metric="fp64_busy",
         title="FP64 pipe near its peak",
-        meaning="FP64 arithmetic is issued whenever the pipe can take it. Consumer GPUs have 1/64 "
-        "of the FP32 rate: literals without an f are a common cause.",
-        advice="Use FP32 where precision allows, or FP64 tensor cores where available.",
+        meaning="FP64 arithmetic is issued whenever the pipe can take it. Most GPUs have 1/32 or "
+        "1/64 of the FP32 rate (P100, V100, A100 and H100 half of it): literals without an f are a "
+        "common cause.",
+        advice="Use FP32 where precision allows; matrix products have FP64 tensor cores on data-centre "
+        "GPUs from 8.0 on.",
         triton=(
             "Look for float64 among tensors and scalar arguments, and cast it at the load: "
             ".to(tl.float32)."
@@ -297,8 +299,8 @@ RULES = (
         meaning="A scheduler issues one instruction per cycle. It is full though no single pipe is: "
         "the kernel has too many instructions.",
         advice=(
-            "Execute fewer instructions: use wider accesses, packed arithmetic, unrolling, "
-            "hoisted addresses, or TMA instead of per-thread copies."
+            "Execute fewer instructions: move address arithmetic out of loops, unroll them, use "
+            "wider accesses and packed arithmetic (half2)."
         ),
         triton=(
             "Execute fewer instructions per element: use wider loads, index arithmetic outside "

@@ -78,9 +78,11 @@ def _check_grid(launch: Launch) -> Hit | None:
     if enough or fill >= 1 or _price_empty(launch, fill) < LINE:
         return None if enough else _one_each(launch)
     what = f"{counted(blocks, 'block')} for {counted(sms, 'SM')}"
+    idle = "SMs"
     if fill < blocks / sms:
         what = f"{what}, {counted(warps, 'warp')} each for {SCHEDULERS} schedulers"
-    return Hit(f"{what}: {share(1 - fill)} of them have nothing to do")
+        idle = "schedulers"
+    return Hit(f"{what}: {share(1 - fill)} of the {idle} have nothing to do")
 
 
 def _one_each(launch: Launch) -> Hit | None:
@@ -231,8 +233,13 @@ def _check_short(launch: Launch) -> Hit | None:
     if idle.assumed:
         ends = f"about {seconds(part * time)} of it is spent starting and ending the launch"
         return Hit(f"{text}: {ends} (assumed: the busiest SM was not counted)")
-    text += f", and even the busiest SM is busy for only {share(idle.busiest)} of that"
-    return Hit(f"{text}: launch overhead dominates")
+    text += f", of which the busiest SM is busy for {share(idle.busiest)}"
+    # The rest of a longer idle time is not a launch's own, so nothing is said of it here.
+    if part < idle.ends:
+        return Hit(
+            f"{text}: a launch's start and end explain at most {seconds(part * time)} of the rest"
+        )
+    return Hit(f"{text}: the start and end of the launch take the other {seconds(part * time)}")
 
 
 # What fixing it brings.

@@ -176,7 +176,7 @@ RULES = (
         title="L2 near its peak",
         meaning="The L2 slices or the crossbar to the SMs are busy most of the time.",
         advice="Reuse data in shared memory and registers (larger tiles), share it within a "
-        "cluster, coalesce accesses.",
+        "cluster (from 9.0), coalesce accesses.",
         triton=(
             "Read each tile fewer times: larger BLOCK_M and BLOCK_N, programs that share tiles "
             "next to each other (GROUP_M), a row kept in the program instead of a second tl.load."
@@ -217,7 +217,7 @@ RULES = (
         meaning="Shared memory delivers one wavefront of 128 bytes per SM and cycle, and it does "
         "so most of the time.",
         advice="Keep fragments in registers, read 16 bytes per thread or with ldmatrix, let "
-        "tensor cores read shared memory themselves (wgmma).",
+        "tensor cores read shared memory themselves (wgmma, 9.0).",
         triton=(
             "Use fewer num_warps for the same BLOCK (each then reads its operands fewer times), "
             "tl.dot operands in 16 bits, and no tl.trans, reduction or change of layout between "

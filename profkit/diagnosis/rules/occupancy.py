@@ -163,11 +163,12 @@ def _occupancy_rule(
         "issue_busy",
         step or metric,
     )
+    verb = "leaves" if what == "shared memory" else "leave"
     return LaunchRule(
         id=name,
         title=f"Few warps per SM because of {what}",
         meaning="A scheduler hides the latency of one warp behind others. Here the block's "
-        f"{what} leave so few warps per SM that often none is ready.",
+        f"{what} {verb} so few warps per SM that often none is ready.",
         advice=advice,
         triton=_TRITON[name],
         check=_make_occupancy_check(metric, what.capitalize(), step),
@@ -224,9 +225,10 @@ def _check_partial(launch: Launch) -> Hit | None:
     idle = _share_without_thread(launch)
     if idle < IDLE_LANES:
         return None
+    warps = counted(lanes / WARP, "warp")
     return Hit(
-        f"{size:.0f} threads per block take {lanes / WARP:.0f} warps of {WARP}: {share(idle)} of "
-        "the lanes have no thread"
+        f"{size:.0f} threads per block take {warps} of {WARP} lanes: {share(idle)} of the lanes have "
+        "no thread"
     )
 
 

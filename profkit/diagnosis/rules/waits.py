@@ -82,8 +82,9 @@ WAITS_OF_WARPS = (
         meaning="The next instruction needs a value that L1TEX has not delivered, and neither DRAM "
         "nor a cache is near its peak: it is latency, not bandwidth.",
         advice=(
-            "Keep more loads in flight: unroll, prefetch into registers, use cp.async or TMA into "
-            "shared memory several tiles ahead; run more warps; shorten chains of dependent loads."
+            "Keep more loads in flight: unroll, prefetch into registers, or copy into shared memory "
+            "several tiles ahead (cp.async from 8.0, TMA from 9.0); run more warps; shorten chains "
+            "of dependent loads."
         ),
         triton=(
             "Keep more bytes in flight: use num_stages for the loads of a loop, several rows per "

@@ -50,7 +50,7 @@ SHAPES = {
     "grid_too_small": "a grid with too few blocks for the GPU",
     "imbalance": "unequal work across SMs",
     "tail": "a last wave of blocks that fills only some SMs",
-    "too_short": "launch overhead, which takes as long as the work",
+    "too_short": "launch overhead",
 }
 # What each limiter says of a launch.
 LIMITERS = {
@@ -117,6 +117,19 @@ def dims(of: tuple[int, int, int] | None) -> str:
     return " x ".join(f"{n:,}" for n in sizes)
 
 
+# What CUDA counts in 1,024 bytes: 48 KiB and 228 KiB of shared memory.
+_IN_KIB = frozenset(
+    {
+        "shared_static",
+        "shared_dynamic",
+        "shared_driver",
+        "shared_block",
+        "shared_config",
+        "shared_step",
+    }
+)
+
+
 def metric(name: str, value: float | None) -> str:
     """Return a metric's value with the unit that the catalogue gives it.
 
@@ -127,6 +140,8 @@ def metric(name: str, value: float | None) -> str:
     else:
         unit = "count"
     whole = unit == "share" and value is not None and 1 < value <= OUT_OF_RANGE
+    if name in _IN_KIB and value is not None and isfinite(value):
+        return f"{figures(value / 1024)} KiB"
     return quantity(1.0 if whole else value, unit)
 
 
@@ -317,6 +332,13 @@ def mark_answer(row: Row, text: str) -> Words:
 # The answer in three sentences.
 
 
+# ncu saves and restores the kernel's memory for each pass: fewer passes ask less of the machine.
+FEWER_PASSES = (
+    "profile this kernel alone with fewer passes (ncu --set basic -k regex:NAME -c 1), or with "
+    "--replay-mode application"
+)
+
+
 def headline(rows: Sequence[Row]) -> list[str]:
     """Return what it is, where, what it is worth and what is next: at most three sentences."""
     if not rows:
@@ -325,7 +347,7 @@ def headline(rows: Sequence[Row]) -> list[str]:
     run, top = row.shown, row.shown.top
     name = short(run.kernel, NAME)
     if run.status != "ok":
-        return [f"{name} was not measured: {run.diagnosis.because}.", f"Next: {FULL}"]
+        return [f"{name} was not measured: {run.diagnosis.because}.", f"Next: {FEWER_PASSES}"]
     where = ""
     if top and top.where:  # the line that has most of it
         line = top.where[0]
@@ -337,6 +359,8 @@ def headline(rows: Sequence[Row]) -> list[str]:
     if run.lead_is_left_out:
         return _say_without_lead(run, where)
     what = f"{name} {bound_by(run.diagnosis)}: {cause}{where}."
+    if unknown := say_not_profiled(rows):
+        what = f"{unknown} {what}"
     if top and not _is_guess(run, top):
         sentence = re.match(r".*?[.;](?=\s|$)", top.advice)
         advice = (sentence.group() if sentence else top.advice).rstrip(".;")
@@ -347,6 +371,21 @@ def headline(rows: Sequence[Row]) -> list[str]:
         what,
         "No rule finds a cause to fix: it cannot go faster without doing less work.",
     ]
+
+
+def say_not_profiled(rows: Sequence[Row]) -> str:
+    """Return which kernels ncu could not profile, where the answer is about others; "" for none."""
+    names = []
+    for row in rows[1:]:
+        name = short(row.shown.kernel, NAME)
+        if row.shown.status != "ok" and name not in names:
+            names.append(name)
+    if not names or rows[0].shown.status != "ok":
+        return ""
+    listed = " and ".join(names[:2])
+    if len(names) > 2:
+        listed = f"{names[0]} and {len(names) - 1} other kernels"
+    return f"ncu could not profile {listed}; of the rest:"
 
 
 def _say_without_lead(run: Judged, where: str) -> list[str]:

@@ -161,6 +161,13 @@ def _found(code: Program, at: int, state: str) -> list[int]:
     return [x.pc // 16 for x in find_producers(code, 16 * at, state)]
 
 
+def test_a_fixed_latency_is_none_of_a_load_s_and_a_full_pipe_awaits_no_result() -> None:
+    assert _found(_made("FADD", "FMUL"), 1, "wait") == [0]
+    assert _found(_made("LDS", "FMUL"), 1, "wait") == []
+    assert _found(_made("MUFU", "FMUL"), 1, "wait") == []
+    assert _found(_made("FADD", "FMUL"), 1, "math_pipe_throttle") == []
+
+
 def test_barriers_and_wgmma() -> None:
     code = _made("HGMMA", "WARPGROUP", "NOP", "BAR", "NOP", "WARPGROUP", "STG")
     assert _found(code, 1, "barrier") == [0]  # the wait itself: the products before it
