@@ -72,6 +72,16 @@ def test_calls_of_all_steps_have_the_operators_of_one() -> None:
     assert {span.shapes for span in outer} == {((64, 64),)}
 
 
+def test_one_recorded_step_is_enough_where_the_program_ended_meanwhile() -> None:
+    """Its middle third is a part of a step: where that says nothing the rest is looked at."""
+    calls = make_calls(6)
+    spans = spread(record_steps(3), calls)
+    inner = calls[12:-12]
+    assert all(names_at(spans, call) for call in inner)
+    outer = {span.name for span in spans}
+    assert outer == {"aten::linear", "aten::mm", "aten::gelu", "aten::add"}
+
+
 def test_where_the_same_calls_had_unlike_operators_only_they_have_them() -> None:
     calls = make_calls(12)
     recorded = []

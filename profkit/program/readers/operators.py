@@ -104,13 +104,16 @@ def spread_operators(
         return found
     begin, end = min(call.start for call in stacks), max(call.start for call in stacks)
     low, high = begin + FROM * (end - begin), begin + TO * (end - begin)
-    stacks = {call: stack for call, stack in stacks.items() if low <= call.start <= high}
+    inner = {call: stack for call, stack in stacks.items() if low <= call.start <= high}
     made: dict[int, list[Call]] = {}
     for call in calls:
         made.setdefault(call.thread, []).append(call)
     for own in made.values():
         matched: list[Call | None] = [None] * len(own)
         for known in origins:
+            told = [known.get(call.correlation, (0, 0)) for call in own]
+            _match_calls(own, told, inner, matched)
+        for known in origins:  # of fewer than three steps the middle is not all of one
             told = [known.get(call.correlation, (0, 0)) for call in own]
             _match_calls(own, told, stacks, matched)
         found += _wrap_calls(own, matched, stacks)
