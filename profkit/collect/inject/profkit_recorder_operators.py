@@ -120,6 +120,7 @@ class OperatorRecorder:
 
     def __init__(self, torch: Any) -> None:
         self.torch = torch
+        self.pid = os.getpid()  # a forked child has a copy of all this, and none of the threads
         self.profile: Any = None
         self.is_over = False  # nothing more is recorded
         self.is_stopped = threading.Event()  # and what was is there
@@ -227,6 +228,8 @@ class OperatorRecorder:
         """End for good, because the program starts a profiler of its own."""
         from profkit_recorder_hook import append_hook_line
 
+        if os.getpid() != self.pid:
+            return
         if self.profile is not None:
             self.stop()
         elif not self.is_over:
@@ -237,6 +240,8 @@ class OperatorRecorder:
         """End what is still on when the program ends."""
         from profkit_recorder_hook import TROUBLE, append_hook_line
 
+        if os.getpid() != self.pid:
+            return
         if self.profile is None and not self.is_over:
             self.is_over = True
             append_hook_line("operators", f"its steps were not seen to repeat {BEFORE} times")
