@@ -18,7 +18,7 @@ from profkit.program.counts import Counts
 from profkit.program.findings.case import StepFinding
 from profkit.program.origins import sum_origins
 from profkit.program.ranks import Rank
-from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, Change, Range
+from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, Change, Range, leave
 from profkit.program.steps.cut import KernelGroup
 from profkit.program.steps.places import name_module
 from profkit.program.timeline import Place
@@ -258,7 +258,7 @@ def triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
             "found": of.steps.how,
             "min_ms": _ms(min(periods)),
             "max_ms": _ms(max(periods)),
-            "plain_ms": _range(of.hosts.plain),
+            "plain_ms": _find_plain_time(of),
         },
         "first": {
             "category": first.rule if first else verdict.category,
@@ -275,6 +275,13 @@ def triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
 
 def _ms(nanoseconds: float) -> float:
     return round(nanoseconds / 1e6, 6)
+
+
+def _find_plain_time(of: Triage) -> RangeEntry:
+    """What the step takes without the recorder; as recorded where a replay of it does not show that."""
+    if of.hosts.holds:
+        return _range(of.hosts.plain)
+    return _range(leave(of.split.period / 1e6))
 
 
 def _range(of: Range) -> RangeEntry:

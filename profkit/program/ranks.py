@@ -11,6 +11,7 @@ from profkit.errors import ProfkitError
 from profkit.program.steps.cut import Step, find_steps
 from profkit.program.steps.kinds import classify_kernel
 from profkit.program.timeline import GRAPH, Process, Timeline
+from profkit.reports.figures import figures
 
 ALIKE = 0.5  # of the kernels' time in the same kernels: less is another program
 
@@ -129,10 +130,9 @@ def compare_ranks(processes: Sequence[Process], step: str = "") -> Ranks:
     longer = _longer(found[last.rank], found[most.rank])
     why = "whose host arrives later"
     if longer:
-        why = f"which is longer in {longer[0][:60]} ({longer[1] / 1e6:.3g} ms)"
-    waits = (
-        f"rank {most.rank} waits {lost / 1e6:.3g} ms per step in collectives for rank {last.rank}"
-    )
+        why = f"which is longer in {longer[0][:60]} ({figures(longer[1] / 1e6)} ms)"
+    time = f"{figures(lost / 1e6)} ms per step"
+    waits = f"rank {most.rank} waits {time} in collectives for rank {last.rank}"
     return Ranks(tuple(rows), last.rank, longer, (f"{waits}, {why}",))
 
 

@@ -252,10 +252,11 @@ ATTENTION_UNFUSED: StepRule = StepRule(
 )
 FP32_MATMUL: StepRule = StepRule(
     id="fp32-matmul",
-    title="products run in float32 or float64 where tensor cores could run them",
+    title="products run in float32 on the FP32 pipes, or in float64",
     meaning=(
-        "Products, convolutions and attention whose kernels use the FP32 or FP64 pipes, by their "
-        "names or by the types of their operators, on a GPU with tensor cores for them."
+        "Products, convolutions and attention in float32 that use the FP32 pipes, by their kernels' "
+        "names or by the types of their operators, on a GPU with tensor cores for them; and in "
+        "float64, also on tensor cores, which multiply that more slowly than TF32 or half precision."
     ),
     advice=(
         "Allow TF32 (torch.set_float32_matmul_precision('high')), or autocast to bfloat16, where "
@@ -272,11 +273,11 @@ FP32_MATMUL: StepRule = StepRule(
 )
 ELEMENTWISE_CHAIN: StepRule = StepRule(
     id="elementwise-chain",
-    title="elementwise kernels run one after another, each reading the output of the one before it",
+    title="elementwise kernels run one after another where one kernel would read and write less",
     meaning=(
         "Runs of at least three elementwise kernels on one stream (norms, softmaxes, reductions "
-        "and joins between them count), of one direction of the training; casts that are made "
-        "again and again."
+        "and joins between them count), of one direction of the training; copies in a row are of "
+        "several tensors and make no run; casts that are made again and again."
     ),
     advice="Compile the function that launches them, or write one kernel; cast each tensor once.",
     checks=(

@@ -27,7 +27,7 @@ from profkit.program.steps.idle import (
 )
 from profkit.program.timeline import Process, Timeline
 from profkit.program.verdict import NO_REASON, WORTH, Verdict, judge_step, say_devices
-from profkit.reports.figures import format_percent
+from profkit.reports.figures import figures, format_percent
 
 LEAST = 0.02  # of the step: a finding that saves less is not worth a line
 DOUBT = 0.05  # of the step, from which on time that is no finding is worth a note
@@ -35,12 +35,10 @@ SHOWN = 0.015  # of the step, from which on the bar shows a cause as more than 1
 IDLE_CAUSES = ("host-launch", "host-sync", "copy", "collective")
 HALF = 0.5  # of what the largest saves: what saves less is not named before it
 AFTER_WAITS = (
-    "; no graph can be captured while the host waits for the GPU {waits} per step{place}: remove "
-    "those waits first"
+    "; {graph} while the host waits for the GPU {waits} per step{place}: remove those waits first"
 )
 STACKS = (
-    "; the recording holds Python stacks, which take about {traced:.3g} ms of the host's time "
-    "per step"
+    "; the recording holds Python stacks, which take about {traced} ms of the host's time per step"
 )
 OTHER_KIND = 0.02  # of the time of all steps: what takes less is not worth a line
 PLACE_MOST = 80  # characters of a place in a note: a longer one is a kernel's name with arguments
@@ -120,6 +118,7 @@ def _judge_steps(
         and (uneven := _find_uneven(case, ranks, sum(f.on_top for f in found)))
     ):
         found = _order([*found, uneven], case)
+    found = _say_why_first(found, case)
     of_ranks = ranks.notes if ranks else ()
     notes = *timeline.notes, *steps.notes, *of_ranks, *_list_doubts(timeline, case, found)
     notes = *notes, *_say_other_kinds(timeline, process, steps)
@@ -158,20 +157,20 @@ def _say_other_kinds(timeline: Timeline, process: Process, steps: Steps) -> Iter
         first = of.verdict.category
         if not first:
             saves = of.findings[0].saving.expected
-            first = f"{of.findings[0].rule} first, saves about {saves:.3g} ms"
+            first = f"{of.findings[0].rule} first, saves about {figures(saves)} ms"
         ask = f"; --range {quote(kind.pattern)} analyses them" if kind.pattern else ""
         yield (
             f"another kind of step: {len(kind.steps):,} x {kind.typical.name}, "
-            f"{kind.typical.period / 1e6:.3g} ms each, {format_percent(share)} of the time; the GPU "
-            f"computes in {format_percent(of.split.busy / of.split.period)} of it: {first}{ask}"
+            f"{figures(kind.typical.period / 1e6)} ms each, {format_percent(share)} of the time; the "
+            f"GPU computes in {format_percent(of.split.busy / of.split.period)} of it: {first}{ask}"
         )
 
 
 UNEVEN = Words(
     rule="collective",
     says=(
-        "rank {rank} computes {slow:.3g} ms per step, the mean of {ranks} ranks is "
-        "{mean:.3g}{longest}; others wait for it up to {waiting:.3g} ms in collectives"
+        "rank {rank} computes {slow:figures} ms per step, the mean of {ranks} ranks is "
+        "{mean:figures}{longest}; others wait for it up to {waiting:figures} ms in collectives"
     ),
     advice=Advice(others="give the ranks equal work: rows, tokens or samples of similar length"),
 )
@@ -215,19 +214,26 @@ def price_drafts(
         if hindering and draft.general:
             saving = _price(case, draft, shares, after=hindering.change)
             saving = saving._replace(low=0.0)  # alone it cannot be had
-            cause = draft.cause + _say_waits(hindering)
+            cause = draft.cause + _say_waits(case, hindering)
             priced.append(replace(draft, cause=cause, saving=saving))
         else:
             priced.append(replace(draft, saving=_price(case, draft, shares)))
     return priced
 
 
-def _say_waits(hindering: StepFinding) -> str:
+def _say_waits(case: Case, hindering: StepFinding) -> str:
     """Which waits have to go before a graph can be captured: most of them may be no finding."""
     count = len(hindering.change.host)
     waits = "once" if count == 1 else f"{count:,} times"
-    place = f" (most often at {hindering.where[0]})" if hindering.where else ""
-    return AFTER_WAITS.format(waits=waits, place=place)
+    place = ""
+    if hindering.where:
+        where = hindering.where[0]
+        at = "" if where.startswith("in ") else "at "
+        place = f" (most often {at}{where})"
+    graph = "no graph can be captured"
+    if any(call.launches_graph for call in case.step.calls):
+        graph = "no more launches can be moved into graphs"
+    return AFTER_WAITS.format(graph=graph, waits=waits, place=place)
 
 
 def _say_stacks(case: Case) -> str:
@@ -235,7 +241,7 @@ def _say_stacks(case: Case) -> str:
     traced = sum(call.traced for call in case.step.calls)
     if case.hosts.checked or traced < LEAST * case.split.period:
         return ""
-    return STACKS.format(traced=traced / 1e6)
+    return STACKS.format(traced=figures(traced / 1e6))
 
 
 def _price(
@@ -322,6 +328,24 @@ def _order(found: Sequence[StepFinding], case: Case) -> list[StepFinding]:
     return rows
 
 
+def _say_why_first(found: Sequence[StepFinding], case: Case) -> list[StepFinding]:
+    """Say why the first finding is first, where another one is expected to save more."""
+    if not found:
+        return []
+    first, *others = found
+    largest = max(found, key=lambda row: row.saving.expected)
+    if largest.saving.expected <= first.saving.expected:
+        return list(found)
+    if not _is_shown(largest, case):
+        why = "the recording shows hardly any idle time of that cause"
+    elif largest.general:
+        why = "a graph helps whatever the cause, and this removes the cause"
+    else:
+        why = "this saving is surer"
+    cause = f"{first.cause}; named before {largest.rule}, which may save more, because {why}"
+    return [replace(first, cause=cause), *others]
+
+
 def _is_shown(row: StepFinding, case: Case) -> bool:
     """Whether the bar shows more than 1 % of the step for a cause of idle time; others are kernels."""
     if row.rule not in IDLE_CAUSES or row.change == Change():
@@ -365,7 +389,7 @@ def _list_unexplained_time(case: Case, found: Sequence[StepFinding]) -> Iterator
     cold = sum(event.busy for event in case.hosts.usual.events if event.items and event.busy > LONG)
     if cold >= DOUBT * whole:
         yield (
-            f"{cold / 1e6:.3g} ms of the step are launches that load code or allocate memory "
+            f"{figures(cold / 1e6)} ms of the step are launches that load code or allocate memory "
             "first, as in a first step: record steps after a warm-up"
         )
     yield from _say_unexplained(case, found)
@@ -378,8 +402,8 @@ def _list_unexplained_time(case: Case, found: Sequence[StepFinding]) -> Iterator
     exposed = case.sum_idle("collective")
     if exposed >= DOUBT * whole and not any(row.rule == "collective" for row in found):
         yield (
-            f"for {exposed / 1e6:.3g} ms of the step only collectives run: whether they transfer or "
-            "wait for another rank is not known; record every rank"
+            f"for {figures(exposed / 1e6)} ms of the step only collectives run: whether they transfer "
+            "or wait for another rank is not known; record every rank"
         )
 
 
@@ -406,12 +430,13 @@ def _say_unexplained(case: Case, found: Sequence[StepFinding]) -> Iterator[str]:
 def _list_doubts_of_host(timeline: Timeline, case: Case) -> list[str]:
     if case.hosts.given:
         return ["host times are scaled to the step time given with --step-ms"]
-    if not timeline.disturbs:
+    if not timeline.disturbs or not case.hosts.holds:
         return []
     low, expect, high = case.hosts.plain
     if high - low < 0.05 * high:
         return []
     return [
-        f"the profiler slows the host: without it, this step takes about {expect:.3g} ms "
-        f"({low:.3g} to {high:.3g}); pass the step time of a run without profiler with --step-ms"
+        f"the profiler slows the host: without it, this step takes about {figures(expect)} ms "
+        f"({figures(low)} to {figures(high)}); pass the step time of a run without profiler with "
+        "--step-ms"
     ]

@@ -12,11 +12,13 @@ from profkit.program.findings.case import Case, StepFinding
 from profkit.program.findings.kernels import is_near_floor
 from profkit.program.steps.cut import KernelGroup
 from profkit.program.steps.idle import find_lost_launches, sum_busy_by_device
-from profkit.reports.figures import base_name, format_percent
+from profkit.program.steps.lost import name_node_tracing
+from profkit.reports.figures import base_name, figures, format_percent
 
 WORTH = 0.05  # of the step: if nothing is expected to save as much, there is no problem to name
 BUSY = 0.85  # of the step, in which a healthy program's GPU computes at least
 KNOWN = 0.5  # of that time, in kernels that are known to be near their floor
+LEAST_APART = 0.01  # of the step: shares that differ by less are not told apart
 LARGE = 0.05  # of the step: an idle cause or a kernel that takes less is not what is not known
 REASONS = {
     "host-launch": "waiting for launches",
@@ -58,14 +60,32 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
     whole = sum(group.time for group in case.groups if _computes(group))
     lost = len(find_lost_launches(case.step))
     if lost > LARGE * (lost + len(case.works)):
-        return Verdict("unknown", f"nothing found; {_say_lost(lost)}")
+        return Verdict("unknown", f"{_say_found(found)}; {_say_lost(lost)}")
     if computing < BUSY or near < KNOWN * whole:
-        return Verdict("unknown", f"nothing found; {_say_unknown(case)}")
+        return Verdict("unknown", f"{_say_found(found)}; {_say_unknown(case)}")
+    without = ""
+    if abs(computing - busy / case.split.period) > LEAST_APART:
+        without = " as it is without the profiler"
     said = (
-        f"the GPU computes in {format_percent(computing)} of the step, {_say_most(case)}; no known "
-        f"problem would save more than {format_percent(WORTH)} of the step"
+        f"the GPU computes in {format_percent(computing)} of the step{without}, {_say_most(case)}; no "
+        f"known problem would save more than {format_percent(WORTH)} of the step{_say_together(found)}"
     )
     return Verdict("healthy", said + _say_unless(case, drafts))
+
+
+def _say_found(found: Sequence[StepFinding]) -> str:
+    """Whether nothing was found, or nothing that is the answer."""
+    if found:
+        return f"nothing found that saves {format_percent(WORTH)} of the step{_say_together(found)}"
+    return "nothing found"
+
+
+def _say_together(found: Sequence[StepFinding]) -> str:
+    """What the findings below save together."""
+    if not found:
+        return ""
+    saved = sum(finding.on_top for finding in found)
+    return f"; what was found saves about {figures(saved)} ms together"
 
 
 def _computes(group: KernelGroup) -> bool:
@@ -77,7 +97,8 @@ def _say_missed(case: Case) -> str:
     recorded = case.split.period / 1e6
     replayed = recorded * (1 + case.hosts.error)
     return (
-        f"the step as recorded takes {recorded:.3g} ms, and its replay {replayed:.3g}: no saving "
+        f"the step as recorded takes {figures(recorded)} ms, and its replay {figures(replayed)}: no "
+        "saving "
         "can be predicted; "
     )
 
@@ -153,7 +174,7 @@ def _say_idle(case: Case) -> str:
     else:
         where = ""
     if idle.cause not in REASONS:
-        what = "record all streams, ranks and graph nodes (nsys --cuda-graph-trace=node)"
+        what = f"record all streams, ranks and graph nodes ({name_node_tracing(case.is_amd)})"
         return f"{format_percent(share)} of the step {NO_REASON}{where}; {what}"
     said = f"why {format_percent(share)} of the step goes to {REASONS[idle.cause]}{where}"
     if idle.cause == "collective":
@@ -168,11 +189,12 @@ def _say_kernel(case: Case, group: KernelGroup) -> str:
     name = base_name(group.name)[:60] or group.name[:60]
     share = min(1.0, group.time / case.split.period)
     if group.kind == "graph":
-        what = "nsys --cuda-graph-trace=node records its kernels"
-        return (
+        what = f"{name_node_tracing(case.is_amd)} records its kernels"
+        said = (
             f"what runs in {format_percent(share)} of the step, a CUDA graph that was recorded as one; "
             f"{what}"
         )
+        return case.name_graphs(said)
     if case.is_amd:
         how = "rocprof counts it"
     else:
@@ -190,5 +212,5 @@ def _say_unless(case: Case, drafts: Sequence[StepFinding]) -> str:
         return ""
     return (
         ". If the profiler slows the host less than estimated, the GPU waits for the host for up "
-        f"to {most:.3g} ms: pass the step time of a run without profiler with --step-ms"
+        f"to {figures(most)} ms: pass the step time of a run without profiler with --step-ms"
     )

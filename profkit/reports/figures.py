@@ -14,6 +14,7 @@ from math import isfinite
 from typing import Any
 
 NOT_COLLECTED = "not collected"
+SMALLEST = 1e-6  # from which on a value is written without an exponent
 OUT_OF_RANGE = 1.03  # a share above 1 by more than rounding: passes that did not see the same
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _SMALL = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -53,12 +54,15 @@ def seconds(value: float | None) -> str:
 
 
 def figures(value: float) -> str:
-    """Return three figures, no exponent: 1.85, 38.5, 385, 1,840, 8.00."""
+    """Return three figures, no exponent: 1.85, 38.5, 385, 1,840, 8.00, 0.000289.
+
+    What is smaller than any quantity that is printed in its unit has an exponent.
+    """
     if value == 0:
         return "0"
     if abs(value) >= 999.5:
         return f"{value:,.0f}"
-    if abs(value) < 1e-3:
+    if abs(value) < SMALLEST:
         return f"{value:.2e}"
     # Rounded first: 9.996 has its point where 10.0 has it.
     exponent = int(f"{value:.2e}".partition("e")[2])
@@ -81,9 +85,13 @@ def format_percent(value: float | None, decimals: int = 0) -> str:
 
 
 class _SentenceFormatter(string.Formatter):
-    """What str.format does, with the blank that every unit has before a %."""
+    """What str.format does, with figures and times as tables have them, and a blank before each %."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec == "figures":
+            return figures(value)
+        if format_spec == "time":  # of milliseconds
+            return seconds(value / 1e3)
         text = str(super().format_field(value, format_spec))
         if format_spec.endswith("%"):
             return f"{text.removesuffix('%')} %"
@@ -91,7 +99,11 @@ class _SentenceFormatter(string.Formatter):
 
 
 def fill_sentence(template: str, values: Mapping[str, Any]) -> str:
-    """Return a sentence with its figures: "idle for {share:.0%} of it" is "idle for 80 % of it"."""
+    """Return a sentence with its figures.
+
+    "idle for {share:.0%} of it" is "idle for 80 % of it", {x:figures} three digits of a number, and
+    {ms:time} a time in the unit that is read best.
+    """
     return _SentenceFormatter().vformat(template, (), values)
 
 

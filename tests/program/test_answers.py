@@ -125,7 +125,7 @@ def test_the_rank_that_others_wait_for_is_named(tmp_path: Path) -> None:
     of = triage_document(triage_timeline(timeline))
     assert of["program"]["ranks"] == 2
     assert of["ranks"][0]["waiting_ms"] == pytest.approx(0.3, rel=0.01)
-    assert any("rank 0 waits 0.3 ms per step in collectives for rank 1" in n for n in of["notes"])
+    assert any("rank 0 waits 0.300 ms per step in collectives for rank 1" in n for n in of["notes"])
     uneven = next(f for f in of["findings"] if f["say"].startswith("rank 1 computes"))
     assert uneven["category"] == "collective"
     assert "rank 1 computes 1.41 ms per step, the mean of 2 ranks is 1.26" in uneven["say"]
@@ -325,3 +325,35 @@ def test_ten_thousand_launches_are_few_bars(tmp_path: Path) -> None:
     lanes = draw_timeline(answer)
     assert all(lane.count("<rect") <= 1 / CELL for lane in lanes.values())
     assert "more, too narrow to be drawn" in lanes["stream 7"]
+
+
+def test_shares_of_kernels_that_overlap_say_that_they_do(tmp_path: Path) -> None:
+    def overlap(p: Program) -> None:
+        for _ in range(10):
+            p.launch(GEMM, 200.0)
+            p.launch(MUL, 150.0, stream=9)
+        for name in "abcd":
+            p.launch(name, 3.0)
+
+    answer = triage_timeline(recordings.read_timeline(ran(overlap).write(tmp_path / "t.json.gz")))
+    of = triage_document(answer)
+    assert sum(row["share"] for row in of["kernels"]) > 1.5
+    assert "these shares add up to 17" in _screen(of)
+
+
+def test_a_replay_that_fails_gives_no_time_without_the_profiler(tmp_path: Path) -> None:
+    answer = triage_timeline(recordings.read_timeline(_small_steps().write(tmp_path / "t.json.gz")))
+    of = triage_document(answer)
+    assert of["step"]["plain_ms"]["expect"] < 0.9 * of["step"]["ms"]
+    failed = replace(answer, hosts=replace(answer.hosts, error=0.5))
+    of = triage_document(failed)
+    assert of["step"]["plain_ms"]["expect"] == pytest.approx(of["step"]["ms"])
+
+
+def _small_steps() -> Program:
+    def launch(p: Program) -> None:
+        for _ in range(100):
+            with p.op("aten::mul"):
+                p.launch(MUL, 2.0)
+
+    return ran(launch, host=40.0)

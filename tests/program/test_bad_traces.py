@@ -179,7 +179,7 @@ def test_two_steps_of_different_length_are_told(tmp_path: Path) -> None:
             for _ in range(30 if number % 3 == 2 else 5):
                 program.launch(GEMM, 100.0)
     answer = triage_timeline(recordings.read_timeline(program.write(tmp_path / "t.json")))
-    assert any("take a different time: 0.5 to 3 ms" in note for note in answer.notes)
+    assert any("take a different time: 0.500 to 3.00 ms" in note for note in answer.notes)
     assert answer.split.period / 1e6 == pytest.approx(0.5, rel=0.05)
 
 

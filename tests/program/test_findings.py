@@ -17,9 +17,11 @@ from profkit.program.operators import Product
 from profkit.program.readers import torch_trace
 from profkit.program.replay.scenario import WATCHED
 from profkit.program.rules import BY_ID, PRODUCT
+from profkit.program.steps.kinds import find_precision
 from profkit.program.timeline import Activity
 from profkit.program.triage import Triage, triage_timeline
 from profkit.records import gpus
+from profkit.reports.figures import seconds
 from tests.program.made import ADDCDIV, EXP, GEMM, MUL, SGEMM, SOFTMAX, Program, plain_ms, ran
 from tests.program.test_equal_work import decode
 
@@ -629,7 +631,7 @@ def test_a_copy_in_a_run_is_one_more_link_of_the_chain(tmp_path: Path) -> None:
 
 def test_what_only_puts_tensors_together_is_named(tmp_path: Path) -> None:
     first = judged(growing, tmp_path).findings[0]
-    assert "8 kernels per step to concatenate tensors: 0.56 ms" in first.cause
+    assert "8 kernels per step to concatenate tensors: 560 µs" in first.cause
     assert first.saving.expected == pytest.approx(0.56, rel=0.03)
 
 
@@ -641,7 +643,7 @@ def test_a_loop_of_pytorch_s_is_held_against_its_bytes(
     found = judged(lambda p: depthwise(p, blocks=blocks), tmp_path).findings
     assert bool(found) == named
     if named:
-        assert "conv_depthwise2d_forward_kernel_generic takes 1.2 ms per step" in found[0].cause
+        assert "conv_depthwise2d_forward_kernel_generic takes 1.20 ms per step" in found[0].cause
         assert found[0].saving.expected == pytest.approx(1.2 - 1.6 * 0.411 / 3.2, abs=0.03)
 
 
@@ -837,9 +839,9 @@ def test_tensors_of_another_size_do_not_break_a_chain(between: float, tmp_path: 
             p.launch(MUL, 80.0)
 
     found = [f for f in judged(collided, tmp_path).findings if f.rule == "elementwise-chain"]
-    time = f"{0.32 + between / 1e3:.3g}"
+    time = seconds(0.32e-3 + between / 1e6)
     assert [f.cause.split(";")[0] for f in found] == [
-        f"5 elementwise kernels per step in 1 chain take {time} ms"
+        f"5 elementwise kernels per step in 1 chain take {time}"
     ]
 
 
@@ -972,3 +974,172 @@ def test_what_the_host_does_not_reduce_is_only_copied(
     of = judged(lambda p: reduce_on_host(p, values, launches), tmp_path)
     (copies,) = [finding for finding in of.findings if finding.rule == "copy"]
     assert "reduce on the GPU" not in copies.advice
+
+
+def launch_chains(p: Program, around: str = "", copies: bool = False) -> None:
+    large(p, 2)
+    with p.op(around or "aten::mul"):
+        for _ in range(12):
+            p.launch(COPIED if copies else MUL, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("around", "compiled"),
+    [
+        ("aten::mul", False),
+        ("CompiledFunctionBackward", True),
+        ("Torch-Compiled Region: 0/0", True),
+        ("my::CompiledFunctionTable", False),
+    ],
+)
+def test_what_is_compiled_is_not_to_be_compiled(
+    around: str, compiled: bool, tmp_path: Path
+) -> None:
+    first = judged(lambda p: launch_chains(p, around), tmp_path).findings[0]
+    assert first.rule == "elementwise-chain"
+    assert ("torch.compile the function" in first.advice) != compiled
+    assert ("graph breaks" in first.advice) == compiled
+
+    def launch(p: Program) -> None:
+        with p.op(around):
+            small(p)
+
+    first = judged(launch, tmp_path).findings[0]
+    assert first.rule == "host-launch"
+    assert ("or torch.compile" in first.advice) != compiled
+
+
+def test_copies_in_a_row_are_no_chain(tmp_path: Path) -> None:
+    found = judged(lambda p: launch_chains(p, copies=True), tmp_path).findings
+    assert "elementwise-chain" not in {finding.rule for finding in found}
+
+
+def test_captured_graphs_have_the_name_that_the_gpus_maker_gave_them(tmp_path: Path) -> None:
+    said = {}
+    for maker in ("cuda", "hip"):
+        program = ran(small)
+        for event in program.events:
+            event["name"] = event["name"].replace("cudaLaunchKernel", f"{maker}LaunchKernel")
+        timeline = torch_trace.read_torch_trace(program.write(tmp_path / f"{maker}.json.gz"))
+        said[maker] = triage_timeline(timeline).findings[0].advice
+    assert "CUDA graph" in said["cuda"]
+    assert said["hip"] == said["cuda"].replace("CUDA graph", "HIP graph")
+
+
+@pytest.mark.parametrize(("stream", "pageable"), [(7, True), (7, False), (22, False)])
+def test_copies_are_not_told_to_be_what_they_are(
+    stream: int, pageable: bool, tmp_path: Path
+) -> None:
+    def load(p: Program) -> None:
+        p.copy(40_000_000, 8.0, pageable=pageable, stream=stream)
+        p.launch(GEMM, 200.0, after=stream)
+        large(p)
+        p.wait()
+
+    first = next(found for found in judged(load, tmp_path).findings if found.rule == "copy")
+    assert ("pin the host memory" in first.advice) == pageable
+    assert ("on a separate stream" in first.advice) == (stream == 7)
+    assert ("start each copy earlier" in first.advice) == (stream != 7)
+
+
+def test_a_host_that_waits_for_what_it_sends_pins_it(tmp_path: Path) -> None:
+    def send(p: Program) -> None:
+        for _ in range(8):
+            p.launch(GEMM, 100.0)
+            with p.op("aten::copy_"):
+                p.copy(1_000, 1.0)
+                p.wait()
+
+    found = judged(send, tmp_path, host=30.0).findings
+    advised = [finding.advice for finding in found if finding.rule == "host-sync"]
+    assert ["pin the host memory" in advice for advice in advised] == [True]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cudnn_infer_volta_scudnn_128x64_relu_medium_nn_v1",
+        "void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int, int)",
+        "void wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5, false, 512>(int, int)",
+        "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>(int)",
+    ],
+)
+def test_convolutions_of_cudnns_in_float32_are_named(name: str, tmp_path: Path) -> None:
+    first = judged(lambda p: [p.launch(name, 300.0) for _ in range(8)] and None, tmp_path).findings[
+        0
+    ]
+    assert first.rule == "fp32-matmul"
+    assert "8 convolution kernels run in float32" in first.cause
+    assert find_precision(name.replace("float", "__half")) in {"fp32", "unknown"}
+
+
+def update_by_hand(p: Program, named: str = "") -> None:
+    large(p)
+    with p.op(named or "my_update", kind="user_annotation"):
+        for _ in range(60):
+            for kernel in (MUL, MUL, ADDCDIV):
+                with p.op("aten::mul_"):
+                    p.launch(kernel, 3.0)
+
+
+@pytest.mark.parametrize(("named", "by_hand"), [("", True), ("Optimizer.step#AdamW.step", False)])
+def test_an_update_by_hand_has_no_option_to_pass(named: str, by_hand: bool, tmp_path: Path) -> None:
+    found = judged(lambda p: update_by_hand(p, named), tmp_path).findings
+    (advice,) = [finding.advice for finding in found if finding.rule == "optimizer"]
+    assert advice.startswith("replace the update written by hand") == by_hand
+    assert advice.startswith("pass fused=True") != by_hand
+
+
+@pytest.mark.parametrize(("lines", "parts"), [(1, True), (20, False)])
+def test_a_loop_over_parts_of_the_input_is_run_once_for_all(
+    lines: int, parts: bool, tmp_path: Path
+) -> None:
+    def route(p: Program) -> None:
+        for number in range(20):
+            frame = f"model.py({10 + number % lines}): forward"
+            with p.op(frame, kind="python_function"):
+                with p.op("aten::nonzero"):
+                    p.launch(MUL, 5.0)
+                    p.wait()
+                for _ in range(6):
+                    p.launch(GEMM, 8.0)
+
+    found = judged(route, tmp_path).findings
+    (advice,) = [finding.advice for finding in found if finding.rule == "host-sync"]
+    assert ("20 times per step, for one part after another" in advice) == parts
+    assert ("use fixed sizes" in advice) is True
+
+
+def test_what_is_first_in_spite_of_a_smaller_saving_says_why(tmp_path: Path) -> None:
+    def load(p: Program) -> None:
+        copying(p)
+        small(p)
+        small(p)
+
+    first, *others = judged(load, tmp_path, host=20.0).findings
+    more = [finding.rule for finding in others if finding.saving.expected > first.saving.expected]
+    assert more == ["host-launch"]
+    assert "named before host-launch, which may save more, because" in first.cause
+    assert "named before" not in "".join(finding.cause for finding in others)
+
+
+@pytest.mark.parametrize(
+    ("frame", "told"),
+    [
+        ("triton/backends/amd/driver.py(662): __call__", False),
+        ("/tmp/torchinductor_me/ov/cov463qh.py(2533): call", False),
+        ("vllm/model_executor/parameter.py(122): __torch_function__", False),
+        ("scipy/ndimage/_interpolation.py(739): zoom", False),
+        ("models/resnet.py(12): forward", True),
+    ],
+)
+def test_frames_through_which_everything_goes_are_nobodys_place(
+    frame: str, told: bool, tmp_path: Path
+) -> None:
+    def launch(p: Program) -> None:
+        kind = "python_function"
+        with p.op("train.py(8): step", kind=kind), p.op(frame, kind=kind):
+            small(p)
+
+    first = judged(launch, tmp_path).findings[0]
+    assert ("train.py:8" not in first.place) == told

@@ -366,7 +366,7 @@ def test_each_kind_of_step_has_its_answer() -> None:
     of = judged(server())
     (other,) = [note for note in of.notes if note.startswith("another kind of step")]
     assert other.startswith("another kind of step: 4 x ctx_1(sq")
-    assert "32 ms each" in other
+    assert "32.0 ms each" in other
     assert "--range 'ctx_1(sq*'" in other
 
 

@@ -63,7 +63,9 @@ def test_a_duration_has_the_unit_that_leaves_it_above_one(value, shown):
     ("value", "shown"),
     [
         (0, "0"),
-        (9.994e-4, "9.99e-04"),
+        (9.994e-4, "0.000999"),
+        (1.2e-5, "0.0000120"),
+        (1.2e-7, "1.20e-07"),
         (1e-3, "0.00100"),
         (0.12345, "0.123"),
         (9.994, "9.99"),
@@ -80,6 +82,12 @@ def test_a_duration_has_the_unit_that_leaves_it_above_one(value, shown):
 )
 def test_three_figures_and_the_point_where_the_rounded_number_has_it(value, shown):
     assert text.figures(value) == shown
+
+
+def test_a_sentence_writes_a_number_as_the_tables_do():
+    sentence = "{n:,} kernels take {ms:time} of {step:figures} ms, {part:.0%}"
+    said = text.fill_sentence(sentence, {"n": 4096, "ms": 0.658, "step": 3190.4, "part": 0.5})
+    assert said == "4,096 kernels take 658 µs of 3,190 ms, 50 %"
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,12 @@ _TENSORS = re.compile(r"array<char\s?\*, (\d+)")
 _TWO_INPUTS = re.compile(
     r"BinaryFunctor|CUDAFunctor_add|CUDAFunctorOnSelf_add<.*3ul|addcmul|addcdiv|lerp|where"
 )
+# What torch.compile names round the code that it has compiled: AOTAutograd's function and its node in
+# the backward pass, Dynamo's region, Inductor's graph.
+_OF_COMPILER = re.compile(
+    r"^(autograd::engine::evaluate_function: )?CompiledFunction(Backward)?\d*$|Torch-Compiled Region|"
+    r"CompiledFxGraph"
+)
 _OF_XLA = re.compile(r"^(wrapped_\w+|(loop|input|gemm)_(\w+_)?fusion\w*)$")
 
 # By what is fixed: the share that is left.
@@ -168,8 +174,8 @@ class Case:
         numbers = {name: value for name, value in figures.items() if is_number(value)}
         return StepFinding(
             rule=words.rule,
-            cause=fill_sentence(words.says, figures),
-            advice=fill_sentence(chosen.say(self.language), figures),
+            cause=self.name_graphs(fill_sentence(words.says, figures)),
+            advice=self.name_graphs(fill_sentence(chosen.say(self.language), figures)),
             where=(where,) if where else (),
             evidence=numbers,
             works=works,
@@ -179,10 +185,21 @@ class Case:
             floor=words.floor,
         )
 
-    @property
+    @cached_property
     def is_amd(self) -> bool:
         """Whether it ran on a GPU of AMD's, by the calls of its host."""
         return any(call.name.startswith("hip") for call in self.step.calls)
+
+    def name_graphs(self, text: str) -> str:
+        """Call captured graphs what they are called on this GPU."""
+        if self.is_amd:
+            return text.replace("CUDA graph", "HIP graph")
+        return text
+
+    def is_compiled(self, indices: Collection[int]) -> bool:
+        """Whether most of some works' time is launched by code that torch.compile has compiled."""
+        own = [i for i in indices if was_compiled(self.works[i])]
+        return 2 * self.sum_time(own) > self.sum_time(indices)
 
     @property
     def cc(self) -> tuple[int, int] | None:
@@ -278,6 +295,13 @@ class StepFinding(Finding):
         if self.where:
             return self.where[0]
         return ""
+
+
+def was_compiled(work: StepWork) -> bool:
+    """Whether code that torch.compile has compiled launched it: Inductor's kernels, or by its makers."""
+    maker = work.maker
+    names = (maker.op, maker.top, maker.range)
+    return is_compiled(work.activity.name) or any(map(_OF_COMPILER.search, names))
 
 
 def goes_back(work: StepWork) -> bool:

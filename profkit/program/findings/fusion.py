@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from math import prod
 
@@ -54,8 +54,8 @@ _HALF = frozenset({"c10::BFloat16", "c10::Half"})
 ATTENTION = Words(
     rule="attention-unfused",
     says=(
-        "unfused attention, {times}x: scores, mask and softmax go through DRAM ({ms:.3g} ms per "
-        "step, {around:.3g} ms of it outside the matrix products)"
+        "unfused attention, {times}x: scores, mask and softmax go through DRAM ({ms:time} per "
+        "step, {around:time} of it outside the matrix products)"
     ),
     advice=Advice(
         torch="torch.nn.functional.scaled_dot_product_attention",
@@ -226,14 +226,24 @@ def _is_narrow(case: Case, product: StepWork, softmax: StepWork) -> bool:
 ELEMENTWISE = Words(
     rule="elementwise-chain",
     says=(
-        "{count} elementwise kernels per step in {runs} {chains} take {ms:.3g} ms; each reads the "
-        "output of the one before it{longest}"
+        "{count} elementwise kernels per step in {runs} {chains} take {ms:time}; they run one after "
+        "another, and can be one where each reads what the one before it has written{longest}"
     ),
     advice=Advice(
         torch="torch.compile the function that launches them, or write one kernel",
         jax="jax.jit the function that launches them, or write one kernel",
         others="write one kernel for each chain",
     ),
+    instead={
+        "compiled": Advice(
+            others=(
+                "the code is compiled, but these kernels are not fused: look for graph breaks "
+                "(TORCH_LOGS=graph_breaks), for a backend that fuses nothing (aot_eager) and for "
+                "operators that Inductor leaves as they are (TORCH_LOGS=output_code), or write one "
+                "kernel"
+            )
+        ),
+    },
     floor="run",
 )
 
@@ -260,6 +270,7 @@ def find_elementwise(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
         chosen,
         change,
         case.say_place(chosen, otherwise=worst[0]),
+        "compiled" if case.is_compiled(chosen) else "",
         runs=len(runs),
         chains="chains" if len(runs) > 1 else "chain",
         longest=f" (the longest: {named[:80]})" if named else "",
@@ -274,16 +285,34 @@ def list_chains(case: Case, claimed: frozenset[int]) -> list[list[int]]:
     chains = []
     for run in list_runs(case, claimed):
         long = [i for i in run if case.works[i].activity.duration > 2 * SHORT]
-        if sum(case.works[i].kind in MEMBERS for i in long) >= LEAST_CHAIN:
-            chains.append(long)
+        for part in _part_copies(case, long):
+            if sum(case.works[i].kind in MEMBERS for i in part) >= LEAST_CHAIN:
+                chains.append(part)
     return chains
+
+
+def _part_copies(case: Case, run: Sequence[int]) -> Iterator[list[int]]:
+    """Part a run between two equal copies in a row: no copy reads what the same one has written."""
+    part: list[int] = []
+    for index in run:
+        if part and _is_copied_alike(case.works[part[-1]], case.works[index]):
+            yield part
+            part = []
+        part.append(index)
+    yield part
+
+
+def _is_copied_alike(one: StepWork, other: StepWork) -> bool:
+    """Whether two works copy in the same way: from one type into another, say, or as it is."""
+    copies = one.kind in {"convert", "copy"}
+    return copies and one.activity.name == other.activity.name
 
 
 IN_GRAPHS = Words(
     rule="elementwise-chain",
     says=(
-        "{count:,} elementwise kernels of {mean:.2g} µs each run one after another in CUDA "
-        "graphs: {ms:.3g} ms per step, because a graph still launches every node"
+        "{count:,} elementwise kernels of {mean:figures} µs each run one after another in CUDA "
+        "graphs: {ms:time} per step, because a graph still launches every node"
     ),
     advice=Advice(
         torch=(
@@ -292,6 +321,11 @@ IN_GRAPHS = Words(
         ),
         others="merge them into one kernel, or a few, before capture",
     ),
+    instead={
+        "compiled": Advice(
+            others="update them together (torch._foreach_lerp_, torch._foreach_mul_)"
+        ),
+    },
 )
 
 
@@ -313,7 +347,8 @@ def find_small_in_graphs(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
         return
     change = Change(scale, dict.fromkeys(gone, NOTHING))
     mean = 1e3 * case.sum_time(chosen) / len(chosen)
-    yield case.finding(IN_GRAPHS, chosen, change, mean=mean)
+    advice = "compiled" if case.is_compiled(chosen) else ""
+    yield case.finding(IN_GRAPHS, chosen, change, "", advice, mean=mean)
 
 
 def _list_small_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
@@ -335,7 +370,7 @@ AUTOCASTS = Words(
     rule="elementwise-chain",
     says=(
         "{uses} kernels per step cast operands to half precision ({alike} of them have the size "
-        "{size}), {back} cast gradients back, and {sums} add those in float32: {ms:.3g} ms"
+        "{size}), {back} cast gradients back, and {sums} add those in float32: {ms:time}"
     ),
     advice=Advice(
         others=(
@@ -383,7 +418,7 @@ def find_autocasts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
 CASTS = Words(
     rule="elementwise-chain",
     says=(
-        "{count} kernels per step ({ms:.3g} ms) only convert tensors to another type; {alike} of "
+        "{count} kernels per step ({ms:time}) only convert tensors to another type; {alike} of "
         "them have the size {size}"
     ),
     advice=Advice(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -19,10 +20,11 @@ from profkit.program.findings.case import (
 )
 from profkit.program.findings.words import Advice, Words
 from profkit.program.replay.scenario import ALL, CallShare, Change
-from profkit.program.steps.attribution import say_frame
-from profkit.program.steps.idle import describe_maker, say_caller
+from profkit.program.steps.attribution import is_telling, say_frame
+from profkit.program.steps.idle import describe_maker, say_before, say_caller
 from profkit.program.timeline import HostSpan
 
+PARTS = 8  # waits at one line, from which on it is a loop over parts of the input
 FEW_WAITS = 4  # a step: fewer may lie at its end, behind what a graph would hold
 MAKERS = 6  # works before a copy to the host that may have made the value
 MADE_OF = frozenset({"reduce", "elementwise", "set"})  # kinds of works that make such a value
@@ -38,7 +40,7 @@ SLOW_LAUNCHES = Words(
     rule="host-launch",
     says=(
         "the GPU is idle for {share:.0%} of the recorded step because the next launch comes too "
-        "late ({launches:,} launches, {mean:.3g} µs average kernel time)"
+        "late ({launches:,} launches, {mean:figures} µs average kernel time)"
     ),
     advice=Advice(
         torch="capture the step in a CUDA graph, or torch.compile(mode='reduce-overhead')",
@@ -56,6 +58,13 @@ SLOW_LAUNCHES = Words(
             others=(
                 "move the remaining launches into the graphs, or launch one graph instead of "
                 "several"
+            )
+        ),
+        "compiled": Advice(
+            others=(
+                "compile with mode='reduce-overhead', which captures what is compiled in CUDA graphs; "
+                "graph breaks (TORCH_LOGS=graph_breaks) and sizes that change "
+                "(TORCH_LOGS=recompiles) leave launches outside of them"
             )
         ),
     },
@@ -78,6 +87,8 @@ def find_slow_launches(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
         advice = "replayed"
     elif case.captures:
         advice = "captured"
+    elif case.is_compiled(range(count)):
+        advice = "compiled"
     yield case.finding(
         SLOW_LAUNCHES, (), change, where, advice, share=share, launches=count, mean=mean
     )
@@ -100,7 +111,7 @@ def _sum_pauses(case: Case) -> int:
 OWN_WORK = Words(
     rule="host-launch",
     says=(
-        "the host launches nothing for {total:.3g} ms per step: it does other work between "
+        "the host launches nothing for {total:figures} ms per step: it does other work between "
         "launches, or waits for something{after}"
     ),
     advice=Advice(
@@ -144,7 +155,7 @@ def find_own_work(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     before = ""
     if longest < len(calls):
         before = describe_maker(case.step, longest)
-    where = inside or (f"before {before}" if before else "between steps")
+    where = inside or (say_before(before) if before else "between steps")
     wait = _find_wait_before(case, longest or len(calls))  # before the first is the step before
     after = ""
     if wait:
@@ -200,6 +211,8 @@ def name_span(spans: Sequence[HostSpan], low: int, high: int) -> str:
         inside = min(span.end, high) - max(span.start, low)
         if span.kind == "step" or inside < 0.6 * (high - low):
             continue
+        if span.kind == "python" and not is_telling(span.name):
+            continue
         length, is_line = span.end - span.start, span.kind == "python"
         if is_line not in best or length < best[is_line][0]:
             best[is_line] = length, say_frame(span.name) if is_line else span.name
@@ -208,7 +221,7 @@ def name_span(spans: Sequence[HostSpan], low: int, high: int) -> str:
 
 ALLOCATIONS = Words(
     rule="host-sync",
-    says="the step allocates memory ({names}): the host launches nothing for {time:.3g} ms",
+    says="the step allocates memory ({names}): the host launches nothing for {time:figures} ms",
     advice=Advice(
         torch="reuse buffers, and keep torch.cuda.empty_cache() out of the loop",
         others="reuse buffers from step to step",
@@ -237,7 +250,7 @@ WAITS = Words(
     rule="host-sync",
     says=(
         "the host waits for the GPU {stops} per step: {what}; after those waits the GPU is idle "
-        "for {after:.3g} of {step:.3g} ms recorded{pieces}{graph}"
+        "for {after:figures} of {step:figures} ms recorded{pieces}{graph}"
     ),
     advice=Advice(
         torch=(
@@ -256,11 +269,33 @@ WAITS = Words(
                 "not wait for a size"
             )
         ),
+        "parts": Advice(
+            torch=(
+                "the same code waits {repeated} times per step, for one part after another (graphs, "
+                "experts, sequences): run it once for all of them (one batch, rows sorted by part, "
+                "grouped products), or use fixed sizes (padding, a mask)"
+            ),
+            others=(
+                "the same code waits {repeated} times per step, for one part after another: run it "
+                "once for all of them (one batch, rows sorted by part), or use fixed sizes (padding, "
+                "a mask)"
+            ),
+        ),
         "device": Advice(
             others=(
                 "synchronize the device only outside the loop; measure time with events and "
                 "read them later"
             )
+        ),
+        "uploads": Advice(
+            torch=(
+                "pin the host memory and copy with non_blocking=True: then the host does not wait "
+                "for what it sends"
+            ),
+            others=(
+                "copy asynchronously from pinned memory: then the host does not wait for what it "
+                "sends"
+            ),
         ),
         "values": Advice(
             torch=(
@@ -281,9 +316,9 @@ def find_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  #
         i for i, w in enumerate(case.works) if w.kind != "copy" or w.activity.bytes <= SMALL_COPY
     }
     held = [i for i in find_awaiting(case, small - pieces) if not step.calls[i].allocates]
-    idle = case.sum_idle("host-sync")
-    if not held or idle < 0.005 * case.split.period:
+    if not held or case.sum_idle("host-sync") < 0.005 * case.split.period:
         return
+    idle = _sum_idle_after(case, held)
     looked = _find_looked_at(case, held)
     looped = _find_looped(case, looked)
     sized = 2 * sum(_is_for_size(case, i) for i in held) > len(held)
@@ -305,12 +340,17 @@ def find_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  #
         if place := say_caller(step.makers[i]):
             places[place] += 1
     what = ", ".join(f"{name} ({n} x)" for name, n in names.most_common(2))
+    advice = _choose_advice(case, held, sized, looped)
+    repeated = _count_repeated(case, held)
+    if advice == "sizes" and repeated >= PARTS:
+        advice = "parts"
     finding = case.finding(
         WAITS,
         (),
         change,
         (places or names).most_common(1)[0][0],
-        _choose_advice(case, held, sized, looped),
+        advice,
+        repeated=repeated,
         stops="once" if len(held) == 1 else f"{len(held):,} times",
         what=what,
         after=idle / 1e6,
@@ -323,9 +363,36 @@ def find_waits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:  #
     yield replace(finding, hinders=len(held) >= FEW_WAITS)
 
 
+def _count_repeated(case: Case, held: Sequence[int]) -> int:
+    """How often the host waits at one line of one module: layers of a model are several modules."""
+    places: Counter[tuple[str, str]] = Counter()
+    for index in held:
+        maker = case.step.makers[index]
+        module = maker.place.module if maker.place is not None else ""
+        if said := say_caller(maker):
+            places[said, module] += 1
+    return max(places.values(), default=0)
+
+
+def _sum_idle_after(case: Case, held: Sequence[int]) -> int:
+    """Nanoseconds that the GPU is idle after some of the host's waits: those of others left out."""
+    waits = [i for i, event in enumerate(case.hosts.usual.events) if event.awaits >= 0]
+    starts = [case.step.calls[i].start for i in waits]
+    own = set(held)
+    idle = 0
+    for low, high, cause in case.split.gaps:
+        before = bisect_left(starts, high) - 1  # before the first it is the last of the step before
+        if cause == "host-sync" and waits[before] in own:
+            idle += high - low
+    return idle
+
+
 def _choose_advice(case: Case, held: Sequence[int], sized: bool, looped: Collection[int]) -> str:
     """Return the key of what takes the place of waiting."""
     calls = [(case.step.calls[i].name, case.step.makers[i].op) for i in held]
+    awaited = [case.works[case.hosts.usual.events[i].awaits].activity for i in held]
+    if 2 * sum(activity.direction == "HtoD" for activity in awaited) > len(held):
+        return "uploads"
     if sized:
         return "sizes"
     if 2 * sum(name in SYNCHRONIZES and not op for name, op in calls) > len(held):

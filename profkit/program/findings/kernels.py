@@ -43,7 +43,7 @@ BOUND_BY_BYTES = frozenset("softmax norm reduce elementwise convert gather conca
 CONTENDED_ATOMICS = Words(
     rule="atomics",
     says=(
-        "{name} adds atomically into shared locations: {now:.3g} ms per step, {ratio:.1f} times "
+        "{name} adds atomically into shared locations: {now:time} per step, {ratio:figures} times "
         "the minimum for its bytes"
     ),
     advice=Advice(
@@ -59,7 +59,7 @@ CONTENDED_ATOMICS = Words(
 NAMED_ATOMICS = Words(
     rule="atomics",
     says=(
-        "{name} adds atomically into shared locations: {now:.3g} ms per step, {share:.0%} of it; "
+        "{name} adds atomically into shared locations: {now:time} per step, {share:.0%} of it; "
         "the cost of contention is unknown without operator sizes"
     ),
     advice=Advice(
@@ -89,7 +89,7 @@ def find_contended_atomics(case: Case, claimed: frozenset[int]) -> Iterator[Step
 SMALL_GRID = Words(
     rule="kernel",
     says=(
-        "{name} runs {blocks} blocks{others} on {sms} multiprocessors, {time:.3g} ms per step: "
+        "{name} runs {blocks} blocks{others} on {sms} multiprocessors, {time:time} per step: "
         "most of the GPU is idle"
     ),
     advice=Advice(others="split its work into more blocks (rows, tiles, split-k)"),
@@ -145,7 +145,7 @@ def _count_blocks_with(case: Case, works: Sequence[int], full: int) -> float:
 SLOW = Words(
     rule="kernel",
     says=(
-        "{name} takes {time:.3g} ms per step, {ratio:.1f} times the minimum for the bytes of "
+        "{name} takes {time:time} per step, {ratio:figures} times the minimum for the bytes of "
         "its operator"
     ),
     advice=Advice(others="profile it (profkit profile), or choose another layout or operator"),
@@ -154,7 +154,7 @@ SLOW = Words(
 
 COUNTED = Words(
     rule="kernel",
-    says="{name}, {time:.3g} ms per step, could be {gain:.2g}x faster",
+    says="{name}, {time:time} per step, could be {gain:figures}x faster",
     advice=Advice(others="read its diagnosis"),
 )
 
@@ -211,7 +211,7 @@ def _price_group(case: Case, group: KernelGroup, works: Sequence[int]) -> float:
 
 SORTS = Words(
     rule="kernel",
-    says="sorting {size} values takes {ms:.3g} ms per step, but only the first few are used",
+    says="sorting {size} values takes {ms:time} per step, but only the first few are used",
     advice=Advice(others="torch.topk"),
 )
 
@@ -219,7 +219,7 @@ SORTS = Words(
 NAMED_SORTS = Words(
     rule="kernel",
     says=(
-        "{count} kernels sort for {ms:.3g} ms per step, but hardly anything uses the complete "
+        "{count} kernels sort for {ms:time} per step, but hardly anything uses the complete "
         "order afterwards"
     ),
     advice=Advice(

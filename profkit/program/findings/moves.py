@@ -56,8 +56,8 @@ _JOINED_TYPE = re.compile(r"CatArray\w*<([\w:]+)[,>]")
 COPIES = Words(
     rule="copy",
     says=(
-        "{total} MB per step are copied {way}{pageable} at {rate:.3g} GB/s; nothing computes for "
-        "{alone:.3g} of {step:.3g} ms recorded"
+        "{total} MB per step are copied {way}{pageable} at {rate:figures} GB/s; nothing computes for "
+        "{alone:figures} of {step:figures} ms recorded"
     ),
     advice=Advice(
         torch="{pin}copy with non_blocking=True on a separate stream, one step ahead",
@@ -89,6 +89,24 @@ COPIES = Words(
                 "{pin}copy less data, less often, or asynchronously on a separate stream while "
                 "the next step computes"
             ),
+        ),
+        "aside": Advice(
+            others=(
+                "start each copy earlier, one step ahead: it is from pinned memory and on a stream "
+                "of its own already, and the step still waits for it"
+            )
+        ),
+        "results aside": Advice(
+            others=(
+                "copy less data, less often, or wait for it one step later: it goes to pinned "
+                "memory on a stream of its own already"
+            )
+        ),
+        "kept aside": Advice(
+            others=(
+                "keep data that does not change between steps on the GPU; otherwise start each "
+                "copy one step ahead: it is from pinned memory and on a stream of its own already"
+            )
         ),
     },
     floor="transfer",
@@ -137,6 +155,8 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         advice = "reduced"
     elif way == "DtoH" and not both:
         advice = "results"
+    if advice != "reduced" and 2 * case.sum_time(_list_aside(case, chosen)) > time:
+        advice = f"{advice} aside".strip()
     yield case.finding(
         COPIES,
         chosen,
@@ -152,6 +172,17 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         alone=case.sum_idle("copy") / 1e6,
         step=case.split.period / 1e6,
     )
+
+
+def _list_aside(case: Case, chosen: Sequence[int]) -> list[int]:
+    """Return copies that are as they should be: of pinned memory, on a stream without kernels."""
+    computing = {w.activity.stream for w in case.works if w.kind not in {"copy", "collective"}}
+    aside = []
+    for index in chosen:
+        activity = case.works[index].activity
+        if not activity.pageable and activity.stream not in computing:
+            aside.append(index)
+    return aside
 
 
 def _list_direction(case: Case, chosen: Sequence[int], way: str) -> list[int]:
@@ -206,7 +237,7 @@ def find_kept_copies(case: Case, chosen: Sequence[int]) -> frozenset[int]:
 
 SMALL_COPIES = Words(
     rule="copy",
-    says="{count} small copies per step move {total:.3g} MB to the GPU one at a time{waited}",
+    says="{count} small copies per step move {total:figures} MB to the GPU one at a time{waited}",
     advice=Advice(
         torch="pack them into one pinned host buffer, and copy that with non_blocking=True",
         others="pack them into one pinned host buffer, and copy that asynchronously",
@@ -263,7 +294,7 @@ def _find_calls_between(case: Case, pieces: set[int]) -> set[int]:
 COLLECTIVES = Words(
     rule="collective",
     says=(
-        "{count} collectives per step take {ms:.3g} ms, {exposed:.3g} ms of it not overlapped "
+        "{count} collectives per step take {ms:time}, {exposed:time} of it not overlapped "
         "with compute"
     ),
     advice=Advice(
@@ -315,9 +346,7 @@ def find_collectives(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
 
 LAYOUTS = Words(
     rule="layout",
-    says=(
-        "{count} kernels per step ({ms:.3g} ms) only change the memory layout of tensors{around}"
-    ),
+    says=("{count} kernels per step ({ms:time}) only change the memory layout of tensors{around}"),
     advice=Advice(
         others=(
             "choose shapes so that no permuted copy is needed, or let the next kernel read "
@@ -407,7 +436,7 @@ GROWING = Words(
     rule="layout",
     says=(
         "{count} {kernels} per step copy what is there to append a little: {whole} MB are written, "
-        "{new} MB of them new, and the next step copies the result again ({ms:.3g} ms)"
+        "{new} MB of them new, and the next step copies the result again ({ms:time})"
     ),
     advice=Advice(
         torch=(
@@ -564,7 +593,7 @@ def _read_value_bytes(kernel: str) -> int:
 
 JOINS = Words(
     rule="layout",
-    says="{count} {kernels} per step to concatenate tensors: {ms:.3g} ms",
+    says="{count} {kernels} per step to concatenate tensors: {ms:time}",
     advice=Advice(
         torch=(
             "allocate the result once and write each part into its place (for a growing cache: "

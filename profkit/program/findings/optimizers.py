@@ -17,7 +17,6 @@ from profkit.program.findings.case import (
 )
 from profkit.program.findings.words import Advice, Words
 from profkit.program.replay.scenario import Change, Range
-from profkit.program.steps.idle import launch_place
 
 MANY = 16  # kernels one by one that are a loop over parameters
 FEW_UPDATES = 4  # a root or two may be anywhere
@@ -37,7 +36,7 @@ _ROOT = re.compile(r"(?<!r)sqrt_kernel")
 OPTIMIZER = Words(
     rule="optimizer",
     says=(
-        "the optimizer handles its {kind} one at a time: {count:,} kernels, {ms:.3g} ms on the "
+        "the optimizer handles its {kind} one at a time: {count:,} kernels, {ms:time} on the "
         "GPU, one launch each"
     ),
     advice=Advice(
@@ -52,13 +51,28 @@ OPTIMIZER = Words(
             ),
             others="update all parameters with one kernel, or a few",
         ),
+        "by hand": Advice(
+            torch=(
+                "replace the update written by hand by an optimizer of torch.optim with fused=True "
+                "(AdamW, SGD), or update all parameters together with torch._foreach_*"
+            ),
+            others="update all parameters with one kernel, or a few",
+        ),
+        "unnamed": Advice(
+            torch=(
+                "pass fused=True if it is one of torch.optim (Adam, AdamW, SGD); if the update is "
+                "written by hand, replace it by one of these, or by torch._foreach_*"
+            ),
+            others="update all parameters with one kernel, or a few",
+        ),
     },
 )
 
 
 def find_optimizer(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     """An optimiser that takes its parameters one by one, or its operations one by one."""
-    own = case.list_works(is_optimizers, claimed) or _find_by_name(case, claimed)
+    of_torch = case.list_works(is_optimizers, claimed)
+    own = of_torch or _find_by_name(case, claimed)
     names = {i: case.works[i].activity.name for i in own}
     single = [i for i in own if case.works[i].kind in MEMBERS]
     foreach = [i for i in own if case.works[i].kind == "optimizer"]
@@ -79,15 +93,21 @@ def find_optimizer(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
         kind = "parameters"
     else:
         kind = "operations"
-    where = first.maker.range or launch_place(first)
+    where = first.maker.range or case.say_place(works)
     named = _NAMED.search(first.maker.range)
-    if not named or named[1] in FUSED:
-        advice = ""
-    else:
+    advice = ""
+    if named and named[1] not in FUSED:
         advice = "unfused"
+    elif not of_torch:
+        advice = "by hand" if _has_makers(case) else "unnamed"
     yield case.finding(
         OPTIMIZER, works, change, where, advice, kind=kind, named=named[1] if named else ""
     )
+
+
+def _has_makers(case: Case) -> bool:
+    """Whether a step of torch.optim's would have been named: by its range, or by its line."""
+    return any(work.maker.top or work.maker.place is not None for work in case.works)
 
 
 def _find_by_name(case: Case, claimed: frozenset[int]) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil, prod
@@ -36,7 +36,7 @@ LONG = 20_000  # nanoseconds: shorter products are bound by other things
 FP32_PRODUCTS = Words(
     rule="fp32-matmul",
     says=(
-        "{count} {what} run in float32 on the FP32 pipes ({ms:.3g} ms per step) while the tensor "
+        "{count} {what} run in float32 on the FP32 pipes ({ms:time} per step) while the tensor "
         "cores are idle"
     ),
     advice=Advice(
@@ -84,13 +84,23 @@ def find_fp32_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFind
     if attention == chosen:
         what = "attention kernels"
     else:
-        what = "products"
+        what = _name_products(case, chosen)
     advice = ""
     if only_half:
         advice = "half"
     elif 2 * case.sum_time(attention) > case.sum_time(chosen):
         advice = "attention"
     yield case.finding(FP32_PRODUCTS, chosen, Change(scale), "", advice, what=what)
+
+
+def _name_products(case: Case, chosen: Sequence[int]) -> str:
+    """Say what products are: of matrices, convolutions, or both."""
+    kinds = {case.works[i].kind for i in chosen}
+    if kinds == {"conv"}:
+        return "convolution kernels"
+    if "conv" in kinds:
+        return "products and convolution kernels"
+    return "products"
 
 
 def _is_fp32_product(work: StepWork) -> bool:
@@ -114,7 +124,7 @@ def _speed_up(case: Case, index: int, gain: float) -> Range:
 
 IN_FLOAT64 = Words(
     rule="elementwise-chain",
-    says="{count} kernels per step compute in float64: {ms:.3g} ms{products}",
+    says="{count} kernels per step compute in float64: {ms:time}{products}",
     advice=Advice(
         torch="convert inputs to float32 (NumPy arrays are float64 by default){tf32}",
         others=(
@@ -192,7 +202,7 @@ def cut_into_tiles(product: Product, activity: Activity, multiprocessors: int) -
 TAILS = Words(
     rule="kernel",
     says=(
-        "{count} matrix products ({ms:.3g} ms per step) use {cut.used:.0%} of their tiles' "
+        "{count} matrix products ({ms:time} per step) use {cut.used:.0%} of their tiles' "
         "capacity: {rows} x {columns} is {cut.tiles} tiles of {cut.tile[0]} x "
         "{cut.tile[1]}{rounds}"
     ),
@@ -250,7 +260,7 @@ MISFITS = Words(
     rule="kernel",
     says=(
         "{count} matrix products have sizes that 16-byte loads do not fit ({sizes}) and reach "
-        "{rate:.3g} TFLOP/s where others reach {reachable:.3g}: {ms:.3g} ms per step"
+        "{rate:figures} TFLOP/s where others reach {reachable:figures}: {ms:time} per step"
     ),
     advice=Advice(others="pad the size to a multiple of 64 ({fits} for {size})"),
     floor="kernel",
@@ -295,7 +305,7 @@ ODD_BY_NAME = Words(
     rule="kernel",
     says=(
         "{count} matrix products run on kernels for sizes that 16-byte loads do not fit "
-        "({aligned}): {ms:.3g} ms per step"
+        "({aligned}): {ms:time} per step"
     ),
     advice=Advice(others="pad the odd size (a vocabulary, for example) to a multiple of 64"),
 )

@@ -37,7 +37,7 @@ LONGEST_BODY = 12  # kernels of a turn
 SLICED = Words(
     rule="redundant",
     says=(
-        "only {part:,} of {whole:,} computed values are used ({kernels}, {ms:.3g} ms per step): "
+        "only {part:,} of {whole:,} computed values are used ({kernels}, {ms:time} per step): "
         "the rest is sliced off immediately"
     ),
     advice=Advice(
@@ -48,7 +48,7 @@ SLICED = Words(
 COPIED_AGAIN = Words(
     rule="redundant",
     says=(
-        "{total:.3g} MB are copied unchanged within the GPU in every step ({kernels}, {ms:.3g} ms)"
+        "{total:figures} MB are copied unchanged within the GPU in every step ({kernels}, {ms:time})"
     ),
     advice=Advice(
         torch=(
@@ -199,7 +199,7 @@ EQUAL_LAUNCHES = Words(
     rule="redundant",
     says=(
         "{count} kernels per step are launched one by one in {loops} of equal sizes (the longest: "
-        "{longest} x {body}, {sizes}); by its size, no result is an input of the next ({ms:.3g} ms)"
+        "{longest} x {body}, {sizes}); by its size, no result is an input of the next ({ms:time})"
     ),
     advice=Advice(
         torch=(

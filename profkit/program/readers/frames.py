@@ -8,16 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from profkit.program.steps.places import CORE, is_compilers_file
 from profkit.program.timeline import Place
 
-# Packages through whose frames everything goes: their lines say nothing of a program.
-CORE = frozenset(
-    "torch triton functorch numpy cupy cupyx jax jaxlib numba cuda nvidia apex "
-    "transformer_engine accelerate lightning pytorch_lightning deepspeed".split()
-)
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+)")
 _STANDARD = re.compile(r"/lib/python3[^/]*/")
-_COMPILED = re.compile(r"inductor[^/]*/\w\w/c\w+\.py$")
 _TYPED = frozenset({"<stdin>", "<string>"})  # python -c, and what is typed
 _HOOK = "profkit_recorder"
 # A compiler wraps a module into one of its own, and a replicated model is one more.
@@ -69,7 +64,7 @@ class Frame:
     @property
     def is_compiled(self) -> bool:
         """Whether torch.compile wrote its file."""
-        return _COMPILED.search(self.file) is not None
+        return is_compilers_file(self.file)
 
     @property
     def is_forward(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from profkit.program.steps.places import say_place, shorten_line
+from profkit.program.steps.places import say_place, says_nothing, shorten_line
 from profkit.program.timeline import Call, HostSpan, Place, Process
 
 # XLA's ranges: Thunk:#name=fusion,hlo_op=loop_add_fusion#, and any name before the first #.
@@ -90,7 +90,7 @@ def find_forward_frames(threads: Iterable[Sequence[HostSpan]]) -> dict[int, str]
             elif span.sequence >= 0 and not span.backward:
                 stack = [outer for outer in stack if outer.end > span.start]
                 if stack:
-                    frames[span.sequence] = stack[-1].name
+                    frames[span.sequence] = find_telling_frame([outer.name for outer in stack])
     return frames
 
 
@@ -123,7 +123,7 @@ def _find_maker(stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, s
     sized = (s for s in reversed(ops) if any(s.shapes) and s.types[:1] != ("TensorList",))
     shaped = next(sized, None)
     within = {s.kind: s.name for s in stack}  # the innermost of each kind
-    frame = within.get("python", "")
+    frame = find_telling_frame([s.name for s in stack if s.kind == "python"])
     for node in reversed(ops):
         if node.backward and node.sequence in forward:
             frame = forward[node.sequence]
@@ -144,6 +144,21 @@ def _find_maker(stack: Sequence[HostSpan], ordinal: int, forward: Mapping[int, s
         ordinal=ordinal if ops else -1,
         function=get_function(frame),
     )
+
+
+def find_telling_frame(frames: Sequence[str]) -> str:
+    """Find the innermost of some frames, outermost first, that says something of a program."""
+    for frame in reversed(frames):
+        if is_telling(frame):
+            return frame
+    return frames[-1] if frames else ""
+
+
+@lru_cache(1 << 14)
+def is_telling(frame: str) -> bool:
+    """Whether a frame in torch.profiler's words is none through which everything goes."""
+    parts = _FRAME.match(frame)
+    return parts is None or not says_nothing(parts["file"], parts["function"])
 
 
 def _clean_range_name(name: str) -> str:

@@ -52,7 +52,7 @@ from profkit.program.timeline import (
     Place,
     Process,
 )
-from profkit.reports.figures import format_percent, readable
+from profkit.reports.figures import figures, format_percent, readable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -201,7 +201,9 @@ def find_steps(process: Process, named: str = "") -> Steps:
     works = [work.activity for work in main.typical.works]
     callers = [main.typical.calls[work.call] for work in main.typical.works]
     idle = sum_idle_in_graphs(works, callers)
-    return replace(main, notes=(*say_idle_in_graphs(idle, main.typical.period), *main.notes))
+    amd = any(call.name.startswith("hip") for call in callers)
+    missing = say_idle_in_graphs(idle, main.typical.period, amd)
+    return replace(main, notes=(*missing, *main.notes))
 
 
 def _drop_inner_calls(calls: Sequence[Call]) -> list[Call]:
@@ -435,8 +437,8 @@ def _mark_whole_recording(calls: Sequence[Call], order: Sequence[Launched]) -> M
         names = Counter(call.name for call in after)
         most = ", ".join(f"{name} ({count:,} x)" for name, count in names.most_common(2))
         notes.append(
-            f"the end of the program is left out of the step: {took / 1e6:.3g} ms after the GPU's last "
-            f"work, in {most}"
+            f"the end of the program is left out of the step: {figures(took / 1e6)} ms after the "
+            f"GPU's last work, in {most}"
         )
     return Marks(WHOLE, [Turn(begin, end)], notes)
 
@@ -685,8 +687,8 @@ def _say_warm_up(warm_up: Sequence[Sequence[Step]], count: int) -> Iterator[str]
     steps = [step for own in warm_up for step in own]
     took = sum(step.period for step in steps) / 1e6
     yield (
-        f"{len(steps)} of {count} steps were treated as warm-up ({took:.3g} ms): they come first, and "
-        "run the kernels of the later ones and others in addition (compiling, tuning)"
+        f"{len(steps)} of {count} steps were treated as warm-up ({figures(took)} ms): they come first, "
+        "and run the kernels of the later ones and others in addition (compiling, tuning)"
     )
 
 
@@ -736,8 +738,9 @@ def _choose_steps(how: str, steps: list[Step], notes: list[str]) -> Steps:
     odd = [s for s in timed if s.period > ODD * middle or s.period < middle / ODD]
     if odd:
         low, high = (f(s.period for s in timed) / 1e6 for f in (min, max))
-        lengths = f"{low:.3g} to {high:.3g} ms; the answer is for the typical one"
-        notes = [*notes, f"{len(odd)} of {len(timed)} steps take a different time: {lengths}"]
+        lengths = f"{figures(low)} to {figures(high)} ms; the answer is for the typical one"
+        takes = "takes" if len(odd) == 1 else "take"
+        notes = [*notes, f"{len(odd)} of {len(timed)} steps {takes} a different time: {lengths}"]
     chosen = min(range(len(timed)), key=lambda i: (abs(timed[i].period - middle), -i))
     usual = _set_usual_pauses(steps, chosen)
     return Steps(how, [*steps[:chosen], usual, *steps[chosen + 1 :]], chosen, tuple(notes))

@@ -143,7 +143,7 @@ def _explain_gaps(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
         if call and work and before != work.call:  # kernels of one graph are launched at once
             late = _find_late_start(call, work, at_once)
         if late < high:
-            yield max(low, late), high, "other", f"before {launch_place(work)}" if work else ""
+            yield max(low, late), high, "other", say_before(launch_place(work)) if work else ""
             high = max(low, late)
             if high == low:
                 continue
@@ -162,7 +162,7 @@ def _explain_gaps(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
             yield low, until, "host-sync" if held else "host-launch", "between steps"
         elif call.start <= low and work.activity.start - call.start > at_once:
             inside = call.launches_graph and before == work.call
-            yield low, until, "other", IN_GRAPH if inside else f"before {launch_place(work)}"
+            yield low, until, "other", IN_GRAPH if inside else say_before(launch_place(work))
         elif held:
             index = waits[at]
             yield low, until, "host-sync", describe_maker(step, index) or step.calls[index].name
@@ -229,6 +229,13 @@ def launch_place(work: StepWork) -> str:
     """Where a piece of work comes from, as exactly as is known."""
     maker = work.maker
     return say_source(maker) or maker.range or clean_operator(maker.top) or work.activity.name
+
+
+def say_before(place: str) -> str:
+    """Say that something is before the launch of a place."""
+    if place.startswith("in "):
+        return f"before a launch {place}"
+    return f"before {place}"
 
 
 def clean_operator(name: str) -> str:

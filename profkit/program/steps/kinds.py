@@ -23,7 +23,7 @@ softmax softmax
 norm layer_?norm batch_?norm group_?norm rms_?norm bn_fw bn_bw RowwiseMoments GammaBeta
 norm ComputeInternalGradients
 layout n(chw|hwc)(to|2)n(chw|hwc) tensorTransform ^wrapped_transpose
-conv implicit_?gemm implicit_convolve fprop dgrad wgrad convolve conv[123]d winograd depthwise
+conv implicit_?gemm implicit_convolve fprop dgrad wgrad convolve conv[123]d winograd depthwise scudnn
 conv xmma__5x_cudnn
 sort sort topk DeviceScan tensor_kernel_scan DeviceSelect DeviceCompact unique
 scatter scatter index_?add indexFunc index_?put.*accum indexing_backward
@@ -54,7 +54,11 @@ _TEMPLATES: dict[str, tuple[tuple[str, ...], str]] = {
     "mm": ((), "gemm"),
     "for": ((), "fused"),
 }
-_FP32 = re.compile(r"(?i)simt|(?<![a-z])sgemm|(?<![a-z])ffma|f32f32_f32f32_f32|scudnn")
+# cuDNN's own engines and its Winograd transforms have the type of their tensors as an argument.
+_FP32 = re.compile(
+    r"(?i)simt|(?<![a-z])sgemm|(?<![a-z])ffma|f32f32_f32f32_f32|scudnn|"
+    r"[dw]grad\w*_engine<float\b|winograd\w*<float, float>"
+)
 _TENSOR = re.compile(r"(?i)tensorop|tf32|s1688|s16816|f16|hmma|wgmma|nvjet|h884|i8816|fp8|e4m3")
 _TF32 = re.compile(r"(?i)tf32|s1688(?!\d)|s1688gemm(?!_f16)")
 _FP64 = re.compile(r"(?i)(?<![a-z\d])(dgemm|(f64)+(?![a-z\d])|d884)")
@@ -64,7 +68,7 @@ _LIBRARY = re.compile(
     r"cufft|cusparse|cusolver|flash|pytorch_flash)::|"
     r"^(nvjet|sm\d\d_|ampere_|volta_|turing_|maxwell_|cudnn|cutlass|cublas|nccl|gemvn?s|gemv2|dot_kernel|"
     r"splitk|fmha|flash_(fwd|bwd)|cask|fft|regular_fft|vector_fft|mem(cpy|set)|s884|h884|[sdh]gemm_\d|"
-    r"softmax_warp_|cunn_|indexing_backward_kernel|convolve_(common|sgemm)|n(chw|hwc)\w*Kernel|tensorTransform|multi_tensor_apply|"
+    r"softmax_warp_|cunn_|[dw]grad\w*_engine$|indexing_backward_kernel|convolve_(common|sgemm)|n(chw|hwc)\w*Kernel|tensorTransform|multi_tensor_apply|"
     r"elementwise_kernel_with_index|Cijk_|"
     r"triton_(softmax|gemm)_|wrapped_[a-z]+(_\d+)?$|(loop|input|gemm)_(\w+_)?fusion|fusion)"
 )

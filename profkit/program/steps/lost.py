@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from profkit.program.timeline import Activity, Call
+from profkit.reports.figures import figures
 
 LEAST = 0.02  # of launches or of the GPU's work: what less is missing is not worth a word
 BETWEEN_NODES = 20_000  # nanoseconds: kernels of a graph follow each other in 1 to 2 microseconds
@@ -82,7 +83,7 @@ def say_captures(captures: Captures) -> Iterator[str]:
         else:
             graphs = f"{count:,} graphs are"
         yield (
-            f"{graphs} captured in the recording ({captures.time / 1e6:.3g} ms of the host): what "
+            f"{graphs} captured in the recording ({figures(captures.time / 1e6)} ms of the host): what "
             "is launched there is no step; record the replays for what a step takes"
         )
 
@@ -106,11 +107,18 @@ def sum_idle_in_graphs(works: Sequence[Activity], calls: Sequence[Call]) -> int:
     return idle
 
 
-def say_idle_in_graphs(idle: int, period: int) -> Iterator[str]:
+def name_node_tracing(amd: bool) -> str:
+    """Name what records every kernel of a graph on such a GPU."""
+    if amd:
+        return "rocprofv3 --kernel-trace"
+    return "nsys profile --cuda-graph-trace=node"
+
+
+def say_idle_in_graphs(idle: int, period: int, amd: bool = False) -> Iterator[str]:
     """Says so where kernels of graphs seem to be missing."""
     if idle > IDLE_IN_GRAPH * period:
         yield (
-            f"for {idle / 1e6:.3g} of {period / 1e6:.3g} ms of the step nothing is recorded between "
-            "kernels of one launch of a graph: kernels of it are missing, or wait for something "
-            "that was not recorded; nsys profile --cuda-graph-trace=node records each"
+            f"for {figures(idle / 1e6)} of {figures(period / 1e6)} ms of the step nothing is recorded "
+            "between kernels of one launch of a graph: kernels of it are missing, or wait for something "
+            f"that was not recorded; {name_node_tracing(amd)} records each"
         )

@@ -10,6 +10,14 @@ from typing import NamedTuple, Protocol
 from profkit.program.timeline import Place
 
 _SITE = re.compile(r"^.*/(?:site|dist)-packages/")
+# Packages through whose frames everything goes: their lines say nothing of a program.
+CORE = frozenset(
+    "torch triton functorch numpy scipy cupy cupyx jax jaxlib numba cuda nvidia apex "
+    "transformer_engine accelerate lightning pytorch_lightning deepspeed".split()
+)
+# Functions through which every operator goes, or every call of what they decorate.
+_PASSING = frozenset({"__torch_function__", "__torch_dispatch__", "wrapper"})
+_COMPILED = re.compile(r"inductor[^/]*/\w\w/c\w+\.py$")
 
 
 class PlaceOfWorks(NamedTuple):
@@ -143,3 +151,19 @@ def shorten_line(line: str) -> str:
     if installed != line:
         return installed
     return line.rpartition("/")[2]
+
+
+def is_compilers_file(file: str) -> bool:
+    """Whether torch.compile wrote a file."""
+    return _COMPILED.search(file) is not None
+
+
+def says_nothing(file: str, function: str) -> bool:
+    """Whether a function that torch.profiler names says nothing of a program.
+
+    The profiler cuts off the folder that packages are installed in: scipy/ndimage/filters.py.
+    """
+    package, slash, _ = file.partition("/")
+    if slash and package in CORE:
+        return True
+    return function in _PASSING or is_compilers_file(file)

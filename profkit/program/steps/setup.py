@@ -14,6 +14,7 @@ from statistics import median
 from typing import TypeVar
 
 from profkit.program.timeline import Activity, Call, HostSpan, Process
+from profkit.reports.figures import figures
 
 Row = TypeVar("Row", Activity, Call, HostSpan)
 
@@ -63,8 +64,8 @@ class SetUp:
     def say_left_out(self) -> Iterator[str]:
         """Says what was left out."""
         yield (
-            f"start-up is left out of the step: {self.time / 1e6:.3g} ms in which the host loads code "
-            f"or makes a context were left out ({self.calls:,} calls, the longest {self.name})"
+            f"start-up is left out of the step: {figures(self.time / 1e6)} ms in which the host loads "
+            f"code or makes a context ({self.calls:,} calls, the longest {self.name})"
         )
 
 

@@ -24,7 +24,7 @@ from profkit.program.rules import Example, StepRule, list_words
 from profkit.program.triage import triage_timeline
 from profkit.records.ablation import read_causes
 from profkit.records.paths import FULL
-from profkit.reports.figures import counted, speedup
+from profkit.reports.figures import counted, figures, speedup
 from profkit.reports.metrics import CATALOGUE, FAMILIES, Metric
 from profkit.show.text import blocks, words
 from profkit.show.text.blocks import Block, Columns, TextSpan, Words, grid
@@ -37,6 +37,7 @@ OF_A_STEP = "rule of a step"  # kind of a page
 SHOWN = 3  # measured pairs of a rule
 # What a sentence of triage is filled with: figures, and words that may be left out.
 _FIGURE = re.compile(r"\{(\w+:[^{}]*|count|times|runs|stops|rank|ranks|blocks|sms)\}")
+_TIME = re.compile(r"\{\w+:time\}")
 _FILLED = re.compile(r"(\{[^{}]*\})+")
 Parts = Mapping[str, tuple[Words | blocks.Code, ...]]  # heading -> texts and code, in reading order
 
@@ -148,16 +149,16 @@ def _explain_step_rule(rule: StepRule) -> Parts:
 def _say_example(example: Example) -> str:
     """Return what triage says first of an example, and of what."""
     of = triage_timeline(run_example(example))
-    step = f"a step of {of.split.period / 1e6:.3g} ms, {len(of.steps.typical.works)} launches"
+    step = f"a step of {figures(of.split.period / 1e6)} ms, {len(of.steps.typical.works)} launches"
     if of.verdict.category:
         return f"{step}: {of.verdict.category}: {of.verdict.say}"
     first = of.findings[0]
-    return f"{step}: {first.cause} (saves about {first.saving.expected:.3g} ms)"
+    return f"{step}: {first.cause} (saves about {figures(first.saving.expected)} ms)"
 
 
 def _without_figures(text: str) -> str:
     """Return a sentence of triage before it is filled: N for a number, ... for words."""
-    return _FILLED.sub("...", _FIGURE.sub("N", text))
+    return _FILLED.sub("...", _FIGURE.sub("N", _TIME.sub("N ms", text)))
 
 
 def _complete_name(word: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from profkit.program.steps.idle import clean_operator
 from profkit.program.steps.places import join_layers, shorten_line
-from profkit.reports.figures import figures, format_percent, seconds
+from profkit.reports.figures import base_name, figures, format_percent, seconds
 from profkit.show.text.blocks import (
     Block,
     Columns,
@@ -31,6 +31,9 @@ NOTES = 5
 RANKS = 3  # those that wait least: others wait for them
 BAR = 60
 _FILE = re.compile(r"\.\w+:\d+")  # a line of a file, in a place
+OVERLAPS = 1.01  # of the step: shares that add up to more are of kernels that run at the same time
+PATH_MOST = 44  # characters of a file's path in the table
+OPERATOR_MOST = 36  # characters of an operator's name in the table
 SMALL = 0.01  # of the step: kernels that take less are counted, not listed
 LISTED = 3  # kernels that are listed, however little they take
 UNPLACED = ("before ", "between ", "in ")  # places that are no "at"
@@ -45,7 +48,7 @@ CAUSES = {
     "host-sync": ("w", "host synchronization", "balanced"),
     "copy": ("c", "copies", "memory"),
     "collective": ("n", "collectives", "latency"),
-    "other": (".", "latency, dependencies", "unknown"),
+    "other": (".", "not explained", "unknown"),
 }
 
 
@@ -77,7 +80,7 @@ def triaged(
     if by == "kernel":
         yield from list_kernels(document["kernels"], document.get("origins", ()))
     else:
-        yield origins_table(document, by)
+        yield from list_origins(document, by)
     yield from further(document)
 
 
@@ -151,9 +154,12 @@ def further(document: Mapping[str, Any]) -> Iterator[Block]:
         shown = sorted(ranks, key=lambda r: r["waiting_ms"])[:RANKS]
     for row in sorted(shown, key=lambda r: r["rank"]):
         transfer = row["collective_ms"] - row["waiting_ms"]
+        overlap, for_whom = "", " for other ranks"
+        if row["computing_ms"] + row["collective_ms"] > row["ms"]:
+            overlap, for_whom = " (overlapping)", ""
         yield TextLine(
-            f"{ms(row['computing_ms'])} computing, {ms(row['collective_ms'])} in collectives: "
-            f"{ms(transfer)} transferring, {ms(row['waiting_ms'])} waiting for other ranks",
+            f"{ms(row['computing_ms'])} computing, {ms(row['collective_ms'])} in collectives{overlap}: "
+            f"{ms(transfer)} transferring, {ms(row['waiting_ms'])} waiting{for_whom}",
             f"rank {row['rank']}",
         )
     for text in document["notes"][:NOTES]:
@@ -171,7 +177,7 @@ def say_lack_of_lines(document: Mapping[str, Any]) -> str:
     has_functions = any(origin["function"] for origin in origins)
     if (program["device"] or "").startswith("AMD"):
         if has_functions:
-            return ""
+            return "the trace has functions but no lines: each is named by the line of its def"
         return f"the trace has no Python frames: {WITH_FRAMES}"
     if has_functions:
         return f"the trace has functions but no lines: {WITH_LINES}"
@@ -193,12 +199,17 @@ def steps_line(document: Mapping[str, Any]) -> str:
     if high == f"{low} ms":
         spread = high
     plain = step["plain_ms"]
-    if abs(plain["expect"] - step["ms"]) > 0.03 * step["ms"]:
+    differs = abs(plain["expect"] - step["ms"]) > 0.03 * step["ms"]
+    if document["findings"] and figures(plain["expect"]) != figures(step["ms"]):
+        differs = True  # it is what savings are of
+    if differs:
         spread += f"; about {format_interval(**plain)} without the profiler"
     return steps + spread
 
 
 def format_interval(expect: float, low: float, high: float) -> str:
+    if figures(low) == figures(high):
+        return ms(expect)
     return f"{ms(expect)} ({figures(low)} to {figures(high)})"
 
 
@@ -251,7 +262,16 @@ def list_kernels(
     if rest := kernels[len(shown) :]:
         took = sum(row["ms"] for row in rest)
         share = sum(row["share"] for row in rest)
-        yield TextLine(f"and {len(rest):,} more: {duration(took)}, {format_percent(share, 1)}")
+        more = f"and {len(rest):,} more: {duration(took)}, {format_percent(share, 1)}"
+        yield TextLine(more + say_overlap(kernels))
+
+
+def say_overlap(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Say so where shares of a step add up to more than the step: kernels run at the same time."""
+    whole = sum(row["share"] for row in rows)
+    if whole <= OVERLAPS:
+        return ""
+    return f"; kernels overlap: these shares add up to {format_percent(whole)}"
 
 
 def kernels_table(
@@ -268,20 +288,52 @@ def kernels_table(
         "line": lambda row: name_source_line(row, len(lines.get(row["id"], ())) - 1),
         "module": lambda row: row.get("module") or "",
         **name_kinds(kernels),
+        **name_grid(kernels),
         ">calls": lambda row: str(row["calls"]),
         ">per step": lambda row: duration(row["ms"]),
         ">share": lambda row: f"{format_percent(row['share'], 1)}",
         "limit": lambda row: f"{row['bound']}: {row['limiter']}" if row["bound"] else "not counted",
         ">headroom": lambda row: f"{row['headroom']:.2f}x" if row["headroom"] else "",
     }
-    return grid(kernels, columns, narrow=True, spare=("kind", "module", ">calls"))
+    return grid(kernels, columns, narrow=True, spare=("kind", "module", ">calls", ">grid"))
 
 
 def name_kinds(kernels: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]]:
     """Return the column that says what kernels do: their operators where no line is known."""
     if any(row.get("line") for row in kernels) or not any(row["op"] for row in kernels):
         return {"kind": lambda row: row["category"]}
-    return {"operator": lambda row: clean_operator(row["op"] or row["category"])}
+    return {"operator": lambda row: name_operator(row["op"] or row["category"])}
+
+
+def name_operator(name: str) -> str:
+    """Name an operator or a node of autograd: by its end where it is long, as a kernel is."""
+    plain = clean_operator(name).removeprefix("torch::autograd::")
+    if len(plain) <= OPERATOR_MOST:
+        return plain
+    return short(plain, OPERATOR_MOST)
+
+
+def name_grid(kernels: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]]:
+    """Return the column that tells kernels of one name apart; none where no two are of one."""
+    grids: dict[tuple[str | None, ...], set[str]] = {}
+    for row in kernels:
+        grids.setdefault(_name_of_row(row), set()).add(write_grid(row))
+    alike = {name for name, own in grids.items() if len(own) > 1}
+    if not alike:
+        return {}
+    return {">grid": lambda row: write_grid(row) if _name_of_row(row) in alike else ""}
+
+
+def _name_of_row(row: Mapping[str, Any]) -> tuple[str | None, ...]:
+    return base_name(row["name"]), row["op"], row.get("line")
+
+
+def write_grid(row: Mapping[str, Any]) -> str:
+    """Write how many blocks a kernel has along each axis, without last ones of one block: 32x4."""
+    sizes = list(row["grid"] or ())
+    while len(sizes) > 1 and sizes[-1] == 1:
+        sizes.pop()
+    return "x".join(map(str, sizes))
 
 
 def duration(value: float) -> str:
@@ -302,15 +354,43 @@ def name_source_line(row: Mapping[str, Any], others: int = 0) -> str:
 
 # What a table can have a row of, besides a kernel -> how a row of "origins" is called there.
 ORIGINS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "line": lambda row: shorten_line(row["line"] or ""),
+    "line": lambda row: name_line(row["line"] or ""),
     "module": lambda row: join_layers(row["module"] or ""),
     "operator": lambda row: row["op"] or "",
 }
 UNKNOWN = "unknown"
 
 
-def origins_table(document: Mapping[str, Any], by: str) -> Grid:
-    """Return a step's GPU time by line, module or operator, what takes longest first."""
+def name_line(line: str) -> str:
+    """Name a line by its file; one whose file is in a folder of packages by its path in there."""
+    if line.startswith("/"):
+        return shorten_line(line)
+    return line
+
+
+def leave_folders_out(place: str) -> str:
+    """Leave the folders between a package and its file out, where the path is long."""
+    if len(place) <= PATH_MOST or place.count("/") <= 1:
+        return place
+    package, *_, file = place.split("/")
+    return f"{package}/…/{file}"
+
+
+def list_origins(document: Mapping[str, Any], by: str) -> Iterator[Block]:
+    """Yield a step's GPU time by line, module or operator, what takes longest first, and the rest."""
+    ordered = sum_by_origin(document, by)
+    yield origins_table(ordered[:GROUPS], by)
+    if rest := ordered[GROUPS:]:
+        took = sum(row["ms"] for row in rest)
+        share = sum(row["share"] for row in rest)
+        more = f"and {len(rest):,} more: {duration(took)}, {format_percent(share, 1)}"
+        yield TextLine(more + say_overlap(ordered))
+    if by == "line" and document["program"]["how"] == "torch trace":
+        yield TextLine("lines are where functions begin: a trace has no others", "note")
+
+
+def sum_by_origin(document: Mapping[str, Any], by: str) -> list[dict[str, Any]]:
+    """Return rows by line, module or operator with what comes from each."""
     limits = {row["id"]: row["limiter"] for row in document["kernels"]}
     rows: dict[str, dict[str, Any]] = {}
     for origin in document["origins"]:
@@ -323,9 +403,13 @@ def origins_table(document: Mapping[str, Any], by: str) -> Grid:
             row[key] += origin[key]
         if limit := limits.get(origin["kernels"][0]):
             row["limits"][limit] += origin["ms"]
-    ordered = sorted(rows.values(), key=lambda row: -row["ms"])
+    return sorted(rows.values(), key=lambda row: -row["ms"])
+
+
+def origins_table(rows: Sequence[Mapping[str, Any]], by: str) -> Grid:
+    """Return the table of what comes from each line, module or operator."""
     columns: Columns[Mapping[str, Any]] = {
-        by: lambda row: TextSpan(row["name"], "place" if by == "line" else ""),
+        by: lambda row: TextSpan(leave_folders_out(row["name"]), "place" if by == "line" else ""),
         "in": lambda row: row["function"] if by == "line" else "",
         "part": lambda row: " + ".join(part for part, _ in row["part"].most_common() if part),
         ">calls": lambda row: str(row["calls"]),
@@ -333,7 +417,7 @@ def origins_table(document: Mapping[str, Any], by: str) -> Grid:
         ">share": lambda row: f"{format_percent(row['share'], 1)}",
         "limit": lambda row: row["limits"].most_common(1)[0][0] if row["limits"] else "",
     }
-    return grid(ordered[:GROUPS], columns, narrow=True)
+    return grid(rows, columns, narrow=True)
 
 
 def compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
