@@ -158,6 +158,7 @@ class LaunchChange(Document, frozen=True, kw_only=True):
     only_before: tuple[str, ...] = ()  # metrics that only BEFORE has
     only_after: tuple[str, ...] = ()  # metrics that only AFTER has
     findings: tuple[FindingChange, ...] = ()  # those that fire on either side
+    leads: Unprinted[TextChange] = TextChange()  # the rule that each verdict begins with
 
 
 def compare_launches(
@@ -176,7 +177,16 @@ def compare_launches(
         only_before=tuple(m for m in one_sided if isnan(read_metric(after, m))),
         only_after=tuple(m for m in one_sided if isnan(read_metric(before, m))),
         findings=compare_findings(verdicts[0], verdicts[1], (before, after)),
+        leads=TextChange(before=find_lead(verdicts[0]), after=find_lead(verdicts[1])),
     )
+
+
+def find_lead(verdict: Diagnosis) -> str:
+    """Return the rule of the finding that a verdict begins with; "" where nothing fires."""
+    for finding in verdict.findings:
+        if finding.status == "fires" and not finding.note:
+            return finding.rule
+    return ""
 
 
 def list_moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Moved, ...]:

@@ -165,6 +165,12 @@ def test_a_metric_says_where_it_goes_on_the_probes() -> None:
     assert "99.1 % (conflict8)" in str(explain("shared_busy"))
 
 
+@pytest.mark.parametrize("typed", ["memory bound", "latency-bound", "Launch Bound"])
+def test_a_bound_is_known_with_its_noun(typed: str) -> None:
+    page = explain(typed)
+    assert (page.name, page.kind) == (typed.lower()[:-6], "verdict")
+
+
 @pytest.mark.parametrize("label", NCU_LABELS)
 def test_what_ncu_s_pages_call_a_metric_is_known(label: str) -> None:
     assert explain(label.title()).name == NCU_LABELS[label]

@@ -20,6 +20,8 @@ NCU_LABELS = {
     "dram throughput": "dram_busy",
     "l1/tex cache throughput": "l1_busy",
     "l2 cache throughput": "l2_busy",
+    "l1 throughput": "l1_busy",
+    "l2 throughput": "l2_busy",
     # Memory Workload Analysis
     "l1/tex hit rate": "l1_hit",
     "l2 hit rate": "l2_hit",
@@ -33,6 +35,7 @@ NCU_LABELS = {
     "eligible warps per scheduler": "eligible_warps",
     "issued warp per scheduler": "issue_rate",
     "one or more eligible": "issue_busy_active",
+    "no eligible": "issue_busy_active",  # what is left to 100 %
     # Warp State Statistics
     "warp cycles per issued instruction": "warp_latency",
     # Launch Statistics

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from math import isfinite
 
+from profkit.diagnosis.rules import BY_ID
 from profkit.evidence.claims import Verified
 from profkit.evidence.compare import Compared, GateResult, ResourceChange, RunComparison
 from profkit.evidence.counters import FindingChange, HeaderPrediction, LaunchChange, Moved
@@ -49,12 +51,21 @@ def show_change(change: RunComparison, shown: int) -> Iterator[Block]:
         return
     yield from _time_under_ncu(change)
     yield TextLine(*time_line(change))
+    if len(change.launches) == 1:
+        yield from say_cause(change.launches[0])
+    if change.time is not None:
+        yield TextLine(say_timing(change), "measured")
     yield from (TextLine(f"compared despite this: {r.sentence}", r.code) for r in change.refusals)
-    yield from map(prediction_line, change.promises)
     for number, launch in enumerate(change.launches, 1):
         if len(change.launches) > 1:
             yield Heading(f"Launch {number}", 2)
-        yield from show_launch(launch, shown)
+            yield from say_cause(launch)
+        is_timed = change.time is not None or len(change.launches) > 1
+        yield from show_launch(launch, shown, is_timed)
+    if change.promises:
+        yield Heading("Predictions in the header", 3)
+        rows = tuple(map(list_prediction_cells, change.promises))
+        yield Grid(("", "prediction", "outcome"), rows, wraps=2)
     if change.resources:
         yield Heading("Resources", 3)
         columns: Columns[ResourceChange] = {
@@ -88,9 +99,64 @@ def _time_under_ncu(change: RunComparison) -> Iterator[TextLine]:
     yield TextLine(text, "Under ncu")
 
 
+# What became of the finding that led before -> the end of the sentence that says so.
+_BECAME = {
+    "gone": "is gone",
+    "hidden": "is not gone",
+    "changed": "still fires",
+    "stays": "still fires",
+    "unknown": "cannot be compared",
+}
+
+
+def say_cause(launch: LaunchChange) -> Iterator[TextLine]:
+    """Yield what became of the cause that led before, and which leads now: that is next."""
+    before, after = launch.leads.before, launch.leads.after
+    found = {finding.rule: finding for finding in launch.findings}
+    if before in found:
+        change = found[before]
+        said = f"{before}, which led before, {_BECAME.get(change.what, change.what)}"
+        if change.why:
+            said += f": {change.why}"
+        yield TextLine(said, "cause")
+    elif not before:
+        yield TextLine("no finding before", "cause")
+    if after in found:
+        worth = words.gain(found[after].after.gain)
+        if after == before:
+            lead = f"{after} still leads"
+        else:
+            lead = f"{after} leads now"
+        yield TextLine(f"{lead} ({worth}); profkit explain {after}", "next")
+    else:
+        yield TextLine("no finding is left: it cannot go faster without doing less work", "next")
+
+
 def prediction_line(prediction: HeaderPrediction, indent: int = 0) -> TextLine:
-    text = f"{prediction.said}: {prediction.rule} ({prediction.because})"
-    return TextLine(text, _KEPT[prediction.kept], indent)
+    kept, said, because = list_prediction_cells(prediction)
+    return TextLine(f"{said}: {because}", kept, indent)
+
+
+def list_prediction_cells(prediction: HeaderPrediction) -> tuple[str, str, str]:
+    return _KEPT[prediction.kept], say_prediction(prediction), prediction.because
+
+
+_MOVE = re.compile(r"(\w+)([<>~])([\d.]+x)")
+_WAYS = {"<": "at most", ">": "at least", "~": "about"}
+
+
+def say_prediction(prediction: HeaderPrediction) -> str:
+    """Return what a header says in words: "inst_ffma at most 0.1x", "does not fix tail-effect"."""
+    rule, kind = prediction.rule, prediction.said
+    if kind == "fixes":
+        return f"fixes {rule}"
+    if kind == "fixes-not":
+        return f"does not fix {rule}"
+    if move := _MOVE.fullmatch(rule):
+        rule = f"{move[1]} {_WAYS[move[2]]} {move[3]}"
+        if kind == "moves-not":
+            rule = f"{move[1]} not {_WAYS[move[2]]} {move[3]}"
+    return rule
 
 
 def changed_rules(launches: Iterable[LaunchChange], indent: int = 0) -> Iterator[TextLine]:
@@ -111,8 +177,17 @@ def time_line(change: RunComparison) -> tuple[str, str]:
     if time is None:
         return change.time_note, "cannot tell"
     both = " -> ".join(figures.seconds(side.median) for side in (time.before, time.after))
-    more = (both, *words.effect(time.hedges_g, time.p_value), change.time_note)
-    return f"{time.sentence}; {', '.join(filter(None, more))}", time.answer
+    said = time.sentence.replace(f"x {time.answer} (", "x (")  # the mark says it
+    return f"{said}; {both}", time.answer
+
+
+def say_timing(change: RunComparison) -> str:
+    """Return how the times were taken, and how far apart they are."""
+    time = change.time
+    if time is None:
+        return change.time_note
+    effect = words.effect(time.hedges_g, time.p_value)
+    return ", ".join(filter(None, (change.time_note, *effect)))
 
 
 def join_sides(before: str, after: str) -> str:
@@ -121,18 +196,28 @@ def join_sides(before: str, after: str) -> str:
     return f"{before} -> {after}"
 
 
-def show_launch(launch: LaunchChange, shown: int) -> Iterator[Block]:
+def show_launch(launch: LaunchChange, shown: int, timed: bool = True) -> Iterator[Block]:
+    """Yield one launch; its time under ncu only if that was not said above."""
     kernel, bound, time = launch.kernel, launch.bound, launch.profiled_time
     yield TextLine(join_sides(short(kernel.before, NAME), short(kernel.after, NAME)), "kernel")
     yield TextLine(join_sides(bound.before, bound.after), "bound")
-    times = f"{figures.seconds(time.before)} -> {figures.seconds(time.after)}"
-    yield TextLine(f"{times} (one launch at ncu's clocks; not a timing)", "under ncu")
-    if differ := [f for f in launch.findings if f.what != "stays"]:
-        yield Heading("Findings", 3)
-        head = ("", "rule", ">at most, before", ">at most, after", "cause")
+    if timed:
+        times = f"{figures.seconds(time.before)} -> {figures.seconds(time.after)}"
+        yield TextLine(f"{times} (one launch at ncu's clocks; not a timing)", "under ncu")
+    notes = [f for f in launch.findings if BY_ID[f.rule].note]
+    differ = [f for f in launch.findings if f.what != "stays" and f not in notes]
+    if differ:
+        yield Heading("Findings, and what fixing each could gain at most", 3)
+        head = ("", "finding", ">before", ">after", "why")
         yield Grid(head, tuple(map(list_finding_cells, differ)), wraps=4)
     if stay := [f.rule for f in launch.findings if f.what == "stays"]:
         yield TextLine(", ".join(stay), "as before")
+    for finding in notes:
+        told = finding.after
+        if told.status != "fires":
+            told = finding.before
+        if finding.what != "stays":
+            yield TextLine(f"{finding.what}: {told.cause}", finding.rule)
     if rows := choose_metrics(launch, shown):
         yield Heading(f"Metrics that moved ({len(rows)} of {len(launch.moved)})", 3)
         yield Grid(("metric", ">before", ">after", ">change"), tuple(map(list_move_cells, rows)))
@@ -248,11 +333,14 @@ def brief_comparison(compared: Compared) -> str:
             continue
         sentence, answer = time_line(change)
         lines.append(f"{name}: {answer}: {sentence}")
+        if change.time is not None:
+            lines.append(f"measured: {say_timing(change)}")
         for launch in change.launches:
             name = ""
             if len(change.launches) > 1:
                 name = f"{short(launch.kernel.after, NAME)}, "
             lines.append(f"{name}bound: {join_sides(launch.bound.before, launch.bound.after)}")
+            lines += [f"{x.mark}: {plain_words(x.text)}" for x in say_cause(launch)]
             lines += [f"{x.mark}: {plain_words(x.text)}" for x in changed_rules([launch])]
             for metric, before, after, _ in map(
                 list_move_cells, choose_metrics(launch, BRIEF_METRICS)

@@ -85,7 +85,7 @@ def explain(name: str) -> Explanation:
     Raises:
         ProfkitError: Nothing is called so; the hint has the nearest name.
     """
-    word = _complete_name(name.strip())
+    word = _complete_name(_drop_bound(name.strip()))
     if " " in word or word.lower() in NCU_LABELS:
         word = plain_name(word)
     rule = BY_ID.get(word) or BY_ID.get(word.lower().replace("_", "-"))
@@ -159,6 +159,14 @@ def _say_example(example: Example) -> str:
 def _without_figures(text: str) -> str:
     """Return a sentence of triage before it is filled: N for a number, ... for words."""
     return _FILLED.sub("...", _FIGURE.sub("N", _TIME.sub("N ms", text)))
+
+
+def _drop_bound(word: str) -> str:
+    """Return the bound that "memory bound" or "latency-bound" names; other words as they are."""
+    first = re.fullmatch(r"(\w+)[ -]bound", word.lower())
+    if first and first[1] in words.BOUNDS:
+        return first[1]
+    return word
 
 
 def _complete_name(word: str) -> str:

@@ -421,15 +421,28 @@ def origins_table(rows: Sequence[Mapping[str, Any]], by: str) -> Grid:
 
 
 def compared_triages(document: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield whether a step is faster, what became of its findings, and which one is next."""
     yield Heading(f"Step: {ms(document['before_ms'])} before, {ms(document['after_ms'])} after")
     saved = document["saved_ms"]
-    yield TextLine(f"{ms(abs(saved))} {'saved' if saved >= 0 else 'lost'}", document["answer"])
+    change = "lost"
+    if saved >= 0:
+        change = "saved"
+    yield TextLine(f"{ms(abs(saved))} {change} per step", document["answer"])
+    fixed = [row["category"] for row in document["promises"] if row["state"] == "gone"]
+    if fixed:
+        yield TextLine(", ".join(fixed), "gone")
     if document["kept"] is not None:
         side, mark = ("inside", "kept") if document["kept"] else ("outside", "broken")
         yield TextLine(f"the saving is {side} the predicted interval", mark)
+    left = [row for row in document["promises"] if row["state"] != "gone" and row["left"] > 0]
+    if left:
+        largest = max(left, key=lambda row: row["left"])
+        yield TextLine(
+            f"{largest['category']}, which could save another {ms(largest['left'])}", "next"
+        )
     columns: Columns[Mapping[str, Any]] = {
         "finding": lambda row: row["category"],
-        ">predicted saving": lambda row: format_interval(*row["said"]),
+        ">predicted before": lambda row: format_interval(*row["said"]),
         "now": lambda row: row["state"],
         ">left to save": lambda row: ms(row["left"]),
     }
