@@ -9,8 +9,8 @@ profkit triage -o step.triage -- python train.py
 profkit triage step.triage --by line
 # Record ten seconds of a server that has warmed up, then end it.
 profkit triage --after 30 --seconds 10 -- python serve.py
-# Slow no step down: record neither operators nor lines, and count for a minute.
-profkit triage --no-operators --no-lines --budget 60 -- ./train.sh
+# Record neither operators nor Python lines, and count for a minute at most.
+profkit triage --no-operators --no-lines --budget 60 --timeout 900 -- ./run.sh
 # Judge all ranks of a distributed program, or the traces of two of them.
 profkit triage --ranks all -- torchrun --nproc-per-node 2 train.py
 profkit triage rank0.json.gz rank1.json.gz --markdown
