@@ -16,6 +16,7 @@ import pytest
 from profkit.evidence.noise import SITTING
 from profkit.evidence.stats import PROCESS_SPREAD, THRESHOLDS
 from profkit.lab.ablation.comparison import REBUILT
+from profkit.lab.ablation.judge import WORTH
 from profkit.lab.ablation.lab import WATCH
 from profkit.lab.ablation.preparation import EXECUTED
 from profkit.lab.tune.trial import PROMOTE
@@ -44,6 +45,9 @@ ELSEWHERE = {
     "nvidia.md": {
         "47 of these 51": "test_nvidia.py::test_the_shares_are_counted",
         "96 %": "test_nvidia.py::test_the_shares_are_counted",
+    },
+    "ablation.md": {
+        "1.05x": "ablation/test_recorded.py::test_a_control_is_known_by_what_its_change_did",
     },
     "gains.md": {
         "5 %": "kernels/test_gains.py::test_pages_say_of_intervals",
@@ -82,7 +86,13 @@ def computed(page: str) -> set[str]:
         "statistics.md": {two},
         "gains.md": {share(100 * reached) for _, reached in STREAMS},
         "tune.md": {share(100 * PROMOTE - 100)},
-        "ablation.md": {share(100 * REBUILT), share(100 * EXECUTED), f"{WATCH:g} times"},
+        "ablation.md": {
+            share(100 * REBUILT),
+            share(100 * EXECUTED),
+            share(100 - 100 * EXECUTED),
+            f"{WATCH:g} times",
+            f"{WORTH:g}x",
+        },
     }
     return here.get(page, set()) | set(ELSEWHERE.get(page, {}))
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.files import write_text
+from profkit.records.ablation import AblationRecord
 from profkit.records.header import parse_header, split_ids
 from profkit.records.record import parse_record
 from profkit.reports.figures import format_percent
@@ -31,6 +32,7 @@ KEPT = ROOT / "artifacts" / "probes" / "ablations.json.xz"
 PUBLIC = ROOT / "artifacts" / "probes" / "public.json.xz"
 LISTED = ROOT / "tests" / "ablation" / "public.toml"
 VERDICTS = ROOT / "artifacts" / "probes" / "verdicts.json.xz"
+CHECKED = ROOT / "artifacts" / "probes" / "memcheck.json"
 ADVICE = ROOT / "artifacts" / "probes" / "cuxray.json"
 PAGE = ROOT / "docs" / "why" / "ablation.md"
 BEGIN, END = "<!-- python tools/ablations.py --write -->", "<!-- end -->"
@@ -38,11 +40,20 @@ SHOWN = "transpose-conflict"
 _WITHIN = 1.25
 _WITHIN_PUBLIC = 1.3
 _WORTH = 1.1
+BROUGHT = 1.05  # the speed-up of a change, below which the kernel is a control
+_FIXED = " fixed"  # behind the name of a kernel in the records: as it was fixed
 _OURS = "ours: "  # a fix that we wrote, where nobody published one
 
 
 def read_records(file: Path = KEPT) -> dict[str, Any]:
     return dict(json.loads(lzma.decompress(file.read_bytes())))
+
+
+def read_checked() -> dict[str, Any]:
+    """Probe -> the ablations that ran under memcheck, and its exit status."""
+    if not CHECKED.exists():
+        return {}
+    return dict(json.loads(CHECKED.read_text("utf-8")))
 
 
 def read_planted() -> dict[str, set[str]]:
@@ -119,53 +130,115 @@ class Public:
 
     name: str
     fix: str
-    ablation: str  # that stands for the fix; empty for a control
-    gain: float | None  # that it measured; of a control the largest that a fix could reach
-    largest: str  # which ablation a control's gain is of
-    real: float  # how much faster the fixed one is
+    ablation: str  # that stands for the change; empty where none does
+    gain: float | None  # that it measured; where none stands for the change, the largest reachable
+    largest: str  # which ablation that is of
+    shown: float  # the most that is sure of any reachable one
+    real: float  # how much faster the changed one is
 
     @property
     def is_ours(self) -> bool:
         return self.fix.startswith(_OURS)
 
     @property
+    def is_control(self) -> bool:
+        """Whether the change brought nothing, whatever was thought of it before."""
+        return self.real < BROUGHT
+
+    @property
     def is_right(self) -> bool:
-        if not self.ablation:
-            return self.gain is not None and self.gain < _WORTH
+        if self.is_control:
+            return self.shown < _WORTH
         return self.gain is not None and is_within(self.gain, self.real, _WITHIN_PUBLIC)
 
 
 def read_public() -> list[Public]:
     records, found = read_records(PUBLIC), []
     for kernel in tomllib.loads(LISTED.read_text("utf-8"))["kernel"]:
-        record = records[kernel["name"]]
-        reachable = {r["ablation"]: r["gain"] for r in record["measured"] if r["reachable"]}
-        largest = max(reachable, key=lambda name: reachable[name], default="")
+        record = records.get(kernel["name"])
+        if record is None:
+            continue
+        measured = AblationRecord.of_record(record)
+        rows = {row.ablation: row for row in measured.measured if row.reachable}
+        largest = max(rows, key=lambda name: rows[name].shown, default="")
+        row = rows.get(kernel["ablation"] or largest)
         found.append(
             Public(
                 name=kernel["name"],
                 fix=kernel["fix"],
                 ablation=kernel["ablation"],
-                gain=reachable.get(kernel["ablation"] or largest),
+                gain=row.gain if row else None,
                 largest=largest,
+                shown=max((row.shown for row in rows.values()), default=1.0),
                 real=record["base"] / record["others"][f"{kernel['name']}-after"],
             )
         )
     return found
 
 
+def read_fixed() -> dict[str, tuple[str, float]]:
+    """Fixed kernel -> the ablation that its fix stands for, and what is sure of its gain again."""
+    records, found = read_records(PUBLIC), {}
+    helped = {kernel.name for kernel in read_public() if not kernel.is_control}
+    for kernel in tomllib.loads(LISTED.read_text("utf-8"))["kernel"]:
+        record = records.get(f"{kernel['name']}{_FIXED}")
+        if record is None or kernel["name"] not in helped:
+            continue
+        shown = 1.0
+        for row in AblationRecord.of_record(record).measured:
+            if row.ablation == kernel["ablation"]:
+                shown = row.shown
+        found[kernel["name"]] = (kernel["ablation"], shown)
+    return found
+
+
 def write_public(kernels: Sequence[Public]) -> Iterator[str]:
-    yield "| public kernel | its fix | removed | gain | the fixed one's |"
-    yield "|---|---|---|--:|--:|"
-    for kernel in kernels:
-        what = kernel.ablation or f"control; {kernel.largest or 'nothing'}"
+    yield "| public kernel | its change | removed | gain | sure of any | the changed one's |"
+    yield "|---|---|---|--:|--:|--:|"
+    for kernel in sorted(kernels, key=lambda kernel: kernel.is_control):
+        what = kernel.ablation or f"none stands for it; {kernel.largest or 'nothing'}"
+        if kernel.is_control:
+            what = f"control; {kernel.largest or 'nothing'}"
         gain = "refused" if kernel.gain is None else f"{kernel.gain:.3g}x"
-        mark = "" if kernel.is_right else " (off)"
-        yield f"| {kernel.name} | {kernel.fix} | {what} | {gain} | {kernel.real:.3g}x{mark} |"
+        mark = " (off)"
+        if kernel.is_right or not (kernel.ablation or kernel.is_control):
+            mark = ""
+        yield (
+            f"| {kernel.name} | {kernel.fix} | {what} | {gain} | {kernel.shown:.3g}x "
+            f"| {kernel.real:.3g}x{mark} |"
+        )
 
 
 def count_right(kernels: Sequence[Public]) -> str:
     return f"{sum(kernel.is_right for kernel in kernels)} of {len(kernels)}"
+
+
+def write_public_goals() -> Iterator[str]:
+    """Rows of the table: what came of the public kernels, by what their changes brought."""
+    public = [kernel for kernel in read_public() if not kernel.is_ours]
+    fixes = [kernel for kernel in public if kernel.ablation and not kernel.is_control]
+    controls = [kernel for kernel in public if kernel.is_control]
+    others = [kernel for kernel in public if not kernel.ablation and not kernel.is_control]
+    fixed = read_fixed()
+    gone = sum(shown < _WORTH for _, shown in fixed.values())
+    yield (
+        f"| public kernels whose published change made them {BROUGHT}x as fast or more: within "
+        f"{_WITHIN_PUBLIC}x | 70 % | {count_right(fixes)} |"
+    )
+    yield (
+        f"| controls, which their published change made less than that faster: no gain is claimed "
+        f"| 90 % | {count_right(controls)} |"
+    )
+    if fixed:
+        yield (
+            "| fixed kernels: no gain is claimed from removing again what the fix removed "
+            f"| 90 % | {gone} of {len(fixed)} |"
+        )
+    brought = ", ".join(f"{kernel.name} {kernel.real:.2f}x" for kernel in others)
+    yield (
+        f"| changes that no ablation stands for, and that made the kernel faster "
+        f"| | {len(others)}: {brought} |"
+    )
 
 
 def compare_verdicts() -> str:
@@ -189,6 +262,7 @@ def write_table() -> Iterator[str]:
     slowest = max(record.get("seconds", 0.0) for record in records.values())
     rebuilt = max(abs(record.get("rebuilt", 1.0) - 1) for record in records.values())
     counts = count_answers(judge_probes(records))
+    checked = read_checked()
     yield "| on | goal | measured |"
     yield "|---|---|---|"
     yield f"| {len(records)} probes: cause right / wrong / cannot tell | 85 / 3 / rest | {counts} |"
@@ -200,20 +274,17 @@ def write_table() -> Iterator[str]:
         f"| gain of what a fix can reach, within {_WITHIN}x of its fixed copy's | 80 % "
         f"| {near} of {len(twins)} |"
     )
+    if checked:
+        clean = sum(row["status"] == 0 for row in checked.values())
+        runs = sum(len(row["ablations"]) for row in checked.values())
+        yield (
+            f"| probes whose ablations, {runs} in all, memcheck finds nothing in | all "
+            f"| {clean} of {len(checked)} |"
+        )
     most = format_percent(rebuilt, 1)
     yield f"| the same code assembled here, over the original | within 2 % | {most} at most |"
     yield f"| one probe with its compilations, seconds | 20 | {slowest:.0f} at most |"
-    public = [kernel for kernel in read_public() if not kernel.is_ours]
-    fixes = [kernel for kernel in public if kernel.ablation]
-    controls = [kernel for kernel in public if not kernel.ablation]
-    yield (
-        f"| public kernels with a published fix: speed-up within {_WITHIN_PUBLIC}x | 70 % "
-        f"| {count_right(fixes)} |"
-    )
-    yield (
-        f"| public kernels whose published change was thought to bring nothing: nothing to win "
-        f"| 90 % | {count_right(controls)} |"
-    )
+    yield from write_public_goals()
     yield (
         f"| the bound that counters say, of the ladder and of captured Triton kernels "
         f"| 90 % of the time | {compare_verdicts()} |"

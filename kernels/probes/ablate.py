@@ -16,6 +16,7 @@ import lzma
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,9 @@ from profkit.lab.measure.variants.build import SUPPORT
 
 ROUNDS = 16, 16
 KEPT = Path(__file__).resolve().parents[2] / "artifacts" / "probes" / "ablations.json.xz"
+SANITIZED = KEPT.with_name("memcheck.json")
 LOST = 3
-_START, _EACH = 90.0, 30.0  # seconds that a child may take to start, and for each probe
+_START, _EACH = 150.0, 30.0  # seconds that a child may take to start, and for each probe
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,9 @@ def build_items(folder: Path, arch: str, only: Sequence[str]) -> Task:
         if probe.header.keys["twin"] == "yes":
             wanted.append(replace(probe, defines={"PROFKIT_TWIN": "1"}))
     support, *made = build.compile_variants(wanted, [arch], folder)
+    for built in made:
+        if built.failure:
+            raise built.failure
     twins = {b.variant.id: str(b.library) for b in made if b.variant.defines}
     items = []
     for built in made:
@@ -108,14 +113,17 @@ def ablate_all(task: Task, out: Path, prefix: Sequence[str | Path] = ()) -> dict
         command = [*prefix, sys.executable, here, "--child", file]
         done = process.run_command(command, _START + _EACH * len(left))
         number += 1
-        begun, ablation = "", ""
+        begun, ablation, run = "", "", []
         for line in _read_log(file):
             if "probe" in line:
-                begun, ablation = line["probe"], ""
+                begun, ablation, run = line["probe"], "", []
             elif "begin" in line and line["begin"] in known:
                 ablation = line["begin"]
+                run.append(ablation)
             elif "done" in line:
                 records[line["done"]] = line["record"]
+                if prefix:
+                    records[line["done"]] = {"ablations": run, "status": done.status}
                 begun = ""
         print(
             f"{time.strftime('%X')} child {number}: {len(records)} done, {done.status}", flush=True
@@ -134,6 +142,28 @@ def ablate_all(task: Task, out: Path, prefix: Sequence[str | Path] = ()) -> dict
         left = [item for item in left if item.probe not in records]
         if not begun and len(left) == before:
             break
+    return records
+
+
+def sanitize_all(task: Task, out: Path, jobs: int) -> dict[str, Any]:
+    """Probe -> the ablations that ran under memcheck, and its exit status: 0 where it found nothing.
+
+    Each probe has a process of its own, so that an error has a name.
+    """
+    # A module is asked for a symbol that it need not have: that answer of the driver is no error.
+    prefix = [tools.need_tool("compute-sanitizer"), "--error-exitcode", "9"]
+    prefix += ["--report-api-errors", "no"]
+    records: dict[str, Any] = {}
+
+    def sanitize(item: Item) -> None:
+        folder = out / f"memcheck-{item.probe}"
+        folder.mkdir(exist_ok=True)
+        alone = replace(task, items=(item,), rounds=(1, 1))
+        records.update(ablate_all(alone, folder, prefix))
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for _ in pool.map(sanitize, task.items):
+            write_bytes(out / "sanitized.json", json.dumps(records, indent=0).encode())
     return records
 
 
@@ -206,6 +236,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("ablations"))
     parser.add_argument("--arch", default="90")
     parser.add_argument("--sanitize", action="store_true", help="run each once under memcheck")
+    parser.add_argument("--jobs", type=int, default=6, help="processes under memcheck")
+    parser.add_argument("--build", action="store_true", help="compile, and no more")
     parser.add_argument("--keep", type=Path, help="a recording to put into artifacts/probes")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -214,20 +246,23 @@ def main() -> int:
     if given.keep:
         packed = lzma.compress((given.keep / "ablations.json").read_bytes())
         write_bytes(KEPT, packed)
+        write_bytes(SANITIZED, (given.keep / "sanitized.json").read_bytes())
         return 0
     out = given.out.resolve()
     folder = out / "build"
     folder.mkdir(parents=True, exist_ok=True)
     task = build_items(folder, given.arch, given.only)
     print(f"{time.strftime('%X')} built {len(task.items)}", flush=True)
-    name, prefix = "ablations", []
+    if given.build:
+        return 0
     if given.sanitize:
-        name, task = "sanitized", replace(task, rounds=(1, 1))
-        # A module is asked for a symbol that it need not have: that answer of the driver is no error.
-        prefix = [tools.need_tool("compute-sanitizer"), "--error-exitcode", "9"]
-        prefix += ["--report-api-errors", "no"]
-    records = ablate_all(task, out, prefix)
-    write_bytes(out / f"{name}.json", json.dumps(records, indent=0).encode())
+        records = sanitize_all(task, out, given.jobs)
+        for probe, record in records.items():
+            if record.get("status") != 0:
+                print(probe, record, flush=True)
+        return 0
+    records = ablate_all(task, out)
+    write_bytes(out / "ablations.json", json.dumps(records, indent=0).encode())
     for probe, record in records.items():
         verdict = record.get("verdict", {})
         print(probe, record.get("error", ""), verdict.get("cause"), f"{record.get('base', 0):.4g}")

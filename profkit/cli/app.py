@@ -89,9 +89,11 @@ OLD_FLAGS = {
     ("compare", "--decide"): "decide",
     ("diagnose", "--with"): "whatif",
     ("history", "--sql"): "query",
+    ("profile", "--no-counters"): "ablate",
     ("whatif", "--with"): "whatif",
 }
 WITH_VALUE = {"--with"}
+WITH_NAMES = {"ablate"}  # verbs whose variants are arguments, and no flags
 _SCORES = (
     "predicted gains are no longer kept in a ledger",
     "profkit compare PARENT CHILD shows what happened to each finding, and how much faster it is",
@@ -102,10 +104,6 @@ GONE = {
     ("ledger", ""): _SCORES,
     ("claims", "--ledger"): _SCORES,
     ("claims", "--update"): _SCORES,
-    ("profile", "--no-counters"): (
-        "measuring causes without counters is a command of its own",
-        "profkit ablate VARIANT --case CASE measures it",
-    ),
     ("tune", "--seed"): ("repeating a search proposes the same configurations", _SEARCH),
     ("tune", "--no-steer"): (
         "what diagnoses propose is part of the search",
@@ -143,12 +141,26 @@ def replace_old_flag(args: list[str]) -> list[str]:
             if option != flag_:
                 continue
             rest = args[1:at] + args[at + 1 :]
+            if verb in WITH_NAMES:
+                rest = _name_variants(rest)
             if flag_ not in WITH_VALUE:
                 return [verb, *rest]
             if not value and at + 1 < end:
                 value, rest = args[at + 1], args[1:at] + args[at + 2 :]
             return [verb, *rest, value]
     return args
+
+
+def _name_variants(words: list[str]) -> list[str]:
+    """The words, with variants that were named by --variant as arguments."""
+    named = []
+    for word in words:
+        option, equals, name = word.partition("=")
+        if option != "--variant":
+            named.append(word)
+        elif equals:
+            named.append(name)
+    return named
 
 
 def refuse_what_is_gone(args: list[str]) -> None:

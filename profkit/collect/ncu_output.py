@@ -26,7 +26,7 @@ PERMISSION = (
     "run as root, or let every user read counters: "
     'echo "options nvidia NVreg_RestrictProfilingToAdminUsers=0" > /etc/modprobe.d/nvidia-prof.conf'
     " and reboot; in a container, start it with --cap-add=SYS_ADMIN; or do without counters: "
-    "profkit ablate VARIANT measures what each cause costs"
+    "profkit profile --no-counters, or profkit ablate VARIANT, measures what each cause costs"
 )
 LOCK = (
     "another ncu is running, or one of another user left its lock: wait for it, delete the file, "

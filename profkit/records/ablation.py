@@ -56,6 +56,18 @@ class MeasuredAblation(msgspec.Struct, frozen=True):
     kept: str = ""
     lines: tuple[LineGain, ...] = ()
 
+    @property
+    def shown(self) -> float:
+        """The gain over the original itself, by the low end of its interval: what is sure.
+
+        Beside a control that is slower than the original, a gain may be no more than the end of what
+        choosing costs.
+        """
+        least = self.gain
+        if self.low is not None:
+            least = self.low
+        return least / max(1.0, self.control)
+
 
 class Shape(msgspec.Struct, frozen=True):
     """What launch alone showed: times over the original's; None where it was not tried."""
@@ -63,6 +75,7 @@ class Shape(msgspec.Struct, frozen=True):
     half_occupancy: float | None = None
     quarter_occupancy: float | None = None
     half_grid: float | None = None
+    double_grid: float | None = None
     cold: float | None = None
     idle: float | None = None  # share of the SMs' time without a block
     longest_block: float | None = None  # over the median block

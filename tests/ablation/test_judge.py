@@ -3,8 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
+from profkit.lab.ablation.change import Refused
+from profkit.lab.ablation.comparison import refuse_contradiction
 from profkit.lab.ablation.judge import Case, judge_case
 from profkit.records.ablation import AblationVerdict, MeasuredAblation, Refusal, Shape
 
@@ -72,6 +75,44 @@ def test_a_bound_is_never_a_gain() -> None:
     assert verdict.cause == "dram-bandwidth"
     assert verdict.gain is None
     assert "at most" in verdict.because
+
+
+@pytest.mark.parametrize(
+    ("control", "low", "cause"),
+    [
+        (1.0, None, "shared-bank-conflicts"),
+        (0.9, None, "shared-bank-conflicts"),  # a faster control adds nothing to a gain
+        (1.4, None, ""),  # it ends what choosing costs: the original was as fast
+        (1.0, 1.05, ""),  # within its own noise
+    ],
+)
+def test_what_a_fix_can_reach_is_said_where_it_beats_the_original(
+    control: float, low: float | None, cause: str
+) -> None:
+    (found,) = CONFLICTS.values()
+    measured = msgspec.structs.replace(found, control=control, low=low)
+    assert judged(measured={"conflict-free": measured}).cause == cause
+
+
+def test_all_of_memory_gone_is_worth_no_less_than_a_part_of_it() -> None:
+    rows = row("no-memory", 2.0, False) | row("no-stores", 1.99, False)
+    refuse_contradiction(list(rows.values()))
+    refuse_contradiction(list(row("no-stores", 3.0, False).values()))
+    rows |= row("hits-l1", 2.1, False)
+    with pytest.raises(Refused, match=r"2.00x, hits-l1 alone 2.10x"):
+        refuse_contradiction(list(rows.values()))
+
+
+def test_what_is_all_gone_names_the_bound_where_no_cause_is_known() -> None:
+    memory, arithmetic = row("no-memory", 3.0, False), row("no-arithmetic", 1.2, False)
+    for measured, bound in (
+        (memory | arithmetic, "memory"),
+        (arithmetic, "compute"),
+        ({}, "unknown"),
+    ):
+        verdict = judged(measured=measured)
+        assert (verdict.bound, verdict.cause) == (bound, "")
+        assert verdict.missing is not None
 
 
 @pytest.mark.parametrize(

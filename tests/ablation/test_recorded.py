@@ -42,6 +42,17 @@ def test_every_probe_was_measured_and_few_are_wrong() -> None:
     assert sum(answer == "wrong" for answer in answers.values()) <= 3
 
 
+def test_a_control_is_known_by_what_its_change_did() -> None:
+    assert f"below {ablations.BROUGHT}x it is a control" in ablations.PAGE.read_text("utf-8")
+    kernels = ablations.read_public()
+    assert len(kernels) == 33
+    assert [k.name for k in kernels if k.is_control and not k.is_right] == [
+        "histogram-four",
+        "sum-four",
+    ]
+    assert all(shown < 1.1 for _, shown in ablations.read_fixed().values())
+
+
 def put_beside(folder: Path, **changed: Any) -> Path:
     """The report of stage2 with an ablation in the record next to it: that of a probe, for its form."""
     record = json.loads((ROOT / "artifacts/stage2.B.json").read_text())

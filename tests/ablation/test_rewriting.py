@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from profkit.collect.tools import find_tool
-from profkit.lab.ablation import survey, timeline
+from profkit.lab.ablation import doubled, survey, timeline
 from profkit.lab.ablation.accesses import find_accesses
 from profkit.lab.ablation.change import Change, Code, Refused
 from profkit.lab.ablation.classes import list_ablations
@@ -25,6 +25,9 @@ from tests.sweeps import take_part
 ROOT = Path(__file__).parents[2]
 KERNEL = ROOT / "tests/measure/standin/kernel.ptx"
 PROBES = (
+    "fp64",
+    "tensor-mma",
+    "dram-copy",
     "xu-exp",
     "conflict8",
     "gather-l2",
@@ -127,6 +130,65 @@ def test_a_row_lies_within_what_each_of_its_accesses_touched() -> None:
     assert not find_rows(moved, code.survey), "127 bytes have no room for 32 words"
 
 
+MIXED = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry mixed(.param .u64 x)
+{
+	.reg .pred %p<3>;
+	.reg .f32 %f<9>;
+	.reg .b32 %r<9>;
+	.reg .b64 %rd<4>;
+	mov.u32 %r1, %ctaid.x;
+	mov.u32 %r2, %nctaid.x;
+	ld.global.f32 %f1, [%rd1];
+	fma.rn.f32 %f2, %f1, %f1, %f3;
+	add.f32 %f3, %f3, %f2;
+	@!%p1 mul.f32 %f4, %f1, 0f40000000;
+	min.f32 %f5, %f1, %f1;
+	setp.gt.f32 %p2, %f5, 0f00000000;
+	@%p2 bra DONE;
+	mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f6, %f7}, {%r3}, {%r4}, {%f6, %f8};
+	st.global.f32 [%rd1], %f3;
+DONE:
+	ret;
+}
+"""
+
+
+def test_what_is_not_done_has_a_value_that_no_compiler_can_do_without() -> None:
+    """A sum that the statement itself reads is kept, not overwritten; what decides a branch is done."""
+    changes = make_changes(make_code(read_module(MIXED)))
+    text = " ".join(changes["no-arithmetic"].text.split())
+    assert "mov.f32 %f2, %f3; @%profkit_all fma.rn.f32 %f2, %f1, %f1, %f2;" in text
+    assert "%f6; @%profkit_all add.f32" not in text
+    assert " @%profkit_all add.f32 %f3, %f3, %f2;" in text
+    assert "mov.f32 %f3," not in text
+    assert (
+        "not.pred %profkit_both, %p1; and.pred %profkit_both, %profkit_all, %profkit_both;" in text
+    )
+    assert " min.f32 %f5, %f1, %f1;" in text
+    assert "@%profkit_all min.f32" not in text
+    assert changes["no-arithmetic"].kept.startswith("1 ")
+    products = " ".join(changes["no-products"].text.split())
+    assert "mov.b32 %f7, %f8; @%profkit_all mma.sync" in products
+    assert "{%f6, %f7}, {%r3}, {%r4}, {%f6, %f7};" in products
+    assert "no-memory" not in changes, "what is loaded decides a branch, and may be what is stored"
+    straight = read_module(MIXED.replace("@%p2 bra DONE;", ""))
+    memory = make_changes(make_code(straight))["no-memory"]
+    assert memory.text.count("@%profkit_all ") == memory.text.count(".global.f32") == 2
+    assert len(memory.table) == 4
+
+
+def test_twice_the_blocks_know_of_as_many_as_before() -> None:
+    text = " ".join((doubled.write_doubled(read_module(MIXED)) or "").split())
+    assert "shr.u32 %profkit_blocks, %profkit_blocks, 1;" in text
+    assert "rem.u32 %profkit_block, %profkit_block, %profkit_blocks;" in text
+    assert "mov.u32 %r1, %profkit_block; mov.u32 %r2, %profkit_blocks;" in text
+    ordered = MIXED.replace("min.f32", "atom.global.add.u32 %r5, [%rd1], 1;\n\tmin.f32")
+    assert doubled.write_doubled(read_module(ordered)) is None
+
+
 def test_the_table_of_a_line_moves_that_line_alone() -> None:
     found = make_changes(make_code(read_module(KERNEL.read_text())))["conflict-free"]
     assert found.lines.keys() == {"kernel.cu:8", "kernel.cu:9"}
@@ -183,6 +245,7 @@ def test_every_change_of_a_probe_assembles(probe: str, tmp_path: Path) -> None:
     code = make_code(module)
     texts = {"base": module.text, "count": survey.write_counting(module, code.accesses)}
     texts["timeline"] = timeline.write_timeline(module)
+    texts["doubled"] = doubled.write_doubled(module) or module.text
     for name, found in make_changes(code).items():
         rewritten = read_module(found.text)
         texts[f"{name}, counting"] = survey.write_counting(rewritten, [])

@@ -9,7 +9,8 @@ from profkit.lab.ablation.assemble import assemble_ptx
 from profkit.lab.ablation.change import Code, Refused
 from profkit.lab.ablation.classes.wide import ABLATION
 from profkit.lab.ablation.comparison import refuse_arithmetic
-from profkit.lab.ablation.launches import take_part
+from profkit.lab.ablation.footprint import find_again, write_marking
+from profkit.lab.ablation.launches import rank_axes, take_part
 from profkit.lab.ablation.ptx import Module, read_module
 from profkit.lab.ablation.survey import Seen, count_accesses, count_executed
 from tests.ablation.test_rewriting import make_code
@@ -56,7 +57,7 @@ def walk_to(text: str, at: int) -> int:
     first, times, mask, last, back = (
         int(re.search(pattern, text)[1])
         for pattern in (
-            r"add\.s64 %profkit_to, %rd2, (-?\d+)",
+            r"add\.s64 %profkit_to, %rd[12], (-?\d+)",
             r"mul\.lo\.u64 %profkit_to, %profkit_to, (\d+)",
             r"and\.b64 %profkit_wrapped, %profkit_to, (\d+)",
             r"setp\.gt\.u64 %profkit_past, %profkit_to, (\d+)",
@@ -74,6 +75,53 @@ def test_no_wide_access_leaves_what_the_narrow_ones_touched(high: int) -> None:
     assert min(places) >= LOW
     assert max(places) + 16 <= high
     assert not [place for place in places if place % 16]
+
+
+COPY_ROWS = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry copy(.param .u64 x)
+{
+	.reg .b32 %f<3>;
+	.reg .b64 %rd<4>;
+	ld.global.f32 %f1, [%rd1];
+	ld.global.f32 %f2, [%rd2];
+	st.global.f32 [%rd3], %f1;
+	ret;
+}
+"""
+
+
+def test_accesses_of_one_array_are_stretched_from_one_first_byte_and_touch_all_of_it() -> None:
+    """One that begins a row behind the other would else go over what that one touches."""
+    row, size = 128, 1 << 14
+    code = make_code(read_module(COPY_ROWS))
+    seen = []
+    for low, high in (
+        (LOW, LOW + size - row),
+        (LOW + row, LOW + size),
+        (LOW + 2 * size, LOW + 3 * size),
+    ):
+        seen.append(Seen(1, 32, 4, 0, low, high))
+    change = ABLATION.make(replace(code, survey=replace(code.survey, seen=tuple(seen))))
+    assert [(region.low, region.high) for region in change.regions[:1]] == [(LOW, LOW + size)]
+    assert [len(region.accesses) for region in change.regions] == [2, 1]
+    touched = set()
+    for begin in range(LOW, LOW + size // change.part, 2 * row):  # the first quarter of the blocks
+        for at in range(begin, begin + 2 * row, 4):
+            touched.update(range(walk_to(change.text, at), walk_to(change.text, at) + 16, 4))
+    assert touched == set(range(LOW, LOW + size, 4))
+    again = find_again(change.regions, read_module(change.text))
+    marking = write_marking(read_module(change.text), again)
+    assert marking.count("st.global.u8 [%pk_at], %pk_one;") == 3
+    assert marking.count(f"sub.s64 %pk_at, %pk_at, {LOW};") == 2
+    assert {access.width for region in again for access in region.accesses} == {16}
+
+
+def test_a_part_of_the_blocks_is_taken_along_any_axis() -> None:
+    assert rank_axes((6, 64, 1)) == [1, 0, 2]
+    assert take_part((128, 128, 1), 4) == (32, 128, 1)
+    assert take_part((128, 128, 1), 4, axis=1) == (128, 32, 1)
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,11 @@ def test_what_is_gone_is_said_with_what_to_do_instead(run: Callable[..., Any], w
     assert "profkit " in hint
 
 
+def test_variants_that_were_a_flag_are_arguments_of_ablate() -> None:
+    line = "profile --variant v1 --no-counters --variant=v2 --case B"
+    assert replace_old_flag(line.split()) == ["ablate", "v1", "v2", "--case", "B"]
+
+
 def test_words_behind_two_dashes_are_no_flags_of_ours() -> None:
     words = ["profile", "--", "python", "--ladder"]
     assert replace_old_flag(words) == words

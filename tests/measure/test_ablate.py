@@ -88,7 +88,16 @@ def test_where_counters_are_refused_the_error_says_what_does_without(
         check=False,
     )
     assert "performance counters" in done.stderr
+    assert "profkit profile --no-counters" in done.stderr
     assert "profkit ablate" in done.stderr
+    words = ["profile", "--no-counters", "--variant", "v1", "--case", "B", "--json"]
+    (run,) = json.loads(profkit(*words).stdout)["runs"]
+    verdict = run["ablation"]["verdict"]
+    missing = verdict["missing"]
+    assert verdict["bound"]
+    assert verdict["cause"] or all(
+        missing[key] for key in ("code", "observed", "threshold", "remedy")
+    )
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.footprint import Region
 from profkit.lab.ablation.ptx import Module
 from profkit.lab.ablation.survey import Survey
 from profkit.records.ablation import Refusal
@@ -100,6 +101,7 @@ class Change:
     other_code: bool = False
     uncapped: bool = False  # to be assembled without the original's limit of registers
     part: int = 1  # of so many blocks one is launched, and does the work of all
+    regions: tuple[Region, ...] = ()  # what those blocks have to touch as much of as all did
 
 
 class Refused(Exception):
@@ -123,7 +125,11 @@ class Ablation:
     make: Callable[[Code], Change]  # or Refused
 
     def make_refusal(self, why: Refused) -> Refusal:
-        return Refusal(self.id, why.code, why.observed, why.threshold, why.remedy)
+        return refuse_by_name(self.id, why)
+
+
+def refuse_by_name(ablation: str, why: Refused) -> Refusal:
+    return Refusal(ablation, why.code, why.observed, why.threshold, why.remedy)
 
 
 def refuse_nothing(what: str) -> Refused:

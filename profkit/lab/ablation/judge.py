@@ -23,7 +23,7 @@ from profkit.records.ablation import (
 )
 
 # Rounds differ by less than this; below, nobody would change a kernel for it.
-_WORTH = 1.10
+WORTH = 1.10
 # What takes more away than any fix can has to be worth more before it is called the cause.
 _BOUND_WORTH = 1.15
 # Half of the warps take this much longer where they wait, and no longer where something is full.
@@ -79,7 +79,14 @@ class Case:
     def find_row(self, ablation: str, worth: float = _BOUND_WORTH) -> MeasuredAblation | None:
         """What an ablation measured; None where it is not worth so much, or was not measured."""
         row = self.measured.get(ablation)
-        return row if row and row.gain >= worth else None
+        if row is None:
+            return None
+        worth_of_it = row.gain
+        if row.reachable:
+            worth_of_it = row.shown
+        if worth_of_it < worth:
+            return None
+        return row
 
     def count_seen(self, name: str) -> float:
         """What the survey saw of a kind; 0 where nothing."""
@@ -168,7 +175,7 @@ def _judge_shortness(case: Case) -> AblationVerdict | None:
 def _judge_grid(case: Case) -> AblationVerdict | None:
     """Too few blocks, or uneven ones; but not where a fix of other kind was measured to bring more."""
     shape = case.shape
-    best = _find_best(case, _LIMITERS, _WORTH)
+    best = _find_best(case, _LIMITERS, WORTH)
     if best and shape.idle is not None and best.gain * (1 - shape.idle) > 1:
         return None  # with no SM idle at all, it would be less
     is_idle = shape.idle is not None and shape.idle > _IDLE
@@ -200,7 +207,7 @@ def _find_best(
 
 
 def _judge_reachable(case: Case) -> AblationVerdict | None:
-    best = _find_best(case, _LIMITERS, _WORTH)
+    best = _find_best(case, _LIMITERS, WORTH)
     if best is None:
         return None
     if best.ablation == "wide" and case.waits:  # wider loads are what waiting for loads is fixed by
@@ -209,7 +216,7 @@ def _judge_reachable(case: Case) -> AblationVerdict | None:
     bound, limiter = _LIMITERS[best.ablation]
     if best.ablation == "coalesced" and "hits-l2" not in case.measured:
         limiter = "l2"
-        if "hits-l1" in case.measured and not case.find_row("hits-l1", _WORTH):
+        if "hits-l1" in case.measured and not case.find_row("hits-l1", WORTH):
             limiter = "l1"
     return AblationVerdict(bound, limiter, best.rules[0], _say_without(best), best.gain)
 
@@ -340,7 +347,7 @@ def _judge_dependency(case: Case) -> AblationVerdict | None:
 
 def _judge_functions(case: Case) -> AblationVerdict | None:
     """What no unit and no wait explains: instructions that faster functions would save."""
-    row = case.find_row("fast-math", _WORTH)
+    row = case.find_row("fast-math", WORTH)
     if row is None:
         return None
     return AblationVerdict("compute", "", row.rules[0], _say_without(row), row.gain)
@@ -371,10 +378,24 @@ def _say_unknown(case: Case) -> AblationVerdict:
         code="cannot-tell",
         observed=observed,
         threshold=(
-            f"{_WORTH}x of what is reachable, {_BOUND_WORTH}x of a bound, {100 * _FULL:.0f} % of a "
+            f"{WORTH}x of what is reachable, {_BOUND_WORTH}x of a bound, {100 * _FULL:.0f} % of a "
             "unit"
         ),
         remedy="counters name the stall: profkit profile, where they may be read",
     )
-    bound = "latency" if case.waits else "unknown"
-    return AblationVerdict(bound, "", "", "cannot tell", missing=missing)
+    return AblationVerdict(_find_bound(case), "", "", "cannot tell", missing=missing)
+
+
+# What is all gone of one kind -> which bound it is.
+_ALL_GONE = {"no-memory": "memory", "no-arithmetic": "compute", "no-products": "compute"}
+
+
+def _find_bound(case: Case) -> str:
+    """Which part of the machine it waits for, where the cause cannot be told."""
+    if case.waits:
+        return "latency"
+    rows = [row for name in _ALL_GONE if (row := case.find_row(name))]
+    best = max(rows, key=lambda row: row.gain, default=None)
+    if best is None:
+        return "unknown"
+    return _ALL_GONE[best.ablation]

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from profkit.lab.ablation import assemble, launches, survey, timeline
+from profkit.lab.ablation import assemble, footprint, launches, survey, timeline
 from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.footprint import Region
 from profkit.lab.ablation.launches import Call, Loaded, Play
 from profkit.lab.ablation.ptx import Changes, Module, read_module
 from profkit.lab.ablation.readdress import TABLE
@@ -96,15 +97,32 @@ class Lab:
         code: bytes,
         table: bytes,
         part: int = 1,
+        axis: int | None = None,
     ) -> list[int]:
         """The counters of a counting copy after one call, or after one of so many blocks of it."""
         loaded = self.load_module(module, code, table)
         first = survey.make_counters(module, accesses)
         launches.write_global(loaded.module, survey.COUNTS, launches.pack_words(first))
-        self.run_call(Play(self.call, loaded.functions, part=part))
+        self.run_call(Play(self.call, loaded.functions, part=part, axis=axis))
         words = launches.read_words(loaded.module, survey.COUNTS, len(first))
         launches.drop_code(loaded)
         return words
+
+    def count_touched(
+        self, module: Module, regions: Sequence[Region], code: bytes, part: int, axis: int | None
+    ) -> int:
+        """How many sectors of the regions a marking copy touches, by one of so many blocks."""
+        places = [device.allocate(region.sectors) for region in regions]
+        for place, region in zip(places, regions, strict=True):
+            device.fill_memory(place, 0, region.sectors)
+        loaded = self.load_module(module, code, launches.pack_words(places), footprint.MAPS)
+        self.run_call(Play(self.call, loaded.functions, part=part, axis=axis))
+        touched = 0
+        for place, region in zip(places, regions, strict=True):
+            touched += launches.download_bytes(place, region.sectors).count(1)
+            device.free(place)
+        launches.drop_code(loaded)
+        return touched
 
     def draw_timeline(self, module: Module, code: bytes) -> timeline.Timeline | None:
         """When the blocks ran; None where more than one kernel or too many blocks did."""

@@ -275,6 +275,8 @@ class Play:
     functions: Mapping[str, int] = field(default_factory=dict)
     smem: Mapping[str, int] = field(default_factory=dict)  # dynamic shared memory, where another
     part: int = 1  # of so many blocks one is launched
+    axis: int | None = None  # of the grid, along which that is; None: the longest
+    times: int = 1  # so many times as many blocks, along the first axis
 
     def enqueue_call(self, stream: int) -> None:
         for step in self.call.steps:
@@ -282,18 +284,29 @@ class Play:
                 _fill_memory(step, stream)
             else:
                 start = step
+                if self.times > 1:
+                    x, y, z = start.grid
+                    start = replace(start, grid=(x * self.times, y, z))
                 if self.part > 1:
-                    start = replace(start, grid=take_part(start.grid, self.part))
+                    start = replace(start, grid=take_part(start.grid, self.part, self.axis))
                 function = self.functions.get(start.name, start.function)
                 _start_kernel(start, function, self.smem.get(start.name, start.smem), stream)
 
 
-def take_part(grid: tuple[int, int, int], part: int) -> tuple[int, int, int]:
-    """One of so many blocks, along the longest axis; one block stays one."""
-    longest = max(range(3), key=lambda axis: grid[axis])
+def take_part(
+    grid: tuple[int, int, int], part: int, axis: int | None = None
+) -> tuple[int, int, int]:
+    """One of so many blocks, along an axis or the longest; one block stays one."""
+    if axis is None:
+        axis = rank_axes(grid)[0]
     sizes = list(grid)
-    sizes[longest] = max(1, sizes[longest] // part)
+    sizes[axis] = max(1, sizes[axis] // part)
     return sizes[0], sizes[1], sizes[2]
+
+
+def rank_axes(grid: tuple[int, int, int]) -> list[int]:
+    """The axes of a grid, the longest first."""
+    return sorted(range(3), key=lambda axis: -grid[axis])
 
 
 def _fill_memory(fill: Fill, stream: int) -> None:
@@ -352,6 +365,13 @@ def _has_happened(event: int) -> bool:
 
 def pack_words(words: Sequence[int]) -> bytes:
     return struct.pack(f"<{len(words)}Q", *words)
+
+
+def download_bytes(address: int, size: int) -> bytes:
+    """Bytes from the GPU."""
+    content = (ctypes.c_ubyte * size)()
+    device.download(ctypes.addressof(content), address, size)
+    return bytes(content)
 
 
 def read_memory(address: int, count: int) -> list[int]:

@@ -16,8 +16,12 @@ import msgspec
 
 from profkit.evidence.stats import estimate_median
 from profkit.lab.ablation import preparation, reading
-from profkit.lab.ablation.change import Change, Code, Refused
-from profkit.lab.ablation.comparison import compare_change, refuse_arithmetic
+from profkit.lab.ablation.change import Change, Code, Refused, refuse_by_name
+from profkit.lab.ablation.comparison import (
+    compare_change,
+    refuse_arithmetic,
+    refuse_contradiction,
+)
 from profkit.lab.ablation.judge import judge_record
 from profkit.lab.ablation.lab import Conditions, Lab
 from profkit.lab.ablation.launches import Play
@@ -197,6 +201,11 @@ def _compare_all(
             measured.append(row)
         except Refused as why:
             refused.append(ablation.make_refusal(why))
+    try:
+        refuse_contradiction(measured)
+    except Refused as why:
+        measured = [row for row in measured if row.ablation != "no-memory"]
+        refused.append(refuse_by_name("no-memory", why))
     return measured, refused
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from profkit.errors import ProfkitError
-from profkit.lab.ablation import assemble, launches, survey, timeline
+from profkit.lab.ablation import assemble, doubled, footprint, launches, survey, timeline
 from profkit.lab.ablation.accesses import Access, find_accesses
 from profkit.lab.ablation.change import ROOM, Ablation, Change, Code, Refused
 from profkit.lab.ablation.classes import list_ablations
@@ -21,6 +22,7 @@ from profkit.records.ablation import Refusal
 EXECUTED = 0.05
 _STEP = 1024  # bytes of shared memory between two tries
 _REGISTERS = 1 << 16  # of an SM
+_MOST_BLOCKS = (1 << 31) - 1  # of the first axis of a grid
 Say = Callable[[str], None]
 
 
@@ -100,6 +102,9 @@ def prepare_changes(lab: Lab, code: Code, say: Say) -> Prepared:
             prepared.refused.append(ablation.make_refusal(why))
     base = lab.load_module(code.module, lab.assemble_text(code.module.text))
     prepared.plays["base"] = Play(lab.call, base.functions)
+    twice = double_grid(lab, code.module)
+    if twice:
+        prepared.plays["double-grid"] = twice
     _assemble_ahead(lab, prepared.changes.values())
     for ablation in prepared.changes:
         say(ablation.id)
@@ -137,11 +142,13 @@ def _prepare_change(
     else:
         module, flags = lab.limit_registers(change.text), list(lab.on.flags)
     if change.other_code:
+        axis = None
         if change.part > 1:
-            prepared.executed[ablation.id] = _count_part(lab, code, module, change.part)
+            axis = _choose_axis(lab, code, module, change)
+            prepared.executed[ablation.id] = _count_part(lab, code, module, change.part, axis)
         else:
             prepared.executed[ablation.id] = _count_outward(lab, code, module)
-        play = replace(_load_other(lab, module, flags), part=change.part)
+        play = replace(_load_other(lab, module, flags), part=change.part, axis=axis)
         lab.run_call(play)
         prepared.plays[f"gone:{ablation.id}"] = play
         return
@@ -180,10 +187,33 @@ def _count_outward(lab: Lab, code: Code, module: Module) -> float:
     return _refuse_other_work(before, survey.keep_outward(executed))
 
 
-def _count_part(lab: Lab, code: Code, module: Module, part: int) -> float:
+def _choose_axis(lab: Lab, code: Code, module: Module, change: Change) -> int:
+    """The axis along which a part of the blocks touches as many sectors as all of the original's."""
+    flags = _cap_registers(lab)
+    marked = _assemble_or_refuse(lab, footprint.write_marking(code.module, change.regions), flags)
+    before = lab.count_touched(code.module, change.regions, marked, part=1, axis=None)
+    regions = footprint.find_again(change.regions, module)
+    marked = _assemble_or_refuse(lab, footprint.write_marking(module, regions), flags)
+    most = 0.0
+    for axis in launches.rank_axes(lab.call.starts[0].grid):
+        if min(start.grid[axis] for start in lab.call.starts) < change.part:
+            continue
+        touched = lab.count_touched(module, regions, marked, change.part, axis)
+        most = max(most, touched / max(1, before))
+        if most >= 1 - EXECUTED:
+            return axis
+    raise Refused(
+        "other-work",
+        f"one of {change.part} blocks, each access wider, touches {100 * most:.0f} % of the memory",
+        f"{100 - 100 * EXECUTED:.0f} %: with less of it, what missed before would hit",
+        "write and time a wide version",
+    )
+
+
+def _count_part(lab: Lab, code: Code, module: Module, part: int, axis: int) -> float:
     """How far one of so many blocks is from making that part of the accesses of all."""
     counter = _assemble_or_refuse(lab, survey.write_counting(module, []), _cap_registers(lab))
-    words = lab.count_accesses(module, [], counter, b"", part)
+    words = lab.count_accesses(module, [], counter, b"", part, axis)
     executed = survey.count_accesses(survey.count_executed(module, words))
     times = Counter({kind: part * number for kind, number in executed.items()})
     return _refuse_other_work(survey.count_accesses(code.survey.executed), times)
@@ -265,6 +295,25 @@ def make_launches(lab: Lab) -> dict[str, Play]:
     if any(start.blocks > 1 for start in lab.call.starts):
         plays["half-grid"] = Play(lab.call, part=2)
     return plays
+
+
+def double_grid(lab: Lab, module: Module) -> Play | None:
+    """Twice the blocks, each block's work done twice; None where that would be other work."""
+    text = doubled.write_doubled(module)
+    starts = lab.call.starts
+    if text is None or any(2 * start.grid[0] > _MOST_BLOCKS for start in starts):
+        return None
+    if any(start.cooperative or prod(start.cluster) > 1 for start in starts):
+        return None
+    if any(start.name not in module.kernels for start in starts):
+        return None
+    try:
+        changed = lab.read_launched(text)
+        play = replace(_load_other(lab, changed, lab.on.flags), times=2)
+    except Refused:
+        return None
+    lab.run_call(play)
+    return play
 
 
 def _cut_occupancy(start: Start, blocks: int) -> dict[str, int]:

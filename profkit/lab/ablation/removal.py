@@ -7,14 +7,15 @@ compiler knows decides whether they do anything.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from profkit.lab.ablation import ptx
 from profkit.lab.ablation.change import Change, Code
-from profkit.lab.ablation.ptx import Changes, Statement
+from profkit.lab.ablation.ptx import Changes, Kernel, Statement
 from profkit.lab.ablation.readdress import TABLE, add_table
 
 _DONE = struct.Struct("<I")
+PutFirst = Callable[[Kernel, Statement], tuple[list[str], Sequence[str]]]
 
 
 def find_statements(code: Code, *beginnings: str) -> list[Statement]:
@@ -27,12 +28,23 @@ def find_statements(code: Code, *beginnings: str) -> list[Statement]:
 
 
 def make_switchable(
-    code: Code, statements: Sequence[Statement], changed: str, kept: str = ""
+    code: Code,
+    statements: Sequence[Statement],
+    changed: str,
+    kept: str = "",
+    at_once: bool = False,
+    put_first: PutFirst | None = None,
 ) -> Change:
-    """Issue the statements and let the table say whether they are done."""
-    count = len(statements)
+    """Issue the statements and let the table say whether they are done: each, or all `at_once`.
+
+    `put_first`: what stands before a statement, and its operands then.
+    """
+    if at_once:
+        count = 1
+    else:
+        count = len(statements)
     return Change(
-        text=_write_predicates(code, statements),
+        text=_write_predicates(code, statements, at_once, put_first or put_nothing),
         table=_DONE.pack(0) * count,
         control=_DONE.pack(1) * count,
         changed=changed,
@@ -40,25 +52,57 @@ def make_switchable(
     )
 
 
-def _write_predicates(code: Code, statements: Sequence[Statement]) -> str:
+def put_nothing(_: Kernel, statement: Statement) -> tuple[list[str], Sequence[str]]:
+    return [], statement.operands
+
+
+def _write_predicates(
+    code: Code, statements: Sequence[Statement], at_once: bool, put_first: PutFirst
+) -> str:
     """The module with statements that are done where the table says so."""
     changes = Changes(code.module)
-    add_table(changes, _DONE.size * len(statements))
-    for row, statement in enumerate(statements):
-        changes.add_registers("pred", "%profkit_done")
-        changes.add_registers("b32", "%profkit_word")
-        guard = statement.guard
-        lines = [
-            f"ld.const.u32 %profkit_word, [{TABLE}+{_DONE.size * row}];",
-            "setp.ne.u32 %profkit_done, %profkit_word, 0;",
-        ]
-        if statement.negated:
-            changes.add_registers("pred", "%profkit_not")
-            lines.append(f"not.pred %profkit_not, {guard};")
-            guard = "%profkit_not"
-        if guard:
-            lines.append(f"and.pred %profkit_done, %profkit_done, {guard};")
-        changes.put_before(statement, lines)
-        text = ptx.write_statement(statement, "@%profkit_done ", statement.operands)
-        changes.replace_statement(statement, text)
+    if at_once:
+        add_table(changes, _DONE.size)
+    else:
+        add_table(changes, _DONE.size * len(statements))
+    rows = {statement.start: row for row, statement in enumerate(statements)}
+    for kernel in code.module.kernels.values():
+        own = [statement for statement in kernel.statements if statement.start in rows]
+        if at_once and own:
+            changes.add_registers("pred", "%profkit_all")
+            changes.add_beginning(kernel, _read_word(changes, 0, "%profkit_all"))
+        for statement in own:
+            lines, operands = put_first(kernel, statement)
+            done = "%profkit_all"
+            if not at_once:
+                done = "%profkit_done"
+                changes.add_registers("pred", done)
+                lines = [*lines, *_read_word(changes, rows[statement.start], done)]
+            both, done = _join_guard(changes, statement, done)
+            changes.put_before(statement, [*lines, *both])
+            text = ptx.write_statement(statement, f"@{done} ", operands)
+            changes.replace_statement(statement, text)
     return changes.write_module()
+
+
+def _read_word(changes: Changes, row: int, predicate: str) -> list[str]:
+    """Statements that set a predicate from a word of the table."""
+    changes.add_registers("b32", "%profkit_word")
+    return [
+        f"ld.const.u32 %profkit_word, [{TABLE}+{_DONE.size * row}];",
+        f"setp.ne.u32 {predicate}, %profkit_word, 0;",
+    ]
+
+
+def _join_guard(changes: Changes, statement: Statement, done: str) -> tuple[list[str], str]:
+    """Statements, and the predicate that they set: the statement's own guard, and `done`."""
+    if not statement.guard:
+        return [], done
+    changes.add_registers("pred", "%profkit_both")
+    if not statement.negated:
+        return [f"and.pred %profkit_both, {done}, {statement.guard};"], "%profkit_both"
+    lines = [
+        f"not.pred %profkit_both, {statement.guard};",
+        f"and.pred %profkit_both, {done}, %profkit_both;",
+    ]
+    return lines, "%profkit_both"

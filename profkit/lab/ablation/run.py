@@ -36,6 +36,7 @@ from profkit.records.store import read_struct
 
 FAST_MATH = ("--use_fast_math",)
 ROUNDS = 30, 60  # in turns, each about a millisecond of launches
+FEW_ROUNDS = 16, 24  # where many kernels are measured one after the other
 _MODULE = "profkit.lab.ablation.server"
 _SECONDS = 300.0  # that one process may take
 Progress = Callable[[str], None]
@@ -117,7 +118,7 @@ def _ablate_case(
             fast=_keep_ptx(built, target.folder, place / "fast.ptx", FAST_MATH),
             arch=built.arch,
             flags=tuple(assemble.read_ptxas_flags(built.flags)),
-            rounds=ROUNDS,
+            rounds=FEW_ROUNDS if beside else ROUNDS,
             refused={},
             beside=dict(beside or {}),
         )

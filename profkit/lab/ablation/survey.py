@@ -148,7 +148,7 @@ def write_counting(module: Module, accesses: Sequence[Access]) -> str:
 
 def _count_access(kernel: Kernel, access: Access, place: int) -> str:
     text = _COUNT_ACCESS.format(
-        address=_write_address(kernel, access),
+        address=write_address(kernel, access),
         units=_count_units(access, place),
         width=access.width,
         requests=place,
@@ -164,7 +164,7 @@ def _count_access(kernel: Kernel, access: Access, place: int) -> str:
     return f"{{\n@{opposite}{statement.guard} bra {skip};\n{text}\n{skip}:"
 
 
-def _write_address(kernel: Kernel, access: Access) -> str:
+def write_address(kernel: Kernel, access: Access) -> str:
     """Statements that put the address of an access into %pk_at."""
     base, offset = access.address.base, access.address.offset
     if not access.address.in_register:

@@ -11,6 +11,7 @@ from profkit.show.text.blocks import Block, Grid, Heading, TextLine, TextSpan
 
 _NOTHING = "nothing-to-take-away"
 _CLOSE = 1.02  # gains below are within what rounds differ by
+_COSTS = 1.05  # of a control over the original, from here on it is shown as a range
 _ALONE = 1.1  # of a bound, from here on it says something
 
 
@@ -49,6 +50,8 @@ def _show_row(row: MeasuredAblation) -> tuple[str, ...]:
     gain = figures.speedup(row.gain)
     if not row.reachable:
         gain = f"at most {gain}"
+    elif row.control > _COSTS:  # choosing costs: so much is sure, and no more than the other
+        gain = f"{figures.speedup(row.gain / row.control)} to {gain}"
     if not row.kept:
         code = row.changed
     else:
@@ -63,6 +66,7 @@ def _show_launch(found: AblationRecord) -> Iterator[Block]:
         (shape.half_occupancy, "half of the warps"),
         (shape.quarter_occupancy, "a quarter of them"),
         (shape.half_grid, "half of the blocks"),
+        (shape.double_grid, "twice the blocks"),
         (shape.cold, "a cold L2"),
     ):
         if ratio is not None:
@@ -102,7 +106,7 @@ def _show_verdict(found: AblationRecord) -> Block:
 
 def _find_overlap(found: AblationRecord) -> str:
     """What does not add up: two causes that are each worth something, and together more than all."""
-    reachable = [row for row in found.measured if row.reachable and row.gain >= _ALONE]
+    reachable = [row for row in found.measured if row.reachable and row.shown >= _ALONE]
     if len(reachable) < 2:
         return ""
     saved = sum(1 - 1 / row.gain for row in reachable)

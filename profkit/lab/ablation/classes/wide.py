@@ -19,7 +19,9 @@ from profkit.lab.ablation.change import (
     choose_free,
     count_words,
 )
+from profkit.lab.ablation.footprint import MOVED, Region
 from profkit.lab.ablation.ptx import Changes, Kernel
+from profkit.lab.ablation.readdress import Span, join_spans
 
 _WIDEST = 16  # bytes that a thread moves by one instruction
 _TOGETHER = frozenset(
@@ -44,24 +46,43 @@ def widen_accesses(code: Code) -> Change:
     part = _WIDEST // max(access.width for access in moved)
     if part < 2 or max(code.grids.values()) < part:
         raise _refuse_shape("its widest access is 16 bytes, or it has no blocks to spare")
-    kernel = code.module.kernels[moved[0].kernel]
-    changes = Changes(code.module)
-    changes.add_registers("b32", *_WORDS)
-    changes.add_registers("b64", "%profkit_to", "%profkit_wrapped")
-    changes.add_registers("pred", "%profkit_past")
-    for access in moved:
-        changes.replace_statement(
-            access.statement, "\n\t".join(_write_wide(code, kernel, access, part))
-        )
+    regions = _find_regions(code, moved)
     return Change(
-        text=changes.write_module(),
+        text=_write_regions(code, regions, part),
         table=b"",
         control=b"",
         changed=f"{count_words(len(moved), 'access', 'accesses')} {part} times as wide, "
         f"by 1/{part} of the blocks",
         other_code=True,
         part=part,
+        regions=regions,
     )
+
+
+def _write_regions(code: Code, regions: Sequence[Region], part: int) -> str:
+    """The module with accesses that are so many times as wide."""
+    kernel = code.module.kernels[regions[0].accesses[0].kernel]
+    changes = Changes(code.module)
+    changes.add_registers("b32", *_WORDS)
+    changes.add_registers("b64", MOVED, "%profkit_wrapped")
+    changes.add_registers("pred", "%profkit_past")
+    for region in regions:
+        for access in region.accesses:
+            lines = _write_wide(kernel, access, region, part)
+            changes.replace_statement(access.statement, "\n\t".join(lines))
+    return changes.write_module()
+
+
+def _find_regions(code: Code, accesses: Sequence[Access]) -> tuple[Region, ...]:
+    """The bytes that accesses of one width go to together: they are stretched from one first byte."""
+    spans = []
+    for access in accesses:
+        seen = code.survey.seen[access.number]
+        spans.append(Span((access.width,), [access], seen.lowest, seen.highest - 1))
+    regions = []
+    for span in join_spans(spans, narrow=False):
+        regions.append(Region(span.low, span.last + 1, tuple(span.accesses)))
+    return tuple(regions)
 
 
 def _is_stream(code: Code, access: Access) -> bool:
@@ -102,7 +123,7 @@ def _refuse_shape(why: str) -> Refused:
     return Refused("other-work", why, "threads that work alone", remedy)
 
 
-def _write_wide(code: Code, kernel: Kernel, access: Access, part: int) -> list[str]:
+def _write_wide(kernel: Kernel, access: Access, region: Region, part: int) -> list[str]:
     """Statements in the place of an access that touch as many times its bytes."""
     size = access.width * part
     words = _WORDS[: max(1, size // 4)]
@@ -110,12 +131,12 @@ def _write_wide(code: Code, kernel: Kernel, access: Access, part: int) -> list[s
     place = words[0] if len(words) == 1 else f"{{{', '.join(words)}}}"
     values = _list_values(access)
     guard = ptx.write_guard(access.statement)
-    lines = _write_address(code, kernel, access, part)
+    lines = _write_address(kernel, access, region, part)
     if access.kind == "store":
         lines += _pack_values(kernel, values, words)
-        lines.append(f"{guard}{opcode} [%profkit_to], {place};")
+        lines.append(f"{guard}{opcode} [{MOVED}], {place};")
         return lines
-    lines.append(f"{guard}{opcode} {place}, [%profkit_to];")
+    lines.append(f"{guard}{opcode} {place}, [{MOVED}];")
     for word in words[1:]:
         lines.append(f"xor.b32 {words[0]}, {words[0]}, {word};")
     for value in values:
@@ -135,28 +156,27 @@ def _list_values(access: Access) -> list[str]:
     return [word.strip() for word in operand.strip("{} ").split(",")]
 
 
-def _write_address(code: Code, kernel: Kernel, access: Access, part: int) -> list[str]:
+def _write_address(kernel: Kernel, access: Access, region: Region, part: int) -> list[str]:
     """Statements that stretch the way from the first byte, and come back before the last one."""
-    seen = code.survey.seen[access.number]
     size = access.width * part
-    places = (seen.highest - seen.lowest) // size
+    places = (region.high - region.low) // size
     if places < 1:
         raise _refuse_shape("it touches a few bytes only")
     last = (places - 1) * size
     mask = (1 << places.bit_length() - 1) * size - 1
     base, offset = access.address.base, access.address.offset
-    first = f"add.s64 %profkit_to, {base}, {offset - seen.lowest};"
+    first = f"add.s64 {MOVED}, {base}, {offset - region.low};"
     if access.address.in_register and not kernel.is_wide(base):
         raise _refuse_shape("its addresses have 32 bits")
     if not access.address.in_register:
         raise _refuse_shape("it accesses an array of its module by name")
     return [
         first,
-        f"mul.lo.u64 %profkit_to, %profkit_to, {part};",
-        f"and.b64 %profkit_wrapped, %profkit_to, {mask};",
-        f"setp.gt.u64 %profkit_past, %profkit_to, {last};",
-        "selp.b64 %profkit_to, %profkit_wrapped, %profkit_to, %profkit_past;",
-        f"add.s64 %profkit_to, %profkit_to, {seen.lowest};",
+        f"mul.lo.u64 {MOVED}, {MOVED}, {part};",
+        f"and.b64 %profkit_wrapped, {MOVED}, {mask};",
+        f"setp.gt.u64 %profkit_past, {MOVED}, {last};",
+        f"selp.b64 {MOVED}, %profkit_wrapped, {MOVED}, %profkit_past;",
+        f"add.s64 {MOVED}, {MOVED}, {region.low};",
     ]
 
 

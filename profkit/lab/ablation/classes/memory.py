@@ -1,0 +1,44 @@
+"""Accesses of global and shared memory that are issued and touch nothing, all of them together."""
+
+from __future__ import annotations
+
+from profkit.lab.ablation.accesses import Access
+from profkit.lab.ablation.change import (
+    GLOBAL,
+    Ablation,
+    Change,
+    Code,
+    choose_free,
+    count_words,
+    say_how_many_stay,
+)
+from profkit.lab.ablation.ptx import Statement
+from profkit.lab.ablation.removal import make_switchable
+
+
+def skip_accesses(code: Code) -> Change:
+    found = code.list_executed((*GLOBAL, "shared"), ("load", "store", "atomic"))
+
+    def is_free(access: Access) -> bool:
+        return code.is_free(access) and not access.unmovable
+
+    free = choose_free(found, is_free, "accesses", "it accesses no memory that others see")
+    stays = {access.statement.start for access in found if not is_free(access)}
+    statements: dict[int, Statement] = {}  # a copy to shared memory is two accesses
+    for access in free:
+        if access.statement.start not in stays:
+            statements[access.statement.start] = access.statement
+    changed = f"{count_words(len(statements), 'access', 'accesses')} issued, not done"
+    kept = say_how_many_stay(len(stays), "that decide a branch or an address")
+    return make_switchable(code, list(statements.values()), changed, kept, at_once=True)
+
+
+ABLATION = Ablation(
+    id="no-memory",
+    title="all accesses of memory",
+    reachable=False,
+    rules=(),
+    probes=("dram-copy",),
+    keeps="LDG STG LDS STS",
+    make=skip_accesses,
+)
