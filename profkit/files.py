@@ -96,12 +96,12 @@ _RESERVED = 256 << 20  # bytes of addresses that the allocator sets aside for tw
 _LEAST = 16 << 20  # bytes that the standard library alone takes; every verb needs more than that
 
 
-def memory_taken() -> int:
+def measure_memory_taken() -> int:
     """Return the bytes that this process has taken for itself; 0 where the system does not say."""
     return _read_status("VmData")
 
 
-def memory_left() -> int | None:
+def measure_memory_left() -> int | None:
     """Return the bytes that the limits of this process leave; None where there is no limit."""
     left = []
     data = resource.getrlimit(resource.RLIMIT_DATA)[0]
@@ -152,7 +152,7 @@ _NOTHING_THERE = frozenset(
 )
 
 
-def cannot_read(path: str | Path, error: OSError) -> ProfkitError:
+def make_read_error(path: str | Path, error: OSError) -> ProfkitError:
     """Return what a user is told of a name that the system does not let profkit look at."""
     why = error.strerror or str(error)
     if why == _OUTSIDE:
@@ -178,7 +178,7 @@ _INSIDE = "PROFKIT_INSIDE"  # the one folder that may be read, for the children 
 
 
 @contextlib.contextmanager
-def reading_only(folder: str | Path) -> Iterator[None]:
+def limit_reading_to(folder: str | Path) -> Iterator[None]:
     """Read nothing but what really lies in a folder, in this process and in those that it starts.
 
     A link that leads out of it is refused when it is looked at or opened, however it is reached.
@@ -223,7 +223,7 @@ def look_at(path: str | Path) -> os.stat_result | None:
     except OSError as error:
         if error.errno in _NOTHING_THERE:
             return None
-        raise cannot_read(path, error) from error
+        raise make_read_error(path, error) from error
 
 
 def is_there(path: str | Path) -> bool:
@@ -299,7 +299,7 @@ def list_folder(folder: str | Path) -> list[Path]:
     except OSError as error:
         if error.errno in _NOTHING_THERE:
             return []
-        raise cannot_read(folder, error) from error
+        raise make_read_error(folder, error) from error
     return [Path(folder, name) for name in sorted(names)]
 
 
@@ -370,6 +370,16 @@ def _is_new_place(place: str, at: int, seen: set[tuple[int, int, int]]) -> bool:
     return False
 
 
+def _list_fitting(place: str, part: str) -> list[str]:
+    """List what in a folder fits a part of a pattern, from the last on; hidden ones if asked for."""
+    names = os.listdir(place or ".")
+    if not part.startswith("."):
+        names = [name for name in names if not name.startswith(".")]
+    if part != "**":
+        names = fnmatch.filter(names, part)
+    return sorted(names, reverse=True)
+
+
 def _match_part(
     place: str, parts: tuple[str, ...], at: int
 ) -> Iterator[tuple[tuple[str, int], bool]]:
@@ -384,13 +394,7 @@ def _match_part(
             yield (path, at + 1), False
         return
     with contextlib.suppress(OSError):
-        names = os.listdir(place or ".")
-        if part == "**":
-            fitting = [name for name in names if not name.startswith(".")]
-        else:
-            shown = [n for n in names if part.startswith(".") or not n.startswith(".")]
-            fitting = fnmatch.filter(shown, part)
-        for name in sorted(fitting, reverse=True):
+        for name in _list_fitting(place, part):
             path = os.path.join(place, name)
             link = os.path.islink(path)
             if part != "**":
@@ -438,7 +442,7 @@ def resolve_path(path: str | Path) -> Path:
         why = f"{shorten_path(path)!r}: cannot be a path: {error}"
         raise ProfkitError(why, "give the path of a file") from error
     except OSError as error:
-        raise cannot_read(path, error) from error
+        raise make_read_error(path, error) from error
 
 
 def get_current_folder() -> Path:
@@ -554,7 +558,7 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
             ) from None
         mode = stat.S_IFREG
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise make_write_error(path, error) from error
     if stat.S_ISDIR(mode):
         raise ProfkitError(f"{path}: is a folder", "name a file in it")
     if stat.S_ISSOCK(mode) or stat.S_ISBLK(mode):
@@ -565,7 +569,7 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
 
 
 @contextlib.contextmanager
-def part_of(path: str | Path) -> Iterator[Path]:
+def replace_when_done(path: str | Path) -> Iterator[Path]:
     """A file to write in the place of another, which it becomes when the block ends well.
 
     A link is followed; permissions of what was there are kept; a device or a pipe is written
@@ -578,7 +582,7 @@ def part_of(path: str | Path) -> Iterator[Path]:
         folder = find_temporary_place() if _is_through(target) else target.parent
         folder.mkdir(parents=True, exist_ok=True)
         _check_access(target)
-        with temporary_folder(folder) as place:
+        with make_temporary_folder(folder) as place:
             part = place / f".{target.stem[:_NAME]}.part"  # no reader's ending
             handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             try:
@@ -594,7 +598,7 @@ def write_bytes(path: str | Path, content: bytes) -> None:
     Raises:
         ProfkitError: It cannot be written.
     """
-    with part_of(path) as part:
+    with replace_when_done(path) as part:
         part.write_bytes(content)
 
 
@@ -605,7 +609,7 @@ def write_text(path: str | Path, content: str) -> None:
 
 def write_pieces(path: str | Path, pieces: Iterable[str]) -> None:
     """Write the same, of a text that comes in pieces."""
-    with part_of(path) as part, part.open("wb") as written:
+    with replace_when_done(path) as part, part.open("wb") as written:
         for piece in pieces:
             written.write(piece.encode("utf-8", "backslashreplace"))
 
@@ -631,7 +635,7 @@ def copy_file(source: str | Path, path: str | Path) -> None:
     Raises:
         ProfkitError: The source cannot be read, or the copy not written.
     """
-    with part_of(path) as part, open_regular(source) as original, part.open("wb") as copy:
+    with replace_when_done(path) as part, open_regular(source) as original, part.open("wb") as copy:
         shutil.copyfileobj(original, copy)
 
 
@@ -682,10 +686,10 @@ def _resolve_for_writing(path: str | Path) -> Iterator[Path]:
     try:
         yield _follow_link(Path(path))
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise make_write_error(path, error) from error
 
 
-def cannot_write(path: str | Path, error: OSError) -> ProfkitError:
+def make_write_error(path: str | Path, error: OSError) -> ProfkitError:
     """Return what a user is told of a file that could not be written."""
     why = error.strerror or str(error)
     return ProfkitError(f"{path}: cannot be written: {why}", "make room, or name another place")
@@ -748,7 +752,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def temporary_folder(parent: str | Path | None = None) -> Iterator[Path]:
+def make_temporary_folder(parent: str | Path | None = None) -> Iterator[Path]:
     """A folder of this process, gone afterwards; those of processes that were killed go first.
 
     Args:

@@ -47,7 +47,7 @@ def list_packages() -> list[str]:
         if is_current_folder(entry):
             if is_current_folder(_PLACE):
                 last = [_PLACE]
-        elif os.path.abspath(entry) in _standard_library():
+        elif os.path.abspath(entry) in _list_standard_library():
             standard.append(entry)
         else:
             others.append(os.path.abspath(entry))
@@ -64,7 +64,7 @@ def is_current_folder(entry: str) -> bool:
         return False
 
 
-def _standard_library() -> tuple[str, ...]:
+def _list_standard_library() -> tuple[str, ...]:
     folder = os.path.dirname(os.path.abspath(os.__file__))
     version = f"{sys.version_info.major}{sys.version_info.minor}"
     zipped = os.path.join(os.path.dirname(folder), f"python{version}.zip")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.diagnosis.document import diagnosis_document
+from profkit.diagnosis.document import make_diagnosis_document
 from profkit.diagnosis.launches import judge_reports, with_lines
 from profkit.program.document import read_second, write_second
 from profkit.records.store import make_json_safe
@@ -81,5 +81,5 @@ def test_the_diagnosis_of_every_report_keeps_to_its_schema() -> None:
     runs = judge_reports(reports)
     assert len(runs) > 100
     for run in [*with_lines(runs[:20], 5, 5), *runs]:
-        held(make_json_safe(diagnosis_document((), [run])))
-    held(make_json_safe(diagnosis_document(reports.files, ())))
+        held(make_json_safe(make_diagnosis_document((), [run])))
+    held(make_json_safe(make_diagnosis_document(reports.files, ())))

@@ -188,7 +188,7 @@ def test_a_block_that_fails_leaves_nothing_and_its_own_error(tmp_path: Path) -> 
     path.write_text("old")
 
     def half() -> None:
-        with files.part_of(path) as part:
+        with files.replace_when_done(path) as part:
             part.write_text("half")
             raise OSError(28, "No space left on device")
 
@@ -233,9 +233,9 @@ import os, signal, sys, tempfile
 from pathlib import Path
 from profkit import files
 tempfile.tempdir = sys.argv[1]
-with files.temporary_folder() as a, files.temporary_folder(sys.argv[1]) as b:
+with files.make_temporary_folder() as a, files.make_temporary_folder(sys.argv[1]) as b:
     (a / "x").write_text("x")
-    with files.part_of(Path(sys.argv[1]) / "page.html"):
+    with files.replace_when_done(Path(sys.argv[1]) / "page.html"):
         if sys.argv[2] == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         print("up", flush=True)
@@ -253,7 +253,7 @@ def test_what_a_killed_process_left_goes_at_the_next_start(tmp_path: Path, monke
     alive = subprocess.Popen([*command, "live"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert alive.stdout
     alive.stdout.readline()
-    with files.temporary_folder(), files.temporary_folder(tmp_path):
+    with files.make_temporary_folder(), files.make_temporary_folder(tmp_path):
         files.write_text(tmp_path / "page.html", "whole")
         now = set(os.listdir(tmp_path))
         assert not left & now, "of the dead nothing stays"
@@ -265,7 +265,7 @@ def test_what_a_killed_process_left_goes_at_the_next_start(tmp_path: Path, monke
 def test_a_part_has_no_reader_s_ending(tmp_path: Path) -> None:
     """No glob for an ending finds what is not whole yet, whatever file it is to become."""
     for name in ("x.parquet", "x.json", "stage2.B.ncu-rep", "x.tar.gz", ".hidden.json", "x" * 255):
-        with files.part_of(tmp_path / name) as part:
+        with files.replace_when_done(tmp_path / name) as part:
             assert (part.name[0], part.suffix) == (".", ".part")
 
 
@@ -312,7 +312,7 @@ def test_what_others_made_stays_whatever_it_is_called(
     for path in tmp_path.rglob("*"):
         os.utime(path, (0, 0), follow_symlinks=False)
     before = {path for path in tmp_path.rglob("*") if path.name != "token"}
-    with files.temporary_folder(), files.temporary_folder(tmp_path):
+    with files.make_temporary_folder(), files.make_temporary_folder(tmp_path):
         files.write_text(tmp_path / "new.parquet", "whole")
     (tmp_path / "new.parquet").unlink()
     assert {path for path in tmp_path.rglob("*") if path.name != "token"} == before
@@ -323,10 +323,10 @@ def test_what_profkit_made_and_somebody_copied_stays(
 ) -> None:
     monkeypatch.setattr(files, "_YOUNG", 0.0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with files.temporary_folder() as folder:
+    with files.make_temporary_folder() as folder:
         (folder / "result").touch()
         shutil.copytree(folder, tmp_path / "profkit-copy")
-    with files.temporary_folder():
+    with files.make_temporary_folder():
         assert (tmp_path / "profkit-copy" / "result").exists()
 
 

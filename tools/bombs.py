@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from profkit.reports.wire import BYTES, SIZE, SOURCES, fields  # noqa: E402
+from profkit.reports.wire import BYTES, SIZE, SOURCES, iterate_fields  # noqa: E402
 from tests.reports import made  # noqa: E402
 from tests.speed import peak  # noqa: E402
 from tools import fuzz  # noqa: E402
@@ -87,7 +87,9 @@ def change_images(change: Callable[[bytes], bytes], path: Path) -> Path:
             out.append(made.frame(frame))  # of the file
             continue
         if not waiting:
-            counts = {n: value for n, wire, value, _ in fields(frame, 0, len(frame)) if wire == 0}
+            counts = {
+                n: value for n, wire, value, _ in iterate_fields(frame, 0, len(frame)) if wire == 0
+            }
             launches = sum(counts.get(number, 0) for number in (2, 7, 8, 9))
             left = [True] * counts.get(SOURCES, 0) + [False] * launches
             waiting = [frame]
@@ -104,14 +106,16 @@ def change_images(change: Callable[[bytes], bytes], path: Path) -> Path:
 
 def change_source(frame: bytes, change: Callable[[bytes], bytes]) -> bytes:
     """Return a source's frame with another image."""
-    image = next((frame[a:b] for n, wire, a, b in fields(frame, 0, len(frame)) if n == 4), b"")
+    image = next(
+        (frame[a:b] for n, wire, a, b in iterate_fields(frame, 0, len(frame)) if n == 4), b""
+    )
     return replace_field(frame, 4, change(image)) if image[:4] == b"\x7fELF" else frame
 
 
 def replace_field(message: bytes, wanted: int, value: bytes | int) -> bytes:
     """Return a message with another value of one of its fields."""
     out = b""
-    for number, wire, start, stop in fields(message, 0, len(message)):
+    for number, wire, start, stop in iterate_fields(message, 0, len(message)):
         old = message[start:stop] if wire == BYTES else start
         out += made.field(number, value if number == wanted else old)
     return out

@@ -106,17 +106,17 @@ KEYS = (
 
 
 def _container(content: bytes, folder: Path) -> None:
-    from profkit.reports.container import check, repair
+    from profkit.reports.container import check_report, repair_report
 
     path = folder / "x.ncu-rep"
     path.write_bytes(content)
-    check(path)
-    repair(path, folder / "left.ncu-rep", True)
+    check_report(path)
+    repair_report(path, folder / "left.ncu-rep", True)
 
 
 def _flips(content: bytes, folder: Path) -> None:
     """A bit of a report's structure, as the library reads it: the first bytes say which bit."""
-    from profkit.reports.isolated import isolated
+    from profkit.reports.isolated import run_isolated
     from profkit.reports.reader import read_what_is_left
 
     data = content[_BIT.size :]
@@ -124,7 +124,7 @@ def _flips(content: bytes, folder: Path) -> None:
     path = folder / "x.ncu-rep"
     whole = _read_whole(data, path)
     path.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
-    (part,) = isolated("profkit.reports.reader:read_part", [str(path)], 1, read_what_is_left)
+    (part,) = run_isolated("profkit.reports.reader:read_part", [str(path)], 1, read_what_is_left)
     if part.file.status == "ok" and not part.file.message and not _is_same(part, whole):
         raise AssertionError(f"bit {bit} of byte {at} is not seen")
 

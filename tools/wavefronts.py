@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from profkit.reports.addresses import LaunchedCode  # noqa: E402
 from profkit.reports.banks import Access, find_accesses  # noqa: E402
-from profkit.reports.container import check  # noqa: E402
+from profkit.reports.container import check_report  # noqa: E402
 from profkit.reports.cubin import read_code  # noqa: E402
 from profkit.reports.reader import opened_launches  # noqa: E402
 
@@ -54,7 +54,7 @@ def open_kernels(path: str) -> Iterator[LaunchedCode]:
     """Yield the launches of a report, each good until the next is asked for."""
     code = read_code(path)
     with opened_launches(path) as open_launch:
-        for number in range(check(path).launches):
+        for number in range(check_report(path).launches):
             yield LaunchedCode(
                 open_launch(number), lambda: code.functions, lambda: code.has_bounded_lines
             )

@@ -91,7 +91,7 @@ def build_items(folder: Path, arch: str, only: Sequence[str]) -> Task:
                 probe=built.variant.id,
                 library=str(built.library),
                 twin=twins.get(built.variant.id, ""),
-                ptx=str(assemble.ptx_file(built, folder)),
+                ptx=str(assemble.find_ptx_file(built, folder)),
                 arch=built.arch,
                 flags=tuple(assemble.read_ptxas_flags(built.flags)),
             )

@@ -41,10 +41,10 @@ from profkit.cli.options import (
 from profkit.cli.output import note, say
 from profkit.errors import ProfkitError, did_you_mean, explain_limit
 from profkit.files import (
-    cannot_read,
     get_current_folder,
     is_folder,
-    memory_left,
+    make_read_error,
+    measure_memory_left,
     refuse_too_little_memory,
 )
 
@@ -348,7 +348,7 @@ def explain_system_error(error: OSError) -> ProfkitError:
             f"{error.strerror}", "the system refused; check that the disk is mounted"
         )
         return explain_limit(error) or refused
-    return cannot_read(os.fsdecode(str(error.filename)), error)
+    return make_read_error(os.fsdecode(str(error.filename)), error)
 
 
 app = typer.Typer(
@@ -404,7 +404,7 @@ def _profkit(
         os.environ["PROFKIT_TRUST"] = "1"  # of the build room; workers inherit it
     if max_memory is not None:
         _limit_memory(max_memory)
-    if memory_left() is not None:
+    if measure_memory_left() is not None:
         # Arrow would take a gigabyte of it for later, numpy's algebra some for each processor.
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

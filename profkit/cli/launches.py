@@ -270,6 +270,26 @@ def select_rows(frame: DataFrame, expression: str) -> DataFrame:
     return matching
 
 
+def _refuse_node(
+    node: ast.AST, expression: str, columns: Collection[str], texts: Collection[str]
+) -> None:
+    """Raise a ProfkitError for a part of an expression that is not allowed in one."""
+    if not isinstance(node, _ALLOWED):
+        what = type(node).__name__.lower()
+        why = f"--where {expression}: {what} is not allowed, only comparisons of columns"
+        raise ProfkitError(why, EXAMPLE)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
+        for leaf in (node.left, node.right):
+            if _is_text(leaf, texts):
+                raise ProfkitError(f"--where {expression}: arithmetic with text", EXAMPLE)
+    if isinstance(node, ast.Name) and node.id not in columns:
+        near = get_close_matches(node.id, columns, 1)
+        hint = "profkit explain lists the columns"
+        if near:
+            hint = f"did you mean {near[0]}?"
+        raise ProfkitError(f"--where {expression}: there is no column {node.id}", hint)
+
+
 def refuse_unsafe(expression: str, columns: Collection[str], texts: Collection[str] = ()) -> None:
     """Raise a ProfkitError for an expression that does more than compare columns."""
     if len(expression) > LONGEST:
@@ -280,20 +300,7 @@ def refuse_unsafe(expression: str, columns: Collection[str], texts: Collection[s
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ProfkitError(f"--where {expression}: not an expression", EXAMPLE) from error
     for node in ast.walk(tree):
-        if not isinstance(node, _ALLOWED):
-            what = type(node).__name__.lower()
-            why = f"--where {expression}: {what} is not allowed, only comparisons of columns"
-            raise ProfkitError(why, EXAMPLE)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC):
-            for leaf in (node.left, node.right):
-                if _is_text(leaf, texts):
-                    raise ProfkitError(f"--where {expression}: arithmetic with text", EXAMPLE)
-        if isinstance(node, ast.Name) and node.id not in columns:
-            near = get_close_matches(node.id, columns, 1)
-            hint = "profkit explain lists the columns"
-            if near:
-                hint = f"did you mean {near[0]}?"
-            raise ProfkitError(f"--where {expression}: there is no column {node.id}", hint)
+        _refuse_node(node, expression, columns, texts)
     if not any(isinstance(node, ast.Compare) for node in ast.walk(tree)):
         raise ProfkitError(f"--where {expression}: not a comparison", EXAMPLE)
 

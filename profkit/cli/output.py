@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from profkit.cli.options import FORM, FORMATS, is_coloured
 from profkit.errors import ProfkitError, require_package
-from profkit.files import check_output, is_file, is_there, part_of, resolve_path, write_pieces
+from profkit.files import (
+    check_output,
+    is_file,
+    is_there,
+    replace_when_done,
+    resolve_path,
+    write_pieces,
+)
 from profkit.show.text.escape import csv_pieces, escaped
 
 if TYPE_CHECKING:
@@ -143,7 +150,7 @@ def save_frame(frame: DataFrame, file: Path, *, as_csv: bool) -> None:
     if as_csv:
         write_pieces(file, csv_pieces(frame))
         return
-    with part_of(file) as part:
+    with replace_when_done(file) as part:
         with require_package("pyarrow", "--parquet"):
             content = BytesIO()  # pyarrow opens no name that is no UTF-8
             _with_plain_text(frame).to_parquet(content, index=False)

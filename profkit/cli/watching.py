@@ -12,10 +12,10 @@ from profkit.cli.ncu_words import show_ncu_words
 from profkit.cli.output import note, say, spinner
 from profkit.collect import timeline as recorder
 from profkit.errors import ProfkitError
-from profkit.files import temporary_folder
+from profkit.files import make_temporary_folder
 from profkit.program import counts as counting
 from profkit.program.counts import Counts
-from profkit.program.ranks import gpu_of
+from profkit.program.ranks import find_main_gpu
 from profkit.program.readers import injected
 from profkit.program.timeline import Timeline
 from profkit.program.triage import Triage
@@ -33,7 +33,7 @@ def record_program(command: Sequence[str], window: recorder.Window) -> tuple[Tim
         echo = None
     else:
         echo = sys.stderr.buffer
-    with temporary_folder() as folder, spinner() as progress:
+    with make_temporary_folder() as folder, spinner() as progress:
         progress("timeline")
         done = recorder.record_timeline(command, folder, window, echo)
         timeline = injected.read_injected(folder)
@@ -49,8 +49,8 @@ def count_program(command: Sequence[str], answer: Triage, budget: float, report:
     groups = answer.groups
     device = None
     if len(answer.timeline.processes) > 1:
-        device = gpu_of(answer.process)
-    names = [base_name(g.name) for g in counting.wanted(groups)]
+        device = find_main_gpu(answer.process)
+    names = [base_name(g.name) for g in counting.choose_groups(groups)]
     if not names:
         return Counts(notes=("no kernel to profile",))
     try:
@@ -58,7 +58,7 @@ def count_program(command: Sequence[str], answer: Triage, budget: float, report:
             done = recorder.count_kernels(command, names, report, budget, words, device)
             note(f"counters: {len(done.kernels)} launches, {done.seconds:.1f} s")
             counted = counting.read_counts(report, groups)
-        packed = recorder.packed_report(report)
+        packed = recorder.compress_report(report)
     except ProfkitError as error:  # the timeline is an answer too
         say(error)
         return Counts(notes=(f"no counters were collected: {error.message}",))

@@ -77,7 +77,7 @@ _FAULTS = (  # (pattern, message, hint)
 )
 
 
-def known_fault(output: str) -> ProfkitError | None:
+def find_known_fault(output: str) -> ProfkitError | None:
     for pattern, message, hint in _FAULTS:
         if match := re.search(pattern, output):
             start = output.rfind("\n", 0, match.start()) + 1
@@ -89,7 +89,7 @@ def known_fault(output: str) -> ProfkitError | None:
     return None
 
 
-def program_failed(output: str) -> str | None:
+def find_program_failure(output: str) -> str | None:
     """Return how the profiled program ended, if ncu says that it failed."""
     if m := re.search(r"The application returned an error code \((-?\d+)\)", output):
         return f"it returned {m[1]}"
@@ -176,7 +176,7 @@ def available(output: str) -> list[str]:
     return list(dict.fromkeys(base_name(name) or name for name in names))
 
 
-def any_case(pattern: str) -> str:
+def match_any_case(pattern: str) -> str:
     """A regular expression that matches letters of either case, for an engine without that flag."""
     out, at, inside = [], 0, False
     while at < len(pattern):
@@ -197,7 +197,7 @@ def any_case(pattern: str) -> str:
     return "".join(out)
 
 
-def nvtx_filters(name: str) -> tuple[str, ...]:
+def list_nvtx_filters(name: str) -> tuple[str, ...]:
     """Return options of ncu for launches inside of a range, pushed (NAME/) or started and ended (NAME).
 
     The name is DOMAIN@NAME for a range that is not of the default domain.

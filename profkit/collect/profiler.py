@@ -18,7 +18,7 @@ from typing import Protocol
 
 from profkit.collect import ncu_output, process
 from profkit.errors import ProfkitError
-from profkit.files import get_size, is_file, move_file, temporary_folder
+from profkit.files import get_size, is_file, make_temporary_folder, move_file
 from profkit.reports.figures import base_name
 
 CLOCKS = "none"  # ncu's default locks them to base: durations would be of another machine
@@ -83,9 +83,9 @@ def start_ncu(
         limits = ["--profile-from-start", "off", "--target-processes", "application-only"]
         command = [*common(ncu, options), *limits]
         draft, done = _run_ncu(command, program, folder, options)
-        if ended := ncu_output.program_failed(done.output):
+        if ended := ncu_output.find_program_failure(done.output):
             raise _explain_failure(ended, done)
-        kernels = kernels_in(draft)
+        kernels = list_kernels(draft)
         verify_captured(expected, kernels, call.label)
         return _keep_report(draft, report, command + program, done, kernels)
 
@@ -111,9 +111,9 @@ def wrap(
     with _make_workplace(report) as folder:
         command = [*common(ncu, options), *options.filters]
         draft, done = _run_ncu(command, program, folder, options, echo)
-        kernels = kernels_in(draft)
+        kernels = list_kernels(draft)
         kept = _keep_report(draft, report, [*command, *program], done, kernels)
-        return replace(kept, note=ncu_output.program_failed(done.output) or "")
+        return replace(kept, note=ncu_output.find_program_failure(done.output) or "")
 
 
 def launch_filters(
@@ -128,13 +128,13 @@ def launch_filters(
     filters: list[str] = []
     if kernel is not None:
         check_regex(kernel)
-        regex = f"regex:{ncu_output.any_case(kernel)}"
+        regex = f"regex:{ncu_output.match_any_case(kernel)}"
         filters += ["--kernel-name-base", "demangled", "--kernel-name", regex]
     if skip:
         filters += ["--launch-skip", str(skip)]
     if count is not None:
         filters += ["--launch-count", str(count)]
-    return (*filters, *(ncu_output.nvtx_filters(nvtx) if nvtx else ()))
+    return (*filters, *(ncu_output.list_nvtx_filters(nvtx) if nvtx else ()))
 
 
 def check_regex(kernel: str) -> None:
@@ -149,7 +149,7 @@ def _make_workplace(report: Path) -> Iterator[Path]:
     """A folder next to the report, on the same disk, gone afterwards."""
     try:
         report.parent.mkdir(parents=True, exist_ok=True)
-        with temporary_folder(report.parent) as folder:
+        with make_temporary_folder(report.parent) as folder:
             yield folder
     except OSError as error:
         raise ProfkitError(
@@ -175,10 +175,10 @@ def _run_ncu(
             "a kernel that hangs shows with profkit check; a long one needs --timeout, "
             "or --set basic, which replays it less often",
         )
-    known = ncu_output.known_fault(done.output)
+    known = ncu_output.find_known_fault(done.output)
     if known and (done.status or not is_file(draft) or isinstance(known, ncu_output.NoCounters)):
         raise known
-    ended = ncu_output.program_failed(done.output)
+    ended = ncu_output.find_program_failure(done.output)
     if done.status and not (ended and is_file(draft)):
         raise _explain_failure(ended, done)
     if not is_file(draft) or get_size(draft) == 0:
@@ -230,7 +230,7 @@ def _import_early() -> None:
             return  # whoever needs it says so
 
 
-def kernels_in(report: Path) -> list[str]:
+def list_kernels(report: Path) -> list[str]:
     """Names of the kernels in a report, in order; an error if it is damaged or a launch failed."""
     from profkit.reports.reader import read_report
 
@@ -238,7 +238,7 @@ def kernels_in(report: Path) -> list[str]:
     (file,) = read_back.files
     if file.status != "ok":
         raise ProfkitError(f"ncu wrote a report that is {file.status}: {file.message}", "again")
-    launches = list(chain.from_iterable(part.launches() for part in read_back.parts))
+    launches = list(chain.from_iterable(part.iterate_launches() for part in read_back.parts))
     if any(launch["status"] == "failed" for launch in launches):
         raise ProfkitError(
             "ncu gave up on a kernel: its launch is in the report without a duration",

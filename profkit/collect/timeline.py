@@ -20,7 +20,14 @@ from pathlib import Path
 
 from profkit.collect import process, profiler, tools
 from profkit.errors import ProfkitError
-from profkit.files import get_home_folder, is_file, open_log, open_regular, part_of, resolve_path
+from profkit.files import (
+    get_home_folder,
+    is_file,
+    open_log,
+    open_regular,
+    replace_when_done,
+    resolve_path,
+)
 
 SOURCE = Path(__file__).parent / "injection.cpp"
 _LIBRARIES = (
@@ -69,7 +76,7 @@ def find_cache() -> Path:
 def _compile_library(compiler: str, cupti: Cupti, target: Path) -> None:
     command = [compiler, *FLAGS, str(SOURCE), f"-I{cupti.header}", f"-I{cupti.cuda}"]
     command += [str(cupti.library), "-ldl", f"-Wl,-rpath,{cupti.library.parent}", "-o"]
-    with part_of(target) as part:
+    with replace_when_done(target) as part:
         done = process.run_command([*command, part], timeout=300)
         if done.status is None:
             raise ProfkitError("the timeline's library took five minutes to compile")
@@ -252,12 +259,12 @@ def count_kernels(
     return profiler.wrap(command, report, tools.need_tool("ncu"), options, echo)
 
 
-def packed_report(report: Path) -> Path:
+def compress_report(report: Path) -> Path:
     """Compress a report to .ncu-repz: machine code that launches share is in it each time."""
     import zstandard
 
     target = report.with_suffix(".ncu-repz")
-    with open_regular(report) as raw, part_of(target) as part, open_log(part) as out:
+    with open_regular(report) as raw, replace_when_done(target) as part, open_log(part) as out:
         zstandard.ZstdCompressor(level=6).copy_stream(raw, out)
     report.unlink()
     return target

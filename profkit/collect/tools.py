@@ -76,7 +76,7 @@ def tool(name: str, cache: Path) -> Tool:
         changed = f"{state.st_size}:{state.st_mtime_ns}"
     key = f"{resolve_path(path)}:{changed}"
     memory = cache / "tools.json"
-    known = kept_json(memory)
+    known = read_kept_json(memory)
     if key not in known:
         known[key] = version(name, path)
         write_text(memory, json.dumps(known, indent=1))
@@ -96,7 +96,7 @@ def version(name: str, path: Path) -> str | None:
     return None
 
 
-def kept_json(path: Path) -> dict[str, Any]:
+def read_kept_json(path: Path) -> dict[str, Any]:
     """Return what was kept in a file; empty where there is none, or it is no object."""
     try:
         known = read_json(path)

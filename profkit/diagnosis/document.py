@@ -86,7 +86,7 @@ class DiagnosisDocument(Document, frozen=True, kw_only=True, tag_field="schema",
     launches: tuple[LaunchEntry, ...] = ()
 
 
-def diagnosis_document(
+def make_diagnosis_document(
     files: Iterable[ReportFile], launches: Iterable[Judged]
 ) -> DiagnosisDocument:
     entries = tuple(launch_entry(run) for run in launches)
@@ -111,26 +111,26 @@ def launch_entry(run: Judged) -> LaunchEntry:
         bound=diagnosis.bound,
         limiter=diagnosis.limiter,
         because=diagnosis.because,
-        near_border=_near_border_entry(diagnosis),
+        near_border=_make_near_border_entry(diagnosis),
         headroom=diagnosis.headroom,
-        saves=diagnosis.saves(run.time),
-        metrics=collected_metrics(run.values),
-        findings=tuple(finding_entry(finding) for finding in diagnosis.findings),
-        together=_together_entry(diagnosis.together),
+        saves=diagnosis.estimate_saved_time(run.time),
+        metrics=list_collected_metrics(run.values),
+        findings=tuple(make_finding_entry(finding) for finding in diagnosis.findings),
+        together=_make_together_entry(diagnosis.together),
         missing=tuple(diagnosis.missing),
         ncu_rules=run.nvidia,
         lines=run.lines,
     )
 
 
-def finding_entry(finding: LaunchFinding) -> FindingEntry:
+def make_finding_entry(finding: LaunchFinding) -> FindingEntry:
     return FindingEntry(
         rule=finding.rule,
         status=finding.status,
         cause=finding.cause,
         gain=finding.gain,
         expect=finding.expect,
-        evidence=collected_metrics(finding.evidence),
+        evidence=list_collected_metrics(finding.evidence),
         where=finding.where,
         advice=finding.advice,
         note=finding.note,
@@ -139,20 +139,20 @@ def finding_entry(finding: LaunchFinding) -> FindingEntry:
     )
 
 
-def _near_border_entry(diagnosis: Diagnosis) -> NearBorderEntry | None:
+def _make_near_border_entry(diagnosis: Diagnosis) -> NearBorderEntry | None:
     border = diagnosis.near_border
     if border:
         return NearBorderEntry(other=border.other, margin=border.margin)
     return None
 
 
-def _together_entry(both: Together | None) -> TogetherEntry | None:
+def _make_together_entry(both: Together | None) -> TogetherEntry | None:
     if both is None:
         return None
     return TogetherEntry(rules=both.rules, gain=both.gain, expect=both.expect)
 
 
-def collected_metrics(values: Mapping[str, float | None]) -> dict[str, float]:
+def list_collected_metrics(values: Mapping[str, float | None]) -> dict[str, float]:
     collected = {}
     for name, value in values.items():
         if value is not None and isfinite(value):

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding, LaunchRule, Producer, SourceShare
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import (
+    get_number_or_nan,
     judge_launch,
     keep_worthwhile,
     make_clear,
-    number_or_nan,
 )
 from profkit.errors import ProfkitError
 from profkit.files import expand_home, is_file
@@ -25,7 +25,7 @@ from profkit.judge import NOT_PRICED
 from profkit.model.launch import Launch, is_impossible
 from profkit.records.record import Record, record_beside
 from profkit.reports import figures
-from profkit.reports.frame import frame_rows, without_attrs
+from profkit.reports.frame import list_frame_rows, without_attrs
 from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Judged:
     @property
     def saved(self) -> float:
         """Seconds that fixing the leading finding is expected to save; 0 at a roof, or not known."""
-        return _or_zero(self.diagnosis.saves(self.time))
+        return _replace_nan_by_zero(self.diagnosis.estimate_saved_time(self.time))
 
 
 MOST = 0.5  # of the time of all rows
@@ -123,12 +123,12 @@ class Row:
     @property
     def saved(self) -> float:
         """Seconds of all its time that fixing what is said of the launch shown should save; else 0."""
-        return _or_zero(self.shown.diagnosis.saves(self.total))
+        return _replace_nan_by_zero(self.shown.diagnosis.estimate_saved_time(self.total))
 
-    def leads(self, total: float) -> bool:
+    def leads_without_cause(self, total: float) -> bool:
         """Whether it takes most of a total and what would tell its cause was not collected."""
         said = self.shown.diagnosis
-        unknown = isnan(said.saves(self.total)) and bool(said.missing)
+        unknown = isnan(said.estimate_saved_time(self.total)) and bool(said.missing)
         return unknown and self.shown.status == "ok" and self.total > MOST * total
 
     @property
@@ -140,7 +140,7 @@ class Row:
         median = times[(len(times) - 1) // 2]
         return next(run for run in self.launches if run.time == median)
 
-    def replaced(self, old: Judged, new: Judged) -> Row:
+    def replace_launch(self, old: Judged, new: Judged) -> Row:
         """Return the row with one launch in the place of another."""
         return Row(tuple(new if run is old else run for run in self.launches))
 
@@ -151,7 +151,7 @@ def _identify_build(run: Judged) -> tuple[float | None, ...]:
     return tuple(None if isnan(value) else value for value in known)
 
 
-def _or_zero(seconds: float) -> float:
+def _replace_nan_by_zero(seconds: float) -> float:
     return 0.0 if isnan(seconds) else seconds
 
 
@@ -166,7 +166,7 @@ def _judge_part(part: Part) -> Iterator[Judged]:
         known = speedup if isfinite(speedup) else None
         rules.setdefault(launch, []).append(NvidiaRule(rule, title, message, known, scope))
     record = record_beside(part.file.path)
-    for run, values in zip(part.launches(), part.metrics(), strict=True):
+    for run, values in zip(part.iterate_launches(), part.iterate_metrics(), strict=True):
         nvidia = tuple(rules.get(run["launch"], ()))
         diagnosis = judge_launch(run)
         if record and record.ablation:
@@ -209,7 +209,9 @@ def judged_rows(launches: Iterable[Judged], *, every: bool = False) -> list[Row]
         alike.setdefault((*key, n) if every else key, []).append(run)
     rows = [Row(tuple(group)) for group in alike.values()]
     total = sum(row.total for row in rows)
-    return sorted(rows, key=lambda row: (not row.leads(total), -row.saved, -row.total))
+    return sorted(
+        rows, key=lambda row: (not row.leads_without_cause(total), -row.saved, -row.total)
+    )
 
 
 # Frames.
@@ -222,7 +224,13 @@ _SAID = ("rule", "status", "cause", *_GAINS, "evidence", "where", "try")
 
 def _list_verdict(run: Judged) -> tuple[Any, ...]:
     said = run.diagnosis
-    return said.bound, said.limiter, said.because, _or_nan(said.headroom), said.saves(run.time)
+    return (
+        said.bound,
+        said.limiter,
+        said.because,
+        _replace_none_by_nan(said.headroom),
+        said.estimate_saved_time(run.time),
+    )
 
 
 def _list_gains(finding: LaunchFinding | None) -> tuple[float, ...]:
@@ -230,10 +238,10 @@ def _list_gains(finding: LaunchFinding | None) -> tuple[float, ...]:
         return nan, nan, nan, nan
     hope = finding.expect
     factors = (finding.gain, *((hope.gain, hope.low, hope.high) if hope else (nan, nan, nan)))
-    return tuple(map(_or_nan, factors))
+    return tuple(map(_replace_none_by_nan, factors))
 
 
-def _or_nan(value: float | None) -> float:
+def _replace_none_by_nan(value: float | None) -> float:
     return nan if value is None else value
 
 
@@ -242,10 +250,10 @@ def diagnose_frame(runs: DataFrame, rules: Sequence[LaunchRule] = ()) -> DataFra
     import pandas as pd
 
     launches = []
-    for row in frame_rows(runs):
+    for row in list_frame_rows(runs):
         also = OwnColumns(row) if rules else None
         diagnosis = judge_launch(row, rules, also)
-        values = {name: number_or_nan(row.get(name)) for name in CATALOGUE}
+        values = {name: get_number_or_nan(row.get(name)) for name in CATALOGUE}
         launches.append(_make_judged(row, values, diagnosis))
     there = [is_file(str(run.report)) for run in launches]
     lined = iter(with_known_lines(list(compress(launches, there)))[0])
@@ -304,12 +312,12 @@ class OwnColumns(Mapping[str, float]):
 @lru_cache(maxsize=4)
 def _raw_counters(report: str) -> dict[int, dict[str, Any]]:
     """Return launch -> raw name -> value of a report; nothing where it is not there any more."""
-    from profkit.reports.reader import raw_frame
+    from profkit.reports.reader import read_raw_frame
 
     if not is_file(report):
         return {}
     try:
-        rows = raw_frame(report).to_dict("records")
+        rows = read_raw_frame(report).to_dict("records")
     except ProfkitError:
         return {}
     counters = {}
@@ -405,7 +413,7 @@ def _with_fusable(
 
     Where that is nothing to speak of it is clear, and comes after those that fire.
     """
-    asked = BY_ID[rule].ask(Launch({**run.values, "fp32_fusable": share}))
+    asked = BY_ID[rule].ask_launch(Launch({**run.values, "fp32_fusable": share}))
     leading = [findings[0].rule]
     fires, others = [], []
     for finding in findings:
@@ -446,7 +454,7 @@ def _without_gathers(run: Judged, finding: LaunchFinding, share: float) -> Launc
     if finding.status != "fires" or isnan(waste):
         return finding
     rest = Launch({**run.values, "excess_sectors": waste * (1 - share)})
-    asked = BY_ID[finding.rule].ask(rest)
+    asked = BY_ID[finding.rule].ask_launch(rest)
     saving = asked[1] if asked else NOT_PRICED
     part = figures.share(share)
     why = f"{part} of them at gathers (an index loaded just before), which a layout cannot fix"
@@ -488,7 +496,7 @@ def launch_lines(report: str | Path, launch: int = 0, count: int = 10) -> DataFr
 
     No rows for findings that happen at no line, or whose counter was not collected.
     """
-    from profkit.reports.hotlines import LinesRequest, lines_frame, lines_of
+    from profkit.reports.hotlines import LinesRequest, lines_of, make_lines_frame
     from profkit.reports.reader import read_report
 
     path = os.fspath(expand_home(report))
@@ -500,6 +508,6 @@ def launch_lines(report: str | Path, launch: int = 0, count: int = 10) -> DataFr
     else:
         asked = LinesRequest(path, launch)
     answer = lines_of([asked])[0].counters
-    rows = lines_frame(list(chain.from_iterable(answer.values())))
+    rows = make_lines_frame(list(chain.from_iterable(answer.values())))
     rows.insert(0, "rule", list(chain.from_iterable([r] * len(x) for r, x in answer.items())))
     return rows

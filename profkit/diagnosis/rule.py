@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from profkit.errors import ProfkitError
 from profkit.judge import Estimate, Finding, Rule
 from profkit.model.launch import Launch, Missing
-from profkit.model.scenario import Expectation, Fix, expected_of, price_fixes
+from profkit.model.scenario import Expectation, Fix, price_fixes, read_expectation
 
 if TYPE_CHECKING:
     from profkit.reports.addresses import Layouts
@@ -84,7 +84,7 @@ class LaunchFinding(Finding):
     @property
     def expect(self) -> Expectation | None:
         """What people got who fixed it; None where nothing was ever measured, and at a roof."""
-        return expected_of(self.saving)
+        return read_expectation(self.saving)
 
     @property
     def reached(self) -> float | None:
@@ -216,7 +216,7 @@ class LaunchRule(Rule[Fix | None, Mapping[str, float]]):
             hint = f"looks takes a tuple of names: looks={tuple(self.looks.split())}"
             raise ProfkitError(f"rule {self.id}: looks is a single text", hint)
 
-    def ask(self, launch: Launch) -> tuple[Hit, Estimate] | None:
+    def ask_launch(self, launch: Launch) -> tuple[Hit, Estimate] | None:
         """Return what it says and its worth; None where it is clear, or not worth a line."""
         hit = self.check(launch)
         if hit is None:
@@ -270,7 +270,7 @@ class Diagnosis:
                 return f
         return None
 
-    def saves(self, time: float) -> float:
+    def estimate_saved_time(self, time: float) -> float:
         """Return the seconds of a launch this long that fixing its leading finding should save.
 
         0 at a roof; NaN when the duration is not known or that finding has no expectation: what

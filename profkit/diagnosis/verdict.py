@@ -24,9 +24,9 @@ from profkit.diagnosis.rule import Bound, Diagnosis, LaunchFinding, LaunchRule, 
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.diagnosis.rules.waits import stall_shares, waits_for
 from profkit.judge import NOT_PRICED, Estimate
-from profkit.model.launch import Launch, Missing, NotCollected, idleness
-from profkit.model.resources import RESOURCES, Use, next_limit, uses
-from profkit.model.scenario import AT_ROOF, expected_of, headroom, price_fixes
+from profkit.model.launch import Launch, Missing, NotCollected, measure_idleness
+from profkit.model.resources import RESOURCES, Use, list_uses, next_limit
+from profkit.model.scenario import AT_ROOF, compute_headroom, price_fixes, read_expectation
 from profkit.reports.figures import share
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.warps import FEWEST
@@ -53,7 +53,7 @@ def decide_bound(launch: Launch) -> Diagnosis:
     """Return the verdict on a launch that ncu could measure, without findings."""
     shape, worth = _judge_shape(launch)
     waste = _find_waste(launch) if shape else 1.0
-    facts = _Facts(tuple(uses(launch)), shape, worth, waste)
+    facts = _Facts(tuple(list_uses(launch)), shape, worth, waste)
     verdict = _choose_bound(facts, launch)
     border = _find_border(verdict, facts, launch)
     if border is None:
@@ -92,7 +92,7 @@ def _find_waste(launch: Launch) -> float:
         if rule.fix is None or rule.fix.kind != "waste":
             continue
         with suppress(NotCollected, ArithmeticError):
-            asked = rule.ask(launch)
+            asked = rule.ask_launch(launch)
             if asked and asked[1].is_known:
                 worth = max(worth, asked[1].expected)
     return worth
@@ -122,11 +122,11 @@ def _judge_shape(launch: Launch) -> tuple[Diagnosis | None, float]:
     gains, causes = {}, {}
     for rule in ALL:
         with suppress(NotCollected):
-            if rule.shape and (asked := rule.ask(launch)):
+            if rule.shape and (asked := rule.ask_launch(launch)):
                 hit, worth = asked
                 causes[rule.shape] = hit.cause
                 cost = rule.costs(launch) if rule.costs else worth.bound
-                gains[rule.shape] = cost or 1 / max(idleness(launch).busiest, 0.001)
+                gains[rule.shape] = cost or 1 / max(measure_idleness(launch).busiest, 0.001)
     if not gains:
         return None, 1.0
     after = next_limit(launch)
@@ -230,7 +230,7 @@ def _move_figure(facts: _Facts, figure: int, factor: float, launch: Launch) -> _
     if figure < 0:
         return replace(facts, worth=facts.worth * factor)
     usages = list(facts.usages)
-    usages[figure] = usages[figure].scaled(factor, launch)
+    usages[figure] = usages[figure].scale_share(factor, launch)
     return replace(facts, usages=tuple(usages))
 
 
@@ -270,7 +270,7 @@ def judge_launch(
     metrics = {}
     for k, v in values.items():
         if k in CATALOGUE:
-            metrics[k] = number_or_nan(v)
+            metrics[k] = get_number_or_nan(v)
     launch = Launch(metrics)
     try:
         return _judge_collected(launch, metrics, values, more, also)
@@ -280,7 +280,7 @@ def judge_launch(
         return Diagnosis("unknown", None, why, missing=(Missing("", why),))
 
 
-def number_or_nan(value: Any) -> float:
+def get_number_or_nan(value: Any) -> float:
     """Return a cell of anybody's frame as a number; NaN for what is none."""
     try:
         return float(value)
@@ -296,11 +296,11 @@ def _judge_collected(
     also: Mapping[str, float] | None,
 ) -> Diagnosis:
     verdict = _name_impossible(decide_bound(launch), launch)
-    room = headroom(launch)
+    room = compute_headroom(launch)
     counted = frozenset(CATALOGUE[name].section for name in metrics if name in launch)
     wider = Launch(ChainMap(metrics, also)) if also else launch  # type: ignore[arg-type]
     ncu = str(values.get("ncu_version") or "")
-    asked = _at_roof(_ask_rules(launch, wider, more, counted, ncu), room)
+    asked = _mark_at_roof(_ask_rules(launch, wider, more, counted, ncu), room)
     lead = _choose_leading(verdict, asked)
     findings = [keep_worthwhile(rule, found, lead) for rule, found in asked]
     told = _tell_as_one_story(_sort_findings(findings, lead), verdict)
@@ -336,13 +336,13 @@ def _sort_findings(findings: Sequence[LaunchFinding], lead: list[str]) -> list[L
     """Return the findings that fire first, notes behind causes, those that lead in their order."""
     order = {"fires": 0, "unknown": 1, "clear": 2}
 
-    def rank(found: LaunchFinding) -> tuple[int, bool, int, float]:
+    def rank_finding(found: LaunchFinding) -> tuple[int, bool, int, float]:
         place = len(lead)
         if found.rule in lead:
             place = lead.index(found.rule)
         return order[found.status], found.note, place, -found.worth
 
-    return sorted(findings, key=rank)
+    return sorted(findings, key=rank_finding)
 
 
 def _tell_as_one_story(
@@ -401,7 +401,7 @@ def _price_together(launch: Launch, firing: Sequence[LaunchFinding]) -> Together
     shape, waste = first["shape"], first["waste"]
     both = [fix for finding in (shape, waste) if (fix := fixes[finding.rule])]
     saving = price_fixes(launch, *both)
-    expect = expected_of(saving)
+    expect = read_expectation(saving)
     if expect is None or expect.gain < WORTH_NAMING * max(shape.worth, waste.worth):
         return None
     rules = tuple(f.rule for f in firing if f in (shape, waste))
@@ -424,7 +424,7 @@ def _name_impossible(verdict: Diagnosis, launch: Launch) -> Diagnosis:
 
 def _ask_rule(rule: LaunchRule, launch: Launch, counted: frozenset[str], ncu: str) -> LaunchFinding:
     try:
-        asked = rule.ask(launch)
+        asked = rule.ask_launch(launch)
     except NotCollected as absent:
         if absent.found is not None:
             why = f"needs {absent.metric}, which is {absent.found:.4g} here: no launch has that"
@@ -501,7 +501,7 @@ def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _at_roof(asked: list[Asked], room: float | None) -> list[Asked]:
+def _mark_at_roof(asked: list[Asked], room: float | None) -> list[Asked]:
     """Mark the findings whose unit does the problem's own work as fast as it can.
 
     Where some of that work is redundant by another finding, less of it helps and nothing is marked.
@@ -511,12 +511,12 @@ def _at_roof(asked: list[Asked], room: float | None) -> list[Asked]:
     if room is None or room > AT_ROOF or redundant:
         return asked
 
-    def mark(found: LaunchFinding) -> LaunchFinding:
+    def mark_at_roof(found: LaunchFinding) -> LaunchFinding:
         bound = Estimate(bound=found.gain)
         return replace(found, cause=f"{found.cause}; {ROOF}", saving=bound, at_roof=True)
 
     full = {rule.id for rule, _ in fires if rule.own_work}
-    return [(rule, mark(f) if rule.id in full else f) for rule, f in asked]
+    return [(rule, mark_at_roof(f) if rule.id in full else f) for rule, f in asked]
 
 
 def keep_worthwhile(rule: LaunchRule, found: LaunchFinding, lead: list[str]) -> LaunchFinding:

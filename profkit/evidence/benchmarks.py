@@ -252,6 +252,22 @@ def judge_benchmark(
             side = "BASE"
         return GateSubject(name=name, answer=only, because=f"only {side} has it")
     before, after = base[name], head[name]
+    unjudged = _explain_unjudged(name, before, after, tool)
+    if unjudged:
+        return unjudged
+    try:
+        time = stats.compare_samples(
+            before.samples, after.samples, taken="apart", thresholds=STRICT.thresholds
+        )
+    except ProfkitError as error:
+        return GateSubject(name=name, answer="no time", because=error.message)
+    return judge_time(name, time, min(len(before.samples), len(after.samples)))
+
+
+def _explain_unjudged(
+    name: str, before: BenchmarkRun, after: BenchmarkRun, tool: str
+) -> GateSubject | None:
+    """Return why two runs do not compare: machines, failures, no samples; None where they do."""
     if before.machine != after.machine:
         unknown = "an unknown machine"
         because = f"measured on {before.machine or unknown}, then on {after.machine or unknown}"
@@ -263,13 +279,7 @@ def judge_benchmark(
     if not before.samples or not after.samples:
         because = f"no samples of {'HEAD' if before.samples else 'BASE'}: {MORE[tool]}"
         return GateSubject(name=name, answer="no time", because=because)
-    try:
-        time = stats.compare_samples(
-            before.samples, after.samples, taken="apart", thresholds=STRICT.thresholds
-        )
-    except ProfkitError as error:
-        return GateSubject(name=name, answer="no time", because=error.message)
-    return judge_time(name, time, min(len(before.samples), len(after.samples)))
+    return None
 
 
 def judge_time(name: str, time: TimeComparison, fewest: int) -> GateSubject:

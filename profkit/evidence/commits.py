@@ -14,7 +14,7 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.evidence.tables import HistoryRun, run_row
-from profkit.files import temporary_folder
+from profkit.files import make_temporary_folder
 from profkit.records.parts import Commit
 from profkit.records.record import SCHEMA, parse_record
 
@@ -100,7 +100,7 @@ def _read_code_at(folder: Path, commit: str, read_hashes: ReadHashes) -> dict[st
     last = _run_git(top, "log", "-1", "--format=%H", commit, "--", KERNELS).decode().strip()
     if not last:
         return {}
-    with temporary_folder() as place:
+    with make_temporary_folder() as place:
         _write_tree(top, last, Path(place))
         try:
             hashes = read_hashes(Path(place) / KERNELS)

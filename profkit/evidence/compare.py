@@ -6,7 +6,7 @@ Time is judged from samples taken without a profiler; counters explain it and ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import isnan, nan
@@ -289,9 +289,13 @@ def match_launches(before: Run, after: Run) -> tuple[list[tuple[Row, Row]], tupl
     alone = all(len(side) == 1 for side in usable)
     if not pairs and all(usable) and (marked or alone):
         pairs = [(before.row, after.row)]
-    paired = set(map(id, chain.from_iterable(pairs)))
-    left = [row for row in chain.from_iterable(usable) if id(row) not in paired]
-    return pairs, tuple(str(row["kernel"]) for row in left)
+    return pairs, _name_unpaired(chain.from_iterable(usable), pairs)
+
+
+def _name_unpaired(rows: Iterable[Row], pairs: Sequence[tuple[Row, Row]]) -> tuple[str, ...]:
+    """Return the kernels of the rows that are in no pair."""
+    paired = {id(row) for pair in pairs for row in pair}
+    return tuple(str(row["kernel"]) for row in rows if id(row) not in paired)
 
 
 def index_launches(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
@@ -378,9 +382,7 @@ def list_exit_reasons(
     tried = any(change.time or change.untimed == "unchanged" for change in every)
     for change in every:
         if not change.compared:
-            faults = [r for r in change.refusals if r.code in ("wrong", "sanitizer")]
-            bad = any(r.sentence.startswith(change.after) for r in faults)
-            said = [(1 if bad else 2, "; ".join(r.sentence for r in change.refusals))]
+            said = [_say_uncompared(change)]
         elif change.bad_samples:
             said = [(2, change.time.sentence if change.time else change.time_note)]
         else:
@@ -392,6 +394,15 @@ def list_exit_reasons(
                 said.insert(0, (0 if harmless else 2, change.time_note))
         reasons += [(status, f"{change.after}: {what}") for status, what in said]
     return reasons
+
+
+def _say_uncompared(change: RunComparison) -> tuple[int, str]:
+    """Return why two runs were not compared; with 1 where it is AFTER that is wrong, else 2."""
+    status = 2
+    for reason in change.refusals:
+        if reason.code in ("wrong", "sanitizer") and reason.sentence.startswith(change.after):
+            status = 1
+    return status, "; ".join(reason.sentence for reason in change.refusals)
 
 
 def list_worse(change: RunComparison, fail_if: Collection[str]) -> Iterator[str]:

@@ -6,7 +6,7 @@ ncu versions or cases.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from math import isnan
 from typing import TYPE_CHECKING, Any, Literal
@@ -38,25 +38,28 @@ class Incomparable(Document, frozen=True, kw_only=True):
     sentence: str = ""
 
 
+def _refuse_run(run: Run) -> Iterator[Incomparable]:
+    """Yield why one run compares with nothing: wrong results, errors in memory, code that changed."""
+    record = run.record
+    if record and record.correct is False:
+        if record.max_abs is None:
+            error = ""
+        else:
+            error = f" (largest error {record.max_abs:.3g})"
+        yield Incomparable(code="wrong", sentence=f"{run.name} gives wrong results{error}")
+    if record and record.sanitizer_errors:
+        said = f"{run.name}: {', '.join(record.sanitizer_errors)} found errors"
+        yield Incomparable(code="sanitizer", sentence=said)
+    if run.stale:
+        again = record_again(run.variant, run.case)
+        said = f"{run.name} is stale, its code has changed since: {again}"
+        yield Incomparable(code="stale", sentence=said)
+
+
 def list_refusals(before: Run, after: Run) -> list[Incomparable]:
     reasons: list[Incomparable] = []
     for run in (before, after):
-        record = run.record
-        if record and record.correct is False:
-            if record.max_abs is None:
-                error = ""
-            else:
-                error = f" (largest error {record.max_abs:.3g})"
-            reasons.append(
-                Incomparable(code="wrong", sentence=f"{run.name} gives wrong results{error}")
-            )
-        if record and record.sanitizer_errors:
-            said = f"{run.name}: {', '.join(record.sanitizer_errors)} found errors"
-            reasons.append(Incomparable(code="sanitizer", sentence=said))
-        if run.stale:
-            again = record_again(run.variant, run.case)
-            said = f"{run.name} is stale, its code has changed since: {again}"
-            reasons.append(Incomparable(code="stale", sentence=said))
+        reasons += _refuse_run(run)
     if before.record and after.record:
         reasons += _find_unchanged_binary(before.record, after.record)
     if before.case != after.case:
@@ -212,23 +215,28 @@ _MACHINE: tuple[tuple[Callable[[Record], Any], str], ...] = (
 # --- what is no reason to refuse, and worth a word ------------------------------------------------
 
 
+def _note_run(run: Run) -> Iterator[str]:
+    """Yield what one run lacks: a record, a check, fields of its record, counters."""
+    if run.record is None:
+        yield f"{run.name} has no run record: its correctness is unknown"
+    elif run.record.correct is None:
+        yield f"{run.name} was not checked: profkit check --variant {run.variant}"
+    if run.record and run.record.damaged:
+        places = name_places(run.record.damaged)
+        yield f"{run.name}: parts of its record are damaged and not used: {places}"
+    if run.usable.empty:
+        if run.launches.empty:
+            why = "no report"
+        else:
+            why = "no launch that ncu finished"
+        yield f"{run.name} has {why}: no counters"
+
+
 def list_notes(before: Run, after: Run) -> list[str]:
     """What else to know of two runs: not checked, no report, other kernels, GPUs or clocks."""
     notes: list[str] = []
     for run in (before, after):
-        if run.record is None:
-            notes.append(f"{run.name} has no run record: its correctness is unknown")
-        elif run.record.correct is None:
-            notes.append(f"{run.name} was not checked: profkit check --variant {run.variant}")
-        if run.record and run.record.damaged:
-            places = name_places(run.record.damaged)
-            notes.append(f"{run.name}: parts of its record are damaged and not used: {places}")
-        if run.usable.empty:
-            if run.launches.empty:
-                why = "no report"
-            else:
-                why = "no launch that ncu finished"
-            notes.append(f"{run.name} has {why}: no counters")
+        notes += _note_run(run)
     names = [set(run.usable["kernel"]) for run in (before, after)]
     if all(names) and not names[0] & names[1] and before.record is None and after.record is None:
         notes.append("no kernel has the same name on both sides: these may be different kernels")
@@ -240,13 +248,17 @@ def list_notes(before: Run, after: Run) -> list[str]:
         )
     if before.record and after.record:
         notes += _note_two_gpus(before.record, after.record)
-    was, now = get_clock(before), get_clock(after)
+    notes += _note_clocks(get_clock(before), get_clock(after))
+    return notes
+
+
+def _note_clocks(was: float | None, now: float | None) -> Iterator[str]:
+    """Yield that two clocks of the SM, in Hz, differ."""
     if was and now and abs(was - now) > SAME_CLOCK * max(was, now):
-        notes.append(
+        yield (
             f"the SM ran at {was / 1e6:.0f} and {now / 1e6:.0f} MHz under ncu: shares of peak can "
             "be compared, durations under ncu cannot"
         )
-    return notes
 
 
 def name_places(paths: Sequence[str]) -> str:

@@ -25,6 +25,7 @@ from profkit.reports.metrics import CATALOGUE
 
 if TYPE_CHECKING:
     from profkit.evidence.runs import Run
+    from profkit.records.header import Header
 
 # What a change has to come to before it is shown. ncu measures in several passes: on launches of a
 # few microseconds, shares of one binary differ by about a point and counts by a per cent.
@@ -392,15 +393,22 @@ class HeaderPrediction(Document, frozen=True, kw_only=True):
     because: str = ""
 
 
+def _list_declared(header: Header) -> list[tuple[str, PredictionKind]]:
+    """Return each prediction that a header declares, and of what kind it is."""
+    declared: list[tuple[str, PredictionKind]] = []
+    for kind in get_args(PredictionKind):
+        for rule in getattr(header, kind.replace("-", "_")):
+            declared.append((rule, kind))
+    return declared
+
+
 def check_predictions(before: Run, after: Run) -> tuple[HeaderPrediction, ...]:
     """Return every prediction of AFTER's header; none when it does not change BEFORE."""
     record = after.record
     if record is None or record.header.after != before.variant:
         return ()
     header = record.header
-    declared: list[tuple[str, PredictionKind]] = []
-    for kind in get_args(PredictionKind):
-        declared += [(rule, kind) for rule in getattr(header, kind.replace("-", "_"))]
+    declared = _list_declared(header)
     why = ""
     if before.usable.empty or after.usable.empty:
         why = "no report on both sides"

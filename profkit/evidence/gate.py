@@ -133,36 +133,56 @@ def judge_gate(
     sides = [read_runs(side, case, problems) for side in (base, head)]
     for side, runs in zip((base, head), sides, strict=True):
         if not runs and not problems:
-            at = ""
-            if case:
-                at = f" at case {case}"
-            raise ProfkitError(f"{side.root}: no run{at}", "profkit profile --all")
+            raise make_no_run_error(side, case)
     policy = replace(STRICT, spread_of=spread_of)
     control = compare_references(sides[0], sides[1], policy, problems)
     renamed = match_renamed(sides[0], sides[1])
     subjects = []
     for key in sorted({*sides[0], *sides[1]} - {*renamed.values()}):
-        before, after, name = sides[0].get(renamed.get(key, key)), sides[1].get(key), ".".join(key)
+        before = sides[0].get(renamed.get(key, key))
+        after = sides[1].get(key)
+        name = ".".join(key)
         records = [run.record if run else None for run in (before, after)]
         if faulty := find_faulty(name, records[0], records[1], base, head):
             subjects.append(faulty)
-        elif all(run.record and run.record.reference for run in (before, after) if run):
+        elif is_of_reference(before) and is_of_reference(after):
             continue  # a library call is not judged: it shows what the machine did
         elif key in renamed:
             because = f"the machine code of {renamed[key][0]}, renamed"
             subjects.append(GateSubject(name=name, answer="same", because=because))
-        elif before and after:
-            untimed = judge_without_times(name, before, after)
-            subjects.append(untimed or judge_times(before, after, control.get(key[1]), policy))
         else:
-            answer: GateAnswer
-            if before:
-                answer = "gone"
-            else:
-                answer = "new"
-            because = f"only {'BASE' if before else 'HEAD'} has it"
-            subjects.append(GateSubject(name=name, answer=answer, because=because))
+            subjects.append(judge_pair(name, before, after, control.get(key[1]), policy))
     return write_report(subjects, problems, strict=strict)
+
+
+def make_no_run_error(side: Evidence, case: str | None) -> ProfkitError:
+    at = ""
+    if case:
+        at = f" at case {case}"
+    return ProfkitError(f"{side.root}: no run{at}", "profkit profile --all")
+
+
+def is_of_reference(run: Run | None) -> bool:
+    """Return whether a run, if there is one, timed a library call."""
+    if run is None:
+        return True
+    return bool(run.record and run.record.reference)
+
+
+def judge_pair(
+    name: str,
+    before: Run | None,
+    after: Run | None,
+    control: TimeComparison | None,
+    policy: Policy,
+) -> GateSubject:
+    """Return the answer on a subject by its run on each side; one of them may be missing."""
+    if before and after:
+        untimed = judge_without_times(name, before, after)
+        return untimed or judge_times(before, after, control, policy)
+    if before:
+        return GateSubject(name=name, answer="gone", because="only BASE has it")
+    return GateSubject(name=name, answer="new", because="only HEAD has it")
 
 
 def read_runs(
@@ -296,14 +316,20 @@ def judge_without_times(name: str, before: Run, after: Run) -> GateSubject | Non
     return GateSubject(name=name, answer="no time", because=f"{side} was {how}: {again}")
 
 
+def compare_by_times(before: Run, after: Run, policy: Policy) -> compare.RunComparison:
+    """Compare two runs; where only their counters do not compare, their times alone."""
+    change = compare.compare_runs(before, after, policy)
+    if {reason.code for reason in change.refusals} != {"ncu"}:
+        return change
+    waived = compare.compare_runs(before, after, replace(policy, anyway=True))
+    return structs.replace(waived, launches=())
+
+
 def judge_times(
     before: Run, after: Run, control: TimeComparison | None, policy: Policy
 ) -> GateSubject:
     """Return a subject whose code changed and that has a time on both sides."""
-    change = compare.compare_runs(before, after, policy)
-    if {r.code for r in change.refusals} == {"ncu"}:  # counters do not compare, times do
-        waived = compare.compare_runs(before, after, replace(policy, anyway=True))
-        change = structs.replace(waived, launches=())
+    change = compare_by_times(before, after, policy)
     time, name = change.time, after.name
     if not change.compared or time is None:
         return explain_uncompared(name, change)

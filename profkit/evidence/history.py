@@ -34,15 +34,15 @@ from profkit.files import (
     ReadBudget,
     is_folder,
     list_folder,
-    memory_left,
-    memory_taken,
+    measure_memory_left,
+    measure_memory_taken,
     open_regular,
     write_bytes,
 )
 from profkit.records.paths import HISTORY
 from profkit.records.record import get_report_sha256
 from profkit.records.store import hash_file
-from profkit.reports.frame import frame_rows
+from profkit.reports.frame import list_frame_rows
 
 if TYPE_CHECKING:
     import duckdb
@@ -312,13 +312,24 @@ def add_artifacts(
             row = tables.run_row(run.record, hash_file(run.record.path), commit, origin)
             report = row.report or run.sha256
             if run.report and report and report not in diagnosed:
-                launches += tables.launch_rows(frame_rows(run.launches), report)
+                launches += tables.launch_rows(list_frame_rows(run.launches), report)
             runs.append(row)
         except ProfkitError as problem:
             problems.append(problem)
     runs = kept.find_unknown(runs)
     kept.append_rows([*runs, *launches])
     return Added(len(runs), len(launches), tuple(problems))
+
+
+def _register_tables(connection: Any, kept: History) -> list[ProfkitError]:
+    """Make views of the history's tables; return what is wrong with files that cannot be read."""
+    problems: list[ProfkitError] = []
+    for name in tables.TABLES:
+        files, wrong = kept.open_dataset(name)
+        problems += wrong
+        connection.register(f"{name}_files", files)
+        connection.execute(_select_each_once(name))
+    return problems
 
 
 def query_history(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitError]]:
@@ -330,7 +341,6 @@ def query_history(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitEr
     """
     with require_package("duckdb", "a question in SQL"):
         import duckdb
-    problems: list[ProfkitError] = []
     most = _find_memory_limit()
     # Nothing but the tables and this memory: no files, no network, no extensions.
     limits = {"temp_directory": "", "memory_limit": f"{most}B", **_limit_threads()}
@@ -339,18 +349,14 @@ def query_history(kept: History, sql: str) -> tuple[pd.DataFrame, list[ProfkitEr
     late.daemon = True
     late.start()
     try:
-        for name in tables.TABLES:
-            files, wrong = kept.open_dataset(name)
-            problems += wrong
-            connection.register(f"{name}_files", files)
-            connection.execute(_select_each_once(name))
+        problems = _register_tables(connection, kept)
         with _hold_memory(4 * most):
             return _run_query(connection, sql, most), problems
     except duckdb.InterruptException as error:
         raise _make_endless_error(f"stopped after {SECONDS_MOST:.0f} s") from error
     except (duckdb.OutOfMemoryException, MemoryError, SystemError) as error:
         # SystemError: what DuckDB's bindings make of a MemoryError of numpy's.
-        if memory_left() is not None:
+        if measure_memory_left() is not None:
             hint = "allow more: --max-memory, or ulimit -v; or ask for less"
             raise ProfkitError("the query needs more memory than allowed", hint) from error
         raise _make_endless_error(f"needs more than {_describe_size(most)} of memory") from error
@@ -370,7 +376,7 @@ def _find_memory_limit() -> int:
         import pyarrow.dataset
         import pyarrow.parquet  # noqa: F401 - what they take is taken before it is asked what is left
 
-    left = memory_left()
+    left = measure_memory_left()
     if left is None:
         return MEMORY_MOST
     # DuckDB takes some for its tables and its thread before it counts.
@@ -387,7 +393,7 @@ def _limit_threads() -> dict[str, str]:
 
     Without memory for one of several, the others wait for it for ever.
     """
-    if memory_left() is None:
+    if measure_memory_left() is None:
         return {}
     import pyarrow as pa
 
@@ -424,7 +430,7 @@ def _hold_memory(more: int) -> Iterator[None]:
     """Hold this process to so much memory more: DuckDB's own limit leaves out what one value takes."""
     import resource
 
-    used = memory_taken()
+    used = measure_memory_taken()
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if not used:
         yield

@@ -39,6 +39,30 @@ SITTING = 0.0025
 _DAY = 20 * 3600.0  # seconds
 
 
+def _find_median(row: HistoryRun | HistoryTwin) -> float | None:
+    """Return the median time of a measurement, in s; None where there are no samples."""
+    if isinstance(row, HistoryRun):
+        return row.median
+    if row.samples:
+        return median(row.samples)
+    return None
+
+
+def _group_medians(
+    rows: Iterable[HistoryRun | HistoryTwin],
+) -> tuple[dict[tuple[str, str, str], dict[str, float]], dict[str, list[float]]]:
+    """Return logarithms of medians by (GPU, machine code, case) and session; times by GPU."""
+    medians: dict[tuple[str, str, str], dict[str, float]] = {}
+    when: dict[str, list[float]] = {}
+    for row in rows:
+        middle = _find_median(row)
+        if row.gpu_uuid and row.sass and row.session and middle:
+            key = row.gpu_uuid, row.sass, row.case
+            medians.setdefault(key, {})[row.session] = log(middle)
+            when.setdefault(row.gpu_uuid, []).extend(read_timestamp(row.made))
+    return medians, when
+
+
 def estimate_spreads(
     runs: Iterable[HistoryRun], twins: Iterable[HistoryTwin] = (), sitting: float = SITTING
 ) -> dict[str, Spread]:
@@ -47,31 +71,18 @@ def estimate_spreads(
     A GPU with fewer than two differences is not there; one that was measured in one sitting only is
     taken to differ by `sitting` at least.
     """
-    when: dict[str, list[float]] = {}
-    medians: dict[tuple[str, str, str], dict[str, float]] = {}
-    rows: list[HistoryRun | HistoryTwin] = [*runs, *twins]
-    for row in rows:
-        taken = None
-        if isinstance(row, HistoryTwin) and row.samples:
-            taken = median(row.samples)
-        if isinstance(row, HistoryRun):
-            middle = row.median
-        else:
-            middle = taken
-        if row.gpu_uuid and row.sass and row.session and middle:
-            key = row.gpu_uuid, row.sass, row.case
-            medians.setdefault(key, {})[row.session] = log(middle)
-            when.setdefault(row.gpu_uuid, []).extend(read_timestamp(row.made))
+    medians, when = _group_medians([*runs, *twins])
     spreads = {}
     for gpu, times in when.items():
         mine = [[*by_session.values()] for key, by_session in medians.items() if key[0] == gpu]
         spread = estimate_pooled_spread(mine)
-        if spread and (spread.dof or 0) >= _LEAST:
-            one_sitting = not times or max(times) - min(times) < _DAY
-            least = 0.0
-            if one_sitting:
-                least = sitting
-            spreads[gpu] = Spread(max(spread.sigma, least), spread.dof)
+        if not spread or (spread.dof or 0) < _LEAST:
+            continue
+        sigma = spread.sigma
+        is_one_sitting = not times or max(times) - min(times) < _DAY
+        if is_one_sitting:
+            sigma = max(sigma, sitting)
+        spreads[gpu] = Spread(sigma, spread.dof)
     return spreads
 
 
@@ -165,24 +176,33 @@ def measure_noise(twins: Sequence[HistoryTwin]) -> list[MachineNoise]:
     spreads = estimate_spreads((), twins, 0.0)
     machines = []
     for (gpu, uuid), mine in sorted(by_gpu.items()):
-        ratios = [log(median(t.samples) / median(t.again)) for t in mine]
-        found = [stats.compare_samples(t.samples, t.again, taken="interleaved") for t in mine]
-        alarms = [c for c in found if c.answer in ("faster", "slower")]
-        between = spreads.get(uuid)
-        machine = MachineNoise(
-            gpu=gpu,
-            gpu_uuid=uuid,
-            processes=len({t.session for t in mine}),
-            pairs=len(mine),
-            rounds=min(len(t.samples) for t in mine),
-            within=sqrt(sum(r * r for r in ratios) / len(ratios)),
-            between=between.sigma if between else None,
-            between_degrees=between.dof if between else None,
-            compare_alarms=len(alarms),
-            gate_alarms=sum(stats.is_significant(c) for c in alarms),
-        )
-        machines.append(machine)
+        machines.append(_measure_machine(gpu, uuid, mine, spreads.get(uuid)))
     return machines
+
+
+def _measure_machine(
+    gpu: str, uuid: str, twins: Sequence[HistoryTwin], between: Spread | None
+) -> MachineNoise:
+    """Return the noise of one GPU by its A/A runs; `between`: the spread of its processes."""
+    squares = 0.0
+    alarms = []
+    for twin in twins:
+        squares += log(median(twin.samples) / median(twin.again)) ** 2
+        found = stats.compare_samples(twin.samples, twin.again, taken="interleaved")
+        if found.answer in ("faster", "slower"):
+            alarms.append(found)
+    return MachineNoise(
+        gpu=gpu,
+        gpu_uuid=uuid,
+        processes=len({twin.session for twin in twins}),
+        pairs=len(twins),
+        rounds=min(len(twin.samples) for twin in twins),
+        within=sqrt(squares / len(twins)),
+        between=between.sigma if between else None,
+        between_degrees=between.dof if between else None,
+        compare_alarms=len(alarms),
+        gate_alarms=sum(stats.is_significant(alarm) for alarm in alarms),
+    )
 
 
 # What changed at each run of a subject.
@@ -274,6 +294,17 @@ def compare_consecutive_runs(
     return found
 
 
+def _judge_first_step(run: HistoryRun, alike: Sequence[HistoryRun]) -> HistoryStep:
+    """Return a first run, with the other name of its code among runs whose code may be the same."""
+    note = ""
+    for old in alike:
+        if old.machine_code.same_as(run.machine_code):
+            if old.subject != run.subject:
+                note = f"the machine code of {old.subject}"
+            break
+    return describe_step(run, "first", note=note)
+
+
 def judge_step(
     earlier: Sequence[HistoryRun],
     run: HistoryRun,
@@ -282,10 +313,7 @@ def judge_step(
 ) -> HistoryStep:
     """A run against the latest one before it on the same GPU; of a first one, its code's other name."""
     if not earlier:
-        alike = had.get((run.sass or "", run.case), ())
-        old = next((r for r in alike if r.machine_code.same_as(run.machine_code)), run)
-        renamed = old.subject != run.subject
-        return describe_step(run, "first", note=f"the machine code of {old.subject}" * renamed)
+        return _judge_first_step(run, had.get((run.sass or "", run.case), ()))
     machine = run.gpu_uuid or run.gpu
     before = next((r for r in reversed(earlier) if (r.gpu_uuid or r.gpu) == machine), None)
     same_code = run.machine_code.same_as((before or earlier[-1]).machine_code)

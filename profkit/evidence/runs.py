@@ -23,7 +23,7 @@ from profkit.records import paths
 from profkit.records.paths import RunFiles, RunName
 from profkit.records.record import Record, SourceFile, read_record, record_again, with_todays_header
 from profkit.records.store import hash_file
-from profkit.reports.frame import frame_rows, without_attrs
+from profkit.reports.frame import list_frame_rows, without_attrs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +89,7 @@ class Run:
     @cached_property
     def rows(self) -> list[Row]:
         """Return the rows of these launches."""
-        return frame_rows(self.usable)
+        return list_frame_rows(self.usable)
 
     @cached_property
     def row(self) -> Row:
@@ -224,7 +224,7 @@ class Evidence:
         names = [name for name in self.list_names() if wanted(name)]
         problems = list(self._unread)
         if counters:
-            read_together(self._recorded_of(names))
+            read_together(self._load_those_readable(names))
         if counters:
             find = self.load
         else:
@@ -237,7 +237,7 @@ class Evidence:
                 problems.append(problem)
         return runs, problems
 
-    def _recorded_of(self, names: Iterable[RunName]) -> list[Run]:
+    def _load_those_readable(self, names: Iterable[RunName]) -> list[Run]:
         """Return those of the runs whose records can be read."""
         runs = []
         for name in names:

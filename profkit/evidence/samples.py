@@ -224,29 +224,45 @@ def estimate_pooled_spread(groups: Iterable[Sequence[float]]) -> Spread | None:
     return Spread(sqrt(sum(float(((x - x.mean()) ** 2).sum()) for x in arrays) / dof), dof)
 
 
+def _average_widths(intervals: Sequence[Interval]) -> tuple[float, float]:
+    """Return how far the mean of independent medians may lie below and above what it is."""
+    below = above = 0.0
+    for interval in intervals:
+        below += (interval.median - interval.low) ** 2
+        above += (interval.high - interval.median) ** 2
+    return sqrt(below) / len(intervals), sqrt(above) / len(intervals)
+
+
+def _add_scatter(width: float, half: float, spread: Spread) -> float:
+    """Return a side of an interval with the scatter of processes in it.
+
+    Measured, the scatter has the noise within each process in it already; assumed, it has not.
+    """
+    if spread.dof is None:
+        return hypot(width, half)
+    return max(width, half)
+
+
 def summarize_samples(
     groups: list[Array], thresholds: Thresholds, spread: Spread | None = None
 ) -> Sample:
     """Return the median of one side (the mean of its processes' medians) with its interval."""
     parts = [summarize_process(tuple(g.tolist()), thresholds) for g in groups]
-    k, level = len(parts), thresholds.level
+    level = thresholds.level
     centre = float(np.mean([p.interval.median for p in parts]))
-    unusable = next((p.unusable for p in parts if p.unusable), None)
-    if unusable:
-        return Sample(Interval(centre, nan, nan, level), unusable=unusable)
-    below = sqrt(sum((p.interval.median - p.interval.low) ** 2 for p in parts)) / k
-    above = sqrt(sum((p.interval.high - p.interval.median) ** 2 for p in parts)) / k
+    for part in parts:
+        if part.unusable:
+            return Sample(Interval(centre, nan, nan, level), unusable=part.unusable)
+    below, above = _average_widths([part.interval for part in parts])
     faults = tuple(dict.fromkeys(chain.from_iterable(p.faults for p in parts)))
     effective = sum(p.effective for p in parts)
     if spread is not None:
-        half = find_two_sided_quantile(level, spread.dof) * spread.sigma / sqrt(k)
+        half = find_two_sided_quantile(level, spread.dof) * spread.sigma / sqrt(len(parts))
         if half > min(below, above):
             faults += ("processes",)
-        # Measured, the processes' scatter has the noise within each in it already; assumed, not.
-        if spread.dof is None:
-            below, above = hypot(below, half), hypot(above, half)
-        else:
-            below, above = max(below, half), max(above, half)
+        below = _add_scatter(below, half, spread)
+        above = _add_scatter(above, half, spread)
+        if spread.dof is not None:
             effective = min(effective, spread.dof + 1)
     interval = Interval(centre, centre - below, centre + above, level)
     return Sample(interval, faults, effective=effective)
@@ -275,17 +291,13 @@ def summarize_process(samples: tuple[float, ...], thresholds: Thresholds) -> Sam
     wander = max(drift, levels)
     below = max(stretch * (median - low), step / 2) + wander
     above = max(stretch * (high - median), step / 2) + wander
-    faults: tuple[SampleFault, ...]
-    if drift:
-        faults = ("drift",)
-    elif levels:
-        faults = ("levels",)
-    else:
-        faults = ()
+    faults: list[SampleFault] = []
+    if wander:
+        faults.append("drift" if drift else "levels")
     if stretch > 1:
-        faults += ("autocorrelated",)
+        faults.append("autocorrelated")
     interval = Interval(median, median - below, median + above, level)
-    return Sample(interval, faults, effective=effective)
+    return Sample(interval, tuple(faults), effective=effective)
 
 
 def find_two_sided_quantile(level: float, dof: float | None = None) -> float:
@@ -312,6 +324,14 @@ def bootstrap_median(x: Array, thresholds: Thresholds) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def _rank_without_drift(x: Array) -> Array:
+    """Return ranks around 0 less their straight drift, which is counted as drift."""
+    n = x.size
+    ranks = average_ranks(x) - (n + 1) / 2
+    order = np.arange(n) - (n - 1) / 2
+    return ranks - order * float(ranks @ order) / float(order @ order)
+
+
 def count_independent_samples(x: Array, thresholds: Thresholds = THRESHOLDS) -> float:
     """Return how many independent samples these are worth, by the autocorrelation of their ranks.
 
@@ -321,10 +341,7 @@ def count_independent_samples(x: Array, thresholds: Thresholds = THRESHOLDS) -> 
     samples on, strongly correlated ones (0.9) keep 93 % coverage; in 10 nobody can see it.
     """
     n = x.size
-    ranks = average_ranks(x) - (n + 1) / 2
-    # A straight drift is counted as drift, not again here.
-    order = np.arange(n) - (n - 1) / 2
-    ranks = ranks - order * float(ranks @ order) / float(order @ order)
+    ranks = _rank_without_drift(x)
     power = float(ranks @ ranks)
     if n < 6 or power < 1e-9:
         return float(n)

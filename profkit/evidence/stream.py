@@ -16,7 +16,7 @@ from profkit.diagnosis import verdict  # noqa: F401 - here, so that fresh forks 
 from profkit.evidence.history import History
 from profkit.evidence.tables import HistoryLaunch, HistoryReport, HistoryRow, launch_rows
 from profkit.records.store import Document, hash_file
-from profkit.reports.cluster import each_report
+from profkit.reports.cluster import iterate_reports
 from profkit.reports.frame import Part
 from profkit.reports.reader import prepare_child, read_large, read_part, read_what_is_left
 
@@ -52,6 +52,19 @@ def make_stream_document(done: Streamed) -> StreamedDocument:
     )
 
 
+def _find_known(paths: Collection[str], kept: History) -> set[str]:
+    """Return the paths whose reports, as they are today, are in the history."""
+    table, _ = kept.read_table("reports")
+    seen = table.select(["path", "report"]).to_pydict()
+    before = set(zip(seen["path"], seen["report"], strict=True))
+    named = set(seen["path"])
+    known = set()
+    for path in paths:
+        if path in named and (path, hash_file(Path(path))) in before:
+            known.add(path)
+    return known
+
+
 def stream_reports(
     paths: Collection[str],
     kept: History,
@@ -62,17 +75,14 @@ def stream_reports(
 
     `client`: an executor or a Dask client; None takes this machine's processors.
     """
-    seen = kept.read_table("reports")[0].select(["path", "report"]).to_pydict()
-    before = set(zip(seen["path"], seen["report"], strict=True))
-    named = {path for path, _ in before}
-    known = {path for path in paths if path in named and (path, hash_file(Path(path))) in before}
+    known = _find_known(paths, kept)
     new = (path for path in paths if path not in known)
     here = f"{__name__}:diagnose_file", f"{__name__}:describe_dead_file"
     reports = launches = 0
     not_ok: list[HistoryReport] = []
     waiting: list[HistoryRow] = []
     try:
-        for _, (report, found) in each_report(here[0], new, here[1], client):
+        for _, (report, found) in iterate_reports(here[0], new, here[1], client):
             reports += 1
             launches += len(found)
             if report.status != "ok":
@@ -105,4 +115,4 @@ def make_rows(part: Part) -> Found:
     file = part.file
     about = file.status, file.message or None, file.launches, file.ncu_version
     report = HistoryReport(file.path, file.sha256, *about)
-    return report, list(launch_rows(part.launches(), file.sha256 or file.path))
+    return report, list(launch_rows(part.iterate_launches(), file.sha256 or file.path))

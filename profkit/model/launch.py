@@ -119,7 +119,7 @@ class Launch(Mapping[str, float]):
     def known(self, *metrics: str) -> bool:
         return all(m in self for m in metrics)
 
-    def present(self, prefix: str) -> list[str]:
+    def list_present(self, prefix: str) -> list[str]:
         """The collected metrics whose short name begins so."""
         if prefix not in self._present:
             self._present[prefix] = [m for m in self if m.startswith(prefix) and m in self]
@@ -175,7 +175,7 @@ class Idleness:
         return self.busiest - self.average
 
 
-def idleness(launch: Launch) -> Idleness:
+def measure_idleness(launch: Launch) -> Idleness:
     if "sm_active_max" in launch:
         busiest = min(1.0, launch["sm_active_max"])
         return Idleness(min(busiest, launch.get("sm_active", busiest)), busiest, assumed=False)
@@ -242,7 +242,7 @@ def _split_fma(launch: Launch) -> tuple[float, float, float]:
     return single, half, imad
 
 
-def _fma_heavy(launch: Launch) -> float:
+def _measure_fuller_fma_half(launch: Launch) -> float:
     """The fuller half of the FMA pipe: IMAD only goes to the heavy one."""
     return max(launch["fma_busy"], launch.get("fmaheavy_busy", 0.0))
 
@@ -257,7 +257,7 @@ def fp32_busy(launch: Launch) -> float:
     if "fp16_busy" in launch and launch["fp16_busy"] > 0.5 * launch["fma_busy"]:
         return 0.0
     # Without opcodes: a heavy half twice as full as the pipe's average means IMAD.
-    if _fma_heavy(launch) < HEAVY * launch["fma_busy"]:
+    if _measure_fuller_fma_half(launch) < HEAVY * launch["fma_busy"]:
         return launch["fma_busy"]
     return 0.0
 
@@ -267,7 +267,7 @@ def integer(launch: Launch) -> float:
     alu = launch["alu_busy"]
     if "fma_busy" not in launch:
         return alu
-    heavy = _fma_heavy(launch)
+    heavy = _measure_fuller_fma_half(launch)
     if launch.known("inst_fp32", "inst_half", "inst_imad"):
         single, half, imad = _split_fma(launch)
         if imad > max(single, half):
@@ -311,7 +311,7 @@ def l1(launch: Launch) -> float:
     return busy
 
 
-def fetched(launch: Launch) -> float:
+def count_fetched_per_miss(launch: Launch) -> float:
     """Bytes that DRAM reads for each byte that missed L2: 2 where it fetches sectors by pairs."""
     if not launch.known("dram_read", "l2_read_hit", "l2_read_bytes"):
         return 1.0
@@ -360,7 +360,7 @@ def collected_metrics(launch: Row) -> dict[str, float]:
     return {n: v for n, v in numbers if not (isnan(v) or is_impossible(n, v))}
 
 
-def cache_resident(launch: Row, compulsory: float | None = None) -> str:
+def explain_cache_resident(launch: Row, compulsory: float | None = None) -> str:
     """Why the launch's data came from the caches and not from DRAM; "" when it did not.
 
     Then what DRAM moved says nothing of the launch, nor does its intensity at DRAM. With declared
@@ -424,7 +424,7 @@ def lane_bytes(launch: Launch) -> float:
     return min(float(LANE_BYTES), sectors * (1 - launch.get("excess_sectors", 0.0)))
 
 
-def arithmetic(launch: Launch) -> float:
+def share_of_arithmetic(launch: Launch) -> float:
     """Share of the instructions that compute in floating point: the problem's own, however written."""
     own = sum(launch.get(kind, 0.0) for kind in _ARITHMETIC)
     return min(1.0, own / max(launch["instructions"], 1.0))
@@ -438,7 +438,7 @@ def widened(launch: Launch) -> float:
     wide = lane_bytes(launch)
     if wide < NOT_SHARED:
         return 1.0
-    own = arithmetic(launch)
+    own = share_of_arithmetic(launch)
     return own + (1 - own) * wide / LANE_BYTES
 
 
@@ -451,7 +451,7 @@ def is_narrow_stream(launch: Launch) -> bool:
     """
     if not launch.known("inst_global_load", "l1_hit", *_EXCHANGES) or not is_narrow(launch):
         return False
-    return exchanges(launch) < accesses(launch) and launch["l1_hit"] < READ_AGAIN
+    return count_exchanges(launch) < count_accesses(launch) and launch["l1_hit"] < READ_AGAIN
 
 
 def is_narrow(launch: Launch) -> bool:
@@ -464,18 +464,18 @@ def wastes_sectors(launch: Launch) -> bool:
     return sector_waste(launch)[0] >= UNUSED
 
 
-def instructions_of_wider_accesses(launch: Launch) -> float:
+def share_of_instructions_if_wider(launch: Launch) -> float:
     """Return the share of the instructions that is to be expected to stay with 16 bytes a lane.
 
     Of a stream what computes stays; of others all but the accesses that go and an address of each.
     """
     if is_narrow_stream(launch):
         return widened(launch)
-    gone = ADDRESSED * accesses(launch) / max(launch["instructions"], 1.0)
+    gone = ADDRESSED * count_accesses(launch) / max(launch["instructions"], 1.0)
     return 1 - min(1.0, gone) * (1 - lane_bytes(launch) / LANE_BYTES)
 
 
-def accesses(launch: Launch) -> float:
+def count_accesses(launch: Launch) -> float:
     """Return the warp instructions that access global memory."""
     return launch.get("inst_global_load", 0.0) + launch.get("inst_global_store", 0.0)
 
@@ -492,7 +492,7 @@ ADDRESSED = 2  # instructions of an access: itself and the one that makes its ad
 _EXCHANGES = ("inst_shared_load", "inst_shared_store", "inst_shuffle", "inst_barrier")
 
 
-def exchanges(launch: Launch) -> float:
+def count_exchanges(launch: Launch) -> float:
     """Return the warp instructions by which threads of a block exchange values."""
     return sum(launch.get(name, 0.0) for name in _EXCHANGES)
 
@@ -505,7 +505,7 @@ STEP = Threshold(32, "instructions of a warp from one barrier to the next, at mo
 AT_WORK = Threshold(0.8, "of a warp's lanes at work, on average, at most, in a tree")
 
 
-def working_lanes(launch: Launch) -> float:
+def count_working_lanes(launch: Launch) -> float:
     """Return the threads of a warp that an instruction works for, those predicated off left out."""
     lanes = launch["threads_per_warp"]
     return min(lanes, launch.get("threads_per_warp_predicated", lanes))
@@ -519,16 +519,16 @@ def is_tree(launch: Launch) -> bool:
     if barriers <= 0 or launch["inst_shared_load"] <= 0:
         return False
     short_steps = launch["instructions"] <= STEP * barriers
-    return short_steps and working_lanes(launch) <= AT_WORK * 32
+    return short_steps and count_working_lanes(launch) <= AT_WORK * 32
 
 
-def tree_share(launch: Launch) -> float:
+def share_of_tree_steps(launch: Launch) -> float:
     """Return the share of the instructions that a tree's steps are: accesses, addresses, barriers."""
     own = launch["inst_shared_load"] + launch.get("inst_shared_store", 0.0) + launch["inst_barrier"]
     return min(1.0, ADDRESSED * own / max(launch["instructions"], 1.0))
 
 
-def _past_l1(launch: Launch, waste: float) -> float:
+def _share_wasted_behind_l1(launch: Launch, waste: float) -> float:
     """Share of the sectors behind L1 that are wasted: what L1 serves again costs nothing there."""
     if not launch.known(*_SECTORS, "l2_read_bytes", "l2_write_bytes"):
         return waste
@@ -547,7 +547,7 @@ def _price_scatter(launch: Launch) -> tuple[float, float]:
     lines = 1.0
     if "l2_sectors_per_request" in launch:
         lines = min(4.0, max(1.0, 4 / max(launch["l2_sectors_per_request"], 1.0)))
-    return fetched(launch), lines
+    return count_fetched_per_miss(launch), lines
 
 
 def _share_lines(launch: Launch, keep: float) -> float:
@@ -584,7 +584,7 @@ def _share_useful(launch: Launch, keep: float) -> float:
 
 def coalesced(launch: Launch, waste: float) -> dict[str, float]:
     """Share of peak that each level would need in today's time if no sector were wasted."""
-    keep, behind = 1 - waste, 1 - _past_l1(launch, waste)
+    keep, behind = 1 - waste, 1 - _share_wasted_behind_l1(launch, waste)
     pairs, lines = _price_scatter(launch)
     l2 = {"l2_tag_busy": behind / lines, "l2_to_xbar_busy": behind}
     parts = {

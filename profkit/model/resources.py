@@ -137,7 +137,7 @@ class Use:
     share: float
     near: bool
 
-    def scaled(self, factor: float, launch: Launch) -> Use:
+    def scale_share(self, factor: float, launch: Launch) -> Use:
         """Return the same with a share of peak that many times as large: would it be near?"""
         part = self.share * factor
         return replace(self, share=part, near=_is_near(self.resource, part, launch))
@@ -287,7 +287,7 @@ ENTRY, LINKS = "entry", "links"  # of L1TEX, and between it and L2: no limiter i
 REACH: Mapping[str, float] = {r.limiter: r.reach for r in RESOURCES} | {LINKS: 0.90, ENTRY: 0.97}
 
 
-def at_work(launch: Launch) -> float:
+def share_at_work(launch: Launch) -> float:
     """Share of the time in which the average SM had work, floored at 1 - IDLE_ALLOWED."""
     active = launch.get("sm_active", 1.0)
     return min(1.0, max(active, 1 - IDLE_ALLOWED))
@@ -305,14 +305,14 @@ def load_wait(launch: Launch) -> float:
     return waited / loads
 
 
-def resource_use(resource: Resource, launch: Launch) -> Use | None:
+def find_resource_use(resource: Resource, launch: Launch) -> Use | None:
     """How busy one resource was, or None when it was not collected."""
     try:
         elapsed = resource.busy(launch)
     except NotCollected:
         return None
     if elapsed <= 1:
-        part = min(elapsed / at_work(launch), 1.0)
+        part = min(elapsed / share_at_work(launch), 1.0)
     else:
         part = elapsed
     return Use(resource, elapsed, part, _is_near(resource, part, launch))
@@ -322,14 +322,14 @@ def _is_near(resource: Resource, part: float, launch: Launch) -> bool:
     peak = resource.peak
     if part >= peak.sure or part < peak.likely:
         return part >= peak.sure
-    if not launch.present("stall_"):
+    if not launch.list_present("stall_"):
         return part >= (peak.sure + peak.likely) / 2  # nothing says whether warps queue
     return _is_queued(resource, launch)
 
 
-def uses(launch: Launch) -> list[Use]:
+def list_uses(launch: Launch) -> list[Use]:
     """Every collected resource, busiest first (against what it can reach)."""
-    found = [u for r in RESOURCES if (u := resource_use(r, launch)) is not None]
+    found = [u for r in RESOURCES if (u := find_resource_use(r, launch)) is not None]
     return sorted(found, key=lambda u: -u.share / u.resource.peak.sure)
 
 
@@ -341,7 +341,7 @@ class Limit:
     elapsed: float  # its share of peak, of elapsed cycles
     room: float  # how many times faster the launch is with it at what it can reach; inf when idle
 
-    def clause(self, fuller: float) -> str:
+    def say_as_clause(self, fuller: float) -> str:
         """Return it as a clause, behind a resource with this share of its peak."""
         if self.elapsed > fuller:  # fuller is not the next: each can bind by itself
             return f"{self.limiter} is at {share(self.elapsed)}"
@@ -350,7 +350,9 @@ class Limit:
 
 def loads(launch: Launch) -> dict[str, float]:
     """Return the share of its peak that each collected unit was at, of elapsed cycles."""
-    shares = {r.limiter: u.elapsed for r in RESOURCES if (u := resource_use(r, launch)) is not None}
+    shares = {
+        r.limiter: u.elapsed for r in RESOURCES if (u := find_resource_use(r, launch)) is not None
+    }
     if "lsu_in_busy" in launch:
         shares[ENTRY] = launch["lsu_in_busy"]
     with suppress(NotCollected):
@@ -370,25 +372,25 @@ def next_limit(launch: Launch, *without: str) -> Limit | None:
         shares |= {} if links is None else {"l2": links}
     limits = []
     for unit, part in shares.items():
-        most = SCATTERED if unit == "dram" and scattered(launch) else 1.0
+        most = SCATTERED if unit == "dram" and is_scattered(launch) else 1.0
         if unit not in (*without, ENTRY):
             limits.append(Limit(unit, part, most / part if part > 0 else inf))
     return min(limits, key=lambda limit: limit.room, default=None)
 
 
-def scattered(launch: Launch) -> bool:
+def is_scattered(launch: Launch) -> bool:
     """Return whether DRAM serves sectors at random places, which it cannot do at its full rate."""
-    return units.fetched(launch) >= PAIRED
+    return units.count_fetched_per_miss(launch) >= PAIRED
 
 
-def reach(unit: str, launch: Launch) -> float:
+def share_attainable(unit: str, launch: Launch) -> float:
     """Return the share of its peak that a unit can get to in a launch with this access pattern."""
     if unit != "dram":
         return REACH[unit]
-    return SCATTERED if scattered(launch) else streamed(launch)
+    return SCATTERED if is_scattered(launch) else share_of_pins(launch)
 
 
-def streamed(launch: Launch) -> float:
+def share_of_pins(launch: Launch) -> float:
     """Share of the pins' rate that a stream with this part of writes gets, between what was measured."""
     if not launch.known("dram_write", "dram_bytes") or launch["dram_bytes"] <= 0:
         return MIXED
@@ -401,12 +403,12 @@ def streamed(launch: Launch) -> float:
 
 def _is_queued(resource: Resource, launch: Launch) -> bool:
     """Return whether the warps queue for this resource rather than wait for something else."""
-    states = [name.removeprefix("stall_") for name in launch.present("stall_")]
+    states = [name.removeprefix("stall_") for name in launch.list_present("stall_")]
     waiting = sum(launch[f"stall_{s}"] for s in states if s in resource.queue)
     if waiting < resource.peak.queued:
         return False
     if resource.queue == BY_LIMITER["dram"].queue:
-        return _loads_queue(resource, launch)
+        return _is_queue_of_loads(resource, launch)
     others = [launch[f"stall_{s}"] for s in states if s not in (*resource.queue, *WORKING)]
     if resource.limiter == "issue" and launch["issue_busy"] < READY:
         # Ready warps that are not issued explain a half-used scheduler only if little else happens.
@@ -422,7 +424,7 @@ def _is_crowded(launch: Launch) -> bool:
     return wide and launch["stall_long_scoreboard"] >= LOADING
 
 
-def _loads_queue(resource: Resource, launch: Launch) -> bool:
+def _is_queue_of_loads(resource: Resource, launch: Launch) -> bool:
     """Waiting for loads is also what latency looks like: here more warps would not help."""
     if resource.limiter == "l2" and launch.get("dram_busy", 0.0) >= launch["l2_cache_busy"]:
         return False  # the stream that L2 passes on queues for DRAM

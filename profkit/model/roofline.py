@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import isnan, nan
 from typing import Literal
 
-from profkit.model.launch import Missing, Row, cache_resident, collected_metrics
+from profkit.model.launch import Missing, Row, collected_metrics, explain_cache_resident
 from profkit.records.gpus import find_exactly
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.metrics.compute import TENSOR_TYPES
@@ -50,7 +50,7 @@ class Ceiling:
         return self.name in LEVELS
 
 
-def ceilings(launch: Row) -> tuple[Ceiling, ...]:
+def list_ceilings(launch: Row) -> tuple[Ceiling, ...]:
     """The roofs: memory levels from the outside in, then precisions.
 
     Those that the report has, and of the device attributes only those that it has not; `cc` is read
@@ -105,7 +105,7 @@ class Point:
         return self.share > TOLERANCE
 
 
-def families(launch: Row) -> tuple[str, ...]:
+def list_families(launch: Row) -> tuple[str, ...]:
     """The precisions in which arithmetic ran, the dominant one first.
 
     The tensor type with most operations leads when the tensor cores did most of them; else the
@@ -117,15 +117,15 @@ def families(launch: Row) -> tuple[str, ...]:
     matrix = sum(rate for f, rate in rates.items() if f not in SCALAR)
     led = matrix >= 0.5 * sum(rates.values())
 
-    def order(family: str) -> tuple[bool, float]:
+    def rank_family(family: str) -> tuple[bool, float]:
         first = led and family not in SCALAR
         peak = row.get(f"peak_{family}", nan)
         return first, rates[family] if first or isnan(peak) else rates[family] / peak
 
-    return tuple(sorted(rates, key=order, reverse=True))
+    return tuple(sorted(rates, key=rank_family, reverse=True))
 
 
-def points(
+def list_points(
     launch: Row, operations: float | None = None, compulsory: float | None = None
 ) -> tuple[Point, ...]:
     """The launch's points, DRAM first, in its dominant precision: one per level, then the workload's.
@@ -134,12 +134,12 @@ def points(
     needs (`declared_operations` when None), `compulsory` the bytes that it cannot avoid: each input read
     once, each output written once (`declared_bytes` when None).
     """
-    row, roof = collected_metrics(launch), {c.name: c.value for c in ceilings(launch)}
+    row, roof = collected_metrics(launch), {c.name: c.value for c in list_ceilings(launch)}
     if operations is None:
         operations = row.get("declared_operations", nan)
     if compulsory is None:
         compulsory = row.get("declared_bytes", nan)
-    ran = families(launch)
+    ran = list_families(launch)
     family = ""
     if ran:
         family = ran[0]
@@ -152,7 +152,7 @@ def points(
             moved = _bytes_rate(row, level)
             if moved > 0:
                 point = _make_point(level, family, rate, moved, roof)
-                placed.append(replace(point, note=_no_position(row, level, compulsory)))
+                placed.append(replace(point, note=_explain_no_position(row, level, compulsory)))
     if operations > 0 and compulsory > 0 and row.get("time", 0) > 0:
         rate, moved = operations / row["time"], compulsory / row["time"]
         placed.append(_make_point("workload", family, rate, moved, roof))
@@ -179,10 +179,10 @@ def _make_point(
     return Point(level, family, rate / moved, rate, moved, over, name, sides.get(under, nan))
 
 
-def _no_position(row: Values, level: Level, compulsory: float) -> str:
+def _explain_no_position(row: Values, level: Level, compulsory: float) -> str:
     """Why the intensity at this level is no position; "" when it is one."""
     if level == "dram":
-        return cache_resident(row, compulsory)
+        return explain_cache_resident(row, compulsory)
     around = row.get("inst_async_copy", 0) + row.get("inst_texture", 0)
     if level == "l1" and around > 0 and row.get("l1_rate", nan) < 0.5 * row.get("l2_rate", nan):
         # ncu's L1 bytes are what the LSU writes back to registers from global and local memory.
@@ -190,16 +190,16 @@ def _no_position(row: Values, level: Level, compulsory: float) -> str:
     return ""
 
 
-def nearest_roof(launch: Row) -> tuple[str, float] | None:
+def find_nearest_roof(launch: Row) -> tuple[str, float] | None:
     """The ceiling that the launch comes nearest to, and its share of it; None when not known."""
-    levels = [p for p in points(launch) if p.level != "workload" and p.roof]
+    levels = [p for p in list_points(launch) if p.level != "workload" and p.roof]
     best = max(levels, key=lambda p: p.share, default=None)
     if best is None:
         return None
     return (best.roof, best.share)
 
 
-def missing(launch: Row) -> tuple[Missing, ...]:
+def list_missing(launch: Row) -> tuple[Missing, ...]:
     """What to collect for the points that are not there: the section (none can help when "")."""
     row = collected_metrics(launch)
     if launch.get("status") == "failed":

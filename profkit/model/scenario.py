@@ -22,9 +22,9 @@ from math import exp, inf, log, prod
 from typing import Literal
 
 from profkit.judge import NOT_PRICED, Estimate
-from profkit.model.launch import ENDS_MOST, Launch, NotCollected, idleness
-from profkit.model.resources import ENTRY, REACH, loads, reach, scattered
-from profkit.reports.metrics.warps import STATES, states_of
+from profkit.model.launch import ENDS_MOST, Launch, NotCollected, measure_idleness
+from profkit.model.resources import ENTRY, REACH, is_scattered, loads, share_attainable
+from profkit.reports.metrics.warps import STATES, list_states
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ PER_INSTRUCTION = ("issue", "int", "constant")
 ONCHIP = ("l1", "shared", ENTRY)  # what a load or store goes through inside the SM
 
 # States that come and go together: the instructions of a family wait in one queue.
-MEMORY = states_of("loads", "stores")
-MIO = states_of("mio")
-FETCH = states_of("fetch")
-MATH = states_of("math")
-ISSUING = states_of("working", "chain")  # what every instruction costs by itself
+MEMORY = list_states("loads", "stores")
+MIO = list_states("mio")
+FETCH = list_states("fetch")
+MATH = list_states("math")
+ISSUING = list_states("working", "chain")  # what every instruction costs by itself
 NOTHING = dict.fromkeys(STATES, 0.0)  # no state is certain to stay
 
 
@@ -106,27 +106,27 @@ LEAST = 1e-3  # share of a warp's time that always stays: no estimate passes 1,0
 _BARRIER = "barrier"
 
 
-def modelled_gain(launch: Launch, scenario: Scenario) -> float:
+def model_gain(launch: Launch, scenario: Scenario) -> float:
     """The speed-up that the model gives for a fix, at least 1.
 
     A unit past what launches on record reached counts as full, before and after: the fixes on record
     came nearer to that than to its own share (factor error of the gain 1.45 against 1.46).
     """
-    gain = min(modelled_speedup(launch, scenario, most=1.0), speedup_of_waits(launch, scenario))
+    gain = min(model_speedup(launch, scenario, most=1.0), speedup_of_waits(launch, scenario))
     return max(1.0, gain)
 
 
-def modelled_speedup(launch: Launch, scenario: Scenario, most: float = inf) -> float:
+def model_speedup(launch: Launch, scenario: Scenario, most: float = inf) -> float:
     """Return the speed-up for a scenario, below 1 where more is done than before.
 
     Time is what a launch takes to begin and end, and its work. Work is throughput and latency, added
     as powers: work**p = throughput**p + latency**p  (p = SHARPNESS). `most` is the largest share of
     its reach that a unit counts with.
     """
-    fixed_time = max(scenario.ends, ends_of_launch(launch))
+    fixed_time = max(scenario.ends, share_of_ends(launch))
     working_time = max(1 - scenario.gone - fixed_time, LEAST)
-    throughput_now = min(fullest(launch, Scenario()) / working_time, most)
-    throughput_then = min(fullest(launch, scenario) / working_time, most)
+    throughput_now = min(share_of_fullest(launch, Scenario()) / working_time, most)
+    throughput_then = min(share_of_fullest(launch, scenario) / working_time, most)
     faster = latency(launch, scenario)
     if faster == inf:  # no warp states: the waits go as the work of the fullest unit goes
         faster = max(throughput_now, LEAST) / max(throughput_then, LEAST)
@@ -149,22 +149,22 @@ def speedup_of_waits(launch: Launch, scenario: Scenario) -> float:
     faster = latency(launch, replace(scenario, waits=waits))
     if faster == inf:
         return inf
-    fixed_time = max(scenario.ends, ends_of_launch(launch))
+    fixed_time = max(scenario.ends, share_of_ends(launch))
     working_time = max(1 - scenario.gone - fixed_time, LEAST)
     return 1 / (fixed_time + working_time / (faster * scenario.places))
 
 
-def ends_of_launch(launch: Launch) -> float:
+def share_of_ends(launch: Launch) -> float:
     """Return the share of the time that stays whatever is fixed: begin, first trip to memory, end."""
     time = launch.get("time", 0.0)
     if time <= 0:
         return 0.0
     # Longer idle times are no launch's own: another process, or a clock that two passes saw apart.
-    ends = min(idleness(launch).ends, ENDS_MOST / time)
+    ends = min(measure_idleness(launch).ends, ENDS_MOST / time)
     return min(ends + FIRST_TRIP / time, MOST_ENDS)
 
 
-def limit(launch: Launch, scenario: Scenario) -> float:
+def bound_speedup(launch: Launch, scenario: Scenario) -> float:
     """Return the speed-up that cannot be passed when no more than the scenario's share goes; or inf.
 
     Units count with their whole peak here, not with what they reach: a bound has to hold. No unit
@@ -173,8 +173,8 @@ def limit(launch: Launch, scenario: Scenario) -> float:
     stays = []
     for unit, share in loads(launch).items():
         stays.append(scenario.units.get(unit, 1.0) * share)
-    if scattered(launch) and scenario.units.get("dram", 1.0) == 1.0 and "dram_busy" in launch:
-        stays.append(launch["dram_busy"] / reach("dram", launch))
+    if is_scattered(launch) and scenario.units.get("dram", 1.0) == 1.0 and "dram_busy" in launch:
+        stays.append(launch["dram_busy"] / share_attainable("dram", launch))
     throughput = max(stays, default=0.0)
     time = launch.get("time", 0.0)
     shortest_ends = 0.0
@@ -189,7 +189,7 @@ def limit(launch: Launch, scenario: Scenario) -> float:
     return inf
 
 
-def fullest(launch: Launch, scenario: Scenario) -> float:
+def share_of_fullest(launch: Launch, scenario: Scenario) -> float:
     """Share of what it can reach that the fullest unit is at, in today's time, after a scenario."""
     shares = loads(launch)
     full = 0.0
@@ -197,7 +197,7 @@ def fullest(launch: Launch, scenario: Scenario) -> float:
         stays = scenario.units.get(unit, 1.0)
         # Mended access patterns let DRAM run at its full rate.
         same = stays == 1.0 or scenario.same_places
-        full = max(full, share * stays / (reach(unit, launch) if same else REACH[unit]))
+        full = max(full, share * stays / (share_attainable(unit, launch) if same else REACH[unit]))
     return full
 
 
@@ -207,7 +207,7 @@ def latency(launch: Launch, scenario: Scenario) -> float:
         if scenario.waits:
             return inf
         return 1.0
-    states = {name.removeprefix("stall_"): launch[name] for name in launch.present("stall_")}
+    states = {name.removeprefix("stall_"): launch[name] for name in launch.list_present("stall_")}
     total = sum(states.values())
     barrier = states.pop(_BARRIER, 0.0)
     rest = sum(states.values())
@@ -278,7 +278,7 @@ def price_fixes(launch: Launch, *fixes: Fix) -> Estimate:
         return NOT_PRICED
     bound = None
     if len(best) == len(fixes):
-        most = limit(launch, join_scenarios(best))
+        most = bound_speedup(launch, join_scenarios(best))
         if most == inf:
             bound = None
         else:
@@ -288,33 +288,33 @@ def price_fixes(launch: Launch, *fixes: Fix) -> Estimate:
     # Where no unit was counted, nothing says what would bind after it.
     if len(counted) < len(fixes) or not kinds or not loads(launch):
         return Estimate(bound=bound)
-    gain = modelled_gain(launch, join_scenarios(counted))
+    gain = model_gain(launch, join_scenarios(counted))
     commonest = max(kinds, key=kinds.count)
     expected = expectation(gain, SPREAD[commonest], bound)
     return Estimate(expected.low, expected.gain, expected.high, bound)
 
 
-def expected_of(saving: Estimate) -> Expectation | None:
+def read_expectation(saving: Estimate) -> Expectation | None:
     """Return what an estimate of a launch expects; None where it is a bound only."""
     if not saving.is_known:
         return None
     return Expectation(saving.expected, saving.low, saving.high)
 
 
-def headroom(launch: Launch) -> float | None:
+def compute_headroom(launch: Launch) -> float | None:
     """How many times faster the same work could be done; None when a full unit may go unseen."""
     if not launch.known(*NEEDED) or not loads(launch):
         return None
-    if fullest(launch, Scenario()) > 0:
-        return 1 / least_time(launch)
+    if share_of_fullest(launch, Scenario()) > 0:
+        return 1 / share_of_least_time(launch)
     return None
 
 
-def least_time(launch: Launch) -> float:
+def share_of_least_time(launch: Launch) -> float:
     """Return the share of the time that the same work takes at the rate that its unit reaches."""
-    return min(1.0, ends_of_launch(launch) + fullest(launch, Scenario()))
+    return min(1.0, share_of_ends(launch) + share_of_fullest(launch, Scenario()))
 
 
-def amdahl(part: float) -> float:
+def apply_amdahl(part: float) -> float:
     """Speed-up when this share of the time is gone: 1 / (1 - part), 1,000 at most."""
     return 1 / (1 - min(part, NEVER_ALL))

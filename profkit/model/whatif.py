@@ -22,7 +22,7 @@ from profkit.model.scenario import (
     Expectation,
     Scenario,
     expectation,
-    modelled_speedup,
+    model_speedup,
 )
 from profkit.records.store import Document
 from profkit.reports.metrics import CATALOGUE
@@ -93,7 +93,7 @@ class CounterChange:
     op: str
     value: float
 
-    def of(self, before: float) -> float:
+    def apply_to(self, before: float) -> float:
         if self.op == "=":
             return self.value
         if self.op == "*":
@@ -164,7 +164,7 @@ def whatif_launch(launch: Launch, changes: Iterable[CounterChange]) -> Expectati
         launch.need("instructions")
         if not loads(launch):
             launch.need("issue_busy")
-        gain = modelled_speedup(launch, _make_scenario(launch, apply_changes(launch, changes)))
+        gain = model_speedup(launch, _make_scenario(launch, apply_changes(launch, changes)))
         return expectation(gain, SPREAD, offset=OFFSET)
     except NotCollected as absent:
         section = CATALOGUE[absent.metric].section or "every report"
@@ -190,7 +190,7 @@ def apply_changes(launch: Launch, changes: Iterable[CounterChange]) -> Launch:
     values = {name: launch[name] for name in launch if name in launch}
     given = set()
     for change in changes:
-        values[change.metric] = change.of(launch[change.metric])
+        values[change.metric] = change.apply_to(launch[change.metric])
         given.add(change.metric)
     for kind, whole in _PARTS.items():
         if whole not in given and kind in launch and whole in launch:

@@ -33,12 +33,12 @@ class TriagesDocument(TypedDict):
     notes: list[str]  # what makes the two hard to compare
 
 
-def change(before: Mapping[str, Any], after: Mapping[str, Any]) -> TriagesDocument:
+def compare_triages(before: Mapping[str, Any], after: Mapping[str, Any]) -> TriagesDocument:
     """Compare two "profkit.triage/1" documents."""
-    first, second = (_plain(of) for of in (before, after))
+    first, second = (_read_plain_ms(of) for of in (before, after))
     saved, slack = first - second, SAME * first
     left = {row["category"]: row["saves_ms"]["expect"] for row in after["findings"]}
-    promises = [_promise(row, left.get(row["category"], 0.0)) for row in before["findings"]]
+    promises = [_make_promise(row, left.get(row["category"], 0.0)) for row in before["findings"]]
     gone = [p["said"] for p in promises if p["state"] == "gone"]
     # Fixes that share an obstacle do not add up: the largest alone up to all of them together.
     low, high = max((said[1] for said in gone), default=0.0), sum(said[2] for said in gone)
@@ -51,16 +51,16 @@ def change(before: Mapping[str, Any], after: Mapping[str, Any]) -> TriagesDocume
         "promises": promises,
         "kept": low - slack <= saved <= high + slack if gone else None,
         "new": sorted(left.keys() - {row["category"] for row in before["findings"]}),
-        "notes": _notes(before["program"], after["program"]),
+        "notes": _list_differences(before["program"], after["program"]),
     }
 
 
-def _plain(of: Mapping[str, Any]) -> float:
+def _read_plain_ms(of: Mapping[str, Any]) -> float:
     plain = of["step"].get("plain_ms") or {}
     return float(plain.get("expect") or of["step"]["ms"])
 
 
-def _promise(row: Mapping[str, Any], left: float) -> Promise:
+def _make_promise(row: Mapping[str, Any], left: float) -> Promise:
     saves = row["saves_ms"]
     expect = saves["expect"]
     return {
@@ -72,6 +72,6 @@ def _promise(row: Mapping[str, Any], left: float) -> Promise:
     }
 
 
-def _notes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def _list_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     pairs = {key: (before.get(key), after.get(key)) for key in ("device", "how", "ranks")}
     return [f"{key}: {a} before, {b} after" for key, (a, b) in pairs.items() if a != b]

@@ -33,7 +33,7 @@ class Counts:
         return {key: top.worth for key, top in known.items()}
 
 
-def wanted(groups: Sequence[KernelGroup]) -> list[KernelGroup]:
+def choose_groups(groups: Sequence[KernelGroup]) -> list[KernelGroup]:
     """The groups to count: kernels that together take nearly all of the kernels' time."""
     kernels = [g for g in groups if g.grid is not None and g.kind not in NEVER]
     whole = sum(g.time for g in kernels)
@@ -56,19 +56,19 @@ def read_counts(report: Path, groups: Sequence[KernelGroup]) -> Counts:
     from profkit.reports.reader import read_report as read_reports
 
     ran = [run for run in reversed(judge_reports(read_reports([report]))) if run.status == "ok"]
-    launches = {_key(run.kernel, run.grid, run.block): run.diagnosis for run in ran}
-    keys = {group.id: _key(group.name, group.grid, group.block) for group in groups}
+    launches = {_make_key(run.kernel, run.grid, run.block): run.diagnosis for run in ran}
+    keys = {group.id: _make_key(group.name, group.grid, group.block) for group in groups}
     counted = {name: launches[key] for name, key in keys.items() if key in launches}
-    left = [g for g in wanted(groups) if g.id not in counted]
-    note = f"{len(left)} of {len(wanted(groups))} groups were asked for and not counted"
+    left = [g for g in choose_groups(groups) if g.id not in counted]
+    note = f"{len(left)} of {len(choose_groups(groups))} groups were asked for and not counted"
     return Counts(counted, (note,) if left else (), str(report))
 
 
-def _key(name: str, grid: object, block: object) -> tuple[str, object, object]:
-    return plain_name(name), grid, block
+def _make_key(name: str, grid: object, block: object) -> tuple[str, object, object]:
+    return make_name_comparable(name), grid, block
 
 
-def plain_name(name: str) -> str:
+def make_name_comparable(name: str) -> str:
     """A name without what demanglers disagree on: blanks, the result's type, const's place."""
     words = name.removeprefix("void ").replace("const", "")
     return "".join(words.split("(", 1)[0].split("<", 1)[0].split())

@@ -18,7 +18,7 @@ from profkit.program.counts import Counts
 from profkit.program.findings.case import StepFinding
 from profkit.program.origins import sum_origins
 from profkit.program.ranks import Rank
-from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, Change, Range, leave
+from profkit.program.replay.scenario import ALL, EXPECT, HIGH, LOW, Change, Range, make_share
 from profkit.program.steps.cut import KernelGroup
 from profkit.program.steps.places import name_module
 from profkit.program.timeline import Place
@@ -249,56 +249,57 @@ def triage_document(of: Triage, counts: Counts | None = None) -> TriageDocument:
             "how": of.timeline.how,
         },
         "step": {
-            "ms": _ms(of.split.period),
-            "gpu_busy_ms": _ms(of.split.busy),
-            "idle_ms": _ms(of.split.period - of.split.busy),
+            "ms": _convert_to_ms(of.split.period),
+            "gpu_busy_ms": _convert_to_ms(of.split.busy),
+            "idle_ms": _convert_to_ms(of.split.period - of.split.busy),
             "idle": [
-                {"cause": x.cause, "ms": _ms(x.time), "where": x.where} for x in of.split.idle
+                {"cause": x.cause, "ms": _convert_to_ms(x.time), "where": x.where}
+                for x in of.split.idle
             ],
             "found": of.steps.how,
-            "min_ms": _ms(min(periods)),
-            "max_ms": _ms(max(periods)),
+            "min_ms": _convert_to_ms(min(periods)),
+            "max_ms": _convert_to_ms(max(periods)),
             "plain_ms": _find_plain_time(of),
         },
         "first": {
             "category": first.rule if first else verdict.category,
             "say": first.cause if first else verdict.say,
-            "saves_ms": _estimate(first.saving if first else NO_SAVING),
+            "saves_ms": _describe_estimate(first.saving if first else NO_SAVING),
         },
-        "findings": [_finding(of, row) for row in of.findings],
-        "kernels": [_kernel(of, row, counts) for row in of.groups],
+        "findings": [_describe_finding(of, row) for row in of.findings],
+        "kernels": [_describe_kernel(of, row, counts) for row in of.groups],
         "origins": _list_origins(of),
-        "ranks": [_rank(row) for row in (of.ranks.rows if of.ranks else ())],
+        "ranks": [_describe_rank(row) for row in (of.ranks.rows if of.ranks else ())],
         "notes": [*of.notes, *counts.notes],
     }
 
 
-def _ms(nanoseconds: float) -> float:
+def _convert_to_ms(nanoseconds: float) -> float:
     return round(nanoseconds / 1e6, 6)
 
 
 def _find_plain_time(of: Triage) -> RangeEntry:
     """What the step takes without the recorder; as recorded where a replay of it does not show that."""
     if of.hosts.holds:
-        return _range(of.hosts.plain)
-    return _range(leave(of.split.period / 1e6))
+        return _describe_range(of.hosts.plain)
+    return _describe_range(make_share(of.split.period / 1e6))
 
 
-def _range(of: Range) -> RangeEntry:
+def _describe_range(of: Range) -> RangeEntry:
     return {"expect": round(of.expect, 6), "low": round(of.low, 6), "high": round(of.high, 6)}
 
 
-def _estimate(of: Estimate) -> RangeEntry:
-    return _range(Range(of.low, of.expected, of.high))
+def _describe_estimate(of: Estimate) -> RangeEntry:
+    return _describe_range(Range(of.low, of.expected, of.high))
 
 
-def _rank(of: Rank) -> RankEntry:
+def _describe_rank(of: Rank) -> RankEntry:
     return {
         "rank": of.rank,
-        "ms": _ms(of.period),
-        "computing_ms": _ms(of.computing),
-        "collective_ms": _ms(of.collective),
-        "waiting_ms": _ms(of.waiting),
+        "ms": _convert_to_ms(of.period),
+        "computing_ms": _convert_to_ms(of.computing),
+        "collective_ms": _convert_to_ms(of.collective),
+        "waiting_ms": _convert_to_ms(of.waiting),
     }
 
 
@@ -316,7 +317,7 @@ def _list_origins(of: Triage) -> list[OriginEntry]:
             part=origin.part or None,
             op=origin.op or None,
             calls=row.calls,
-            ms=_ms(row.time),
+            ms=_convert_to_ms(row.time),
             share=round(row.time / of.split.period, 6),
             kernels=kernels,
         )
@@ -324,54 +325,56 @@ def _list_origins(of: Triage) -> list[OriginEntry]:
     return out
 
 
-def _finding(of: Triage, row: StepFinding) -> ProgramFindingEntry:
+def _describe_finding(of: Triage, row: StepFinding) -> ProgramFindingEntry:
     return {
         "category": row.rule,
         "say": row.cause,
-        "saves_ms": _estimate(row.saving),
+        "saves_ms": _describe_estimate(row.saving),
         "kernels": list(row.kernels),
         "try": row.advice,
         "where": row.place,
         "on_top_ms": round(row.on_top, 6),
-        "change": _change(of, row.change) if row.change != Change() else None,
+        "change": _describe_change(of, row.change) if row.change != Change() else None,
         "evidence": {name: round(value, 6) for name, value in row.evidence.items()},
         "at_most_ms": None if row.saving.bound is None else round(row.saving.bound, 6),
     }
 
 
-def _change(of: Triage, change: Change) -> ChangeEntry:
+def _describe_change(of: Triage, change: Change) -> ChangeEntry:
     calls = [(of.hosts.usual.events[i], share) for i, share in change.host.items()]
     gaps = [(share.gap, call.gap) for call, share in calls]
-    left = _mean([*gaps, *((share.busy, call.busy) for call, share in calls)])
+    left = _average_shares([*gaps, *((share.busy, call.busy) for call, share in calls)])
     return {
-        "scale": _shares(of, change.scale),
-        "merge": _shares(of, change.merge),
-        "stream": _shares(of, {i: row.left for i, row in change.stream.items()}),
-        "host": {"calls": len(calls), "left": _range(left)} if calls else None,
-        "launches": _range(change.launches) if change.launches != ALL else None,
-        "pauses": _range(change.pauses) if change.pauses != ALL else None,
+        "scale": _describe_shares(of, change.scale),
+        "merge": _describe_shares(of, change.merge),
+        "stream": _describe_shares(of, {i: row.left for i, row in change.stream.items()}),
+        "host": {"calls": len(calls), "left": _describe_range(left)} if calls else None,
+        "launches": _describe_range(change.launches) if change.launches != ALL else None,
+        "pauses": _describe_range(change.pauses) if change.pauses != ALL else None,
     }
 
 
-def _mean(shares: Sequence[tuple[Range, float]]) -> Range:
+def _average_shares(shares: Sequence[tuple[Range, float]]) -> Range:
     """The mean of shares, each weighted with its time."""
     whole = sum(time for _, time in shares)
     sums = [sum(time * share[n] for share, time in shares) for n in (LOW, EXPECT, HIGH)]
     return Range(*(time / whole for time in sums)) if whole else ALL
 
 
-def _shares(of: Triage, ranges: Mapping[int, Range]) -> list[ShareEntry]:
+def _describe_shares(of: Triage, ranges: Mapping[int, Range]) -> list[ShareEntry]:
     """By kernel, each work's share weighted with its time."""
     out: list[ShareEntry] = []
     for group in of.groups:
         activities = {i: of.steps.typical.works[i].activity for i in group.works if i in ranges}
         if activities:
-            left = _mean([(ranges[i], max(1, a.duration)) for i, a in activities.items()])
-            out.append({"kernel": group.id, "calls": len(activities), "left": _range(left)})
+            left = _average_shares([(ranges[i], max(1, a.duration)) for i, a in activities.items()])
+            out.append(
+                {"kernel": group.id, "calls": len(activities), "left": _describe_range(left)}
+            )
     return out
 
 
-def _kernel(of: Triage, row: KernelGroup, counts: Counts) -> KernelEntry:
+def _describe_kernel(of: Triage, row: KernelGroup, counts: Counts) -> KernelEntry:
     count = counts.groups.get(row.id)
     place = row.place or Place()
     return {
@@ -379,14 +382,14 @@ def _kernel(of: Triage, row: KernelGroup, counts: Counts) -> KernelEntry:
         "name": row.name,
         "category": row.kind,
         "calls": row.calls,
-        "ms": _ms(row.time),
+        "ms": _convert_to_ms(row.time),
         "share": round(row.time / of.split.period, 6),
         "bound": count.bound if count else None,
         "limiter": count.limiter if count else None,
         "headroom": count.headroom if count else None,
         "counted": count is not None,
-        "next": _next(of, row, counts.report if count else ""),
-        "missing": None if count else _missing(of, row),
+        "next": _suggest_command(of, row, counts.report if count else ""),
+        "missing": None if count else _explain_missing(of, row),
         "op": row.op or None,
         "nvtx": row.range or None,
         "source": row.source or None,
@@ -397,14 +400,14 @@ def _kernel(of: Triage, row: KernelGroup, counts: Counts) -> KernelEntry:
     }
 
 
-def _next(of: Triage, row: KernelGroup, report: str) -> str | None:
+def _suggest_command(of: Triage, row: KernelGroup, report: str) -> str | None:
     """The command that looks at one kernel; None for what is none, or where no command is known."""
     if report:
         return f"profkit diagnose {quote(report)} --kernel {quote(base_name(row.name))}"
-    return _profile(of, row) if row.grid is not None and of.timeline.command else None
+    return _write_profile_command(of, row) if row.grid is not None and of.timeline.command else None
 
 
-def _missing(of: Triage, row: KernelGroup) -> str | None:
+def _explain_missing(of: Triage, row: KernelGroup) -> str | None:
     """What was not recorded of a kernel, without which no more can be said of it."""
     if row.grid is None:
         return None
@@ -415,10 +418,10 @@ def _missing(of: Triage, row: KernelGroup) -> str | None:
     sizes = ", nor were its operator's sizes recorded (record_shapes=True)"
     needs = row.kind in {"scatter", "softmax"} and not sized
     lack = f"its limit is unknown because no counters were taken{sizes if needs else ''}"
-    return f"{lack}; {_profile(of, row)} takes them"
+    return f"{lack}; {_write_profile_command(of, row)} takes them"
 
 
-def _profile(of: Triage, row: KernelGroup) -> str:
+def _write_profile_command(of: Triage, row: KernelGroup) -> str:
     kernel = quote(base_name(row.name))  # a name out of a trace may hold anything
     return f"profkit profile --kernel {kernel} --count 1 -- {of.timeline.command or 'COMMAND'}"
 

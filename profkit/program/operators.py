@@ -62,7 +62,7 @@ def _sum_bytes(tensors: Sequence[Tensor]) -> int:
     return sum(tensor.bytes for tensor in tensors)
 
 
-def need_elementwise(tensors: Sequence[Tensor]) -> Needs:
+def count_elementwise(tensors: Sequence[Tensor]) -> Needs:
     """Each tensor is read, and a result as large as the largest is written."""
     largest = max(tensors, key=lambda tensor: tensor.bytes)
     return Needs(
@@ -74,32 +74,32 @@ def need_elementwise(tensors: Sequence[Tensor]) -> Needs:
     )
 
 
-def need_reduction(tensors: Sequence[Tensor]) -> Needs:
+def count_reduction(tensors: Sequence[Tensor]) -> Needs:
     """Each tensor is read, and next to nothing is written."""
     largest = max(tensors, key=lambda tensor: tensor.bytes)
     return Needs(reads=_sum_bytes(tensors), largest=largest.bytes, writes=0)
 
 
-def need_copy(tensors: Sequence[Tensor]) -> Needs:
+def count_copy(tensors: Sequence[Tensor]) -> Needs:
     """The second tensor is read, and the first written."""
     if len(tensors) < 2:
-        return need_elementwise(tensors)
+        return count_elementwise(tensors)
     target, source = tensors[0], tensors[1]
     return Needs(reads=source.bytes, largest=source.bytes, writes=target.bytes, result=target.count)
 
 
-def need_fill(tensors: Sequence[Tensor]) -> Needs:
+def count_fill(tensors: Sequence[Tensor]) -> Needs:
     """The first tensor is written."""
     return Needs(reads=0, largest=0, writes=tensors[0].bytes, result=tensors[0].count)
 
 
-def need_addition_by_index(tensors: Sequence[Tensor]) -> Needs:
+def count_addition_by_index(tensors: Sequence[Tensor]) -> Needs:
     """Indices and source are read; the places that they name are read and written."""
     largest = max(tensors, key=lambda tensor: tensor.bytes)
     return Needs(reads=_sum_bytes(tensors), largest=largest.bytes, writes=0)
 
 
-def need_sort(tensors: Sequence[Tensor]) -> Needs:
+def count_sort(tensors: Sequence[Tensor]) -> Needs:
     """The values are read once and written once, with an index of 8 bytes each."""
     values = tensors[0]
     return Needs(
@@ -110,12 +110,12 @@ def need_sort(tensors: Sequence[Tensor]) -> Needs:
     )
 
 
-def need_selection(tensors: Sequence[Tensor]) -> Needs:
+def count_selection(tensors: Sequence[Tensor]) -> Needs:
     """The values are read once; few are written."""
     return Needs(reads=tensors[0].bytes, largest=tensors[0].bytes, writes=0)
 
 
-def need_product(tensors: Sequence[Tensor]) -> Needs | None:
+def count_product(tensors: Sequence[Tensor]) -> Needs | None:
     """Two matrices, or as many pairs of them as there are in a batch."""
     matrices = [tensor for tensor in tensors if len(tensor.sizes) > 1][-2:]
     if len(matrices) < 2:
@@ -133,7 +133,7 @@ def need_product(tensors: Sequence[Tensor]) -> Needs | None:
     )
 
 
-def need_attention(tensors: Sequence[Tensor]) -> Needs | None:
+def count_attention(tensors: Sequence[Tensor]) -> Needs | None:
     """Queries, keys and values (batch, heads, tokens, width) are read, and a result is written."""
     if len(tensors) < 3 or len(tensors[0].sizes) != 4:
         return None
@@ -179,15 +179,15 @@ ATTENTION = (
     "_cudnn_attention_forward"
 ).split()
 FORMS: tuple[tuple[Sequence[str], Row], ...] = (
-    (ELEMENTWISE, need_elementwise),
-    (REDUCTIONS, need_reduction),
-    (COPIES, need_copy),
-    (FILLS, need_fill),
-    (ADDITIONS_BY_INDEX, need_addition_by_index),
-    (SORTS, need_sort),
-    (SELECTIONS, need_selection),
-    (PRODUCTS, need_product),
-    (ATTENTION, need_attention),
+    (ELEMENTWISE, count_elementwise),
+    (REDUCTIONS, count_reduction),
+    (COPIES, count_copy),
+    (FILLS, count_fill),
+    (ADDITIONS_BY_INDEX, count_addition_by_index),
+    (SORTS, count_sort),
+    (SELECTIONS, count_selection),
+    (PRODUCTS, count_product),
+    (ATTENTION, count_attention),
 )
 
 

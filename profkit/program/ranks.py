@@ -39,7 +39,7 @@ class Ranks:
     notes: tuple[str, ...]
 
 
-def merged_timelines(timelines: Sequence[Timeline]) -> Timeline:
+def merge_timelines(timelines: Sequence[Timeline]) -> Timeline:
     """One timeline of all processes, from one a rank.
 
     Raises:
@@ -52,7 +52,7 @@ def merged_timelines(timelines: Sequence[Timeline]) -> Timeline:
     if len(hows) > 1:
         kinds = f"{len(hows)} kinds: {', '.join(sorted(hows))}"
         raise ProfkitError(f"recordings of {kinds}", "give recordings of one kind, one per rank")
-    if not _one_program(processes):
+    if not _is_one_program(processes):
         raise ProfkitError(
             "these recordings are of different programs, not of one program's ranks: they share "
             "no collective, and less than half of their kernel time is in the same kernels",
@@ -66,9 +66,9 @@ def merged_timelines(timelines: Sequence[Timeline]) -> Timeline:
     return Timeline(timelines[0].how, sorted(processes, key=lambda p: p.rank), "", apart)
 
 
-def _one_program(processes: Sequence[Process]) -> bool:
+def _is_one_program(processes: Sequence[Process]) -> bool:
     """Whether processes may be one program's: they meet in collectives, or run the same kernels."""
-    shares = [_shares(p) for p in processes]
+    shares = [_compute_shares(p) for p in processes]
     if any(classify_kernel(name) == "collective" for name in set.intersection(*map(set, shares))):
         return True
     first, *others = shares
@@ -76,7 +76,7 @@ def _one_program(processes: Sequence[Process]) -> bool:
     return all(part >= ALIKE for part in alike)
 
 
-def _shares(process: Process) -> dict[str, float]:
+def _compute_shares(process: Process) -> dict[str, float]:
     """Of the time of a process's kernels, each kernel's share."""
     times: Counter[str] = Counter()
     for activity in process.activities:
@@ -86,7 +86,7 @@ def _shares(process: Process) -> dict[str, float]:
     return {name: time / total for name, time in times.items()}
 
 
-def only_ranks(timeline: Timeline, wanted: str) -> Timeline:
+def select_ranks(timeline: Timeline, wanted: str) -> Timeline:
     """The timeline of some ranks: all, or numbers with commas between them.
 
     Raises:
@@ -104,7 +104,7 @@ def only_ranks(timeline: Timeline, wanted: str) -> Timeline:
     return replace(timeline, processes=[p for p in timeline.processes if str(p.rank) in names])
 
 
-def gpu_of(process: Process) -> int:
+def find_main_gpu(process: Process) -> int:
     """The GPU that did most of a process's work."""
     sums: Counter[int] = Counter()
     for activity in process.activities:
@@ -115,19 +115,19 @@ def gpu_of(process: Process) -> int:
 def compare_ranks(processes: Sequence[Process], step: str = "") -> Ranks:
     """What the ranks of a program do differently in their typical steps, which a range may name."""
     found = {p.rank: find_steps(p, step).typical for p in processes}
-    collectives = [_times(typical, collective=True) for typical in found.values()]
+    collectives = [_list_times(typical, collective=True) for typical in found.values()]
     shortest = [min(times) for times in zip(*collectives, strict=False)]
     rows = []
     for (rank, typical), times in zip(found.items(), collectives, strict=True):
         waiting = sum(t - s for t, s in zip(times, shortest, strict=False))
-        computing = sum(_times(typical, collective=False))
+        computing = sum(_list_times(typical, collective=False))
         rows.append(Rank(rank, typical.period, computing, sum(times), waiting))
     # Others wait for the rank that waits least itself, if they wait for long.
     last, most = (f(rows, key=lambda r: r.waiting) for f in (min, max))
     lost = most.waiting - last.waiting
     if lost < 0.02 * most.period:
         return Ranks(tuple(rows), None, None, ())
-    longer = _longer(found[last.rank], found[most.rank])
+    longer = _find_longer_kernel(found[last.rank], found[most.rank])
     why = "whose host arrives later"
     if longer:
         why = f"which is longer in {longer[0][:60]} ({figures(longer[1] / 1e6)} ms)"
@@ -136,7 +136,7 @@ def compare_ranks(processes: Sequence[Process], step: str = "") -> Ranks:
     return Ranks(tuple(rows), last.rank, longer, (f"{waits}, {why}",))
 
 
-def _longer(slow: Step, other: Step) -> tuple[str, int] | None:
+def _find_longer_kernel(slow: Step, other: Step) -> tuple[str, int] | None:
     """The kernel that takes more on the slow one, by how much; None where it is next to nothing."""
     more: Counter[str] = Counter()
     for sign, step in ((1, slow), (-1, other)):
@@ -149,6 +149,6 @@ def _longer(slow: Step, other: Step) -> tuple[str, int] | None:
     return None
 
 
-def _times(step: Step, *, collective: bool) -> list[int]:
+def _list_times(step: Step, *, collective: bool) -> list[int]:
     kernels = (work for work in step.works if work.activity.kind in {"kernel", GRAPH})
     return [w.activity.duration for w in kernels if (w.kind == "collective") == collective]

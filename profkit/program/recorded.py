@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from profkit.errors import ProfkitError
 from profkit.files import expand_home, is_file, is_there, match_pattern
 from profkit.program.counts import Counts, read_counts
-from profkit.program.ranks import merged_timelines, only_ranks
+from profkit.program.ranks import merge_timelines, select_ranks
 from profkit.program.readers.gathered import read_gathered
 from profkit.program.triage import Triage, triage_timeline
 
@@ -56,13 +56,13 @@ def judge_recordings(
     Raises:
         ProfkitError: One cannot be read, or nothing in it ran on a GPU.
     """
-    with _uncollected(), _naming(paths):
+    with _pause_garbage_collector(), _name_recording(paths):
         read_all = read_gathered(paths)
-        timeline = only_ranks(merged_timelines(read_all), ranks)
+        timeline = select_ranks(merge_timelines(read_all), ranks)
         answer = triage_timeline(timeline, step, plain_ms)
         report = None
         if len(paths) == 1:
-            report = kept_report(paths[0])
+            report = find_kept_report(paths[0])
         if report is None:
             return answer, None
         counts = read_counts(report, answer.groups)
@@ -70,7 +70,7 @@ def judge_recordings(
 
 
 @contextmanager
-def _naming(paths: Sequence[Path]) -> Iterator[None]:
+def _name_recording(paths: Sequence[Path]) -> Iterator[None]:
     """Say of which recording an error is, where it does not."""
     try:
         yield
@@ -81,7 +81,7 @@ def _naming(paths: Sequence[Path]) -> Iterator[None]:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def _pause_garbage_collector() -> Iterator[None]:
     """Millions of records and none in a circle: looking for one takes a fourth of the time."""
     was = gc.isenabled()
     gc.disable()
@@ -92,7 +92,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def kept_report(folder: Path) -> Path | None:
+def find_kept_report(folder: Path) -> Path | None:
     """The report of what was counted, where the folder holds one."""
     for name in REPORTS:
         if is_file(folder / name):
@@ -108,7 +108,7 @@ def triage(given: Recorded, step_ms: float | None = None, range: str = "") -> Pr
 
     from profkit.program.document import triage_document
 
-    content = triage_document(*judge_recordings(_recordings(given), "all", range, step_ms))
+    content = triage_document(*judge_recordings(_list_recordings(given), "all", range, step_ms))
     rows = [{**row, **row["saves_ms"]} for row in content["findings"]]
     columns = ["category", "say", "expect", "low", "high", "on_top_ms", "kernels", "try", "where"]
     idle = pd.DataFrame(content["step"]["idle"], columns=["cause", "ms", "where"])
@@ -116,7 +116,7 @@ def triage(given: Recorded, step_ms: float | None = None, range: str = "") -> Pr
     return ProgramFrames(content["step"], content["first"], *frames, content)
 
 
-def _recordings(given: object) -> list[Path]:
+def _list_recordings(given: object) -> list[Path]:
     """The recordings that a path, a pattern or a list names."""
     if isinstance(given, str | Path):
         path = expand_home(Path(given))

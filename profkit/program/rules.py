@@ -131,7 +131,7 @@ COPY_AGAIN = Kernel(
 NOT_COUNTED = Kernel(name="advance_kernel", us=1500.0)
 
 
-def _page(name: str) -> Path:
+def _find_page(name: str) -> Path:
     return PAGES / f"{name}.md"
 
 
@@ -154,7 +154,7 @@ HOST_LAUNCH: StepRule = StepRule(
     ),
     fires=(SMALL_KERNELS, (AUGMENT, *LARGE_PRODUCTS)),
     clear=(LARGE_PRODUCTS,),
-    page=_page("host-launch"),
+    page=_find_page("host-launch"),
 )
 HOST_SYNC: StepRule = StepRule(
     id="host-sync",
@@ -175,7 +175,7 @@ HOST_SYNC: StepRule = StepRule(
     ),
     fires=((PRODUCT, READ_VALUE) * 10,),
     clear=(LARGE_PRODUCTS,),
-    page=_page("host-sync"),
+    page=_find_page("host-sync"),
 )
 COPY: StepRule = StepRule(
     id="copy",
@@ -195,7 +195,7 @@ COPY: StepRule = StepRule(
     ),
     fires=((PAGEABLE, *LARGE_PRODUCTS), (*LARGE_PRODUCTS, PAGEABLE_BACK)),
     clear=(LARGE_PRODUCTS, (PINNED, *LARGE_PRODUCTS)),
-    page=_page("copy"),
+    page=_find_page("copy"),
 )
 COLLECTIVE: StepRule = StepRule(
     id="collective",
@@ -216,7 +216,7 @@ COLLECTIVE: StepRule = StepRule(
     ),
     fires=((*LARGE_PRODUCTS[:5], REDUCE, AFTER_REDUCE),),
     clear=(LARGE_PRODUCTS,),
-    page=_page("collective"),
+    page=_find_page("collective"),
 )
 OPTIMIZER: StepRule = StepRule(
     id="optimizer",
@@ -231,7 +231,7 @@ OPTIMIZER: StepRule = StepRule(
     fix="The replay replaces all of them by one kernel, which moves the bytes that Adam needs.",
     fires=((*LARGE_PRODUCTS, *(UPDATE,) * 360),),
     clear=((*LARGE_PRODUCTS, UPDATE_ALL),),
-    page=_page("optimizer"),
+    page=_find_page("optimizer"),
 )
 ATTENTION_UNFUSED: StepRule = StepRule(
     id="attention-unfused",
@@ -248,7 +248,7 @@ ATTENTION_UNFUSED: StepRule = StepRule(
     ),
     fires=(LAYER * 4,),
     clear=(FUSED_LAYER * 4, (*LARGE_PRODUCTS, WEIGHTS)),
-    page=_page("attention-unfused"),
+    page=_find_page("attention-unfused"),
 )
 FP32_MATMUL: StepRule = StepRule(
     id="fp32-matmul",
@@ -269,7 +269,7 @@ FP32_MATMUL: StepRule = StepRule(
     ),
     fires=(FLOAT_PRODUCTS,),
     clear=(LARGE_PRODUCTS,),
-    page=_page("fp32-matmul"),
+    page=_find_page("fp32-matmul"),
 )
 ELEMENTWISE_CHAIN: StepRule = StepRule(
     id="elementwise-chain",
@@ -292,7 +292,7 @@ ELEMENTWISE_CHAIN: StepRule = StepRule(
     ),
     fires=((PRODUCT, PRODUCT, *(LONG_MULTIPLY, LONG_EXPONENTIAL) * 6),),
     clear=(LARGE_PRODUCTS, (PRODUCT, ACTIVATION) * 8),
-    page=_page("elementwise-chain"),
+    page=_find_page("elementwise-chain"),
 )
 LAYOUT: StepRule = StepRule(
     id="layout",
@@ -314,7 +314,7 @@ LAYOUT: StepRule = StepRule(
     ),
     fires=((CONVERT, CONVOLVE) * 6,),
     clear=((CONVOLVE,) * 12,),
-    page=_page("layout"),
+    page=_find_page("layout"),
 )
 ATOMICS: StepRule = StepRule(
     id="atomics",
@@ -328,7 +328,7 @@ ATOMICS: StepRule = StepRule(
     fix="The replay leaves the minimum for the bytes of the operator.",
     fires=((PRODUCT, PRODUCT, ADD_ROWS),),
     clear=(LARGE_PRODUCTS,),
-    page=_page("atomics"),
+    page=_find_page("atomics"),
 )
 KERNEL: StepRule = StepRule(
     id="kernel",
@@ -356,7 +356,7 @@ KERNEL: StepRule = StepRule(
     fix="The replay gives the kernel the time of its floor.",
     fires=((PRODUCT, PRODUCT, FEW_BLOCKS), (PRODUCT, PRODUCT, SLOW_SOFTMAX)),
     clear=(LARGE_PRODUCTS,),
-    page=_page("kernel"),
+    page=_find_page("kernel"),
 )
 REDUNDANT: StepRule = StepRule(
     id="redundant",
@@ -391,7 +391,7 @@ REDUNDANT: StepRule = StepRule(
         (*LARGE_PRODUCTS, LOGITS, LAST_POSITION, LOSS),
         (*LARGE_PRODUCTS, *(ONE_POWER,) * 64),
     ),
-    page=_page("redundant"),
+    page=_find_page("redundant"),
 )
 HEALTHY: StepRule = StepRule(
     id="healthy",
@@ -405,7 +405,7 @@ HEALTHY: StepRule = StepRule(
     fix="Nothing is replayed.",
     fires=(LARGE_PRODUCTS,),
     clear=(SMALL_KERNELS, FLOAT_PRODUCTS),
-    page=_page("healthy"),
+    page=_find_page("healthy"),
 )
 UNKNOWN: StepRule = StepRule(
     id="unknown",
@@ -420,7 +420,7 @@ UNKNOWN: StepRule = StepRule(
     fix="Nothing is replayed.",
     fires=((NOT_COUNTED, PRODUCT),),
     clear=(LARGE_PRODUCTS,),
-    page=_page("unknown"),
+    page=_find_page("unknown"),
 )
 RULES = (
     HOST_LAUNCH,

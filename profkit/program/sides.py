@@ -7,7 +7,7 @@ from pathlib import Path
 
 from profkit.errors import ProfkitError
 from profkit.files import is_file, is_folder
-from profkit.program.change import TriagesDocument, change
+from profkit.program.change import TriagesDocument, compare_triages
 from profkit.program.document import TriageDocument, read_document, triage_document
 from profkit.program.recorded import judge_recordings
 from profkit.records.paths import detect_kind, suggest_verb
@@ -20,7 +20,7 @@ def compare_recordings(before: str, after: str) -> TriagesDocument | None:
         ProfkitError: Only one of them is, or a side is something that is not compared at all.
     """
     if is_recording(before) and is_recording(after):
-        return change(read_or_judge_side(before), read_or_judge_side(after))
+        return compare_triages(read_or_judge_side(before), read_or_judge_side(after))
     for side, other in ((before, after), (after, before)):
         if is_recording(side):
             hint = "compare two variants, two reports, two recordings or two folders"

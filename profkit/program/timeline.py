@@ -65,12 +65,12 @@ GRAPH = "graph"  # kind of an activity that is a whole CUDA graph, recorded as o
 OPEN_MOST = 100
 
 
-def plain_call_name(name: str) -> str:
+def clean_call_name(name: str) -> str:
     """A call as a program writes it: cudaLaunchKernel of cudaLaunchKernel_ptsz_v7000."""
     return _VERSION.sub("", name)
 
 
-def tensor_sizes(shape: object) -> tuple[int, ...]:
+def read_tensor_sizes(shape: object) -> tuple[int, ...]:
     """A tensor's sizes; empty for a scalar, a list of tensors, and what no memory holds."""
     if not shape or not isinstance(shape, list | tuple):
         return ()
@@ -84,16 +84,16 @@ def tensor_sizes(shape: object) -> tuple[int, ...]:
     return ()
 
 
-def operand_sizes(operator: str, listed: list[object]) -> tuple[tuple[int, ...], ...]:
+def read_operand_sizes(operator: str, listed: list[object]) -> tuple[tuple[int, ...], ...]:
     """Return the sizes of an operator's inputs; of a concatenation those of the tensors in its list."""
     first = None
     if listed:
         first = listed[0]
     if operator == "aten::cat" and isinstance(first, list):
-        parts = tuple(tensor_sizes(part) for part in first)
+        parts = tuple(read_tensor_sizes(part) for part in first)
         if any(parts):
             return parts
-    return tuple(tensor_sizes(shape) for shape in listed)
+    return tuple(read_tensor_sizes(shape) for shape in listed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from shlex import quote
 from profkit.errors import ProfkitError
 from profkit.judge import Estimate
 from profkit.program.findings import draft_findings
-from profkit.program.findings.case import Case, StepFinding, goes_back
+from profkit.program.findings.case import Case, StepFinding, is_of_backward
 from profkit.program.findings.floors import SHARES, estimate_saving
 from profkit.program.findings.words import Advice, Words
 from profkit.program.ranks import Ranks, compare_ranks
@@ -117,7 +117,7 @@ def _judge_steps(
         and replayed.holds
         and (uneven := _find_uneven(case, ranks, sum(f.on_top for f in found)))
     ):
-        found = _order([*found, uneven], case)
+        found = _order_findings([*found, uneven], case)
     found = _say_why_first(found, case)
     of_ranks = ranks.notes if ranks else ()
     notes = *timeline.notes, *steps.notes, *of_ranks, *_list_doubts(timeline, case, found)
@@ -131,7 +131,7 @@ def make_case(
 ) -> Case:
     """Return the typical step with all that rules look at."""
     typical = steps.typical
-    trains = any(goes_back(work) for work in typical.works)
+    trains = any(is_of_backward(work) for work in typical.works)
     trains = trains or any("ackward" in maker.top for maker in typical.makers)
     return Case(
         step=typical,
@@ -255,7 +255,7 @@ def _price(
     if draft.floor:
         saving = estimate_saving(case, draft.floor, draft.change, shares)
     else:
-        low, expected, high = case.hosts.saving(draft.change, after)
+        low, expected, high = case.hosts.estimate_saving(draft.change, after)
         saving = Estimate(low=low, expected=expected, high=high)
     saving = saving.limit_to(case.hosts.plain.expect)
     if draft.optional:
@@ -294,7 +294,7 @@ def rank_findings(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding
         names |= dict.fromkeys(own.works, own.id)
     out: list[StepFinding] = []
     model, shortest, left = case.hosts.usual, case.hosts.usual.period, plain
-    for found in _order(rows, case):
+    for found in _order_findings(rows, case):
         model = found.change.apply(model, EXPECT)
         more = max(0.0, shortest - model.period) / 1e6
         more = min(more, found.saving.expected) if out else found.saving.expected
@@ -307,7 +307,7 @@ def rank_findings(case: Case, drafts: Sequence[StepFinding]) -> list[StepFinding
     return out
 
 
-def _order(found: Sequence[StepFinding], case: Case) -> list[StepFinding]:
+def _order_findings(found: Sequence[StepFinding], case: Case) -> list[StepFinding]:
     """By what they are expected to save; in front the one that is to be done first.
 
     What the bar shows as next to nothing of the step is never in front. A smaller one is before the

@@ -57,7 +57,7 @@ def judge_step(case: Case, found: Sequence[StepFinding], drafts: Sequence[StepFi
     busy = min(sum_busy_by_device(case.step).values(), default=0)
     computing = min(1.0, busy / 1e6 / plain)
     near = sum(group.time for group in case.groups if is_near_floor(case, group))
-    whole = sum(group.time for group in case.groups if _computes(group))
+    whole = sum(group.time for group in case.groups if _is_computing(group))
     lost = len(find_lost_launches(case.step))
     if lost > LARGE * (lost + len(case.works)):
         return Verdict("unknown", f"{_say_found(found)}; {_say_lost(lost)}")
@@ -88,7 +88,7 @@ def _say_together(found: Sequence[StepFinding]) -> str:
     return f"; what was found saves about {figures(saved)} ms together"
 
 
-def _computes(group: KernelGroup) -> bool:
+def _is_computing(group: KernelGroup) -> bool:
     return group.kind not in {"copy", "collective"}
 
 
@@ -115,7 +115,7 @@ def _say_most(case: Case) -> str:
     """The kind of kernels that takes most of the GPU's time, as a share of the step."""
     times: dict[str, int] = {}
     for group in case.groups:
-        if _computes(group):
+        if _is_computing(group):
             times[group.kind] = times.get(group.kind, 0) + group.time
     if not times:
         return "no kernel in it"
@@ -135,7 +135,7 @@ def _say_unknown(case: Case) -> str:
     idle = max(case.split.idle, key=lambda row: row.time, default=None)
     kernels = []
     for g in case.groups:
-        if _computes(g) and not is_near_floor(case, g):
+        if _is_computing(g) and not is_near_floor(case, g):
             kernels.append(g)
     kernel = max(kernels, key=lambda group: group.time, default=None)
     if (

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from profkit.errors import is_memory_limited
 from profkit.reports.cubin import Function, find_launched
-from profkit.reports.frame import clean
+from profkit.reports.frame import clean_text
 from profkit.reports.instruction import (
     BYTES,
     ENDS,
@@ -33,7 +33,7 @@ from profkit.reports.instruction import (
     STORES,
     TENSOR,
     Instruction,
-    decode,
+    decode_function,
 )
 
 if TYPE_CHECKING:
@@ -47,10 +47,12 @@ class Program:
         self.instructions = instructions
         self.index = {x.pc: n for n, x in enumerate(instructions)}  # address -> position
         # Position -> positions that control may come from.
-        self.before = _comes_from(instructions, self.index)
+        self.before = _find_predecessors(instructions, self.index)
 
 
-def _comes_from(instructions: Sequence[Instruction], index: dict[int, int]) -> dict[int, list[int]]:
+def _find_predecessors(
+    instructions: Sequence[Instruction], index: dict[int, int]
+) -> dict[int, list[int]]:
     """Falls through, jumps with a known target, and indirect jumps to where nothing else leads.
 
     A call falls through: what the callee did is not looked at. A callee's first instruction comes
@@ -123,7 +125,7 @@ def find_producers(program: Program, pc: int, state: str = "") -> list[Instructi
     elif state in _OF_NO_RESULT:
         sources = set()
     else:
-        sources = _of_groups(program, _find_awaited(program, at))
+        sources = _expand_copy_groups(program, _find_awaited(program, at))
     if state in _UNITS:
         sources = {n for n in sources if program.instructions[n].opcode in _UNITS[state]} or sources
     return [program.instructions[n] for n in sorted(sources)]
@@ -196,16 +198,16 @@ def _find_before(program: Program, at: int, opcodes: frozenset[str]) -> set[int]
     """
     code = program.instructions
 
-    def nearest(start: int, names: Set[str]) -> set[int]:
+    def find_nearest(start: int, names: Set[str]) -> set[int]:
         walk = _walk_back(program, start, lambda n: code[n].opcode in names)
         return {n for n in walk if code[n].opcode in names}
 
     if code[at].opcode == _WARPGROUP:
-        return nearest(at, TENSOR) or {at}
-    holders = nearest(at, opcodes)
+        return find_nearest(at, TENSOR) or {at}
+    holders = find_nearest(at, opcodes)
     groups = {n for n in holders if code[n].opcode == _WARPGROUP}
     if groups:
-        products = set().union(*(nearest(n, TENSOR) for n in groups))
+        products = set().union(*(find_nearest(n, TENSOR) for n in groups))
     else:
         products = set()
     if products:
@@ -246,7 +248,7 @@ def _find_stores(program: Program, at: int) -> set[int]:
     return {n for n in walk if code[n].opcode in STORES}
 
 
-def _of_groups(program: Program, sources: set[int]) -> set[int]:
+def _expand_copy_groups(program: Program, sources: set[int]) -> set[int]:
     """Return the copies of a group (cp.async) in the place of the instruction that closes it."""
     code = program.instructions
     closing = {n for n in sources if code[n].opcode == _GROUP}
@@ -324,7 +326,7 @@ class LaunchedCode:
         self.producers: Callable[[int, str], list[int]] = cache(self._list_producers)
         self._function_code = cache(self._decode_function)
         self._word = cache(self._disassemble_at)
-        self._statements = cache(lambda file: python_statements(self.sources[file]))
+        self._statements = cache(lambda file: find_python_statements(self.sources[file]))
 
     def close(self) -> None:
         """Forget the launch, so that the library can close its report.
@@ -357,7 +359,7 @@ class LaunchedCode:
         table = None
         if function:
             table = function.cubin.lines.get(function.name)
-        for file, line in table.stack(pc - (start or 0)) if table else ():
+        for file, line in table.find_inlined_lines(pc - (start or 0)) if table else ():
             if not _TOOLKIT.search(file):
                 return _cleaned(file), line
         near = self._find_neighbour(pc)
@@ -373,8 +375,8 @@ class LaunchedCode:
         own = self.sources.get(file or "", [])
         if file is None or not file.endswith(".py") or not library or not own or line is None:
             return None
-        name = enclosing_function(library, inside[1])[0]
-        first, last = enclosing_function(own, line)[1]
+        name = find_enclosing_function(library, inside[1])[0]
+        first, last = find_enclosing_function(own, line)[1]
         names = {name, *name.split("_")} - {""}
         spans = {span for at, span in self._statements(file).items() if first < at <= last}
         calls = []
@@ -411,10 +413,12 @@ class LaunchedCode:
         sources = {}
         for name, text in files:
             if text:
-                sources[clean(name)] = clean(text).splitlines()
+                sources[clean_text(name)] = clean_text(text).splitlines()
         return sources
 
-    def source(self, file: str | None, line: int | None, *, whole: bool = True) -> str | None:
+    def find_source_line(
+        self, file: str | None, line: int | None, *, whole: bool = True
+    ) -> str | None:
         """Return the text of a line, None where the report has no source for it.
 
         Of Python it is the whole statement: `x_ptr + offsets,` alone says nothing. A listing has the
@@ -430,7 +434,7 @@ class LaunchedCode:
             return texts[line - 1]
         return " ".join(text.strip() for text in texts[first - 1 : last])[:STATEMENT]
 
-    def opcode(self, pc: int) -> str:
+    def find_opcode(self, pc: int) -> str:
         """Return the opcode at an address; "" when unknown."""
         program = self.find_program(pc)
         at = None
@@ -460,7 +464,7 @@ class LaunchedCode:
         return self._function_code(start)
 
     def _decode_function(self, start: int) -> Program | None:
-        code = decode(self._spans[start].code, start, self.capability, self._word)
+        code = decode_function(self._spans[start].code, start, self.capability, self._word)
         if code is None:
             return None
         return Program(code)
@@ -480,7 +484,7 @@ class LaunchedCode:
         """
         if not self._has_bounded_lines():
             return ""
-        text = clean(self._action.sass_by_pc(pc) or "")
+        text = clean_text(self._action.sass_by_pc(pc) or "")
         if text.strip() not in ("", _NOT_WRITTEN):
             return text
         if is_memory_limited():
@@ -531,7 +535,10 @@ class LaunchedCode:
 
     def _does_begin(self, function: Function, start: int) -> bool:
         """Whether a function is here by the library's text: before 2023.2 a report says no address."""
-        code = decode(function.code[: _FIRST * BYTES], start, self.capability, self._word) or []
+        code = (
+            decode_function(function.code[: _FIRST * BYTES], start, self.capability, self._word)
+            or []
+        )
         return bool(code) and all(self._word(x.pc) == x.opcode for x in code)
 
     @cached_property
@@ -564,11 +571,11 @@ def read_definitions(kernel: LaunchedCode, program: Program) -> Definitions:
     return Definitions(kernel.machine_code(pcs[0]), lambda n: kernel.text(pcs[n]), program.before)
 
 
-_cleaned = cache(clean)
+_cleaned = cache(clean_text)
 STATEMENT = 160  # characters of a statement over several lines
 
 
-def enclosing_function(texts: Sequence[str], line: int | None) -> tuple[str, tuple[int, int]]:
+def find_enclosing_function(texts: Sequence[str], line: int | None) -> tuple[str, tuple[int, int]]:
     """Return the name and the lines of the Python function that a line is in; ("", (0, 0)) for none."""
     for at in range(min(line or 0, len(texts)), 0, -1):
         found = _FUNCTION.match(texts[at - 1])
@@ -585,7 +592,7 @@ def _measure_indent(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
-def python_statements(texts: Sequence[str]) -> dict[int, tuple[int, int]]:
+def find_python_statements(texts: Sequence[str]) -> dict[int, tuple[int, int]]:
     """Return line -> first and last line of its statement, as far as the text is Python."""
     lines = iter(f"{text}\n" for text in texts)
     spans: dict[int, tuple[int, int]] = {}

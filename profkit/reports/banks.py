@@ -29,9 +29,9 @@ from profkit.reports.lanes import (
     Lanes,
     Statement,
     WarpRegisters,
-    add,
-    multiply,
-    spread,
+    add_lanes,
+    multiply_lanes,
+    spread_value,
 )
 
 BANKS, BANK = 32, 4  # bytes
@@ -261,12 +261,12 @@ def _find_address(warp: WarpRegisters, at: int, statement: Statement) -> Lanes |
         name, *parts = term.split(".")
         names.append(name)
         scales.append(max((_SCALES.get(part, 1) for part in parts), default=1))
-    total = spread(0)
-    for value, scale in zip(warp.evaluate(at, names), scales, strict=True):
-        scaled = value and multiply(value, spread(scale))
+    total = spread_value(0)
+    for value, scale in zip(warp.evaluate_operands(at, names), scales, strict=True):
+        scaled = value and multiply_lanes(value, spread_value(scale))
         if scaled is None:
             return None
-        total = add(total, scaled)
+        total = add_lanes(total, scaled)
     return total
 
 
@@ -345,10 +345,10 @@ def _find_layout(array: Sequence[Access], align: int) -> Found | None:
     if row < NARROWEST or row % align:
         return None
     for padding in range(align, LINE + 1, align):
-        moved = [_pad(access, row, padding) for access in array]
+        moved = [_pad_rows(access, row, padding) for access in array]
         if _is_free(array, moved):
             return "padding", row, padding, moved[0]
-    moved = _swizzle(array, row, align)
+    moved = _swizzle_chunks(array, row, align)
     if moved and _is_free(array, moved):
         return "swizzle", row, align, moved[0]
     return None
@@ -378,7 +378,7 @@ def _find_row(access: Access) -> int:
     return apart
 
 
-def _pad(access: Access, row: int, padding: int) -> list[list[int]]:
+def _pad_rows(access: Access, row: int, padding: int) -> list[list[int]]:
     """Return where an access goes when each row of its array has so many bytes more.
 
     A row begins at the lowest address of a warp: whatever all lanes add keeps them in their rows.
@@ -390,7 +390,7 @@ def _pad(access: Access, row: int, padding: int) -> list[list[int]]:
     return moved
 
 
-def _swizzle(array: Sequence[Access], row: int, chunk: int) -> list[list[list[int]]]:
+def _swizzle_chunks(array: Sequence[Access], row: int, chunk: int) -> list[list[list[int]]]:
     """Return where accesses go when chunks change places by the number of their line of 128 bytes.
 
     Nothing where rows are no power of two, or what all lanes add may change the line's number.

@@ -15,14 +15,19 @@ from itertools import islice
 from typing import Any
 
 from profkit.errors import ProfkitError, require_package
-from profkit.reports.isolated import each_isolated, isolated, named, processors
+from profkit.reports.isolated import (
+    count_processors,
+    import_function,
+    iterate_isolated,
+    run_isolated,
+)
 
 CHUNK = 8  # files of a task: few, so that all workers end together
 _AHEAD = 2  # tasks submitted for each worker that is known
 _TRIES = 2
 
 
-def cluster_client(address: str) -> Any:
+def connect_to_cluster(address: str) -> Any:
     """Return a Dask client of a scheduler, such as tcp://host:8786, or raise a ProfkitError."""
     with require_package("distributed", f"--on {address}"):
         from distributed import Client
@@ -38,7 +43,7 @@ def cluster_client(address: str) -> Any:
         ) from error
 
 
-def executor_of(client: Any) -> Any:
+def find_executor(client: Any) -> Any:
     """Return what takes tasks; a ProfkitError of neither a Dask client nor an executor."""
     if hasattr(client, "get_executor"):
         return client.get_executor(pure=False)  # the same path may hold another file tomorrow
@@ -50,7 +55,7 @@ def executor_of(client: Any) -> Any:
     )
 
 
-def each_report(
+def iterate_reports(
     function: str, paths: Iterable[str], died: str, client: Any = None, jobs: int | None = None
 ) -> Iterator[tuple[str, Any]]:
     """Yield path and result of a function of many paths as they are done, holding few at a time.
@@ -61,11 +66,13 @@ def each_report(
     """
     todo = iter(paths)
     if client is None:
-        with closing(each_isolated(function, todo, jobs or processors(), named(died))) as done:
+        with closing(
+            iterate_isolated(function, todo, jobs or count_processors(), import_function(died))
+        ) as done:
             for _, path, result in done:
                 yield path, result
         return
-    executor, workers = executor_of(client), _count_workers(client)
+    executor, workers = find_executor(client), _count_workers(client)
     chunks = iter(lambda: list(islice(todo, CHUNK)), [])
     window = max(8, _AHEAD * workers)
     open_: dict[Future[Any], tuple[list[str], int]] = {}
@@ -84,7 +91,7 @@ def each_report(
             elif tried < _TRIES:
                 open_[_submit_chunk(executor, function, chunk, died)] = chunk, tried + 1
             else:  # its worker was lost twice, or the pool is broken: no file is lost for that
-                read = isolated(function, chunk, processors(), named(died))
+                read = run_isolated(function, chunk, count_processors(), import_function(died))
                 yield from zip(chunk, read, strict=True)
 
 
@@ -100,11 +107,11 @@ def _submit_chunk(executor: Any, function: str, chunk: list[str], died: str) -> 
 
 def read_chunk(function: str, paths: Sequence[str], died: str) -> list[tuple[str, Any]]:
     """Do what a worker does: a few files, in a child process of its own."""
-    return list(zip(paths, isolated(function, paths, 1, named(died)), strict=True))
+    return list(zip(paths, run_isolated(function, paths, 1, import_function(died)), strict=True))
 
 
 def _count_workers(client: Any) -> int:
     """Return how many tasks the executor does at once, as far as it says."""
     if hasattr(client, "nthreads"):
         return sum(client.nthreads().values())
-    return int(getattr(client, "_max_workers", None) or processors())
+    return int(getattr(client, "_max_workers", None) or count_processors())

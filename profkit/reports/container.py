@@ -35,10 +35,10 @@ from profkit.reports.contents import (
     Copies,
     Result,
     is_nameless,
+    open_unpacked,
     read_header,
     read_result,
     repair_frame,
-    unpacked,
     write_varint,
 )
 from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES
@@ -47,7 +47,7 @@ from profkit.reports.wire import (
     Cut,
     Malformed,
     Oddities,
-    message_shape,
+    find_message_shape,
     verify_message,
 )
 
@@ -107,12 +107,12 @@ _ALL_BITS = 0xFFFFFFFF
 _walked: dict[_Key, Frames] = {}
 
 
-def check(path: str | Path) -> Frames:
+def check_report(path: str | Path) -> Frames:
     """Return what the bytes of a file say, of any file; it is walked once in this process."""
     try:
         key = _identify_file(path)
         if key not in _walked:
-            _remember_walk(key, _whole_walk(path, _Walk(path)))
+            _remember_walk(key, _walk_whole(path, _Walk(path)))
     except OSError as error:
         return Frames("unreadable", (error.strerror or str(error)).lower())
     except ValueError:  # a NUL, or what is no character
@@ -133,7 +133,7 @@ def _identify_file(path: str | Path) -> _Key:
 
 def _remember_walk(key: _Key, walk: _Walk) -> Frames:
     """Return what a walk that has come to its end says of a file."""
-    frames = walk.verdict()
+    frames = walk.make_verdict()
     if len(_walked) >= REMEMBERED:
         _walked.clear()
     _walked[key] = replace(
@@ -146,17 +146,17 @@ def _remember_walk(key: _Key, walk: _Walk) -> Frames:
     return _walked[key]
 
 
-def repair(path: str | Path, copy: str | Path, metrics_only: bool = False) -> None:
+def repair_report(path: str | Path, copy: str | Path, metrics_only: bool = False) -> None:
     """Write what is left of a damaged report into a .ncu-rep that the library can read.
 
     With metrics_only, only what repair_frame keeps of every launch, not only of the damaged ones.
     """
     copies = Copies()
-    _whole_walk(path, _Walk(path, copies, metrics_only))
-    copies.write(Path(copy))
+    _walk_whole(path, _Walk(path, copies, metrics_only))
+    copies.write_copy(Path(copy))
 
 
-def split(
+def split_report(
     path: str | Path,
     folder: str | Path,
     wanted: Collection[int] | None = None,
@@ -174,13 +174,13 @@ def split(
     key, walk = _identify_file(path), _Walk(path, copies, metrics_only)
     for _ in _walk_steps(path, walk):
         if copies.size >= PART:
-            yield copies.write(next(names))
+            yield copies.write_copy(next(names))
     if copies.size:
-        yield copies.write(next(names))
+        yield copies.write_copy(next(names))
     return _remember_walk(key, walk)
 
 
-def _whole_walk(path: str | Path, walk: _Walk) -> _Walk:
+def _walk_whole(path: str | Path, walk: _Walk) -> _Walk:
     deque(_walk_steps(path, walk), maxlen=0)
     return walk
 
@@ -197,19 +197,19 @@ def _walk_steps(path: str | Path, walk: _Walk) -> Iterator[None]:
         else:
             limit = size
         try:
-            with unpacked(file) as plain:
+            with open_unpacked(file) as plain:
                 update = (lambda _: None) if walk.compressed else digest.update
                 walk.start = plain.read(len(MAGIC))
                 update(walk.start)
                 if walk.start == MAGIC:
-                    for frame in frames_of(plain, limit, update):
-                        walk.step(frame)
+                    for frame in read_frames(plain, limit, update):
+                        walk.take_frame(frame)
                         yield
-                    walk.end()
+                    walk.check_end()
             is_whole = walk.start == MAGIC
         except Malformed as error:  # from here on frames cannot be told apart
             is_whole = False
-            walk.stop(error)
+            walk.stop_at(error)
         if walk.compressed:
             file.seek(0)
             if not walk.start:
@@ -221,7 +221,7 @@ def _walk_steps(path: str | Path, walk: _Walk) -> Iterator[None]:
             walk.sha256 = digest.hexdigest()
 
 
-def frames_of(
+def read_frames(
     file: IO[bytes], limit: int, update: Callable[[bytes], object] = lambda _: None
 ) -> Iterator[bytes]:
     """Yield the length-prefixed frames up to the end of the file; `update` sees all that is read."""
@@ -279,15 +279,15 @@ class _Walk:
         self._left: list[tuple[int, int]] = []
         self._size = 0
 
-    def step(self, frame: bytes) -> None:
+    def take_frame(self, frame: bytes) -> None:
         self.size += 4 + len(frame)
         self._budget.allow_more(4 + len(frame))
         odd = Oddities()
         if self._first:
             self._first = False
-            verify_message(frame, 0, len(frame), message_shape("FileHeader"), odd)
+            verify_message(frame, 0, len(frame), find_message_shape("FileHeader"), odd)
             if self._out is not None:
-                self._out.start(frame)
+                self._out.take_start(frame)
         elif not self._left:
             self._begin_block(read_header(frame, odd), odd)
         else:
@@ -304,7 +304,7 @@ class _Walk:
 
     def _is_from_newer(self) -> bool:
         """Return whether a newer ncu wrote the file, which may be said behind what is read now."""
-        version = self._version or check(self._path).ncu_version
+        version = self._version or check_report(self._path).ncu_version
         return is_newer(version)
 
     def _begin_block(self, block: BlockHeader, odd: Oddities) -> None:
@@ -325,14 +325,16 @@ class _Walk:
         self._version = self._version or block.version  # "" when only others were said
         self._process = block.process
         if self._out is not None and self._is_named:
-            self._out.about(block.about)
+            self._out.take_header(block.about)
 
     def _take_session(self, numbers: list[int], odd: Oddities) -> None:
         """Check that the blocks of a file are of one session: they say each thing of it once."""
-        shape = message_shape("SessionDetails")
+        shape = find_message_shape("SessionDetails")
         twice = self._session.intersection(numbers) - shape.repeated
         if twice and wire.MERGED not in self._session:
-            odd.add(f"field {min(twice)} of SessionDetails twice, as in two reports in one file")
+            odd.note_oddity(
+                f"field {min(twice)} of SessionDetails twice, as in two reports in one file"
+            )
         self._session.update(numbers)
 
     def _check_size(self) -> None:
@@ -346,7 +348,7 @@ class _Walk:
         if field not in _KINDS:
             try:
                 if field == SOURCES:
-                    verify_message(frame, 0, len(frame), message_shape("Source"), odd)
+                    verify_message(frame, 0, len(frame), find_message_shape("Source"), odd)
             except Malformed as error:
                 self.problems.append(f"a kernel's machine code is damaged: {error}")
                 return False
@@ -373,7 +375,7 @@ class _Walk:
         self._same[-1] = self._sequences.setdefault(result.ids, self._launches - 1)
         self._metrics[-1] = len(result.ids)
 
-    def stop(self, error: Malformed) -> None:
+    def stop_at(self, error: Malformed) -> None:
         """Nothing behind this can be read."""
         self.problems.append(str(error))
         if isinstance(error, Cut) and self._left:
@@ -386,13 +388,13 @@ class _Walk:
         if field in _KINDS and (self._metrics_only or not whole):
             left = repair_frame(frame, _KINDS[field])
         if left is not None:
-            self._out.frame(field, self._process, left)
+            self._out.take_frame(field, self._process, left)
 
-    def end(self) -> None:
+    def check_end(self) -> None:
         if self._first or self._left:
             raise Malformed("the file ends before its last block does")
 
-    def verdict(self) -> Frames:
+    def make_verdict(self) -> Frames:
         if not self.start and not self.problems:
             return Frames("empty", "the file has 0 bytes")
         if not MAGIC.startswith(self.start):
@@ -421,7 +423,7 @@ class _Walk:
         known = [digest_name(name.decode()) for name in self._names]
         digests: dict[int, int] = {}
         for ids, launch in self._sequences.items():
-            numbers = (wire.varint(id_, 0)[0] for id_ in ids)
+            numbers = (wire.read_varint(id_, 0)[0] for id_ in ids)
             digests[launch] = sum(known[number] for number in numbers) & _ALL_BITS
         return array("I", [digests[launch] for launch in self._same]).tobytes()
 

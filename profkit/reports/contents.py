@@ -38,11 +38,11 @@ from profkit.reports.wire import (
     MessageShape,
     NotText,
     Oddities,
-    fields,
-    inspect,
-    message_shape,
-    one,
-    varint,
+    find_message_shape,
+    inspect_field,
+    iterate_fields,
+    read_field,
+    read_varint,
     verify_message,
     verify_place,
 )
@@ -65,7 +65,7 @@ def read_header(data: bytes, odd: Oddities) -> BlockHeader:
     session: list[int] = []
     version, process = None, b""
     about = bytearray()
-    for number, start, stop, whole in _header_fields(data, odd):
+    for number, start, stop, whole in _read_header_fields(data, odd):
         if number in counts:
             counts[number] = start
         elif number == SIZE:
@@ -79,31 +79,31 @@ def read_header(data: bytes, odd: Oddities) -> BlockHeader:
             else:
                 names.extend(table)
         elif number == SESSION:
-            session += [field for field, *_ in fields(data, start, stop)]
+            session += [field for field, *_ in iterate_fields(data, start, stop)]
             version = _read_version(data, start, stop)
         elif number == PROCESS:
             process = whole
     return BlockHeader(counts, size, names, session, version, bytes(about), process)
 
 
-def _header_fields(data: bytes, odd: Oddities) -> Iterator[tuple[int, int, int, bytes]]:
+def _read_header_fields(data: bytes, odd: Oddities) -> Iterator[tuple[int, int, int, bytes]]:
     """Yield the fields of a block header, checked: number, start (or value), end, all its bytes.
 
     Not the names, of which a report has thousands: they are read at once.
     """
-    shape = message_shape("BlockHeader")
+    shape = find_message_shape("BlockHeader")
     at = before = 0
     while at < len(data):
         begin = at
-        number, wire_type, start, stop, at = one(data, at, len(data))
+        number, wire_type, start, stop, at = read_field(data, at, len(data))
         verify_place(number, before, shape, odd)
         before = number
         if number != NAMES or wire_type != BYTES:
-            inspect(data, (number, wire_type, start, stop), shape, odd)
+            inspect_field(data, (number, wire_type, start, stop), shape, odd)
         yield number, start, stop, data[begin:at]
 
 
-def block_of_one(counter: int, frame: bytes, process: bytes = b"") -> bytes:
+def make_block_of_one(counter: int, frame: bytes, process: bytes = b"") -> bytes:
     """Return a block header that announces one frame, with the field that says of which process."""
     count = bytes([counter << 3, 1])
     size = bytes([SIZE << 3]) + write_varint(4 + len(frame))
@@ -150,13 +150,13 @@ def read_result(data: bytes, kind: Kind, odd: Oddities) -> Result:
             before = kind.metrics
             at = _read_metrics(data, at, tag, (ids, metrics), odd)
             continue
-        number, wire_type, start, stop, at = one(data, at, len(data))
+        number, wire_type, start, stop, at = read_field(data, at, len(data))
         verify_place(number, before, shape, odd)
         before = number
         seen.add(number)
         strange = _read_part(data, (number, wire_type, start, stop), shape, odd) or strange
         if number == kind.samples:
-            risky = risky or not _in_order(data, start, stop)
+            risky = risky or not _is_in_order(data, start, stop)
         elif number == kind.nvtx:
             _verify_domains(data, start, stop)
     if not shape.required <= seen:
@@ -171,7 +171,7 @@ def _read_part(
 ) -> str:
     """Check one field of a result; return what is strange in it, though the library reads it."""
     try:
-        inspect(data, part, shape, odd)
+        inspect_field(data, part, shape, odd)
     except NotText as error:
         if part[0] not in shape.texts:
             raise Malformed(str(error)) from None
@@ -186,7 +186,7 @@ def find_misplaced(ids: tuple[bytes, ...]) -> tuple[bytes, ...]:
     ncu numbers the names of metrics in the order in which it first writes them, so the ids of a launch
     are runs of numbers one after the other. One that breaks a run was another.
     """
-    numbers = [varint(id_, 0)[0] for id_ in ids]
+    numbers = [read_varint(id_, 0)[0] for id_ in ids]
     known = set(numbers)
     found = []
     for place in range(1, len(numbers) - 1):
@@ -203,22 +203,22 @@ def _verify_domains(data: bytes, at: int, end: int) -> None:
     """Check that each stack of NVTX ranges is of a domain that is there."""
     known: set[int] = set()
     used: set[int] = set()
-    for number, _, start, stop in fields(data, at, end):
+    for number, _, start, stop in iterate_fields(data, at, end):
         if number == 1:
-            known.add(_first_number(data, start, stop))
+            known.add(_read_first_number(data, start, stop))
         elif number == 3:
-            used.add(_first_number(data, start, stop))
+            used.add(_read_first_number(data, start, stop))
         elif number == 2:
-            for inner, _, begin, behind in fields(data, start, stop):
+            for inner, _, begin, behind in iterate_fields(data, start, stop):
                 if inner == 2:
-                    used.add(_first_number(data, begin, behind))
+                    used.add(_read_first_number(data, begin, behind))
     if not used <= known:
         raise Malformed("an NVTX range of a domain that is not there")
 
 
-def _first_number(data: bytes, at: int, end: int) -> int:
+def _read_first_number(data: bytes, at: int, end: int) -> int:
     """Return field 1 of a message, an id."""
-    for number, _, value, _ in fields(data, at, end):
+    for number, _, value, _ in iterate_fields(data, at, end):
         if number == 1:
             return value
     return -1
@@ -239,14 +239,14 @@ def repair_frame(data: bytes, kind: Kind) -> bytes | None:
         for number, wire_type, start, stop, begin, at in _list_spans(data):
             if number == kind.metrics and wire_type == BYTES:
                 if _is_whole_metric(data, start, stop):
-                    metrics.add(_metric_id(data, start), data[begin:at])
+                    metrics.add_metric(_read_metric_id(data, start), data[begin:at])
                 continue
             part = number, wire_type, start, stop
             if number in readable and number not in kept and _is_whole_field(data, part, shape):
                 kept[number] = data[begin:at]
     except Malformed:  # what follows cannot be told apart
         pass
-    kept[kind.metrics] = metrics.join()
+    kept[kind.metrics] = metrics.join_bodies()
     missing = shape.required - kept.keys()
     if missing == {RESULT_SOURCE}:
         kept[RESULT_SOURCE] = bytes([RESULT_SOURCE << 3 | BYTES, 0])
@@ -263,12 +263,12 @@ class _KeptMetrics:
         self._ids: list[bytes] = []
         self._bodies: dict[bytes, bytes] = {}
 
-    def add(self, id_: bytes, body: bytes) -> None:
+    def add_metric(self, id_: bytes, body: bytes) -> None:
         self._ids.append(id_)
         if self._bodies.setdefault(id_, body) != body:
             self._bodies[id_] = b""
 
-    def join(self) -> bytes:
+    def join_bodies(self) -> bytes:
         for id_ in find_misplaced(tuple(self._ids)):
             self._bodies[id_] = b""
         return b"".join(self._bodies.values())
@@ -279,14 +279,14 @@ def _list_spans(data: bytes) -> Iterator[tuple[int, int, int, int, int, int]]:
     at = 0
     while at < len(data):
         begin = at
-        number, wire_type, start, stop, at = one(data, at, len(data))
+        number, wire_type, start, stop, at = read_field(data, at, len(data))
         yield number, wire_type, start, stop, begin, at
 
 
 def _is_whole_field(data: bytes, part: tuple[int, int, int, int], shape: MessageShape) -> bool:
     odd = Oddities()
     try:
-        inspect(data, part, shape, odd)
+        inspect_field(data, part, shape, odd)
     except NotText:  # a name is one in any bytes
         return part[0] in shape.texts
     except Malformed:
@@ -308,18 +308,18 @@ def _is_whole_metric(data: bytes, start: int, stop: int) -> bool:
 _LAST, _MORE = rb"[\x00-\x7f]", rb"[\x80-\xff]"
 
 
-def _varint_pattern(size: int) -> bytes:
+def _match_varint(size: int) -> bytes:
     """Return a pattern of a varint of so many bytes, the shortest for its number."""
     if size == 1:
         return _LAST
     return rb"[\x80-\xff]{%d}[\x01-\x7f]" % (size - 1)
 
 
-def _value_pattern(size: int) -> bytes:
+def _match_value(size: int) -> bytes:
     """Return a pattern of a metric's value of so many bytes, its size in front; not of a text."""
-    kinds = [rb"\x28" + _varint_pattern(size - 1)]
+    kinds = [rb"\x28" + _match_varint(size - 1)]
     if size <= 5:
-        kinds.append(rb"\x20" + _varint_pattern(size - 1))
+        kinds.append(rb"\x20" + _match_varint(size - 1))
     if size == 5:
         kinds.append(rb"\x15.{4}")
     if size == 9:
@@ -327,20 +327,20 @@ def _value_pattern(size: int) -> bytes:
     return re.escape(bytes([size])) + b"(?:" + b"|".join(kinds) + b")"
 
 
-_ID = rb"(?:%b|%b)" % (_varint_pattern(2), _varint_pattern(1))
-_VALUES = b"(?:%b)" % b"|".join(map(_value_pattern, (9, 2, 3, 4, 5, 6, 7, 8)))
+_ID = rb"(?:%b|%b)" % (_match_varint(2), _match_varint(1))
+_VALUES = b"(?:%b)" % b"|".join(map(_match_value, (9, 2, 3, 4, 5, 6, 7, 8)))
 _CATEGORY = rb"\x20" + _LAST
 
 
 @cache
-def _plain_pattern(tag: int) -> re.Pattern[bytes]:
+def _compile_plain_pattern(tag: int) -> re.Pattern[bytes]:
     """For a metric under a tag without instances and texts, and its id: nearly all."""
     forms = []
     for size in (9, 2, 3, 4, 5, 0):
-        value = rb"\x12" + _value_pattern(size) if size else b""
+        value = rb"\x12" + _match_value(size) if size else b""
         for digits in (2, 1):
             length = 1 + digits + (2 + size if size else 0)
-            body = rb"\x08" + _varint_pattern(digits) + value
+            body = rb"\x08" + _match_varint(digits) + value
             forms.append(re.escape(bytes([length + 2])) + body + _CATEGORY)
             forms.append(re.escape(bytes([length])) + body)
     begin = re.escape(bytes([tag]))
@@ -348,7 +348,7 @@ def _plain_pattern(tag: int) -> re.Pattern[bytes]:
 
 
 @cache
-def _listed_patterns() -> tuple[re.Pattern[bytes], ...]:
+def _compile_listed_patterns() -> tuple[re.Pattern[bytes], ...]:
     """For a metric with instances: its begin, a run of its instances, a value in one, its end."""
     instances = []
     # Bytes of an instance's key and value: most are an address and a small number, or a time and a
@@ -369,7 +369,7 @@ def _listed_patterns() -> tuple[re.Pattern[bytes], ...]:
         (2, 9),
     ):
         size = re.escape(bytes([4 + key + value]))
-        instances.append(size + rb"\n" + _value_pattern(key) + rb"\x12" + _value_pattern(value))
+        instances.append(size + rb"\n" + _match_value(key) + rb"\x12" + _match_value(value))
     run = rb"(?:\x1a(?:" + b"|".join(instances) + rb"))*+"
     return (
         re.compile(rb"\x08%b(?:\x12%b)?+" % (_ID, _VALUES), re.DOTALL),
@@ -384,7 +384,7 @@ _INSTANCE = 3 << 3 | BYTES  # the tag of an instance in a metric
 
 def _verify_metric(data: bytes, start: int, stop: int, odd: Oddities) -> None:
     """Raise Malformed unless a metric is whole, its instances too."""
-    begin, run, _, ending = _listed_patterns()
+    begin, run, _, ending = _compile_listed_patterns()
     if match := begin.match(data, start, stop):
         at = match.end()
         while at < stop and data[at] == _INSTANCE:
@@ -393,26 +393,26 @@ def _verify_metric(data: bytes, start: int, stop: int, odd: Oddities) -> None:
                 at = _verify_instance(data, at, stop, odd)
         if ending.match(data, at, stop):
             return
-    verify_message(data, start, stop, message_shape("Metric"), odd)
+    verify_message(data, start, stop, find_message_shape("Metric"), odd)
 
 
 def _verify_instance(data: bytes, at: int, stop: int, odd: Oddities) -> int:
     """Check one instance of a metric, of a short text mostly; return where it ends."""
-    value = _listed_patterns()[2]
+    value = _compile_listed_patterns()[2]
     head = data[at : at + 6]  # tag, size, tag of the key, size, tag of a text, size
     if len(head) == 6 and head[2] == head[4] == 1 << 3 | BYTES and head[5] + 2 == head[3]:
         text = data[at + 6 : at + 6 + head[5]]
         match = value.match(data, at + 6 + head[5], stop)
         if match and match.end() == at + 2 + head[1] and head[1] < 0x80 and text.isascii():
             return match.end()
-    _, _, start, behind, at = one(data, at, stop)
-    verify_message(data, start, behind, message_shape("MetricInstance"), odd)
+    _, _, start, behind, at = read_field(data, at, stop)
+    verify_message(data, start, behind, find_message_shape("MetricInstance"), odd)
     return at
 
 
-def _metric_id(data: bytes, start: int) -> bytes:
+def _read_metric_id(data: bytes, start: int) -> bytes:
     """Return the id of a metric, which comes first, as the varint that it is."""
-    return data[start + 1 : varint(data, start + 1)[1]]
+    return data[start + 1 : read_varint(data, start + 1)[1]]
 
 
 def _read_metrics(
@@ -422,7 +422,7 @@ def _read_metrics(
 
     Since 2024, ncu writes some of them twice. With two values one is wrong: Malformed.
     """
-    plain = _plain_pattern(tag)
+    plain = _compile_plain_pattern(tag)
     ids, metrics = found
     end = len(data)
     while at < end and data[at] == tag:
@@ -431,9 +431,9 @@ def _read_metrics(
             id_ = match[1]
             at = match.end()
         else:
-            _, _, start, stop, at = one(data, at, end)
+            _, _, start, stop, at = read_field(data, at, end)
             _verify_metric(data, start, stop, odd)
-            id_ = _metric_id(data, start)
+            id_ = _read_metric_id(data, start)
         ids.append(id_)
         whole = data[begin:at]
         if metrics.setdefault(id_, whole) != whole:
@@ -447,17 +447,17 @@ def is_nameless(launch_ids: Iterable[tuple[bytes, ...]], names: int) -> bool:
     longest = max(map(len, ids), default=0)
     # A varint has its highest bits last, so that the largest id is the last one in this order.
     largest = max((id_[::-1] for id_ in ids if len(id_) == longest), default=b"")
-    return bool(ids) and varint(largest[::-1], 0)[0] >= names
+    return bool(ids) and read_varint(largest[::-1], 0)[0] >= names
 
 
-def _in_order(data: bytes, start: int, end: int) -> bool:
+def _is_in_order(data: bytes, start: int, end: int) -> bool:
     """Return whether timed warp samples are as they should be: the library trusts them, and crashes.
 
     Per SM there are records of 16 bytes, (time, samples so far), and the samples, 16 bytes each.
     """
-    for number, _, group, stop in fields(data, start, end):
-        for _, _, per_sm, behind in fields(data, group, stop) if number == 2 else ():
-            spans = {n: (a, b) for n, _, a, b in fields(data, per_sm, behind)}
+    for number, _, group, stop in iterate_fields(data, start, end):
+        for _, _, per_sm, behind in iterate_fields(data, group, stop) if number == 2 else ():
+            spans = {n: (a, b) for n, _, a, b in iterate_fields(data, per_sm, behind)}
             (times, times_end), (samples, samples_end) = spans[2], spans[3]
             if (times_end - times) % 16 or (samples_end - samples) % 16:
                 return False
@@ -476,7 +476,7 @@ def read_names(data: bytes, at: int, end: int) -> list[bytes] | None:
     try:
         if names is None:
             names = []
-            for number, wire_type, start, stop in fields(data, at, end):
+            for number, wire_type, start, stop in iterate_fields(data, at, end):
                 if number != 1 or wire_type != BYTES:
                     return None
                 names.append(data[start:stop])
@@ -505,9 +505,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 def _read_version(data: bytes, at: int, end: int) -> str | None:
     """Return the writer's version out of session details, like 2025.3.1.0; as in Header."""
     version = None
-    for number, _, start, stop in fields(data, at, end):
+    for number, _, start, stop in iterate_fields(data, at, end):
         if number == 8:
-            parts = {n: data[a:b] for n, _, a, b in fields(data, start, stop)}
+            parts = {n: data[a:b] for n, _, a, b in iterate_fields(data, start, stop)}
             if b"Nsight Compute" in parts.get(1, b""):
                 return parts[2].split(b" ")[0].decode()
             version = ""
@@ -528,7 +528,7 @@ HOLLOW_BYTES = 128 << 20
 
 
 @contextmanager
-def unpacked(file: IO[bytes]) -> Iterator[IO[bytes]]:
+def open_unpacked(file: IO[bytes]) -> Iterator[IO[bytes]]:
     """Yield the bytes of an open report, decompressed; Malformed as soon as damage is read."""
     start = file.read(len(ZSTD))
     file.seek(0)
@@ -585,16 +585,16 @@ class Copies:
         self._launches: list[bytes] = []
         self.size = 0  # bytes of launches that are in no file yet, and LAUNCH of each
 
-    def start(self, frame: bytes) -> None:
+    def take_start(self, frame: bytes) -> None:
         self._head += MAGIC + _add_size(frame)
 
-    def about(self, frame: bytes) -> None:
+    def take_header(self, frame: bytes) -> None:
         """Take a block's header without its counts: names, session, process."""
         self._head += _add_size(frame) if frame else b""
 
-    def frame(self, field: int, process: bytes, frame: bytes) -> None:
+    def take_frame(self, field: int, process: bytes, frame: bytes) -> None:
         """Take a launch or a source, with the field of its block that says which process."""
-        block = _add_size(block_of_one(field, frame, process))
+        block = _add_size(make_block_of_one(field, frame, process))
         if field == SOURCES and self._code:
             same = self._sources.setdefault((process, _read_number(frame)), {})
             same.setdefault(hashlib.sha256(frame).digest(), block + _add_size(frame))
@@ -606,7 +606,7 @@ class Copies:
                 self._launches.append(block + _add_size(frame))
                 self.size += len(self._launches[-1]) + LAUNCH
 
-    def write(self, path: Path) -> tuple[Path, tuple[int, ...]]:
+    def write_copy(self, path: Path) -> tuple[Path, tuple[int, ...]]:
         """Write the launches since the last file into one that the library can read.
 
         Return it, and their indices.
@@ -625,7 +625,7 @@ class Copies:
 def _read_number(source: bytes, at: int = 0, end: int | None = None) -> int | None:
     """Return the id of a source, None when unknown."""
     try:
-        for field, _, number, _ in fields(source, at, end or len(source)):
+        for field, _, number, _ in iterate_fields(source, at, end or len(source)):
             if field == _SOURCE_ID:
                 return number
     except Malformed:
@@ -637,7 +637,7 @@ def _find_used(launch: bytes) -> int | None:
     """Return the id of the source that a launch ran, None when it may be any."""
     try:
         parts = []
-        for x in fields(launch, 0, len(launch)):
+        for x in iterate_fields(launch, 0, len(launch)):
             if x[:2] == (RESULT_SOURCE, BYTES):
                 parts.append(x)
     except Malformed:

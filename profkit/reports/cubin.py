@@ -20,9 +20,9 @@ from functools import cached_property
 from pathlib import Path
 
 from profkit.files import BudgetSpent, ReadBudget, open_regular
-from profkit.reports.container import frames_of
-from profkit.reports.contents import MAGIC, unpacked
-from profkit.reports.wire import BYTES, Malformed, fields, varint
+from profkit.reports.container import read_frames
+from profkit.reports.contents import MAGIC, open_unpacked
+from profkit.reports.wire import BYTES, Malformed, iterate_fields, read_varint
 
 ELF = b"\x7fELF\x02\x01"  # of 64 bits, little-endian
 NOBITS = 8  # the kind of a section without bytes in the file
@@ -59,7 +59,7 @@ class ElfSection:
         return self.image[self.start : self.start + self.size]
 
 
-def elf_sections(image: bytes, budget: ReadBudget | None = None) -> list[ElfSection]:
+def read_elf_sections(image: bytes, budget: ReadBudget | None = None) -> list[ElfSection]:
     """Return the sections of an image, in order; struct.error and the like if it ends too early."""
     budget = budget or ReadBudget(len(image))
     (table,) = struct.unpack_from("<Q", image, 40)
@@ -71,21 +71,21 @@ def elf_sections(image: bytes, budget: ReadBudget | None = None) -> list[ElfSect
     texts: dict[int, str] = {}  # by where they stand: a name that sections share is one
     for name, kind, flags, _address, at, size, _link, info, _align, entry in rows:
         if name not in texts:
-            texts[name] = elf_text(image, rows[names][4] + name)
+            texts[name] = read_elf_text(image, rows[names][4] + name)
             budget.spend_bytes(len(texts[name]))
         text = texts[name]
         sections.append(ElfSection(text, kind, flags, at, size, info, entry, image))
     return sections
 
 
-def elf_text(data: bytes, start: int) -> str:
+def read_elf_text(data: bytes, start: int) -> str:
     return data[start : data.index(b"\0", start)].decode("latin-1")
 
 
 class Cubin:
     def __init__(self, image: bytes, budget: ReadBudget | None = None) -> None:
         self._budget = budget or ReadBudget(len(image))
-        self.sections = elf_sections(image, self._budget)
+        self.sections = read_elf_sections(image, self._budget)
         # Number of a section of code -> the mangled name of the function in it.
         self.functions: dict[int, str] = {}
         names: dict[
@@ -111,7 +111,7 @@ class Cubin:
             functions = dict(self._list_relocated())
         except struct.error:
             return {}
-        return line_tables(self._read_content(".debug_line"), functions, self._budget)
+        return read_line_tables(self._read_content(".debug_line"), functions, self._budget)
 
     @property
     def lines_size(self) -> int:
@@ -155,7 +155,7 @@ class LineTable:
     def _ordered(self) -> list[LineRow]:
         return sorted(self.rows, key=lambda row: row.address)
 
-    def stack(self, offset: int) -> list[tuple[str, int]]:
+    def find_inlined_lines(self, offset: int) -> list[tuple[str, int]]:
         """Return (file, line) at an offset into the function, the innermost first."""
         at = bisect_right(self._ordered, offset, key=lambda row: row.address) - 1
         frames: list[tuple[str, int]] = []
@@ -171,7 +171,7 @@ class LineTable:
         return frames
 
 
-def line_tables(
+def read_line_tables(
     section: bytes, functions: dict[int, str], budget: ReadBudget | None = None
 ) -> dict[str, LineTable]:
     """Return function -> line table of a cubin's .debug_line.
@@ -186,7 +186,7 @@ def line_tables(
         (size,) = struct.unpack_from("<I", section, at)
         stop = at + 4 + size
         try:
-            tables |= _Unit(section, at, min(stop, len(section)), budget).run(functions)
+            tables |= _Unit(section, at, min(stop, len(section)), budget).run_program(functions)
         except (IndexError, ValueError, struct.error, Malformed):
             return tables
         at = stop
@@ -231,13 +231,13 @@ class _Unit:
 
     def _read_number(self, *, signed: bool = False) -> int:
         start = self._at
-        value, self._at = varint(self._data, start)
+        value, self._at = read_varint(self._data, start)
         bits = 7 * (self._at - start)
         if signed and value >> bits - 1:
             return value - (1 << bits)
         return value
 
-    def run(self, functions: dict[int, str]) -> dict[str, LineTable]:
+    def run_program(self, functions: dict[int, str]) -> dict[str, LineTable]:
         """Run the program; rows are numbered from the beginning of their function."""
         tables: dict[str, LineTable] = {}
         self._reset_row()
@@ -332,7 +332,7 @@ class ReportCode:
         return all(cubin.has_bounded_lines() for cubin in cubins)
 
 
-def functions(path: str | Path) -> list[Function]:
+def list_functions(path: str | Path) -> list[Function]:
     """Return the functions with machine code in a report, as far as it can be read; never an error."""
     return read_code(path).functions
 
@@ -369,16 +369,16 @@ def find_launched(functions: list[Function], name: str, starts: Collection[int])
 
 
 def _read_sources(path: str | Path) -> Iterator[bytes]:
-    with suppress(OSError, Malformed), open_regular(path) as file, unpacked(file) as plain:
+    with suppress(OSError, Malformed), open_regular(path) as file, open_unpacked(file) as plain:
         if plain.read(len(MAGIC)) == MAGIC:
-            for x in frames_of(plain, _LIMIT):
+            for x in read_frames(plain, _LIMIT):
                 if ELF[:4] in x[:64]:
                     yield x
 
 
 def _read_functions(frame: bytes, budget: ReadBudget) -> Iterator[Function]:
     image, places = b"", {}
-    for number, wire, start, stop in fields(frame, 0, len(frame)):
+    for number, wire, start, stop in iterate_fields(frame, 0, len(frame)):
         if wire == BYTES and number == _IMAGE:
             image = frame[start:stop]
         elif wire == BYTES and number == _PLACES:
@@ -392,10 +392,10 @@ def _read_functions(frame: bytes, budget: ReadBudget) -> Iterator[Function]:
 
 
 def _list_places(frame: bytes, start: int, stop: int) -> Iterator[tuple[str, int]]:
-    for _, wire, begin, end in fields(frame, start, stop):
+    for _, wire, begin, end in iterate_fields(frame, start, stop):
         if wire != BYTES:
             continue
-        values = {n: (w, a, b) for n, w, a, b in fields(frame, begin, end)}
+        values = {n: (w, a, b) for n, w, a, b in iterate_fields(frame, begin, end)}
         if _NAME in values and _ADDRESS in values and values[_NAME][0] == BYTES:
             _, a, b = values[_NAME]
             yield frame[a:b].decode("utf-8", "replace"), values[_ADDRESS][1]

@@ -58,7 +58,7 @@ def read_scalars(action: Any) -> dict[str, float | str]:
     """Return raw name -> value of every metric of a launch that has one of its own."""
     values = {}
     for name in action.metric_names():
-        if clean(name) == name:
+        if clean_text(name) == name:
             values[name] = _read_value(action, name)
     plain: dict[str, float | str] = {}
     for name, value in values.items():
@@ -73,8 +73,8 @@ def launch_identity(action: Any, record: Record | None, time: float) -> Identifi
     """Return IDENTIFIED of an IAction, the run record next to its report, its duration in s or NaN."""
     ranges = _read_ranges(action)
     kernel = action.name(action.NameBase_DEMANGLED) or action.name()
-    return identify(
-        kernel and clean(kernel),
+    return identify_launch(
+        kernel and clean_text(kernel),
         _WORKLOADS.get(action.workload_type(), "unknown"),
         {name: _read_value(action, name) for name in IDENTITY},
         _find_marked(ranges) or ((record.variant, record.case) if record else (None, None)),
@@ -83,7 +83,7 @@ def launch_identity(action: Any, record: Record | None, time: float) -> Identifi
     )
 
 
-def identify(
+def identify_launch(
     kernel: str | None,
     workload: str,
     values: Mapping[str, Any],
@@ -110,7 +110,7 @@ def identify(
     return kernel, workload, device, cc, grid, block, *marked, "/".join(ranges) or None, status
 
 
-def rules_of(results: Iterable[Any]) -> Iterator[tuple[str, str, str, float, str]]:
+def list_nvidia_rules(results: Iterable[Any]) -> Iterator[tuple[str, str, str, float, str]]:
     """Yield those of a launch's rule_results() that are advice.
 
     Rule, title, message without links, speedup as a share (0.17 is ncu's 17 %; NaN when it gives
@@ -127,7 +127,7 @@ def rules_of(results: Iterable[Any]) -> Iterator[tuple[str, str, str, float, str
             estimate = rule.speedup_estimation()
             speedup, scope = estimate["speedup"] / 100, _SCOPES.get(estimate["type"], "")
         title, message = text["title"] or rule.name(), _LINK.sub(_strip_link, text["message"])
-        yield rule.rule_identifier(), clean(title), clean(message), speedup, scope
+        yield rule.rule_identifier(), clean_text(title), clean_text(message), speedup, scope
 
 
 def _strip_link(link: re.Match[str]) -> str:
@@ -144,11 +144,11 @@ def _read_value(action: Any, name: str) -> Any:
     if metric is not None and metric.has_value():
         value = metric.value()
     if isinstance(value, str):
-        return clean(value)
+        return clean_text(value)
     return value
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     r"""Return a text of the library; bytes that are not UTF-8, which it gives as surrogates, as \xff."""
     if text.isascii():
         return text
@@ -184,7 +184,7 @@ def _read_ranges(action: Any) -> list[str]:
     if state is None:
         return []
     ranges = (state.domain_by_id(index).push_pop_ranges() for index in state.domains())
-    return [clean(name) for name in chain.from_iterable(ranges)]
+    return [clean_text(name) for name in chain.from_iterable(ranges)]
 
 
 def _find_marked(ranges: Sequence[str]) -> tuple[str, str | None] | None:
@@ -246,11 +246,11 @@ class Rows:
 class Part(Rows):
     file: ReportFile = field(kw_only=True)
 
-    def launches(self) -> Iterator[dict[str, Any]]:
-        for identity, metrics in zip(self.identity, self.metrics(), strict=True):
+    def iterate_launches(self) -> Iterator[dict[str, Any]]:
+        for identity, metrics in zip(self.identity, self.iterate_metrics(), strict=True):
             yield dict(zip(COLUMNS, identity, strict=True)) | metrics.to_dict()
 
-    def metrics(self) -> Iterator[MetricRow]:
+    def iterate_metrics(self) -> Iterator[MetricRow]:
         values = memoryview(self.values).cast("d")
         names = list(CATALOGUE)
         offsets = {names[place]: n for n, place in enumerate(self.columns)}
@@ -397,7 +397,7 @@ class FrameRow(Mapping[str, Any]):
         return len(self._columns)
 
 
-def view_rows(launches: pd.DataFrame) -> list[FrameRow]:
+def list_viewed_rows(launches: pd.DataFrame) -> list[FrameRow]:
     """Return the rows of a frame that is large, or of which little is looked at."""
     columns: dict[str, Any] = {}
     for at, name in enumerate(launches.columns):
@@ -410,7 +410,7 @@ def view_rows(launches: pd.DataFrame) -> list[FrameRow]:
     return [FrameRow(columns, at) for at in range(len(launches))]
 
 
-def frame_rows(launches: pd.DataFrame) -> list[dict[str, Any]]:
+def list_frame_rows(launches: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows as plain mappings; to_dict takes twenty times as long, a column at a time."""
     names = [str(name) for name in launches.columns]
     rows = launches.astype(object).to_numpy().tolist()

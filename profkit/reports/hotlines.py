@@ -16,23 +16,23 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from profkit.errors import OUT_OF_MEMORY, ProfkitError, is_memory_limited
-from profkit.files import expand_home, temporary_folder
+from profkit.files import expand_home, make_temporary_folder
 from profkit.records.paths import is_table
 from profkit.reports.addresses import LaunchedCode, Layouts, Place
-from profkit.reports.container import check, split
+from profkit.reports.container import check_report, split_report
 from profkit.reports.cubin import read_code
 from profkit.reports.instruction import COUNTERS, RAW_SAMPLES, Counter
 from profkit.reports.isolated import (
     ROOM,
+    count_processors,
     find_hint,
     is_about_file,
-    isolated,
-    processors,
+    run_isolated,
 )
 from profkit.reports.metrics.warps import SAMPLES
 from profkit.reports.reader import (
     LARGE,
-    children_for,
+    count_children,
     is_recorded,
     opened_launches,
     prepare_child,
@@ -121,7 +121,7 @@ def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[H
                     f"{request.report}: a table has no source lines",
                     "give the .ncu-rep itself for its hot lines",
                 )
-            answers[n] = _no_lines(request.counters)
+            answers[n] = _answer_without_lines(request.counters)
         else:
             by_report[os.fspath(expand_home(request.report))].append(n)
     items = [[path, [vars(requests[n]) for n in numbers]] for path, numbers in by_report.items()]
@@ -142,7 +142,7 @@ def lines_of(requests: Sequence[LinesRequest], *, strict: bool = True) -> list[H
     return [answers[n] for n in range(len(requests))]
 
 
-def _no_lines(counters: Iterable[str] = ()) -> HotLines:
+def _answer_without_lines(counters: Iterable[str] = ()) -> HotLines:
     """Return the answer for what knows no instructions: a table, a report that crashes the library."""
     return HotLines(dict.fromkeys(counters, ()), ())
 
@@ -174,11 +174,11 @@ def _read_outside(items: Sequence[Any], died: Callable[[Any, str], Any]) -> list
     if not items:
         return []
     try:
-        return isolated(f"{__name__}:read_lines", items, processors(), died)
+        return run_isolated(f"{__name__}:read_lines", items, count_processors(), died)
     except ProfkitError as error:
         if error.message != OUT_OF_MEMORY:
             raise
-        return [_leave_lines(item, OUT_OF_MEMORY) for item in items]
+        return [_answer_unread(item, OUT_OF_MEMORY) for item in items]
 
 
 def _read_inside(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines] | None:
@@ -194,10 +194,10 @@ def _read_inside(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[H
         except (MemoryError, ProfkitError) as error:
             if isinstance(error, ProfkitError) and error.message != OUT_OF_MEMORY:
                 raise
-            return _leave_lines(item, OUT_OF_MEMORY)
+            return _answer_unread(item, OUT_OF_MEMORY)
     if not is_recorded(path) or is_memory_limited() or _needs_text(requests):
         return None
-    return read_lines(item) if ROOM.take(check(path).size) else None
+    return read_lines(item) if ROOM.take_room(check_report(path).size) else None
 
 
 def _needs_text(requests: Sequence[Mapping[str, Any]]) -> bool:
@@ -209,18 +209,18 @@ def _needs_text(requests: Sequence[Mapping[str, Any]]) -> bool:
 def _read_apart(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[HotLines]:
     """Answer for a large report: in children, from copies of the launches that are asked for."""
     path, requests = item
-    frames = check(path)
+    frames = check_report(path)
     if frames.message == OUT_OF_MEMORY:
-        return _leave_lines(item, OUT_OF_MEMORY)
+        return _answer_unread(item, OUT_OF_MEMORY)
     launches = [request["launch"] for request in requests]
     for launch in launches:
         if not 0 <= launch < frames.launches:
             raise ProfkitError(f"{path}: has no launch {launch}", "launches are counted from 0")
     places: list[int] = []  # in `requests`, in the order of the answers
 
-    def copies() -> Iterator[list[Any]]:
+    def make_copies() -> Iterator[list[Any]]:
         metrics_only = frames.risky
-        for copy, inside in split(
+        for copy, inside in split_report(
             path, folder, set(launches), metrics_only=metrics_only, code=True
         ):
             here = [n for n, launch in enumerate(launches) if launch in inside]
@@ -231,14 +231,16 @@ def _read_apart(item: Sequence[Any], died: Callable[[Any, str], Any]) -> list[Ho
     def died_in_copy(copied: Sequence[Any], why: str) -> Any:
         return died([path, copied[1]], why)
 
-    with temporary_folder() as folder:
-        most = children_for(frames.size)
-        read = isolated(f"{__name__}:read_lines", copies(), most, died_in_copy, remove_copy)
+    with make_temporary_folder() as folder:
+        most = count_children(frames.size)
+        read = run_isolated(
+            f"{__name__}:read_lines", make_copies(), most, died_in_copy, remove_copy
+        )
     found = dict(zip(places, chain.from_iterable(read), strict=False))
-    return [found.get(n, _no_lines()) for n in range(len(requests))]
+    return [found.get(n, _answer_without_lines()) for n in range(len(requests))]
 
 
-def lines_frame(lines: Sequence[CounterLine]) -> pd.DataFrame:
+def make_lines_frame(lines: Sequence[CounterLine]) -> pd.DataFrame:
     """Return lines as a frame, one row each, with the columns of CounterLine.
 
     A warp is sampled at the instruction that it cannot issue yet: what it waits for there is in the
@@ -254,7 +256,7 @@ def lines_frame(lines: Sequence[CounterLine]) -> pd.DataFrame:
 
 def _raise_died(item: Sequence[Any], why: str) -> list[HotLines]:
     if not is_about_file(why):
-        return _leave_lines(item, why)
+        return _answer_unread(item, why)
     hint = find_hint(why, otherwise="its machine code is damaged: record it again")
     raise ProfkitError(f"{item[0]}: {why}", hint)
 
@@ -262,27 +264,27 @@ def _raise_died(item: Sequence[Any], why: str) -> list[HotLines]:
 def _skip_lines(item: Sequence[Any], why: str) -> list[HotLines]:
     # Where memory is limited, what the library crashed on may be that.
     if not is_about_file(why) or is_memory_limited():
-        return _leave_lines(item, why)
-    return [_no_lines() for _ in item[1]]
+        return _answer_unread(item, why)
+    return [_answer_without_lines() for _ in item[1]]
 
 
-def _leave_lines(item: Sequence[Any], why: str) -> list[HotLines]:
+def _answer_unread(item: Sequence[Any], why: str) -> list[HotLines]:
     """Return answers without lines, and why: that costs a report no more than its lines."""
-    return [replace(_no_lines(), unread=why) for _ in item[1]]
+    return [replace(_answer_without_lines(), unread=why) for _ in item[1]]
 
 
 def _answer_request(kernel: LaunchedCode, request: LinesRequest) -> HotLines:
     @cache
-    def first(names: tuple[str, ...]) -> tuple[CounterLine, ...]:
+    def list_first_lines(names: tuple[str, ...]) -> tuple[CounterLine, ...]:
         return tuple(_add_source_text(kernel, x) for x in _list_first(kernel, names, request.count))
 
     listed = []
     if request.sampled:
-        listed = _by_samples(kernel)[: request.sampled]
+        listed = _rank_by_samples(kernel)[: request.sampled]
     rows = [*listed, *_list_between(kernel, listed, request.around)]
     # A listing needs its indentation; a line alone does not.
     sampled = tuple(_add_source_text(kernel, x, strip=not request.around) for x in rows)
-    counters = {key: first(tuple(names)) for key, names in request.counters.items()}
+    counters = {key: list_first_lines(tuple(names)) for key, names in request.counters.items()}
     beyond = [key for key, names in request.counters.items() if _EXCESS in names]
     gathered = {key: _share_gathered(kernel) for key in beyond}
     layouts, fusable = {}, {}
@@ -338,7 +340,9 @@ class _Sum:
     producer: int | None = None
     states: Tally[str] = field(default_factory=Tally)
 
-    def add(self, value: float, pc: int, producer: int | None = None, state: str = "") -> None:
+    def add_value(
+        self, value: float, pc: int, producer: int | None = None, state: str = ""
+    ) -> None:
         self.value += value
         if state:
             self.states[state] += value  # type: ignore[assignment]
@@ -350,8 +354,8 @@ def _sum_counted(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
     sums: dict[Place, _Sum] = defaultdict(_Sum)
     collected = (kernel.values(terms) for terms in counter.alternatives)
     for pc, value in (next((v for v in collected if v is not None), None) or {}).items():
-        if value > 0 and (not counter.opcodes or kernel.opcode(pc) in counter.opcodes):
-            sums[kernel.place(pc)].add(value, pc)
+        if value > 0 and (not counter.opcodes or kernel.find_opcode(pc) in counter.opcodes):
+            sums[kernel.place(pc)].add_value(value, pc)
     return sums
 
 
@@ -366,14 +370,16 @@ def _sum_stalled(kernel: LaunchedCode, counter: Counter) -> dict[Place, _Sum]:
         for pc, value in (kernel.values({RAW_SAMPLES[state]: 1.0}) or {}).items():
             sources = {kernel.place(p): p for p in kernel.producers(pc, state)}
             if state == _FIXED or not sources:
-                sums[kernel.place(pc)].add(value, pc, next(iter(sources.values()), None), state)
+                sums[kernel.place(pc)].add_value(
+                    value, pc, next(iter(sources.values()), None), state
+                )
                 continue
             for place, source in sources.items():
-                sums[place].add(value / len(sources), pc, source, state)
+                sums[place].add_value(value / len(sources), pc, source, state)
     return sums
 
 
-def _by_samples(kernel: LaunchedCode) -> list[CounterLine]:
+def _rank_by_samples(kernel: LaunchedCode) -> list[CounterLine]:
     sums: dict[Place, _Sum] = defaultdict(_Sum)
     by_pc: dict[int, Tally[str]] = defaultdict(Tally)
     for raw, state in SAMPLES.items():
@@ -381,7 +387,7 @@ def _by_samples(kernel: LaunchedCode) -> list[CounterLine]:
             by_pc[pc][state] += int(value)
     for pc, states in sorted(by_pc.items()):  # of equals, the first instruction represents the line
         place = kernel.place(pc)
-        sums[place].add(states.total(), pc)
+        sums[place].add_value(states.total(), pc)
         sums[place].states.update(states)
     return _list_lines(kernel, "samples", sums)
 
@@ -405,11 +411,11 @@ def _find_instruction(
     if pc is None:
         return None, None, None, ""
     file, line = kernel.place(pc)
-    return file, line if file else None, pc, kernel.opcode(pc)
+    return file, line if file else None, pc, kernel.find_opcode(pc)
 
 
 def _add_source_text(kernel: LaunchedCode, line: CounterLine, *, strip: bool = True) -> CounterLine:
-    text = kernel.source(line.file, line.line, whole=strip)
+    text = kernel.find_source_line(line.file, line.line, whole=strip)
     if text is None:
         return line
     return replace(line, source=text.strip() if strip else text.rstrip())

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from profkit.reports.metrics.warps import SAMPLES, STATES, states_of
+from profkit.reports.metrics.warps import SAMPLES, STATES, list_states
 
 BYTES = 16  # of an instruction, from Volta on
 
@@ -47,7 +47,7 @@ class Instruction:
     reads: tuple[int, ...] = ()
 
 
-def control(high: int) -> Control:
+def decode_control(high: int) -> Control:
     """Return the control fields in the upper 64 bits of an instruction (Volta to Blackwell)."""
     write, read = high >> 46 & 7, high >> 49 & 7
     return Control(
@@ -58,51 +58,53 @@ def control(high: int) -> Control:
     )
 
 
-def opcode_set(text: str) -> frozenset[str]:
+def split_opcodes(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
 # Answered by L1TEX: a warp that needs the answer is in long_scoreboard.
-L1TEX = opcode_set("""
+L1TEX = split_opcodes("""
     LD LDG LDL ATOM ATOMG RED REDG ST STG STL LDGSTS LDGDEPBAR TEX TLD TLD4 TMML TXD TXQ SULD SUST
     SUATOM SURED CCTL LDTM STTM UTMALDG UTMASTG UTMAREDG UTMAPF UBLKCP UBLKRED UBLKPF QSPC MATCH
     ARRIVES SYNCS UTMACMDFLUSH
 """)
 # Answered by the MIO: a warp that needs the answer is in short_scoreboard.
-MIO = opcode_set("""
+MIO = split_opcodes("""
     LDS LDSM STS STSM STAS ATOMS SHFL MUFU S2R S2UR LDC LDCU I2F F2I F2F FRND I2I POPC FLO BREV MOVM
     REDUX CREDUX R2UR VOTE VOTEU FCHK UPOPC UFLO AL2P B2R R2B IPA ISBERD PIXLD SYNCS ARRIVES DADD
     DMUL DFMA DSETP DMMA CS2UR ELECT UF2F UI2F UF2I
 """)
 # Copies that no register waits for: what waits is a counter of groups.
-GROUPED = opcode_set("LDGSTS")
-STORES = opcode_set("ST STG STL STS RED REDG SUST SURED UTMASTG UTMAREDG UBLKRED ATOM ATOMG STAS")
-TENSOR = opcode_set("""
+GROUPED = split_opcodes("LDGSTS")
+STORES = split_opcodes(
+    "ST STG STL STS RED REDG SUST SURED UTMASTG UTMAREDG UBLKRED ATOM ATOMG STAS"
+)
+TENSOR = split_opcodes("""
     HMMA IMMA BMMA DMMA QMMA OMMA HGMMA IGMMA BGMMA QGMMA UTCHMMA UTCIMMA UTCQMMA UTCOMMA UTCMXQMMA
 """)
 # Family of opcodes -> which they are; each is the counter "instructions <family>".
 FAMILIES = {
     "tensor": TENSOR,
-    "fp32": opcode_set("FFMA FADD FMUL FFMA32I FADD32I FMUL32I FFMA2 FADD2 FMUL2"),
-    "fp64": opcode_set("DFMA DADD DMUL DSETP DMNMX DMMA"),
-    "fp16": opcode_set("HFMA2 HADD2 HMUL2 HMNMX2 HSET2 HSETP2 HFMA2_32I HADD2_32I"),
-    "int": opcode_set("""
+    "fp32": split_opcodes("FFMA FADD FMUL FFMA32I FADD32I FMUL32I FFMA2 FADD2 FMUL2"),
+    "fp64": split_opcodes("DFMA DADD DMUL DSETP DMNMX DMMA"),
+    "fp16": split_opcodes("HFMA2 HADD2 HMUL2 HMNMX2 HSET2 HSETP2 HFMA2_32I HADD2_32I"),
+    "int": split_opcodes("""
         IADD IADD3 IMAD IMUL ISETP LOP LOP3 SHF SHL SHR LEA IMNMX IABS VIADD VIMNMX VIADDMNMX
         VIMNMX3 PRMT SEL BMSK SGXT IDP IDP4A ISCADD VABSDIFF VABSDIFF4 IADD32I IMAD32I
     """),
-    "xu": opcode_set("MUFU I2F F2I F2F FRND POPC FLO BREV"),
-    "exponential": opcode_set("MUFU"),
-    "atomics": opcode_set("ATOM ATOMG ATOMS RED REDG SUATOM SURED UTMAREDG UBLKRED"),
-    "texture": opcode_set("TEX TLD TLD4 TMML TXD TXQ"),
-    "constant": opcode_set("LDC LDCU ULDC"),
-    "local": opcode_set("LDL STL"),
-    "unfused": opcode_set("FADD FMUL FADD32I FMUL32I DADD DMUL"),
-    "branches": opcode_set("BRA BRX BRXU JMP JMX JMXU CALL RET BSYNC BREAK"),
+    "xu": split_opcodes("MUFU I2F F2I F2F FRND POPC FLO BREV"),
+    "exponential": split_opcodes("MUFU"),
+    "atomics": split_opcodes("ATOM ATOMG ATOMS RED REDG SUATOM SURED UTMAREDG UBLKRED"),
+    "texture": split_opcodes("TEX TLD TLD4 TMML TXD TXQ"),
+    "constant": split_opcodes("LDC LDCU ULDC"),
+    "local": split_opcodes("LDL STL"),
+    "unfused": split_opcodes("FADD FMUL FADD32I FMUL32I DADD DMUL"),
+    "branches": split_opcodes("BRA BRX BRXU JMP JMX JMXU CALL RET BSYNC BREAK"),
 }
 FAMILIES["fma"] = FAMILIES["fp32"] | FAMILIES["fp16"]
 # Nothing falls through one of these when it runs without a predicate.
-ENDS = opcode_set("BRA BRX BRXU JMP JMX JMXU EXIT RET KILL RTT")
-INDIRECT = opcode_set("BRX BRXU JMX JMXU")
+ENDS = split_opcodes("BRA BRX BRXU JMP JMX JMXU EXIT RET KILL RTT")
+INDIRECT = split_opcodes("BRX BRXU JMX JMXU")
 
 # Code (bits 0-8) and opcode.
 _OPCODES = """
@@ -142,7 +144,7 @@ _HOPPER = 90  # from here on a jump has eight bits more, in bits 16-23
 _ALWAYS = 7  # the predicate PT
 
 
-def decode(
+def decode_function(
     code: bytes, start: int, capability: int, named: Callable[[int], str] = lambda _: ""
 ) -> list[Instruction] | None:
     """Return the instructions of a function's machine code.
@@ -154,7 +156,7 @@ def decode(
     instructions = []
     for at, (low, high) in enumerate(struct.iter_unpack("<QQ", code[: len(code) // BYTES * BYTES])):
         pc = start + BYTES * at
-        opcode = name(low, capability) or named(pc)
+        opcode = name_opcode(low, capability) or named(pc)
         if not opcode:
             return None
         instructions.append(
@@ -164,7 +166,7 @@ def decode(
                 guard=_read_guard(low),
                 target=_read_target(low, high, pc, capability) if low & 0xFFF in _JUMPS else None,
                 scoreboard=(low >> 44 & 7, low >> 38 & 0x3F) if opcode == "DEPBAR" else None,
-                control=control(high),
+                control=decode_control(high),
                 writes=_list_written(low, high, opcode),
                 reads=_list_read(low, high, opcode),
             )
@@ -173,9 +175,11 @@ def decode(
 
 
 # Loads from memory, whose result may be an index.
-LOADED = opcode_set("LD LDG LDL LDS")
+LOADED = split_opcodes("LD LDG LDL LDS")
 # What addresses are made with.
-ADDRESSING = FAMILIES["int"] - opcode_set("ISETP") | opcode_set("MOV")  # that sets a predicate
+ADDRESSING = FAMILIES["int"] - split_opcodes("ISETP") | split_opcodes(
+    "MOV"
+)  # that sets a predicate
 _ZERO = 255  # the register RZ
 _WIDE = 0x025  # IMAD.WIDE writes two registers, and adds two
 _ALL_REGISTERS = 1  # the form of operands in which the second is a register, too
@@ -211,7 +215,7 @@ def _list_read(low: int, high: int, opcode: str) -> tuple[int, ...]:
     return tuple(register for register in operands if register != _ZERO)
 
 
-def name(low: int, capability: int) -> str | None:
+def name_opcode(low: int, capability: int) -> str | None:
     """Return the opcode in the lower 64 bits of an instruction; None when it is not known."""
     form = low & 0xFFF
     if form in BY_FORM:
@@ -246,7 +250,7 @@ Terms = dict[str, float]
 _WARP = 32.0
 _EXECUTED = "inst_executed"
 # A warp in these states waits for memory of any kind, or for room to ask for it.
-MEMORY = states_of("loads", "stores", "mio")
+MEMORY = list_states("loads", "stores", "mio")
 ACTIVE = ("selected", "not_selected")  # the warp was issuing, or could have
 RAW_SAMPLES = {state: raw for raw, state in SAMPLES.items()}
 

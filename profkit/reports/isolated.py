@@ -65,7 +65,7 @@ _MEMORY = (resource.RLIMIT_DATA, resource.RLIMIT_AS)  # of --max-memory; of ulim
 _NO_MEMORY = {FULL, 1, -signal.SIGABRT}  # Python at its start, and C++, end like this
 
 
-def isolated(
+def run_isolated(
     function: str,
     items: Iterable[Any],
     jobs: int,
@@ -86,20 +86,20 @@ def isolated(
     else:
         most = jobs
     results = {}
-    with contextlib.closing(each_isolated(function, items, most, died)) as answers:
+    with contextlib.closing(iterate_isolated(function, items, most, died)) as answers:
         for number, item, result in answers:
             results[number] = result
             done(item)
     return [results[number] for number in range(len(results))]
 
 
-def named(function: str) -> Callable[..., Any]:
+def import_function(function: str) -> Callable[..., Any]:
     module, name = function.split(":")
     found: Callable[..., Any] = getattr(import_module(module), name)
     return found
 
 
-def each_isolated(
+def iterate_isolated(
     function: str, items: Iterable[Any], jobs: int, died: Callable[[Any, str], Any]
 ) -> Generator[tuple[int, Any, Any], None, None]:
     """Yield the same, result by result as they are done: number of the item, item, result.
@@ -166,7 +166,7 @@ def _wait_for_some(busy: Sequence[_Child]) -> list[_Child]:
     return [child for child in busy if child.seconds_left <= 0 or child.answers in ready]
 
 
-def processors() -> int:
+def count_processors() -> int:
     """Return how many processors this process may use (a container may have fewer than the machine)."""
     affinity = getattr(os, "sched_getaffinity", None)
     if affinity:
@@ -224,7 +224,7 @@ class _Child:
                 return _NOT_YET
             result = _decode_answer(self._came, self._function)
         except _NotAnAnswer as error:
-            self.groups[-1].kill()
+            self.groups[-1].kill_group()
             self.close()
             return died(item, f"the process that read it gave no answer: {error}")
         except EOFError:
@@ -252,7 +252,7 @@ class _Child:
         if is_no_memory and is_memory_limited():
             return died(item, OUT_OF_MEMORY)
         if code == CANNOT_FORK:
-            raise _cannot_start("no more processes may be started") from None
+            raise _make_start_error("no more processes may be started") from None
         if is_of_the_file:
             return died(item, _say_end(code))
         if again:
@@ -293,7 +293,7 @@ class _Server:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
 
-    def end(self) -> None:
+    def end_server(self) -> None:
         """End it and what it forked; it is killed where it does not end by itself."""
         self.wire.close()
         try:
@@ -324,7 +324,7 @@ class _Group:
     alive: int  # a pipe: its pid comes first, then nothing until it and all its children have ended
     leader: int = 0  # its pid, once it was read
 
-    def kill(self) -> None:
+    def kill_group(self) -> None:
         # Killed before, and one hides: then there is nothing to read, and no end either.
         if not self.leader and _is_ready(self.alive, _PATIENCE):
             self.leader = int(os.read(self.alive, 20) or 0)
@@ -332,7 +332,7 @@ class _Group:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.leader, signal.SIGKILL)
 
-    def wait(self) -> None:
+    def wait_for_end(self) -> None:
         """Wait until all of it has ended; what has not, though it has no more to do, is killed."""
         while _is_ready(self.alive, _PATIENCE):
             came = os.read(self.alive, 20)
@@ -340,7 +340,7 @@ class _Group:
                 break
             self.leader = int(came)
         else:
-            self.kill()
+            self.kill_group()
         os.close(self.alive)
 
 
@@ -357,7 +357,7 @@ def _start_children(function: str, children: Sequence[_Child]) -> None:
         _start_some(function, children)
     except OSError as error:
         limit = explain_limit(error)
-        raise limit or _cannot_start(error.strerror or str(error)) from error
+        raise limit or _make_start_error(error.strerror or str(error)) from error
 
 
 def _start_some(function: str, children: Sequence[_Child]) -> None:
@@ -367,7 +367,7 @@ def _start_some(function: str, children: Sequence[_Child]) -> None:
         alive, theirs = os.pipe()
         here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))  # it may have no name any more
         passed = [here, theirs, *chain.from_iterable((i[0], a[1], e[1]) for i, a, e in pipes)]
-        group = _Group(_asked(function, passed), alive)
+        group = _Group(_ask_to_fork(function, passed), alive)
         for end in passed:
             os.close(end)
         for child, (items, answers, ended) in zip(some, pipes, strict=True):
@@ -378,7 +378,7 @@ def _start_some(function: str, children: Sequence[_Child]) -> None:
             child.ends = os.fdopen(items[1], "wb"), answered, code
 
 
-def _asked(function: str, passed: list[int]) -> _Server:
+def _ask_to_fork(function: str, passed: list[int]) -> _Server:
     """Return the server, asked to fork: started where there is none that is as this process is now."""
     from profkit.interpreter import describe_packages
 
@@ -387,7 +387,7 @@ def _asked(function: str, passed: list[int]) -> _Server:
     request = json.dumps([function, dict(os.environ)]).encode()
     with _GUARD:
         if key in _SERVERS and _is_ready(_SERVERS[key].wire.fileno(), 0):  # somebody killed it
-            _SERVERS.pop(key).end()
+            _SERVERS.pop(key).end_server()
         if key not in _SERVERS:
             _SERVERS[key] = _Server()
         server = _SERVERS[key]
@@ -402,7 +402,7 @@ def end_servers() -> None:
     """End the servers of this process: what they took of the processor is its children's from then."""
     with _GUARD:
         for key in [key for key in _SERVERS if key[0] == os.getpid()]:
-            _SERVERS.pop(key).end()
+            _SERVERS.pop(key).end_server()
 
 
 def _end_children(children: Iterable[_Child]) -> None:
@@ -411,7 +411,7 @@ def _end_children(children: Iterable[_Child]) -> None:
         groups |= {group.alive: group for group in child.groups}
         child.close()
     for group in groups.values():
-        group.wait()
+        group.wait_for_end()
 
 
 _SERVERS: dict[tuple[Any, ...], _Server] = {}  # by what they were started with
@@ -432,15 +432,15 @@ class _NotAnAnswer(Exception):
 
 
 @cache
-def kinds_of(function: str) -> tuple[Any, ...]:
+def find_result_types(function: str) -> tuple[Any, ...]:
     """Return the types that a function says it returns."""
-    kind = get_type_hints(named(function)).get("return", Any)
+    kind = get_type_hints(import_function(function)).get("return", Any)
     if isinstance(kind, UnionType):
         return get_args(kind)
     return (kind,)
 
 
-def sent(result: Any, kinds: tuple[Any, ...]) -> bytes:
+def encode_answer(result: Any, kinds: tuple[Any, ...]) -> bytes:
     """Return the bytes of an answer: of a result, or of a ProfkitError."""
     import msgspec
 
@@ -465,7 +465,7 @@ def _count_missing(came: bytearray, function: str) -> int:
     if len(came) < _HEAD.size:
         return _HEAD.size - len(came)
     kind, _, size = _HEAD.unpack_from(came)
-    if size > ANSWER_MOST or kind > len(kinds_of(function)):
+    if size > ANSWER_MOST or kind > len(find_result_types(function)):
         raise _NotAnAnswer(f"kind {kind}, {size} bytes")
     return int(_HEAD.size + size - len(came))
 
@@ -475,7 +475,7 @@ def _decode_answer(came: bytearray, function: str) -> Any:
     import msgspec
 
     kind, form, _ = _HEAD.unpack_from(came)
-    kinds = tuple[str, str], *kinds_of(function)
+    kinds = tuple[str, str], *find_result_types(function)
     body = memoryview(came)[_HEAD.size :]
     try:
         if form == _JSON:
@@ -503,21 +503,21 @@ class LibraryRoom:
     files_left: int = HERE_FILES
     bytes_left: int = HERE_BYTES
 
-    def close(self) -> None:
+    def close_room(self) -> None:
         """Let forks read every report from now on: for a process that lives for long."""
         self.files_left = 0
 
-    def has(self, size: int) -> bool:
+    def has_room(self, size: int) -> bool:
         """Return whether a report of so many bytes may be read here."""
         return not size or (self.files_left > 0 and size <= self.bytes_left)
 
-    def take(self, size: int) -> bool:
+    def take_room(self, size: int) -> bool:
         """Return the same, and count the report where it is read here.
 
         Not where forks have opened the library, and this process has not: it would take as much again.
         """
         with _GUARD:
-            if not self.has(size):
+            if not self.has_room(size):
                 return False
             if size:
                 are_forks = any(key[0] == os.getpid() for key in _SERVERS)
@@ -537,9 +537,9 @@ def _say_killed(code: int) -> str:
     A ProfkitError where it was the server that ended, with an exit status: nothing can be read then.
     """
     if code == NO_FILES:
-        raise _cannot_start("no more files may be open at a time")
+        raise _make_start_error("no more files may be open at a time")
     if code >= 0:
-        raise _cannot_start(f"it ended with exit status {code}")
+        raise _make_start_error(f"it ended with exit status {code}")
     return KILLED_TWICE.format(signal=signal.Signals(-code).name)
 
 
@@ -563,7 +563,7 @@ def find_hint(why: str, otherwise: str) -> str:
     return otherwise
 
 
-def _cannot_start(why: str) -> ProfkitError:
+def _make_start_error(why: str) -> ProfkitError:
     return ProfkitError(
         f"no process that reads reports can be started: {why}",
         "allow more of what is limited here: ulimit -a",

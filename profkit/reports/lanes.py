@@ -39,7 +39,7 @@ class Lanes:
         return min(self.values) == max(self.values)
 
 
-def spread(value: int) -> Lanes:
+def spread_value(value: int) -> Lanes:
     """Return one known value in all lanes."""
     return Lanes((value % WORD,) * LANES)
 
@@ -47,12 +47,12 @@ def spread(value: int) -> Lanes:
 UNKNOWN = Lanes((0,) * LANES, 0)  # the same in all lanes, but which is not known
 
 
-def add(left: Lanes, right: Lanes) -> Lanes:
+def add_lanes(left: Lanes, right: Lanes) -> Lanes:
     pairs = zip(left.values, right.values, strict=True)
     return Lanes(tuple((x + y) % WORD for x, y in pairs), min(left.bits, right.bits))
 
 
-def negate(value: Lanes) -> Lanes:
+def negate_lanes(value: Lanes) -> Lanes:
     return Lanes(tuple(-x % WORD for x in value.values), value.bits)
 
 
@@ -60,7 +60,7 @@ def count_trailing_zeros(value: int) -> int:
     return (value & -value).bit_length() - 1 if value else BITS
 
 
-def multiply(left: Lanes, right: Lanes) -> Lanes | None:
+def multiply_lanes(left: Lanes, right: Lanes) -> Lanes | None:
     """Return the product; None where an unknown factor meets one that differs between lanes."""
     bits = BITS
     for unknown, other in ((left, right), (right, left)):
@@ -89,6 +89,23 @@ def with_sign(value: int) -> int:
     return value - WORD if value >> (BITS - 1) else value
 
 
+def _find_others_above(operands: Sequence[Lanes], at: int, known: int) -> int | None:
+    """Return which operands but one have all bits set above the known ones; None where some have.
+
+    An operand is the bit of the table's index that it decides: 4, 2 or 1.
+    """
+    others = 0
+    for n, operand in enumerate(operands):
+        if n == at:
+            continue
+        above = {x >> known for x in operand.values}
+        if above == {(WORD - 1) >> known}:
+            others |= 4 >> n
+        elif above != {0}:
+            return None
+    return others
+
+
 def combine_bits(operands: Sequence[Lanes], table: int) -> Lanes | None:
     """Return what LOP3 makes of three operands; `table` has the answer for each three bits."""
     known = min(operand.bits for operand in operands)
@@ -101,15 +118,10 @@ def combine_bits(operands: Sequence[Lanes], table: int) -> Lanes | None:
     unknown = [n for n, operand in enumerate(operands) if not operand.is_exact]
     if len(unknown) > 1:
         return None
-    at, others = unknown[0], 0  # the position of the unknown one, and what the others are above
-    for n, operand in enumerate(operands):
-        if n == at:
-            continue
-        above = {x >> known for x in operand.values}
-        if above == {(WORD - 1) >> known}:
-            others |= 4 >> n
-        elif above != {0}:
-            return None
+    at = unknown[0]
+    others = _find_others_above(operands, at, known)
+    if others is None:
+        return None
     cleared, set_ = table >> others & 1, table >> (others | 4 >> at) & 1
     if cleared == set_:
         top = (WORD - 1 - low) * cleared
@@ -131,7 +143,7 @@ def _look_up(operands: Sequence[Sequence[int]], table: int) -> tuple[int, ...]:
     return _REGISTERS.unpack(result.to_bytes(_REGISTERS.size, "little"))
 
 
-def join(left: Lanes | None, right: Lanes | None) -> Lanes | None:
+def join_lanes(left: Lanes | None, right: Lanes | None) -> Lanes | None:
     """Return what is known of a register that comes from two places, one at a time in all lanes."""
     if left is None or right is None:
         return None
@@ -212,7 +224,7 @@ Maker = Callable[[Statement, Sequence[Lanes]], Made]
 def _make_sum(statement: Statement, operands: Sequence[Lanes]) -> Made:
     if "X" in statement.modifiers:  # with a carry
         return None
-    return reduce(add, operands)
+    return reduce(add_lanes, operands)
 
 
 def _make_product(statement: Statement, operands: Sequence[Lanes]) -> Made:
@@ -220,8 +232,8 @@ def _make_product(statement: Statement, operands: Sequence[Lanes]) -> Made:
         return None
     if "HI" in statement.modifiers:
         return _make_high_product(statement, operands)
-    product = multiply(operands[0], operands[1])
-    return product and add(product, operands[2])
+    product = multiply_lanes(operands[0], operands[1])
+    return product and add_lanes(product, operands[2])
 
 
 def _make_high_product(statement: Statement, operands: Sequence[Lanes]) -> Made:
@@ -234,7 +246,7 @@ def _make_high_product(statement: Statement, operands: Sequence[Lanes]) -> Made:
     for x, y in zip(left.values, right.values, strict=True):
         product = with_sign(x) * with_sign(y) if signed else x * y
         products.append((product >> BITS) % WORD)
-    return add(Lanes(tuple(products)), more)
+    return add_lanes(Lanes(tuple(products)), more)
 
 
 def _make_scaled(statement: Statement, operands: Sequence[Lanes]) -> Made:
@@ -243,12 +255,12 @@ def _make_scaled(statement: Statement, operands: Sequence[Lanes]) -> Made:
         return None
     count = operands[-1].values[0] & (BITS - 1)
     if "HI" not in statement.modifiers:
-        product = multiply(operands[0], spread(1 << count))
-        return product and add(product, operands[1])
+        product = multiply_lanes(operands[0], spread_value(1 << count))
+        return product and add_lanes(product, operands[1])
     if len(operands) == 4 and any(operands[2].values):
         return None
     moved = shift_right(operands[0], BITS - count, signed="SX32" in statement.modifiers)
-    return moved and add(moved, operands[1])
+    return moved and add_lanes(moved, operands[1])
 
 
 def _make_bits(_: Statement, operands: Sequence[Lanes]) -> Made:
@@ -261,7 +273,7 @@ def _make_shifted(statement: Statement, operands: Sequence[Lanes]) -> Made:
         return None
     by, modifiers = count.values[0] & (BITS - 1), statement.modifiers
     if "L" in modifiers and "HI" not in modifiers:
-        return multiply(low, spread(1 << by))
+        return multiply_lanes(low, spread_value(1 << by))
     if "R" in modifiers and "HI" in modifiers:
         return shift_right(high, by, signed="S32" in modifiers or "S64" in modifiers)
     if "R" in modifiers and not any(high.values) and high.is_exact:
@@ -344,9 +356,9 @@ class Definitions:
         self._destinations = machine_code[2::16]
         self._before = before
         self.statement = cache(lambda n: parse_statement(text(n)))
-        self.find = cache(self._find)
+        self.find = cache(self._find_definitions)
 
-    def _find(self, at: int, register: str) -> tuple[int, ...]:
+    def _find_definitions(self, at: int, register: str) -> tuple[int, ...]:
         """Return the instructions whose value a register may have at an instruction."""
         number = int(register.lstrip("UR"))
         found = []
@@ -380,21 +392,21 @@ class WarpRegisters:
         self._special, self._constants = special, constants
         self._made: dict[tuple[int, str], Made] = {}
 
-    def evaluate(self, at: int, operands: Sequence[str]) -> list[Made]:
+    def evaluate_operands(self, at: int, operands: Sequence[str]) -> list[Made]:
         """Return what an instruction's operands are in each lane; None where that is not known."""
-        nodes = self._collect(at, operands)
+        nodes = self._collect_dependencies(at, operands)
         if len(nodes) > _MOST:
             return [None for _ in operands]
         for _ in range(_ROUNDS):
-            if not self._improve(nodes):
+            if not self._improve_registers(nodes):
                 break
         values: list[Made] = []
         for operand in operands:
-            value = self._read(at, operand)
+            value = self._read_operand(at, operand)
             values.append(value[0] if value else None)
         return values
 
-    def _collect(self, at: int, operands: Sequence[str]) -> list[tuple[int, str]]:
+    def _collect_dependencies(self, at: int, operands: Sequence[str]) -> list[tuple[int, str]]:
         """Return the instructions and registers of theirs that some operands depend on, in order."""
         nodes: set[tuple[int, str]] = set()
         front = [(at, operand) for operand in operands]
@@ -407,30 +419,30 @@ class WarpRegisters:
                         front += [(n, source) for source in self._code.statement(n).operands]
         return sorted(nodes)
 
-    def _improve(self, nodes: Iterable[tuple[int, str]]) -> bool:
+    def _improve_registers(self, nodes: Iterable[tuple[int, str]]) -> bool:
         """Work each register out anew; whether one changed."""
         changed = False
         for n, register in nodes:
-            made = self._run(n, register)
+            made = self._run_instruction(n, register)
             if made is None:
                 continue
             value = made[0]
             if (n, register) in self._made:
-                value = join(self._made[n, register], value)
+                value = join_lanes(self._made[n, register], value)
                 if value == self._made[n, register]:
                     continue
             self._made[n, register] = value
             changed = True
         return changed
 
-    def _run(self, n: int, register: str) -> tuple[Made] | None:
+    def _run_instruction(self, n: int, register: str) -> tuple[Made] | None:
         """Return what an instruction puts into a register; None while its operands are not known."""
         statement = self._code.statement(n)
         if statement.opcode in ("S2R", "S2UR", "CS2R"):
             return (self._special.get("".join(statement.operands), UNKNOWN),)
         operands = []
         for operand in statement.operands:
-            value = self._read(n, operand)
+            value = self._read_operand(n, operand)
             if value is None:
                 return None
             operands.append(value[0])
@@ -439,10 +451,10 @@ class WarpRegisters:
             return (UNKNOWN if uniform and not _OWN.match(statement.opcode) else None,)
         return (make_value(statement, operands),)
 
-    def _read(self, at: int, operand: str) -> tuple[Made] | None:
+    def _read_operand(self, at: int, operand: str) -> tuple[Made] | None:
         """Return the value of an operand; None while it is not known yet."""
         if _NUMBER.match(operand):
-            return (spread(_read_number(operand)),)
+            return (spread_value(_read_number(operand)),)
         plain = operand.lstrip("-~|!").rstrip("|")
         value: Made
         constant = _CONSTANT.match(plain)
@@ -465,26 +477,26 @@ class WarpRegisters:
         if value is None:
             return (None,)
         if operand.startswith("-"):
-            value = negate(value)
+            value = negate_lanes(value)
         if operand.startswith("~"):
-            value = add(negate(value), spread(-1))
+            value = add_lanes(negate_lanes(value), spread_value(-1))
         return (value,)
 
     def _read_constant(self, bank: int, offset: int) -> Lanes:
         if bank == 0 and offset in self._constants:
-            return spread(self._constants[offset])
+            return spread_value(self._constants[offset])
         return UNKNOWN
 
     def _read_register(self, at: int, register: str) -> tuple[Made] | None:
         if register.endswith("Z"):
-            return (spread(0),)
+            return (spread_value(0),)
         definitions = self._code.find(at, register)
         if not definitions:
             return (None,)
         known = [(n, register) for n in definitions if (n, register) in self._made]
         if not known:
             return None
-        return (reduce(join, [self._made[key] for key in known]),)
+        return (reduce(join_lanes, [self._made[key] for key in known]),)
 
 
 def _read_number(text: str) -> int:

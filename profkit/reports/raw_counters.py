@@ -21,12 +21,12 @@ from profkit.reports.frame import (
     Part,
     ReportFile,
     Reports,
-    clean,
-    identify,
+    clean_text,
+    identify_launch,
     keep_collected,
 )
-from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES, evaluate
-from profkit.reports.metrics.derive import scale
+from profkit.reports.metrics import IDENTITY, INSTANCED, RAW_NAMES, evaluate_metrics
+from profkit.reports.metrics.derive import scale_to_si
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,13 +50,13 @@ _DIMENSIONS = re.compile(r"\(?\s*(\d{1,10}),\s*(\d{1,10}),\s*(\d{1,10})\s*\)?", 
 _VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})", re.ASCII)
 
 
-def frame_from_raw(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+def make_raw_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Do `pk.from_raw`: return counters from anywhere, in the order of the rows, all metrics in SI.
 
     Names that profkit does not read are ignored.
     """
     launches = list(rows)
-    part = part_from_raw(launches, ReportFile("", None, "ok", "", len(launches), None))
+    part = make_raw_part(launches, ReportFile("", None, "ok", "", len(launches), None))
     if launches and not any(_read_counters(row, n) for n, row in enumerate(launches)):
         raise ProfkitError(
             "from_raw: none of the rows has a counter that profkit reads",
@@ -65,7 +65,7 @@ def frame_from_raw(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return Reports((part,)).launches
 
 
-def part_from_raw(
+def make_raw_part(
     rows: Iterable[Mapping[str, Any]], file: ReportFile, budget: ReadBudget | None = None
 ) -> Part:
     """Return the same as one file's share of a frame; a BudgetSpent of more launches than it has for."""
@@ -74,14 +74,14 @@ def part_from_raw(
     for index, row in enumerate(rows):
         if budget:
             budget.spend_bytes(LAUNCH_KEPT)
-        metrics = evaluate(_read_counters(row, index))
+        metrics = evaluate_metrics(_read_counters(row, index))
         kernel, variant, case = (_read_text(row, key, index) for key in NAMES)
         _read_text(row, IDENTITY[0], index)
         known = {}
         for name in IDENTITY:
             if row.get(name) not in (None, ""):
                 known[name] = row[name]
-        who = identify(kernel, "kernel", known, (variant, case), (), metrics["time"])
+        who = identify_launch(kernel, "kernel", known, (variant, case), (), metrics["time"])
         identity.append((file.path, index, *who, file.ncu_version))
         values.extend(metrics.values())
     collected, columns = keep_collected(values, len(identity))
@@ -121,7 +121,7 @@ def _read_text(row: Mapping[str, Any], key: str, index: int) -> str | None:
         return None
     if not isinstance(value, str):
         raise ProfkitError(f"from_raw: row {index}: {key} is {value!r}, not a text")
-    return clean(value)
+    return clean_text(value)
 
 
 def read_table(path: str) -> Part:
@@ -138,7 +138,7 @@ def read_table(path: str) -> Part:
             table = open_printed(lambda: _decode_lines(content), path)
             lost = table.lost
             budget = ReadBudget(len(content), spare=ReadBudget.DOCUMENT)
-            part = part_from_raw(table.launches(), unread, budget)
+            part = make_raw_part(table.iterate_launches(), unread, budget)
             nothing = "a header without launches"
         else:
             nothing = "0 bytes"
@@ -175,7 +175,7 @@ def _decode_lines(content: bytes) -> Iterator[str]:
 
 def read_printed_launches(text: str, name: str) -> list[dict[str, Any]]:
     """Return the launches of a printed table."""
-    return list(open_printed(text.splitlines, name).launches())
+    return list(open_printed(text.splitlines, name).iterate_launches())
 
 
 _HOW = "print it with: ncu --import REPORT --csv --page raw > FILE.csv"
@@ -217,7 +217,7 @@ class PrintedTable:
             return f"{self.first_loss} (and {self.losses - 1} more)"
         return self.first_loss
 
-    def launches(self) -> Iterator[dict[str, Any]]:
+    def iterate_launches(self) -> Iterator[dict[str, Any]]:
         """Yield a mapping a launch, as `from_raw` takes it.
 
         A ProfkitError where the table has no names of metrics.
@@ -228,7 +228,7 @@ class PrintedTable:
             raise ProfkitError(f"{self.name}: no column is a metric", _HOW)
         return self._read_wide()
 
-    def scan(self) -> None:
+    def scan_table(self) -> None:
         """Look at all of it once.
 
         A ProfkitError where it is no such table.
@@ -251,17 +251,17 @@ class PrintedTable:
             if len(row) != len(self.head):
                 if _is_of_table(row, self.head):
                     cells = f"{len(row)} cells, and the header {len(self.head)}"
-                    self._lose(f"row {self.below} has {cells}")
+                    self._note_loss(f"row {self.below} has {cells}")
                 continue
             for first, place in twice:
                 if row[first] != row[place]:
-                    column = clean(self.head[place])
+                    column = clean_text(self.head[place])
                     raise ProfkitError(f"{self.name}: has two columns {column}", _HOW)
             if row != self.head:
                 is_last_whole = True
                 self._take_row(row, numbers)
         if _is_cut(self._last_line, is_quoted=self._is_quoted):
-            self._lose(f"row {self.below} is cut in its last cell")
+            self._note_loss(f"row {self.below} is cut in its last cell")
             self.is_cut = is_last_whole
 
     def _take_row(self, row: list[str], numbers: list[int]) -> None:
@@ -271,7 +271,7 @@ class PrintedTable:
         if is_first and not self.is_long and not row[0].strip():
             self.units = row
         elif not self.has_comma and (not self.is_long or self._is_of_metric(row)):
-            self.has_comma = _decimal_comma([row[place] for place in numbers])
+            self.has_comma = _has_decimal_comma([row[place] for place in numbers])
 
     def _is_of_metric(self, row: list[str]) -> bool:
         return _is_metric(row[self.head.index(_LONG[0])])
@@ -282,7 +282,7 @@ class PrintedTable:
             return [self.head.index(_LONG[2])]
         return [n for n, column in enumerate(self.head) if _is_metric(column)]
 
-    def _lose(self, what: str) -> None:
+    def _note_loss(self, what: str) -> None:
         self.losses += 1
         self.first_loss = self.first_loss or what
 
@@ -349,9 +349,9 @@ class PrintedTable:
                 launch = launches[key] = _read_identity(cells)
             for read, number in _read_values(metric, value, unit, self.has_comma).items():
                 if launch.setdefault(names.setdefault(read, read), number) != number:
-                    why = f"{self.name}: has two values of {clean(read)} for the launch"
+                    why = f"{self.name}: has two values of {clean_text(read)} for the launch"
                     raise ProfkitError(
-                        f"{why} {clean(key[1])}", "give each table as a file of its own"
+                        f"{why} {clean_text(key[1])}", "give each table as a file of its own"
                     )
         if not launches:
             raise ProfkitError(
@@ -364,7 +364,7 @@ class PrintedTable:
 def open_printed(lines: Callable[[], Iterable[str]], name: str) -> PrintedTable:
     """Return a table that was looked at once; `name` is its own in an error."""
     table = PrintedTable(lines, name)
-    table.scan()
+    table.scan_table()
     return table
 
 
@@ -418,7 +418,7 @@ def _read_values(metric: str, text: str, unit: str, comma: bool) -> dict[str, An
     whole, _, inner = text.partition("(")
     # Of times and frequencies ncu stores another unit than SI.
     is_scaled = "/" not in unit and _split_prefix(unit)[0] in ("second", "s", "hz")
-    factor = _scale_unit(unit) / (scale(metric) if is_scaled else 1.0)
+    factor = _scale_unit(unit) / (scale_to_si(metric) if is_scaled else 1.0)
     value = _read_number(whole, comma)
     if value is None:
         out = {}
@@ -430,7 +430,7 @@ def _read_values(metric: str, text: str, unit: str, comma: bool) -> dict[str, An
     return out
 
 
-def _decimal_comma(cells: Iterable[str]) -> bool:
+def _has_decimal_comma(cells: Iterable[str]) -> bool:
     """Return whether the numbers of a table have a decimal comma and points between thousands."""
     return any(_EUROPEAN.fullmatch(cell.partition("(")[0].strip()) for cell in cells)
 

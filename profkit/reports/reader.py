@@ -23,8 +23,8 @@ from profkit.files import (
     is_file,
     is_readable,
     is_text,
+    make_temporary_folder,
     resolve_path,
-    temporary_folder,
     write_bytes,
 )
 from profkit.records.paths import expand_paths, is_table
@@ -33,10 +33,10 @@ from profkit.reports.container import (
     PART,
     Frames,
     Status,
-    check,
+    check_report,
     digest_names,
-    repair,
-    split,
+    repair_report,
+    split_report,
 )
 from profkit.reports.frame import (
     PLACES,
@@ -49,18 +49,18 @@ from profkit.reports.frame import (
     join_values,
     keep_collected,
     launch_identity,
+    list_nvidia_rules,
     read_catalogued_metrics,
     read_scalars,
-    rules_of,
 )
 from profkit.reports.isolated import (
     ROOM,
+    count_processors,
     find_hint,
     is_about_file,
-    isolated,
-    processors,
+    run_isolated,
 )
-from profkit.reports.metrics import evaluate
+from profkit.reports.metrics import evaluate_metrics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,13 +95,13 @@ def _write_smallest() -> Iterator[str]:
             file.write(_SMALLEST)
             yield f"/proc/self/fd/{file.fileno()}"
     else:
-        with temporary_folder() as folder:
+        with make_temporary_folder() as folder:
             path = os.path.join(folder, "smallest.ncu-rep")
             write_bytes(path, _SMALLEST)
             yield path
 
 
-def actions(path: str) -> Iterator[Any]:
+def open_actions(path: str) -> Iterator[Any]:
     """Yield the ncu_report actions of a file that is not damaged, over all its ranges."""
     if not get_size(path):
         return
@@ -143,7 +143,9 @@ def open_report(path: str) -> Any:
 
 
 @contextmanager
-def openable(path: str, *, repaired: bool = False, metrics_only: bool = False) -> Iterator[str]:
+def make_openable(
+    path: str, *, repaired: bool = False, metrics_only: bool = False
+) -> Iterator[str]:
     """Yield a file that the library reads: the report, or a copy of what is left of it.
 
     A name that is no UTF-8 is none that the library takes: it gets another one.
@@ -152,19 +154,19 @@ def openable(path: str, *, repaired: bool = False, metrics_only: bool = False) -
     if is_whole and is_text(path):
         yield path
         return
-    with temporary_folder() as folder:
+    with make_temporary_folder() as folder:
         copy = os.path.join(folder, f"left{Path(path).suffix if is_whole else '.ncu-rep'}")
         if is_whole:
             os.symlink(resolve_path(path), copy)
         else:
-            repair(path, copy, metrics_only)
+            repair_report(path, copy, metrics_only)
         yield copy
 
 
 def metric_rows(item: Sequence[Any]) -> Rows:
     """Return the launches of a report from only the metrics in a copy: see read_rows."""
     copy, path, first = item
-    with openable(copy, metrics_only=True) as bare:
+    with make_openable(copy, metrics_only=True) as bare:
         return _collect_rows(bare, path, first)
 
 
@@ -189,20 +191,20 @@ def _collect_rows(copy: str, path: str, first: int) -> Rows:
     rules: list[RuleRow] = []
     counts = array("I")
     digests = array("I")
-    for index, action in enumerate(actions(copy), first):
+    for index, action in enumerate(open_actions(copy), first):
         names = action.metric_names()
         counts.append(len(names))
         digests.append(digest_names(names))
-        metrics = evaluate(read_catalogued_metrics(action, names))
+        metrics = evaluate_metrics(read_catalogued_metrics(action, names))
         who = launch_identity(action, record, metrics["time"])
         identity.append((path, index, *who, None))
         values.extend(metrics.values())
-        rules.extend((path, index, *rule) for rule in rules_of(action.rule_results()))
+        rules.extend((path, index, *rule) for rule in list_nvidia_rules(action.rule_results()))
     collected, columns = keep_collected(values, len(identity))
     return Rows(identity, collected, rules, counts.tobytes(), digests.tobytes(), columns)
 
 
-def part_from(
+def make_part(
     path: str, frames: Frames, rows: Sequence[Rows], kernels: Sequence[str | None]
 ) -> Part:
     """Return what all rows of a report say together; kernels as the library gave them at first."""
@@ -214,9 +216,8 @@ def part_from(
     identity = tuple((*row[:-1], frames.ncu_version) for row in read)
     said = {}
     if identity:
-        said = {
-            PLACES[k]: number for k, number in get_declared_work(record, frames.launches).items()
-        }
+        for name, number in get_declared_work(record, frames.launches).items():
+            said[PLACES[name]] = number
     values, columns = join_values(rows, said)
     for place, number in said.items():
         values[columns.index(place)] = number
@@ -248,12 +249,12 @@ def read_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list
     owners: list[int] = []  # of each copy, the number of its report
     unread: dict[str, str] = {}  # report -> why it is not read, which says nothing of it
 
-    def copies(folder: str) -> Iterator[list[Any]]:
+    def make_copies(folder: str) -> Iterator[list[Any]]:
         for number, path in enumerate(paths):
             inside = os.path.join(folder, str(number))
             os.mkdir(inside)
             try:
-                for copy, indices in split(path, inside):
+                for copy, indices in split_report(path, inside):
                     owners.append(number)
                     yield [os.fspath(copy), path, indices[0]]
             except MemoryError:
@@ -261,9 +262,9 @@ def read_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list
                     raise
                 unread[path] = OUT_OF_MEMORY
             else:
-                checked[path] = check(path)  # known from the split
+                checked[path] = check_report(path)  # known from the split
 
-    def died(item: Sequence[Any], why: str) -> tuple[Rows, list[str | None]]:
+    def keep_reason(item: Sequence[Any], why: str) -> tuple[Rows, list[str | None]]:
         def keep_why(_item: Any, why: str) -> Rows:
             if not is_about_file(why):
                 unread[item[1]] = why
@@ -271,13 +272,13 @@ def read_large(paths: Sequence[str], size: int, jobs: int | None = None) -> list
 
         rows = keep_why(item, why)
         if is_about_file(why):
-            rows = isolated(f"{__name__}:metric_rows", [item], 1, keep_why)[0]
+            rows = run_isolated(f"{__name__}:metric_rows", [item], 1, keep_why)[0]
         return rows, [None for _ in rows.identity]
 
-    with temporary_folder() as folder:
-        items = copies(os.fspath(folder))
-        many = children_for(size, jobs)
-        answers = isolated(f"{__name__}:read_rows", items, many, died, remove_copy)
+    with make_temporary_folder() as folder:
+        items = make_copies(os.fspath(folder))
+        many = count_children(size, jobs)
+        answers = run_isolated(f"{__name__}:read_rows", items, many, keep_reason, remove_copy)
     by_report: list[list[tuple[Rows, list[str | None]]]] = [[] for _ in paths]
     for owner, answer in zip(owners, answers, strict=True):
         by_report[owner].append(answer)
@@ -295,7 +296,7 @@ def _join_pieces(
 ) -> Part:
     """Return what the pieces of a report say together."""
     kernels = [*chain.from_iterable(some for _, some in pieces)]
-    return part_from(path, frames, [rows for rows, _ in pieces], kernels)
+    return make_part(path, frames, [rows for rows, _ in pieces], kernels)
 
 
 def remove_copy(item: Sequence[Any]) -> None:
@@ -304,12 +305,12 @@ def remove_copy(item: Sequence[Any]) -> None:
 
 def raw_rows(item: Sequence[str]) -> list[dict[str, float | str]]:
     """Return raw name -> value of each launch of (a file that the library reads,)."""
-    return [read_scalars(action) for action in actions(item[0])]
+    return [read_scalars(action) for action in open_actions(item[0])]
 
 
-def children_for(size: int, jobs: int | None = None) -> int:
+def count_children(size: int, jobs: int | None = None) -> int:
     """Return how many processes read a report of so many bytes: at most `jobs`, or the processors."""
-    return max(1, min(jobs or processors(), size // _OF_A_PROCESS))
+    return max(1, min(jobs or count_processors(), size // _OF_A_PROCESS))
 
 
 def _judge_file(
@@ -333,7 +334,7 @@ def _judge_file(
     return frames.status, frames.message
 
 
-__all__ = ["ReportFile", "Reports", "actions", "expand_paths", "prepare_child"]
+__all__ = ["ReportFile", "Reports", "expand_paths", "open_actions", "prepare_child"]
 
 # Up to so many files of so many bytes are read here, while there is room for them in this process: a
 # child takes 0.1 s to start. More are not: one might crash, and its memory is never given back.
@@ -353,7 +354,7 @@ def read_some(paths: Sequence[str | Path], client: Any = None) -> Reports:
         more = ""
         if len(reports.files) > 1:
             more = f" (and {len(reports.files) - 1} more)"
-        raise _unreadable(reports.files[0].path, reports.files[0].message + more)
+        raise _make_unreadable_error(reports.files[0].path, reports.files[0].message + more)
     return reports
 
 
@@ -379,9 +380,9 @@ def read_report(
     if client:
         large = {}
     else:
-        large = {x: report_weight(x) for x in names if _bytes_of(x) > LARGE}
+        large = {x: report_weight(x) for x in names if _get_report_size(x) > LARGE}
 
-    def keep(name: str, part: Part) -> None:
+    def keep_part(name: str, part: Part) -> None:
         known[name] = part
         if progress:
             progress(len(known), len(names))
@@ -391,20 +392,20 @@ def read_report(
         if isinstance(part, Frames):
             large[name] = part.weight
         else:
-            keep(name, part)
+            keep_part(name, part)
     if large:
         parts = read_large([*large], sum(large.values()), jobs)
         for name, part in zip(large, parts, strict=True):
-            keep(name, part)
+            keep_part(name, part)
     if known and all(part.file.message == OUT_OF_MEMORY for part in known.values()):
-        raise _unreadable(names[0], OUT_OF_MEMORY)
+        raise _make_unreadable_error(names[0], OUT_OF_MEMORY)
     return Reports(tuple(known[name] for name in names))
 
 
 def is_recorded(path: str) -> bool:
     """Return whether the run record next to a report names these very bytes."""
     recorded = get_report_sha256(record_beside(path))
-    return recorded is not None and recorded == check(path).sha256
+    return recorded is not None and recorded == check_report(path).sha256
 
 
 def has_unrecorded(paths: Iterable[str]) -> bool:
@@ -420,12 +421,12 @@ def _read_each(
     `is_apart`: in forks, however few there are.
     """
     size = sum(report_weight(name) for name in names if not is_table(name))
-    are_few = len(names) <= FEW and size <= MUCH and ROOM.has(size)
+    are_few = len(names) <= FEW and size <= MUCH and ROOM.has_room(size)
     if client is not None or not are_few or (is_apart and size):
-        from profkit.reports.cluster import each_report
+        from profkit.reports.cluster import iterate_reports
 
-        most = min(jobs or processors(), len(names))
-        yield from each_report(
+        most = min(jobs or count_processors(), len(names))
+        yield from iterate_reports(
             f"{__name__}:read_part", names, f"{__name__}:read_what_is_left", client, most
         )
     else:
@@ -433,7 +434,7 @@ def _read_each(
             yield name, _read_here(name)
 
 
-def _bytes_of(path: str) -> int:
+def _get_report_size(path: str) -> int:
     """Return the size of a report's file in bytes; 0 where it cannot be read.
 
     0 of a compressed one, too, where memory is limited: a child unpacks it first, and may run out.
@@ -449,7 +450,7 @@ def _bytes_of(path: str) -> int:
         return 0
 
 
-def raw_frame(path: str | Path) -> pd.DataFrame:
+def read_raw_frame(path: str | Path) -> pd.DataFrame:
     """Return every scalar metric of a report under ncu's own name and in ncu's own unit.
 
     Launches x raw names; numbers as float, texts as str, NaN where a launch has no value. A
@@ -458,22 +459,22 @@ def raw_frame(path: str | Path) -> pd.DataFrame:
     import pandas as pd
 
     path = os.fspath(expand_home(path))
-    frames = check(path)
+    frames = check_report(path)
     if frames.status == "unreadable" or not frames.is_named:
-        raise _unreadable(path, frames.message)
+        raise _make_unreadable_error(path, frames.message)
 
-    def died(_item: Any, why: str) -> None:
-        raise _unreadable(path, why)
+    def raise_unreadable(_item: Any, why: str) -> None:
+        raise _make_unreadable_error(path, why)
 
     if frames.weight > LARGE or frames.risky or not _take_room(frames):
-        with temporary_folder() as folder:
-            parts = split(path, folder, metrics_only=frames.risky)
+        with make_temporary_folder() as folder:
+            parts = split_report(path, folder, metrics_only=frames.risky)
             copies = ([os.fspath(copy)] for copy, _ in parts)
-            many = children_for(frames.weight)
-            read = isolated(f"{__name__}:raw_rows", copies, many, died, remove_copy)
+            many = count_children(frames.weight)
+            read = run_isolated(f"{__name__}:raw_rows", copies, many, raise_unreadable, remove_copy)
         rows = [*chain.from_iterable(read)]
     else:
-        with openable(path, repaired=frames.wrong_suffix) as copy:
+        with make_openable(path, repaired=frames.wrong_suffix) as copy:
             rows = raw_rows([copy])
     return pd.DataFrame(rows, index=pd.RangeIndex(len(rows), name="launch"))
 
@@ -485,15 +486,15 @@ def opened_launches(path: str | Path) -> Iterator[Callable[[int], Any]]:
     A ProfkitError where the file cannot be read; from the function: where it has no such launch.
     """
     path = os.fspath(expand_home(path))
-    frames = check(path)
+    frames = check_report(path)
     if frames.status == "unreadable" or not frames.is_named:
-        raise _unreadable(path, frames.message)
-    with openable(path, repaired=frames.wrong_suffix, metrics_only=frames.risky) as source:
+        raise _make_unreadable_error(path, frames.message)
+    with make_openable(path, repaired=frames.wrong_suffix, metrics_only=frames.risky) as source:
         groups = []
         if frames.launches:
             groups = list(open_report(source))
 
-        def action(index: int) -> Any:
+        def find_action(index: int) -> Any:
             left = index
             for group in groups:
                 if 0 <= left < group.num_actions():
@@ -503,7 +504,7 @@ def opened_launches(path: str | Path) -> Iterator[Callable[[int], Any]]:
                 check_memory(source)
             raise ProfkitError(f"{path}: has no launch {index}", "launches are counted from 0")
 
-        yield action
+        yield find_action
 
 
 def read_part(path: str) -> Part | Frames:
@@ -516,20 +517,20 @@ def read_part(path: str) -> Part | Frames:
         from profkit.reports.raw_counters import read_table
 
         return read_table(path)
-    frames = check(path)
+    frames = check_report(path)
     if frames.status == "unreadable":
         return Part(file=ReportFile(path, frames.sha256, "unreadable", frames.message, 0, None))
     if frames.weight > LARGE:
         return frames
-    with openable(path, repaired=frames.status == "damaged" or frames.wrong_suffix) as copy:
+    with make_openable(path, repaired=frames.status == "damaged" or frames.wrong_suffix) as copy:
         rows, kernels = read_rows([copy, path, 0])
-    return part_from(path, frames, [rows], kernels)
+    return make_part(path, frames, [rows], kernels)
 
 
 def read_metrics_only(path: str) -> Part:
     """Read only the metrics of a report: it crashed a child otherwise."""
     rows = metric_rows([path, path, 0])
-    return part_from(path, check(path), [rows], [row[2] for row in rows.identity])
+    return make_part(path, check_report(path), [rows], [row[2] for row in rows.identity])
 
 
 def report_weight(path: str) -> int:
@@ -544,24 +545,24 @@ def _read_here(path: str) -> Part | Frames:
     if is_table(path):
         frames = None
     else:
-        frames = check(path)
+        frames = check_report(path)
     # Without memory, the library takes its process with it.
     is_small = frames is not None and frames.weight <= LARGE
     if frames and is_small and (frames.risky or is_memory_limited() or not _take_room(frames)):
-        return isolated(f"{__name__}:read_part", [path], 1, read_what_is_left)[0]  # type: ignore[no-any-return]
+        return run_isolated(f"{__name__}:read_part", [path], 1, read_what_is_left)[0]  # type: ignore[no-any-return]
     return read_part(path)
 
 
 def _take_room(frames: Frames) -> bool:
     """Return whether a report may be read in this process: where there is nothing to read, too."""
-    return not frames.launches or ROOM.take(frames.size)
+    return not frames.launches or ROOM.take_room(frames.size)
 
 
 def read_what_is_left(path: str, why: str) -> Part:
     """Read only the metrics of a file that a child died of, and say so."""
     if not is_about_file(why):
         return _make_lost(path, why)
-    part: Part = isolated(f"{__name__}:read_metrics_only", [path], 1, _make_lost)[0]
+    part: Part = run_isolated(f"{__name__}:read_metrics_only", [path], 1, _make_lost)[0]
     if part.file.status in ("damaged", "unreadable"):
         return part
     return replace(part, file=replace(part.file, status="damaged", message=why))
@@ -570,7 +571,7 @@ def read_what_is_left(path: str, why: str) -> Part:
 def _make_lost(path: str, why: str) -> Part:
     if why == OUT_OF_MEMORY:  # walking it here may take as much
         return Part(file=ReportFile(path, None, "unreadable", why, 0, None))
-    frames = check(path)
+    frames = check_report(path)
     status: Status
     if is_about_file(why):
         status = "damaged"
@@ -579,6 +580,6 @@ def _make_lost(path: str, why: str) -> Part:
     return Part(file=ReportFile(path, frames.sha256, status, why, 0, frames.ncu_version))
 
 
-def _unreadable(path: str, why: str) -> ProfkitError:
+def _make_unreadable_error(path: str, why: str) -> ProfkitError:
     hint = find_hint(why, otherwise="give a .ncu-rep file that ncu wrote")
     return ProfkitError(f"{path}: {why}", hint)

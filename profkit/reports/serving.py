@@ -20,16 +20,16 @@ from itertools import chain
 from typing import Any
 
 from profkit.errors import ProfkitError, explain_limit, is_memory_limited
-from profkit.files import cannot_write
+from profkit.files import make_write_error
 from profkit.reports.isolated import (
     AT_ONCE,
     CANNOT_FORK,
     FULL,
     LENGTH,
     NO_FILES,
-    kinds_of,
-    named,
-    sent,
+    encode_answer,
+    find_result_types,
+    import_function,
 )
 
 # Bytes that a fork takes before a fresh one goes on: 3 reports of a full set, a piece of a large one.
@@ -48,7 +48,7 @@ _OF_THE_MACHINE = {
 }
 
 
-def serve(wire: int) -> None:
+def serve_requests(wire: int) -> None:
     """Fork a group of children for each request, with its open files, until the wire is closed.
 
     What the function's module does in its prepare_child() is done before, once for all.
@@ -77,7 +77,7 @@ def serve(wire: int) -> None:
             _tell_ended(passed[2:], CANNOT_FORK)
         if child == 0:
             asked.close()
-            _become_group(call, kinds_of(function), passed, environment)
+            _become_group(call, find_result_types(function), passed, environment)
         for end in passed:
             os.close(end)
         with contextlib.suppress(ChildProcessError):  # those of the calls before
@@ -92,8 +92,8 @@ def serve(wire: int) -> None:
 @cache
 def _find_function(function: str) -> Callable[[Any], Any]:
     """Import a function, and do once what its forks need; what refuses where that cannot be done."""
-    call = named(function)
-    kinds_of(function)
+    call = import_function(function)
+    find_result_types(function)
     prepare = getattr(sys.modules[function.partition(":")[0]], "prepare_child", None)
     failure = None
     if prepare:
@@ -111,15 +111,15 @@ def _prepare_once(prepare: Callable[[], object]) -> ProfkitError | None:
     except ProfkitError as error:
         return error
     except OSError as error:
-        return explain_limit(error) or cannot_write(error.filename or "a temporary file", error)
+        return explain_limit(error) or make_write_error(error.filename or "a temporary file", error)
     return None
 
 
 def _refuse_with(failure: ProfkitError) -> Callable[[Any], Any]:
-    def refuse(_item: Any) -> Any:
+    def raise_failure(_item: Any) -> Any:
         raise failure
 
-    return refuse
+    return raise_failure
 
 
 def _fork_child() -> int | None:
@@ -226,7 +226,7 @@ def _answer_items(
                 os._exit(FULL)
             result = _explain_error(error)
         try:
-            answers.write(sent(result, kinds))
+            answers.write(encode_answer(result, kinds))
             answers.flush()
         except BrokenPipeError:  # the parent was killed
             return False
@@ -237,7 +237,7 @@ def _answer_items(
 
 def _explain_error(error: OSError) -> ProfkitError:
     """Return what is said of an item that could not be read for a reason that is none of its own."""
-    return explain_limit(error) or cannot_write(error.filename or "a temporary file", error)
+    return explain_limit(error) or make_write_error(error.filename or "a temporary file", error)
 
 
 def _measure_taken() -> float:
@@ -249,4 +249,4 @@ def _measure_taken() -> float:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+    serve_requests(int(sys.argv[1]))

@@ -63,7 +63,7 @@ class MessageShape:
     required: set[int] = field(default_factory=set)
     repeated: set[int] = field(default_factory=set)
 
-    def add(self, number: int, kind: str) -> None:
+    def add_field(self, number: int, kind: str) -> None:
         self.wires[number] = WIRES[kind]
         if kind in _BITS:
             self.bits[number] = _BITS[kind]
@@ -83,11 +83,11 @@ class Oddities:
     def __init__(self) -> None:
         self.first = ""
 
-    def add(self, what: str) -> None:
+    def note_oddity(self, what: str) -> None:
         self.first = self.first or what
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """Return a varint and the offset behind it. IndexError at the end of the data."""
     value = shift = 0
     while True:
@@ -103,7 +103,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _read_shortest(data: bytes, at: int) -> tuple[int, int]:
     """Return a varint that is as short as it can be; as varint."""
-    value, end = varint(data, at)
+    value, end = read_varint(data, at)
     if not data[end - 1] and end - at > 1:
         raise Malformed("a number with zeros in front")
     if value >> 64:
@@ -111,7 +111,7 @@ def _read_shortest(data: bytes, at: int) -> tuple[int, int]:
     return value, end
 
 
-def one(data: bytes, at: int, end: int) -> tuple[int, int, int, int, int]:
+def read_field(data: bytes, at: int, end: int) -> tuple[int, int, int, int, int]:
     """Return the field at an offset: number, wire type, start, end (value, 0 if varint), next offset.
 
     Malformed where there is none, or it leaves the message that ends at `end`.
@@ -141,13 +141,13 @@ def one(data: bytes, at: int, end: int) -> tuple[int, int, int, int, int]:
     return number, wire, start, stop, at
 
 
-def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def iterate_fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield the fields of the message at [at, end), without the next offset.
 
     Malformed where they do not fill it exactly.
     """
     while at < end:
-        number, wire, start, stop, at = one(data, at, end)
+        number, wire, start, stop, at = read_field(data, at, end)
         yield number, wire, start, stop
 
 
@@ -159,35 +159,35 @@ def verify_message(data: bytes, at: int, end: int, message: MessageShape, odd: O
     seen: set[int] = set()
     before = 0
     while at < end:
-        number, wire, start, stop, at = one(data, at, end)
+        number, wire, start, stop, at = read_field(data, at, end)
         if number <= before:
             verify_place(number, before, message, odd)
         before = number
         seen.add(number)
         if message.plain.get(number) != wire:
-            inspect(data, (number, wire, start, stop), message, odd)
+            inspect_field(data, (number, wire, start, stop), message, odd)
     if not message.required <= seen:
         raise Malformed("a message that lacks a part")
     if message.has_one and len(seen) > 1:
-        odd.add(f"a {message.name} with {len(seen)} values")
+        odd.note_oddity(f"a {message.name} with {len(seen)} values")
 
 
 def verify_place(number: int, before: int, message: MessageShape, odd: Oddities) -> None:
     """Check that a field may follow the one before it: protobuf writes them by their numbers."""
     if number < before:
-        odd.add(f"field {number} of {message.name} behind field {before}")
+        odd.note_oddity(f"field {number} of {message.name} behind field {before}")
     elif number == before and number not in message.repeated:
-        odd.add(f"field {number} of {message.name} twice")
+        odd.note_oddity(f"field {number} of {message.name} twice")
 
 
-def inspect(
+def inspect_field(
     data: bytes, part: tuple[int, int, int, int], message: MessageShape, odd: Oddities
 ) -> None:
     """Check one field of a message, as `fields` gives it; as verify_message."""
     number, wire, start, stop = part
     expected = message.wires.get(number)
     if expected is None:
-        odd.add(f"field {number} of {message.name}")
+        odd.note_oddity(f"field {number} of {message.name}")
     elif wire != expected:
         raise Malformed(f"field {number} of the wrong type")
     elif wire == VARINT:
@@ -317,7 +317,7 @@ def _list_lines() -> dict[str, list[str]]:
 
 
 @cache
-def message_shape(name: str) -> MessageShape:
+def find_message_shape(name: str) -> MessageShape:
     """Return what a message may hold, with all the messages in it."""
     lines = _list_lines()
     shape = MessageShape(name, has_one=f"{name}|" in lines)
@@ -330,9 +330,9 @@ def message_shape(name: str) -> MessageShape:
         if marked.endswith("*"):
             shape.repeated.add(number)
         if kind in WIRES:
-            shape.add(number, kind)
+            shape.add_field(number, kind)
         else:
-            shape.add_part(number, message_shape(kind))
+            shape.add_part(number, find_message_shape(kind))
     return shape
 
 
@@ -355,7 +355,7 @@ class Kind:
 
     @property
     def message(self) -> MessageShape:
-        return message_shape(self.name)
+        return find_message_shape(self.name)
 
 
 KINDS = (

@@ -145,7 +145,7 @@ def picture_of(launches: Sequence[Numbered], *, single: bool = False) -> Markup:
     Of a `single` launch the levels are named at the points.
     """
     rows = [row_of(run) for _, _, run in launches]
-    each = [model.points(row) for row in rows]
+    each = [model.list_points(row) for row in rows]
     roofs = numbers.ceilings_of(rows, list(chain.from_iterable(each)))
     frame = _Frame(*numbers.axis_limits(roofs, each), 280 if single else 400)
     groups = [draw_tied_points(frame, *both, single) for both in zip(launches, each, strict=True)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from profkit.diagnosis.launches import HotLine, Judged, Row
 from profkit.diagnosis.rules import BY_ID
-from profkit.model.roofline import nearest_roof
+from profkit.model.roofline import find_nearest_roof
 from profkit.records.store import make_json_safe
 from profkit.reports import figures
 from profkit.reports.figures import share
@@ -62,7 +62,7 @@ class PageRow:
 def row_summary(shown: PageRow) -> dict[str, Any]:
     """Return the launch's row of the table: texts, and in `sort` the numbers to sort them by."""
     run, row = shown.run, shown.row
-    nearest = nearest_roof(row_of(run))
+    nearest = find_nearest_roof(row_of(run))
     occupancy = run.values.get("occupancy", nan)
     at_roof = run.top is None and run.diagnosis.bound in {"memory", "compute", "balanced"}
     sort = {

@@ -29,7 +29,7 @@ from profkit.program import recorded
 from profkit.program.sides import compare_recordings
 from profkit.records.paths import SUFFIXES, expand_paths
 from profkit.reports import figures, raw_counters, reader
-from profkit.reports.frame import frame_rows
+from profkit.reports.frame import list_frame_rows
 from profkit.reports.metrics import CATALOGUE
 from profkit.show.text import words
 from profkit.show.text.blocks import Block, Grid, TextLine, to_html
@@ -177,7 +177,7 @@ def from_raw(rows: Iterable[Mapping[str, Any]]) -> Frame:
     Raises:
         ProfkitError: A row is no mapping, a counter is no number, or no row has a counter.
     """
-    return Frame(raw_counters.frame_from_raw(rows))
+    return Frame(raw_counters.make_raw_frame(rows))
 
 
 def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Frame:
@@ -197,7 +197,7 @@ def whatif(runs: Given, changes: str, artifacts: str | Path = "artifacts") -> Fr
     counts = cost_model.parse_changes(changes)
     names = ("report", "launch", "kernel", "variant", "case", "time")
     rows = []
-    for row in frame_rows(given_launches(runs, artifacts)):
+    for row in list_frame_rows(given_launches(runs, artifacts)):
         hope = cost_model.whatif_launch(
             Launch({k: float(v) for k, v in row.items() if k in CATALOGUE}), counts
         )
@@ -296,7 +296,7 @@ def raw(runs: Given, artifacts: str | Path = "artifacts") -> Frame:
         ProfkitError: A file cannot be read at all, or the launches are in none.
     """
     files, chosen = given_reports(runs, artifacts)
-    kept = {file: reader.raw_frame(file) for file in files}
+    kept = {file: reader.read_raw_frame(file) for file in files}
     for file, frame in kept.items():
         if chosen:
             kept[file] = frame[[(file, int(n)) in chosen for n in frame.index]]

@@ -82,14 +82,14 @@ def of_roof(point: model.Point) -> str:
 
 def why_no_point(rows: Sequence[Row]) -> Counter[str]:
     """Return why launches have no point, and which section of ncu's has what they need."""
-    lacks = chain.from_iterable(map(model.missing, rows))
+    lacks = chain.from_iterable(map(model.list_missing, rows))
     return Counter(f"{x.why} (ncu --section {x.section})" if x.section else x.why for x in lacks)
 
 
 def ceilings_of(rows: Sequence[Row], points: Sequence[model.Point]) -> list[Roof]:
     """Return the ceilings to draw: every level, FP32, and the precisions in which arithmetic ran."""
     used = {"fp32", *model.LEVELS, *(p.family for p in points)}
-    every = list(chain.from_iterable(map(model.ceilings, rows)))
+    every = list(chain.from_iterable(map(model.list_ceilings, rows)))
     roofs = []
     for name in (*model.LEVELS, *model.FAMILIES):
         named = [c for c in every if c.name == name and name in used]

@@ -27,7 +27,7 @@ from profkit.evidence.ladder import Ladder, build_ladder_of_runs
 from profkit.evidence.noise import HistoryStep
 from profkit.evidence.runs import Run
 from profkit.files import is_file
-from profkit.program.counts import plain_name
+from profkit.program.counts import make_name_comparable
 from profkit.records.record import read_record
 from profkit.reports import figures
 from profkit.reports.frame import without_attrs
@@ -81,14 +81,14 @@ def render(
     total = sum(row.total for row in every)
     shown_runs = [row.shown for row in every[:top]]
     runs, notes = with_known_lines(shown_runs, LINES, HOT, AROUND)
-    kept = [row.replaced(row.shown, run) for row, run in zip(every, runs, strict=False)]
+    kept = [row.replace_launch(row.shown, run) for row, run in zip(every, runs, strict=False)]
     shown = [launch.PageRow(n, row, total) for n, row in enumerate(kept, 1)]
     recorded, unreadable = _find_runs_beside_reports(reports, {run.report for run in chosen})
     ladders, without = build_ladders(recorded)
     problems = chain.from_iterable(ladder.problems for ladder, _ in ladders)
     notes += [*unreadable, *without, *(problem.message for problem in problems)]
     tables = list(map(launch.row_summary, shown))
-    keys = [(plain_name(s.run.kernel), s.run.grid, s.run.block) for s in shown]
+    keys = [(make_name_comparable(s.run.kernel), s.run.grid, s.run.block) for s in shown]
     launched = {key: f"launch-{n}" for n, key in reversed([*enumerate(keys, 1)])}
     choices = {key: Counter(row[key] for row in tables) for key in ("bound", "device", "case")}
     content = {

@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from profkit.program.counts import plain_name
+from profkit.program.counts import make_name_comparable
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.places import list_line_runs, say_place
 from profkit.program.triage import Triage
@@ -107,7 +107,7 @@ def _list_kernels(
         sizes = (tuple(row[key]) if row[key] else None for key in ("grid", "block"))
         shown = {
             "at": at[row["id"]],
-            "to": launched.get((plain_name(row["name"]), *sizes), ""),
+            "to": launched.get((make_name_comparable(row["name"]), *sizes), ""),
             "share": f"{row['share']:.3g}",
             "cells": [plain_words(cells[column]) for column in columns],
             "mark": row["id"],

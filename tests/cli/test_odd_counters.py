@@ -18,16 +18,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profkit.diagnosis.document import diagnosis_document
+from profkit.diagnosis.document import make_diagnosis_document
 from profkit.diagnosis.launches import judge_reports, judged_rows
 from profkit.diagnosis.verdict import judge_launch
 from profkit.evidence.compare import compare_sides
 from profkit.evidence.runs import Evidence, Run
 from profkit.model.launch import is_impossible
-from profkit.reports.frame import Part, ReportFile, Reports, frame_rows
+from profkit.reports.frame import Part, ReportFile, Reports, list_frame_rows
 from profkit.reports.metrics import CATALOGUE, IDENTITY, RAW_NAMES
-from profkit.reports.raw_counters import part_from_raw
-from profkit.reports.reader import load_reports, raw_frame
+from profkit.reports.raw_counters import make_raw_part
+from profkit.reports.reader import load_reports, read_raw_frame
 from profkit.show import page as pages
 from profkit.show import plots
 from profkit.show.text.blocks import to_markdown
@@ -59,14 +59,14 @@ ODD = st.sampled_from([*NUMBERS, *range(3), 10**400]) | st.floats()
 @pytest.fixture(scope="module")
 def raw() -> dict[str, Any]:
     """The same under ncu's own names."""
-    known = raw_frame(WHOLE).to_dict("records")[0]
+    known = read_raw_frame(WHOLE).to_dict("records")[0]
     names = {*IDENTITY, *RAW_NAMES}
     return {"kernel": "whole"} | {str(k): v for k, v in known.items() if k in names and v == v}
 
 
 def judge_part(rows: list[dict[str, Any]]) -> Reports:
     file = ReportFile("x.csv", None, "ok", "", len(rows), None)
-    part: Part = part_from_raw(rows, file)
+    part: Part = make_raw_part(rows, file)
     return Reports((part,))
 
 
@@ -79,7 +79,7 @@ def show_everywhere(reports: Reports) -> dict[str, Any]:
     to_markdown(blocks)
     brief_diagnosis(rows)
     csv_text(reports.launches)
-    return diagnosis_document(reports.files, launches).to_json()
+    return make_diagnosis_document(reports.files, launches).to_json()
 
 
 def test_any_value_of_any_metric_is_judged() -> None:
@@ -105,7 +105,7 @@ def test_several_odd_metrics_at_once_are_judged(odd: dict[str, float]) -> None:
 
 @cache
 def _whole() -> dict[str, Any]:
-    return frame_rows(load_reports(WHOLE))[0]
+    return list_frame_rows(load_reports(WHOLE))[0]
 
 
 def list_odd_launches(raw: dict[str, Any]) -> Iterator[tuple[str, float, dict[str, Any]]]:

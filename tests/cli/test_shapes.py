@@ -22,7 +22,7 @@ from pyarrow import parquet
 
 from profkit.errors import ProfkitError
 from profkit.evidence.history import History, query_history
-from profkit.program.change import change
+from profkit.program.change import compare_triages
 from profkit.program.document import NAME, read_document
 from profkit.program.readers import store
 from profkit.program.recorded import judge_recordings
@@ -132,7 +132,7 @@ def test_a_triage_of_any_shape(kept: Path, other: Path) -> None:
             assert refusal.hint
             continue
         for first, second in ((whole, found), (found, whole)):
-            list(compared_triages(change(first, second)))
+            list(compared_triages(compare_triages(first, second)))
         list(triaged(found))
         json.dumps(found, allow_nan=False)
     assert tried > 2000
@@ -351,7 +351,7 @@ def test_a_table_that_is_cut_anywhere(tmp_path: Path) -> None:
         between = text[cut - 1] == "\n" or text[cut] == "\n"
         if part.file.status == "ok" and not between:
             silent.append(text[:cut][-30:])
-        times = [row["time"] for row in part.launches()]
+        times = [row["time"] for row in part.iterate_launches()]
         assert times == pytest.approx([(1000 + n) * 1e-9 for n in range(len(times))])
     assert silent == []
 

@@ -7,10 +7,10 @@ import pytest
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding
 from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.verdict import judge_launch
-from profkit.model.launch import Launch, idleness, is_narrow_stream
+from profkit.model.launch import Launch, is_narrow_stream, measure_idleness
 from profkit.model.resources import ISSUE
 from profkit.reports.figures import share
-from profkit.reports.metrics import evaluate
+from profkit.reports.metrics import evaluate_metrics
 from profkit.reports.reader import read_report
 from tests.conftest import ROOT, others
 from tests.diagnosis.test_engine import BUSY
@@ -34,13 +34,15 @@ def real(word: str, launch: int = 0) -> Diagnosis:
     paths = [p for p in others() if word in p.name]
     if not paths:
         pytest.skip("no reports of others beside the project (../shared/corpus)")
-    run = next(r for r in read_report(paths[:1]).parts[0].launches() if r["launch"] == launch)
+    run = next(
+        r for r in read_report(paths[:1]).parts[0].iterate_launches() if r["launch"] == launch
+    )
     return judge_launch(run)
 
 
 def own(name: str) -> Diagnosis:
     (path,) = find_files(ROOT / "artifacts", f"**/{name}.ncu-rep*")
-    run = next(read_report([path]).parts[0].launches())
+    run = next(read_report([path]).parts[0].iterate_launches())
     return judge_launch(run)
 
 
@@ -48,7 +50,7 @@ def on(major: int, minor: int, **units: float) -> dict[str, float]:
     """The catalogue's values of L1TEX units in per cent, on a compute capability."""
     cc = "device__attribute_compute_capability_"
     raw = {f"l1tex__{unit}{PCT}": value for unit, value in units.items()}
-    return evaluate({**raw, f"{cc}major": major, f"{cc}minor": minor})
+    return evaluate_metrics({**raw, f"{cc}major": major, f"{cc}minor": minor})
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ def test_longest_first_is_no_advice_where_all_blocks_begin_at_once() -> None:
 
 def test_a_busiest_sm_that_nobody_counted_is_assumed_and_said_to_be() -> None:
     old = {k: v for k, v in BUSY.items() if k != "sm_active_max"}
-    idle = idleness(Launch({**old, "sm_active": 0.4}))
+    idle = measure_idleness(Launch({**old, "sm_active": 0.4}))
     assert idle.assumed
     assert idle.busiest == pytest.approx(0.95)
     diagnosis = judge_launch({**old, "sm_active": 0.4})
@@ -197,9 +199,9 @@ def test_more_warps_are_no_advice_where_they_would_meet_a_queue() -> None:
 
 
 def test_the_heavy_half_of_alu_is_read_where_a_basic_set_has_no_more() -> None:
-    assert evaluate({f"sm__pipe_aluheavy_cycles_active{PCT}": 70.0})["alu_busy"] == pytest.approx(
-        0.7
-    )
+    assert evaluate_metrics({f"sm__pipe_aluheavy_cycles_active{PCT}": 70.0})[
+        "alu_busy"
+    ] == pytest.approx(0.7)
 
 
 def test_dram_is_known_from_its_rate_and_the_device_attributes() -> None:
@@ -272,10 +274,12 @@ def test_the_last_round_of_a_persistent_grid_is_named() -> None:
 
 def test_a_share_of_few_samples_is_none() -> None:
     samples = "smsp__pcsamp_warps_issue_stalled_"
-    few = evaluate({f"{samples}wait": 1.0, f"{samples}selected": 0.0})
+    few = evaluate_metrics({f"{samples}wait": 1.0, f"{samples}selected": 0.0})
     assert few["warp_samples"] == 1
     assert few["stall_wait"] != few["stall_wait"]
-    assert evaluate({f"{samples}wait": 60.0, f"{samples}selected": 40.0})["stall_wait"] == 0.6
+    assert (
+        evaluate_metrics({f"{samples}wait": 60.0, f"{samples}selected": 40.0})["stall_wait"] == 0.6
+    )
     said = judge_launch({**BASIC, "warp_samples": 1.0}).missing[0].why
     assert "1 samples are too few to tell" in said
 

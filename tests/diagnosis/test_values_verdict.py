@@ -217,6 +217,6 @@ def test_one_launch_takes_the_place_of_another():
     first, second = launch(1.0), launch(2.0)
     line = HotLine("a.cu", 1, "x", 1, 1.0, "wait", 1.0)
     changed = replace(second, lines=(line,))
-    row = Row((first, second)).replaced(second, changed)
+    row = Row((first, second)).replace_launch(second, changed)
     assert row.launches == (first, changed)
     assert row.launches[0] is first

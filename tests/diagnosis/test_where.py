@@ -9,7 +9,13 @@ import pytest
 
 import profkit as pk
 from profkit.diagnosis import launches
-from profkit.diagnosis.launches import LINES, judge_reports, judged_rows, launch_lines, with_lines
+from profkit.diagnosis.launches import (
+    LINES,
+    judge_reports,
+    judged_rows,
+    launch_lines,
+    with_lines,
+)
 from profkit.diagnosis.rule import LaunchFinding, SourceShare
 from profkit.diagnosis.rules import ALL, BY_ID
 from profkit.errors import ProfkitError

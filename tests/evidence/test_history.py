@@ -508,15 +508,15 @@ for step in dies:  # killed on its way into this call of the system, or just out
         os.kill(os.getpid(), signal.SIGKILL)
     setattr(globals()[module], name, last)
 for n in range(1 if dies else 12):
-    History(root).append([row(1e-3, 0, 1000 * who + n)])
+    History(root).append_rows([row(1e-3, 0, 1000 * who + n)])
 """
 READER = """
 import sys
 from pathlib import Path
-from profkit.evidence.history import History, query
+from profkit.evidence.history import History, query_history
 for _ in range(4):
-    runs, problems = History(Path(sys.argv[1])).runs()
-    asked, more = query(History(Path(sys.argv[1])), "SELECT count(*) AS n FROM runs")
+    runs, problems = History(Path(sys.argv[1])).list_runs()
+    asked, more = query_history(History(Path(sys.argv[1])), "SELECT count(*) AS n FROM runs")
     assert not problems + more, problems + more
     assert asked["n"][0] >= len(runs)
 """

@@ -19,7 +19,7 @@ from profkit.evidence import stream
 from profkit.evidence.history import History
 from profkit.evidence.stream import stream_reports
 from profkit.reports import cluster
-from profkit.reports.cluster import cluster_client, each_report, executor_of
+from profkit.reports.cluster import connect_to_cluster, find_executor, iterate_reports
 from tests.conftest import ROOT
 
 pytest.importorskip("pyarrow")
@@ -153,7 +153,7 @@ def test_results_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             future.set_result([(path, 0) for path in words[1]])
             return future
 
-    taken = each_report("builtins:len", paths(), "builtins:len", Now())
+    taken = iterate_reports("builtins:len", paths(), "builtins:len", Now())
     for _ in range(100):
         next(taken)
     assert given <= 100 + 64 * (max(8, 2 * (os.cpu_count() or 1)) + 1)
@@ -161,10 +161,10 @@ def test_results_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_clients_that_are_none() -> None:
     with pytest.raises(ProfkitError, match="a str takes no tasks"):
-        executor_of("tcp://host")
+        find_executor("tcp://host")
     pytest.importorskip("distributed")
     with pytest.raises(ProfkitError, match="--on tcp"):
-        cluster_client("tcp://127.0.0.1:1")
+        connect_to_cluster("tcp://127.0.0.1:1")
 
 
 @pytest.mark.slow

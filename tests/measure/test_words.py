@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from profkit.collect import profiler
-from profkit.collect.ncu_output import NcuWords, any_case
+from profkit.collect.ncu_output import NcuWords, match_any_case
 from profkit.errors import ProfkitError
 
 PRINTED = (
@@ -57,7 +57,7 @@ def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_letters_match_in_either_case(pattern: str, name: str) -> None:
-    posix = any_case(pattern).replace("[:digit:]", r"\d")
+    posix = match_any_case(pattern).replace("[:digit:]", r"\d")
     assert re.search(posix, name)
     assert not re.search(posix, "---")
 

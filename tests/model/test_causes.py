@@ -8,8 +8,8 @@ from profkit.diagnosis.rules import BY_ID
 from profkit.diagnosis.rules.waits import LOADS_WAIT
 from profkit.diagnosis.rules.waste import share_conflicts
 from profkit.model.launch import Launch, widened
-from profkit.model.resources import streamed
-from profkit.model.scenario import NOTHING, Scenario, limit, modelled_gain
+from profkit.model.resources import share_of_pins
+from profkit.model.scenario import NOTHING, Scenario, bound_speedup, model_gain
 
 ISSUE = ("selected", "not_selected", "wait")
 IDLE = {
@@ -34,7 +34,7 @@ def typical(rule: str, **values: float) -> Scenario:
 
 
 def expected(rule: str, **values: float) -> float:
-    return modelled_gain(Launch(values), typical(rule, **values))
+    return model_gain(Launch(values), typical(rule, **values))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_floating_point_instructions_stay_whatever_goes_of_the_others(rule):
     assert "fp32" not in most.units
     # Half of the slots that were used at 80 % are arithmetic: at most 2.5x, and not L2's 100x.
     idle = {**IDLE, "l2_cache_busy": 0.01, "dram_busy": 0.01}
-    assert limit(Launch({**idle, **counts, "issue_busy": 0.8}), most) == pytest.approx(2.5)
+    assert bound_speedup(Launch({**idle, **counts, "issue_busy": 0.8}), most) == pytest.approx(2.5)
 
 
 def test_a_stream_gets_the_same_bytes_faster_and_not_fewer_of_them():
@@ -111,12 +111,12 @@ def test_a_stream_gets_the_same_bytes_faster_and_not_fewer_of_them():
 )
 def test_what_a_stream_reaches_goes_by_its_writes(writes, reached):
     stream = Launch({"dram_bytes": 1e9, "dram_write": writes * 1e9})
-    assert streamed(stream) == pytest.approx(reached)
+    assert share_of_pins(stream) == pytest.approx(reached)
 
 
 def test_what_a_stream_reaches_is_in_the_middle_where_its_writes_are_not_known():
-    assert streamed(Launch({"dram_bytes": 1e9})) == 0.9
-    assert streamed(Launch({"dram_bytes": 0.0, "dram_write": 0.0})) == 0.9
+    assert share_of_pins(Launch({"dram_bytes": 1e9})) == 0.9
+    assert share_of_pins(Launch({"dram_bytes": 0.0, "dram_write": 0.0})) == 0.9
 
 
 @pytest.mark.parametrize(

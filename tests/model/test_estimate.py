@@ -14,14 +14,14 @@ from profkit.model.scenario import (
     SPREAD,
     Fix,
     Scenario,
+    bound_speedup,
+    compute_headroom,
     expectation,
-    fullest,
-    headroom,
     join_scenarios,
     latency,
-    limit,
-    modelled_gain,
+    model_gain,
     price_fixes,
+    share_of_fullest,
 )
 
 # Nothing is near its peak; half of the warps' time goes to shared memory, a fifth to barriers.
@@ -89,37 +89,37 @@ def test_what_a_unit_reaches_is_most_of_its_peak_and_never_more(unit: str):
 
 
 def test_a_unit_at_what_it_reaches_is_full_and_half_way_there_is_half():
-    assert fullest(Launch({"dram_busy": 0.45}), Scenario()) == pytest.approx(0.5)
-    assert fullest(Launch({"issue_busy": 0.95}), Scenario()) == pytest.approx(1.0)
-    assert fullest(Launch({"dram_busy": 0.45, "issue_busy": 0.19}), Scenario()) == pytest.approx(
-        0.5
-    )
+    assert share_of_fullest(Launch({"dram_busy": 0.45}), Scenario()) == pytest.approx(0.5)
+    assert share_of_fullest(Launch({"issue_busy": 0.95}), Scenario()) == pytest.approx(1.0)
+    assert share_of_fullest(
+        Launch({"dram_busy": 0.45, "issue_busy": 0.19}), Scenario()
+    ) == pytest.approx(0.5)
     work = Scenario(units={"dram": 0.5})
-    left = fullest(Launch({"dram_busy": 0.45, "issue_busy": 0.19}), work)
+    left = share_of_fullest(Launch({"dram_busy": 0.45, "issue_busy": 0.19}), work)
     assert left == pytest.approx(0.45 * 0.5 / REACH["dram"])  # less of it streams at the full rate
 
 
 def test_no_mend_brings_nothing_and_no_mend_passes_its_bound():
-    assert modelled_gain(launch(), Scenario()) == 1
-    assert limit(launch(), Scenario()) == 1
+    assert model_gain(launch(), Scenario()) == 1
+    assert bound_speedup(launch(), Scenario()) == 1
     waits = {"stall_math_pipe_throttle": 0.1, "stall_dispatch_stall": 0.1}
     busy = launch(**waits, instructions=1e7, global_load_sectors_per_request=4.0)
     for rule in ALL:
         fix = rule.fix
         if fix and fix.best and fix.typical and fix.kind in ("throughput", "wait"):
-            most = limit(busy, fix.best(busy))
-            assert 1 <= modelled_gain(busy, fix.typical(busy)) <= 1.001 * most, rule.id
+            most = bound_speedup(busy, fix.best(busy))
+            assert 1 <= model_gain(busy, fix.typical(busy)) <= 1.001 * most, rule.id
 
 
 def test_without_warp_states_waits_go_as_the_work_of_the_fullest_unit():
     """DRAM half full: with half of its work, waits halve, and twice as much is what it can bring."""
     half = Scenario(units={"dram": 0.5}, waits={"long_scoreboard": 0.5})
     unseen = Launch({"dram_busy": 0.5 * REACH["dram"], "dram_bytes": 1e9, "dram_write": 0.0})
-    assert modelled_gain(unseen, half) == pytest.approx(2.0)
+    assert model_gain(unseen, half) == pytest.approx(2.0)
     stays = Scenario(units={"dram": 0.5}, waits={"long_scoreboard": 0.5}, ends=0.5)
-    assert 1.3 < modelled_gain(unseen, stays) < 1.4
+    assert 1.3 < model_gain(unseen, stays) < 1.4
     other = Scenario(units={"l2": 0.5}, waits={"long_scoreboard": 0.5})
-    assert modelled_gain(unseen, other) == pytest.approx(1.0)
+    assert model_gain(unseen, other) == pytest.approx(1.0)
 
 
 def test_a_wait_goes_from_the_time_between_two_issues_and_barriers_shrink_with_it():
@@ -133,7 +133,7 @@ def test_a_wait_goes_from_the_time_between_two_issues_and_barriers_shrink_with_i
 def test_a_full_unit_is_all_throughput_and_an_idle_one_all_latency():
     half = Scenario(units={"dram": 0.5}, waits={"long_scoreboard": 0.5})
     full = Launch({**COPY, "dram_busy": 0.92})
-    assert modelled_gain(full, half) == pytest.approx(1 / max(0.5, 0.5 / 0.85), rel=0.02)
+    assert model_gain(full, half) == pytest.approx(1 / max(0.5, 0.5 / 0.85), rel=0.02)
     idle = launch(
         stall_long_scoreboard=0.4,
         dram_busy=0.01,
@@ -143,7 +143,7 @@ def test_a_full_unit_is_all_throughput_and_an_idle_one_all_latency():
         lsu_in_busy=0.01,
         issue_busy=0.01,
     )
-    assert modelled_gain(idle, half) == pytest.approx(latency(idle, half), rel=0.01)
+    assert model_gain(idle, half) == pytest.approx(latency(idle, half), rel=0.01)
 
 
 def test_causes_mended_at_once_are_joined_not_added():
@@ -227,15 +227,15 @@ def test_a_copy_is_at_its_roof_and_a_wasteful_one_is_not():
     assert (top.rule, top.at_roof, top.expect, top.worth) == ("dram-bandwidth", True, None, 1.0)
     assert top.cause.endswith("at the hardware limit: cannot go faster without doing less work")
     assert found.headroom == pytest.approx(0.9 / 0.83, rel=0.01)
-    assert found.saves(5e-4) == 0
+    assert found.estimate_saved_time(5e-4) == 0
     again = judge_launch({**COPY, "declared_bytes": 1e9, "l2_hit": 0.1})
     assert not any(f.at_roof for f in again.findings)
-    assert again.saves(5e-4) > 0
+    assert again.estimate_saved_time(5e-4) > 0
 
 
 def test_headroom_needs_the_units_that_could_be_full():
-    assert headroom(Launch({"dram_busy": 0.5})) is None
-    assert headroom(launch(dram_busy=0.45)) == pytest.approx(2.0)
+    assert compute_headroom(Launch({"dram_busy": 0.5})) is None
+    assert compute_headroom(launch(dram_busy=0.45)) == pytest.approx(2.0)
     assert loads(Launch({})) == {}
 
 
@@ -264,7 +264,7 @@ def test_a_rule_of_somebody_keeps_its_own_gain():
         fires=({},),
         clear=({},),
     )
-    assert rule.ask(launch()) == (Hit("mine", 1.5), Estimate(bound=1.5))
+    assert rule.ask_launch(launch()) == (Hit("mine", 1.5), Estimate(bound=1.5))
 
 
 def test_what_is_not_collected_has_no_price():

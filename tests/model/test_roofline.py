@@ -11,12 +11,12 @@ from profkit.model.roofline import (
     FAMILIES,
     LEVELS,
     TOLERANCE,
-    cache_resident,
-    ceilings,
-    families,
-    missing,
-    nearest_roof,
-    points,
+    explain_cache_resident,
+    find_nearest_roof,
+    list_ceilings,
+    list_families,
+    list_missing,
+    list_points,
 )
 from profkit.reports.metrics import CATALOGUE
 
@@ -46,7 +46,7 @@ FP32 = MACHINE | NO_OPS | {"fp32_rate": 8e12, "dram_rate": 0.5e12, "l2_rate": 2e
 
 
 def by_level(launch, **declared):
-    return {p.level: p for p in points(launch, **declared)}
+    return {p.level: p for p in list_points(launch, **declared)}
 
 
 def test_a_point_per_level_by_hand():
@@ -57,18 +57,18 @@ def test_a_point_per_level_by_hand():
     assert [placed[level].attainable for level in LEVELS] == [16e12, 16e12, 20e12]
     assert [placed[level].roof for level in LEVELS] == ["dram", "l2", "l1"]
     assert [placed[level].share for level in LEVELS] == [0.5, 0.5, 0.4]
-    assert nearest_roof(FP32) == ("dram", 0.5)
-    assert missing(FP32) == ()
+    assert find_nearest_roof(FP32) == ("dram", 0.5)
+    assert list_missing(FP32) == ()
 
 
 def test_under_the_flat_the_precision_is_the_roof():
     launch = FP32 | {"fp32_rate": 18e12, "dram_rate": 0.1e12}
     assert by_level(launch)["dram"].attainable == 20e12
-    assert nearest_roof(launch) == ("fp32", 0.9)
+    assert find_nearest_roof(launch) == ("fp32", 0.9)
 
 
 def test_ceilings_say_their_clock_and_source():
-    by_name = {c.name: c for c in ceilings(MACHINE)}
+    by_name = {c.name: c for c in list_ceilings(MACHINE)}
     assert by_name["dram"].clock == 3e9
     assert by_name["l2"].clock == 1.6e9
     assert by_name["tensor_fp16"].clock == 1.5e9
@@ -87,31 +87,34 @@ def test_device_attributes_only_where_the_report_has_nothing():
         "cc": "9.0",
         "time": 1e-3,
     }
-    dram, fp32 = ceilings(basic)
+    dram, fp32 = list_ceilings(basic)
     assert (dram.name, dram.value, dram.clock) == ("dram", 0.9e12, 3e9)
     assert (fp32.name, fp32.value, fp32.clock) == ("fp32", 100 * 128 * 2 * 1e9, 1e9)
     assert {dram.source, fp32.source} == {"device attributes"}
-    assert [c.name for c in ceilings(basic | {"cc": "99.0"})] == ["dram"]
-    assert {c.source for c in ceilings(basic | MACHINE)} == {"report"}
+    assert [c.name for c in list_ceilings(basic | {"cc": "99.0"})] == ["dram"]
+    assert {c.source for c in list_ceilings(basic | MACHINE)} == {"report"}
 
 
 def test_a_copy_has_no_intensity_but_a_share_of_its_bandwidth():
     copy = MACHINE | NO_OPS | {"dram_rate": 0.9e12, "l2_rate": 1e12, "l1_rate": 1e12}
-    assert families(copy) == ()
+    assert list_families(copy) == ()
     dram = by_level(copy)["dram"]
     assert (dram.intensity, dram.rate, dram.family) == (0, 0, "")
     assert dram.share == pytest.approx(0.9)
-    assert nearest_roof(copy) == ("dram", pytest.approx(0.9))
+    assert find_nearest_roof(copy) == ("dram", pytest.approx(0.9))
 
 
 def test_the_dominant_precision():
     tensor = MACHINE | NO_OPS | {"fp32_rate": 9e12, "tensor_ops_fp16": 40e9, "tensor_ops": 40e9}
-    assert families(tensor) == ("tensor_fp16", "fp32")  # 40 T against 9 T operations per second
+    assert list_families(tensor) == (
+        "tensor_fp16",
+        "fp32",
+    )  # 40 T against 9 T operations per second
     few = tensor | {"tensor_ops_fp16": 1e9, "tensor_ops": 1e9}
-    assert families(few) == ("fp32", "tensor_fp16")
+    assert list_families(few) == ("fp32", "tensor_fp16")
     # One FP64 unit for twenty FP32 ones: fewer operations, but nearer to their peak.
     double = MACHINE | NO_OPS | {"fp32_rate": 2e12, "fp64_rate": 0.8e12}
-    assert families(double) == ("fp64", "fp32")
+    assert list_families(double) == ("fp64", "fp32")
 
 
 def test_the_workloads_own_point():
@@ -125,7 +128,7 @@ def test_the_workloads_own_point():
 
 def test_the_workloads_own_point_needs_no_counters():
     basic = {"peak_dram_device": 1e12, "time": 1e-3}
-    own = points(basic, operations=4e9, compulsory=0.5e9)
+    own = list_points(basic, operations=4e9, compulsory=0.5e9)
     assert [(p.level, p.intensity, p.share) for p in own] == [("workload", 8, 0.5)]
 
 
@@ -144,8 +147,8 @@ def test_the_workloads_own_point_needs_no_counters():
     ],
 )
 def test_cache_resident(values, resident):
-    assert bool(cache_resident(values)) is resident
-    notes = {p.level: p.note for p in points(FP32 | values)}
+    assert bool(explain_cache_resident(values)) is resident
+    notes = {p.level: p.note for p in list_points(FP32 | values)}
     assert bool(notes["dram"]) is resident
     assert not notes["l2"]
 
@@ -173,7 +176,7 @@ def test_l1_is_no_position_when_asynchronous_copies_pass_it_by():
 )
 def test_what_is_missing_is_said_with_its_section(lost, section):
     launch = FP32 | lost
-    assert [m.section for m in missing(launch)] == [section]
+    assert [m.section for m in list_missing(launch)] == [section]
     expected = {"dram", "l1"} if "peak_l2" in lost else set()
     if "time" not in lost and "status" not in lost:
         assert set(by_level(launch)) == expected
@@ -189,8 +192,8 @@ def test_hfma2_constants_are_no_half_precision_work():
         "tensor_ops": nan,
         "tensor_busy": 0.03,
     }
-    assert missing(launch) == ()
-    assert len(points(launch)) == 3
+    assert list_missing(launch) == ()
+    assert len(list_points(launch)) == 3
 
 
 def test_above_its_roof_is_flagged():
@@ -205,12 +208,16 @@ def test_the_ceiling_names_are_catalogue_metrics():
 
 def test_nothing_known_is_nothing_claimed():
     for empty in ({}, dict.fromkeys(CATALOGUE, nan), Launch(dict.fromkeys(CATALOGUE, nan))):
-        assert (ceilings(empty), points(empty), nearest_roof(empty)) == ((), (), None)
-        assert len(missing(empty)) == 1
+        assert (list_ceilings(empty), list_points(empty), find_nearest_roof(empty)) == (
+            (),
+            (),
+            None,
+        )
+        assert len(list_missing(empty)) == 1
 
 
 def test_a_rules_launch_is_read_as_a_row_is():
-    assert points(Launch(FP32 | {"l2_rate": nan})) == points(FP32 | {"l2_rate": nan})
+    assert list_points(Launch(FP32 | {"l2_rate": nan})) == list_points(FP32 | {"l2_rate": nan})
 
 
 RATES = ("fp32_rate", "fp64_rate", "fp16_rate", "dram_rate", "l2_rate", "l1_rate")
@@ -218,7 +225,7 @@ RATES = ("fp32_rate", "fp64_rate", "fp16_rate", "dram_rate", "l2_rate", "l1_rate
 
 @given(st.fixed_dictionaries({name: st.floats(0, 1e13) for name in RATES}))
 def test_share_and_attainable_agree(rates):
-    for point in points(MACHINE | NO_OPS | rates):
+    for point in list_points(MACHINE | NO_OPS | rates):
         assert 0 <= point.share < inf
         if point.rate > 1e-3:
             assert point.share == pytest.approx(point.rate / point.attainable)
@@ -227,11 +234,11 @@ def test_share_and_attainable_agree(rates):
 @pytest.mark.slow
 def test_on_the_recorded_reports(own_runs):
     row = {r["variant"]: r for r in own_runs.to_dict("records") if r["case"] in {"1GiB", "4096"}}
-    name, share = nearest_roof(row["copy"])
+    name, share = find_nearest_roof(row["copy"])
     assert name == "dram"
     assert 0.8 < share < 0.95
-    assert families(row["copy"]) == ()
-    roof, share = nearest_roof(row["matmul"])
+    assert list_families(row["copy"]) == ()
+    roof, share = find_nearest_roof(row["matmul"])
     assert roof == "tensor_fp16"
     assert 0.85 < share < 0.97
     # 2 x 4096^3 operations, all of them on the tensor cores.
@@ -253,13 +260,15 @@ def test_attention_moves_its_compulsory_bytes_once(own_runs):
 
 @pytest.mark.slow
 def test_recorded_with_caches_flushed_nothing_is_resident(own_runs):
-    assert not [row["variant"] for row in own_runs.to_dict("records") if cache_resident(row)]
+    assert not [
+        row["variant"] for row in own_runs.to_dict("records") if explain_cache_resident(row)
+    ]
 
 
 @pytest.mark.slow
 def test_no_point_lies_above_its_roof(own_runs, corpus_runs):
     for row in [*own_runs.to_dict("records"), *corpus_runs.to_dict("records")]:
-        for point in points(row):
+        for point in list_points(row):
             assert point.share <= TOLERANCE, (row["report"], row["launch"], point)
 
 
@@ -270,7 +279,7 @@ def test_the_guides_table_agrees_with_what_reports_measure(corpus_runs):
         # Of a launch of some length: short ones change clocks between the passes.
         if row["peak_fp32"] > 0 and row["time"] > 1e-4:
             bare = {k: v for k, v in row.items() if k != "peak_fp32"}
-            guide = next(c for c in ceilings(bare) if c.name == "fp32")
+            guide = next(c for c in list_ceilings(bare) if c.name == "fp32")
             assert guide.value == pytest.approx(row["peak_fp32"], rel=0.05), row["cc"]
             checked.add(row["cc"])
     assert len(checked) >= 3
@@ -279,4 +288,4 @@ def test_the_guides_table_agrees_with_what_reports_measure(corpus_runs):
 @pytest.mark.slow
 def test_every_launch_has_a_point_or_a_reason(own_runs, corpus_runs):
     for row in [*own_runs.to_dict("records"), *corpus_runs.to_dict("records")]:
-        assert points(row) or missing(row), row["report"]
+        assert list_points(row) or list_missing(row), row["report"]

@@ -6,9 +6,22 @@ from math import inf, isnan, nan
 
 import pytest
 
-from profkit.model.launch import Launch, NotCollected, cache_resident, collected_metrics, idleness
-from profkit.model.resources import BY_LIMITER, at_work, load_wait, next_limit, resource_use, uses
-from profkit.model.roofline import ceilings, families, missing, points
+from profkit.model.launch import (
+    Launch,
+    NotCollected,
+    collected_metrics,
+    explain_cache_resident,
+    measure_idleness,
+)
+from profkit.model.resources import (
+    BY_LIMITER,
+    find_resource_use,
+    list_uses,
+    load_wait,
+    next_limit,
+    share_at_work,
+)
+from profkit.model.roofline import list_ceilings, list_families, list_missing, list_points
 
 # --- idle SMs
 
@@ -32,12 +45,12 @@ from profkit.model.roofline import ceilings, families, missing, points
     ],
 )
 def test_how_idle_the_sms_were(values, average, busiest, assumed):
-    idle = idleness(Launch(values))
+    idle = measure_idleness(Launch(values))
     assert (idle.average, idle.busiest) == pytest.approx((average, busiest))
     assert (idle.ends, idle.spread) == pytest.approx((1 - busiest, busiest - average))
     assert idle.assumed is assumed
     with pytest.raises(NotCollected):
-        idleness(Launch({"grid_size": 66.0}))
+        measure_idleness(Launch({"grid_size": 66.0}))
 
 
 # --- near its peak
@@ -71,20 +84,20 @@ def test_cycles_that_a_load_waits():
     ],
 )
 def test_time_at_work(values, part):
-    assert at_work(Launch(values)) == part
+    assert share_at_work(Launch(values)) == part
 
 
 def test_a_use_is_of_the_time_at_work():
-    found = resource_use(BY_LIMITER["xu"], Launch({"xu_busy": 0.45, "sm_active": 0.9}))
+    found = find_resource_use(BY_LIMITER["xu"], Launch({"xu_busy": 0.45, "sm_active": 0.9}))
     assert found is not None
     assert (found.elapsed, found.share, found.near) == (0.45, pytest.approx(0.5), False)
-    full = resource_use(BY_LIMITER["xu"], Launch({"xu_busy": 0.95, "sm_active": 0.9}))
+    full = find_resource_use(BY_LIMITER["xu"], Launch({"xu_busy": 0.95, "sm_active": 0.9}))
     assert full is not None
     assert (full.share, full.near) == (1.0, True)
-    over = resource_use(BY_LIMITER["xu"], Launch({"xu_busy": 1.2, "sm_active": 0.9}))
+    over = find_resource_use(BY_LIMITER["xu"], Launch({"xu_busy": 1.2, "sm_active": 0.9}))
     assert over is not None
     assert over.share == 1.2
-    assert resource_use(BY_LIMITER["xu"], Launch({})) is None
+    assert find_resource_use(BY_LIMITER["xu"], Launch({})) is None
 
 
 def test_what_binds_next():
@@ -97,7 +110,7 @@ def test_what_binds_next():
             "xbar_to_l2_busy": 0.1,
         }
     )
-    assert [u.resource.limiter for u in uses(launch)][:2] in (["dram", "l2"], ["l2", "dram"])
+    assert [u.resource.limiter for u in list_uses(launch)][:2] in (["dram", "l2"], ["l2", "dram"])
     first = next_limit(launch)
     assert first is not None
     assert (first.limiter, first.elapsed, first.room) == ("dram", 0.8, pytest.approx(1.25))
@@ -140,41 +153,41 @@ def test_ceilings_by_the_device_s_attributes():
         "12.0": 128,
     }
     for cc, lanes in of_cc.items():
-        (fp32,) = ceilings({"cc": cc, "sm_count": 10.0, "sm_clock": 1e9, "sm_clock_max": 2e9})
+        (fp32,) = list_ceilings({"cc": cc, "sm_count": 10.0, "sm_clock": 1e9, "sm_clock_max": 2e9})
         assert (fp32.value, fp32.clock, fp32.source) == (20e9 * lanes, 1e9, "device attributes")
-    (slow,) = ceilings({"cc": "9.0", "sm_count": 10.0, "sm_clock_max": 2e9})
+    (slow,) = list_ceilings({"cc": "9.0", "sm_count": 10.0, "sm_clock_max": 2e9})
     assert (slow.value, slow.clock) == (40e9 * 128, 2e9)
-    assert ceilings({"cc": "9.0", "sm_count": 10.0}) == ()
-    assert ceilings({"cc": "9.0", "sm_clock": 1e9}) == ()
-    assert ceilings({"peak_dram_device": 0.0, "peak_l2": 0.0}) == ()
-    (dram,) = ceilings({"peak_dram": 0.5, "dram_clock": 7.0})
+    assert list_ceilings({"cc": "9.0", "sm_count": 10.0}) == ()
+    assert list_ceilings({"cc": "9.0", "sm_clock": 1e9}) == ()
+    assert list_ceilings({"peak_dram_device": 0.0, "peak_l2": 0.0}) == ()
+    (dram,) = list_ceilings({"peak_dram": 0.5, "dram_clock": 7.0})
     assert (dram.value, dram.clock, dram.source) == (0.5, 7.0, "report")
-    (device,) = ceilings({"peak_dram_device": 0.5})
+    (device,) = list_ceilings({"peak_dram_device": 0.5})
     assert isnan(device.clock)
     assert collected_metrics({"a": nan, "b": 1, "cc": "9.0"}) == {"b": 1.0}
 
 
 def test_which_precision_leads():
     rates = {"time": 1.0, "fp32_rate": 5.0, "tensor_ops_fp16": 5.0, "tensor_ops_int8": 0.0}
-    assert families(rates) == ("tensor_fp16", "fp32")  # half of all is most of it
-    assert families({**rates, "tensor_ops_fp16": 4.9}) == ("fp32", "tensor_fp16")
-    assert families({**rates, "fp32_rate": 0.0, "tensor_ops_int8": 6.0}) == (
+    assert list_families(rates) == ("tensor_fp16", "fp32")  # half of all is most of it
+    assert list_families({**rates, "tensor_ops_fp16": 4.9}) == ("fp32", "tensor_fp16")
+    assert list_families({**rates, "fp32_rate": 0.0, "tensor_ops_int8": 6.0}) == (
         "tensor_int8",
         "tensor_fp16",
     )
     near = {"fp32_rate": 4.0, "peak_fp32": 8.0, "fp64_rate": 3.0, "peak_fp64": 4.0}
-    assert families(near) == ("fp64", "fp32")
-    assert families({}) == ()
+    assert list_families(near) == ("fp64", "fp32")
+    assert list_families({}) == ()
 
 
 def test_a_point_needs_bytes_and_a_time():
-    assert points({"fp32_rate": 1.0, "dram_rate": 0.0}) == ()
-    (own,) = points({"time": 2.0, "dram_bytes": 6.0, "fp32_rate": 9.0})
+    assert list_points({"fp32_rate": 1.0, "dram_rate": 0.0}) == ()
+    (own,) = list_points({"time": 2.0, "dram_bytes": 6.0, "fp32_rate": 9.0})
     assert (own.moved, own.intensity, own.rate) == (3.0, 3.0, 9.0)
     for operations, moved in ((0.0, 1.0), (1.0, 0.0)):
-        assert points({"time": 2.0}, operations=operations, compulsory=moved) == ()
-    assert len(points({"time": 0.5}, operations=0.5, compulsory=0.5)) == 1
-    assert points({"time": 0.0}, operations=0.5, compulsory=0.5) == ()
+        assert list_points({"time": 2.0}, operations=operations, compulsory=moved) == ()
+    assert len(list_points({"time": 0.5}, operations=0.5, compulsory=0.5)) == 1
+    assert list_points({"time": 0.0}, operations=0.5, compulsory=0.5) == ()
 
 
 @pytest.mark.parametrize(
@@ -190,7 +203,7 @@ def test_a_point_needs_bytes_and_a_time():
     ],
 )
 def test_borders_of_residence(values, resident):
-    assert bool(cache_resident(values)) is resident
+    assert bool(explain_cache_resident(values)) is resident
 
 
 @pytest.mark.parametrize(
@@ -204,7 +217,7 @@ def test_borders_of_residence(values, resident):
     ],
 )
 def test_tensor_operations_that_were_not_counted(values, counted):
-    lack = missing({"time": 1.0, "fp32_rate": 1.0, "fp16_rate": 1.0, **values})
+    lack = list_missing({"time": 1.0, "fp32_rate": 1.0, "fp16_rate": 1.0, **values})
     assert any("matrix" in m.why for m in lack) is not counted
 
 
@@ -217,10 +230,10 @@ def test_half_precision_that_was_not_counted():
         "inst_fp32": 3.0,
     }
     for half, known in ((3.0, True), (3.1, False)):
-        assert any("half" in m.why for m in missing({**base, "inst_half": half})) is not known
+        assert any("half" in m.why for m in list_missing({**base, "inst_half": half})) is not known
     few = {**base, "inst_fp32": 0.0}
     for half, known in ((1.0, True), (1.1, False)):
-        assert any("half" in m.why for m in missing({**few, "inst_half": half})) is not known
+        assert any("half" in m.why for m in list_missing({**few, "inst_half": half})) is not known
 
 
 @pytest.mark.parametrize(
@@ -228,10 +241,10 @@ def test_half_precision_that_was_not_counted():
 )
 def test_borders_of_what_passes_l1_by(l1, copies, noted):
     launch = {"fp32_rate": 1.0, "l1_rate": l1, "l2_rate": 1.0, "inst_async_copy": copies}
-    note = next(p.note for p in points(launch) if p.level == "l1")
+    note = next(p.note for p in list_points(launch) if p.level == "l1")
     assert bool(note) is noted
     texture = {**launch, "inst_async_copy": 0.0, "inst_texture": copies}
-    assert bool(next(p.note for p in points(texture) if p.level == "l1")) is noted
+    assert bool(next(p.note for p in list_points(texture) if p.level == "l1")) is noted
 
 
 # --- a launch as rules see it
@@ -239,7 +252,7 @@ def test_borders_of_what_passes_l1_by(l1, copies, noted):
 
 def test_a_launch_knows_what_was_collected():
     launch = Launch({"stall_wait": 0.5, "stall_barrier": nan, "time": 1.0})
-    assert (launch.present("stall_"), "stall_barrier" in launch, len(launch)) == (
+    assert (launch.list_present("stall_"), "stall_barrier" in launch, len(launch)) == (
         ["stall_wait"],
         False,
         3,

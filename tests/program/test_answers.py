@@ -14,9 +14,9 @@ import profkit as pk
 from profkit.errors import ProfkitError
 from profkit.program import counts
 from profkit.program import readers as recordings
-from profkit.program.change import change
+from profkit.program.change import compare_triages
 from profkit.program.document import triage_document
-from profkit.program.ranks import compare_ranks, merged_timelines, only_ranks
+from profkit.program.ranks import compare_ranks, merge_timelines, select_ranks
 from profkit.program.recorded import judge_recordings
 from profkit.program.rules import BY_ID as CATEGORIES
 from profkit.program.timeline import Timeline
@@ -116,7 +116,7 @@ def _rank(number: int, slow: float, tmp_path: Path) -> Timeline:
 
 
 def test_the_rank_that_others_wait_for_is_named(tmp_path: Path) -> None:
-    timeline = merged_timelines([_rank(0, 100.0, tmp_path), _rank(1, 400.0, tmp_path)])
+    timeline = merge_timelines([_rank(0, 100.0, tmp_path), _rank(1, 400.0, tmp_path)])
     found = compare_ranks(timeline.processes)
     assert [r.rank for r in found.rows] == [0, 1]
     assert found.slowest == 1
@@ -156,27 +156,27 @@ def test_two_real_ranks_with_unlike_parts() -> None:
 
 
 def test_some_ranks_are_looked_at_and_no_other(tmp_path: Path) -> None:
-    timeline = merged_timelines([_rank(0, 100.0, tmp_path), _rank(1, 400.0, tmp_path)])
-    assert only_ranks(timeline, "all") is timeline
-    assert [p.rank for p in only_ranks(timeline, "1").processes] == [1]
+    timeline = merge_timelines([_rank(0, 100.0, tmp_path), _rank(1, 400.0, tmp_path)])
+    assert select_ranks(timeline, "all") is timeline
+    assert [p.rank for p in select_ranks(timeline, "1").processes] == [1]
     with pytest.raises(ProfkitError, match=r"--ranks 1,7: no rank 7") as caught:
-        only_ranks(timeline, "1,7")
+        select_ranks(timeline, "1,7")
     assert caught.value.hint == "there are: 0, 1; or all"
 
 
 def test_ranks_that_come_together_wait_for_nobody(tmp_path: Path) -> None:
-    timeline = merged_timelines([_rank(0, 100.0, tmp_path), _rank(1, 100.0, tmp_path)])
+    timeline = merge_timelines([_rank(0, 100.0, tmp_path), _rank(1, 100.0, tmp_path)])
     assert compare_ranks(timeline.processes).slowest is None
 
 
 def test_recordings_of_two_kinds_are_not_one_program(tmp_path: Path) -> None:
     first = _rank(0, 100.0, tmp_path)
     with pytest.raises(ProfkitError, match="recordings of 2 kinds"):
-        merged_timelines([first, replace(first, how="nsys")])
+        merge_timelines([first, replace(first, how="nsys")])
 
 
 def test_what_became_of_each_promise() -> None:
-    found = change(
+    found = compare_triages(
         said("attention_written_out.planted.json.gz"), said("attention_written_out.mended.json.gz")
     )
     assert found["answer"] == "faster"
@@ -191,7 +191,7 @@ def test_what_became_of_each_promise() -> None:
 
 def test_two_of_one_program_are_the_same() -> None:
     of = said("copy_pageable.planted.json.gz")
-    found = change(of, of)
+    found = compare_triages(of, of)
     assert found["answer"] == "same"
     assert found["kept"] is None
     assert {p["state"] for p in found["promises"]} == {"there"}
@@ -206,9 +206,9 @@ def test_what_is_counted_and_what_never_is(tmp_path: Path) -> None:
         p.launch("tiny_kernel", 2.0)
 
     answer = triage_timeline(recordings.read_timeline(ran(step).write(tmp_path / "t.json")))
-    assert [g.name for g in counts.wanted(answer.groups)] == [GEMM]
+    assert [g.name for g in counts.choose_groups(answer.groups)] == [GEMM]
     many = triage_timeline(recordings.read_timeline(DATA / "optimizer_for_loop.planted.json.gz"))
-    chosen = counts.wanted(many.groups)
+    chosen = counts.choose_groups(many.groups)
     assert len(chosen) <= counts.MOST
     assert all(g.grid for g in chosen)
 

@@ -274,7 +274,7 @@ def test_a_batch_saves_no_more_than_its_kernels_and_launches(seed: int, tmp_path
     kernels = case.sum_time(run)
     assert 0 < together <= least <= kernels * 1e6
     # Together they take no less than the operations and bytes of all, and no less than one of them.
-    rate = case.product_rate("half")
+    rate = case.find_product_rate("half")
     assert rate is not None
     computed = 2e9 * count * rows * 512 * 64 / rate
     assert together >= min(computed, kernels * 1e6 - 1_200 * (count - 1))

@@ -514,7 +514,7 @@ def test_a_gpu_whose_rate_is_not_known_wins_nothing_from_full_tiles(
     assert getattr(gpus.find_nearest_of_generation(cc), "half", None) is None
     case = SimpleNamespace(gpu=gpus.find_nearest_of_generation(cc), bandwidth=1e12)
     product = Product(rows=1536, inner=4096, columns=3072, batch=1, size=2, seconds=1e-4)
-    assert Case.product_floor(case, product) == product.seconds
+    assert Case.compute_product_floor(case, product) == product.seconds
 
 
 def test_what_is_bound_by_bytes_wins_nothing_from_full_tiles(tmp_path: Path) -> None:

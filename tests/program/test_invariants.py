@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from profkit.program.document import triage_document
 from profkit.program.findings.case import StepFinding
-from profkit.program.ranks import merged_timelines
+from profkit.program.ranks import merge_timelines
 from profkit.program.readers import torch_trace
 from profkit.program.replay.scenario import Change
 from profkit.program.timeline import Timeline
@@ -270,7 +270,7 @@ def test_nothing_false_is_said_of_any_recording(
     timelines = [read_as(build(parts, count, host, odd), how, 0 if ranks else None)]
     if ranks:
         timelines.append(read_as(build(parts, count, 1.5 * host, odd), how, 1))
-    timeline = merged_timelines(timelines)
+    timeline = merge_timelines(timelines)
     of = triage_timeline(timeline, plain_ms=plain)
     if plain is not None:
         assert of.hosts.plain.expect == pytest.approx(plain, rel=1e-6)

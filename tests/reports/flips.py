@@ -24,8 +24,8 @@ from profkit.reports.wire import (
     Malformed,
     MessageShape,
     Oddities,
-    fields,
-    message_shape,
+    find_message_shape,
+    iterate_fields,
 )
 
 # Of these messages field 1 is an id that something else is found by.
@@ -59,13 +59,13 @@ def places(data: bytes) -> list[int]:
     found = []
     for begin, frame, message in frames(data):
         found += range(begin - 4, begin)
-        shape = message_shape(message)
+        shape = find_message_shape(message)
         found += [begin + place for place in _inside(frame, 0, len(frame), shape)]
     return found
 
 
 def _inside(data: bytes, at: int, end: int, shape: MessageShape) -> Iterator[int]:
-    for number, wire, start, stop in fields(data, at, end):
+    for number, wire, start, stop in iterate_fields(data, at, end):
         tag = at
         while data[at] > 0x7F:
             at += 1
@@ -94,12 +94,12 @@ def checked(data: bytes) -> container.Frames:
     walk.start = data[:4]
     if walk.start == container.MAGIC:
         try:
-            for frame in container.frames_of(io.BytesIO(data[4:]), len(data)):
-                walk.step(frame)
-            walk.end()
+            for frame in container.read_frames(io.BytesIO(data[4:]), len(data)):
+                walk.take_frame(frame)
+            walk.check_end()
         except Malformed as error:
-            walk.stop(error)
-    return walk.verdict()
+            walk.stop_at(error)
+    return walk.make_verdict()
 
 
 def read(data: bytes) -> list[Any]:
@@ -131,20 +131,20 @@ def _launch(frame: bytes, kind: Any) -> tuple[dict[int, Any], list[Any]]:
     parts = kind.message.parts
     (rules,) = [number for number, part in parts.items() if part.name == "RuleResult"]
     is_kernel = kind.name == "KernelResult"
-    for number, wire, start, stop in fields(frame, 0, len(frame)):
+    for number, wire, start, stop in iterate_fields(frame, 0, len(frame)):
         if number == kind.metrics:
             body = {"value": None, "instances": []}
-            for inner, _, a, b in fields(frame, start, stop):
+            for inner, _, a, b in iterate_fields(frame, start, stop):
                 if inner == 1:
                     id_ = a
                 elif inner == 2:
                     body["value"] = _value(frame, a, b)
                 elif inner == 3:
-                    parts = {n: _value(frame, c, d) for n, _, c, d in fields(frame, a, b)}
+                    parts = {n: _value(frame, c, d) for n, _, c, d in iterate_fields(frame, a, b)}
                     body["instances"].append((parts.get(1), parts.get(2)))
             metrics[id_] = body
         elif number == rules:
-            held = list(fields(frame, start, stop))
+            held = list(iterate_fields(frame, start, stop))
             if any(inner == 3 for inner, *_ in held):  # it has a message
                 others.append((number, frame[start:stop]))
         elif number == kind.nvtx or (is_kernel and number in {5, 6, 7}):
@@ -155,7 +155,7 @@ def _launch(frame: bytes, kind: Any) -> tuple[dict[int, Any], list[Any]]:
 def _value(data: bytes, at: int, end: int) -> Any:
     """Return a metric's value; a number is the same in 32 or 64 bits."""
     value: Any = None
-    for _, wire, start, stop in fields(data, at, end):
+    for _, wire, start, stop in iterate_fields(data, at, end):
         if wire == VARINT:
             value = start
         elif wire == FIXED64:

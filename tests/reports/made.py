@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from profkit.reports.wire import fields
+from profkit.reports.wire import iterate_fields
 
 Value = int | float | str | bytes
 VERSION = "2025.3.1.0 (build 36398880) (public-release)"
@@ -172,7 +172,7 @@ def repeated(data: bytes, least: int) -> bytes:
         if left:
             left, again = left - 1, again + frame(body)
             continue
-        held = list(fields(body, 0, len(body)))
+        held = list(iterate_fields(body, 0, len(body)))
         left = sum(value for number, wire, value, _ in held if wire == 0 and number in (1, 2))
         if left:  # without the names, which the first one said
             again += frame(

@@ -92,7 +92,7 @@ def test_elementwise_kernels_are_not_tensor_work(own_runs, corpus_runs):
 @pytest.mark.forks
 def test_register_step_agrees_with_ncu_s_own_table():
     ncu_report = pytest.importorskip("ncu_report")
-    from profkit.reports.metrics import RAW_NAMES, evaluate
+    from profkit.reports.metrics import RAW_NAMES, evaluate_metrics
     from tests.conftest import committed, others
 
     seen = 0
@@ -108,7 +108,7 @@ def test_register_step_agrees_with_ncu_s_own_table():
                     and not isinstance(metric.value(), str)
                 ):
                     raw[name] = float(metric.value())
-            values = evaluate(raw)
+            values = evaluate_metrics(raw)
             if table is None or not table.num_instances() or isnan(values["registers_step"]):
                 continue
             keys = table.correlation_ids()

@@ -20,10 +20,10 @@ import pytest
 import zstandard
 
 from profkit.errors import ProfkitError
-from profkit.reports.container import check, digest_names, split
+from profkit.reports.container import check_report, digest_names, split_report
 from profkit.reports.contents import MAGIC
-from profkit.reports.isolated import isolated
-from profkit.reports.reader import part_from, prepare_child, raw_frame, read_part, read_rows
+from profkit.reports.isolated import run_isolated
+from profkit.reports.reader import make_part, prepare_child, read_part, read_raw_frame, read_rows
 from tests.conftest import kinds, others
 from tests.reports import flips, made
 from tests.reports.child import in_a_child
@@ -135,7 +135,7 @@ def test_bits_drawn_by_lot_as_the_library_reads_them(tmp_path_factory: Any) -> N
             items.append([str(original), str(copy), chance.choice(places), chance.randrange(8)])
     assert len(items) >= WITH_LIBRARY
     function = "tests.reports.test_flips:read_flipped"
-    found = isolated(function, items, 1, lambda _item, why: ["died", why, False])
+    found = run_isolated(function, items, 1, lambda _item, why: ["died", why, False])
     silent, died = [], []
     for item, (status, message, same) in zip(items, found, strict=True):
         if not same and status == "ok" and not message:
@@ -158,11 +158,11 @@ def test_what_is_strange_is_a_note_where_a_newer_ncu_wrote_it(tmp_path: Path) ->
     ):
         data = made.report([strange, strange], version=version)
         path.write_bytes(data)
-        frames = check(path)
+        frames = check_report(path)
         assert frames.status == status
         assert "does not write" in frames.message
         assert "field 77 of KernelResult" in frames.message
-        for copy, indices in split(path, tmp_path):
+        for copy, indices in split_report(path, tmp_path):
             assert indices == (0, 1)
             assert (made.field(77, 1) in copy.read_bytes()) is kept
 
@@ -178,7 +178,7 @@ def test_no_launch_is_read_under_names_that_are_damaged(tmp_path: Path) -> None:
     assert (part.file.status, part.file.launches, part.values) == ("damaged", 0, b"")
     assert part.file.message == "the names of metrics are damaged"
     with pytest.raises(ProfkitError, match="the names of metrics are damaged"):
-        raw_frame(path)
+        read_raw_frame(path)
 
 
 def test_the_library_gives_as_many_metrics_as_the_walk_has_counted_under_the_same_names(
@@ -186,16 +186,16 @@ def test_the_library_gives_as_many_metrics_as_the_walk_has_counted_under_the_sam
 ) -> None:
     path = tmp_path / "x.ncu-rep"
     path.write_bytes(made.report())
-    frames = check(path)
+    frames = check_report(path)
     one_more = array("I", [len(made.METRICS) + 1]).tobytes()
     rows, kernels = read_rows([str(path), str(path), 0])
-    whole = part_from(str(path), frames, [rows], kernels)
+    whole = make_part(str(path), frames, [rows], kernels)
     assert (whole.file.status, whole.file.message) == ("ok", "")
-    other = part_from(str(path), replace(frames, metrics=one_more), [rows], kernels)
+    other = make_part(str(path), replace(frames, metrics=one_more), [rows], kernels)
     assert other.file.status == "damaged"
     assert "Nsight Compute's library gives" in other.file.message
     renamed = array("I", [digest_names([*made.METRICS][1:])]).tobytes()
     assert frames.names == array("I", [digest_names(made.METRICS)]).tobytes() != renamed
-    other = part_from(str(path), replace(frames, names=renamed), [rows], kernels)
+    other = make_part(str(path), replace(frames, names=renamed), [rows], kernels)
     assert other.file.status == "damaged"
     assert other.file.message.endswith("gives its metrics other names than the file")

@@ -16,7 +16,7 @@ from profkit.reports import hotlines, instruction
 from profkit.reports.hotlines import COLUMNS, CounterLine, LinesRequest, lines_of
 from profkit.reports.instruction import COUNTERS, FAMILIES, MEMORY
 from profkit.reports.metrics.warps import SAMPLES, STATES
-from profkit.reports.reader import raw_frame
+from profkit.reports.reader import read_raw_frame
 from tests.conftest import ROOT, kinds, others, report_of
 from tests.reports import made
 from tests.reports.child import in_a_child
@@ -34,7 +34,7 @@ def _lines(report: str, launch: int, *counters: str, count: int = 3) -> tuple[Co
 
 @cache
 def _stage2() -> pd.DataFrame:
-    return raw_frame(STAGE2)
+    return read_raw_frame(STAGE2)
 
 
 def _short(lines: tuple[CounterLine, ...]) -> list[tuple[str, int | None, str, float]]:
@@ -126,9 +126,9 @@ def test_an_atomic_is_the_callers() -> None:
 
 
 def _kernels(report: str) -> list[str]:
-    from profkit.reports.reader import actions
+    from profkit.reports.reader import open_actions
 
-    return [action.name(action.NameBase_FUNCTION) for action in actions(report)]
+    return [action.name(action.NameBase_FUNCTION) for action in open_actions(report)]
 
 
 def test_the_first_counter_that_is_there_answers() -> None:
@@ -201,7 +201,7 @@ def test_each_counter_is_found_somewhere() -> None:
 def test_samples_are_all_there(path: Path) -> None:
     every = hot_lines(path, 0, 1_000_000)
     assert list(every.columns) == list(COLUMNS)
-    collected = raw_frame(path).iloc[0].reindex(list(SAMPLES)).sum()
+    collected = read_raw_frame(path).iloc[0].reindex(list(SAMPLES)).sum()
     assert every.value.sum() == collected
     if len(every):
         assert every.share.sum() == pytest.approx(1)

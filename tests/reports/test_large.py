@@ -53,7 +53,7 @@ def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_in_parts_as_whole(several: str, in_parts: None) -> None:
     whole = reader.read_part(several)
     assert isinstance(whole, reader.Part)
-    part = reader.read_large([several], container.check(several).size)[0]
+    part = reader.read_large([several], container.check_report(several).size)[0]
     assert (part.file, part.identity, part.values) == (whole.file, whole.identity, whole.values)
     assert repr(part.rules) == repr(whole.rules)
     assert [row[2] for row in part.identity] == [f"k{n}" for n in range(5)]
@@ -63,10 +63,10 @@ def test_many_small_launches_are_in_parts_too(tmp_path: Path) -> None:
     """Where it is read a launch takes some kB, however few bytes it has: 10,000 took 70 MB at once."""
     path = tmp_path / "many.ncu-rep"
     path.write_bytes(made.numbered(2500))
-    parts = [len(indices) for _, indices in container.split(path, tmp_path)]
+    parts = [len(indices) for _, indices in container.split_report(path, tmp_path)]
     assert sum(parts) == 2500
     assert max(parts) <= container.PART / container.LAUNCH + 1
-    assert container.check(path).weight > reader.LARGE > path.stat().st_size
+    assert container.check_report(path).weight > reader.LARGE > path.stat().st_size
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -86,7 +86,7 @@ def test_a_large_one_is_walked_once(
     monkeypatch.setattr(reader, "LARGE", 1)
     again = reader.read_report([several])
     assert (again.files, again.launches.equals(whole.launches)) == (whole.files, True)
-    assert container.check(several).launches == 5
+    assert container.check_report(several).launches == 5
     assert walked == [several]
 
 
@@ -104,11 +104,11 @@ def test_split_says_what_check_says(several: str, tmp_path: Path, how: str) -> N
             "packed": zstandard.ZstdCompressor().compress(content),
         }[how]
     )
-    checked = container.check(path)
+    checked = container.check_report(path)
     said = []
 
     def parts() -> Iterator[tuple[Path, tuple[int, ...]]]:
-        said.append((yield from container.split(path, tmp_path)))
+        said.append((yield from container.split_report(path, tmp_path)))
 
     found = [n for _, indices in parts() for n in indices]
     assert (said, said[0].size) == ([checked], checked.size)
@@ -118,39 +118,39 @@ def test_split_says_what_check_says(several: str, tmp_path: Path, how: str) -> N
 
 def test_a_large_one_has_children_for_every_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as there is work for: one more is a fork, and a part takes ten times as long."""
-    monkeypatch.setattr(reader, "processors", lambda: 4)
-    assert [reader.children_for(size << 20) for size in (7, 17, 40, 900)] == [1, 2, 4, 4]
-    assert reader.children_for(900 << 20, 1) == 1
+    monkeypatch.setattr(reader, "count_processors", lambda: 4)
+    assert [reader.count_children(size << 20) for size in (7, 17, 40, 900)] == [1, 2, 4, 4]
+    assert reader.count_children(900 << 20, 1) == 1
 
 
 def test_a_cut_one_gives_what_is_left(several: str, in_parts: None) -> None:
     content = Path(several).read_bytes()
     Path(several).write_bytes(content[:-20])
-    part = reader.read_large([several], container.check(several).size)[0]
+    part = reader.read_large([several], container.check_report(several).size)[0]
     assert part.file.status == "damaged"
     assert [row[2] for row in part.identity][:4] == ["k0", "k1", "k2", "k3"]
 
 
 def test_raw_in_parts(several: str, in_parts: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = reader.raw_frame(several)
+    whole = reader.read_raw_frame(several)
     monkeypatch.setattr(reader, "LARGE", 1)
-    assert reader.raw_frame(several).equals(whole)
+    assert reader.read_raw_frame(several).equals(whole)
 
 
 def test_wanted_launches_only(several: str, in_parts: None, tmp_path: Path) -> None:
-    made_ = list(container.split(several, tmp_path, {1, 3}))
+    made_ = list(container.split_report(several, tmp_path, {1, 3}))
     assert [indices for _, indices in made_] == [(1,), (3,)]
-    assert [container.check(path).status for path, _ in made_] == ["ok", "ok"]
+    assert [container.check_report(path).status for path, _ in made_] == ["ok", "ok"]
 
 
 @pytest.mark.slow
 def test_lines_of_a_large_one(heavy: Path) -> None:
     """The last repetition of a launch, from a part of the report, has the lines of the first."""
     small = heavy.with_name("small.ncu-rep")
-    (copy, _), *_ = container.split(heavy, heavy.parent, {0}, code=True)
+    (copy, _), *_ = container.split_report(heavy, heavy.parent, {0}, code=True)
     copy.rename(small)
     assert small.stat().st_size < 8 << 20
-    again = container.check(heavy).launches // 3  # its launches stand there three times
+    again = container.check_report(heavy).launches // 3  # its launches stand there three times
     first, last = hot_lines(small, 0), hot_lines(heavy, again)
     assert len(first)
     assert first.equals(last)
@@ -171,7 +171,7 @@ def test_memory_is_at_most_three_times_the_report_and_200_mb(heavy: Path) -> Non
     command = [sys.executable, "-c", MEASURED, "diagnose", "--json", str(heavy)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     launches = json.loads(done.stdout)["launches"]
-    assert len(launches) == container.check(heavy).launches == 120
+    assert len(launches) == container.check_report(heavy).launches == 120
     assert float(done.stderr.splitlines()[-1]) < 3 * heavy.stat().st_size + 200e6
 
 

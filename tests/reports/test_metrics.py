@@ -4,7 +4,7 @@ from math import isnan, nan
 
 import pytest
 
-from profkit.reports.metrics import CATALOGUE, OPCODES, RAW_NAMES, evaluate
+from profkit.reports.metrics import CATALOGUE, OPCODES, RAW_NAMES, evaluate_metrics
 from profkit.reports.metrics.compute import INSTRUCTIONS, PEAKS, PIPES
 from profkit.reports.metrics.launch import LAUNCH, OCCUPANCY
 from profkit.reports.metrics.memory import ACCESS, MEMORY
@@ -22,7 +22,7 @@ def test_each_metric_stands_once_with_unit_and_meaning():
 
 
 def test_nothing_collected_is_nan_everywhere():
-    values = evaluate({})
+    values = evaluate_metrics({})
     assert set(values) == set(CATALOGUE)
     assert all(isnan(v) for v in values.values())
 
@@ -61,7 +61,7 @@ def test_names_in_reports_never_start_with_a_prefix():
     ],
 )
 def test_values_are_si_and_fractions(raw, name, value):
-    assert evaluate(raw)[name] == pytest.approx(value, nan_ok=True)
+    assert evaluate_metrics(raw)[name] == pytest.approx(value, nan_ok=True)
 
 
 def test_the_steps_to_one_more_block_are_the_hardware_s_units():
@@ -74,6 +74,6 @@ def test_the_steps_to_one_more_block_are_the_hardware_s_units():
         "device__attribute_max_registers_per_multiprocessor": 65536.0,
         "device__attribute_max_shared_memory_per_multiprocessor": 102400.0,
     }
-    values = evaluate(raw)
+    values = evaluate_metrics(raw)
     assert values["registers_step"] == 32  # 96 registers admit 5 blocks of 4 warps
     assert values["shared_step"] == 41984 - 34048  # 3 blocks: 102400 / 3, down to 128 bytes

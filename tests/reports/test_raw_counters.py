@@ -9,8 +9,8 @@ import pytest
 import profkit as pk
 from profkit.errors import ProfkitError
 from profkit.reports.metrics import CATALOGUE, INSTANCED
-from profkit.reports.raw_counters import frame_from_raw
-from profkit.reports.reader import load_reports, raw_frame
+from profkit.reports.raw_counters import make_raw_frame
+from profkit.reports.reader import load_reports, read_raw_frame
 from tests.conftest import committed
 
 REPORT = next(p for p in committed() if p.name == "copy.1GiB.ncu-rep")
@@ -18,10 +18,10 @@ COUNTERS = {"gpu__time_duration.sum": 1500.0, "launch__grid_size": 264}
 
 
 def test_raw_values_of_a_report_give_the_frame_of_the_report():
-    values = raw_frame(REPORT).iloc[0].dropna().to_dict()
+    values = read_raw_frame(REPORT).iloc[0].dropna().to_dict()
     made, read = pk.from_raw([values]), load_reports(REPORT)
     assert list(made.columns) == list(read.columns)
-    # Declared work is the run record's; opcodes are instances, which raw_frame() leaves out.
+    # Declared work is the run record's; opcodes are instances, which read_raw_frame() leaves out.
     not_in_raw = {m for m in CATALOGUE if m.startswith(("inst_", "declared_"))}
     for name in set(CATALOGUE) - not_in_raw:
         assert made[name].iloc[0] == pytest.approx(read[name].iloc[0], nan_ok=True), name
@@ -81,7 +81,7 @@ def test_no_rows_are_an_empty_frame():
 
 def test_rows_are_launches_of_no_report():
     device = "device__attribute_display_name"
-    frame = frame_from_raw([{**COUNTERS, device: "", "kernel": ""}, {**COUNTERS, "case": "c"}])
+    frame = make_raw_frame([{**COUNTERS, device: "", "kernel": ""}, {**COUNTERS, "case": "c"}])
     (file,) = frame.attrs["reports"]
     assert (file.path, file.status, file.launches, file.sha256) == ("", "ok", 2, None)
     assert frame[["kernel", "device", "case"]].to_numpy().tolist() == [

@@ -143,7 +143,7 @@ def test_a_record_that_says_nothing(write, record: str) -> None:
 def test_instances_by_name(write) -> None:
     held = {OPCODES: {"HMMA.16816.F32": 3.0, "LDGSTS": 4.0, "EXIT": 1.0}}
     path = write(made.result(NAMES, {**made.METRICS, OPCODES: 8.0}, instances=held))
-    (action,) = reader.actions(str(path))
+    (action,) = reader.open_actions(str(path))
     raw = frame.read_catalogued_metrics(action, action.metric_names())
     assert {k: v for k, v in raw.items() if OPCODES in k} == {
         OPCODES: 8.0,
@@ -230,9 +230,9 @@ def test_a_crash_of_the_library_takes_one_file(write, tmp_path: Path, monkeypatc
         write(made.result(NAMES), name=f"{n}.ncu-rep")
     write(made.result(NAMES), name="5.culprit.ncu-rep")
     real, crashing = f"{reader.__name__}:read_part", "tests.reports.crashing:read_part"
-    isolated = cluster.each_isolated
+    isolated = cluster.iterate_isolated
     monkeypatch.setattr(
-        cluster, "each_isolated", lambda f, *rest: isolated(crashing if f == real else f, *rest)
+        cluster, "iterate_isolated", lambda f, *rest: isolated(crashing if f == real else f, *rest)
     )
     seen: list[tuple[int, int]] = []
     paths = sorted(tmp_path.iterdir())
@@ -246,16 +246,16 @@ def test_a_crash_of_the_library_takes_one_file(write, tmp_path: Path, monkeypatc
 
 
 def test_raw(write) -> None:
-    frame = reader.raw_frame(write(made.result(NAMES), made.result(NAMES, made.DEVICE)))
+    frame = reader.read_raw_frame(write(made.result(NAMES), made.result(NAMES, made.DEVICE)))
     assert frame.index.name == "launch"
     assert frame["gpu__time_duration.sum"].tolist()[0] == 1500.0
     assert isnan(frame["gpu__time_duration.sum"][1])
     assert frame["device__attribute_display_name"].tolist() == ["NVIDIA H200"] * 2
     assert OPCODES not in frame  # has instances, no value
     cut = write(data=made.report([made.result(NAMES)] * 2, NAMES)[:-5], name="cut.ncu-rep")
-    assert len(reader.raw_frame(cut)) == 2
+    assert len(reader.read_raw_frame(cut)) == 2
     with pytest.raises(ProfkitError, match="not an Nsight Compute report"):
-        reader.raw_frame(write(data=b"text", name="text.ncu-rep"))
+        reader.read_raw_frame(write(data=b"text", name="text.ncu-rep"))
 
 
 def test_a_name_that_is_not_utf_8_is_escaped_and_keeps_its_launch(write) -> None:
@@ -295,7 +295,7 @@ def test_what_may_take_its_process_with_it_is_read_in_a_child(
         called.append(function)
         return [reader.read_part(item) for item in items]
 
-    monkeypatch.setattr(reader, "isolated", isolated)
+    monkeypatch.setattr(reader, "run_isolated", isolated)
     monkeypatch.setattr(reader, "is_memory_limited", lambda: limited)
     (file,) = reader.read_report([path]).files
     assert (file.status, file.launches) == ("damaged" if cut else "ok", 1 if cut is None else 2)
@@ -311,8 +311,8 @@ def test_few_small_reports_are_read_here_and_others_in_as_many_children_as_there
         called.append((len(names), most))
         return [(name, reader.read_part(name)) for name in names]
 
-    monkeypatch.setattr(cluster, "each_report", each_report)
-    monkeypatch.setattr(reader, "processors", lambda: 20)
+    monkeypatch.setattr(cluster, "iterate_reports", each_report)
+    monkeypatch.setattr(reader, "count_processors", lambda: 20)
     paths = [write(made.result(NAMES), name=f"{n}.ncu-rep") for n in range(9)]
     for some, jobs in (
         (paths[:8], None),
@@ -333,8 +333,8 @@ def test_few_small_reports_are_read_here_and_others_in_as_many_children_as_there
 
 def test_a_launch_that_the_library_does_not_give_is_missed(write, monkeypatch) -> None:
     path = write(made.result(NAMES), made.result(NAMES), made.result(NAMES))
-    real = reader.actions
-    monkeypatch.setattr(reader, "actions", lambda of: list(real(of))[:2])
+    real = reader.open_actions
+    monkeypatch.setattr(reader, "open_actions", lambda of: list(real(of))[:2])
     (file,) = reader.read_report([path]).files
     assert (file.status, file.launches) == ("damaged", 2)
     assert file.message == "2 of 3 launches can be read"
@@ -350,8 +350,8 @@ def test_raw_values_of_a_damaged_report_are_read_in_a_child(write, monkeypatch, 
         called.append(function)
         return [reader.raw_rows(item) for item in items]
 
-    monkeypatch.setattr(reader, "isolated", isolated)
-    assert len(reader.raw_frame(path)) == 2
+    monkeypatch.setattr(reader, "run_isolated", isolated)
+    assert len(reader.read_raw_frame(path)) == 2
     assert called == [f"{reader.__name__}:raw_rows"] * bool(cut)
 
 
@@ -380,7 +380,7 @@ def test_a_large_packed_report_is_unpacked_in_a_child_where_memory_is_limited(
     monkeypatch.setattr(reader, "LARGE", 1)
     monkeypatch.setattr(reader, "MUCH", 1)
     monkeypatch.setattr(
-        cluster, "each_report", lambda _f, names, *_: called.extend(names) or [(names[0], part)]
+        cluster, "iterate_reports", lambda _f, names, *_: called.extend(names) or [(names[0], part)]
     )
     monkeypatch.setattr(reader, "read_large", lambda names, *_: [part for _ in names])
     assert reader.read_report([path]).files == (part.file,)

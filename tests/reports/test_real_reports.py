@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from profkit.reports import reader
-from profkit.reports.container import check
-from profkit.reports.isolated import isolated, processors
+from profkit.reports.container import check_report
+from profkit.reports.isolated import count_processors, run_isolated
 from profkit.reports.reader import read_report
 from tests.conftest import CORPUS, committed, kinds, others
 from tests.reports.child import in_a_child
@@ -34,16 +34,16 @@ def _id(path: Path) -> str:
 @pytest.mark.parametrize("path", ALL, ids=_id)
 @in_a_child
 def test_is_whole(path: Path) -> None:
-    frames = check(path)
+    frames = check_report(path)
     assert frames.status == "ok"
     # Launches of different kinds, or metrics that ncu asked for and did not get.
     assert frames.message == "" or re.fullmatch(LACKING, frames.message)
-    assert frames.launches == sum(1 for _ in reader.actions(str(path)))
+    assert frames.launches == sum(1 for _ in reader.open_actions(str(path)))
     assert re.fullmatch(r"20\d\d\.\d\.\d\.\d", frames.ncu_version or "")
 
 
 def test_few_launches_lack_what_their_report_names() -> None:
-    noted = [path.name for path in ALL if check(path).message]
+    noted = [path.name for path in ALL if check_report(path).message]
     assert len(noted) <= len(ALL) // 20
 
 
@@ -54,7 +54,7 @@ def test_versions_and_launches_of_others(path: Path) -> None:
     lines = (CORPUS / "README.md").read_text().splitlines()
     (line,) = [line for line in lines if line.startswith(f"| {path.name} ")]
     cells = [cell.strip() for cell in line.split("|")]
-    frames = check(path)
+    frames = check_report(path)
     assert frames.ncu_version == path.name.split("_")[2] == cells[4]
     assert frames.launches == int(cells[5])
     launches = read_report([path]).launches
@@ -78,7 +78,7 @@ def test_none_that_lost_anything_is_ok(how: str) -> None:
     """Seeded: the same damage on every run. An overwrite of nothing but values is not seen."""
     items = [(str(SMALL[n % len(SMALL)]), how, n) for n in range(DAMAGED)]
     died = "tests.reports.damage:verdict"
-    found = isolated(died, items, processors(), lambda _item, why: ("damaged", why, []))
+    found = run_isolated(died, items, count_processors(), lambda _item, why: ("damaged", why, []))
     ok = [lost for status, _, lost in found if status == "ok"]
     assert [lost for lost in ok if lost] == []
     assert all(message for status, message, _ in found if status != "ok")
@@ -90,7 +90,7 @@ def test_none_that_lost_anything_is_ok(how: str) -> None:
 
 def test_what_is_left_of_the_damaged_is_read(tmp_path: Path) -> None:
     """Cut in the last tenth, a report of many launches still gives most of them."""
-    many = max(ALL, key=lambda path: check(path).launches)
+    many = max(ALL, key=lambda path: check_report(path).launches)
     data = many.read_bytes()
     cut = tmp_path / many.name
     cut.write_bytes(data[: len(data) * 9 // 10])

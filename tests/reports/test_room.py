@@ -43,7 +43,7 @@ def test_a_process_reads_a_few_reports_itself_and_forks_read_the_others(
         in_forks.extend(names)
         return [(name, reader.read_part(name)) for name in names]
 
-    monkeypatch.setattr(cluster, "each_report", each_report)
+    monkeypatch.setattr(cluster, "iterate_reports", each_report)
     paths = [str(write(f"{n}.ncu-rep")) for n in range(4)]
     for path in paths:
         assert len(reader.read_report([path]).launches) == 1
@@ -56,11 +56,11 @@ def test_a_process_reads_a_few_reports_itself_and_forks_read_the_others(
 def test_bytes_count_too() -> None:
     size = 1 << 20
     room = LibraryRoom(bytes_left=2 * size)
-    assert [room.take(size) for _ in range(3)] == [True, True, False]
+    assert [room.take_room(size) for _ in range(3)] == [True, True, False]
     room = LibraryRoom()
-    room.close()
-    assert not room.take(1)
-    assert room.take(0), "nothing to read"
+    room.close_room()
+    assert not room.take_room(1)
+    assert room.take_room(0), "nothing to read"
 
 
 @pytest.mark.parametrize("room", [0, 1])
@@ -70,15 +70,15 @@ def test_raw_values_and_lines_are_read_in_forks_without_room(
     called: list[str] = []
     for module in (reader, hotlines):
         monkeypatch.setattr(module, "ROOM", LibraryRoom(files_left=room))
-        real = module.isolated
+        real = module.run_isolated
 
         def isolated(function: str, *rest: object, real: Callable = real) -> object:
             called.append(function.partition(":")[2])
             return real(function, *rest)
 
-        monkeypatch.setattr(module, "isolated", isolated)
+        monkeypatch.setattr(module, "run_isolated", isolated)
     report = report_of("stage2", "B")
-    assert len(reader.raw_frame(report)) == 1
+    assert len(reader.read_raw_frame(report)) == 1
     hotlines.lines_of([hotlines.LinesRequest(str(report), 0, {"rule": ("excess-sectors",)})])
     assert called == ["raw_rows", "read_lines"] * (not room)
 
@@ -125,9 +125,9 @@ def test_launches_are_read_where_their_lines_will_be(
 def test_the_library_is_not_opened_beside_forks_that_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolated, "_SERVERS", {(os.getpid(),): None})
     monkeypatch.delitem(sys.modules, "ncu_report", raising=False)
-    assert not LibraryRoom().take(1)
+    assert not LibraryRoom().take_room(1)
     monkeypatch.setitem(sys.modules, "ncu_report", object())
-    assert LibraryRoom().take(1)
+    assert LibraryRoom().take_room(1)
 
 
 def test_the_library_of_units_is_not_looked_for(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_without_memory_only_source_lines_are_lost(
             return [died(item, OUT_OF_MEMORY) for item in items]
         raise ProfkitError(OUT_OF_MEMORY, "allow more")
 
-    monkeypatch.setattr(hotlines, "isolated", run_out)
+    monkeypatch.setattr(hotlines, "run_isolated", run_out)
     monkeypatch.setattr(hotlines, "ROOM", LibraryRoom(files_left=0))
     report = str(report_of("stage2", "B"))
     requests = [hotlines.LinesRequest(report, 0, {"rule": ("excess-sectors",)}, sampled=2)]
@@ -163,9 +163,9 @@ def test_without_memory_only_source_lines_are_lost(
         (answer,) = hotlines.lines_of(requests, strict=strict)
         assert (answer.counters, answer.sampled, answer.unread) == ({}, (), OUT_OF_MEMORY)
         monkeypatch.setattr(hotlines, "LARGE", 1)  # the next time in parts
-    monkeypatch.setattr(hotlines, "isolated", None)
+    monkeypatch.setattr(hotlines, "run_isolated", None)
     judged = judge_reports(reader.read_report([report]))
-    monkeypatch.setattr(hotlines, "isolated", run_out)
+    monkeypatch.setattr(hotlines, "run_isolated", run_out)
     lined, notes = with_known_lines(judged)
     assert notes == [f"{report}: without source lines: out of memory"]
     assert [run.diagnosis.bound for run in lined] == [run.diagnosis.bound for run in judged]

@@ -14,7 +14,7 @@ from profkit.reports import raw_counters as table
 from profkit.reports.frame import ReportFile
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.raw_counters import read_printed_launches
-from profkit.reports.reader import load_reports, raw_frame, read_report
+from profkit.reports.reader import load_reports, read_raw_frame, read_report
 from tests.conftest import committed
 
 REPORT = next(p for p in committed() if p.name == "copy.1GiB.ncu-rep")
@@ -120,7 +120,7 @@ def test_every_layout_gives_the_same_values(tmp_path, layout, base, version):
 
 
 def test_a_report_printed_raw_reads_like_the_report(tmp_path):
-    values = raw_frame(REPORT).iloc[0].dropna().to_dict()
+    values = read_raw_frame(REPORT).iloc[0].dropna().to_dict()
     front = FRONT["2022"]
     rows = [
         [*front, *values],
@@ -400,9 +400,9 @@ def test_what_a_table_s_file_is(tmp_path, monkeypatch, content, status, message,
     part = table.read_table(str(path))
     sha256 = None if len(content) > 1000 else hashlib.sha256(content).hexdigest()
     assert part.file == ReportFile(str(path), sha256, status, message, launches, None)
-    assert [row["launch"] for row in part.launches()] == [*range(launches)]
+    assert [row["launch"] for row in part.iterate_launches()] == [*range(launches)]
     if b"caf" in content:
-        assert [row["kernel"] for row in part.launches()] == [r"caf\xe9"]
+        assert [row["kernel"] for row in part.iterate_launches()] == [r"caf\xe9"]
 
 
 def test_a_row_of_cells_without_end_is_refused() -> None:

@@ -13,12 +13,12 @@ import pytest
 import zstandard
 
 from profkit.reports import container, wire
-from profkit.reports.container import check, repair
+from profkit.reports.container import check_report, repair_report
 from profkit.reports.contents import (
     _verify_metric,
-    block_of_one,
     find_misplaced,
     is_nameless,
+    make_block_of_one,
     read_header,
     read_result,
     repair_frame,
@@ -31,10 +31,10 @@ from profkit.reports.wire import (
     Malformed,
     MessageShape,
     Oddities,
-    fields,
-    message_shape,
-    one,
-    varint,
+    find_message_shape,
+    iterate_fields,
+    read_field,
+    read_varint,
     verify_message,
 )
 from tests.reports import made
@@ -46,7 +46,7 @@ def test_a_message_is_described_by_its_fields_in_their_order() -> None:
     """Each number once, from the lowest up, and every message is part of a frame."""
     known = set()
     for name in ("FileHeader", "BlockHeader", "Source", *(kind.name for kind in wire.KINDS)):
-        _collect(message_shape(name), known)
+        _collect(find_message_shape(name), known)
     lines = wire._list_lines()
     assert known == {name.removesuffix("|") for name in lines}
     for described in lines.values():
@@ -77,42 +77,42 @@ def test_where_a_kind_of_result_has_what_all_kinds_have() -> None:
 @pytest.mark.parametrize("number", [0, 1, 0x7F, 0x80, 0x3FFF, 0x4000, 2**63, 2**64 - 1])
 def test_a_varint_ends_where_it_ends(number: int) -> None:
     data = b"\xff" + made.varint(number) + b"\x00"
-    assert varint(data, 1) == (number, len(data) - 1)
+    assert read_varint(data, 1) == (number, len(data) - 1)
 
 
 def test_ten_bytes_are_a_number_and_eleven_are_not() -> None:
-    assert varint(b"\x80" * 9 + b"\x01", 0) == (1 << 63, 10)
+    assert read_varint(b"\x80" * 9 + b"\x01", 0) == (1 << 63, 10)
     with pytest.raises(Malformed, match="64 bits"):
-        varint(b"\x80" * 10 + b"\x01", 0)
+        read_varint(b"\x80" * 10 + b"\x01", 0)
     with pytest.raises(IndexError):
-        varint(b"\x80", 0)
+        read_varint(b"\x80", 0)
 
 
 def test_one_field_at_an_offset() -> None:
-    assert one(b"??" + made.field(5, 300), 2, 5) == (5, VARINT, 300, 0, 5)
-    assert one(made.field(16, 7), 0, 3) == (16, VARINT, 7, 0, 3)  # a key of two bytes
-    assert one(made.field(3, b"abc"), 0, 5) == (3, BYTES, 2, 5, 5)
-    assert one(made.field(3, b"a" * 127), 0, 129) == (3, BYTES, 2, 129, 129)
-    assert one(made.field(3, b"a" * 128), 0, 131) == (3, BYTES, 3, 131, 131)
-    assert one(made.field(2, 1.5), 0, 9) == (2, FIXED64, 1, 9, 9)
-    assert one(b"\x15abcd", 0, 5) == (2, FIXED32, 1, 5, 5)
+    assert read_field(b"??" + made.field(5, 300), 2, 5) == (5, VARINT, 300, 0, 5)
+    assert read_field(made.field(16, 7), 0, 3) == (16, VARINT, 7, 0, 3)  # a key of two bytes
+    assert read_field(made.field(3, b"abc"), 0, 5) == (3, BYTES, 2, 5, 5)
+    assert read_field(made.field(3, b"a" * 127), 0, 129) == (3, BYTES, 2, 129, 129)
+    assert read_field(made.field(3, b"a" * 128), 0, 131) == (3, BYTES, 3, 131, 131)
+    assert read_field(made.field(2, 1.5), 0, 9) == (2, FIXED64, 1, 9, 9)
+    assert read_field(b"\x15abcd", 0, 5) == (2, FIXED32, 1, 5, 5)
 
 
 @pytest.mark.parametrize("data", [made.field(3, b"abc"), made.field(2, 1.5), made.field(5, 300)])
 def test_a_field_may_end_with_its_message_and_not_behind_it(data: bytes) -> None:
-    assert one(data, 0, len(data))[4] == len(data)
+    assert read_field(data, 0, len(data))[4] == len(data)
     with pytest.raises(Malformed, match="leaves its message"):
-        one(data, 0, len(data) - 1)
+        read_field(data, 0, len(data) - 1)
 
 
 def test_no_fields_in_nothing() -> None:
-    assert list(fields(b"", 0, 0)) == []
-    assert list(fields(b"\x08\x01", 0, 2)) == [(1, VARINT, 1, 0)]
+    assert list(iterate_fields(b"", 0, 0)) == []
+    assert list(iterate_fields(b"\x08\x01", 0, 2)) == [(1, VARINT, 1, 0)]
 
 
 def _odd_of(data: bytes, name: str) -> str:
     odd = Oddities()
-    verify_message(data, 0, len(data), message_shape(name), odd)
+    verify_message(data, 0, len(data), find_message_shape(name), odd)
     return odd.first
 
 
@@ -148,7 +148,7 @@ def test_a_value_is_one_value_and_a_list_may_be_long() -> None:
 )
 def test_a_number_is_as_short_as_it_can_be(data: bytes, why: str) -> None:
     with pytest.raises(Malformed, match=why):
-        one(data, 0, len(data))
+        read_field(data, 0, len(data))
 
 
 def test_a_number_has_the_bits_of_its_kind() -> None:
@@ -165,7 +165,7 @@ def test_a_number_has_the_bits_of_its_kind() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 122, 123, 124, 300, 20_000])
 def test_the_header_of_one_frame_says_its_size(size: int) -> None:
-    about = read_header(block_of_one(2, b"x" * size), Oddities())
+    about = read_header(make_block_of_one(2, b"x" * size), Oddities())
     assert about.counts == {1: 0, 2: 1, 7: 0, 8: 0, 9: 0, 10: 0}
     assert about.size == 4 + size
 
@@ -314,7 +314,7 @@ def test_salvage_keeps_identity_metrics_and_ranges() -> None:
     names = list(made.METRICS)
     whole = made.result(names, ranges=["step"], rules=[made.rule("T", "M", 2)])
     kept = repair_frame(whole, KERNEL)
-    numbers = [number for number, *_ in fields(kept or b"", 0, len(kept or b""))]
+    numbers = [number for number, *_ in iterate_fields(kept or b"", 0, len(kept or b""))]
     assert sorted(set(numbers)) == [*range(1, 12), 13, 15, 21]
     assert numbers.count(13) == len(names)
     assert repair_frame(made.field(1, 1) + made.field(2, 2), KERNEL) is None
@@ -370,7 +370,7 @@ def test_salvage_takes_a_metric_where_a_walk_of_its_fields_does() -> None:
         whole = made.field(13, bytes(body))
         try:
             odd = Oddities()
-            verify_message(bytes(body), 0, len(body), message_shape("Metric"), odd)
+            verify_message(bytes(body), 0, len(body), find_message_shape("Metric"), odd)
             is_whole = not odd.first
         except Malformed:
             is_whole = False
@@ -400,7 +400,7 @@ def _file(*frames: bytes) -> bytes:
 def _checked(tmp_path: Path, data: bytes) -> container.Frames:
     path = tmp_path / "made.ncu-rep"
     path.write_bytes(data)
-    return check(path)
+    return check_report(path)
 
 
 NAMES = list(made.METRICS)
@@ -452,8 +452,8 @@ def test_a_copy_of_a_whole_report_has_every_launch_once(tmp_path: Path) -> None:
     path, copy = tmp_path / "a.ncu-rep", tmp_path / "b.ncu-rep"
     path.write_bytes(made.report([made.result(NAMES)] * 3, NAMES))
     for metrics_only in (False, True):
-        repair(path, copy, metrics_only)
-        found = check(copy)
+        repair_report(path, copy, metrics_only)
+        found = check_report(copy)
         assert (found.status, found.launches, found.ncu_version) == ("ok", 3, "2025.3.1.0")
     sizes = [struct.unpack_from("<I", copy.read_bytes(), 4)[0]]
     assert sizes == [2]
@@ -504,8 +504,8 @@ def test_a_part_has_the_machine_code_of_the_kernels_in_it_and_of_no_other(
     monkeypatch.setattr(container, "PART", 1)
     for code in (True, False):
         held = []
-        for copy, indices in container.split(path, tmp_path, code=code):
-            data, found = copy.read_bytes(), check(copy)
+        for copy, indices in container.split_report(path, tmp_path, code=code):
+            data, found = copy.read_bytes(), check_report(copy)
             assert (found.status, found.launches) == ("ok", 1)
             held.append(
                 (indices, [(c, n) for c in "ABC" if (n := data.count(b"code %c" % ord(c)))])
@@ -520,12 +520,12 @@ def test_a_part_is_full_with_the_launch_that_makes_it_so(
     path = tmp_path / "made.ncu-rep"
     path.write_bytes(made.report([made.result(NAMES)] * 5, NAMES))
     single, double = (
-        next(container.split(path, tmp_path, {*range(n)}))[0].stat().st_size for n in (1, 2)
+        next(container.split_report(path, tmp_path, {*range(n)}))[0].stat().st_size for n in (1, 2)
     )
     launch = double - single + container.LAUNCH
     for more, indices in ((0, [(0, 1), (2, 3), (4,)]), (1, [(0, 1, 2), (3, 4)])):
         monkeypatch.setattr(container, "PART", 2 * launch + more)
-        assert [some for _, some in container.split(path, tmp_path)] == indices
+        assert [some for _, some in container.split_report(path, tmp_path)] == indices
 
 
 def test_a_compressed_file_may_swell_a_hundred_times_or_to_what_is_no_burden(
@@ -542,7 +542,7 @@ def test_a_compressed_file_may_swell_a_hundred_times_or_to_what_is_no_burden(
         monkeypatch.setattr(container, "RATIO", ratio)
         monkeypatch.setattr(container, "SMALL", small)
         container._walked.clear()
-        said[ratio, small] = check(path).message
+        said[ratio, small] = check_report(path).message
     assert said == {
         (few[0], many[0]): f"a frame that should reach byte {len(whole)}, more than the "
         f"{len(whole) - 1} that may be there",
@@ -550,7 +550,7 @@ def test_a_compressed_file_may_swell_a_hundred_times_or_to_what_is_no_burden(
         (1, many[1]): "",
     }
     path.with_suffix(".ncu-rep").write_bytes(whole)  # as long as it is
-    assert check(path.with_suffix(".ncu-rep")).status == "ok"
+    assert check_report(path.with_suffix(".ncu-rep")).status == "ok"
 
 
 def test_so_many_blocks_with_nothing_in_them_are_too_many(

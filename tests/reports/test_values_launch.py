@@ -245,16 +245,16 @@ def test_else_the_nearest_of_somebody_s_own(near: dict[int, str], place: str) ->
 
 def test_the_text_of_a_line() -> None:
     kernel = _kernel(sources={"a.cu": "one\ntwo\nthree", "empty.cu": "", "b\udcff": "x\udcff"})
-    assert [kernel.source("a.cu", n) for n in (None, 0, 1, 3, 4)] == [
+    assert [kernel.find_source_line("a.cu", n) for n in (None, 0, 1, 3, 4)] == [
         None,
         None,
         "one",
         "three",
         None,
     ]
-    assert kernel.source(None, 1) is None
-    assert kernel.source("empty.cu", 1) is None
-    assert kernel.source("b\\xff", 1) == "x\\xff"
+    assert kernel.find_source_line(None, 1) is None
+    assert kernel.find_source_line("empty.cu", 1) is None
+    assert kernel.find_source_line("b\\xff", 1) == "x\\xff"
 
 
 LIBRARY = "/opt/site-packages/triton/language/standard.py"
@@ -317,13 +317,13 @@ def test_the_text_of_a_line_of_python_is_its_statement() -> None:
         sources={"k.py": TRITON_TEXT, "cut.py": "x = f(1,\n  2", "odd.py": "\tx\n y = ("}
     )
     whole = "row = tl.load( x + at, at < 100, )"
-    assert [kernel.source("k.py", n) for n in (10, 11, 13)] == [whole] * 3
-    assert kernel.source("k.py", 11, whole=False) == "        x + at,"
-    assert kernel.source("k.py", 14) == "    mean = tl.sum(row, 0) / 100"
-    assert kernel.source("cut.py", 2) == "  2"
-    assert kernel.source("odd.py", 2) == " y = ("
+    assert [kernel.find_source_line("k.py", n) for n in (10, 11, 13)] == [whole] * 3
+    assert kernel.find_source_line("k.py", 11, whole=False) == "        x + at,"
+    assert kernel.find_source_line("k.py", 14) == "    mean = tl.sum(row, 0) / 100"
+    assert kernel.find_source_line("cut.py", 2) == "  2"
+    assert kernel.find_source_line("odd.py", 2) == " y = ("
     long = _kernel(sources={"k.py": "f(\n" + "1234567,\n" * 100 + ")"})
-    assert len(long.source("k.py", 50) or "") == STATEMENT
+    assert len(long.find_source_line("k.py", 50) or "") == STATEMENT
 
 
 def test_opcodes_of_every_function() -> None:
@@ -335,7 +335,7 @@ def test_opcodes_of_every_function() -> None:
         )
     )
     found = {
-        pc: kernel.opcode(pc) for pc in (0xF0, 0x100, 0x130, 0x140, 0x200, 0x210, 0x220, 0x108)
+        pc: kernel.find_opcode(pc) for pc in (0xF0, 0x100, 0x130, 0x140, 0x200, 0x210, 0x220, 0x108)
     }
     assert found == {
         0xF0: "",
@@ -354,15 +354,15 @@ def test_a_kernel_without_an_address_is_where_it_was_run() -> None:
     kernel = _kernel(
         (_function("_Zk", None, CODE), _function("other", 0x500, EXITS)), metrics=places
     )
-    assert kernel.opcode(0x500) == "NOP"  # what it ran, not what another process had there
+    assert kernel.find_opcode(0x500) == "NOP"  # what it ran, not what another process had there
     elsewhere = {"launch__function_pcs": Metric(None, {0x500: 0.0, 0x900: 0.0})}
-    assert _kernel((_function("_Zk", None, CODE),), metrics=elsewhere).opcode(0x500) == ""
+    assert _kernel((_function("_Zk", None, CODE),), metrics=elsewhere).find_opcode(0x500) == ""
 
 
 def test_code_that_the_report_has_not_has_its_opcodes_by_the_text() -> None:
     sass = {16: "NOP", 32: "LDG.E R4, [R2]", 48: "@!P0 FADD R5, R4, R4", 64: "EXIT", 80: "???"}
     kernel = _kernel(sass={**sass, 96: ".L_1:", 112: "--"})
-    said = [kernel.opcode(pc) for pc in (*sass, 96, 112, 128)]
+    said = [kernel.find_opcode(pc) for pc in (*sass, 96, 112, 128)]
     assert said == ["NOP", "LDG", "FADD", "EXIT", "", "", "", ""]
     assert kernel.producers(48, "long_scoreboard") == []  # who waits for whom is in the bits alone
 
@@ -517,7 +517,7 @@ def test_what_a_code_means_is_said_by_the_gpu_of_the_launch(
         if of is not None
     }
     function = _function("_Zk", 0x100, _bits(0x235))
-    assert LaunchedCode(Action(cc), lambda: [function]).opcode(0x100) == opcode
+    assert LaunchedCode(Action(cc), lambda: [function]).find_opcode(0x100) == opcode
 
 
 def test_a_report_that_crashes_the_library_is_told_and_costs_no_other_its_lines(
@@ -533,7 +533,9 @@ def test_a_report_that_crashes_the_library_is_told_and_costs_no_other_its_lines(
     line = hotlines.CounterLine("sectors", "a.cu", 1, 16, "LDG", 1.0, 2.0)
     good = [hotlines.HotLines({"rule": (line,)}, (line,)) for _ in range(2)]
     items: list[Any] = []
-    monkeypatch.setattr(hotlines, "isolated", lambda _f, i, *_: items.extend(i) or [good[:1], good])
+    monkeypatch.setattr(
+        hotlines, "run_isolated", lambda _f, i, *_: items.extend(i) or [good[:1], good]
+    )
     nothing = hotlines.HotLines({}, ())
     assert hotlines.lines_of(asked, strict=False) == [nothing, good[0], nothing, good[1]]
     assert [(path, [of["launch"] for of in some]) for path, some in items] == [
@@ -578,10 +580,10 @@ def test_only_what_is_known_to_be_whole_is_read_in_this_process(
         path.with_suffix(".json").write_text(json.dumps(record))
     monkeypatch.setattr(hotlines, "is_memory_limited", lambda: limited)
     # Which tests came before says whether forks have opened the library, and this process has not.
-    monkeypatch.setattr(hotlines.ROOM, "take", lambda _size: True)
+    monkeypatch.setattr(hotlines.ROOM, "take_room", lambda _size: True)
     children: list[Any] = []
     empty = [hotlines.HotLines({}, ())]
-    monkeypatch.setattr(hotlines, "isolated", lambda _f, i, *_: children.extend(i) or [empty])
+    monkeypatch.setattr(hotlines, "run_isolated", lambda _f, i, *_: children.extend(i) or [empty])
     assert hotlines.lines_of([hotlines.LinesRequest(str(path), 0, sampled=1)]) == empty
     assert bool(children) is not here
 
@@ -589,7 +591,7 @@ def test_only_what_is_known_to_be_whole_is_read_in_this_process(
 def test_a_frame_of_lines_has_whole_numbers_or_nothing() -> None:
     known = hotlines.CounterLine("samples", "a.cu", 7, 1 << 62, "LDG", 0.5, 2.0, "wait", 1.0)
     bare = hotlines.CounterLine("samples", None, None, 16, "", 0.5, 2.0)
-    found = hotlines.lines_frame([known, bare])
+    found = hotlines.make_lines_frame([known, bare])
     assert found.pc.tolist() == [1 << 62, 16]
     assert found.line[0] == 7
     assert found[["file", "line", "producer_line", "producer_pc"]].isna().to_numpy().tolist() == [
@@ -653,7 +655,7 @@ def test_only_metrics_that_a_launch_has_are_kept_and_parts_with_others_are_one_f
     read = [
         frame.Part(part.identity, part.values, columns=part.columns, file=FILE) for part in parts
     ]
-    first, second = read[0].metrics()
+    first, second = read[0].iterate_metrics()
     assert [first[names[3]], second[names[4]]] == [7.0, 0.0]
     assert isnan(first[names[5]])
     assert list(first) == names == list(first.to_dict())
@@ -669,7 +671,7 @@ def test_rows_that_are_looked_at_are_those_that_are_copied() -> None:
     rows: list[Any] = [("x", n, "k", "kernel", *[None] * 7, "ok", None) for n in range(2)]
     values = array("d", [1.5, nan] * len(CATALOGUE)).tobytes()
     launches = frame.Reports((frame.Part(rows, values, file=FILE),)).launches
-    looked, copied = frame.view_rows(launches), frame.frame_rows(launches)
+    looked, copied = frame.list_viewed_rows(launches), frame.list_frame_rows(launches)
     assert [str(dict(row)) for row in looked] == [str(row) for row in copied]
     assert [type(value) for value in looked[0].values()] == [type(x) for x in copied[0].values()]
     assert len(looked[1]) == len(copied[1])

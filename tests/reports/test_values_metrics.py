@@ -6,12 +6,18 @@ from math import inf, isnan, nan
 
 import pytest
 
-from profkit.reports.metrics import OPCODES, evaluate
-from profkit.reports.metrics.derive import Metric, by_opcode, metrics, read_from, scale
+from profkit.reports.metrics import OPCODES, evaluate_metrics
+from profkit.reports.metrics.derive import (
+    Metric,
+    count_by_opcode,
+    parse_metrics,
+    read_from,
+    scale_to_si,
+)
 
 
 def of(source, values, unit="op"):
-    return Metric("m", unit, "", "", (source,)).of(values | by_opcode(values))
+    return Metric("m", unit, "", "", (source,)).compute_from(values | count_by_opcode(values))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +37,7 @@ def of(source, values, unit="op"):
     ],
 )
 def test_the_unit_of_a_raw_name(name, factor):
-    assert scale(name) == factor
+    assert scale_to_si(name) == factor
 
 
 T, P = "gpu__time_duration.sum", "x.pct"  # 1e-9 and 0.01
@@ -124,20 +130,23 @@ def test_a_share_is_doubled_on_no_other_gpu():
 
 
 def test_a_metric_of_ncus_own_is_read_under_the_first_name_that_is_there():
-    (metric,) = metrics(f"[Part since 2024.1]\nm | share | What it is\n  {P}\n  y.pct")
-    assert [metric.of(raw) for raw in ({P: 50.0, "y.pct": 20.0}, {"y.pct": 20.0})] == [0.5, 0.2]
-    assert isnan(metric.of({"z": 1.0}))
+    (metric,) = parse_metrics(f"[Part since 2024.1]\nm | share | What it is\n  {P}\n  y.pct")
+    assert [metric.compute_from(raw) for raw in ({P: 50.0, "y.pct": 20.0}, {"y.pct": 20.0})] == [
+        0.5,
+        0.2,
+    ]
+    assert isnan(metric.compute_from({"z": 1.0}))
     assert (metric.section, metric.since) == ("Part", "2024.1")
     assert [s.names for s in metric.sources] == [(P,), ("y.pct",)]
 
 
 def test_the_first_source_that_is_all_there_decides():
     metric = Metric("m", "count", "", "", (read_from("a + b"), read_from("c")))
-    assert metric.of({"a": 1.0, "b": 2.0, "c": 9.0}) == 3.0
-    assert metric.of({"a": 1.0, "c": 9.0}) == 9.0
-    assert metric.of({"a": nan, "b": 2.0, "c": 9.0}) == 9.0
-    assert metric.of({"a": inf, "b": 2.0, "c": 9.0}) == 9.0
-    assert isnan(metric.of({"a": 1.0}))
+    assert metric.compute_from({"a": 1.0, "b": 2.0, "c": 9.0}) == 3.0
+    assert metric.compute_from({"a": 1.0, "c": 9.0}) == 9.0
+    assert metric.compute_from({"a": nan, "b": 2.0, "c": 9.0}) == 9.0
+    assert metric.compute_from({"a": inf, "b": 2.0, "c": 9.0}) == 9.0
+    assert isnan(metric.compute_from({"a": 1.0}))
 
 
 @pytest.mark.parametrize(
@@ -368,11 +377,11 @@ HFMA = "derived__smsp__sass_thread_inst_executed_op_hfma_pred_on_x{}"
     ],
 )
 def test_a_metric_of_raw_values(values, name, result):
-    assert evaluate(values)[name] == pytest.approx(result, nan_ok=True)
+    assert evaluate_metrics(values)[name] == pytest.approx(result, nan_ok=True)
 
 
 def registers_step(limit, block, used, size=65536.0):
-    return evaluate(
+    return evaluate_metrics(
         {
             LIMIT + "registers": limit,
             "launch__block_size": block,
@@ -413,7 +422,7 @@ def test_registers_to_give_up_for_one_more_block(limit, block, used, step):
     ],
 )
 def test_shared_memory_to_give_up_for_one_more_block(limit, used, room, step):
-    found = evaluate(
+    found = evaluate_metrics(
         {
             LIMIT + "shared_mem": limit,
             "launch__shared_mem_per_block_allocated": used,

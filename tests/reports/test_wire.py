@@ -13,8 +13,8 @@ from profkit.reports.wire import (
     Malformed,
     MessageShape,
     Oddities,
-    fields,
-    varint,
+    iterate_fields,
+    read_varint,
     verify_message,
 )
 from tests.reports import made
@@ -31,17 +31,17 @@ OUTER = MessageShape(
 @given(st.integers(0, 2**64 - 1))
 def test_varint_comes_back(number: int) -> None:
     data = made.varint(number)
-    assert varint(data, 0) == (number, len(data))
+    assert read_varint(data, 0) == (number, len(data))
 
 
 def test_varint_of_more_than_64_bits() -> None:
     with pytest.raises(Malformed, match="64 bits"):
-        varint(b"\xff" * 11, 0)
+        read_varint(b"\xff" * 11, 0)
 
 
 def test_fields_of_every_wire_type() -> None:
     data = made.field(1, 300) + made.field(2, 1.5) + made.field(3, "x") + b"\x25abcd"
-    found = [(number, wire) for number, wire, _, _ in fields(data, 0, len(data))]
+    found = [(number, wire) for number, wire, _, _ in iterate_fields(data, 0, len(data))]
     assert found == [(1, 0), (2, 1), (3, 2), (4, 5)]
 
 
@@ -76,4 +76,4 @@ def test_any_bytes_are_walked_or_malformed(data: bytes) -> None:
         verify_message(data, 0, len(data), OUTER, Oddities())
     except Malformed:
         return
-    assert sum(1 for _ in fields(data, 0, len(data))) <= len(data)
+    assert sum(1 for _ in iterate_fields(data, 0, len(data))) <= len(data)

@@ -6,7 +6,7 @@ import json
 from math import isfinite, nan
 from typing import Any
 
-from profkit.diagnosis.document import SCHEMA, diagnosis_document
+from profkit.diagnosis.document import SCHEMA, make_diagnosis_document
 from profkit.reports.metrics import CATALOGUE
 from profkit.reports.reader import ReportFile
 
@@ -23,7 +23,7 @@ def _read(text: str) -> Any:
 
 
 def test_the_keys_are_those_of_the_schema(made: Made) -> None:
-    found = _read(json.dumps(diagnosis_document([FILE], [made()]).to_json()))
+    found = _read(json.dumps(make_diagnosis_document([FILE], [made()]).to_json()))
     assert list(found) == ["schema", "reports", "launches"]
     assert found["schema"] == SCHEMA == "profkit.diagnosis/1"
     assert list(found["reports"][0]) == [
@@ -78,7 +78,7 @@ def test_the_keys_are_those_of_the_schema(made: Made) -> None:
 
 
 def test_firing_findings_come_first(made: Made) -> None:
-    found = diagnosis_document([FILE], [made()]).to_json()["launches"][0]["findings"]
+    found = make_diagnosis_document([FILE], [made()]).to_json()["launches"][0]["findings"]
     order = ["fires", "unknown", "clear"]
     ranks = [order.index(f["status"]) for f in found]
     assert ranks == sorted(ranks)
@@ -88,7 +88,7 @@ def test_firing_findings_come_first(made: Made) -> None:
 def test_what_was_not_collected_is_null_or_not_listed(made: Made) -> None:
     """A launch with one counter has one metric, and not 215 nulls beside it."""
     run = made(time=nan)
-    launch = diagnosis_document([FILE], [run]).to_json()["launches"][0]
+    launch = make_diagnosis_document([FILE], [run]).to_json()["launches"][0]
     assert launch["time_s"] is None
     assert launch["metrics"] == {k: v for k, v in run.values.items() if isfinite(v)}
     numbers = [v for f in launch["findings"] for v in f["evidence"].values()]
@@ -98,14 +98,14 @@ def test_what_was_not_collected_is_null_or_not_listed(made: Made) -> None:
 
 
 def test_any_kernel_name_survives(made: Made) -> None:
-    text = json.dumps(diagnosis_document([FILE], [made(name) for name in HOSTILE]).to_json())
+    text = json.dumps(make_diagnosis_document([FILE], [made(name) for name in HOSTILE]).to_json())
     assert text.isascii()
     assert [x["kernel"] for x in _read(text)["launches"]] == list(HOSTILE)
 
 
 def test_a_failed_launch_is_a_launch(made: Made) -> None:
-    launch = diagnosis_document([FILE], [made(status="failed", grid=None, block=None)]).to_json()[
-        "launches"
-    ][0]
+    launch = make_diagnosis_document(
+        [FILE], [made(status="failed", grid=None, block=None)]
+    ).to_json()["launches"][0]
     assert (launch["status"], launch["bound"], launch["grid"]) == ("failed", "unknown", None)
     assert launch["missing"][0]["why"]

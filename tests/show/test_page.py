@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from profkit.diagnosis.document import diagnosis_document
+from profkit.diagnosis.document import make_diagnosis_document
 from profkit.diagnosis.launches import NvidiaRule, judged_rows
 from profkit.errors import ProfkitError
 from profkit.evidence import counters as changes
@@ -142,7 +142,7 @@ def test_the_numbers_are_those_of_the_json(made: Made) -> None:
     run = made(rule="dram-bandwidth")
     read = Read(pages.render(NONE, [run]).html)
     (launch,) = read.payload()["launches"]
-    said = diagnosis_document((), [run]).to_json()["launches"][0]["metrics"]
+    said = make_diagnosis_document((), [run]).to_json()["launches"][0]["metrics"]
     names = [metric["name"] for metric in read.payload()["metrics"]]
     listed = zip(names, launch["values"], strict=True)
     assert {name: value for name, value in listed if value is not None} == said

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from profkit.diagnosis.document import diagnosis_document
+from profkit.diagnosis.document import make_diagnosis_document
 from profkit.diagnosis.launches import Judged, judge_reports, judged_rows
 from profkit.evidence.counters import compare_launches
 from profkit.files import write_text
@@ -102,7 +102,7 @@ def _column(page: Any, key: str) -> list[str]:
 
 def test_columns_sort_by_their_numbers(tab: Open, real: Path, runs: list[Judged]) -> None:
     page = tab(real)
-    times = [diagnosis_document((), [run]).to_json()["launches"][0]["time_s"] for run in runs]
+    times = [make_diagnosis_document((), [run]).to_json()["launches"][0]["time_s"] for run in runs]
     head = page.locator("th button[data-sort=time]")
     head.click()
     assert [float(t) for t in _column(page, "time")] == sorted(times, reverse=True)
@@ -176,7 +176,7 @@ def test_hovering_a_stall_shows_the_number_of_the_json(
     tab: Open, real: Path, runs: list[Judged]
 ) -> None:
     number = next(n for n, run in enumerate(runs, 1) if run.variant == "stage2")
-    said = diagnosis_document((), [runs[number - 1]]).to_json()["launches"][0]["metrics"]
+    said = make_diagnosis_document((), [runs[number - 1]]).to_json()["launches"][0]["metrics"]
     page = tab(real, f"#launch-{number}")
     bars = page.locator(f"#launch-{number} .bars").first.locator("div")
     assert bars.count() > 3
@@ -195,7 +195,7 @@ def test_hovering_the_roofline_shows_the_number_of_the_json(
     points = page.locator("#rooflines .point", has_text="copy 1GiB")
     tip = _hover(page, points.first)
     assert tip["launch"] == "copy 1GiB"
-    said = diagnosis_document((), [copy]).to_json()["launches"][0]["metrics"]
+    said = make_diagnosis_document((), [copy]).to_json()["launches"][0]["metrics"]
     assert tip["moved"] == quantity(said[f"{tip['bytes of'].lower()}_rate"], "byte/s")
     assert tip["rate"] == "no arithmetic"
 
@@ -401,7 +401,7 @@ def test_all_metrics_are_there_when_asked_for(tab: Open, real: Path, runs: list[
     rows.first.wait_for()  # they are written when the section says that it was opened
     cells = rows.all_inner_texts()
     assert len(cells) == len(CATALOGUE)
-    said = diagnosis_document((), [runs[0]]).to_json()["launches"][0]["metrics"]
+    said = make_diagnosis_document((), [runs[0]]).to_json()["launches"][0]["metrics"]
     name, value, _ = cells[0].split("\t")
     assert value == quantity(said[name], CATALOGUE[name].unit)
 

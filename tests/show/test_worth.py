@@ -8,7 +8,7 @@ from math import inf, isnan, nan
 
 import pytest
 
-from profkit.diagnosis.document import diagnosis_document
+from profkit.diagnosis.document import make_diagnosis_document
 from profkit.diagnosis.launches import Judged, Row, judge_reports, judged_rows
 from profkit.diagnosis.rule import Diagnosis, LaunchFinding, Together
 from profkit.diagnosis.rules import ALL
@@ -41,7 +41,7 @@ def most(finding: LaunchFinding) -> float:
 
 def wrong_numbers(run: Judged) -> Iterator[str]:
     """What the numbers of one launch say that cannot be."""
-    saves, top = run.diagnosis.saves(run.time), run.top
+    saves, top = run.diagnosis.estimate_saved_time(run.time), run.top
     if not isnan(saves) and (top is None or not (top.expect or top.at_roof)):
         yield f"saves {saves} of a finding without an expectation"
     if not isnan(saves) and top and saves > run.time * most(top) * (1 + 1e-9):
@@ -63,7 +63,7 @@ def wrong_words(row: Row) -> Iterator[str]:
         yield f"saves {row.saved}, said: {text}"
     if run.top and row.saved > row.total * most(run.top) * (1 + 1e-9):
         yield f"saves {row.saved} of {row.total} by {run.top.rule}, at most {run.top.gain}"
-    document = diagnosis_document([], [run]).to_json()["launches"][0]["saves_s"]
+    document = make_diagnosis_document([], [run]).to_json()["launches"][0]["saves_s"]
     if len(row.launches) == 1 and (document or 0.0) != row.saved:
         yield f"JSON {document}, row {row.saved}"
     everything = f"{brief_diagnosis([row])} {diagnosis(row, 1, row.total)}"
@@ -124,7 +124,7 @@ def found(*findings: LaunchFinding) -> Diagnosis:
 
 def test_what_another_finding_promises_is_not_said_of_the_first(made: Made) -> None:
     run = made(time=9.6e-6, diagnosis=found(CAPPED, LARGE))
-    assert isnan(run.diagnosis.saves(run.time))
+    assert isnan(run.diagnosis.estimate_saved_time(run.time))
     (row,) = judged_rows([run])
     assert (row.saved, list(wrong_words(row))) == (0.0, [])
     assert " ".join(headline([row])).count("It takes 9.60 µs; at most 1.24x.") == 1

@@ -23,7 +23,6 @@ profkit diagnose runs/ --history history --on tcp://host:8786
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -188,9 +187,9 @@ def _open_client(address: str | None) -> Any:
     """Return a client of the cluster that was named; None without one."""
     if address is None:
         return None
-    from profkit.reports.cluster import cluster_client
+    from profkit.reports.cluster import connect_to_cluster
 
-    return cluster_client(address)
+    return connect_to_cluster(address)
 
 
 def show_reports(reports: Sequence[str]) -> int:
@@ -227,6 +226,23 @@ def _keep_history(reports: Sequence[str], history: str, on: str | None) -> int:
     return 0 if complete and not done.not_ok else options.COULD_NOT
 
 
+def _print_document(chosen: Chosen, top: int | None, lines: int | None) -> Sequence[Judged]:
+    """Print the launches, of the worst `top` rows if not None, as one document; return them."""
+    from profkit.cli import output
+    from profkit.diagnosis.document import launch_entry, make_diagnosis_document
+    from profkit.diagnosis.launches import judged_rows, with_lines
+
+    launches: Sequence[Judged] = chosen.launches
+    if top is not None:
+        kept = {id(run) for row in judged_rows(launches)[:top] for run in row.launches}
+        launches = [run for run in launches if id(run) in kept]
+    if lines != 0:
+        launches = with_lines(launches, lines, lines or 0)
+    document = make_diagnosis_document(chosen.reports.files, ())
+    output.print_json_rows(document, "launches", map(launch_entry, launches))
+    return launches
+
+
 def _show_launches(
     chosen: Chosen, top: int | None, lines: int | None, every: bool, each: bool
 ) -> None:
@@ -235,23 +251,15 @@ def _show_launches(
     from profkit.diagnosis.launches import judged_rows, with_lines
 
     launches = chosen.launches
-    shown = launches
+    shown: Sequence[Judged] = launches
     if options.FORM.json:
-        from profkit.diagnosis.document import diagnosis_document, launch_entry
-
-        if top is not None:
-            worst = chain.from_iterable(row.launches for row in judged_rows(launches)[:top])
-            kept = set(map(id, worst))
-            launches = [run for run in launches if id(run) in kept]
-        shown = launches if lines == 0 else with_lines(launches, lines, lines or 0)
-        document = diagnosis_document(chosen.reports.files, ())
-        output.print_json_rows(document, "launches", map(launch_entry, shown))
+        shown = _print_document(chosen, top, lines)
     elif table := judged_rows(launches, every=each):
         detailed = table if every else table[: top or DETAILS]
         if lines != 0:
             shown = with_lines([row.shown for row in detailed], lines, lines or 0)
             pairs = zip(detailed, shown, strict=True)
-            detailed = [row.replaced(row.shown, run) for row, run in pairs]
+            detailed = [row.replace_launch(row.shown, run) for row, run in pairs]
         if options.FORM.brief:
             from profkit.show.views.diagnosis import brief_diagnosis
 
@@ -293,6 +301,6 @@ def _annotate(chosen: Chosen, form: str) -> None:
     rows = judged_rows(chosen.launches)
     lined = with_lines([row.shown for row in rows], None, 0)
     pairs = zip(rows, lined, strict=True)
-    rows = [row.replaced(row.shown, run) for row, run in pairs]
+    rows = [row.replace_launch(row.shown, run) for row, run in pairs]
     print(WRITERS[form](annotate_launches(rows)), end="")
     _say_unread(lined)

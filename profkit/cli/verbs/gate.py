@@ -68,10 +68,7 @@ def run_gate(
         if is_file(base) and not is_folder(head):
             return _gate_benchmarks(base, head, strict)
         for folder in (base, head):
-            if folder.suffix == ".json" and not is_there(folder):
-                raise ProfkitError(f"{folder}: no such file", "name two results of one tool")
-            if not is_folder(folder):
-                raise ProfkitError(f"{folder}: no such folder", "git worktree add base origin/main")
+            _require_folder(folder)
         known = KnownSpreads(history, ALPHA).read_all()
         before, after = (Evidence(x, headers=sources.find_headers(x)) for x in (base, head))
         report = judge_gate(before, after, case, strict, known)
@@ -101,3 +98,11 @@ def _gate_benchmarks(base: Path, head: Path, strict: bool) -> int:
     reasons = (ProfkitError(f"exit status {report.status}: {why}") for why in report.reasons)
     say_each(reasons, quiet=options.FORM.quiet)
     return report.status
+
+
+def _require_folder(folder: Path) -> None:
+    """Raise a ProfkitError where there is no such folder, or no such file of a benchmark tool."""
+    if folder.suffix == ".json" and not is_there(folder):
+        raise ProfkitError(f"{folder}: no such file", "name two results of one tool")
+    if not is_folder(folder):
+        raise ProfkitError(f"{folder}: no such folder", "git worktree add base origin/main")

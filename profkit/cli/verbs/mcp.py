@@ -31,10 +31,23 @@ import typer
 from profkit.cli import options, sources
 from profkit.cli.launches import explain_no_match, select_rows
 from profkit.cli.pictures import import_plots
-from profkit.diagnosis.launches import Judged, judge_reports, judged_rows, launch_lines, with_lines
+from profkit.diagnosis.launches import (
+    Judged,
+    judge_reports,
+    judged_rows,
+    launch_lines,
+    with_lines,
+)
 from profkit.diagnosis.launches import make_table as judged_table
 from profkit.errors import ProfkitError, did_you_mean, require_package
-from profkit.files import is_folder, is_there, list_folder, read_text, reading_only, resolve_path
+from profkit.files import (
+    is_folder,
+    is_there,
+    limit_reading_to,
+    list_folder,
+    read_text,
+    resolve_path,
+)
 from profkit.program.document import triage_document
 from profkit.program.recorded import judge_recordings
 from profkit.records.paths import expand_paths, suggest_verb
@@ -105,11 +118,11 @@ def serve_agents(
             "stdin is closed, so no request can arrive", "agents start this command themselves"
         )
     server = server_of(root)
-    ROOM.close()  # it lives for days, and the library gives nothing back
+    ROOM.close_room()  # it lives for days, and the library gives nothing back
     _own_stdout()
     sys.stdin = check_questions(0, sys.stdout)
     try:
-        with reading_only(root):
+        with limit_reading_to(root):
             server.run("stdio")
     except KeyboardInterrupt:
         os._exit(options.INTERRUPTED)  # a thread of the library waits for a line of stdin, for ever
@@ -230,7 +243,7 @@ def _confined(ask: Callable[..., Answer]) -> Callable[..., Answer]:
 
     @wraps(ask)
     def answer(answers: Answers, *given: Any, **named: Any) -> Answer:
-        with reading_only(answers.root):
+        with limit_reading_to(answers.root):
             try:
                 return ask(answers, *given, **named)
             except ProfkitError as error:
@@ -266,7 +279,7 @@ class Answers:
         bad = [f"{self._relative(f.path)}: {f.message}" for f in read.files if f.status != "ok"]
         table = judged_rows(self._choose(read, kernel, where))
         lined = with_lines([row.shown for row in table[: max(1, min(top, TOP))]])
-        first = [row.replaced(row.shown, run) for row, run in zip(table, lined, strict=False)]
+        first = [row.replace_launch(row.shown, run) for row, run in zip(table, lined, strict=False)]
         text = brief_diagnosis([*first, *table[len(lined) :]], [*self._calls(lined[:1])])
         names = [self._relative(run.report) for run in lined]
         content = select_launches(lined, names, len(table), bad)

@@ -23,7 +23,7 @@ import typer
 
 from profkit.cli import options
 from profkit.errors import ProfkitError
-from profkit.files import memory_left
+from profkit.files import measure_memory_left
 from profkit.records.paths import HISTORY
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def answer_question(question: Question = None, history: options.HistoryDir = HIS
     if question is None:
         _print_tables()
         return options.DONE
-    if memory_left() is not None:
+    if measure_memory_left() is not None:
         status = _wait_for_fork()
         if status is not None:
             return status

@@ -26,6 +26,7 @@ from profkit.files import write_text
 
 if TYPE_CHECKING:
     from profkit.evidence.noise import HistoryStep
+    from profkit.show.step import PageProgram
 
 ROWS = 50  # on a page; about 40 kB each
 
@@ -54,15 +55,11 @@ def write_report(
     from profkit.cli import sources
     from profkit.cli.launches import read_launches
     from profkit.cli.output import note, open_page, say_each, write_to
-    from profkit.program import readers as recordings
-    from profkit.program.document import read_document
-    from profkit.program.triage import triage_timeline
     from profkit.reports.figures import counted
 
     if output is None:
         raise ProfkitError(f"{what[0]}: a page of reports needs an output file", "-o page.html")
     from profkit.show import page as pages
-    from profkit.show.step import PageProgram
 
     # A whole program that triage kept, or a history.
     folders = []
@@ -77,8 +74,7 @@ def write_report(
     complete = True  # whether everything of the folders can be shown
     for word in folders:
         if sources.is_triage(word):
-            answer = triage_timeline(recordings.read_timeline(Path(word)))
-            programs.append(PageProgram(word, answer, read_document(Path(word))))
+            programs.append(_read_program(word))
             continue
         steps, whole = _read_history_and_say_problems(word)
         complete = complete and whole
@@ -114,3 +110,14 @@ def _read_history_and_say_problems(folder: str) -> tuple[list[HistoryStep], bool
         problems = [ProfkitError(f"{folder}: this history has no run", "profkit history --add")]
     say_each(problems)
     return steps, not problems
+
+
+def _read_program(folder: str) -> PageProgram:
+    """Judge the recording that triage kept in a folder, and read what triage said of it."""
+    from profkit.program import readers as recordings
+    from profkit.program.document import read_document
+    from profkit.program.triage import triage_timeline
+    from profkit.show.step import PageProgram
+
+    answer = triage_timeline(recordings.read_timeline(Path(folder)))
+    return PageProgram(folder, answer, read_document(Path(folder)))

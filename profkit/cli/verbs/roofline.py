@@ -21,7 +21,11 @@ from profkit.errors import ProfkitError
 from profkit.records.paths import detect_kind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pandas import DataFrame
+
+    from profkit.diagnosis.launches import Judged
 
 GROUP = "Understand a kernel"
 _COLLECT = "ncu --set full --section SpeedOfLight_RooflineChart -o roofline COMMAND"
@@ -69,10 +73,7 @@ def draw_roofline(
     chosen = read_launches(patterns, kernel, where)
     if not (chosen.complete or chosen.launches or shapes):
         return options.COULD_NOT  # each was said why
-    devices = sorted({run.device for run in chosen.launches if run.device})
-    if len(devices) > 1:
-        hint = f"draw one at a time: --where 'device == \"{devices[0]}\"'"
-        raise ProfkitError(f"launches of {len(devices)} devices: {', '.join(devices)}", hint)
+    _refuse_several_devices(chosen.launches)
     if not shapes:
         _refuse_empty(chosen.frame)
     plots.save(plots.roofline(chosen.frame, grid=shapes), output)
@@ -88,14 +89,22 @@ def draw_roofline(
 def _refuse_empty(frame: DataFrame) -> None:
     """Raise a ProfkitError where no launch has a point: the picture would say nothing."""
     from profkit.model import roofline
-    from profkit.reports.frame import view_rows
+    from profkit.reports.frame import list_viewed_rows
     from profkit.show.numbers import why_no_point
 
-    rows = view_rows(frame)
-    if not rows or any(roofline.points(row) for row in rows):
+    rows = list_viewed_rows(frame)
+    if not rows or any(roofline.list_points(row) for row in rows):
         return
     reasons = why_no_point(rows).most_common(1)
     why = "its counters were not collected"
     if reasons:
         why = reasons[0][0]
     raise ProfkitError(f"no launch has a point on a roofline: {why}", _COLLECT)
+
+
+def _refuse_several_devices(launches: Iterable[Judged]) -> None:
+    """Raise a ProfkitError for launches of several devices, which have several rooflines."""
+    devices = sorted({run.device for run in launches if run.device})
+    if len(devices) > 1:
+        hint = f"draw one at a time: --where 'device == \"{devices[0]}\"'"
+        raise ProfkitError(f"launches of {len(devices)} devices: {', '.join(devices)}", hint)

@@ -46,7 +46,6 @@ from profkit.cli.output import (
 from profkit.cli.sources import is_timeline, is_triage, refuse_other
 from profkit.errors import ProfkitError
 from profkit.files import (
-    cannot_write,
     check_output,
     copy_file,
     is_executable,
@@ -55,9 +54,10 @@ from profkit.files import (
     is_there,
     list_folder,
     make_folder,
+    make_temporary_folder,
+    make_write_error,
     move_folder,
     resolve_path,
-    temporary_folder,
     write_text,
 )
 from profkit.program.counts import Counts
@@ -68,7 +68,7 @@ from profkit.program.document import (
     triage_document,
     write_second,
 )
-from profkit.program.ranks import only_ranks
+from profkit.program.ranks import select_ranks
 from profkit.program.readers import store
 from profkit.program.readers.gathered import STANDARD_INPUT
 from profkit.program.recorded import REPORTS, judge_recordings
@@ -237,7 +237,7 @@ def _triage_command(command: Sequence[str], window: Window, asked: _Asked, kept:
     from profkit.cli import watching
 
     timeline, ended = watching.record_program(command, window)
-    timeline = only_ranks(timeline, asked.ranks)
+    timeline = select_ranks(timeline, asked.ranks)
     kept.keep_timeline(timeline)
     answer = triage_timeline(timeline, asked.step, asked.step_ms)
     counts = None
@@ -331,7 +331,7 @@ class _Kept:
         if self.output:
             yield self.output
             return
-        with temporary_folder() as folder:
+        with make_temporary_folder() as folder:
             yield folder
 
     def write_files(self, answer: Triage, content: TriageDocument) -> None:
@@ -364,9 +364,9 @@ def _open_output(output: Path) -> Iterator[Path]:
     make_folder(output.parent)
     with ExitStack() as stack:
         try:
-            place = stack.enter_context(temporary_folder(output.parent))
+            place = stack.enter_context(make_temporary_folder(output.parent))
         except OSError as error:
-            raise cannot_write(output.parent, error) from error
+            raise make_write_error(output.parent, error) from error
         folder = place / "triage"
         folder.mkdir()
         yield folder

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
-from profkit.diagnosis.rules.memory import FEWER, relieve_unit, remove_redundant, unit_rule
+from profkit.diagnosis.rules.memory import FEWER, make_unit_rule, relieve_unit, remove_redundant
 from profkit.diagnosis.rules.occupancy import full_warps
 from profkit.diagnosis.rules.waits import instruction_share
-from profkit.model.launch import Launch, Threshold, arithmetic, is_tree, tensor, working_lanes
-from profkit.model.resources import BY_LIMITER, COMPUTE, EVERY, resource_use
+from profkit.model.launch import (
+    Launch,
+    Threshold,
+    count_working_lanes,
+    is_tree,
+    share_of_arithmetic,
+    tensor,
+)
+from profkit.model.resources import BY_LIMITER, COMPUTE, EVERY, find_resource_use
 from profkit.model.scenario import (
     ISSUING,
     MATH,
@@ -17,7 +24,7 @@ from profkit.model.scenario import (
     RELIEVED,
     Fix,
     Scenario,
-    amdahl,
+    apply_amdahl,
 )
 from profkit.reports.figures import format_percent, share
 from profkit.reports.metrics.warps import STATES
@@ -48,9 +55,9 @@ def _remove_instructions(limiter: str, stays: float) -> Fix:
     units = {**dict.fromkeys(_ASKED, FEWER), limiter: stays}
     typical = Scenario(units, dict.fromkeys(STATES, stays))
 
-    def best(launch: Launch) -> Scenario:
+    def make_best(launch: Launch) -> Scenario:
         """Floating-point arithmetic stays: it is the problem's own, and so are its issue slots."""
-        own = arithmetic(launch) if "instructions" in launch else 0.0
+        own = share_of_arithmetic(launch) if "instructions" in launch else 0.0
         stays = dict.fromkeys((*ONCHIP, *PER_INSTRUCTION), 0.0) | {"issue": own}
         return Scenario(stays, NOTHING)
 
@@ -58,7 +65,7 @@ def _remove_instructions(limiter: str, stays: float) -> Fix:
         "throughput",
         f"bound: the floating-point instructions alone, or L2 or DRAM at its peak. expected: "
         f"{format_percent(stays)} of the instructions remain, with their waits and their work on chip",
-        best,
+        make_best,
         lambda _: typical,
     )
 
@@ -82,7 +89,7 @@ def _check_divergence(launch: Launch) -> Hit | None:
     if not is_tree(launch):
         return None
     return Hit(
-        f"{working_lanes(launch):.3g} of 32 threads are active per instruction and the others are "
+        f"{count_working_lanes(launch):.3g} of 32 threads are active per instruction and the others are "
         "predicated off: each step of a tree leaves fewer threads with work",
         explains=_STEPS,
     )
@@ -90,13 +97,13 @@ def _check_divergence(launch: Launch) -> Hit | None:
 
 def _count_active_lanes(launch: Launch) -> float:
     if is_tree(launch):
-        return working_lanes(launch)
+        return count_working_lanes(launch)
     return launch["threads_per_warp"]
 
 
 def _check_unfused(launch: Launch) -> Hit | None:
     fused = launch["fp32_fused"]
-    found = resource_use(BY_LIMITER["fp32"], launch)
+    found = find_resource_use(BY_LIMITER["fp32"], launch)
     busy = max(found.share if found else 0.0, launch["issue_busy"])
     part = launch["inst_fp32"] / max(launch["instructions"], 1)
     if fused >= FUSED or busy < USED or part < 0.2:
@@ -129,7 +136,7 @@ def _share_idle_lanes(launch: Launch) -> float:
     return max(0.0, 1 - _count_active_lanes(launch) / _count_full_lanes(launch))
 
 
-def _tensor_idle(launch: Launch) -> Hit | None:
+def _check_tensor_idle(launch: Launch) -> Hit | None:
     if launch["inst_matrix"] > 0:
         return None
     instructions = max(launch["instructions"], 1)
@@ -175,7 +182,7 @@ def _share_fused(launch: Launch) -> float:
     """At best every single add finds a single multiply, and one instruction of each pair goes."""
     part = launch["inst_fp32"] / max(launch["instructions"], 1)
     pairs = min(0.5 * (1 - launch["fp32_fused"]), launch.get("fp32_fusable", 1.0))
-    return amdahl(pairs * part)
+    return apply_amdahl(pairs * part)
 
 
 def _on_tensor_cores(launch: Launch) -> Scenario:
@@ -192,7 +199,7 @@ def _count_repetitions(launch: Launch) -> float:
     return 1.0
 
 
-def _at_once(launch: Launch) -> float:
+def _overlap_pipes(launch: Launch) -> float:
     xu, matrix = launch["xu_busy"], tensor(launch)
     return (xu + matrix) / max(xu, matrix)
 
@@ -201,7 +208,7 @@ _NOT_BYTES = tuple(set(EVERY) - {"dram", "l2", "l1"})
 _MATH = ("issue", "fp32", "fp64", "fp16", "int", "xu", "math_pipe_throttle", "wait")
 
 RULES = (
-    unit_rule(
+    make_unit_rule(
         unit="Tensor pipe",
         limiter="tensor",
         metric="tensor_busy",
@@ -217,7 +224,7 @@ RULES = (
         ),
         own_work=True,
     ),
-    unit_rule(
+    make_unit_rule(
         unit="FMA pipe (FP32)",
         limiter="fp32",
         metric="fma_busy",
@@ -231,7 +238,7 @@ RULES = (
         fix=relieve_unit("fp32", RELIEVED, "issue"),
         own_work=True,
     ),
-    unit_rule(
+    make_unit_rule(
         unit="FP64 pipe",
         limiter="fp64",
         metric="fp64_busy",
@@ -246,7 +253,7 @@ RULES = (
             ".to(tl.float32)."
         ),
     ),
-    unit_rule(
+    make_unit_rule(
         unit="FP16 pipe",
         limiter="fp16",
         metric="fp16_busy",
@@ -259,7 +266,7 @@ RULES = (
         ),
         fix=relieve_unit("fp16", RELIEVED, "issue"),
     ),
-    unit_rule(
+    make_unit_rule(
         unit="Integer pipe",
         limiter="int",
         metric="alu_busy",
@@ -274,7 +281,7 @@ RULES = (
         ),
         fix=_remove_instructions("int", FEWER),
     ),
-    unit_rule(
+    make_unit_rule(
         unit="XU pipe",
         limiter="xu",
         metric="xu_busy",
@@ -290,7 +297,7 @@ RULES = (
             "and products with it, no conversions in the loop."
         ),
     ),
-    unit_rule(
+    make_unit_rule(
         unit="Issue slots",
         limiter="issue",
         metric="issue_busy",
@@ -318,7 +325,7 @@ RULES = (
         "the FMA pipe, and no matrix instruction ran.",
         advice="Use mma.sync, wgmma, WMMA or a library for matrix products.",
         triton=("Use tl.dot for products of matrices: each side of its operands at least 16."),
-        check=_tensor_idle,
+        check=_check_tensor_idle,
         looks=("inst_matrix", "inst_half", "inst_ffma", "tensor_busy", "declared_operations"),
         lines=("instructions fma",),
         measures=(
@@ -472,7 +479,7 @@ RULES = (
         check=_check_turns,
         looks=("tensor_busy", "xu_busy", "inst_exp", "inst_matrix"),
         lines=("stalls",),
-        fix=remove_redundant(_at_once, "tensor", "xu"),
+        fix=remove_redundant(_overlap_pipes, "tensor", "xu"),
         fires=(launch(tensor_busy=0.47, xu_busy=0.49, inst_matrix=1.5e6),),
         clear=(launch(tensor_busy=0.90, xu_busy=0.02, inst_matrix=1.5e6),),
         explains=("wait", "barrier", "math_pipe_throttle", "gmma", "short_scoreboard"),

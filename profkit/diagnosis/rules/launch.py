@@ -15,9 +15,9 @@ from profkit.model.launch import (
     Launch,
     NotCollected,
     Threshold,
-    idleness,
+    measure_idleness,
 )
-from profkit.model.resources import ENTRY, EVERY, LINKS, next_limit, uses
+from profkit.model.resources import ENTRY, EVERY, LINKS, list_uses, next_limit
 from profkit.model.scenario import EMPTY_LAUNCH, Fix, Scenario
 from profkit.reports.figures import counted, seconds, share
 
@@ -76,7 +76,7 @@ def _check_grid(launch: Launch) -> Hit | None:
     warps, fill = ceil(launch["block_size"] / 32), _share_filled(launch)
     enough = blocks >= sms and launch.get("waves", 0.0) >= 1
     if enough or fill >= 1 or _price_empty(launch, fill) < LINE:
-        return None if enough else _one_each(launch)
+        return None if enough else _check_one_each(launch)
     what = f"{counted(blocks, 'block')} for {counted(sms, 'SM')}"
     idle = "SMs"
     if fill < blocks / sms:
@@ -85,7 +85,7 @@ def _check_grid(launch: Launch) -> Hit | None:
     return Hit(f"{what}: {share(1 - fill)} of the {idle} have nothing to do")
 
 
-def _one_each(launch: Launch) -> Hit | None:
+def _check_one_each(launch: Launch) -> Hit | None:
     if not _is_thin(launch):
         return None
     blocks, room = launch["grid_size"], launch["grid_size"] / launch["waves"]
@@ -107,7 +107,7 @@ def _is_thin(launch: Launch) -> bool:
     if not 0 < launch["waves"] < FILLED or launch["warps_per_scheduler"] >= HIDES_LITTLE:
         return False
     idle = 1 - launch["issue_busy_active"]
-    return idle >= IDLE_SCHEDULER and not any(use.near for use in uses(launch))
+    return idle >= IDLE_SCHEDULER and not any(use.near for use in list_uses(launch))
 
 
 def _share_filled(launch: Launch) -> float:
@@ -124,7 +124,7 @@ def _price_empty(launch: Launch, fill: float) -> float:
     # Beginning and end of the launch stay, however many blocks there are.
     ends = 0.0
     if launch.get("time", 0) > 0:
-        ends = min(1.0, max(idleness(launch).ends, EMPTY_LAUNCH / launch["time"]))
+        ends = min(1.0, max(measure_idleness(launch).ends, EMPTY_LAUNCH / launch["time"]))
     after = next_limit(launch)
     full = 1 / after.room if after else 0.0
     # More blocks could fill every place, where they are few; else just those that idle.
@@ -150,7 +150,7 @@ def _say_average(idle: Idleness) -> str:
 
 def _check_tail(launch: Launch) -> Hit | None:
     launch.need("waves", "sm_active")
-    waves, idle = launch["waves"], idleness(launch)
+    waves, idle = launch["waves"], measure_idleness(launch)
     if waves <= 1 or waves / ceil(waves) >= TAIL or idle.average <= 0:
         return None
     last = waves - ceil(waves) + 1
@@ -162,7 +162,7 @@ def _check_tail(launch: Launch) -> Hit | None:
 def _find_uneven(launch: Launch, least: float) -> Idleness | None:
     """How idle the SMs are if they finish at times that differ by more than launches begin and end."""
     launch.need("sm_active")
-    idle = idleness(launch)
+    idle = measure_idleness(launch)
     if idle.average <= 0 or idle.busiest / idle.average < least:
         return None
     if idle.spread * launch.get("time", inf) >= ENDS:
@@ -202,7 +202,7 @@ def _check_imbalance(launch: Launch) -> Hit | None:
         return None  # idle SMs for want of blocks are another rule's
     if "waves" in launch:
         counted = "sm_active_max" in launch
-        if _TAIL.ask(launch) or (counted and _check_hidden_tail(launch)):
+        if _TAIL.ask_launch(launch) or (counted and _check_hidden_tail(launch)):
             return None
     queued = launch.get("waves", 2.0) > 1
     how = "blocks take different times" + (" or land unevenly" if queued else "")
@@ -215,18 +215,18 @@ _ALL_AT_ONCE = (
 )
 
 
-def _no_work(launch: Launch) -> float:
+def _share_without_work(launch: Launch) -> float:
     """Share of the time in which no SM has work, as far as a launch's own ends explain it."""
     time = launch["time"]
     # Longer idle times are no launch's own: another process, or a clock that two passes saw apart.
     if time > 0:
-        return min(idleness(launch).ends, 2 * ENDS_MOST / time)
+        return min(measure_idleness(launch).ends, 2 * ENDS_MOST / time)
     return 0.0
 
 
 def _check_short(launch: Launch) -> Hit | None:
     launch.need("time")
-    time, idle, part = launch["time"], idleness(launch), _no_work(launch)
+    time, idle, part = launch["time"], measure_idleness(launch), _share_without_work(launch)
     if part < WAITED:
         return None
     text = seconds(time)
@@ -257,20 +257,20 @@ def _fill_places(launch: Launch, ends: float) -> Scenario:
 
 def _even_out(launch: Launch) -> Scenario:
     """All SMs at work as long as the busiest is now."""
-    idle = idleness(launch)
+    idle = measure_idleness(launch)
     return Scenario(gone=1 - idle.average / idle.busiest)
 
 
-def _last_wave(launch: Launch) -> Scenario:
+def _fill_last_wave(launch: Launch) -> Scenario:
     full = Scenario(gone=1 - launch["waves"] / ceil(launch["waves"]))
     return min(full, _even_out(launch), key=lambda scenario: scenario.gone)
 
 
 def _without_ends(launch: Launch) -> Scenario:
-    if idleness(launch).assumed:
+    if measure_idleness(launch).assumed:
         raise NotCollected("sm_active_max")
     units = dict.fromkeys((*EVERY, ENTRY, LINKS), 0.0)
-    return Scenario(units, gone=min(_no_work(launch), 0.95))
+    return Scenario(units, gone=min(_share_without_work(launch), 0.95))
 
 
 _GIVEN_BACK = "bound and expected: the time in which SMs had no work, given back"
@@ -311,7 +311,7 @@ def _share_of_last_wave(launch: Launch) -> float:
 def _share_uneven(launch: Launch) -> float:
     """Share of the busiest SM's time in which the average one has no work."""
     launch.need("sm_active")
-    idle = idleness(launch)
+    idle = measure_idleness(launch)
     return 1 - idle.average / max(idle.busiest, 1e-9)
 
 
@@ -342,7 +342,7 @@ _TAIL = LaunchRule(
     measures=(
         Measure(of=_share_of_last_wave, what="of the waves' places are empty", border=1 - TAIL),
     ),
-    fix=Fix("shape", _GIVEN_BACK, _last_wave, _last_wave),
+    fix=Fix("shape", _GIVEN_BACK, _fill_last_wave, _fill_last_wave),
     fires=(
         launch(waves=1.06, sm_active=0.55, grid_size=140, sm_count=132),
         launch(waves=2.1, sm_active=0.7, sm_active_max=0.99, time=1e-4),
@@ -521,7 +521,9 @@ RULES = (
         check=_check_short,
         looks=("time", "sm_active", "sm_active_max"),
         shape="too_short",
-        measures=(Measure(of=_no_work, what="of the time no SM has work", border=WAITED),),
+        measures=(
+            Measure(of=_share_without_work, what="of the time no SM has work", border=WAITED),
+        ),
         fix=Fix(best=_without_ends),
         fires=(
             launch(time=2.1e-6, sm_active_max=0.3),

@@ -7,9 +7,23 @@ from math import inf
 from typing import Any
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
-from profkit.model.launch import Launch, NotCollected, Threshold, cache_resident
-from profkit.model.resources import BY_LIMITER, ENTRY, LINKS, next_limit, resource_use, uses
-from profkit.model.scenario import NOTHING, RELIEVED, Fix, Scenario, least_time, limit
+from profkit.model.launch import Launch, NotCollected, Threshold, explain_cache_resident
+from profkit.model.resources import (
+    BY_LIMITER,
+    ENTRY,
+    LINKS,
+    find_resource_use,
+    list_uses,
+    next_limit,
+)
+from profkit.model.scenario import (
+    NOTHING,
+    RELIEVED,
+    Fix,
+    Scenario,
+    bound_speedup,
+    share_of_least_time,
+)
 from profkit.reports.figures import format_percent, share
 
 REFETCHED = Threshold(1.3, "DRAM bytes over compulsory ones: below, padding and write-back order")
@@ -24,8 +38,8 @@ def _make_unit_check(limiter: str, what: str, metric: str) -> Callable[[Launch],
     # Fewer bytes through shared memory or L1TEX are fewer instructions that ask for them.
     own = {"shared": ("l1", "issue"), "l1": ("issue",)}.get(limiter, ())
 
-    def check(launch: Launch) -> Hit | None:
-        found = resource_use(BY_LIMITER[limiter], launch)
+    def check_unit(launch: Launch) -> Hit | None:
+        found = find_resource_use(BY_LIMITER[limiter], launch)
         if found is None or computes:
             launch.need(metric)
         if found is None or not found.near:
@@ -36,9 +50,9 @@ def _make_unit_check(limiter: str, what: str, metric: str) -> Callable[[Launch],
         after = next_limit(launch, limiter, *own)
         if after is None or after.room == inf:
             return Hit(text)
-        return Hit(f"{text}; {after.clause(found.elapsed)}")
+        return Hit(f"{text}; {after.say_as_clause(found.elapsed)}")
 
-    return check
+    return check_unit
 
 
 def relieve_unit(limiter: str, stays: float, *with_it: str) -> Fix:
@@ -58,9 +72,9 @@ def relieve_unit(limiter: str, stays: float, *with_it: str) -> Fix:
     )
 
 
-def _at_full_rate(launch: Launch) -> Scenario:
+def _run_at_full_rate(launch: Launch) -> Scenario:
     """The same bytes at the rate that DRAM reaches, or that of a unit that is fuller."""
-    return Scenario(gone=1 - least_time(launch))
+    return Scenario(gone=1 - share_of_least_time(launch))
 
 
 # What is certain for a stream; that bytes are not needed is not.
@@ -69,11 +83,11 @@ SAME_BYTES = Fix(
     "bound: the next unit at its peak, when no byte is left. expected: the same bytes at the rate that "
     "DRAM reaches; where bytes go, time goes with them",
     lambda _: Scenario(dict.fromkeys(("dram", "l2"), 0.0), NOTHING),
-    _at_full_rate,
+    _run_at_full_rate,
 )
 
 
-def unit_rule(
+def make_unit_rule(
     *, unit: str, limiter: str, metric: str, looks: tuple[str, ...] = (), **fields: Any
 ) -> LaunchRule:
     """Return the rule of a unit near its peak: `metric` says how busy it is, `looks` adds to that."""
@@ -100,20 +114,22 @@ def remove_redundant(times: Callable[[Launch], float], *without: str) -> Fix:
     behind = {"l2": LINKS, "l1": ENTRY}
     units = (*without, *(behind[unit] for unit in without if unit in behind))
 
-    def best(launch: Launch) -> Scenario:
+    def make_best(launch: Launch) -> Scenario:
         return Scenario(dict.fromkeys(units, 0.0), gone=1 - 1 / times(launch))
 
-    def typical(launch: Launch) -> Scenario:
+    def make_typical(launch: Launch) -> Scenario:
         """A launch that waits goes on waiting for what the redundant work had hidden."""
-        full = any(use.near for use in uses(launch))
-        return Scenario(gone=1 - limit(launch, best(launch)) ** (-1 if full else -HIDDEN))
+        full = any(use.near for use in list_uses(launch))
+        return Scenario(
+            gone=1 - bound_speedup(launch, make_best(launch)) ** (-1 if full else -HIDDEN)
+        )
 
     return Fix(
         "waste",
         "bound: time falls with the redundant work, up to the next unit at its peak. expected: the same "
         "where a unit is full of that work, else its square root",
-        best,
-        typical,
+        make_best,
+        make_typical,
     )
 
 
@@ -127,7 +143,7 @@ def _count_fetches(launch: Launch) -> float:
 def _check_low_hit(launch: Launch) -> Hit | None:
     hit, again = launch["l2_hit"], _count_fetches(launch)
     launch.need("dram_busy")
-    found = resource_use(BY_LIMITER["dram"], launch)
+    found = find_resource_use(BY_LIMITER["dram"], launch)
     if found is None or not found.near or again < REFETCHED:
         return None
     return Hit(f"L2 hits {share(hit)}; DRAM moves {again:.3g} times the compulsory bytes")
@@ -137,14 +153,14 @@ def _check_resident(launch: Launch) -> Hit | None:
     launch.need("dram_bytes")
     if "declared_bytes" not in launch:
         launch.need("l2_hit")
-    why = cache_resident(launch)
+    why = explain_cache_resident(launch)
     if not why:
         return None
     return Hit(f"{why}: the DRAM intensity is not this launch's position")
 
 
 RULES = (
-    unit_rule(
+    make_unit_rule(
         unit="DRAM",
         limiter="dram",
         metric="dram_busy",
@@ -168,7 +184,7 @@ RULES = (
         fires=(launch(dram_busy=0.85, sm_active=0.95, l2_cache_busy=0.5),),
         clear=(launch(dram_busy=0.2, sm_active=0.95, l2_cache_busy=0.5),),
     ),
-    unit_rule(
+    make_unit_rule(
         unit="L2",
         limiter="l2",
         metric="l2_cache_busy",
@@ -186,7 +202,7 @@ RULES = (
         fires=(launch(l2_cache_busy=0.9, sm_active=0.95),),
         clear=(launch(l2_cache_busy=0.3, sm_active=0.95),),
     ),
-    unit_rule(
+    make_unit_rule(
         unit="L1TEX",
         limiter="l1",
         metric="l1_busy",
@@ -208,7 +224,7 @@ RULES = (
         fires=(launch(l1_busy=0.97, sm_active=0.98),),
         clear=(launch(l1_busy=0.3, sm_active=0.98),),
     ),
-    unit_rule(
+    make_unit_rule(
         unit="Shared memory",
         limiter="shared",
         metric="shared_busy",
@@ -226,7 +242,7 @@ RULES = (
         lines=("wavefronts", "stalls shared"),
         fix=relieve_unit("shared", RELIEVED, "l1", ENTRY, "issue"),
     ),
-    unit_rule(
+    make_unit_rule(
         unit="Texture stages",
         limiter="texture",
         metric="texture_busy",

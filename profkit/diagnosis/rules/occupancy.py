@@ -10,9 +10,9 @@ from operator import itemgetter
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
 from profkit.diagnosis.rules.memory import remove_redundant
 from profkit.diagnosis.rules.waits import sum_stalls
-from profkit.model.launch import Launch, Threshold, arithmetic
-from profkit.model.resources import COMPUTE, uses
-from profkit.model.scenario import NOTHING, ONCHIP, PER_INSTRUCTION, Fix, Scenario, amdahl
+from profkit.model.launch import Launch, Threshold, share_of_arithmetic
+from profkit.model.resources import COMPUTE, list_uses
+from profkit.model.scenario import NOTHING, ONCHIP, PER_INSTRUCTION, Fix, Scenario, apply_amdahl
 from profkit.reports.figures import counted, seconds, share
 
 CROWDED = Threshold(0.75, "theoretical occupancy above which more blocks hide little more")
@@ -44,7 +44,7 @@ def _share_issuing(launch: Launch) -> float:
     return min(1.0, launch["issue_busy"] / max(launch["sm_active"], 1e-9))
 
 
-def _carved_out(launch: Launch) -> bool:
+def _is_carved_out(launch: Launch) -> bool:
     """Whether the SM has shared memory for one more block, and the driver chose a smaller carve-out.
 
     It chooses as much as the blocks need that the other limits allow: then the tie is its doing.
@@ -52,19 +52,19 @@ def _carved_out(launch: Launch) -> bool:
     return "shared_block" in launch and "shared_step" not in launch
 
 
-def _no_limit(other: str, metric: str, launch: Launch) -> bool:
+def _is_no_limit(other: str, metric: str, launch: Launch) -> bool:
     """Whether another limit only follows this one."""
-    return (other, metric) == _EMPTY_BLOCKS or (other == "limit_shared" and _carved_out(launch))
+    return (other, metric) == _EMPTY_BLOCKS or (other == "limit_shared" and _is_carved_out(launch))
 
 
 def _make_occupancy_check(
     metric: str, what: str, step: str | None
 ) -> Callable[[Launch], Hit | None]:
-    def check(launch: Launch) -> Hit | None:
+    def check_limit(launch: Launch) -> Hit | None:
         blocks, limit = launch["blocks_per_sm"], launch[metric]
         others = []
         for m in _LIMITS:
-            if m != metric and not _no_limit(m, metric, launch):
+            if m != metric and not _is_no_limit(m, metric, launch):
                 others.append(launch[m])
         if limit > blocks or limit >= min(others):
             return None
@@ -72,7 +72,7 @@ def _make_occupancy_check(
         if occupancy >= CROWDED or launch["waves"] < 1:
             return None  # warps enough, or not enough blocks to fill even these places
         waiting = 1 - _share_issuing(launch)
-        if waiting < IDLE_SCHEDULER or any(u.near for u in uses(launch)):
+        if waiting < IDLE_SCHEDULER or any(u.near for u in list_uses(launch)):
             return None
         if "stall_selected" in launch and sum_stalls(launch, *HIDES) < HIDDEN:
             return None  # more warps would wait in the same queue
@@ -83,14 +83,14 @@ def _make_occupancy_check(
             text += f"; {launch[step]:.0f} fewer {unit} would allow one more"
         return Hit(f"{text}; schedulers have no ready warp {share(waiting)} of the time")
 
-    return check
+    return check_limit
 
 
-def _more_warps(launch: Launch) -> Scenario:
+def _add_warps(launch: Launch) -> Scenario:
     return Scenario(places=1 / launch["occupancy_limit"])
 
 
-def _smaller_tiles(launch: Launch) -> Scenario:
+def _make_tiles_smaller(launch: Launch) -> Scenario:
     """As many warps as an SM holds, each with less of what a tile is kept in.
 
     A tile of n elements serves each value that it loads about sqrt(n) times: smaller ones load more.
@@ -99,7 +99,7 @@ def _smaller_tiles(launch: Launch) -> Scenario:
     return Scenario(dict.fromkeys(ONCHIP, sqrt(places)), places=places)
 
 
-def _larger_blocks(launch: Launch) -> Scenario:
+def _make_blocks_larger(launch: Launch) -> Scenario:
     """More warps per SM, and full ones: the same threads in fewer instructions."""
     filled = full_warps(launch) / WARP if "block_size" in launch else 1.0
     places = 1 / launch["occupancy_limit"] / filled
@@ -122,14 +122,14 @@ _SMALLER_TILES = Fix(
     "places",
     "bound: as many warps as an SM holds, up to the fullest unit. expected: the same, with the loads on "
     "chip that smaller tiles cost",
-    _more_warps,
-    _smaller_tiles,
+    _add_warps,
+    _make_tiles_smaller,
 )
 _LARGER_BLOCKS = Fix(
     "places",
     "bound and expected: as many warps as an SM holds, and full ones, up to the fullest unit",
-    _larger_blocks,
-    _larger_blocks,
+    _make_blocks_larger,
+    _make_blocks_larger,
 )
 
 
@@ -146,7 +146,7 @@ _FEW = launch(
 )
 
 
-def _occupancy_rule(
+def _make_occupancy_rule(
     *,
     name: str,
     metric: str,
@@ -251,7 +251,7 @@ def _check_short_blocks(launch: Launch) -> Hit | None:
     achieved, limit = launch["occupancy"], launch["occupancy_limit"]
     if launch["waves"] < SEVERAL or not 0 < achieved < EMPTY * limit:
         return None
-    if any(u.near for u in uses(launch)):
+    if any(u.near for u in list_uses(launch)):
         return None
     life = _estimate_life(launch)
     text = f"occupancy is {share(achieved)}, where {share(limit)} would fit"
@@ -266,18 +266,18 @@ def _check_short_blocks(launch: Launch) -> Hit | None:
     return Hit(text)
 
 
-def _all_places(launch: Launch) -> Scenario:
+def _fill_all_places(launch: Launch) -> Scenario:
     places = launch["occupancy_limit"] / launch["occupancy"]
     if "stall_selected" in launch:  # more warps hide no other wait
-        places = min(places, amdahl(sum_stalls(launch, *HIDES)))
+        places = min(places, apply_amdahl(sum_stalls(launch, *HIDES)))
     return Scenario(places=places)
 
 
-def _long_blocks(launch: Launch) -> Scenario:
+def _make_blocks_longer(launch: Launch) -> Scenario:
     """Beginning and end of the blocks, and what they compute for themselves, go with the blocks."""
-    stays = arithmetic(launch) if "instructions" in launch else 0.0
+    stays = share_of_arithmetic(launch) if "instructions" in launch else 0.0
     units = dict.fromkeys((*PER_INSTRUCTION, *ONCHIP), stays)
-    return replace(_all_places(launch), units=units, waits=NOTHING)
+    return replace(_fill_all_places(launch), units=units, waits=NOTHING)
 
 
 _UNEVEN = (
@@ -286,7 +286,7 @@ _UNEVEN = (
 )
 
 RULES = (
-    _occupancy_rule(
+    _make_occupancy_rule(
         name="occupancy-registers",
         metric="limit_registers",
         what="registers",
@@ -296,7 +296,7 @@ RULES = (
             "or give each warp more independent work."
         ),
     ),
-    _occupancy_rule(
+    _make_occupancy_rule(
         name="occupancy-shared",
         metric="limit_shared",
         what="shared memory",
@@ -306,7 +306,7 @@ RULES = (
             "put more warps in the block."
         ),
     ),
-    _occupancy_rule(
+    _make_occupancy_rule(
         name="occupancy-blocks",
         metric="limit_blocks",
         what="small blocks",
@@ -376,8 +376,8 @@ RULES = (
             "places",
             "bound: the empty slots filled, and of the instructions those that compute remain. "
             "expected: the empty slots filled",
-            _long_blocks,
-            _all_places,
+            _make_blocks_longer,
+            _fill_all_places,
         ),
         fires=(
             launch(occupancy=0.45, occupancy_limit=1.0, waves=400.0, issue_busy=0.3),

@@ -17,15 +17,15 @@ from profkit.model.launch import (
     Launch,
     NotCollected,
     Threshold,
-    instructions_of_wider_accesses,
+    count_working_lanes,
     is_narrow_stream,
     is_tree,
     lane_bytes,
-    tree_share,
+    share_of_instructions_if_wider,
+    share_of_tree_steps,
     widened,
-    working_lanes,
 )
-from profkit.model.resources import ENTRY, LINKS, Use, reach, uses
+from profkit.model.resources import ENTRY, LINKS, Use, list_uses, share_attainable
 from profkit.model.scenario import (
     FETCH,
     ISSUING,
@@ -318,7 +318,7 @@ def waits_for(state: str, launch: Launch) -> str:
 
 def _is_queue(state: str, launch: Launch) -> bool:
     """Whether this wait is the queue of a unit near its peak."""
-    full = [u for u in uses(launch) if u.near and state in u.resource.queue]
+    full = [u for u in list_uses(launch) if u.near and state in u.resource.queue]
     return any(not _has_room(u, launch) for u in full)
 
 
@@ -329,14 +329,14 @@ def _has_room(use: Use, launch: Launch) -> bool:
     look like a queue while DRAM idles a fifth of the time.
     """
     limiter = use.resource.limiter
-    return limiter == "dram" and reach(limiter, launch) >= ROOM * use.elapsed
+    return limiter == "dram" and share_attainable(limiter, launch) >= ROOM * use.elapsed
 
 
 def _make_wait_check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | None]:
     """Return the question of one state; what decides in another's is in none of its functions."""
     what = _BOOKED if wgmma else WAITS[state]
 
-    def check(launch: Launch) -> Hit | None:
+    def check_wait(launch: Launch) -> Hit | None:
         found = stall_shares(launch)
         part = found.get(state, 0.0)
         leads = part > 0 and next(iter(found)) == state
@@ -345,12 +345,12 @@ def _make_wait_check(state: str, *, wgmma: bool) -> Callable[[Launch], Hit | Non
         return Hit(f"warps spend {share(part)} of their time waiting for {what}")
 
     def check_barrier(launch: Launch) -> Hit | None:
-        hit = check(launch)
+        hit = check_wait(launch)
         if hit and for_wgmma(launch) == wgmma:
             return hit
         return None
 
-    return check_barrier if state == "barrier" else check
+    return check_barrier if state == "barrier" else check_wait
 
 
 # What fixing a wait takes away.
@@ -384,7 +384,7 @@ def _make_typical(state: str, family: Family) -> Build:
     units = dict.fromkeys(ONCHIP, FEWER_TRIPS) if family == "mio" else {}
     instructions = WARP_STATE[state].instructions
 
-    def build(launch: Launch) -> Scenario:
+    def make_typical(launch: Launch) -> Scenario:
         """The wait, its queue, and its own instructions' issue; what is behind it too."""
         rest = 1 - instruction_share(launch, *instructions)
         waits = dict.fromkeys(ISSUING, rest) | dict.fromkeys(_QUEUES.get(family, ()), 0.0)
@@ -398,7 +398,7 @@ def _make_typical(state: str, family: Family) -> Build:
             waits["no_instruction"] = 0.0  # the fetch of what it jumps to
         return Scenario(units, waits)
 
-    return build
+    return make_typical
 
 
 def _without_atomics(launch: Launch) -> dict[str, float]:
@@ -421,7 +421,7 @@ def _loads_in_flight(launch: Launch) -> Scenario:
 def with_wider_accesses(launch: Launch) -> Scenario:
     """Fewer loads queue, with fewer instructions; of a stream fewer wait, each as long as before."""
     fewer = lane_bytes(launch) / LANE_BYTES
-    stays = instructions_of_wider_accesses(launch)
+    stays = share_of_instructions_if_wider(launch)
     waits = {**dict.fromkeys(ISSUING, stays), "lg_throttle": fewer}
     if is_narrow_stream(launch):
         waits["long_scoreboard"] = fewer
@@ -432,7 +432,7 @@ def _make_fix(state: str, family: Family) -> Fix:
     states, units = _FAMILIES[family]
     waits = dict.fromkeys((state, *states), 0.0)
 
-    def best(launch: Launch) -> Scenario:
+    def make_best(launch: Launch) -> Scenario:
         stays = dict.fromkeys(units, 0.0)
         if state == "membar":  # what a fence waits for are writes; atomics can be kept on chip
             stays |= _without_atomics(launch)
@@ -447,9 +447,9 @@ def _make_fix(state: str, family: Family) -> Fix:
             f"{format_percent(LOADS_WAIT)} of this wait remains, where lanes read a stream of few bytes "
             "each the share of the loads with 16; its queue and its own instructions go"
         )
-        return Fix("wait", f"{left}. expected: {expected}", best, _loads_in_flight)
+        return Fix("wait", f"{left}. expected: {expected}", make_best, _loads_in_flight)
     expected = "this wait, its queue and its own instructions go, and barriers wait as much less"
-    return Fix("wait", f"{left}. expected: {expected}", best, _make_typical(state, family))
+    return Fix("wait", f"{left}. expected: {expected}", make_best, _make_typical(state, family))
 
 
 def _make_rule(wait: Wait) -> LaunchRule:
@@ -523,9 +523,9 @@ def _check_barriers(launch: Launch) -> Hit | None:
     waits = sum_stalls(launch, "barrier", *MIO)
     return Hit(
         f"a barrier after every {each:.2g} instructions of a warp, and "
-        f"{working_lanes(launch):.3g} of 32 lanes active: the steps of a tree in shared memory "
-        f"take {share(tree_share(launch))} of the instructions, and warps spend {share(waits)} of "
-        "their time waiting at its barriers and for shared memory",
+        f"{count_working_lanes(launch):.3g} of 32 lanes active: the steps of a tree in shared memory "
+        f"take {share(share_of_tree_steps(launch))} of the instructions, and warps spend "
+        f"{share(waits)} of their time waiting at its barriers and for shared memory",
         advice=TREE_ADVICE,
         explains=_TREE_EXPLAINS,
     )
@@ -533,7 +533,7 @@ def _check_barriers(launch: Launch) -> Hit | None:
 
 def _share_of_tree(launch: Launch) -> float:
     if is_tree(launch):
-        return tree_share(launch)
+        return share_of_tree_steps(launch)
     return 0.0
 
 
@@ -541,7 +541,7 @@ def _without_tree(launch: Launch) -> Scenario:
     """No step is left of a tree, nor any wait: barriers expose the latencies before them."""
     units = dict.fromkeys(ONCHIP, 0.0)
     if is_tree(launch):
-        units |= dict.fromkeys(PER_INSTRUCTION, 1 - tree_share(launch))
+        units |= dict.fromkeys(PER_INSTRUCTION, 1 - share_of_tree_steps(launch))
     return Scenario(units, NOTHING)
 
 
@@ -551,13 +551,13 @@ def _with_shuffles(launch: Launch) -> Scenario:
         return _make_typical("barrier", "barrier")(launch)
     conflicts = launch.get("excess_shared_wavefronts", 0.0)
     accesses = conflicts + (1 - conflicts) * RELIEVED
-    instructions = 1 - tree_share(launch) * (1 - RELIEVED)
+    instructions = 1 - share_of_tree_steps(launch) * (1 - RELIEVED)
     units = dict.fromkeys(ONCHIP, accesses) | dict.fromkeys(PER_INSTRUCTION, instructions)
     waits = dict.fromkeys(ISSUING, instructions) | dict.fromkeys(MIO, accesses)
     return Scenario(units, waits | {"barrier": 0.0})
 
 
-def _rule_of_barriers(plain: LaunchRule) -> LaunchRule:
+def _make_barrier_rule(plain: LaunchRule) -> LaunchRule:
     """Return the rule of a barrier's wait, which tells the steps of a tree as one story."""
     steps = {"inst_barrier": 1e6, "inst_shared_load": 2e6, "inst_shared_store": 1e6}
     tree = {"instructions": 1.2e7, "threads_per_warp": 32.0, "threads_per_warp_predicated": 20.0}
@@ -589,11 +589,11 @@ def _rule_of_barriers(plain: LaunchRule) -> LaunchRule:
     )
 
 
-def _all_rules() -> Iterator[LaunchRule]:
+def _make_rules() -> Iterator[LaunchRule]:
     for wait in WAITS_OF_WARPS:
         rule = _make_rule(wait)
         if rule.id == "barrier-wait":
-            yield _rule_of_barriers(rule)
+            yield _make_barrier_rule(rule)
         elif rule.id == "long-scoreboard":
             looks = (*rule.looks, "global_load_sectors_per_request", "l1_hit")
             yield replace(rule, check=_check_loads, looks=looks)
@@ -601,4 +601,4 @@ def _all_rules() -> Iterator[LaunchRule]:
             yield rule
 
 
-RULES = tuple(_all_rules())
+RULES = tuple(_make_rules())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import itemgetter
 
 from profkit.diagnosis.rule import Hit, LaunchRule, Measure, launch
-from profkit.diagnosis.rules.memory import relieve_unit, remove_redundant, unit_rule
+from profkit.diagnosis.rules.memory import make_unit_rule, relieve_unit, remove_redundant
 from profkit.diagnosis.rules.waits import sum_stalls, with_wider_accesses
 from profkit.model.launch import (
     HALF_WIDE,
@@ -25,10 +25,10 @@ from profkit.model.resources import (
     BY_LIMITER,
     LINKS,
     QUEUED_LOAD_CYCLES,
+    find_resource_use,
+    list_uses,
     load_wait,
     loads,
-    resource_use,
-    uses,
 )
 from profkit.model.scenario import (
     MEMORY,
@@ -39,7 +39,7 @@ from profkit.model.scenario import (
     RELIEVED,
     Fix,
     Scenario,
-    amdahl,
+    apply_amdahl,
 )
 from profkit.reports.figures import format_percent, share
 
@@ -75,7 +75,7 @@ def _check_uncoalesced(launch: Launch) -> Hit | None:
     waste, text = sector_waste(launch)
     if not wastes_sectors(launch):
         return None
-    near = [u for u in uses(launch) if u.near and u.resource.limiter in SECTORS]
+    near = [u for u in list_uses(launch) if u.near and u.resource.limiter in SECTORS]
     if near:
         after = coalesced(launch, waste)
         binds = max(near, key=lambda u: u.elapsed)
@@ -86,7 +86,7 @@ def _check_uncoalesced(launch: Launch) -> Hit | None:
 
 def _is_near(launch: Launch, *limiters: str) -> bool:
     """Whether one of these is near its peak: any wait may then be for it, whatever it is booked as."""
-    return any(u.near and u.resource.limiter in limiters for u in uses(launch))
+    return any(u.near and u.resource.limiter in limiters for u in list_uses(launch))
 
 
 def _coalesced_units(launch: Launch) -> dict[str, float]:
@@ -191,12 +191,12 @@ _BEHIND = ("long_scoreboard", "lg_throttle", "drain", "membar", "mio_throttle", 
 
 
 def _check_atomics(launch: Launch) -> Hit | None:
-    found = resource_use(BY_LIMITER["atomics"], launch)
-    link = resource_use(BY_LIMITER["l2"], launch)
+    found = find_resource_use(BY_LIMITER["atomics"], launch)
+    link = find_resource_use(BY_LIMITER["l2"], launch)
     if found is not None and found.near and (link is None or found.elapsed >= link.elapsed):
         return Hit(f"L2 atomic units at {share(found.elapsed)} of their peak")
     sectors = launch["l2_atomic_sectors"]
-    if launch.present("stall_") and sum_stalls(launch, *_BEHIND) < WAITING:
+    if launch.list_present("stall_") and sum_stalls(launch, *_BEHIND) < WAITING:
         return None  # without warp states a hot slice alone must do
     if _fills_a_slice(launch, sectors) and _one_slice(launch, sectors):
         return Hit(
@@ -241,10 +241,10 @@ def _price_local(launch: Launch, instructions: float) -> float:
     """Without local-memory instructions, neither their issue nor their waits."""
     waits = memory = sum_stalls(launch, "long_scoreboard", "lg_throttle", "drain")
     if launch.known("l1_busy"):
-        levels = [resource_use(BY_LIMITER[limiter], launch) for limiter in SECTORS]
+        levels = [find_resource_use(BY_LIMITER[limiter], launch) for limiter in SECTORS]
         memory = min(1.0, max((u.share / u.resource.peak.sure for u in levels if u), default=0.0))
     accesses = launch.get("local_share", 1.0)
-    return amdahl(min(0.97, instructions + accesses * max(waits, memory)))
+    return apply_amdahl(min(0.97, instructions + accesses * max(waits, memory)))
 
 
 def _share_spilled(launch: Launch) -> float:
@@ -278,7 +278,7 @@ def _check_local(launch: Launch) -> Hit | None:
 def _check_narrow(launch: Launch) -> Hit | None:
     if not is_narrow(launch):
         return None
-    asking = any(use.near and use.resource.limiter in ("issue", "l1") for use in uses(launch))
+    asking = any(use.near and use.resource.limiter in ("issue", "l1") for use in list_uses(launch))
     queueing = sum_stalls(launch, "lg_throttle") >= WAITING and is_narrow_stream(launch)
     if not asking and not queueing:
         return (
@@ -547,7 +547,7 @@ RULES = (
         ),
         explains=("atomics", "shared", *EXPLAINS, "short_scoreboard", "mio_throttle", "membar"),
     ),
-    unit_rule(
+    make_unit_rule(
         unit="Indexed constant cache",
         limiter="constant",
         metric="constant_busy",

@@ -11,10 +11,10 @@ from profkit.collect import process, tools
 from profkit.errors import ProfkitError
 from profkit.files import (
     is_file,
+    make_temporary_folder,
     match_pattern,
     read_bytes,
     read_text,
-    temporary_folder,
     write_bytes,
     write_text,
 )
@@ -33,10 +33,10 @@ def write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> str:
     """The PTX that a build's machine code was made of; `more` flags make other PTX."""
     if built.variant.language is not CUDA:
         return _find_ptx(built)
-    kept = ptx_file(built, folder, more)
+    kept = find_ptx_file(built, folder, more)
     if not is_file(kept):
         nvcc = tools.need_tool("nvcc")
-        with temporary_folder(folder) as place:
+        with make_temporary_folder(folder) as place:
             made = place / "kernel.ptx"
             flags = [_make_virtual(flag) for flag in built.flags if flag not in _NOT_FOR_PTX]
             command: list[str | Path] = [
@@ -55,7 +55,7 @@ def write_ptx(built: Build, folder: Path, more: Sequence[str] = ()) -> str:
     return read_text(kept, PTX_LIMIT)
 
 
-def ptx_file(built: Build, folder: Path, more: Sequence[str] = ()) -> Path:
+def find_ptx_file(built: Build, folder: Path, more: Sequence[str] = ()) -> Path:
     """Where the PTX of a build is kept."""
     key = hashlib.sha256(f"{built.key}{more}".encode()).hexdigest()[:16]
     return folder / "ptx" / f"{built.variant.id}-{key}.ptx"
@@ -125,7 +125,7 @@ def assemble_ptx(text: str, arch: str, flags: Sequence[str], folder: Path) -> by
             raise ProfkitError(
                 "ptxas was not found", "it comes with the CUDA toolkit, in the folder of nvcc"
             )
-        with temporary_folder(folder) as place:
+        with make_temporary_folder(folder) as place:
             source, made = place / "kernel.ptx", place / "kernel.cubin"
             write_text(source, text)
             command: list[str | Path] = [ptxas, f"-arch=sm_{arch}", *flags, source, "-o", made]

@@ -144,14 +144,20 @@ def read_module(text: str) -> Module:
         is_entry = match[0].startswith(".entry")
         kernels[match[1]] = _read_kernel(match[1], is_entry, directives, blank, opening)
     files = {int(number): path for number, path in _FILE.findall(text)}
+    variables, hidden = _find_variables(blank, list(kernels.values()))
+    return Module(text, kernels, files, tuple(variables), tuple(hidden))
+
+
+def _find_variables(blank: str, kernels: Sequence[Kernel]) -> tuple[list[str], list[int]]:
+    """Return the module's own variables, and where those begin that nobody else can see."""
     variables, hidden = [], []
     for match in _VARIABLE.finditer(blank):
-        if any(kernel.body <= match.start() < kernel.end for kernel in kernels.values()):
+        if any(kernel.body <= match.start() < kernel.end for kernel in kernels):
             continue
         variables.append(match[3])
         if not match[1]:
             hidden.append(match.start(2) - 1)
-    return Module(text, kernels, files, tuple(variables), tuple(hidden))
+    return variables, hidden
 
 
 def _read_kernel(name: str, is_entry: bool, directives: str, blank: str, opening: int) -> Kernel:

@@ -13,9 +13,9 @@ from profkit.collect import process
 from profkit.errors import ProfkitError
 from profkit.files import (
     is_file,
+    make_temporary_folder,
     read_bytes,
     read_text,
-    temporary_folder,
     write_bytes,
     write_text,
 )
@@ -106,7 +106,7 @@ def _ablate_case(
     progress: Progress,
     beside: Mapping[str, str] | None = None,
 ) -> tuple[AblationRecord, Timing | None]:
-    with temporary_folder(target.folder) as place:
+    with make_temporary_folder(target.folder) as place:
         task = Task(
             problem=str(target.problem.path.parent),
             build=str(target.folder),
@@ -137,6 +137,17 @@ def _keep_ptx(built: Build, folder: Path, file: Path, more: Sequence[str] = ()) 
     return str(file)
 
 
+def _read_answer(file: Path, name: str) -> tuple[AblationRecord, Timing | None]:
+    """Return what a process that ended well has written; its ProfkitError is raised."""
+    answer = msgspec.json.decode(read_bytes(file), type=Answer)
+    if answer.record is None:
+        raise ProfkitError(f"{name}: {answer.message}", answer.hint)
+    timing = None
+    if answer.timing:
+        timing = read_struct(Timing, answer.timing)
+    return answer.record, timing
+
+
 def run_task(
     task: Task, place: Path, name: str, progress: Progress
 ) -> tuple[AblationRecord, Timing | None]:
@@ -149,11 +160,7 @@ def run_task(
         write_bytes(file, msgspec.json.encode(msgspec.structs.replace(task, refused=refused)))
         done = process.run_command(make_command(_MODULE, str(file)), _SECONDS)
         if done.status == 0 and is_file(answer_of(file)):
-            answer = msgspec.json.decode(read_bytes(answer_of(file)), type=Answer)
-            if answer.record is None:
-                raise ProfkitError(f"{name}: {answer.message}", answer.hint)
-            timing = read_struct(Timing, answer.timing) if answer.timing else None
-            return answer.record, timing
+            return _read_answer(answer_of(file), name)
         said = _read_log(log_of(file))
         begun = [word for word in said if word in known]
         if not begun or begun[-1] in refused:

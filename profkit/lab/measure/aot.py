@@ -27,8 +27,10 @@ from profkit.lab.measure.languages.language import CompileJob
 from profkit.lab.measure.languages.plan import (
     CallPlan,
     CasePlan,
+    DeviceArray,
     KernelStart,
     LaunchArgs,
+    Where,
     make_array,
 )
 from profkit.lab.measure.languages.triton import CASE, LAUNCH
@@ -73,6 +75,14 @@ def _run_request(arguments: list[str]) -> int:
     return 0
 
 
+def _make_arrays(where: Where, types: Types) -> list[DeviceArray]:
+    """Return arrays of these shapes and types, at addresses that stand for a place of a kind."""
+    arrays = []
+    for number, (shape, dtype) in enumerate(types):
+        arrays.append(make_array(where, number, str(dtype), shape))
+    return arrays
+
+
 def _plan_calls(job: CompileJob) -> CallPlan:
     """Run a file's launch function at every case of its problem."""
     if not problem.is_complete(job.problem):
@@ -90,10 +100,8 @@ def _plan_calls(job: CompileJob) -> CallPlan:
         sys.stderr.write(f"{CASE}{name}\n")
         values = dict(loaded.module.arguments(case))
         args = LaunchArgs(values, job.arch, job.sms)
-        inputs = [make_array("in", i, str(d), s) for i, (s, d) in enumerate(types_of(case))]
-        outputs = [
-            make_array("out", i, d, s) for i, (s, d) in enumerate(loaded.module.outputs(case))
-        ]
+        inputs = _make_arrays("in", types_of(case))
+        outputs = _make_arrays("out", loaded.module.outputs(case))
         try:
             with recorder.record_starts(args) as starts:
                 launch(*inputs, *outputs, args)

@@ -222,6 +222,18 @@ def _run_until_warm(graphs: Sequence[_Graphs], stream: int) -> None:
         device.synchronize(stream)
 
 
+def _time_graphs(graph: _Graphs, clock: Clock, flushes: float) -> tuple[float, float]:
+    """Return the seconds of a call with warm caches, and with cold ones or nan.
+
+    `flushes`: the seconds of as many flushes as there are in the graph of cold calls.
+    """
+    warm = clock(graph.warm, graph.once) / graph.n
+    cold = nan
+    if graph.cold:
+        cold = (clock(graph.cold, None) - flushes) / _COLD_PER_GRAPH
+    return warm, cold
+
+
 def _take_rounds(
     graphs: Sequence[_Graphs],
     flush: Callable[[], None],
@@ -236,13 +248,8 @@ def _take_rounds(
         flushes = nan
         if any(g.cold for g in graphs):
             flushes = clock(flush, None)
-        for g, samples in zip(graphs, rounds, strict=True):
-            warm = clock(g.warm, g.once) / g.n
-            if g.cold:
-                cold = (clock(g.cold, None) - flushes) / _COLD_PER_GRAPH
-            else:
-                cold = nan
-            samples.append((warm, cold))
+        for graph, samples in zip(graphs, rounds, strict=True):
+            samples.append(_time_graphs(graph, clock, flushes))
         done = len(rounds[0])
         if time.monotonic() > until:
             return rounds, f"time ran out after {done} rounds"

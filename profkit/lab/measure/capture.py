@@ -20,7 +20,7 @@ from profkit.collect import process
 from profkit.collect.profiler import check_regex
 from profkit.collect.timeline import INJECTED
 from profkit.errors import ProfkitError
-from profkit.files import list_folder, read_json, temporary_folder, write_text
+from profkit.files import list_folder, make_temporary_folder, read_json, write_text
 from profkit.lab.measure.cuda import device
 from profkit.lab.measure.pipeline import explain_refusal, measure_target
 from profkit.lab.measure.session import Progress
@@ -69,10 +69,11 @@ def _render_variant(about: Mapping[str, Any], program: str, launches: int) -> st
     return "\n\n\n".join(part for part in parts if part) + "\n"
 
 
-def _render_launch(about: Mapping[str, Any], tunables: Mapping[str, Any]) -> str:
-    arrays = [f"in{i}" for i in range(len(about["inputs"]))]
-    arrays += [f"out{i}" for i in range(len(about["outputs"]))]
-    locals_, arguments = [], []
+def _list_arguments(
+    about: Mapping[str, Any], tunables: Mapping[str, Any]
+) -> tuple[list[str], list[str]]:
+    """Return a launch's arguments as code, and the lines that give numbers of the grid a name."""
+    arguments, lines = [], []
     for parameter in about["parameters"]:
         name = parameter["name"]
         if "array" in parameter:
@@ -80,10 +81,17 @@ def _render_launch(about: Mapping[str, Any], tunables: Mapping[str, Any]) -> str
         elif name in tunables:
             arguments.append(name)
         elif isinstance(parameter.get("value"), int) and about["grid_text"]:
-            locals_.append(f"    {name} = {parameter['value']!r}\n")
+            lines.append(f"    {name} = {parameter['value']!r}\n")
             arguments.append(name)
         else:
             arguments.append(parameter.get("code", repr(parameter.get("value"))))
+    return arguments, lines
+
+
+def _render_launch(about: Mapping[str, Any], tunables: Mapping[str, Any]) -> str:
+    arrays = [f"in{i}" for i in range(len(about["inputs"]))]
+    arrays += [f"out{i}" for i in range(len(about["outputs"]))]
+    arguments, locals_ = _list_arguments(about, tunables)
     options = [f"{k}={_RENAMED.get(k, repr(v))}" for k, v in about["options"].items()]
     grid = about["grid_text"] or repr(tuple(about["grid"]))
     return (
@@ -213,7 +221,7 @@ def capture_program(
     """Run a program to its end and capture launches on the way; an error if a hook saw none."""
     check_regex(options.kernel)
     output.mkdir(parents=True, exist_ok=True)
-    with temporary_folder(output) as folder:
+    with make_temporary_folder(output) as folder:
         done = process.run_command(
             command, options.timeout, _build_environment(folder, options), echo
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -205,6 +205,24 @@ def judge_case(problem: Problem, here: Arena, host: Bytes) -> CaseCheck:
     return replace(judged, status="wrong", faults=(*out_of_bounds, *judged.faults))
 
 
+def _list_faults(
+    verdict: Accuracy, out: Any, reference: Any, left: int, tolerance: tuple[float, float]
+) -> Iterator[str]:
+    """Yield what is wrong with an output; `left`: how many of its elements were never written."""
+    if verdict.wrong and left:
+        yield f"{left} of {out.size} elements were never written"
+    if verdict.nans > left:
+        yield f"{verdict.nans - left} elements are NaN or infinite"
+    if verdict.wrong > verdict.nans:
+        at = verdict.worst
+        atol, rtol = tolerance
+        yield (
+            f"{verdict.wrong - verdict.nans} of {out.size} elements are wrong, "
+            f"worst at {list(at)}: {float(out[at]):.6g}, wanted {float(reference[at]):.6g} "
+            f"(tolerance {atol:g} + {rtol:g} relative; bias {verdict.bias:+.2g})"
+        )
+
+
 def judge_values(
     problem: Problem, data: Data, outs: Sequence[Any], unwritten: Sequence[int] = ()
 ) -> CaseCheck:
@@ -218,17 +236,8 @@ def judge_values(
         left = 0
         if i < len(unwritten):
             left = unwritten[i]
-        if verdict.wrong and left:
-            faults.append(f"output {i}: {left} of {out.size} elements were never written")
-        if verdict.nans > left:
-            faults.append(f"output {i}: {verdict.nans - left} elements are NaN or infinite")
-        if verdict.wrong > verdict.nans:
-            at = verdict.worst
-            faults.append(
-                f"output {i}: {verdict.wrong - verdict.nans} of {out.size} elements are wrong, "
-                f"worst at {list(at)}: {float(out[at]):.6g}, wanted {float(reference[at]):.6g} "
-                f"(tolerance {atol:g} + {rtol:g} relative; bias {verdict.bias:+.2g})"
-            )
+        for fault in _list_faults(verdict, out, reference, left, (atol, rtol)):
+            faults.append(f"output {i}: {fault}")
     return CaseCheck(
         data.case,
         data.seed,

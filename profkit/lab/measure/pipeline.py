@@ -84,6 +84,14 @@ class Profiling:
     measured: targets.Measurements  # the times before ncu, and on which GPUs they were taken
 
 
+def _find_ncu(target: Target) -> Tool | ProfkitError:
+    """Return ncu, or why there is none: checks and times do not need it."""
+    try:
+        return tools.tool("ncu", target.folder)
+    except ProfkitError as error:
+        return error
+
+
 def profile_target(
     target: Target,
     artifacts: Path,
@@ -92,11 +100,7 @@ def profile_target(
     finished: Callable[[Profiled], None],
 ) -> Profiling:
     """Check, time, then collect a report of everything that is right; each is kept when it is done."""
-    ncu: Tool | ProfkitError
-    try:
-        ncu = tools.tool("ncu", target.folder)
-    except ProfkitError as error:
-        ncu = error
+    ncu = _find_ncu(target)
     run = measure_target(target, progress)
     profiler = _Profiler(run, artifacts, options, ncu, read_commit(target.problem.path.parent))
     results: dict[tuple[str, str], Profiled] = {}

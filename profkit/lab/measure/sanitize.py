@@ -10,7 +10,7 @@ from pathlib import Path
 
 from profkit.collect import process, tools
 from profkit.errors import ProfkitError
-from profkit.files import temporary_folder, write_text
+from profkit.files import make_temporary_folder, write_text
 from profkit.lab.measure.check import CaseCheck, Check
 from profkit.lab.measure.cuda.library import Plan
 from profkit.lab.measure.session import Progress
@@ -38,12 +38,21 @@ def run_sanitizer_tool(sanitizer: Path, plan: Plan, tool: str, timeout: float = 
     A small case: a tool slows it down tens of times. `timeout`: seconds.
     """
     options = ["--tool", tool, "--error-exitcode", str(_FOUND), "--show-backtrace", "no"]
-    with temporary_folder() as folder:
+    with make_temporary_folder() as folder:
         program = replace(plan, profile=False).write_program(folder)
         done = process.run_command([sanitizer, *options, *program], timeout)
     if done.status is None:
         return f"stopped after {timeout:.0f} s"
     return read_sanitizer(tool, done.status, done.output)
+
+
+def _find_last_own_line(output: str) -> str:
+    """Return the last line that the program wrote and not the tool; empty for none."""
+    last = ""
+    for line in output.splitlines():
+        if line.strip() and not line.startswith("====="):
+            last = line
+    return last
 
 
 def read_sanitizer(tool: str, status: int, output: str) -> str:
@@ -64,13 +73,9 @@ def read_sanitizer(tool: str, status: int, output: str) -> str:
     if not errors and not warnings:
         if status == 0:
             return CLEAN
-        own = []
-        for s in output.splitlines():
-            if s.strip() and not s.startswith("====="):
-                own.append(s)
         raise ProfkitError(
             f"the variant failed under compute-sanitizer --tool {tool} (exit status {status})",
-            own[-1][:200] if own else "",
+            _find_last_own_line(output)[:200],
         )
     detail, place = _DETAIL.search(output), _PLACE.search(output)
     first = ""

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from profkit.collect.tools import kept_json
+from profkit.collect.tools import read_kept_json
 from profkit.errors import ProfkitError
 from profkit.files import list_folder
 from profkit.lab.measure import data
@@ -150,7 +150,7 @@ class Measurements:
     # what became of GPUs and workers that failed on the way
     lost: list[str] = field(default_factory=list)
 
-    def checks_json(self) -> list[JsonObject]:
+    def describe_checks(self) -> list[JsonObject]:
         return [asdict(check) for check in self.checks.values()]
 
 
@@ -185,14 +185,36 @@ def make_plan(run: TargetRun, name: str, case: str) -> Plan:
     )
 
 
+def _describe_work(problem: Problem, case: str, gpu: Gpu | None) -> JsonObject:
+    """Return what a case computes and moves at least, and how long a GPU takes for that at best."""
+    module, of = problem.module, problem.get_case(case)
+    return {
+        "operations": module.operations(of),
+        "compulsory_bytes": module.compulsory_bytes(of),
+        "exponentials": module.exponentials(of) if hasattr(module, "exponentials") else None,
+        "floors": compute_floors(problem, case, gpu) if gpu else {},
+    }
+
+
+def _describe_source(problem: Problem, built: Build) -> JsonObject:
+    """Return the file of a variant and the hashes of what was made of it."""
+    return {
+        "file": f"{problem.name}/{built.variant.path.name}",
+        "sha256": built.source,
+        "sass": built.sass,
+        "host": built.host,
+        "arch": built.arch,
+        "flags": built.flags,
+    }
+
+
 def make_record(run: TargetRun, name: str, case: str) -> Record:
     """The run record of a variant at a case, without its timing and its report."""
     problem, measured, built = run.target.problem, run.measured, run.builds.get(name)
-    module, shape = problem.module, problem.get_case(case)
     launches, times = measured.launches.get((name, case), ()), measured.times.get((name, case))
     gpu, check = measured.gpus.get((name, case), measured.gpu), measured.checks.get(name)
     if check and built and built.library:  # with what the sanitizer found in this very binary
-        check = replace(check, sanitizer=kept_json(built.library.with_name("sanitizer.json")))
+        check = replace(check, sanitizer=read_kept_json(built.library.with_name("sanitizer.json")))
     document: JsonObject = {
         "variant": name,
         "problem": problem.name,
@@ -202,25 +224,15 @@ def make_record(run: TargetRun, name: str, case: str) -> Record:
         "check": asdict(check) if check else None,
         "gpu": asdict(gpu) if gpu else {},
         "versions": {"torch": find_package_version("torch"), **(times.brought if times else {})},
-        "work": {
-            "operations": module.operations(shape),
-            "compulsory_bytes": module.compulsory_bytes(shape),
-            "exponentials": module.exponentials(shape) if hasattr(module, "exponentials") else None,
-            "floors": compute_floors(problem, case, gpu) if gpu else {},
-        },
+        "work": _describe_work(problem, case, gpu),
     }
     if built:
         document["resources"] = [asdict(kernel) for kernel in built.kernels]
         document["versions"] |= {"nvcc": built.nvcc, "compiler": built.compiler}
-        document["source"] = {
-            "file": f"{problem.name}/{built.variant.path.name}",
-            "sha256": built.source,
-            **{key: getattr(built, key) for key in ("sass", "host", "arch", "flags")},
-        }
+        document["source"] = _describe_source(problem, built)
+    shape: tuple[LaunchShape, ...] = ()
     if gpu:
         shape = _launch_shapes(launches, gpu.sms)
-    else:
-        shape = ()
     record = structs.replace(parse_record(document), shape=shape)
     if built:
         return structs.replace(record, header=built.variant.header)

@@ -115,7 +115,7 @@ class Profiler:
         from profkit.diagnosis.verdict import judge_launch
         from profkit.reports.reader import read_report
 
-        rows = chain.from_iterable(part.launches() for part in read_report([report]).parts)
+        rows = chain.from_iterable(part.iterate_launches() for part in read_report([report]).parts)
         longest = max(rows, key=_read_time)
         diagnosis = judge_launch(longest)
         firing = []
@@ -215,6 +215,15 @@ class Runner:
         """Return what is known of the defaults: supported cases, the reference and its time."""
         return Basis.from_json(self.study.read_note("basis"))
 
+    def _note_first_incumbent(self, number: int) -> None:
+        """Make a trial the incumbent, unless a search that was killed has got further."""
+        best = set()
+        for trial in self.study.list_trials():
+            if trial.result.became_incumbent:
+                best.add(trial.number)
+        if self.study.read_note("incumbent") not in best:
+            self.study.write_note("incumbent", number)
+
     def _measure_defaults(self, attempt: _Attempt, check: Check) -> float:
         """Measure the defaults: they are the first incumbent, and what trials are held to."""
         trial, reference = attempt.trial, self.task.reference
@@ -235,12 +244,7 @@ class Runner:
             gpu=self.worker.gpu,
         )
         self.study.write_note("basis", basis.to_json())
-        best = set()
-        for t in self.study.list_trials():
-            if t.result.became_incumbent:
-                best.add(t.number)
-        if self.study.read_note("incumbent") not in best:  # a killed search may have got further
-            self.study.write_note("incumbent", trial.number)
+        self._note_first_incumbent(trial.number)
         attempt.note_result(time=time, reference_time=basis.reference_time)
         self.study.based.set()  # the other workers have what they compare with
         self._profile_trial(attempt)

@@ -85,7 +85,7 @@ def time_variants(
                 gpu = asdict(used[name])
             plain = [row.to_json() for row in rows]
             print_blocks(measured.timed_case(name, gpu, plain, target.references))
-    return say_faults(run, run.measured.checks_json())
+    return say_faults(run, run.measured.describe_checks())
 
 
 def _time_twins(target: Target, processes: int, rounds: int, folder: str) -> None:

@@ -90,7 +90,7 @@ def check_variants(
         if sanitize:
             run_sanitizer(run, progress)
     say_gpus(run.measured)
-    checks = run.measured.checks_json()
+    checks = run.measured.describe_checks()
     document = CheckDocument(checks=tuple(run.measured.checks.values()))
     print_blocks(measured.checks(checks), document)
     return say_faults(run, checks)

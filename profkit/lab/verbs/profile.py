@@ -151,7 +151,7 @@ def _profile_on(
     """Profile each case wherever a GPU is free, into the shared artifacts; the exit status."""
     from profkit.cli import output as out
     from profkit.lab.measure.pipeline import HostResult, profile_on_hosts
-    from profkit.reports.cluster import cluster_client
+    from profkit.reports.cluster import connect_to_cluster
 
     if gpus is not None:
         hint = "each worker of the cluster has one GPU"
@@ -166,7 +166,7 @@ def _profile_on(
         where = f"case {result.case} on {result.host or 'no host'}"
         out.say_all(f"{where}: exit status {result.status}", result.errors)
 
-    client = cluster_client(address)
+    client = connect_to_cluster(address)
     results = profile_on_hosts(
         client, [*chain.from_iterable(flags), *how], target.cases, say_problem
     )

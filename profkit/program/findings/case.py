@@ -175,7 +175,7 @@ class Case:
         return StepFinding(
             rule=words.rule,
             cause=self.name_graphs(fill_sentence(words.says, figures)),
-            advice=self.name_graphs(fill_sentence(chosen.say(self.language), figures)),
+            advice=self.name_graphs(fill_sentence(chosen.say_for(self.language), figures)),
             where=(where,) if where else (),
             evidence=numbers,
             works=works,
@@ -238,7 +238,7 @@ class Case:
         moved = [find_traffic(self.works[i]) for i in indices]
         return sum(m.reads + m.writes for m in moved if m) / self.bandwidth * 1e9
 
-    def product_rate(self, precision: str) -> float | None:
+    def find_product_rate(self, precision: str) -> float | None:
         """Operations a second that products of a precision reach at most; None where unknown."""
         if self.gpu:
             half = self.gpu.half
@@ -251,7 +251,7 @@ class Case:
             precision, half / 2 / find_measured_range("tensor", self.cc)[1]
         )
 
-    def product_floor(self, product: Product) -> float:
+    def compute_product_floor(self, product: Product) -> float:
         """Seconds below which a product does not come: its bytes, and the rate that products reach."""
         least = product.bytes / self.bandwidth
         if product.size != 2:
@@ -304,7 +304,7 @@ def was_compiled(work: StepWork) -> bool:
     return is_compiled(work.activity.name) or any(map(_OF_COMPILER.search, names))
 
 
-def goes_back(work: StepWork) -> bool:
+def is_of_backward(work: StepWork) -> bool:
     """Whether autograd launched it."""
     place = work.maker.place
     if place is not None and place.part == "backward":
@@ -371,7 +371,7 @@ def list_runs(case: Case, claimed: frozenset[int]) -> list[list[int]]:
         stream = work.activity.stream
         run = open_runs.get(stream, [])
         fits = _can_merge(work) and index not in claimed
-        if run and (not fits or goes_back(case.works[run[0]]) != goes_back(work)):
+        if run and (not fits or is_of_backward(case.works[run[0]]) != is_of_backward(work)):
             runs.append(open_runs.pop(stream))
         if fits:
             open_runs.setdefault(stream, []).append(index)
@@ -391,7 +391,7 @@ def price_run(case: Case, run: Sequence[int]) -> float:
     half are taken to come from outside; on the way back all, for they were kept on the way forward,
     where one more is written for that.
     """
-    back = goes_back(case.works[run[0]])
+    back = is_of_backward(case.works[run[0]])
     keeps = case.trains and not back
     if back:
         new = 1.0

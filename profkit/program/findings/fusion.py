@@ -15,13 +15,13 @@ from profkit.program.findings.case import (
     SHORT,
     Case,
     StepFinding,
-    goes_back,
+    is_of_backward,
     list_runs,
     price_run,
 )
 from profkit.program.findings.words import Advice, Words
 from profkit.program.operators import VALUE_BYTES
-from profkit.program.replay.scenario import NOTHING, Change, Range, leave
+from profkit.program.replay.scenario import NOTHING, Change, Range, make_share
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
 from profkit.program.steps.kinds import find_precision
@@ -79,7 +79,7 @@ def find_attention(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
     for region in regions:
         own = [i for i in region if case.works[i].kind == "gemm"]
         longer = case.sum_time(own) / case.sum_time(own[:1])
-        scale[own[0]] = leave(FUSED * longer)
+        scale[own[0]] = make_share(FUSED * longer)
         gone += own[1:]
     change = Change(scale, dict.fromkeys(gone, NOTHING))
     first = next(case.works[i] for i in chosen if case.works[i].kind == "softmax")
@@ -99,7 +99,7 @@ def _find_softmax_regions(case: Case, claimed: frozenset[int]) -> list[list[int]
             continue
         if size == UNKNOWN and not (_describe_launch(work) in repeated or _has_many_keys(work)):
             continue
-        if _goes_back_by_name(work) and size not in scores:
+        if _is_of_backward_by_name(work) and size not in scores:
             continue
         low, high = _find_side(case, i, -1, used), _find_side(case, i, 1, used)
         if low is not None and high is not None:
@@ -140,9 +140,9 @@ def _is_of_logarithms(softmax: StepWork) -> bool:
     return _LOG_SOFTMAX.search(softmax.activity.name) is not None
 
 
-def _goes_back_by_name(work: StepWork) -> bool:
+def _is_of_backward_by_name(work: StepWork) -> bool:
     """Whether autograd launched it; where no operator is known, by its kernel's name."""
-    return goes_back(work) or (not work.maker.top and "ackward" in work.activity.name)
+    return is_of_backward(work) or (not work.maker.top and "ackward" in work.activity.name)
 
 
 def _read_score_size(softmax: StepWork) -> tuple[int, int]:
@@ -158,7 +158,7 @@ def _find_side(case: Case, at: int, way: int, used: set[int]) -> int | None:
 
     Forward there is one on each side, backward there are up to two.
     """
-    last, left = None, 2 if _goes_back_by_name(case.works[at]) else 1
+    last, left = None, 2 if _is_of_backward_by_name(case.works[at]) else 1
     j = at + way
     while left and 0 <= j < len(case.works) and abs(j - at) <= WINDOW and j not in used:
         kind = case.works[j].kind
@@ -181,7 +181,7 @@ def _is_of_scores(case: Case, i: int, softmax: int) -> bool:
         return not one.maker.shapes and _is_narrow(case, one, other)
     scores, keys = _read_score_size(other)
     shapes = [shape for shape in one.maker.shapes if len(shape) > 1][-2:]
-    if len(shapes) != 2 or goes_back(one) != goes_back(other):
+    if len(shapes) != 2 or is_of_backward(one) != is_of_backward(other):
         return False
     (*batch, rows, inner), (*_, across, columns) = shapes
     if inner != across:
@@ -189,7 +189,7 @@ def _is_of_scores(case: Case, i: int, softmax: int) -> bool:
     many = prod(batch)
     makes = many * rows * columns == scores and keys in {rows, columns}
     sums = inner == keys and scores in {many * rows * inner, many * inner * columns}
-    if goes_back(one):
+    if is_of_backward(one):
         return makes or scores in {many * rows * inner, many * inner * columns}
     if makes and i < softmax:
         width = inner
@@ -211,7 +211,7 @@ def _is_narrow(case: Case, product: StepWork, softmax: StepWork) -> bool:
     many there are; the product's time, at the rate of its pipe, how many columns it can sum over.
     """
     typed = _SOFTMAX_TYPES.search(softmax.activity.name)
-    rate = case.product_rate(find_precision(product.activity.name))
+    rate = case.find_product_rate(find_precision(product.activity.name))
     if not typed or not rate:
         return False
     if typed[1].startswith("c10::") or "half" in typed[1]:
@@ -258,7 +258,7 @@ def find_elementwise(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
     gone: list[int] = []
     for run in runs:
         first = max(1, case.works[run[0]].activity.duration)
-        heads[run[0]] = leave(price_run(case, run) / first)
+        heads[run[0]] = make_share(price_run(case, run) / first)
         gone += run[1:]
     change = Change(heads, dict.fromkeys(gone, NOTHING))
     chosen = sorted([*heads, *gone])
@@ -390,7 +390,7 @@ def find_autocasts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
     if len(uses) < 2 * LEAST_CHAIN:
         return
     sizes = Counter(_sort_sizes(case.works[i]) for i in uses)
-    gradients = case.list_works(lambda w: goes_back(w) and _sort_sizes(w) in sizes, claimed)
+    gradients = case.list_works(lambda w: is_of_backward(w) and _sort_sizes(w) in sizes, claimed)
     back = [i for i in gradients if case.works[i].kind == "convert"]
     added = [i for i in gradients if case.works[i].maker.op in {"aten::add", "aten::add_"}]
     sums = [i for i in added if not _HALF.intersection(case.works[i].maker.types)]

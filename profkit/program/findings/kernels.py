@@ -15,7 +15,7 @@ from typing import Any
 from profkit.program.findings.case import REACH, Case, StepFinding
 from profkit.program.findings.words import Advice, Words
 from profkit.program.operators import is_native_loop
-from profkit.program.replay.scenario import Change, Range, leave
+from profkit.program.replay.scenario import Change, Range, make_share
 from profkit.program.steps.cut import KernelGroup, StepWork
 from profkit.program.steps.kinds import find_precision, is_librarys, is_vector_product
 from profkit.program.timeline import GRAPH
@@ -80,7 +80,7 @@ def find_contended_atomics(case: Case, claimed: frozenset[int]) -> Iterator[Step
             yield _say_group(case, NAMED_ATOMICS, group, works, left, now=now / 1e6, share=share)
         if group.kind != "scatter" or not need or now < 2 * need:
             continue
-        left = leave(need / now)
+        left = make_share(need / now)
         yield _say_group(
             case, CONTENDED_ATOMICS, group, works, left, now=now / 1e6, ratio=now / need
         )
@@ -114,7 +114,7 @@ def find_small_grid(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding
         others = ""
         if beside >= blocks + 1:
             others = f" ({beside:.0f} with the kernels that run at the same time)"
-        left = leave(ideal)
+        left = make_share(ideal)
         yield _say_group(
             case, SMALL_GRID, group, works, left, blocks=blocks, others=others, sms=count
         )
@@ -285,7 +285,7 @@ def _say_group(
     case: Case, words: Words, group: KernelGroup, works: Sequence[int], left: Range, **figures: Any
 ) -> StepFinding:
     where = case.say_place(group.works)
-    change = Change(dict.fromkeys(works, left.within(1.0)))
+    change = Change(dict.fromkeys(works, left.limit_to(1.0)))
     figures |= {"name": _shorten_name(group), "time": group.time / 1e6}
     return case.finding(words, works, change, where, **figures)
 

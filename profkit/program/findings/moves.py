@@ -18,14 +18,14 @@ from profkit.program.findings.case import (
     StepFinding,
     find_awaiting,
     find_uploads,
-    goes_back,
     is_moving,
+    is_of_backward,
     is_strided,
     list_runs,
 )
 from profkit.program.findings.words import Advice, Words
 from profkit.program.operators import REDUCTIONS, VALUE_BYTES, list_tensors
-from profkit.program.replay.scenario import NOTHING, Aside, CallShare, Change, Range, leave
+from profkit.program.replay.scenario import NOTHING, Aside, CallShare, Change, Range, make_share
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
 from profkit.program.timeline import HostSpan
@@ -130,7 +130,7 @@ def find_copies(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     for i in chosen:
         activity = case.works[i].activity
         fast = activity.bytes / rate * 1e9 / max(1, activity.duration)
-        scale[i] = leave(min(1.0, fast))
+        scale[i] = make_share(min(1.0, fast))
         if i in kept:
             scale[i] = scale[i]._replace(expect=0.0, high=0.0)
         elif i in reduced:  # a kernel reads it in its place
@@ -468,7 +468,7 @@ def find_growing(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         new += added
         # One small kernel still reads and writes the part that is new.
         left = max(SHORT, 2 * added / case.bandwidth * 1e9)
-        scale[index] = leave(left / max(1, work.activity.duration)).within(1.0)
+        scale[index] = make_share(left / max(1, work.activity.duration)).limit_to(1.0)
     chosen = list(scale)
     if not chosen or case.sum_time(chosen) * 1e6 < LEAST_GROWING * case.split.period:
         return
@@ -541,8 +541,8 @@ def find_growing_joins(case: Case) -> dict[int, Join]:
         join = read_join(span.shapes)
         if join is None or join.largest in results:
             continue
-        grew = len(before) == len(own) and _appends_to(join, read_join(before[number].shapes))
-        grows = len(after) == len(own) and _appends_to(read_join(after[number].shapes), join)
+        grew = len(before) == len(own) and _is_appended_to(join, read_join(before[number].shapes))
+        grows = len(after) == len(own) and _is_appended_to(read_join(after[number].shapes), join)
         if grew or grows:
             growing.append((span, join))
     return _find_works(case, growing)
@@ -559,7 +559,7 @@ def _list_joining_spans(case: Case) -> list[HostSpan]:
     return joining_spans
 
 
-def _appends_to(join: Join | None, earlier: Join | None) -> bool:
+def _is_appended_to(join: Join | None, earlier: Join | None) -> bool:
     """Whether the result of one concatenation is as large as the largest part of a later one."""
     return join is not None and earlier is not None and earlier.result == join.largest
 
@@ -613,7 +613,7 @@ def find_joins(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     chosen = []
     for index in list_copies(case, claimed):
         work = case.works[index]
-        if work.kind == "concat" and not goes_back(work):
+        if work.kind == "concat" and not is_of_backward(work):
             chosen.append(index)
     if not chosen:
         return

@@ -12,7 +12,7 @@ from profkit.program.findings.case import (
     SHORT,
     Case,
     StepFinding,
-    goes_back,
+    is_of_backward,
     is_optimizers,
 )
 from profkit.program.findings.words import Advice, Words
@@ -116,7 +116,7 @@ def _find_by_name(case: Case, claimed: frozenset[int]) -> list[int]:
     A step that was cut before its backward pass ends with the forward pass: a network's layers follow
     then, not an optimizer.
     """
-    back = max((i for i, w in enumerate(case.works) if goes_back(w)), default=-1)
+    back = max((i for i, w in enumerate(case.works) if is_of_backward(w)), default=-1)
     free = [i for i in range(back + 1, len(case.works)) if i not in claimed]
     if back >= 0:
         updating = takewhile(lambda i: case.works[i].kind not in LAYERS, free)

@@ -11,7 +11,7 @@ from math import ceil, prod
 from profkit.program.findings.case import REACH, REACHED, Case, StepFinding
 from profkit.program.findings.words import Advice, Words
 from profkit.program.operators import Product, find_product
-from profkit.program.replay.scenario import Change, Range, leave
+from profkit.program.replay.scenario import Change, Range, make_share
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.idle import launch_place
 from profkit.program.steps.kinds import find_precision, is_vector_product
@@ -119,7 +119,7 @@ def is_fp32_attention(work: StepWork) -> bool:
 def _speed_up(case: Case, index: int, gain: float) -> Range:
     """Return what is left of a product whose pipe gets faster; a small one is not bound by it."""
     long = max(case.works[index].activity.duration, 1.0)
-    return leave(min(1.0, max(FLOOR, long / gain) / long))
+    return make_share(min(1.0, max(FLOOR, long / gain) / long))
 
 
 IN_FLOAT64 = Words(
@@ -143,7 +143,7 @@ def find_float64(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         return
     products = [i for i in chosen if case.works[i].kind in {"gemm", "conv"}]
     least, gain, _ = find_measured_range("double", case.cc)
-    scale = dict.fromkeys(chosen, leave(HALF))  # 4 bytes a value in place of 8
+    scale = dict.fromkeys(chosen, make_share(HALF))  # 4 bytes a value in place of 8
     for i in (
         products
     ):  # at least what float32 gains without TF32: nothing, where its pipes are no faster
@@ -227,8 +227,8 @@ def find_tails(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
     # Full tiles in full rounds; never faster than its bytes, or than the fastest products.
     scale = {}
     for i, (product, cut) in found.items():
-        best = max(cut.used / FILLED, case.product_floor(product) / product.seconds)
-        scale[i] = Range((1 + best) / 2, best, cut.used).within(1.0)
+        best = max(cut.used / FILLED, case.compute_product_floor(product) / product.seconds)
+        scale[i] = Range((1 + best) / 2, best, cut.used).limit_to(1.0)
     worst = max(found, key=lambda i: found[i][0].seconds * (1 - found[i][1].used))
     product, cut = found[worst]
     yield case.finding(
@@ -281,7 +281,7 @@ def find_misfits(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]:
         return
 
     # The same products at the rate of those that fit; what is added to pad them is little.
-    scale = {i: leave(p.rate / reachable) for i, p in odd.items()}
+    scale = {i: make_share(p.rate / reachable) for i, p in odd.items()}
     worst = max(odd.values(), key=lambda p: p.seconds)
     sizes = sorted(set(chain.from_iterable(p.misfits for p in odd.values())))
     yield case.finding(

@@ -14,13 +14,13 @@ from profkit.program.findings.case import (
     SHORT,
     Case,
     StepFinding,
-    goes_back,
+    is_of_backward,
     is_optimizers,
     is_strided,
 )
 from profkit.program.findings.words import Advice, Words
 from profkit.program.operators import ANY, Needs, find_needs, find_use
-from profkit.program.replay.scenario import Change, Range, leave
+from profkit.program.replay.scenario import Change, Range, make_share
 from profkit.program.steps.cut import StepWork
 from profkit.program.steps.kinds import find_precision
 from profkit.program.timeline import HostSpan
@@ -83,7 +83,7 @@ def find_sliced_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
     chosen = sorted(used.keys() - claimed)
     if not chosen or case.sum_time(chosen) * 1e6 < LEAST * case.split.period:
         return
-    change = Change(scale={index: _leave(used[index]) for index in chosen})
+    change = Change(scale={index: _estimate_left(used[index]) for index in chosen})
     worst = case.find_longest(chosen)
     needs = find_needs(worst.maker.op, worst.maker.shapes, worst.maker.types)
     if needs:
@@ -101,7 +101,7 @@ def find_sliced_products(case: Case, claimed: frozenset[int]) -> Iterator[StepFi
     )
 
 
-def _leave(share: float) -> Range:
+def _estimate_left(share: float) -> Range:
     """What is left of a kernel that computes only what is used: small ones are no faster than that."""
     return Range(min(1.0, 4 * share), share, share)
 
@@ -128,7 +128,7 @@ def _find_used_share(case: Case, cuts: list[HostSpan], last: int, values: int) -
     end = case.step.end
     if after:
         end = case.step.calls[after[0].call].start
-    if not any(begin < cut.start <= end and _cuts(cut, values) for cut in cuts):
+    if not any(begin < cut.start <= end and _is_cut_of(cut, values) for cut in cuts):
         return None
     largest = 0
     for work in after:
@@ -141,7 +141,7 @@ def _find_used_share(case: Case, cuts: list[HostSpan], last: int, values: int) -
     return None
 
 
-def _cuts(cut: HostSpan, values: int) -> bool:
+def _is_cut_of(cut: HostSpan, values: int) -> bool:
     return bool(cut.shapes) and prod(cut.shapes[0]) == values
 
 
@@ -152,7 +152,7 @@ def find_copies_on_device(case: Case, claimed: frozenset[int]) -> Iterator[StepF
     for index, work in enumerate(case.works):
         if index in claimed or is_optimizers(work):
             continue
-        size = _copied_bytes(work)
+        size = _count_copied_bytes(work)
         left = REACH["copy again"]
         if not size and _is_nameless_copy(work):
             size = work.activity.bytes
@@ -181,7 +181,7 @@ def _is_nameless_copy(work: StepWork) -> bool:
     return within and not work.maker.op
 
 
-def _copied_bytes(work: StepWork) -> int:
+def _count_copied_bytes(work: StepWork) -> int:
     """Return the bytes of a copy_ that the program calls itself, between tensors that are alike."""
     asked = work.maker.op == "aten::copy_" and work.maker.top == "aten::copy_"
     if not asked or work.kind != "convert" or is_strided(work):
@@ -220,7 +220,7 @@ def find_batchable_launches(case: Case, claimed: frozenset[int]) -> Iterator[Ste
         return
     runs = list(chain.from_iterable(loops))
     change = _merge_runs(case, runs)
-    if case.hosts.saving(change).expect < LEAST * case.hosts.plain.expect:
+    if case.hosts.estimate_saving(change).expect < LEAST * case.hosts.plain.expect:
         return
     chosen = sorted([*change.scale, *change.merge])
     longest = max(loops, key=lambda loop: sum(len(run) for run in loop))
@@ -251,7 +251,7 @@ def _merge_runs(case: Case, runs: Sequence[Sequence[int]]) -> Change:
         together, least = price_together(case, run)
         heads[run[0]] = Range(least / first, together / first, together / first)
         for index in run[1:]:
-            gone[index] = leave(_share_outside(case, case.works[index]))
+            gone[index] = make_share(_share_outside(case, case.works[index]))
     return Change(heads, gone)
 
 
@@ -295,7 +295,7 @@ def _describe_launch(case: Case, index: int, claimed: frozenset[int]) -> tuple[o
     work = case.works[index]
     activity, maker = work.activity, work.maker
     launched = activity.kind == "kernel" and not activity.graph and maker.ordinal >= 0
-    if index in claimed or not launched or goes_back(work) or is_optimizers(work):
+    if index in claimed or not launched or is_of_backward(work) or is_optimizers(work):
         return None
     if index:
         before = case.works[index - 1].call
@@ -368,7 +368,7 @@ def _price_needs(case: Case, work: StepWork, needs: Needs) -> float:
     moved = (needs.reads + needs.writes) / case.bandwidth * 1e9
     rate = None
     if work.kind == "gemm":
-        rate = case.product_rate(find_precision(work.activity.name))
+        rate = case.find_product_rate(find_precision(work.activity.name))
     computed = 0.0
     if rate:
         computed = needs.operations / rate * 1e9

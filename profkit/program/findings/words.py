@@ -14,7 +14,7 @@ class Advice:
     torch: str = ""  # empty: as others
     jax: str = ""
 
-    def say(self, language: str) -> str:
+    def say_for(self, language: str) -> str:
         """Return what to do in a language: torch, jax or others."""
         by_language = {"torch": self.torch, "jax": self.jax}
         return by_language.get(language) or self.others

@@ -21,9 +21,9 @@ from profkit.files import (
     is_file,
     is_folder,
     list_folder,
+    make_temporary_folder,
     open_log,
     open_regular,
-    temporary_folder,
 )
 from profkit.program.readers import read_timeline, store
 from profkit.program.timeline import Activity, Process, Timeline
@@ -65,12 +65,12 @@ def read_gathered(paths: Sequence[Path]) -> list[Timeline]:
 def _list_sources(path: Path, stack: ExitStack) -> list[_Source]:
     """The recordings that one path names."""
     if path == STANDARD_INPUT:
-        folder = stack.enter_context(temporary_folder())
+        folder = stack.enter_context(make_temporary_folder())
         return [_read_standard_input(folder / "input")]
     if is_folder(path) and not is_file(path / store.HEAD):
         return _from_folder(path)
     if _is_zip(path):
-        folder = stack.enter_context(temporary_folder())
+        folder = stack.enter_context(make_temporary_folder())
         return list(_from_zip(path, folder))
     return [_Source(path, str(path))]
 

@@ -24,10 +24,10 @@ from profkit.program.timeline import (
     HostSpan,
     Process,
     Timeline,
+    clean_call_name,
     end_ranges,
     find_end,
     make_activity,
-    plain_call_name,
     say_unended,
 )
 
@@ -84,10 +84,7 @@ def _sort_by_rank(processes: Sequence[Process]) -> list[Process]:
 
 
 def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
-    about: dict[str, list[str]] = {}
-    for line in (*_read_lines(folder / f"{pid}.meta"), *_read_lines(folder / f"{pid}.hook")):
-        key, _, value = line.partition("\t")
-        about.setdefault(key, []).append(value)
+    about = _read_about(folder, pid)
     rows = {kind: _read_rows(folder / f"{pid}.{kind}", kind) for kind in LAYOUTS}
     names = _read_lines(folder / f"{pid}.names")
     clocks = [r["time" if kind == "ranges" else "start"] for kind, r in rows.items() if len(r)]
@@ -96,22 +93,12 @@ def _read_process(folder: Path, pid: int) -> tuple[Process, list[str]]:
     kernels = _list_kernels(rows["kernels"], names, first, places)
     activities = [*kernels, *_list_copies(rows["copies"], first, places)]
     activities.sort(key=lambda a: (a.start, a.end))
-    calls = []
-    for start, end, correlation, thread, name in rows["calls"].tolist():
-        place = places.find_place(correlation)
-        call = Call(_get_name(names, name), start - first, end - first, thread, correlation, place)
-        calls.append(call)
-    calls.sort(key=lambda c: c.start)
+    calls = _list_calls(rows["calls"], names, first, places)
     spans = _make_spans(rows["ranges"], names, first, find_end(activities, calls, []))
     if is_file(folder / f"{pid}.operators"):
-        from profkit.program.readers.operators import read_operators, spread_operators
-
-        operators = read_operators(folder / f"{pid}.operators", first)
         launching = {activity.correlation for activity in activities}
         made = [call for call in calls if call.correlation in launching]
-        exact = {call.correlation: places.find_origin(call.correlation) for call in made}
-        similar = {call.correlation: places.find_similar_origin(call.correlation) for call in made}
-        spans = [*spans, *spread_operators(operators, made, (exact, similar), places.threads)]
+        spans += _spread_operators(folder / f"{pid}.operators", first, made, places)
         spans.sort(key=lambda span: (span.start, -span.end))
     rank = about.get("rank", [""])[0]
     device = _find_device(about, activities)
@@ -140,6 +127,37 @@ def _list_disturbed(about: Mapping[str, Sequence[str]], first: int) -> list[tupl
         later = [end for end in ends if end >= begin]
         spans.append((begin, min(later, default=FARTHEST)))
     return spans
+
+
+def _read_about(folder: Path, pid: int) -> dict[str, list[str]]:
+    """What the recorder says of a process: key to its values, in order."""
+    about: dict[str, list[str]] = {}
+    for line in (*_read_lines(folder / f"{pid}.meta"), *_read_lines(folder / f"{pid}.hook")):
+        key, _, value = line.partition("\t")
+        about.setdefault(key, []).append(value)
+    return about
+
+
+def _list_calls(rows: Any, names: Sequence[str], first: int, places: Places) -> list[Call]:
+    calls = []
+    for start, end, correlation, thread, name in rows.tolist():
+        place = places.find_place(correlation)
+        call = Call(_get_name(names, name), start - first, end - first, thread, correlation, place)
+        calls.append(call)
+    calls.sort(key=lambda c: c.start)
+    return calls
+
+
+def _spread_operators(
+    file: Path, first: int, made: Sequence[Call], places: Places
+) -> Iterator[HostSpan]:
+    """Yield the operators of a file round the launches `made`, also of steps that were not seen."""
+    from profkit.program.readers.operators import read_operators, spread_operators
+
+    operators = read_operators(file, first)
+    exact = {call.correlation: places.find_origin(call.correlation) for call in made}
+    similar = {call.correlation: places.find_similar_origin(call.correlation) for call in made}
+    yield from spread_operators(operators, made, (exact, similar), places.threads)
 
 
 def _list_notes(pid: int, about: Mapping[str, Sequence[str]]) -> list[str]:
@@ -189,7 +207,7 @@ def _get_name(names: Sequence[str], number: int) -> str:
     name = "unknown"
     if number < len(names):
         name = names[number]
-    return plain_call_name(name)
+    return clean_call_name(name)
 
 
 def _list_kernels(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.errors import ProfkitError
-from profkit.files import ReadBudget, cannot_read, get_size, is_file, open_regular, resolve_path
+from profkit.files import ReadBudget, get_size, is_file, make_read_error, open_regular, resolve_path
 from profkit.program.readers.others import explain_known_kind
 from profkit.program.timeline import (
     DIRECTIONS,
@@ -33,10 +33,10 @@ from profkit.program.timeline import (
     HostSpan,
     Process,
     Timeline,
+    clean_call_name,
     end_ranges,
     find_end,
     make_activity,
-    plain_call_name,
     say_unended,
 )
 from profkit.reports.figures import format_percent
@@ -135,7 +135,7 @@ def _refuse_cut(path: Path) -> None:
         with open_regular(path) as file:
             head = file.read(100)
     except OSError as error:
-        raise cannot_read(path, error) from error
+        raise make_read_error(path, error) from error
     if len(head) < 100:
         return
     page = int.from_bytes(head[16:18], "big")
@@ -156,7 +156,7 @@ def _is_hot(journal: Path) -> bool:
         with open_regular(journal) as file:
             return file.read(len(JOURNAL)) == JOURNAL
     except OSError as error:
-        raise cannot_read(journal, error) from error
+        raise make_read_error(journal, error) from error
 
 
 def _limit_base(base: sqlite3.Connection) -> None:
@@ -187,7 +187,7 @@ class _Table:
     name: str
     columns: frozenset[str]
 
-    def first_of(self, names: Sequence[str]) -> str | None:
+    def find_first_column(self, names: Sequence[str]) -> str | None:
         """The first of some columns that it has."""
         for name in names:
             if name in self.columns:
@@ -247,7 +247,7 @@ class _Export:
             ):
                 yield row
 
-    def names_of(self, table: _Table, column: str | None) -> dict[int, str]:
+    def read_names(self, table: _Table, column: str | None) -> dict[int, str]:
         """The names that a column of a table gives by number, each once."""
         strings = self.tables.get("STRINGIDS")
         if strings is None or column is None:
@@ -275,6 +275,18 @@ def _select_columns(table: _Table, columns: Sequence[str]) -> str:
     )
 
 
+def _end_spans(
+    ended: Sequence[HostSpan],
+    begun: Sequence[HostSpan],
+    activities: Sequence[Activity],
+    calls: Sequence[Call],
+) -> list[HostSpan]:
+    """The ranges of a process in order; what nobody ended is there until the recording's end."""
+    spans = [*ended, *end_ranges(begun, find_end(activities, calls, ended))]
+    spans.sort(key=lambda span: (span.start, -span.end))
+    return spans
+
+
 def _read_timeline(export: _Export) -> Timeline:
     if "STRINGIDS" not in {name.upper() for name in _list_tables(export)}:
         raise _make_no_export_error(export)
@@ -292,9 +304,7 @@ def _read_timeline(export: _Export) -> Timeline:
         used = own[len(own) // 2].device
         device = devices.get((number, used)) or devices.get((None, used))
         made = calls.get(pid, [])
-        spans = ranges.get(pid, [])
-        spans = [*spans, *end_ranges(begun.get(pid, []), find_end(own, made, spans))]
-        spans.sort(key=lambda span: (span.start, -span.end))
+        spans = _end_spans(ranges.get(pid, []), begun.get(pid, []), own, made)
         processes.append(Process(number, rank, device, own, made, spans))
     notes = (*said, *_note_graphs_as_one(processes), *say_unended(processes))
     return Timeline("nsys", processes, "", notes)
@@ -392,8 +402,8 @@ def _read_kernels(export: _Export) -> Iterator[tuple[int | None, Activity]]:
     table = export.tables.get(_CUPTI + "KERNEL")
     if table is None:
         return
-    named = table.first_of(_NAMES)
-    names = export.names_of(table, named)
+    named = table.find_first_column(_NAMES)
+    names = export.read_names(table, named)
     for row in export.read_rows(table, (*_PLACE, *_SIZES, *_USED, named or "demangledName")):
         place, pid = _place_of(row)
         sizes = [_read_integer(value) for value in row[6:12]]
@@ -453,7 +463,7 @@ def _read_graph_launches(export: _Export) -> Iterator[tuple[int | None, Activity
     table = export.tables.get(_CUPTI + "GRAPH_TRACE")
     if table is None:
         return
-    own = table.first_of(("graphId", "originalGraphId", "graphExecId"))
+    own = table.find_first_column(("graphId", "originalGraphId", "graphExecId"))
     rows = list(export.read_rows(table, (*_PLACE, own or "graphId")))
     counts = Counter(_read_integer(row[6]) for row in rows)
     # A program that captures anew for each launch has a graph of another number each time.
@@ -493,8 +503,8 @@ def _read_calls(export: _Export) -> dict[int, list[Call]]:
     table = export.tables.get(_CUPTI + "RUNTIME")
     if table is None:
         return {}
-    numbered = export.names_of(table, "nameId")
-    names = {number: plain_call_name(name) for number, name in numbered.items()}
+    numbered = export.read_names(table, "nameId")
+    names = {number: clean_call_name(name) for number, name in numbered.items()}
     calls: dict[int, list[Call]] = {}
     columns = ("start", "end", "globalTid", "correlationId", "nameId")
     for start, end, thread, correlation, number in _sort_rows(export.read_rows(table, columns)):
@@ -518,7 +528,7 @@ def _read_ranges(export: _Export) -> tuple[Ranges, Ranges]:
         numbered = "textId"
     else:
         numbered = None
-    names = export.names_of(table, numbered)
+    names = export.read_names(table, numbered)
     where = "WHERE end IS NOT NULL"  # a mark has no end either
     if "eventType" in table.columns:
         where = f"WHERE eventType IN ({PUSH_POP}, {START_END})"
@@ -556,7 +566,7 @@ def _read_devices(export: _Export) -> dict[tuple[int | None, int], Device]:
     table = export.tables.get("TARGET_INFO_GPU")
     if table is None:
         return {}
-    major = table.first_of(("smMajor", "computeMajor"))
+    major = table.find_first_column(("smMajor", "computeMajor"))
     if major == "smMajor":
         minor = "smMinor"
     else:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from profkit.files import is_file, open_regular
-from profkit.program.timeline import Call, HostSpan, operand_sizes
+from profkit.program.timeline import Call, HostSpan, read_operand_sizes
 
 # Calls on each side that must be the same: more where fewer do not tell, as in a loop of a step.
 AROUND = (3, 15, 63)
@@ -77,7 +77,7 @@ def _make_span(row: Mapping[str, Any], shift: int) -> HostSpan:
         start=int(row["start"]) - shift,
         end=int(row["end"]) - shift,
         thread=int(row["thread"]),
-        shapes=operand_sizes(str(row["name"]), row["shapes"]),
+        shapes=read_operand_sizes(str(row["name"]), row["shapes"]),
         types=tuple(str(name) for name in row["types"]),
         sequence=int(row["sequence"]),
         backward=row["backward"] is True,

@@ -77,6 +77,10 @@ class Places:
         self._shapes: dict[tuple[Any, ...], int] = {}
         self._of_launch: dict[Launch, int] = {}
         self._of_stack: dict[int, Place] = {}
+        self._read_files(folder, pid)
+
+    def _read_files(self, folder: Path, pid: int) -> None:
+        """Read what was launched, by which nodes of autograd, and into which graphs."""
         for by, (sequence, correlation, *rest) in _read_rows(folder, pid, "launches"):
             self.launches[correlation] = Launch(sequence, *rest)
             self.threads[correlation] = by

@@ -31,7 +31,7 @@ from profkit.program.timeline import (
     Place,
     Process,
     Timeline,
-    tensor_sizes,
+    read_tensor_sizes,
 )
 from profkit.records.store import name_schema
 
@@ -192,32 +192,8 @@ def _read_tables(folder: Path) -> dict[str, DataFrame]:
 
 
 def _read_table(path: Path, name: str, kind: type[Row]) -> DataFrame:
-    """A table, within bounds: a Parquet file of some kB may say that it has a billion rows."""
-    from pyarrow import Table, parquet
-
-    batches = []
-    texts = [
-        field.name for field in fields(kind) if str(field.type) == "str" or field.name in AS_TEXT
-    ]
-    with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        budget = ReadBudget(size, is_packed=True)
-        # A text that many rows share is one in memory, as it is in the file.
-        packed = parquet.ParquetFile(file, read_dictionary=texts)
-        names = packed.schema_arrow.names
-        if len(set(names)) < len(names):
-            raise ValueError(f"{path.name}: a column appears twice")
-        most = min(ROWS_MOST, max(FEW_ROWS, size))
-        if packed.metadata.num_rows > most:
-            raise ValueError(f"{path.name} has more than {most:,} rows")
-        unpacked = [packed.metadata.row_group(n) for n in range(packed.metadata.num_row_groups)]
-        budget.spend_bytes(sum(group.total_byte_size for group in unpacked))
-        for batch in packed.iter_batches(batch_size=_BATCH):
-            budget.spend_bytes(batch.nbytes)
-            batches.append(batch)
-        frame = Table.from_batches(batches, packed.schema_arrow).to_pandas()
-    shared = frame.select_dtypes("category").columns
-    frame = frame.astype(dict.fromkeys(shared, object))
+    """A table whose columns hold what their fields say."""
+    frame = _read_frame(path, kind)
     own = {field.name for field in fields(kind)}
     for added, value in ADDED.items():  # as recordings up to 0.2.0 were kept
         if added in own and added not in frame:
@@ -231,7 +207,40 @@ def _read_table(path: Path, name: str, kind: type[Row]) -> DataFrame:
             raise ValueError(f"{where} is none of {', '.join(sorted(known))}")
     if "start" in frame:
         _check_times(frame, path.name)
-    return frame  # type: ignore[no-any-return]
+    return frame
+
+
+def _refuse_repeated(columns: list[str], name: str) -> None:
+    if len(set(columns)) < len(columns):
+        raise ValueError(f"{name}: a column appears twice")
+
+
+def _read_frame(path: Path, kind: type[Row]) -> DataFrame:
+    """A frame, within bounds: a Parquet file of some kB may say that it has a billion rows."""
+    from pyarrow import Table, parquet
+
+    batches = []
+    texts = []
+    for field in fields(kind):
+        if str(field.type) == "str" or field.name in AS_TEXT:
+            texts.append(field.name)
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        budget = ReadBudget(size, is_packed=True)
+        # A text that many rows share is one in memory, as it is in the file.
+        packed = parquet.ParquetFile(file, read_dictionary=texts)
+        _refuse_repeated(packed.schema_arrow.names, path.name)
+        most = min(ROWS_MOST, max(FEW_ROWS, size))
+        if packed.metadata.num_rows > most:
+            raise ValueError(f"{path.name} has more than {most:,} rows")
+        unpacked = [packed.metadata.row_group(n) for n in range(packed.metadata.num_row_groups)]
+        budget.spend_bytes(sum(group.total_byte_size for group in unpacked))
+        for batch in packed.iter_batches(batch_size=_BATCH):
+            budget.spend_bytes(batch.nbytes)
+            batches.append(batch)
+        frame = Table.from_batches(batches, packed.schema_arrow).to_pandas()
+    shared = frame.select_dtypes("category").columns
+    return frame.astype(dict.fromkeys(shared, object))  # type: ignore[no-any-return]
 
 
 def _check_column(column: Any, kind: str, where: str) -> None:
@@ -283,7 +292,7 @@ def _restore_values(record: dict[Any, Any]) -> dict[str, Any]:
             else:
                 record[key] = None
     if "shapes" in record:
-        record["shapes"] = tuple(tensor_sizes(shape) for shape in json.loads(record["shapes"]))
+        record["shapes"] = tuple(read_tensor_sizes(shape) for shape in json.loads(record["shapes"]))
         record["types"] = _read_texts(record["types"])
     if "lines" in record:
         record["lines"] = _read_texts(record["lines"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, pairwise
@@ -27,7 +27,7 @@ from profkit.program.timeline import (
     Timeline,
     end_ranges,
     find_end,
-    operand_sizes,
+    read_operand_sizes,
     say_unended,
 )
 
@@ -79,10 +79,7 @@ def read_torch_trace(path: Path) -> Timeline:
         raise other
     if not taken.activities:
         raise _make_no_gpu_error(path, taken, trace)
-    ranks = trace.header.get("distributedInfo")
-    if not isinstance(ranks, dict):
-        ranks = {}
-    rank, world = _read_integer(ranks.get("rank")), _read_integer(ranks.get("world_size"))
+    rank, world = _read_rank(trace.header)
     pid = max(taken.calls, key=lambda p: len(taken.calls[p]), default=0)
     activities = sorted(taken.activities, key=lambda a: (a.start, a.end, a.stream, a.correlation))
     calls = sorted(taken.calls.get(pid, []), key=lambda c: (c.start, c.thread, c.correlation))
@@ -94,8 +91,7 @@ def read_torch_trace(path: Path) -> Timeline:
         spans = _drop_repeats(spans)
     device = _find_device(trace.header, taken.activities)
     if taken.hip or _is_amd(device):
-        named = device is not None and bool(device.name)
-        if device and named:
+        if device and device.name:
             device = replace(device, cc=None)
         else:
             device = Device("AMD GPU")
@@ -104,12 +100,7 @@ def read_torch_trace(path: Path) -> Timeline:
             "units (tensor cores, tiles, precision by kernel name) are not checked"
         )
     process = Process(pid, rank, device, *once, spans)
-    if trace.problem:
-        notes.append(f"{path}: {trace.problem}")
-    if unmatched := taken.pairs.unmatched:
-        notes.append(
-            f"{path}: {unmatched:,} of its begin and end events (B, E) have no counterpart: left out"
-        )
+    notes += _say_left_out(path, trace, taken)
     notes += say_unended([process])
     if twice:
         notes.append(
@@ -123,6 +114,23 @@ def read_torch_trace(path: Path) -> Timeline:
     if world > 1:
         notes.append(f"rank {rank} of {world}: the other ranks have their own traces")
     return Timeline("torch trace", [process], "", tuple(notes))
+
+
+def _read_rank(header: Mapping[str, Any]) -> tuple[int, int]:
+    """The rank of the process and how many there are; 0 where that is not said."""
+    ranks = header.get("distributedInfo")
+    if not isinstance(ranks, dict):
+        ranks = {}
+    return _read_integer(ranks.get("rank")), _read_integer(ranks.get("world_size"))
+
+
+def _say_left_out(path: Path, trace: ChromeTrace, taken: _Taken) -> Iterator[str]:
+    if trace.problem:
+        yield f"{path}: {trace.problem}"
+    if unmatched := taken.pairs.unmatched:
+        yield (
+            f"{path}: {unmatched:,} of its begin and end events (B, E) have no counterpart: left out"
+        )
 
 
 def _take_events(trace: ChromeTrace, taken: _Taken) -> None:
@@ -144,6 +152,15 @@ def _drop_repeats(rows: list[Row]) -> list[Row]:
         if row.start != before.start or row != before:  # equality makes two tuples of all fields
             out.append(row)
     return out
+
+
+def _read_times(event: Mapping[str, Any]) -> tuple[int, int] | None:
+    """When an event began and ended, in ns; None where it does not say."""
+    try:
+        start = round(float(event["ts"]) * 1000)
+        return start, start + max(0, round(float(event.get("dur") or 0) * 1000))
+    except (TypeError, ValueError, KeyError, OverflowError):
+        return None
 
 
 class Frames:
@@ -271,19 +288,18 @@ class _Taken:
         if event.get("ph") != "X" or not isinstance(kind, str):
             self._keep_process_name(event)
             return
-        try:
-            start = round(float(event["ts"]) * 1000)
-            end = start + max(0, round(float(event.get("dur") or 0) * 1000))
-        except (TypeError, ValueError, KeyError, OverflowError):
-            self.untimed += _OLD.get(kind.lower(), kind.lower()) in _ACTIVITIES
+        kind = _OLD.get(kind.lower(), kind.lower())
+        times = _read_times(event)
+        if times is None:
+            self.untimed += kind in _ACTIVITIES
             return
+        start, end = times
         if not -FARTHEST < start <= end < FARTHEST:
             return
         details = event.get("args")
         args = {}
         if isinstance(details, dict):
             args = details
-        kind = _OLD.get(kind.lower(), kind.lower())
         name = self._trace.budget.share_text(_clean_name(event.get("name", "")))
         if kind in _ACTIVITIES:
             if start <= 0:
@@ -293,38 +309,13 @@ class _Taken:
             own.append(_make_activity(_ACTIVITIES[kind], name, args, start, end))
         elif kind in _CALLS:
             self.hip |= name.startswith("hip")
-            self.calls.setdefault(_read_integer(event.get("pid")), []).append(
-                Call(
-                    name,
-                    start,
-                    end,
-                    _read_integer(event.get("tid")),
-                    _read_integer(args.get("correlation")),
-                )
-            )
+            thread = _read_integer(event.get("tid"))
+            correlation = _read_integer(args.get("correlation"))
+            call = Call(name, start, end, thread, correlation)
+            self.calls.setdefault(_read_integer(event.get("pid")), []).append(call)
         elif kind in {"cpu_op", "user_annotation"}:
-            if kind == "cpu_op":
-                label = "op"
-            else:
-                label = "range"
-            if name.startswith("ProfilerStep"):  # up to 1.10 as an operator
-                label = "step"
-            if kind == "cpu_op":
-                inputs = self._read_inputs(name, args)
-            else:
-                inputs = ((), ())
-            sequence = args.get("Sequence number")
-            span = HostSpan(
-                label,
-                name,
-                start,
-                end,
-                _read_integer(event.get("tid")),
-                *inputs,
-                sequence=_read_integer(sequence) if sequence is not None else -1,
-                backward=_read_integer(args.get("Fwd thread id")) != 0,
-            )
-            self._keep_span(span, number)
+            thread = _read_integer(event.get("tid"))
+            self._keep_span(self._make_span(kind, name, args, times, thread), number)
         elif kind == "python_function":
             thread = _read_integer(event.get("tid"))
             self.frames.add_frame(thread, start, end)
@@ -370,11 +361,33 @@ class _Taken:
             "left out"
         ]
 
+    def _make_span(
+        self, kind: str, name: str, args: Mapping[str, Any], times: tuple[int, int], thread: int
+    ) -> HostSpan:
+        """Make the span of an operator or a range."""
+        label = "range"
+        inputs: tuple[Shapes, tuple[str, ...]] = ((), ())
+        if kind == "cpu_op":
+            label = "op"
+            inputs = self._read_inputs(name, args)
+        if name.startswith("ProfilerStep"):  # up to 1.10 as an operator
+            label = "step"
+        sequence = args.get("Sequence number")
+        return HostSpan(
+            label,
+            name,
+            *times,
+            thread,
+            *inputs,
+            sequence=_read_integer(sequence) if sequence is not None else -1,
+            backward=_read_integer(args.get("Fwd thread id")) != 0,
+        )
+
     def _read_inputs(self, name: str, args: Mapping[str, Any]) -> tuple[Shapes, tuple[str, ...]]:
         """Sizes and types of an operator's inputs."""
         listed, types = args.get("Input Dims", args.get("Input dims")), args.get("Input type")
         if isinstance(listed, list):
-            shapes = operand_sizes(name, listed)
+            shapes = read_operand_sizes(name, listed)
         else:
             shapes = ()
         budget = self._trace.budget

@@ -58,7 +58,7 @@ class Event(NamedTuple):
     back: int = 0  # how many steps before this one that item was launched
     late: float = 0.0  # nanoseconds from the end of that item to the host's going on
 
-    def times(self, gap: float, busy: float) -> Event:
+    def scale_times(self, gap: float, busy: float) -> Event:
         """The call with shares of the host's time before it and in it."""
         return self._replace(gap=self.gap * gap, busy=self.busy * busy)
 
@@ -122,20 +122,20 @@ def _simulate_rounds(model: Model, rounds: int) -> list[float]:
     return overs
 
 
-def model(process: Process, step: Step) -> Model:
+def build_model(process: Process, step: Step) -> Model:
     """The model of a step as it was recorded; what other steps launched is the process's."""
     calls = step.calls
     launches: list[list[int]] = [[] for _ in calls]
     for i, work in enumerate(step.works):
         launches[work.call].append(i)
-    latency = _latency(process)
+    latency = _measure_latency(process)
     usual, most = _launch_times(process, step, launches)
-    queued = _queued_works(process, step)
+    queued = _list_queued_works(process, step)
     events, last = [], step.begin
     for call, own, before in zip(calls, launches, queued, strict=True):
         gap = max(0, call.start - last)
         last = max(last, call.end)
-        target, back = _awaited(step, call, own, process)
+        target, back = _find_awaited(step, call, own, process)
         busy: float = call.end - call.start
         if target >= 0:
             busy = min(busy, usual)
@@ -145,12 +145,12 @@ def model(process: Process, step: Step) -> Model:
         if target >= 0 and not back:
             late = max(0, call.end - step.works[target].activity.end)
         events.append(Event(gap, busy, tuple(own), target, back, late))
-    items = _items(step, events, latency, _before(process, step))
+    items = _make_items(step, events, latency, _find_busy_until(process, step))
     pause = max(LONG, LONG_SHARE * step.period)
     return Model(tuple(events), items, max(0, step.end - last), latency, pause)
 
 
-def _queued_works(process: Process, step: Step) -> list[int]:
+def _list_queued_works(process: Process, step: Step) -> list[int]:
     """How many works were launched before each call of a step and not begun at its start."""
     begins = {call.correlation: call.start for call in reversed(process.calls) if call.correlation}
     made = [a for a in process.activities if a.correlation in begins]
@@ -188,7 +188,7 @@ def _launch_times(
     return quick, quick
 
 
-def _before(process: Process, step: Step) -> dict[int, int]:
+def _find_busy_until(process: Process, step: Step) -> dict[int, int]:
     """When each stream was done with what earlier steps had given it."""
     own = {id(work.activity) for work in step.works}
     firsts: dict[int, int] = {}
@@ -201,7 +201,7 @@ def _before(process: Process, step: Step) -> dict[int, int]:
     return free
 
 
-def _latency(process: Process) -> float:
+def _measure_latency(process: Process) -> float:
     """From the beginning of a launch to its work, where the stream had nothing else to do.
 
     Of the whole process: in a step whose stream is never idle no launch shows it.
@@ -223,7 +223,7 @@ def _latency(process: Process) -> float:
     return 4_000.0
 
 
-def _awaited(step: Step, call: Call, own: Sequence[int], process: Process) -> tuple[int, int]:
+def _find_awaited(step: Step, call: Call, own: Sequence[int], process: Process) -> tuple[int, int]:
     """The item that a call waited for, and how many steps back it was launched; -1 for none."""
     if own:
         if _is_held(step, call, own):
@@ -261,7 +261,7 @@ def _is_held(step: Step, call: Call, own: Sequence[int]) -> bool:
     return long and activity.end <= call.end + NEAR
 
 
-def _items(
+def _make_items(
     step: Step, events: Sequence[Event], latency: float, busy_until: Mapping[int, int]
 ) -> tuple[ReplayItem, ...]:
     """The step's work, with what each had to wait for besides its launch and its stream."""
@@ -278,7 +278,7 @@ def _items(
         ready = max(free.get(activity.stream, 0), arrivals[work.call])
         late, after = activity.start - ready, -1
         if late > SEEN:
-            after = _dependency(step, i, by_end, ends)
+            after = _find_dependency(step, i, by_end, ends)
             if after >= 0:
                 late = activity.start - max(ready, works[after].activity.end)
             if late > LATE and activity.stream not in free:
@@ -288,7 +288,7 @@ def _items(
     return tuple(out)
 
 
-def _dependency(step: Step, i: int, by_end: Sequence[int], ends: Sequence[int]) -> int:
+def _find_dependency(step: Step, i: int, by_end: Sequence[int], ends: Sequence[int]) -> int:
     """The item of another stream, launched before, that an item has waited for: the last that ended."""
     at = bisect_left(ends, step.works[i].activity.start + 1)
     before = reversed(by_end[max(0, at - FEW_BESIDE) : at])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
-from profkit.program.replay.play import LONG, Event, Model, ReplayItem, model
+from profkit.program.replay.play import LONG, Event, Model, ReplayItem, build_model
 from profkit.program.steps.cut import Step
 from profkit.program.timeline import Process, Timeline
 
@@ -51,12 +51,12 @@ class Range(NamedTuple):
     expect: float
     high: float  # with the other ends of both
 
-    def within(self, most: float) -> Range:
+    def limit_to(self, most: float) -> Range:
         """The same, but nowhere more than this."""
         return Range(*(min(value, most) for value in self))
 
 
-def leave(share: float) -> Range:
+def make_share(share: float) -> Range:
     """Return a share without an interval, as a floor has none."""
     return Range(share, share, share)
 
@@ -99,8 +99,8 @@ class Change:
         for i, called in enumerate(before.events):
             event = called
             if (share := self.host.get(i)) is not None:
-                event = event.times(share.gap[level], share.busy[level])._replace(awaits=-1)
-            event = _launching(event, lost)
+                event = event.scale_times(share.gap[level], share.busy[level])._replace(awaits=-1)
+            event = _remove_launches(event, lost)
             if event.gap > before.pause:
                 gap = pauses
             else:
@@ -110,9 +110,9 @@ class Change:
                 busy = 1.0
             else:
                 busy = launches
-            events.append(event.times(gap, busy))
+            events.append(event.scale_times(gap, busy))
         items = []
-        kept_before = _kept_before(before, lost)
+        kept_before = _find_kept_before(before, lost)
         waiting: dict[int, float] = {}  # by stream: unexplained delays of what is no longer on it
         for i, item in enumerate(before.items):
             if i in lost:
@@ -141,7 +141,7 @@ class Change:
 UNCHANGED = Change()
 
 
-def _kept_before(model: Model, lost: Mapping[int, float]) -> dict[int, int]:
+def _find_kept_before(model: Model, lost: Mapping[int, float]) -> dict[int, int]:
     """For each item that goes, the one before it on its stream that stays; -1 where there is none.
 
     What waited for an item that goes waits for what that had waited for.
@@ -156,7 +156,7 @@ def _kept_before(model: Model, lost: Mapping[int, float]) -> dict[int, int]:
     return before
 
 
-def _launching(event: Event, lost: Mapping[int, float]) -> Event:
+def _remove_launches(event: Event, lost: Mapping[int, float]) -> Event:
     """A call without what others do; with a share of its time where nothing is left to launch."""
     if lost.keys().isdisjoint(event.items):
         return event
@@ -164,7 +164,7 @@ def _launching(event: Event, lost: Mapping[int, float]) -> Event:
     if left:
         return event._replace(items=left)
     share = lost[event.items[0]]
-    return event.times(share, share)._replace(items=())
+    return event.scale_times(share, share)._replace(items=())
 
 
 @dataclass(frozen=True)
@@ -190,10 +190,10 @@ class Hosts:
         times = [min(m.period / 1e6, self.most) for m in (self.usual, *self.others)]
         return Range(min(times), times[0], max(times))
 
-    def saving(self, change: Change, after: Change | None = None) -> Range:
+    def estimate_saving(self, change: Change, after: Change | None = None) -> Range:
         """The milliseconds of the step that a change saves, alone or after another one."""
 
-        def saved(model: Model, level: int) -> float:
+        def compute_saved_ms(model: Model, level: int) -> float:
             if after:
                 before = after.apply(model, level)
             else:
@@ -201,47 +201,47 @@ class Hosts:
             return max(0.0, before.period - change.apply(before, level).period) / 1e6
 
         plain, every = self.plain.expect, (self.usual, *self.others)
-        expect = min(saved(self.usual, EXPECT), plain)
-        low = min(expect, *(saved(model, LOW) for model in every)) - SPREAD * plain
-        high = max(expect, *(saved(model, HIGH) for model in every)) + SPREAD * plain
+        expect = min(compute_saved_ms(self.usual, EXPECT), plain)
+        low = min(expect, *(compute_saved_ms(model, LOW) for model in every)) - SPREAD * plain
+        high = max(expect, *(compute_saved_ms(model, HIGH) for model in every)) + SPREAD * plain
         return Range(max(0.0, low), expect, max(expect, min(high, plain)))
 
 
 def hosts(timeline: Timeline, process: Process, step: Step, plain_ms: float | None = None) -> Hosts:
     """The models of a process's typical step, and its milliseconds without the recorder if measured."""
-    recorded = _in_time(model(process, step), step.period)
+    recorded = _fit_host_to_period(build_model(process, step), step.period)
     error = recorded.period / max(1, step.period) - 1
     if plain_ms is not None:
-        return Hosts(_fitted(recorded, plain_ms * 1e6), (), True, given=True, error=error)
+        return Hosts(_fit_to_period(recorded, plain_ms * 1e6), (), True, given=True, error=error)
     if timeline.how == "cupti":
-        return Hosts(_unwatched(recorded), (recorded,), True, error=error)
+        return Hosts(_remove_recording(recorded), (recorded,), True, error=error)
     if not timeline.disturbs:
         return Hosts(recorded, (), True, error=error)
     spans = sorted(s.start for s in process.spans if s.kind in {"op", "python"})
-    usual = _lighter(recorded, step, spans, USUAL, TRACED)
-    most = _lighter(recorded, step, spans, MOST, TRACED_MOST)
+    usual = _remove_recorder_time(recorded, step, spans, USUAL, TRACED)
+    most = _remove_recorder_time(recorded, step, spans, MOST, TRACED_MOST)
     return Hosts(usual, (recorded, most), False, error=error)
 
 
-def _in_time(of: Model, period: float) -> Model:
+def _fit_host_to_period(of: Model, period: float) -> Model:
     """The model with a host that needs no longer than steps take that follow each other.
 
     What one step's host takes longer, the GPU's queue has bridged: it is not so in every step.
     """
     turn = sum(e.gap + e.busy for e in of.events) + of.tail
     if turn > period:
-        return _host_scaled(of, period / turn)
+        return _scale_host(of, period / turn)
     return of
 
 
-def _unwatched(of: Model) -> Model:
+def _remove_recording(of: Model) -> Model:
     """The model without what our own recording adds to each launch."""
     own = (min(WATCHED, 0.5 * e.busy) if e.items else 0.0 for e in of.events)
     events = (e._replace(busy=e.busy - t) for e, t in zip(of.events, own, strict=True))
     return replace(of, events=tuple(events))
 
 
-def _lighter(
+def _remove_recorder_time(
     of: Model, step: Step, spans: list[int], by: tuple[float, int, float], traced: float
 ) -> Model:
     """The model with the recorder's part taken out of the host's time.
@@ -250,20 +250,20 @@ def _lighter(
     """
     share, each, in_calls = by
 
-    def between(gap: float, low: int, high: int) -> float:
+    def shorten_gap(gap: float, low: int, high: int) -> float:
         count = bisect_left(spans, high) - bisect_left(spans, low)
         return gap - min(share * gap, count * each)
 
     events, last = [], step.begin
     for event, call in zip(of.events, step.calls, strict=True):
         own = event.gap - min(traced * call.traced, TRACED_SHARE * event.gap)
-        gap, last = between(own, last, call.start), max(last, call.end)
+        gap, last = shorten_gap(own, last, call.start), max(last, call.end)
         busy, late = (t - min(in_calls * t, each) for t in (event.busy, event.late))
         events.append(event._replace(gap=gap, busy=busy, late=late))
-    return replace(of, events=tuple(events), tail=between(of.tail, last, step.end))
+    return replace(of, events=tuple(events), tail=shorten_gap(of.tail, last, step.end))
 
 
-def _fitted(of: Model, period: float) -> Model:
+def _fit_to_period(of: Model, period: float) -> Model:
     """The model of a step that takes what a plain run took.
 
     With another host, if any host explains it; else host and GPU alike are slower or faster.
@@ -271,15 +271,15 @@ def _fitted(of: Model, period: float) -> Model:
     low, high = FASTEST, SLOWEST
     for _ in range(24):
         middle = (low + high) / 2
-        scaled = _host_scaled(of, middle)
+        scaled = _scale_host(of, middle)
         low, high = (middle, high) if scaled.period < period else (low, middle)
-    fitted = _host_scaled(of, (low + high) / 2)
-    return _scaled(fitted, period / max(fitted.period, 1e-3))
+    fitted = _scale_host(of, (low + high) / 2)
+    return _scale_times(fitted, period / max(fitted.period, 1e-3))
 
 
-def _scaled(of: Model, factor: float) -> Model:
+def _scale_times(of: Model, factor: float) -> Model:
     """The model with all of its times so many times as long."""
-    events = [event.times(factor, factor) for event in of.events]
+    events = [event.scale_times(factor, factor) for event in of.events]
     events = [event._replace(late=event.late * factor) for event in events]
     items = [
         item._replace(duration=item.duration * factor, lag=item.lag * factor) for item in of.items
@@ -294,6 +294,6 @@ def _scaled(of: Model, factor: float) -> Model:
     )
 
 
-def _host_scaled(of: Model, factor: float) -> Model:
-    events = tuple(event.times(factor, factor) for event in of.events)
+def _scale_host(of: Model, factor: float) -> Model:
+    events = tuple(event.scale_times(factor, factor) for event in of.events)
     return replace(of, events=events, tail=of.tail * factor)

@@ -35,6 +35,7 @@ from profkit.program.steps.lost import (
     sum_idle_in_graphs,
 )
 from profkit.program.steps.passes import (
+    Passes,
     find_passes,
     keep_outermost,
     make_family_name,
@@ -146,8 +147,7 @@ def find_steps(process: Process, named: str = "") -> Steps:
     alone = len(marks.turns) == 1 and marks.how != PROFILER_STEP
     inside = order
     if named:  # what is set up outside of the range is not in its step anyway
-        turn = marks.turns[0]
-        inside = [pair for pair in order if turn.begin <= calls[pair[0]].start < turn.end]
+        inside = _list_launched_in(marks.turns[0], calls, order)
     if alone and inside and (set_up := find_set_up(calls, inside)):
         # The same without the time in which modules are loaded: nothing else changes.
         shorter = set_up.leave_out(process)
@@ -156,14 +156,7 @@ def find_steps(process: Process, named: str = "") -> Steps:
     captures = find_captures(calls)
     launching = {index for index, _ in order}
     lost = find_lost(calls, launching, captures)
-    # What precedes the first launch may be no step's: a recorder that starts takes its time once.
-    begin = marks.turns[0].begin
-    launches = []
-    for i in (*launching, *lost):
-        if begin <= calls[i].start:
-            launches.append(calls[i].start)
-    first = min(launches, default=begin)
-    turns = [replace(turn, begin=max(turn.begin, first)) for turn in marks.turns]
+    turns = _begin_at_first_launch(marks.turns, [calls[i].start for i in (*launching, *lost)])
     made = dict(zip(process.calls, find_makers(process), strict=True))
     captured = _find_captured_makers(calls, order, made, captures)
     steps = _cut_steps(turns, calls, order, made, captured, process.places)
@@ -181,29 +174,58 @@ def find_steps(process: Process, named: str = "") -> Steps:
         *_say_unlaunched(process.activities, order),
         *marks.notes,
     ]
-    if marks.named:
-        kinds = split_by_work(complete)
-    else:
-        kinds = [complete]
-    warm_up = find_warm_up(kinds)
-    if warm_up:
-        kinds = [own for own in kinds if own not in warm_up]
-        notes += _say_warm_up(warm_up, len(complete))
-    found = [_choose_steps(marks.how, own, notes) for own in kinds]
-    if len(kinds) > 1:
-        patterns = [_find_pattern(own, complete) for own in kinds]
-        found = [replace(own, pattern=p) for own, p in zip(found, patterns, strict=True)]
+    found = _choose_kinds(marks, complete, notes)
     main = replace(found[0], captures=bool(captures.spans), others=tuple(found[1:]))
     if main.typical.period <= 0:
         raise ProfkitError(
             "its steps have no duration: their clock does not move", "record it again"
         )
-    works = [work.activity for work in main.typical.works]
-    callers = [main.typical.calls[work.call] for work in main.typical.works]
-    idle = sum_idle_in_graphs(works, callers)
+    return replace(main, notes=(*_say_idle_in_graphs_of(main.typical), *main.notes))
+
+
+def _list_launched_in(
+    turn: Turn, calls: Sequence[Call], order: Sequence[Launched]
+) -> list[Launched]:
+    """What was launched in a turn."""
+    inside = []
+    for index, activity in order:
+        if turn.begin <= calls[index].start < turn.end:
+            inside.append((index, activity))
+    return inside
+
+
+def _begin_at_first_launch(turns: Sequence[Turn], launches: Iterable[int]) -> list[Turn]:
+    """Turns without what precedes the first launch; `launches`: the times of their beginnings.
+
+    That may be no step's: a recorder that starts takes its time once.
+    """
+    begin = turns[0].begin
+    first = min((time for time in launches if time >= begin), default=begin)
+    return [replace(turn, begin=max(turn.begin, first)) for turn in turns]
+
+
+def _choose_kinds(marks: Marks, complete: list[Step], notes: list[str]) -> list[Steps]:
+    """Each kind of step with its typical one, that which takes most time first."""
+    kinds = [complete]
+    if marks.named:
+        kinds = split_by_work(complete)
+    warm_up = find_warm_up(kinds)
+    if warm_up:
+        kinds = [own for own in kinds if own not in warm_up]
+        notes = [*notes, *_say_warm_up(warm_up, len(complete))]
+    found = [_choose_steps(marks.how, own, notes) for own in kinds]
+    if len(found) > 1:
+        for number, own in enumerate(kinds):
+            found[number] = replace(found[number], pattern=_find_pattern(own, complete))
+    return found
+
+
+def _say_idle_in_graphs_of(step: Step) -> Iterator[str]:
+    """Says how long the GPU was idle inside of the graphs of a step, where that is much."""
+    works = [work.activity for work in step.works]
+    callers = [step.calls[work.call] for work in step.works]
     amd = any(call.name.startswith("hip") for call in callers)
-    missing = say_idle_in_graphs(idle, main.typical.period, amd)
-    return replace(main, notes=(*missing, *main.notes))
+    yield from say_idle_in_graphs(sum_idle_in_graphs(works, callers), step.period, amd)
 
 
 def _drop_inner_calls(calls: Sequence[Call]) -> list[Call]:
@@ -285,26 +307,34 @@ def _mark_steps(
         begins = []
     passes = find_passes(process.spans, make_host_work(calls, marked), list(pairwise(begins)))
     if passes:
-        ends = [*(s.start for s in passes.spans[1:]), passes.end]
-        pairs = zip(passes.spans, ends, strict=True)
-        turns = [Turn(span.start, end, span.name) for span, end in pairs]
-        names = {turn.name for turn in turns}
-        if len(turns[0].name) <= NAME_MOST:
-            shown = turns[0].name
-        else:
-            shown = f"{turns[0].name[:NAME_MOST]}..."
-        if len(names) == 1:
-            how = f"range {shown}"
-        else:
-            how = f"ranges like {shown}"
-        return Marks(how, turns, named=True)
+        return _mark_passes(passes)
     if found:
-        warm_up = found.warm_up
-        note = ""
-        if warm_up:
-            note = f"the first {warm_up:,} calls were treated as warm-up"
-        return Marks(found.how, _make_turns(begins), [note] if note else [])
+        notes = []
+        if found.warm_up:
+            notes.append(f"the first {found.warm_up:,} calls were treated as warm-up")
+        return Marks(found.how, _make_turns(begins), notes)
     return _mark_whole_recording(calls, marked)
+
+
+def _mark_passes(passes: Passes) -> Marks:
+    """Marks of ranges that the program names once a step."""
+    turns = _make_turns_of_spans(passes.spans, passes.end)
+    shown = turns[0].name
+    if len(shown) > NAME_MOST:
+        shown = f"{shown[:NAME_MOST]}..."
+    if all(turn.name == turns[0].name for turn in turns):
+        how = f"range {shown}"
+    else:
+        how = f"ranges like {shown}"
+    return Marks(how, turns, named=True)
+
+
+def _make_turns_of_spans(spans: Sequence[HostSpan], end: int) -> list[Turn]:
+    """Turns from the begin of each span to that of the next; the last one ends at `end`."""
+    ends = [*(span.start for span in spans[1:]), end]
+    return [
+        Turn(span.start, turn_end, span.name) for span, turn_end in zip(spans, ends, strict=True)
+    ]
 
 
 def _find_named_steps(spans: Sequence[HostSpan], named: str) -> Marks:
@@ -314,17 +344,7 @@ def _find_named_steps(spans: Sequence[HostSpan], named: str) -> Marks:
         ProfkitError: There is none.
     """
     ranges = [s for s in spans if s.kind in {"range", "step"}]
-    wanted = [s for s in ranges if s.name == named]
-    if not wanted:
-        escaped = re.escape(named).replace(r"\*", ".*").replace(r"\?", ".")
-        pattern = re.compile(escaped, re.DOTALL)
-        wanted = [s for s in ranges if pattern.fullmatch(s.name)]
-    if not wanted:
-        names = sorted({s.name for s in ranges if s.kind == "range"})[:5]
-        hint = "it has no ranges"
-        if names:
-            hint = f"there are: {', '.join(names)}"
-        raise ProfkitError(f"--range {named}: not in the timeline", hint)
+    wanted = _select_ranges(ranges, named)
     if any(s.ended for s in wanted):  # one that was still open is no whole step
         ranges = [s for s in ranges if s.ended]
         wanted = [s for s in wanted if s.ended]
@@ -332,15 +352,31 @@ def _find_named_steps(spans: Sequence[HostSpan], named: str) -> Marks:
     families = {make_family_name(s.name) for s in wanted}
     alike = [s for s in ranges if make_family_name(s.name) in families]
     ordered = keep_outermost(alike)
-    ends = [*(s.start for s in ordered[1:]), ordered[-1].end]
     chosen = {id(s) for s in wanted}
-    pairs = zip(ordered, ends, strict=True)
-    turns = [Turn(s.start, end, s.name, id(s) in chosen) for s, end in pairs]
+    turns = []
+    for span, turn in zip(ordered, _make_turns_of_spans(ordered, ordered[-1].end), strict=True):
+        turns.append(replace(turn, kept=id(span) in chosen))
     if not any(turn.kept for turn in turns):  # they lie in others of their family
         ordered = keep_outermost(wanted)
-        ends = [*(s.start for s in ordered[1:]), ordered[-1].end]
-        turns = [Turn(s.start, end, s.name) for s, end in zip(ordered, ends, strict=True)]
+        turns = _make_turns_of_spans(ordered, ordered[-1].end)
     return Marks(f"range {named}", turns, named=True)
+
+
+def _select_ranges(ranges: Sequence[HostSpan], named: str) -> list[HostSpan]:
+    """Ranges whose name is so, or else matches; a ProfkitError where there is none."""
+    wanted = [s for s in ranges if s.name == named]
+    if wanted:
+        return wanted
+    escaped = re.escape(named).replace(r"\*", ".*").replace(r"\?", ".")
+    pattern = re.compile(escaped, re.DOTALL)
+    wanted = [s for s in ranges if pattern.fullmatch(s.name)]
+    if wanted:
+        return wanted
+    names = sorted({s.name for s in ranges if s.kind == "range"})[:5]
+    hint = "it has no ranges"
+    if names:
+        hint = f"there are: {', '.join(names)}"
+    raise ProfkitError(f"--range {named}: not in the timeline", hint)
 
 
 def _keep_profiled(calls: Sequence[Call], order: Sequence[Launched]) -> Sequence[Launched]:
@@ -491,16 +527,19 @@ def _cut_steps(
         makers = [made.get(call, NOBODY) for call in own]
         works = []
         for index, activity in pairs:
-            call = index - low
+            maker = makers[index - low]
             if captured:
-                maker = captured.get(activity, makers[call])
-            else:
-                maker = makers[call]
-            works.append(_make_work(activity, call, maker, places))
+                maker = captured.get(activity, maker)
+            works.append(_make_work(activity, index - low, maker, places))
         first = min((a.stream != busiest, a.start) for _, a in pairs)[1]
         on_host = turn.end - turn.begin - _sum_waits_before(own, turn.begin, first)
         span = max(max(a.end for _, a in pairs) - first, on_host)
         steps.append(Step(turn.begin, turn.end, first, span, own, makers, works, turn.name))
+    return _set_periods(turns, steps)
+
+
+def _set_periods(turns: Sequence[Turn], steps: Sequence[Step | None]) -> list[Step]:
+    """The steps that were asked for, each as long as until the next one begins on the GPU."""
     out = []
     for turn, step, after in zip(turns, steps, [*steps[1:], None], strict=True):
         if step is None or not turn.kept:
@@ -544,16 +583,12 @@ def _drop_incomplete(
     for turn in turns:
         inside = bisect_left(starts, turn.end) - bisect_left(starts, turn.begin)
         empty += turn.kept and turn.begin not in whole and inside > 0
-    shares = []
-    for step in steps:
-        missing = bisect_left(starts, step.end) - bisect_left(starts, step.begin)
-        there = len({work.call for work in step.works})
-        shares.append(there / (there + missing))
+    shares = [_share_present(step, starts) for step in steps]
     best = max(shares)
     kept = []
-    for s, share in zip(steps, shares, strict=True):
+    for step, share in zip(steps, shares, strict=True):
         if share >= ALIKE * best:
-            kept.append(s)
+            kept.append(step)
     left = empty + len(steps) - len(kept)
     if not left:
         return kept, []
@@ -595,6 +630,13 @@ def _drop_disturbed(
 def _overlaps(step: Step, spans: Sequence[tuple[int, int]]) -> bool:
     """Whether any of some spans of time has a part of a step's time on the host."""
     return any(begin < step.end and step.begin < end for begin, end in spans)
+
+
+def _share_present(step: Step, lost: Sequence[int]) -> float:
+    """Share of a step's launches whose work is there; `lost`: when the others were, in order."""
+    missing = bisect_left(lost, step.end) - bisect_left(lost, step.begin)
+    there = len({work.call for work in step.works})
+    return there / (there + missing)
 
 
 def _find_busiest_stream(order: Sequence[Launched]) -> int:

@@ -106,68 +106,102 @@ def _make_rows(spent: Sequence[Spent]) -> tuple[Idle, ...]:
     return tuple(sorted(rows, key=lambda row: -row.time))
 
 
+@dataclass(frozen=True)
+class _Around:
+    """What stands at the ends of a gap: the launches before and after it, the work that ends it."""
+
+    before: int  # the call that launched the work before it; -1 for none
+    after: int  # the call that launched the work that ends it; behind the last call for none
+    work: StepWork | None
+    call: Call | None
+
+
 def _explain_gaps(step: Step, gaps: Iterable[Interval]) -> Iterator[Spent]:
     """Give each gap to what the host did while the GPU had nothing."""
-    works = sorted(step.works, key=lambda w: w.activity.start)
-    starts = [w.activity.start for w in works]
-    waits = [i for i, call in enumerate(step.calls) if call.waits]
-    ends = [step.calls[i].end for i in waits]
-    at_once = _find_shortest_delay(step)
-    lost = find_lost_launches(step)
-    captures = [i for i, call in enumerate(step.calls) if call.capture_phase]
-    for low, end in gaps:
-        high = end
-        following = bisect_left(starts, high)
-        work = None
-        if following < len(works):
-            work = works[following]
-        if work:
-            call = step.calls[work.call]
-        else:
-            call = None
-        if following:
-            before = works[following - 1].call
-        else:
-            before = -1
-        if work:
-            after = work.call
-        else:
-            after = len(step.calls)
-        missing = _is_between(lost, before, after)
-        if work is None and lost:  # the next step begins as this one does
-            missing = missing or lost[0] < works[0].call
-        if missing or _is_between(captures, before, after):
-            yield low, high, "other", LOST if missing else CAPTURING
-            continue
-        late = high
-        if call and work and before != work.call:  # kernels of one graph are launched at once
-            late = _find_late_start(call, work, at_once)
-        if late < high:
-            yield max(low, late), high, "other", say_before(launch_place(work)) if work else ""
-            high = max(low, late)
-            if high == low:
-                continue
-        # The wait that held the host: it returned inside of the gap, or just before it.
-        at = bisect_left(ends, low - EPSILON)
-        held = at < len(waits) and ends[at] <= (min(high, call.end) if call else high)
+    host = _HostOfStep(step)
+    for low, high in gaps:
+        yield from host.explain_gap(low, high)
+
+
+class _HostOfStep:
+    """What the host did in a step, as gaps of the GPU are held against it."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self.works = sorted(step.works, key=lambda w: w.activity.start)
+        self.starts = [w.activity.start for w in self.works]
+        self.waits = [i for i, call in enumerate(step.calls) if call.waits]
+        self.ends = [step.calls[i].end for i in self.waits]
+        self.at_once = _find_shortest_delay(step)
+        self.lost = find_lost_launches(step)
+        self.captures = [i for i, call in enumerate(step.calls) if call.capture_phase]
+
+    def explain_gap(self, low: int, high: int) -> Iterator[Spent]:
+        """Yield the parts of a gap, each with its cause and where that is."""
+        around = self._look_around(high)
+        unseen = self._name_unseen(around)
+        if unseen:
+            yield low, high, "other", unseen
+            return
+        work, call = around.work, around.call
+        if call and work and around.before != work.call:  # one graph's are launched at once
+            late = max(low, _find_late_start(call, work, self.at_once))
+            if late < high:
+                yield late, high, "other", say_before(launch_place(work))
+                high = late
+                if high == low:
+                    return
+        wait = self._find_wait(low, min(high, call.end) if call else high)
         until = high
-        if held and _is_host_busy_after(step, waits[at], high):
+        if wait >= 0 and _is_host_busy_after(self.step, wait, high):
             # The wait is over: what keeps the GPU idle then is what the host does of its own.
-            until = max(low, min(high, ends[at]))
+            until = max(low, min(high, self.step.calls[wait].end))
             yield until, high, "host-launch", launch_place(work) if work else "between steps"
-        if low == until:
-            continue
+        if until > low:
+            cause, where = self._name_cause(around, low, wait)
+            yield low, until, cause, where
+
+    def _look_around(self, end: int) -> _Around:
+        following = bisect_left(self.starts, end)
+        before = -1
+        if following:
+            before = self.works[following - 1].call
+        if following == len(self.works):
+            return _Around(before, len(self.step.calls), None, None)
+        work = self.works[following]
+        return _Around(before, work.call, work, self.step.calls[work.call])
+
+    def _name_unseen(self, around: _Around) -> str:
+        """What the GPU may have done in a gap though no work is recorded in it; empty for nothing."""
+        missing = _is_between(self.lost, around.before, around.after)
+        if around.work is None and self.lost:  # the next step begins as this one does
+            missing = missing or self.lost[0] < self.works[0].call
+        if missing:
+            return LOST
+        if _is_between(self.captures, around.before, around.after):
+            return CAPTURING
+        return ""
+
+    def _find_wait(self, low: int, end: int) -> int:
+        """The call that held the host: it returned inside of a gap or just before it; -1 for none."""
+        at = bisect_left(self.ends, low - EPSILON)
+        if at < len(self.waits) and self.ends[at] <= end:
+            return self.waits[at]
+        return -1
+
+    def _name_cause(self, around: _Around, low: int, wait: int) -> tuple[str, str]:
+        """Why the GPU had nothing from `low` on, and where that is; `wait`: of the host, or -1."""
+        work, call = around.work, around.call
         if work is None or call is None:
             # The next step's launch comes too late: its first call tells no more.
-            yield low, until, "host-sync" if held else "host-launch", "between steps"
-        elif call.start <= low and work.activity.start - call.start > at_once:
-            inside = call.launches_graph and before == work.call
-            yield low, until, "other", IN_GRAPH if inside else say_before(launch_place(work))
-        elif held:
-            index = waits[at]
-            yield low, until, "host-sync", describe_maker(step, index) or step.calls[index].name
-        else:
-            yield low, until, "host-launch", launch_place(work)
+            return "host-sync" if wait >= 0 else "host-launch", "between steps"
+        if call.start <= low and work.activity.start - call.start > self.at_once:
+            if call.launches_graph and around.before == work.call:
+                return "other", IN_GRAPH
+            return "other", say_before(launch_place(work))
+        if wait >= 0:
+            return "host-sync", describe_maker(self.step, wait) or self.step.calls[wait].name
+        return "host-launch", launch_place(work)
 
 
 def _is_host_busy_after(step: Step, wait: int, until: int) -> bool:

@@ -76,10 +76,8 @@ def _shift_times(row: Row, moved: Callable[[int], int]) -> Row:
 def find_set_up(calls: Sequence[Call], order: Sequence[tuple[int, Activity]]) -> SetUp | None:
     """Where the host sets up between the first and the last launch; None where that is little."""
     first, last = calls[order[0][0]].start, calls[order[-1][0]].end
-    found = []
-    for c in calls:
-        if _SETS_UP.match(c.name) and first <= c.start < last:
-            found.append(c)
+    inside = [call for call in calls if first <= call.start < last]
+    found = [call for call in inside if _SETS_UP.match(call.name)]
     spans = [(call.start, call.end) for call in found]
     usual = median(calls[index].end - calls[index].start for index, _ in order)
     for call in [*_list_first_launches(calls, order), *_list_first_calls(calls)]:

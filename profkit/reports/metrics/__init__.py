@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import chain
 
 from profkit.reports.metrics.compute import INSTRUCTIONS, PEAKS, PIPES
-from profkit.reports.metrics.derive import OPCODES, Metric, Raw, by_opcode
+from profkit.reports.metrics.derive import OPCODES, Metric, Raw, count_by_opcode
 from profkit.reports.metrics.launch import LAUNCH, OCCUPANCY
 from profkit.reports.metrics.memory import ACCESS, MEMORY
 from profkit.reports.metrics.warps import WARPS
@@ -43,11 +43,11 @@ RAW_NAMES = frozenset(chain.from_iterable((*s.names, *s.optional) for s in _SOUR
 INSTANCED: tuple[str, ...] = (OPCODES,)
 
 
-def evaluate(raw: Raw) -> dict[str, float]:
+def evaluate_metrics(raw: Raw) -> dict[str, float]:
     """Return short name -> SI value of one launch, NaN where it was not collected.
 
     `raw` has ncu's names and units, only of metrics that have a value; instances of the INSTANCED ones
     as "name[key]".
     """
-    values = {**raw, **by_opcode(raw)}
-    return {name: metric.of(values) for name, metric in CATALOGUE.items()}
+    values = {**raw, **count_by_opcode(raw)}
+    return {name: metric.compute_from(values) for name, metric in CATALOGUE.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain, product
 from math import nan
 
-from profkit.reports.metrics.derive import Raw, Source, collected, metrics
+from profkit.reports.metrics.derive import Raw, Source, combine_collected, parse_metrics
 
 
 def _write_pipe(name: str, meaning: str, *units: str) -> str:
@@ -33,7 +33,7 @@ _PER_CYCLE = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum.per_cycle_elapse
 _F, _D, _H = ({op: _PER_CYCLE.format(kind + op) for op in ("fma", "add", "mul")} for kind in "fdh")
 _HFMA = "derived__smsp__sass_thread_inst_executed_op_hfma_pred_on"
 _CLOCK = "smsp__cycles_elapsed.avg.per_second"
-PIPES = metrics(f"""
+PIPES = parse_metrics(f"""
 [SpeedOfLight]
 tensor_busy | share | Tensor pipe, share of peak, elapsed cycles; before 9.0 and after, HFMA2.MMA \
     counts too (a few per cent without any matrix instruction)
@@ -77,7 +77,7 @@ issue_busy | share | Issue slots used, elapsed cycles
 issue_busy_active | share | Issue slots used, active cycles
   smsp__issue_active.avg.pct_of_peak_sustained_active
 """)
-INSTRUCTIONS = metrics(f"""
+INSTRUCTIONS = parse_metrics(f"""
 [ComputeWorkloadAnalysis]
 ipc | count | Warp instructions executed per SM and active cycle
   sm__inst_executed.avg.per_cycle_active
@@ -187,7 +187,7 @@ _ENGINES = ["hmma", "hgmma", "utchmma", "imma", "igmma", "utcimma", "utcqmma", "
 TENSOR_TYPES = tuple(_TYPES)
 
 
-def _dense_peak(words: list[str]) -> Source:
+def _make_dense_peak(words: list[str]) -> Source:
     """Return dense operations per second: the largest peak that no sparsity doubles.
 
     Where ncu splits by sparsity (8.0 and later) the name without it has the sparse peak.
@@ -197,7 +197,7 @@ def _dense_peak(words: list[str]) -> Source:
     plain = [f"{_OPS}{w}.sum.peak_sustained" for w in words]
     narrow = f"{_OPS}{words[0]}_dst_fp16.sum"
 
-    def value(r: Raw) -> float:
+    def compute_peak(r: Raw) -> float:
         there = [n for n in split if n in r] or [n for n in plain if n in r]
         if r.get(narrow, 0.0) == 0:  # GeForce doubles its rate for fp16 sums, which did not run
             there = [n for n in there if "dst_fp16" not in n] or there
@@ -206,7 +206,7 @@ def _dense_peak(words: list[str]) -> Source:
         return nan
 
     text = f"max dense {_OPS}*{words[0]}*.sum.peak_sustained * SM clock"
-    return Source((_SM_CLOCK,), value, text, (*split, *plain, narrow))
+    return Source((_SM_CLOCK,), compute_peak, text, (*split, *plain, narrow))
 
 
 def _list_counters(words: list[str]) -> list[str]:
@@ -219,10 +219,10 @@ def _list_counters(words: list[str]) -> list[str]:
 
 
 _OPERATIONS = {
-    kind: collected(sum, _list_counters(words), f"sum of {_OPS}{words[0]}*.sum")
+    kind: combine_collected(sum, _list_counters(words), f"sum of {_OPS}{words[0]}*.sum")
     for kind, words in _TYPES.items()
 }
-_PEAKS = {kind: _dense_peak(words) for kind, words in _TYPES.items()}
+_PEAKS = {kind: _make_dense_peak(words) for kind, words in _TYPES.items()}
 _TENSORS = "".join(
     f"""
 tensor_ops_{kind} | count | Operations of the tensor cores on {kind} operands
@@ -234,7 +234,7 @@ peak_tensor_{kind} | op/s | \
     for kind in _TYPES
 )
 _ALL = sorted(chain.from_iterable(map(_list_counters, _TYPES.values())))
-PEAKS = metrics(
+PEAKS = parse_metrics(
     f"""
 [SpeedOfLight_RooflineChart]
 peak_dram | byte/s | DRAM bandwidth at the measured memory clock

@@ -67,7 +67,7 @@ class Metric:
     sources: tuple[Source, ...]
     since: str = ""  # first ncu that counts it ("2024.1"); "" where every one since 2020 does
 
-    def of(self, raw: Raw) -> float:
+    def compute_from(self, raw: Raw) -> float:
         """Return the metric's value for one launch; NaN when it was not collected."""
         for source in self.sources:
             if source.needs <= raw.keys():
@@ -83,7 +83,7 @@ class Metric:
         return nan
 
 
-def metrics(text: str, *computed: Source) -> tuple[Metric, ...]:
+def parse_metrics(text: str, *computed: Source) -> tuple[Metric, ...]:
     """Return the metrics of a text of the catalogue; `computed` are sources that it names by theirs."""
     known = {source.text: source for source in computed}
     section = since = ""
@@ -103,46 +103,46 @@ def metrics(text: str, *computed: Source) -> tuple[Metric, ...]:
 def read_from(text: str) -> Source:
     """Return the source that a line of the catalogue describes."""
     if several := re.fullmatch("(max|sum) of those collected: (.+)", text):
-        return collected(max if several[1] == "max" else sum, several[2].split(", "), text)
+        return combine_collected(max if several[1] == "max" else sum, several[2].split(", "), text)
     if executed := re.fullmatch(f"{OPCODES} of (.+)", text):
         opcodes = [_name_opcode(word) for word in executed[1].split(", ")]
         return Source((OPCODES,), lambda raw: sum(raw.get(x, 0.0) for x in opcodes), text)
     if " " not in text:  # a raw name, as most are: it needs no parser
-        return _make_source((text,), _si_value(text), text)
+        return _make_source((text,), _read_si_value(text), text)
     formula, _, otherwise = text.partition(" else ")
     names_read: dict[str, None] = {}
     value = _compile_formula(ast.parse(formula, mode="eval").body, names_read)
     without = float(otherwise or nan)
 
-    def value_or_else(raw: Raw) -> float:
+    def read_value_or_else(raw: Raw) -> float:
         try:
             return value(raw)
         except ZeroDivisionError:
             return without
 
-    return _make_source(tuple(names_read), value_or_else if "/" in formula else value, text)
+    return _make_source(tuple(names_read), read_value_or_else if "/" in formula else value, text)
 
 
-def collected(
+def combine_collected(
     choose: Callable[[Iterable[float]], float], names: Iterable[str], text: str
 ) -> Source:
     """Return the source that is the sum or the largest of the raw metrics that are there."""
-    values = {name: _si_value(name) for name in names}
+    values = {name: _read_si_value(name) for name in names}
 
-    def value(raw: Raw) -> float:
+    def combine_values(raw: Raw) -> float:
         present = [read(raw) for name, read in values.items() if name in raw]
         if present:
             return choose(present)
         return nan
 
-    return _make_source((), value, text, tuple(values))
+    return _make_source((), combine_values, text, tuple(values))
 
 
 def _make_source(
     names: tuple[str, ...], value: Value, text: str, optional: tuple[str, ...] = ()
 ) -> Source:
     """Return a source, with what is to say of raw names that are doubled in it."""
-    read = {_halved_unit(name) for name in (*names, *optional)}
+    read = {_halve_unit(name) for name in (*names, *optional)}
     units = [unit for unit in _HALVED if unit in read]
     versions = [", ".join(f"{a}.{b}" for a, b in sorted(_HALVED[unit])) for unit in units]
     for unit, halved_on in zip(units, versions, strict=True):
@@ -150,7 +150,7 @@ def _make_source(
     return Source(names, value, text, (*optional, *(_CC if units else ())))
 
 
-def by_opcode(raw: Raw) -> dict[str, float]:
+def count_by_opcode(raw: Raw) -> dict[str, float]:
     """Return the warp instructions of each SASS opcode up to its first dot, by the names of _opcode."""
     totals: dict[str, float] = defaultdict(float)
     for name, value in raw.items():
@@ -178,7 +178,7 @@ def _compile_formula(node: ast.expr, names: dict[str, None]) -> Value:
         case ast.Name() | ast.Attribute():
             name = _join_dotted(node)
             names[name] = None
-            return _si_value(name)
+            return _read_si_value(name)
         case ast.BinOp(left=left, op=ast.Div(), right=right):
             top, bottom = _compile_formula(left, names), _compile_formula(right, names)
             # What is not positive divides like zero.
@@ -209,9 +209,9 @@ def _join_dotted(node: ast.expr) -> str:
     raise ValueError(f"no name: {ast.unparse(node)}")
 
 
-def _si_value(name: str) -> Value:
+def _read_si_value(name: str) -> Value:
     """Return how a raw metric is read in SI; doubled where ncu halves it."""
-    factor, halved_on = scale(name), _HALVED.get(_halved_unit(name), ())
+    factor, halved_on = scale_to_si(name), _HALVED.get(_halve_unit(name), ())
     if not halved_on:
         return lambda raw: raw[name] * factor
     return lambda raw: (
@@ -219,7 +219,7 @@ def _si_value(name: str) -> Value:
     )
 
 
-def _halved_unit(name: str) -> str:
+def _halve_unit(name: str) -> str:
     is_share = "pct_of_peak" in name
     for unit in _HALVED:
         if is_share and name.startswith(unit):
@@ -227,7 +227,7 @@ def _halved_unit(name: str) -> str:
     return ""
 
 
-def scale(name: str) -> float:
+def scale_to_si(name: str) -> float:
     """Return the factor from the unit that ncu stores for a raw name (it never changes) to SI."""
     if "pct_of_peak" in name or name.endswith(("_pct", ".pct")):
         return 0.01

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from math import ceil, floor, nan
 
-from profkit.reports.metrics.derive import Raw, Source, metrics
+from profkit.reports.metrics.derive import Raw, Source, parse_metrics
 
 _REGISTERS_PER_WARP_UNIT = 256  # registers are given to a warp in units of 256 since Kepler
 _SHARED_UNIT = 128  # bytes; shared memory is given to a block in units of 128 since Ampere
 
 
-def _registers_step(r: Raw) -> float:
+def _compute_registers_to_give_up(r: Raw) -> float:
     """Return the registers per thread to give up for one more block per SM by registers."""
     limit, block = r["launch__occupancy_limit_registers"], r["launch__block_size"]
     warps = ceil(block / 32)
@@ -24,7 +24,7 @@ def _registers_step(r: Raw) -> float:
     return nan
 
 
-def _shared_step(r: Raw) -> float:
+def _compute_shared_to_give_up(r: Raw) -> float:
     """Return the bytes of shared memory per block to give up for one more block per SM by it."""
     limit = r["launch__occupancy_limit_shared_mem"]
     used = r["launch__shared_mem_per_block_allocated"]
@@ -43,7 +43,7 @@ _REGISTERS = Source(
         "launch__registers_per_thread",
         "device__attribute_max_registers_per_multiprocessor",
     ),
-    _registers_step,
+    _compute_registers_to_give_up,
     "from launch__registers_per_thread, in units of 256 a warp",
 )
 _SHARED = Source(
@@ -52,11 +52,11 @@ _SHARED = Source(
         "launch__shared_mem_per_block_allocated",
         "device__attribute_max_shared_memory_per_multiprocessor",
     ),
-    _shared_step,
+    _compute_shared_to_give_up,
     "from launch__shared_mem_per_block_allocated, in units of 128 bytes",
 )
 # A "run record" fills what it names, from the record next to the report; ncu does not.
-LAUNCH = metrics("""
+LAUNCH = parse_metrics("""
 [SpeedOfLight]
 time | s | Duration of the launch under ncu, at the clocks ncu ran it with
   gpu__time_duration.sum
@@ -138,7 +138,7 @@ declared_bytes | byte | Compulsory bytes: every input read once, every output wr
 declared_exps | op | Exponentials of the workload by its problem.py
 """)
 # Theoretical and achieved occupancy, every limiter, the step to one more block per SM.
-OCCUPANCY = metrics(
+OCCUPANCY = parse_metrics(
     """
 [Occupancy]
 blocks_per_sm | count | Blocks per SM that the limiters allow

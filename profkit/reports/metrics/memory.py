@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import starmap
 
-from profkit.reports.metrics.derive import metrics
+from profkit.reports.metrics.derive import parse_metrics
 
 _ACCESS = """\
 {0}_{1}_sectors | count | L1TEX sectors of {0} {1}s
@@ -29,7 +29,7 @@ shared_{0}_conflicts | share | Shared-memory {1} bank conflicts per wavefront
     l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{0}.sum else 0
 """
 _CONFLICTS = _CONFLICT.format("ld", "load") + _CONFLICT.format("st", "store")
-MEMORY = metrics("""
+MEMORY = parse_metrics("""
 [SpeedOfLight]
 dram_busy | share | DRAM throughput of peak, elapsed
   gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed
@@ -142,7 +142,7 @@ sysmem_sectors | count | L2 sectors that missed into system memory (over PCIe or
   lts__t_sectors_aperture_sysmem_lookup_miss.sum
 """)
 # Sectors per request, bank conflicts, local memory, atomics, spills.
-ACCESS = metrics(f"""
+ACCESS = parse_metrics(f"""
 [MemoryWorkloadAnalysis_Tables]
 l2_sectors_per_request | count | Sectors that one L1TEX request asks of an L2 line: 4 for whole \
     lines, 1 for scattered words

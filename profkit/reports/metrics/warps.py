@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import nan
 from typing import Literal
 
-from profkit.reports.metrics.derive import Metric, Raw, Source, metrics
+from profkit.reports.metrics.derive import Metric, Raw, Source, parse_metrics
 
 # What warp states have in common: what the warp waits for, and what it would take to wait less.
 Family = Literal[
@@ -118,7 +118,7 @@ WARP_STATES = (
 WARP_STATE = {state.name: state for state in WARP_STATES}
 
 
-def states_of(*families: Family) -> tuple[str, ...]:
+def list_states(*families: Family) -> tuple[str, ...]:
     """Return the names of the states of these families."""
     return tuple(state.name for state in WARP_STATES if state.family in families)
 
@@ -143,13 +143,13 @@ FEWEST = 100
 
 
 def _make_share(name: str, all_of: tuple[str, ...], text: str, fewest: float = 0) -> Source:
-    def value(r: Raw) -> float:
+    def compute_share(r: Raw) -> float:
         whole = sum(max(r[n], 0.0) for n in all_of if n in r)
         if whole > 0 and whole >= fewest:
             return max(r[name], 0.0) / whole
         return nan
 
-    return Source((name,), value, text, all_of)
+    return Source((name,), compute_share, text, all_of)
 
 
 _STALLS = tuple(
@@ -170,7 +170,7 @@ _STALLS = tuple(
     )
     for (sampled, state), ratio in zip(SAMPLES.items(), _RATIOS, strict=True)
 )
-WARPS = _STALLS + metrics(f"""
+WARPS = _STALLS + parse_metrics(f"""
 [SourceCounters]
 warp_samples | count | Samples of warp states
   sum of those collected: {", ".join(SAMPLES)}

@@ -22,9 +22,9 @@ from matplotlib.text import Annotation, Text
 from matplotlib.ticker import NullLocator
 
 from profkit.errors import ProfkitError
-from profkit.files import part_of
+from profkit.files import replace_when_done
 from profkit.model.launch import collected_metrics
-from profkit.reports.frame import view_rows
+from profkit.reports.frame import list_viewed_rows
 from profkit.show import numbers
 from profkit.show.numbers import Row
 from profkit.show.text.escape import middle, short
@@ -102,7 +102,7 @@ def records(runs: Launches) -> list[Row]:
         from profkit.reports.reader import load_reports
 
         frame = load_reports(runs)
-    rows = view_rows(frame)
+    rows = list_viewed_rows(frame)
     if not rows:
         raise ProfkitError(
             "no launches to draw", "the frame is empty: check the query that made it"
@@ -258,6 +258,6 @@ def save(ax: Axes, path: str | Path) -> Path:
     if path.suffix.lower() not in {".png", ".svg", ".pdf"}:
         what = f"{path}: cannot draw a {path.suffix or 'nameless'} file"
         raise ProfkitError(what, "end the name in .png, .svg or .pdf")
-    with part_of(path) as part:
+    with replace_when_done(path) as part:
         figure_of(ax).savefig(part, dpi=DPI, format=path.suffix[1:].lower())
     return path

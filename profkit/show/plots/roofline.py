@@ -66,7 +66,7 @@ def roofline(
     if grid:
         shapes = _grid_points(grid, device)
     groups = base.alike_groups(rows)
-    launches = [list(map(model.points, group.rows)) for group in groups]
+    launches = [list(map(model.list_points, group.rows)) for group in groups]
     every = list(chain.from_iterable(launches))
     points = list(chain.from_iterable(every))
     roofs, ax = numbers.ceilings_of(rows, points), base.canvas(ax, 7.5)
@@ -148,7 +148,7 @@ def _small_print(rows: Sequence[Row], points: Points, roofs: Sequence[Roof]) -> 
             "Ceilings from the report at the measured clocks; shares refer to each launch's "
             "own ceilings."
         )
-    without = [row for row in rows if not model.points(row)]
+    without = [row for row in rows if not model.list_points(row)]
     if points and without:
         lack = numbers.why_no_point(without)
         why = ""

@@ -54,7 +54,7 @@ def select_launch(run: Judged, report: str, findings: int) -> Entry:
         "time_s": run.time,
         "bound": diagnosis.bound,
         "limiter": diagnosis.limiter,
-        "saves_s": diagnosis.saves(run.time),
+        "saves_s": diagnosis.estimate_saved_time(run.time),
         "findings": chosen,
     }
     if not chosen:

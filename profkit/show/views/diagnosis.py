@@ -32,6 +32,11 @@ ORDER = "sorted by expected saving"
 _WITHOUT = "without --section "
 
 
+def _has_lines(run: Judged) -> bool:
+    """Return whether source lines are known of a launch, or of one of its findings."""
+    return bool(run.lines) or any(finding.where for finding in run.diagnosis.findings)
+
+
 def diagnosis_blocks(
     rows: Sequence[Row], detailed: Sequence[Row], *, full: bool = False
 ) -> Iterator[Block]:
@@ -54,8 +59,7 @@ def diagnosis_blocks(
     for number, row in enumerate(detailed, 1):
         yield diagnosis(row, number, total, before)
         before = row.shown
-    runs = [row.shown for row in detailed]
-    lined = any(run.lines or any(f.where for f in run.diagnosis.findings) for run in runs)
+    lined = any(_has_lines(row.shown) for row in detailed)
     if commands := list(next_commands(rows, lined)):
         yield blocks.Heading("Next", 2)
         yield from commands[:2]
@@ -132,7 +136,7 @@ def write_summary(listed: Sequence[Row], rows: Sequence[Row]) -> str:
     hidden = ""
     if len(rows) > len(listed):
         hidden = f"; {len(listed)} of {len(rows)} rows shown (--all)"
-    leads = len(rows) > 1 and rows[0].leads(sum(row.total for row in rows))
+    leads = len(rows) > 1 and rows[0].leads_without_cause(sum(row.total for row in rows))
     if leads:
         order = f"{ORDER}{AFTER_UNKNOWN}"
     else:

@@ -56,19 +56,21 @@ def written(folder: Path, files: Sequence[Path]) -> Iterator[Block]:
         yield TextLine(TextSpan(str(path), "code"), indent=2)
 
 
+_CAPTURED: Columns[Entry] = {
+    "kernel": lambda row: TextSpan(row["kernel"], "name"),
+    ">launches": lambda row: str(row["launches"]),
+    "equal": lambda row: row["equal"] or "not tried",
+    ">in program": lambda row: format_duration(row["in_program_s"]),
+    ">here": lambda row: format_duration(row["here_s"]),
+    ">ratio": lambda row: "" if row["ratio"] is None else f"{row['ratio']:.2f}",
+}
+
+
 def captured(rows: Sequence[Entry]) -> Iterator[Block]:
     """Yield the kernels captured of a program: whether each is the same here, and as fast."""
     with_file = [row for row in rows if row["file"]]
     if with_file:
-        columns: Columns[Entry] = {
-            "kernel": lambda row: TextSpan(row["kernel"], "name"),
-            ">launches": lambda row: str(row["launches"]),
-            "equal": lambda row: row["equal"] or "not tried",
-            ">in program": lambda row: format_duration(row["in_program_s"]),
-            ">here": lambda row: format_duration(row["here_s"]),
-            ">ratio": lambda row: "" if row["ratio"] is None else f"{row['ratio']:.2f}",
-        }
-        yield grid(with_file, columns)
+        yield grid(with_file, _CAPTURED)
     for row in rows:
         if not row["file"] and row["why_not"]:
             why = f"skipped: {row['why_not']}"

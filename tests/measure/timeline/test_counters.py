@@ -16,7 +16,7 @@ REPORT = ROOT / "artifacts" / "scalar.B.ncu-rep"
 
 def test_a_packed_report_is_the_same_report(tmp_path: Path) -> None:
     report = Path(shutil.copy(REPORT, tmp_path / "counters.ncu-rep"))
-    packed = timeline.packed_report(report)
+    packed = timeline.compress_report(report)
     assert packed == tmp_path / "counters.ncu-repz"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["counters.ncu-repz"]
     assert packed.stat().st_size < 0.5 * REPORT.stat().st_size

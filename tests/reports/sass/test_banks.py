@@ -74,7 +74,7 @@ def evaluate(*texts: str, register: str, loops_to: int | None = None) -> Lanes |
     definitions = Definitions(bytes(code), lambda n: texts[n], before)
     special = {"SR_TID.X": Lanes(tuple(32 + lane for lane in ONE_EACH))}
     warp = WarpRegisters(definitions, special, {0: 64})
-    return warp.evaluate(len(texts) - 1, [register])[0]
+    return warp.evaluate_operands(len(texts) - 1, [register])[0]
 
 
 @pytest.mark.parametrize(

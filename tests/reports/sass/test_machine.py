@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from profkit.reports import cubin as images
-from profkit.reports.cubin import line_tables
-from profkit.reports.instruction import Instruction, decode, name
-from profkit.reports.reader import actions
+from profkit.reports.cubin import read_line_tables
+from profkit.reports.instruction import Instruction, decode_function, name_opcode
+from profkit.reports.reader import open_actions
 from tests.conftest import ROOT, kinds, others
 
 pytestmark = pytest.mark.forks
@@ -27,8 +27,8 @@ _BOARD = re.compile(r"SB(\d+)\s*(?:,\s*(0x[0-9a-f]+|\d+))?")
 
 def _functions(path: Path) -> Iterator[tuple[list[str], list[Instruction], int]]:
     """Texts, instructions and start of each function that a report ran, once."""
-    known, seen = images.functions(path), set[int]()
-    for action in actions(str(path)):
+    known, seen = images.list_functions(path), set[int]()
+    for action in open_actions(str(path)):
         starts = action.metric_by_name("launch__function_pcs")
         major, minor = (
             action.metric_by_name(f"device__attribute_compute_capability_{part}").as_double()
@@ -44,7 +44,7 @@ def _functions(path: Path) -> Iterator[tuple[list[str], list[Instruction], int]]
         if start in seen:
             continue
         seen.add(start)
-        code = decode(function.code, start, int(10 * major + minor))
+        code = decode_function(function.code, start, int(10 * major + minor))
         assert code is not None, f"an opcode of {function.name} is not known"
         yield [action.sass_by_pc(x.pc) or "" for x in code], code, start
 
@@ -74,20 +74,20 @@ def test_bits_say_what_the_text_says(path: Path) -> None:
 
 
 def test_functions_of_a_report() -> None:
-    other, function = images.functions(ARTIFACTS / "stage2.B.ncu-rep")
+    other, function = images.list_functions(ARTIFACTS / "stage2.B.ncu-rep")
     # Built beside it and never launched: the report does not say where it was.
     assert (other.name, other.start) == ("_Z6stage2ILi128EEv9Attention", None)
     assert function.name == "_Z6stage2ILi64EEv9Attention"
     assert function.start == 0x7F4B9F7A0000
     assert len(function.code) == 16_896
-    code = decode(function.code, function.start, 90)
+    code = decode_function(function.code, function.start, 90)
     assert code is not None
     assert [x.opcode for x in code[:3]] == ["LDC", "S2R", "LDC"]
 
 
 def test_two_builds_of_one_kernel_are_told_apart_by_their_place() -> None:
     path = ARTIFACTS / "probes" / "probes-0.ncu-repz"
-    known = images.functions(path)
+    known = images.list_functions(path)
     both = [f for f in known if f.name == "_Z11atomic_samePKfPfS1_"]
     assert sorted(len(f.code) for f in both) == [1024, 1152]
     for function in both:
@@ -103,9 +103,9 @@ def test_two_builds_of_one_kernel_are_told_apart_by_their_place() -> None:
 
 def test_unknown_opcode_is_no_answer() -> None:
     code = (0x1FF).to_bytes(16, "little")
-    assert decode(code, 0, 90) is None
-    assert name(0x1FF, 90) is None
-    hfma2, iadd = (name(0x235, capability) for capability in (90, 120))
+    assert decode_function(code, 0, 90) is None
+    assert name_opcode(0x1FF, 90) is None
+    hfma2, iadd = (name_opcode(0x235, capability) for capability in (90, 120))
     assert (hfma2, iadd) == ("HFMA2", "IADD")
 
 
@@ -113,8 +113,8 @@ def test_no_report_has_no_functions(tmp_path: Path) -> None:
     for data in (b"", b"NVR\0", b"text that is no report", b"\x28\xb5\x2f\xfd damaged"):
         path = tmp_path / "x.ncu-rep"
         path.write_bytes(data)
-        assert images.functions(path) == []
-    assert images.functions(tmp_path / "missing.ncu-rep") == []
+        assert images.list_functions(path) == []
+    assert images.list_functions(tmp_path / "missing.ncu-rep") == []
 
 
 def test_cut_machine_code_is_skipped(tmp_path: Path) -> None:
@@ -127,26 +127,26 @@ def test_cut_machine_code_is_skipped(tmp_path: Path) -> None:
         data[: at + 40] + b"\xff" * 8 + data[at + 48 :],
     ):
         path.write_bytes(broken)
-        assert images.functions(path) == []
+        assert images.list_functions(path) == []
 
 
 def test_who_called_an_atomic() -> None:
-    known = images.functions(ARTIFACTS / "probes" / "probes-0.ncu-repz")
+    known = images.list_functions(ARTIFACTS / "probes" / "probes-0.ncu-repz")
     function = next(f for f in known if f.name.startswith("_Z16atomic_coalesced"))
     table = function.cubin.lines[function.name]
-    stack = table.stack(0x170)  # the REDG
+    stack = table.find_inlined_lines(0x170)  # the REDG
     assert [(Path(file).name, line) for file, line in stack] == [
         ("sm_20_atomic_functions.hpp", 84),
         ("atomic-coalesced_as_fast_as_stores.cu", 18),
     ]
-    assert table.stack(-16) == []
+    assert table.find_inlined_lines(-16) == []
 
 
 def test_damaged_line_tables_give_what_they_can() -> None:
-    known = images.functions(ARTIFACTS / "probes" / "probes-0.ncu-repz")
+    known = images.list_functions(ARTIFACTS / "probes" / "probes-0.ncu-repz")
     function = known[0]
     section = function.cubin._read_content(".debug_line")
     for at in range(0, len(section), 7):
         damaged = section[:at] + b"\xff" + section[at + 1 :]
-        assert set(line_tables(damaged, {})) == set()
-    assert line_tables(section[:20], {}) == {}
+        assert set(read_line_tables(damaged, {})) == set()
+    assert read_line_tables(section[:20], {}) == {}

@@ -11,7 +11,7 @@ import zstandard
 
 from profkit.files import ReadBudget
 from profkit.reports import cubin as images
-from profkit.reports.cubin import Cubin, LineRow, LineTable, line_tables
+from profkit.reports.cubin import Cubin, LineRow, LineTable, read_line_tables
 from tests.reports import made
 
 HEAD = 10  # bytes of a unit before its header's own fields: size, version, length
@@ -65,7 +65,7 @@ def _start(unit: bytes, program: bytes) -> int:
 def _rows(program: bytes, version: int = 2, **header: int | bytes) -> tuple[LineRow, ...]:
     whole = _address(0x4000) + program + END
     unit = _unit(whole, version, **header)  # type: ignore[arg-type]
-    tables = line_tables(unit, {_start(unit, whole): "kernel"})
+    tables = read_line_tables(unit, {_start(unit, whole): "kernel"})
     assert list(tables) == ["kernel"]
     return tables["kernel"].rows
 
@@ -128,7 +128,7 @@ def test_other_steps_and_lines() -> None:
 def test_other_versions_are_not_read(version: int) -> None:
     program = _address() + COPY + END
     unit = _unit(program, version)
-    assert line_tables(unit, {_start(unit, program): "kernel"}) == {}
+    assert read_line_tables(unit, {_start(unit, program): "kernel"}) == {}
 
 
 def test_units_and_functions_follow_each_other() -> None:
@@ -139,16 +139,16 @@ def test_units_and_functions_follow_each_other() -> None:
         _start(first, one + two) + len(one): "g",
         len(first) + _start(second, one): "h",
     }
-    tables = line_tables(first + second, relocated)
+    tables = read_line_tables(first + second, relocated)
     assert {name: [row.line for row in t.rows] for name, t in tables.items()} == {
         "f": [2],
         "g": [3],
         "h": [2],
     }
     # What is cut off costs only itself; a sequence that nobody names is nobody's.
-    assert list(line_tables(first + second[:-5], relocated)) == ["f", "g"]
-    assert line_tables(first, {}) == {}
-    assert line_tables(first + b"\0" * 9, relocated).keys() == {"f", "g"}
+    assert list(read_line_tables(first + second[:-5], relocated)) == ["f", "g"]
+    assert read_line_tables(first, {}) == {}
+    assert read_line_tables(first + b"\0" * 9, relocated).keys() == {"f", "g"}
 
 
 def test_who_called_whom() -> None:
@@ -159,15 +159,17 @@ def test_who_called_whom() -> None:
         LineRow(48, "a.cu", 11, 9),
     )
     table = LineTable(rows)
-    assert table.stack(-1) == []
-    assert table.stack(0) == table.stack(15) == [("a.cu", 10)]
-    assert table.stack(16) == [("x.h", 5), ("a.cu", 10)]
-    assert table.stack(47) == [("y.h", 7), ("x.h", 5), ("a.cu", 10)]
-    assert table.stack(48) == table.stack(9999) == [("a.cu", 11)]  # a caller that is no row
+    assert table.find_inlined_lines(-1) == []
+    assert table.find_inlined_lines(0) == table.find_inlined_lines(15) == [("a.cu", 10)]
+    assert table.find_inlined_lines(16) == [("x.h", 5), ("a.cu", 10)]
+    assert table.find_inlined_lines(47) == [("y.h", 7), ("x.h", 5), ("a.cu", 10)]
+    assert (
+        table.find_inlined_lines(48) == table.find_inlined_lines(9999) == [("a.cu", 11)]
+    )  # a caller that is no row
     round_ = (LineRow(0, "a", 1, 1),)
-    assert LineTable(round_).stack(0) == [("a", 1)]  # its own caller: it ends
+    assert LineTable(round_).find_inlined_lines(0) == [("a", 1)]  # its own caller: it ends
     last = (LineRow(0, "a", 1, 2), LineRow(16, "b", 2, 0))
-    assert LineTable(last).stack(0) == [("a", 1), ("b", 2)]
+    assert LineTable(last).find_inlined_lines(0) == [("a", 1), ("b", 2)]
 
 
 # --- ELF
@@ -263,7 +265,7 @@ def _report(*sources: bytes) -> bytes:
 def _functions(tmp_path: Path, data: bytes) -> list[tuple[str, int | None, bytes]]:
     path = tmp_path / "made.ncu-rep"
     path.write_bytes(data)
-    return [(f.name, f.start, f.code) for f in images.functions(path)]
+    return [(f.name, f.start, f.code) for f in images.list_functions(path)]
 
 
 EVERY = [("kern", 0x500, b"K" * 32), ("other", None, b"O" * 16)]
@@ -303,9 +305,9 @@ def test_a_stream_that_cannot_seek_is_read_on(tmp_path: Path) -> None:
     data = _report(big, _source(_cubin()), big + b"y")
     path = tmp_path / "packed.ncu-repz"
     path.write_bytes(zstandard.compress(data))
-    assert len(images.functions(path)) == 2  # of one image
+    assert len(images.list_functions(path)) == 2  # of one image
     path.write_bytes(zstandard.compress(_report(_source(_cubin()), _source(_cubin()))))
-    assert len(images.functions(path)) == 4
+    assert len(images.list_functions(path)) == 4
 
 
 def test_which_function_a_launch_ran(tmp_path: Path) -> None:
@@ -316,7 +318,7 @@ def test_which_function_a_launch_ran(tmp_path: Path) -> None:
             _source(_elf([(".text.kern", b"other build")])),
         )
     )
-    known = images.functions(path)
+    known = images.list_functions(path)
     placed = images.find_launched(known, "kern", {0x500, 0x900})
     assert placed is not None
     assert (placed.start, placed.code) == (0x500, b"K" * 32)
@@ -336,10 +338,14 @@ def test_which_function_a_launch_ran(tmp_path: Path) -> None:
 def test_rows_are_looked_up_by_address_and_callers_by_their_place_in_the_table() -> None:
     rows = (LineRow(64, "a.cu", 10, 0), LineRow(0, "x.h", 5, 1), LineRow(32, "b.cu", 7, 2))
     table = LineTable(rows)
-    assert table.stack(0) == table.stack(31) == [("x.h", 5), ("a.cu", 10)]
-    assert table.stack(32) == table.stack(63) == [("b.cu", 7), ("x.h", 5), ("a.cu", 10)]
-    assert table.stack(64) == [("a.cu", 10)]
-    assert LineTable(()).stack(0) == []
+    assert table.find_inlined_lines(0) == table.find_inlined_lines(31) == [("x.h", 5), ("a.cu", 10)]
+    assert (
+        table.find_inlined_lines(32)
+        == table.find_inlined_lines(63)
+        == [("b.cu", 7), ("x.h", 5), ("a.cu", 10)]
+    )
+    assert table.find_inlined_lines(64) == [("a.cu", 10)]
+    assert LineTable(()).find_inlined_lines(0) == []
 
 
 def test_a_section_without_bytes_in_the_file_has_no_content() -> None:
@@ -350,7 +356,7 @@ def test_a_section_without_bytes_in_the_file_has_no_content() -> None:
     struct.pack_into("<Q", data, table + 2 * 64 + 32, fields[4])
     struct.pack_into("<I", data, table + 2 * 64 + 44, fields[5])
     struct.pack_into("<Q", data, table + 2 * 64 + 56, fields[6])
-    _, code, shared, _ = images.elf_sections(bytes(data))
+    _, code, shared, _ = images.read_elf_sections(bytes(data))
     assert (code.content, code.kind, code.size) == (b"K" * 8, 1, 8)
     found = shared.name, shared.kind, shared.flags, shared.size, shared.info, shared.entry
     assert found == (".nv.shared.k", 8, 3, 1 << 30, 7, 24)
@@ -360,7 +366,7 @@ def test_a_section_without_bytes_in_the_file_has_no_content() -> None:
 def test_a_file_of_a_folder_that_is_not_listed_has_its_name_alone() -> None:
     program = _address() + b"\4\2" + COPY + END
     unit = _unit(program).replace(b"b.h\0\2", b"b.h\0\3")
-    (row,) = line_tables(unit, {_start(unit, program): "kernel"})["kernel"].rows
+    (row,) = read_line_tables(unit, {_start(unit, program): "kernel"})["kernel"].rows
     assert row.file == "b.h"
 
 
@@ -423,9 +429,9 @@ def test_rows_of_a_line_table_ask_for_no_more_than_there_is(
 ) -> None:
     unit = _unit(_address() + b"\xf0" * 10_000 + END)
     where = {_start(unit, _address() + b"\xf0" * 10_000 + END): "k"}
-    assert len(line_tables(unit, where)["k"].rows) == 10_000
+    assert len(read_line_tables(unit, where)["k"].rows) == 10_000
     monkeypatch.setattr(ReadBudget, "SPARE", 1_000_000)
-    assert line_tables(unit, where, ReadBudget(0)) == {}
+    assert read_line_tables(unit, where, ReadBudget(0)) == {}
 
 
 @pytest.mark.parametrize("few", [True, False])

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from profkit.reports.cubin import ELF, NOBITS, ElfSection, elf_sections, elf_text
+from profkit.reports.cubin import ELF, NOBITS, ElfSection, read_elf_sections, read_elf_text
 
 SYMBOLS, RELOCATIONS, SECTION_SYMBOL = 2, 4, 3
 ALLOCATED, MERGED, STRINGS = 0x2, 0x10, 0x20  # flags of a section
@@ -43,7 +43,7 @@ def _read_symbols(sections: list[ElfSection]) -> list[ElfSymbol]:
         return []
     names = next(s.content for s in sections if s.name == ".strtab")
     return [
-        ElfSymbol(elf_text(names, name), info & 0xF, at if 0 < at < _RESERVED else None, value)
+        ElfSymbol(read_elf_text(names, name), info & 0xF, at if 0 < at < _RESERVED else None, value)
         for name, info, _other, at, value, _size in struct.iter_unpack("<IBBHQQ", table.content)
     ]
 
@@ -68,7 +68,7 @@ def hash_sass(library: Path) -> str | None:
 
 def _list_code(image: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield (kind, content) of the sections that hold code or constants."""
-    for section in elf_sections(image):
+    for section in read_elf_sections(image):
         for prefix in _CODE:
             if section.name.startswith(prefix) and section.kind != NOBITS:
                 yield prefix, section.content
@@ -93,7 +93,7 @@ def hash_host_code(object_file: Path) -> str | None:
         data = object_file.read_bytes()
         if not data.startswith(ELF):
             return None
-        parts = _list_host_parts(elf_sections(data))
+        parts = _list_host_parts(read_elf_sections(data))
         return hashlib.sha256(repr(parts).encode()).hexdigest()
     except (OSError, struct.error, ValueError, IndexError, OverflowError, StopIteration):
         return None

@@ -93,6 +93,28 @@ def _compile_job(job: CompileJob, stem: Path) -> float:
     return time.monotonic() - began
 
 
+def _read_compile_seconds() -> float:
+    """Return how long a compilation may take."""
+    text = os.environ.get("PROFKIT_COMPILE_SECONDS", "")
+    if re.fullmatch(r"\d{1,6}", text) and int(text):
+        return float(text)
+    return _TIMEOUT
+
+
+def _compile_launcher(name: str, stem: Path, folder: Path) -> str:
+    """Compile and link what plays a file's launches; return what went wrong, empty if nothing did."""
+    object_file, library = stem.with_suffix(".o"), stem.with_suffix(".so")
+    start = [_find_c_compiler() or "cc", "-O2", "-fPIC"]
+    inside = f"-I{folder}", f"-Wa,-I{folder}"
+    built = process.run_command([*start, *inside, "-c", "-o", str(object_file), str(PLAYER)], 60)
+    if built.status == 0:
+        linking = ["-shared", "-o", str(library), str(object_file), "-ldl"]
+        built = process.run_command([*start, *linking], 60)
+    if built.status:
+        return f"{start[0]} could not compile the launcher of {name}\n{built.output}"
+    return ""
+
+
 def _explain_failure(job: CompileJob, stem: Path) -> str:
     """Compile; what went wrong, empty if nothing did."""
     folder = stem.with_suffix(".ahead")
@@ -100,11 +122,7 @@ def _explain_failure(job: CompileJob, stem: Path) -> str:
     request = {**asdict(job), "path": str(job.path), "problem": str(job.problem)}
     request_file = folder / "request.json"
     request_file.write_text(json.dumps(request), encoding="utf-8")
-    text = os.environ.get("PROFKIT_COMPILE_SECONDS", "")
-    if re.fullmatch(r"\d{1,6}", text) and int(text):
-        limit = float(text)
-    else:
-        limit = _TIMEOUT
+    limit = _read_compile_seconds()
     # A cache of this build's own, and what ptxas says of each kernel.
     own = {"TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_DUMP_PTXAS_LOG": "1"}
     from profkit.interpreter import make_command
@@ -124,15 +142,9 @@ def _explain_failure(job: CompileJob, stem: Path) -> str:
         if mark:
             more = f"\n{excerpt.rstrip()[:2000]}"
         return f"{shorten_traceback(done.output, job.path)} ({_name_version()}){more}"
-    object_file, library = stem.with_suffix(".o"), stem.with_suffix(".so")
-    start = [_find_c_compiler() or "cc", "-O2", "-fPIC"]
-    inside = f"-I{folder}", f"-Wa,-I{folder}"
-    built = process.run_command([*start, *inside, "-c", "-o", str(object_file), str(PLAYER)], 60)
-    if built.status == 0:
-        linking = ["-shared", "-o", str(library), str(object_file), "-ldl"]
-        built = process.run_command([*start, *linking], 60)
-    if built.status:
-        return f"{start[0]} could not compile the launcher of {job.path.name}\n{built.output}"
+    failure = _compile_launcher(job.path.name, stem, folder)
+    if failure:
+        return failure
     os.replace(folder / "plan.json", stem.with_suffix(".json"))
     os.replace(folder / "ptxas.log", stem.with_suffix(".log"))
     _move_only_ptx(folder / "cache", stem.with_suffix(".ptx"))

@@ -26,10 +26,10 @@ from profkit.files import (
     is_file,
     is_writable,
     list_folder,
+    make_temporary_folder,
     move_file,
     read_json,
     resolve_path,
-    temporary_folder,
     write_text,
 )
 from profkit.lab.measure.cuda import device
@@ -132,7 +132,7 @@ def is_built(variant: Variant, folder: Path) -> bool:
     text = variant.language.text_hash(variant.path)
     places = list_folder(folder / variant.problem)
     own = [place for place in places if place.name.startswith(f"{variant.id}-sm_")]
-    return any(tools.kept_json(place / "build.json").get("text") == text for place in own)
+    return any(tools.read_kept_json(place / "build.json").get("text") == text for place in own)
 
 
 def require_library(built: Build) -> Path:
@@ -236,10 +236,20 @@ def _compile_plans(plans: Sequence[Build], folder: Path, jobs: int | None) -> di
 def _compile_group(plans: Sequence[Build], folder: Path, jobs: int | None) -> list[Build]:
     language = plans[0].variant.language
     work = [_make_job(p.variant, p.arch, p.flags) for p in plans]
-    with temporary_folder(folder) as place:
+    with make_temporary_folder(folder) as place:
         times = language.compile(work, place, _find_programs(language, folder), jobs)
         built = [_take_output(p, place / str(i), folder) for i, p in enumerate(plans)]
     return [replace(b, seconds=times.get(i, 0.0)) for i, b in enumerate(built)]
+
+
+def _move_compiled(stem: Path, place: Path) -> None:
+    """Move what a compiler wrote to its place, the library last."""
+    move_file(stem.with_suffix(".o"), place / OBJECT)  # dry.py links it without CUDA
+    if is_file(stem.with_suffix(".json")):  # its launches, where they are known ahead
+        move_file(stem.with_suffix(".json"), place / "plan.json")
+    if is_file(stem.with_suffix(".ptx")):  # of a language whose compiler leaves it
+        move_file(stem.with_suffix(".ptx"), place / "kernel.ptx")
+    move_file(stem.with_suffix(".so"), place / "variant.so")
 
 
 def _take_output(plan: Build, stem: Path, folder: Path) -> Build:
@@ -264,12 +274,7 @@ def _take_output(plan: Build, stem: Path, folder: Path) -> Build:
         "flags": plan.flags,
         "text": plan.text,
     }
-    move_file(stem.with_suffix(".o"), place / OBJECT)  # dry.py links it without CUDA
-    if is_file(stem.with_suffix(".json")):  # its launches, where they are known ahead
-        move_file(stem.with_suffix(".json"), place / "plan.json")
-    if is_file(stem.with_suffix(".ptx")):  # of a language whose compiler leaves it
-        move_file(stem.with_suffix(".ptx"), place / "kernel.ptx")
-    move_file(compiled, place / "variant.so")
+    _move_compiled(stem, place)
     write_text(place / "compiler.log", output)
     write_text(place / "build.json", json.dumps(kept, indent=1))
     return _read_stored(plan, place / "variant.so", kept)

@@ -15,7 +15,14 @@ import msgspec
 
 from profkit.collect import tools
 from profkit.collect.process import run_command
-from profkit.files import is_file, move_file, read_bytes, read_json, temporary_folder, write_text
+from profkit.files import (
+    is_file,
+    make_temporary_folder,
+    move_file,
+    read_bytes,
+    read_json,
+    write_text,
+)
 from profkit.lab.measure.cuda.library import GraphLaunch, Numbers
 from profkit.lab.measure.cuda.resources import (
     CARDS,
@@ -68,7 +75,7 @@ def list_dry_shapes(built: Build, folder: Path) -> dict[str, list[GraphLaunch]] 
     source = folder / "problem.py"
     memory = built.library.with_name("shapes.json")
     key = hashlib.sha256(read_bytes(source) + _hash_stub().encode()).hexdigest()
-    kept = tools.kept_json(memory)
+    kept = tools.read_kept_json(memory)
     if kept.get("key") != key or "shapes" not in kept:
         loaded = load_problem(folder)
         by_case = {c: list_dry_launches(built, loaded, c) for c in loaded.cases}
@@ -86,7 +93,7 @@ def compile_stub(folder: Path) -> Path | None:
 def _make_with_nvcc(target: Path, words: Sequence[str | Path]) -> Path | None:
     """Return what nvcc makes; None if it does not."""
     if not is_file(target):
-        with temporary_folder(target.parent) as folder:
+        with make_temporary_folder(target.parent) as folder:
             made = folder / target.name
             command = [tools.need_tool("nvcc"), *words, "-o", made]
             if run_command(command, timeout=_COMPILE_SECONDS).status != 0:

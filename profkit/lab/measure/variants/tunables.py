@@ -227,15 +227,20 @@ def refuse_block(taken: Mapping[str, int], arch: str, budget: Budget) -> Invalid
     return None
 
 
-def read_space(head: Header, path: Path) -> Space:
-    """Return what the keys of a header say, every name in them known."""
-    file = path.name
-    values = header.read_tunables(head.tune, file)
+def _check_values(values: Mapping[str, Sequence[str]], file: str) -> None:
+    """Raise a ProfkitError for a value that is given twice, or for more choices than MOST."""
     for macro, options in values.items():
         if len(set(options)) < len(options):
             raise ProfkitError(f"{file}: 'tune:' gives {macro} a value twice", "name each once")
     if prod(map(len, values.values())) > MOST:
         raise ProfkitError(f"{file}: 'tune:' has more than {MOST} choices", "declare fewer values")
+
+
+def read_space(head: Header, path: Path) -> Space:
+    """Return what the keys of a header say, every name in them known."""
+    file = path.name
+    values = header.read_tunables(head.tune, file)
+    _check_values(values, file)
     known = set(Space(file, values).numeric)
     quantities = _read_quantities(head.takes, file, known)
     known |= quantities.keys()
