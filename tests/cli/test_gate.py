@@ -122,5 +122,5 @@ def test_compare_takes_what_processes_differ_by_from_the_history(run, tmp_path: 
     ]
     History(tmp_path / "h").append_rows(days)
     told = " ".join(run(*words).stdout.split())
-    assert "x slower (" in told
+    assert "slower: 1.01x (" in told
     assert "processes differ by 0.063 %, measured" in told
