@@ -226,7 +226,7 @@ def _is_narrow(case: Case, product: StepWork, softmax: StepWork) -> bool:
 ELEMENTWISE = Words(
     rule="elementwise-chain",
     says=(
-        "{count} elementwise kernels per step in {runs} {chains} take {ms:time}; they run one after "
+        "{count:,} elementwise kernels per step in {runs} {chains} take {ms:time}; they run one after "
         "another, and can be one where each reads what the one before it has written{longest}"
     ),
     advice=Advice(
@@ -418,7 +418,7 @@ def find_autocasts(case: Case, claimed: frozenset[int]) -> Iterator[StepFinding]
 CASTS = Words(
     rule="elementwise-chain",
     says=(
-        "{count} kernels per step ({ms:time}) only convert tensors to another type; {alike} of "
+        "{count:,} kernels per step ({ms:time}) only convert tensors to another type; {alike} of "
         "them have the size {size}"
     ),
     advice=Advice(

@@ -219,7 +219,7 @@ SORTS = Words(
 NAMED_SORTS = Words(
     rule="kernel",
     says=(
-        "{count} kernels sort for {ms:time} per step, but hardly anything uses the complete "
+        "{count:,} kernels sort for {ms:time} per step, but hardly anything uses the complete "
         "order afterwards"
     ),
     advice=Advice(

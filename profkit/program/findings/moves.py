@@ -237,7 +237,7 @@ def find_kept_copies(case: Case, chosen: Sequence[int]) -> frozenset[int]:
 
 SMALL_COPIES = Words(
     rule="copy",
-    says="{count} small copies per step move {total:figures} MB to the GPU one at a time{waited}",
+    says="{count:,} small copies per step move {total:figures} MB to the GPU one at a time{waited}",
     advice=Advice(
         torch="pack them into one pinned host buffer, and copy that with non_blocking=True",
         others="pack them into one pinned host buffer, and copy that asynchronously",
@@ -294,7 +294,7 @@ def _find_calls_between(case: Case, pieces: set[int]) -> set[int]:
 COLLECTIVES = Words(
     rule="collective",
     says=(
-        "{count} collectives per step take {ms:time}, {exposed:time} of it not overlapped "
+        "{count:,} collectives per step take {ms:time}, {exposed:time} of it not overlapped "
         "with compute"
     ),
     advice=Advice(
@@ -346,7 +346,9 @@ def find_collectives(case: Case, claimed: frozenset[int]) -> Iterator[StepFindin
 
 LAYOUTS = Words(
     rule="layout",
-    says=("{count} kernels per step ({ms:time}) only change the memory layout of tensors{around}"),
+    says=(
+        "{count:,} kernels per step ({ms:time}) only change the memory layout of tensors{around}"
+    ),
     advice=Advice(
         others=(
             "choose shapes so that no permuted copy is needed, or let the next kernel read "
@@ -435,7 +437,7 @@ def is_asked_for(work: StepWork) -> bool:
 GROWING = Words(
     rule="layout",
     says=(
-        "{count} {kernels} per step copy what is there to append a little: {whole} MB are written, "
+        "{count:,} {kernels} per step copy what is there to append a little: {whole} MB are written, "
         "{new} MB of them new, and the next step copies the result again ({ms:time})"
     ),
     advice=Advice(
@@ -593,7 +595,7 @@ def _read_value_bytes(kernel: str) -> int:
 
 JOINS = Words(
     rule="layout",
-    says="{count} {kernels} per step to concatenate tensors: {ms:time}",
+    says="{count:,} {kernels} per step to concatenate tensors: {ms:time}",
     advice=Advice(
         torch=(
             "allocate the result once and write each part into its place (for a growing cache: "

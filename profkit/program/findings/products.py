@@ -36,7 +36,7 @@ LONG = 20_000  # nanoseconds: shorter products are bound by other things
 FP32_PRODUCTS = Words(
     rule="fp32-matmul",
     says=(
-        "{count} {what} run in float32 on the FP32 pipes ({ms:time} per step) while the tensor "
+        "{count:,} {what} run in float32 on the FP32 pipes ({ms:time} per step) while the tensor "
         "cores are idle"
     ),
     advice=Advice(
@@ -124,7 +124,7 @@ def _speed_up(case: Case, index: int, gain: float) -> Range:
 
 IN_FLOAT64 = Words(
     rule="elementwise-chain",
-    says="{count} kernels per step compute in float64: {ms:time}{products}",
+    says="{count:,} kernels per step compute in float64: {ms:time}{products}",
     advice=Advice(
         torch="convert inputs to float32 (NumPy arrays are float64 by default){tf32}",
         others=(
@@ -202,7 +202,7 @@ def cut_into_tiles(product: Product, activity: Activity, multiprocessors: int) -
 TAILS = Words(
     rule="kernel",
     says=(
-        "{count} matrix products ({ms:time} per step) use {cut.used:.0%} of their tiles' "
+        "{count:,} matrix products ({ms:time} per step) use {cut.used:.0%} of their tiles' "
         "capacity: {rows} x {columns} is {cut.tiles} tiles of {cut.tile[0]} x "
         "{cut.tile[1]}{rounds}"
     ),
@@ -259,7 +259,7 @@ def _list_products(case: Case, claimed: frozenset[int] = frozenset()) -> dict[in
 MISFITS = Words(
     rule="kernel",
     says=(
-        "{count} matrix products have sizes that 16-byte loads do not fit ({sizes}) and reach "
+        "{count:,} matrix products have sizes that 16-byte loads do not fit ({sizes}) and reach "
         "{rate:figures} TFLOP/s where others reach {reachable:figures}: {ms:time} per step"
     ),
     advice=Advice(others="pad the size to a multiple of 64 ({fits} for {size})"),
@@ -304,7 +304,7 @@ def is_unaligned(name: str) -> bool:
 ODD_BY_NAME = Words(
     rule="kernel",
     says=(
-        "{count} matrix products run on kernels for sizes that 16-byte loads do not fit "
+        "{count:,} matrix products run on kernels for sizes that 16-byte loads do not fit "
         "({aligned}): {ms:time} per step"
     ),
     advice=Advice(others="pad the odd size (a vocabulary, for example) to a multiple of 64"),

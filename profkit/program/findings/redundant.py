@@ -198,7 +198,7 @@ def _count_copied_bytes(work: StepWork) -> int:
 EQUAL_LAUNCHES = Words(
     rule="redundant",
     says=(
-        "{count} kernels per step are launched one by one in {loops} of equal sizes (the longest: "
+        "{count:,} kernels per step are launched one by one in {loops} of equal sizes (the longest: "
         "{longest} x {body}, {sizes}); by its size, no result is an input of the next ({ms:time})"
     ),
     advice=Advice(
