@@ -30,7 +30,7 @@ import numpy as np
 import verdicts
 
 from profkit import from_raw
-from profkit.diagnosis.rule import Diagnosis, LaunchFinding
+from profkit.diagnosis.rule import Diagnosis, LaunchFinding, Together
 from profkit.diagnosis.rules import BY_ID, waits
 from profkit.diagnosis.verdict import judge_launch
 from profkit.model import launch as model_launch
@@ -194,9 +194,13 @@ def of_pairs(kept: Sequence[Pair]) -> Iterator[FixOnRecord]:
             continue
         found = pair.causes[pair.rank]
         kind = _kind(found.rule)
-        if found.expect and kind:
+        said: LaunchFinding | Together = found
+        both = pair.diagnosis.together
+        if both and set(both.rules) <= set(pair.rules):
+            said = both  # the change took both away, and this is what is said of both
+        if said.expect and kind:
             yield FixOnRecord(
-                PAIRS, pair.repository, pair.name, kind, pair.speedup, found.expect.gain, found.gain
+                PAIRS, pair.repository, pair.name, kind, pair.speedup, said.expect.gain, said.gain
             )
 
 

@@ -317,8 +317,11 @@ class LaunchedCode:
         action: Any,
         functions: Callable[[], list[Function]],
         has_bounded_lines: Callable[[], bool] = lambda: True,
+        shared: dict[Any, Any] | None = None,
     ) -> None:
         self._action = action
+        # What was worked out of machine code for another launch of the open report.
+        self.shared: dict[Any, Any] = {} if shared is None else shared
         self._functions = functions  # gives the machine code in the report
         self._has_bounded_lines = has_bounded_lines  # whether the library may be asked for lines
         self._metric = cache(partial(_read_instances, action))

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from math import gcd
 from typing import Literal
 
@@ -20,6 +20,7 @@ from profkit.reports.addresses import (
     LaunchedCode,
     Layout,
     Layouts,
+    Program,
     group_by_program,
     read_definitions,
 )
@@ -150,7 +151,6 @@ class SharedAccesses:
     excess: float  # of them, beyond the ideal
     # Bytes that an access of unknown addresses may move at once: padding keeps to multiples of it.
     widest: int
-    is_laid_out: bool  # by copies or products of tiles, whose layouts are the hardware's
 
     @property
     def known(self) -> list[Access]:
@@ -163,38 +163,77 @@ def find_accesses(kernel: LaunchedCode) -> SharedAccesses:
     counted, ideal = _read_counters(kernel)
     executed = kernel.values({"inst_executed": 1.0}) or {}
     decoded: list[Access] = []
-    widest, is_laid_out = BANK, False
+    widest = BANK
     for program, places in group_by_program(kernel, counted):
-        opcodes = {instruction.opcode for instruction in program.instructions}
-        is_laid_out = is_laid_out or any(map(_TILES.match, opcodes))
-        definitions = read_definitions(kernel, program)
-        warps = _list_warps(kernel, definitions)
+        worked_out = _recall_addresses(kernel, program)
         for pc in places:
-            statement = definitions.statement(program.index[pc])
-            size = _access_bytes(statement)
-            addresses = _find_addresses(warps, program.index[pc], statement)
-            if addresses:
+            at = program.index[pc]
+            addresses = worked_out(at)
+            if addresses.warps:
                 access = Access(
                     pc=pc,
-                    size=size,
-                    is_load=statement.opcode in _LOADS,
-                    bits=min(value.bits for value in addresses),
-                    warps=tuple(value.values[: _count_rows(statement)] for value in addresses),
+                    size=addresses.size,
+                    is_load=program.instructions[at].opcode in _LOADS,
+                    bits=addresses.bits,
+                    warps=addresses.warps,
                     counted=counted[pc],
                     ideal=ideal.get(pc, counted[pc]),
                     requests=executed.get(pc, 0.0),
                 )
                 decoded.append(access)
-            if not addresses or not decoded[-1].agrees:
-                widest = max(widest, size)
+            if not addresses.warps or not decoded[-1].agrees:
+                widest = max(widest, addresses.size)
     excess = sum(max(0.0, value - ideal.get(pc, value)) for pc, value in counted.items())
     return SharedAccesses(
         decoded=tuple(decoded),
         counted=sum(counted.values()),
         excess=excess,
         widest=widest,
-        is_laid_out=is_laid_out,
     )
+
+
+def _lays_out_tiles(program: Program) -> bool:
+    """Whether a function copies or multiplies whole tiles, whose layouts are the hardware's."""
+    return any(_TILES.match(instruction.opcode) for instruction in program.instructions)
+
+
+@dataclass(frozen=True)
+class _Addresses:
+    """What is known of an instruction on shared memory, without what was counted."""
+
+    size: int  # bytes a lane
+    bits: int
+    warps: tuple[tuple[int, ...], ...]  # none where they are not known
+
+
+_WorkedOut = Callable[[int], _Addresses]  # of the instruction at a position of a program
+
+
+def _recall_addresses(kernel: LaunchedCode, program: Program) -> _WorkedOut:
+    """Return what works out the addresses of a function, or has done so for another launch of it.
+
+    Launches of one kernel in blocks of one size have the same, and a large one takes a quarter of a
+    second.
+    """
+    start = program.instructions[0].pc
+    known = "addresses", kernel.machine_code(start), start, kernel.block
+    if known not in kernel.shared:
+        definitions = read_definitions(kernel, program)
+        warps = _list_warps(kernel, definitions)
+
+        def work_out(at: int) -> _Addresses:
+            statement = definitions.statement(at)
+            size = _access_bytes(statement)
+            addresses = _find_addresses(warps, at, statement)
+            if not addresses:
+                return _Addresses(size, 0, ())
+            rows = _count_rows(statement)
+            lanes = tuple(value.values[:rows] for value in addresses)
+            return _Addresses(size, min(value.bits for value in addresses), lanes)
+
+        kernel.shared[known] = cache(work_out)
+    worked_out: _WorkedOut = kernel.shared[known]
+    return worked_out
 
 
 def _read_counters(kernel: LaunchedCode) -> tuple[dict[int, float], dict[int, float]]:
@@ -275,13 +314,18 @@ def _find_address(warp: WarpRegisters, at: int, statement: Statement) -> Lanes |
 
 def find_layouts(kernel: LaunchedCode) -> Layouts:
     """Return layouts without conflicts of a launch's arrays in shared memory, that with most first."""
+    counted, _ = _read_counters(kernel)
+    groups = group_by_program(kernel, counted)
+    # Nothing is looked for there, and the text of machine code is slow.
+    if not groups or any(_lays_out_tiles(program) for program, _ in groups):
+        return Layouts(0.0, ())
     shared = find_accesses(kernel)
     if not shared.excess:
         return Layouts(0.0, ())
     decoded = sum(access.excess for access in shared.known) / shared.excess
     found: list[Layout] = []
     left = sorted(shared.known, key=lambda access: -access.excess)
-    while left and left[0].conflicts and len(found) < MOST and not shared.is_laid_out:
+    while left and left[0].conflicts and len(found) < MOST:
         array = _list_overlapping(left[0], shared.known)
         layout = _find_layout(array, max(shared.widest, *(x.size for x in array)))
         if layout is not None:

@@ -25,13 +25,16 @@ def find_fusable(kernel: LaunchedCode) -> float | None:
     executed = kernel.values({"inst_executed": 1.0}) or {}
     all_fp32 = fusable = 0.0
     for program, places in group_by_program(kernel, executed):
+        opcodes = {instruction.opcode for instruction in program.instructions}
+        has_both = not opcodes.isdisjoint(_ADDS) and not opcodes.isdisjoint(_PRODUCTS)
         definitions = read_definitions(kernel, program)
         for pc in places:
             at = program.index[pc]
             opcode = program.instructions[at].opcode
             if opcode in FAMILIES["fp32"]:
                 all_fp32 += executed[pc]
-            if opcode in _ADDS and _takes_product(program, definitions, at):
+            # Their text is slow to ask for, and without a product none is needed.
+            if has_both and opcode in _ADDS and _takes_product(program, definitions, at):
                 fusable += executed[pc]
     if all_fp32:
         return fusable / all_fp32

@@ -152,12 +152,14 @@ def read_lines(item: Sequence[Any]) -> list[HotLines]:
     path, requests = item
     code = cache(lambda: read_code(path))
     answers = []
+    shared: dict[Any, Any] = {}
     with opened_launches(path) as action_of:
         for fields in requests:
             kernel = LaunchedCode(
                 action_of(fields["launch"]),
                 lambda: code().functions,
                 lambda: code().has_bounded_lines,
+                shared,
             )
             try:
                 answer = _answer_request(kernel, LinesRequest(**fields))

@@ -5,13 +5,18 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+from collections import Counter
 from dataclasses import replace
 from statistics import median
 
 import pytest
 
 import profkit as pk
+from profkit.diagnosis.rules import BY_ID, waste
 from profkit.diagnosis.rules.memory import FEWER
+from profkit.diagnosis.verdict import judge_launch
+from profkit.model.launch import LANE_BYTES, Launch, coalesced, lane_bytes, sector_waste
+from profkit.model.resources import loads
 from profkit.model.scenario import COVERAGE, SPREAD, expectation
 from profkit.records.record import read_record
 from profkit.show.views.explain import explain
@@ -51,6 +56,39 @@ def judged(fixes):
 def test_no_probe_and_no_step_of_ours_passed_its_bound(fixes):
     ours = [fix for fix in fixes if fix.group in (GAINS.PROBES, GAINS.LADDER)]
     assert [fix for fix in ours if fix.gain is not None and fix.came > 1.05 * fix.gain] == []
+
+
+def test_no_fix_brings_more_than_the_ratio_that_its_sentence_states(kept):
+    """3.7 wavefronts where 1 would do, and nothing else, are at most 3.7 times as fast."""
+
+    def ratio(rule, launch):
+        if rule == "shared-bank-conflicts":
+            return 1 / (1 - waste.share_conflicts(launch))
+        if rule == "narrow-accesses":
+            return LANE_BYTES / lane_bytes(launch)
+        if rule == "uncoalesced-access":
+            # L2 looks up lines of four sectors, and DRAM fetches two at once.
+            levels = coalesced(launch, sector_waste(launch)[0])
+            now = loads(launch)
+            shares = [levels[level] / now[level] for level in levels if now.get(level)]
+            return 1 / min(1 - sector_waste(launch)[0], *shares)
+        return None
+
+    launches = [pair.before for pair in kept]
+    launches += [example for rule in BY_ID.values() for example in rule.fires]
+    held = Counter()
+    for metrics in launches:
+        launch = Launch(metrics)
+        for found in judge_launch(metrics).findings:
+            if found.status != "fires" or found.gain is None:
+                continue
+            assert found.expect is None or found.expect.gain <= found.gain * 1.001, found
+            most = ratio(found.rule, launch)
+            if most is not None:
+                held[found.rule] += 1
+                assert found.gain <= most * 1.001, found
+    assert held["shared-bank-conflicts"] >= 15
+    assert held["uncoalesced-access"] >= 25
 
 
 def test_expectations_are_close_to_what_came(fixes):

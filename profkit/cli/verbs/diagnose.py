@@ -255,7 +255,13 @@ def _show_launches(
     if options.FORM.json:
         shown = _print_document(chosen, top, lines)
     elif table := judged_rows(launches, every=each):
-        detailed = table if every else table[: top or DETAILS]
+        in_detail = every or options.FORM.markdown or top is not None or lines is not None
+        if every:
+            detailed = table
+        elif in_detail or options.FORM.brief:
+            detailed = table[: top or DETAILS]
+        else:
+            detailed = table[:1]  # a screen shows no line of the others
         if lines != 0:
             shown = with_lines([row.shown for row in detailed], lines, lines or 0)
             pairs = zip(detailed, shown, strict=True)
@@ -264,7 +270,7 @@ def _show_launches(
             from profkit.show.views.diagnosis import brief_diagnosis
 
             output.print_plain(brief_diagnosis([*detailed, *table[len(detailed) :]]))
-        elif every or options.FORM.markdown or top is not None or lines is not None:
+        elif in_detail:
             from profkit.show.views.diagnosis import diagnosis_blocks
 
             output.print_blocks(diagnosis_blocks(table, detailed, full=every))

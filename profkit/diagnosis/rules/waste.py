@@ -105,7 +105,10 @@ def _coalesced_units(launch: Launch) -> dict[str, float]:
 def _coalesced_best(launch: Launch) -> Scenario:
     gone = dict.fromkeys((*MEMORY, "not_selected"), 0.0)
     waits = NOTHING if _is_near(launch, "dram", "l2", "l1") else gone
-    return Scenario(_coalesced_units(launch), waits)
+    units = _coalesced_units(launch)
+    # A level that looks up lines, or fetches by pairs, has less left than the useful sectors.
+    keeps = min(1 - _share_unused(launch), *units.values(), 1.0)
+    return Scenario(units, waits, keeps=keeps)
 
 
 def _coalesced_typical(launch: Launch) -> Scenario:
@@ -143,7 +146,8 @@ def _conflict_free(launch: Launch) -> dict[str, float]:
 
 def _conflicts_best(launch: Launch) -> Scenario:
     gone = dict.fromkeys((*MIO, "lg_throttle", "barrier"), 0.0)
-    return Scenario(_conflict_free(launch), NOTHING if _is_near(launch, "shared", "l1") else gone)
+    waits = NOTHING if _is_near(launch, "shared", "l1") else gone
+    return Scenario(_conflict_free(launch), waits, keeps=1 - share_conflicts(launch))
 
 
 def _conflicts_typical(launch: Launch) -> Scenario:
@@ -293,7 +297,8 @@ def _check_narrow(launch: Launch) -> Hit | None:
 
 def _widen_most(launch: Launch) -> Scenario:
     stays = dict.fromkeys(PER_INSTRUCTION, widened(launch))
-    return Scenario(stays | dict.fromkeys(ONCHIP, 0.0), NOTHING)
+    keeps = lane_bytes(launch) / LANE_BYTES
+    return Scenario(stays | dict.fromkeys(ONCHIP, 0.0), NOTHING, keeps=keeps)
 
 
 RULES = (
@@ -326,7 +331,8 @@ RULES = (
         less_work=True,
         fix=Fix(
             "waste",
-            "bound: every level moves the useful sectors only. expected: the same, and of the waits for "
+            "bound: every level moves the useful sectors only, up to the ratio of the level that saves "
+            "most. expected: the same, and of the waits for "
             "memory the useful share remains",
             _coalesced_best,
             _coalesced_typical,
@@ -370,7 +376,8 @@ RULES = (
         least=WIDER,
         fix=Fix(
             "wait",
-            "bound: the arithmetic's issue slots, or the fullest unit behind. expected: of the "
+            "bound: the arithmetic's issue slots, the fullest unit behind, or 16 bytes over those of "
+            "today. expected: of the "
             "waits for loads the share of the loads remains, of the instructions those that "
             "compute and that share of the others",
             _widen_most,
@@ -477,8 +484,8 @@ RULES = (
         least=LINE,
         fix=Fix(
             "waste",
-            "bound: the useful wavefronts, no wait for shared memory. expected: of its waits the share "
-            "of the useful wavefronts remains, and barriers wait as much less",
+            "bound: the useful wavefronts, no wait for shared memory, up to their ratio. expected: of "
+            "its waits the share of the useful wavefronts remains, and barriers wait as much less",
             _conflicts_best,
             _conflicts_typical,
         ),

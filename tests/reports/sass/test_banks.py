@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from profkit.diagnosis.layouts import advise_layouts
-from profkit.reports.addresses import Layouts
-from profkit.reports.banks import Access, count_wavefronts
+from profkit.reports.addresses import Layouts, Program
+from profkit.reports.banks import Access, count_wavefronts, find_layouts
+from profkit.reports.fusing import find_fusable
 from profkit.reports.hotlines import LinesRequest, lines_of
+from profkit.reports.instruction import BYTES, Instruction
 from profkit.reports.lanes import (
     LANES,
     Definitions,
@@ -177,3 +179,56 @@ def test_rows_shorter_than_all_banks_are_swizzled():
 def test_conflicts_at_addresses_that_were_loaded_have_no_layout():
     (found,) = layouts(1, 26)
     assert found == Layouts(0.0, ())
+
+
+class Asked:
+    """A launch whose two instructions have twice the wavefronts that they need, and no other facts."""
+
+    block, capability = (32, 1, 1), 90
+
+    def __init__(self, *opcodes: str) -> None:
+        self.shared: dict = {}
+        self.texts = 0
+        instructions = [Instruction(BYTES * n, word) for n, word in enumerate(opcodes)]
+        self._program = Program(instructions)
+        self._counts = {x.pc: 8.0 for x in instructions}
+
+    def values(self, terms: dict[str, float]) -> dict[int, float]:
+        (name,) = terms
+        half = 0.5 if name.endswith("_ideal") else 1.0
+        return {pc: half * count for pc, count in self._counts.items()}
+
+    def find_program(self, pc: int) -> Program:
+        return self._program
+
+    def machine_code(self, pc: int) -> bytes:
+        return bytes(BYTES * len(self._counts))
+
+    def text(self, pc: int) -> str:
+        self.texts += 1
+        return "LDS R0, [R1] ;"
+
+
+@pytest.mark.parametrize(
+    ("opcodes", "asked", "again"),
+    [(("LDS", "STS"), True, 0), (("LDS", "UTMALDG"), False, 0), (("LDS", "HGMMA"), False, 0)],
+)
+def test_text_is_asked_for_once_and_not_where_tiles_have_the_hardware_s_layouts(
+    opcodes, asked, again
+):
+    first = Asked(*opcodes)
+    assert find_layouts(first).found == ()
+    assert (first.texts > 0) == asked
+    other = Asked(*opcodes)
+    other.shared = first.shared
+    find_layouts(other)
+    assert other.texts == again, "another launch of the same code in the same report"
+
+
+@pytest.mark.parametrize(
+    ("opcodes", "asked"), [(("FADD", "FMUL"), True), (("FADD", "FADD"), False)]
+)
+def test_adds_are_read_only_where_there_are_products(opcodes, asked):
+    kernel = Asked(*opcodes)
+    assert find_fusable(kernel) == 0.0
+    assert (kernel.texts > 0) == asked
