@@ -325,12 +325,12 @@ def name_grid(kernels: Sequence[Mapping[str, Any]]) -> Columns[Mapping[str, Any]
 
 
 def _name_of_row(row: Mapping[str, Any]) -> tuple[str | None, ...]:
-    return base_name(row["name"]), row["op"], row.get("line")
+    return base_name(row["name"]), row.get("op"), row.get("line")
 
 
 def write_grid(row: Mapping[str, Any]) -> str:
     """Write how many blocks a kernel has along each axis, without last ones of one block: 32x4."""
-    sizes = list(row["grid"] or ())
+    sizes = list(row.get("grid") or ())
     while len(sizes) > 1 and sizes[-1] == 1:
         sizes.pop()
     return "x".join(map(str, sizes))
